@@ -1,0 +1,52 @@
+# Two commands are enough on a fresh machine: `make dev` (a name server and a broker, ready for a Java client) and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := $(VENV)/.run
+TOOLS := $(VENV)/.tools
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup dev test check fast java bench truth nightly fuzz clean
+
+help:  ## print these targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(RUN): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+$(TOOLS): $(RUN)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,dev]'
+	@touch $@
+
+setup: $(TOOLS)  ## make .venv with everything that tests and checks need
+
+dev: $(RUN)  ## start a name server and a broker in one process, ready for a Java client (ARGS="--help" shows what it takes)
+	@exec $(BIN)/rmq dev $(ARGS)
+
+test: $(TOOLS)  ## run all tests, the ones with stock Java clients included, and print the time of each wing
+	@$(BIN)/python -m tests.wings $(ARGS)
+
+fast: $(TOOLS)  ## run the tests that need neither Java nor Docker
+	@$(BIN)/python -m tests.wings --without java $(ARGS)
+
+java: $(TOOLS)  ## run only the tests with stock Java clients, mqadmin and the real broker
+	@$(BIN)/python -m tests.wings --only java $(ARGS)
+
+check: $(TOOLS)  ## ruff and mypy --strict
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+bench: $(TOOLS)  ## our broker and the real Java broker under the same load in the same run (needs gcc, JDK, Maven)
+	@$(BIN)/python -m bench.compare $(ARGS)
+
+truth: $(TOOLS)  ## read codes, headers and defaults out of the Java jars again (needs JDK, Maven)
+	@$(BIN)/python -m conformance.truth $(ARGS)
+
+nightly: $(TOOLS)  ## the long variants: fuzzing, many rounds, every Java version
+	@$(BIN)/python -m tests.wings --nightly $(ARGS)
+
+clean:  ## remove what was built
+	@rm -rf $(VENV) tests/java/target tests/java/lib-* .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -1,0 +1,31 @@
+"""The big file is always the ugly one: modules and functions stay small."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULE_LINES_MAX = 450
+FUNCTION_LINES_MAX = 80
+ROOMS = ("rmq_wire", "rmq_net", "rmq_store", "broker_impl", "rmq_cli", "conformance", "bench", "tests")
+FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_sizes(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    assert source.count("\n") <= MODULE_LINES_MAX
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or node.lineno) - node.lineno < FUNCTION_LINES_MAX, node.name
+
+
+PRODUCT = [path for path in FILES if "tests" not in path.parts and path.stat().st_size]
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_opens_with_its_strategy(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))

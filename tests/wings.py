@@ -1,0 +1,79 @@
+"""Runs the test suite wing by wing and prints what each took.
+
+A wing is a directory of `tests/`, cheap ones first.  With RMQ_REQUIRE=java (CI) a Java test that skips counts as failed: the
+machine was supposed to have a JDK and Maven.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as Tree
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).parent
+WINGS = ("tidy", "wire", "store", "net", "broker", "namesrv", "conformance", "cli", "java")
+WING_SECONDS_MAX = {"java": 2400}
+"""A wing that takes longer hangs: it is ended.  Half of what CI allows for everything."""
+
+
+class Outcome(NamedTuple):
+    passed: int
+    failed: int
+    skipped: int
+    seconds: float
+
+
+def run_wing(wing: str, *, nightly: bool, extra: list[str]) -> Outcome:
+    """Run one directory under pytest; its counts come from the JUnit file, so a crash of pytest itself counts as a failure."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch) / "report.xml"
+        marks = [] if nightly else ["-m", "not nightly"]
+        command = [sys.executable, "-m", "pytest", str(HERE / wing), f"--junitxml={report}", "--durations=5", *marks, *extra]
+        try:
+            status = subprocess.run(command, check=False, timeout=WING_SECONDS_MAX.get(wing, 900)).returncode
+        except subprocess.TimeoutExpired:
+            status = -1
+            print(f"wing {wing}: ended after its time limit", flush=True)
+        took = time.monotonic() - started
+        if status == 5:
+            return Outcome(0, 0, 0, took)
+        if not report.exists():
+            return Outcome(0, 1, 0, took)
+        suite = Tree.parse(report).getroot().find("testsuite")
+        assert suite is not None
+        failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        skipped = int(suite.get("skipped", 0))
+        passed = int(suite.get("tests", 0)) - failed - skipped
+        return Outcome(passed, failed or (1 if status not in (0, 5) else 0), skipped, took)
+
+
+def main() -> int:
+    """Exit status 0 when nothing failed and nothing that had to run was skipped."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", action="append", choices=WINGS, help="run this wing (repeatable)")
+    parser.add_argument("--without", action="append", choices=WINGS, default=[], help="leave this wing out (repeatable)")
+    parser.add_argument("--nightly", action="store_true", help="run the long variants too")
+    options, extra = parser.parse_known_args()
+    wings = [w for w in WINGS if (not options.only or w in options.only) and w not in options.without and (HERE / w).is_dir()]
+    outcomes = {wing: run_wing(wing, nightly=options.nightly, extra=extra) for wing in wings}
+    required = os.environ.get("RMQ_REQUIRE", "").split(",")
+    print(f"\n{'wing':<12} {'passed':>7} {'failed':>7} {'skipped':>8} {'seconds':>8}")
+    for wing, outcome in outcomes.items():
+        print(f"{wing:<12} {outcome.passed:>7} {outcome.failed:>7} {outcome.skipped:>8} {outcome.seconds:>8.1f}")
+    passed, failed, skipped = (sum(o[i] for o in outcomes.values()) for i in range(3))
+    missing = [w for w in required if w in outcomes and (outcomes[w].skipped or not outcomes[w].passed)]
+    for wing in missing:
+        print(f"wing {wing} was required and has skipped tests, or ran none")
+    print(f"{passed} passed, {failed + len(missing)} failed, {skipped} skipped")
+    return 1 if failed or missing or not passed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
