@@ -1,0 +1,164 @@
+"""Server processes of the tests: started on loopback, known by pid, always ended.
+
+A process writes to a log file in its own directory, never to a pipe that somebody must empty.  It ends by SIGTERM, by SIGKILL
+when that takes too long, and dies with the test run even when that is killed (Linux).  Nobody sleeps until a server is ready:
+`until` asks a question again and again, and gives up early when the process has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Self, TypeVar
+
+T = TypeVar("T")
+
+START_S_MAX = 90.0
+"""A Java broker is ready after 3 to 5 s on an idle machine; this is for one whose cores are all taken."""
+STOP_S_MAX = 60.0
+"""A clean stop of a 5.5.0 broker takes up to 13 s."""
+POLL_S = 0.05
+
+
+class NotReady(Exception):
+    """A server did not come up, or a condition did not come true, in time.  The text holds the end of its log."""
+
+
+def until(
+    question: Callable[[], T | None], what: str, *, seconds: float = START_S_MAX, alive: Callable[[], bool] = lambda: True
+) -> T:
+    """Ask until the answer is true and return it; `OSError` and false are "not yet".  Raises `NotReady`."""
+    ends = time.monotonic() + seconds
+    while True:
+        running = alive()
+        with contextlib.suppress(OSError):
+            answer = question()
+            if answer:
+                return answer
+        if not running:
+            raise NotReady(f"{what}: the process has ended")
+        if time.monotonic() > ends:
+            raise NotReady(f"{what}: not within {seconds:g} s")
+        time.sleep(POLL_S)
+
+
+def free_ports(*offsets: int) -> int:
+    """A port p such that p + each offset is free on every address now: below the range from which the system serves clients."""
+    while True:
+        port = random.randrange(12_000, 32_000)
+        with contextlib.ExitStack() as held:
+            try:
+                for offset in (0, *offsets):
+                    probe = held.enter_context(socket.socket())
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    probe.bind(("", port + offset))
+            except OSError:
+                continue
+            return port
+
+
+class ServerProcess:
+    """One server as a child process; a context manager.  Subclasses say what to run and when it is ready."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.name = name
+        self.directory = directory
+        self.log = directory / f"{name}.out"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def command(self) -> Sequence[str]:
+        """What to execute."""
+        raise NotImplementedError
+
+    def environment(self) -> Mapping[str, str]:
+        """Variables in addition to our own."""
+        return {}
+
+    def ready(self) -> bool:
+        """Does it answer?  May raise `OSError` for "not yet"."""
+        raise NotImplementedError
+
+    def start(self, *, wait: bool = True) -> Self:
+        """Start it and, by default, wait until it is ready."""
+        assert not self.running, f"{self.name} runs already"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                list(self.command()),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,
+                env={**os.environ, **self.environment()},
+                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            )
+        if wait:
+            self.wait_ready()
+        return self
+
+    def wait_ready(self) -> None:
+        """Wait for `ready`; a server that does not come up is ended and its log shown."""
+        try:
+            until(self.ready, f"start of {self.name}", alive=lambda: self.running)
+        except NotReady as why:
+            self.kill()
+            raise NotReady(f"{why}\n{self.log_tail()}") from None
+
+    @property
+    def running(self) -> bool:
+        """Is the process there?"""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    def stop(self) -> int:
+        """A clean stop (SIGTERM); returns the exit status.  SIGKILL when it takes longer than `STOP_S_MAX`."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> int:
+        """SIGKILL: no clean-up of its own."""
+        return self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> int:
+        if self._process is None:
+            return 0
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+        try:
+            return self._process.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def log_tail(self, characters: int = 4_000) -> str:
+        """The end of what it printed."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return f"--- end of {self.log}\n{text[-characters:]}"
+
+    def __enter__(self) -> Self:
+        return self if self.running else self.start()
+
+    def end(self) -> None:
+        """What a test's end does with it."""
+        self.stop()
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+def _die_with_parent() -> None:
+    """In the child, before exec: prctl(PR_SET_PDEATHSIG = 1, SIGKILL)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
