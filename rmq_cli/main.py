@@ -1,0 +1,69 @@
+"""The one command `rmq`: its subcommands by name, each imported when it runs.
+
+A subcommand lives in a module of its own name.  What goes wrong for a reason that a user can mend is a `Complaint`: one line on
+standard error that says what to do, and exit status 1; wrong usage is click's, with exit status 2.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from rmq_cli.complaint import Complaint
+
+SUBCOMMANDS = {
+    "dev": "Start a name server and a broker in one process, ready for a Java client.",
+    "namesrv": "Start a name server.",
+    "broker": "Start a broker.",
+    "codes": "List the request codes: what is answered, what is refused and why.",
+    "version": "Say which version this is, and of which RocketMQ.",
+}
+"""Name -> the line that `rmq --help` shows: kept here so that listing them imports none of them."""
+
+PROTOCOL_VERSION = "5.5.0"
+
+
+class Subcommands(click.Group):
+    """Finds a subcommand's module when it is asked for, not before."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in SUBCOMMANDS:
+            return None
+        command = importlib.import_module(f"rmq_cli.{name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(SUBCOMMANDS.items()))
+
+
+@click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="rmq-py-broker", prog_name="rmq", message=f"%(prog)s %(version)s (RocketMQ {PROTOCOL_VERSION} protocol)")
+def rmq() -> None:
+    """RocketMQ in Python: a name server and a broker that stock Java clients and mqadmin take for the original.
+
+    \b
+    rmq dev                             both in one process, store in ./.rmq
+    rmq dev --ephemeral --json          for a test: free of traces, one JSON line when ready
+    rmq broker -c broker.conf -n 127.0.0.1:9876
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run `rmq`; a complaint ends it with one line and status 1."""
+    try:
+        rmq.main(args=arguments, prog_name="rmq")
+    except Complaint as complaint:
+        click.echo(f"rmq: {complaint}", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""`rmq version`."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+
+import click
+
+from rmq_cli.main import PROTOCOL_VERSION
+
+
+@click.command("version", help="Say which version this is, and of which RocketMQ.")
+def command() -> None:
+    """Print the version of this package, of the protocol and of Python."""
+    click.echo(f"rmq {version('rmq-py-broker')}, RocketMQ {PROTOCOL_VERSION} protocol and store, Python {platform.python_version()}")
