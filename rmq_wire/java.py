@@ -1,0 +1,101 @@
+"""The two habits of the JVM that reach the wire and the files: `String.hashCode`, and the order in which a `HashMap` is walked.
+
+Hashes decide tag codes and index slots, so they must be right.  The order of a map decides only where bytes stand inside property
+strings and extFields; it is reproduced so that our bytes equal Java's.  A walk goes bucket by bucket, in each bucket in the
+order of insertion (growing splits a bucket without reordering it), hence a stable sort by bucket in the final table.  Left out:
+the ninth name in one bucket makes Java turn the bucket into a tree and move its root to the front; nobody but an attacker
+sends nine names with one bucket, and no reader cares about the order.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Final
+
+_CHUNK: Final = 64
+"""UTF-16 units hashed in one C call; longer texts are hashed chunk by chunk."""
+_WORD: Final = 0xFFFFFFFF
+_SIGN: Final = 0x80000000
+_SHIFT: Final = tuple(pow(31, n, 1 << 32) for n in range(_CHUNK + 1))
+_DIGITS: Final = b"0123456789abcdefghijklmnopqrstu"
+"""What `int(…, 31)` reads as 0 to 30."""
+_HIGH: Final = bytes(_DIGITS[unit // 31] for unit in range(256))
+_LOW: Final = bytes(_DIGITS[unit % 31] for unit in range(256))
+"""unit = 31 * high + low: two numbers of base 31 hold any ASCII text, so that C evaluates the polynomial, 4 times faster."""
+_TREE_CHAIN: Final = 8
+"""`HashMap.TREEIFY_THRESHOLD`: a chain as long as this does not take another name quietly."""
+_TREE_TABLE: Final = 64
+"""`HashMap.MIN_TREEIFY_CAPACITY`: a smaller table grows instead of making a tree."""
+
+
+def string_hash(text: str) -> int:
+    """`String.hashCode`: h = 31 h + unit over UTF-16 units, as a signed 32-bit number."""
+    return (_hash(0, text) ^ _SIGN) - _SIGN
+
+
+def hash_suffix(prefix_hash: int, text: str) -> int:
+    """The hash of prefix + text from the hash of the prefix: what makes hashing many keys with one beginning cheap."""
+    return (_hash(prefix_hash, text) ^ _SIGN) - _SIGN
+
+
+def _hash(value: int, text: str) -> int:
+    if not text.isascii():
+        for unit in array("H", text.encode("utf-16-le" if _LITTLE else "utf-16-be", "surrogatepass")):
+            value = (31 * value + unit) & _WORD
+        return value
+    units = text.encode()
+    if 0 < (count := len(units)) <= _CHUNK:
+        return (value * _SHIFT[count] + 31 * int(units.translate(_HIGH), 31) + int(units.translate(_LOW), 31)) & _WORD
+    while units:
+        piece = units[:_CHUNK]
+        value = (value * _SHIFT[len(piece)] + 31 * int(piece.translate(_HIGH), 31) + int(piece.translate(_LOW), 31)) & _WORD
+        units = units[_CHUNK:]
+    return value
+
+
+_LITTLE: Final = array("H", [1]).tobytes()[0] == 1
+
+
+def _spread(text: str) -> int:
+    """`HashMap.hash`: the high half folded into the low one, since buckets look at low bits only."""
+    value = _hash(0, text)
+    return value ^ (value >> 16)
+
+
+def iteration_order(names: Iterable[str], buckets: int = 16) -> list[str]:
+    """Distinct names, given in the order of insertion, in the order in which `new HashMap<>(buckets)` is walked."""
+    listed = list(names)
+    spread = [_spread(name) for name in listed]
+    mask = _table_size(spread, buckets) - 1
+    return [name for _, name in sorted(zip([value & mask for value in spread], listed, strict=True), key=_bucket)]
+
+
+@lru_cache(maxsize=4096)
+def permutation(names: tuple[str, ...], buckets: int = 16) -> tuple[int, ...]:
+    """`iteration_order` as indices into names, remembered for the sets of names seen last.  Keep it to short tuples."""
+    place = {name: index for index, name in enumerate(names)}
+    return tuple(place[name] for name in iteration_order(names, buckets))
+
+
+def table_size(count: int, buckets: int) -> int:
+    """How many buckets a table that began with this many (a power of two) has when it holds count names."""
+    while count > buckets * 3 // 4:
+        buckets *= 2
+    return buckets
+
+
+def _bucket(pair: tuple[int, str]) -> int:
+    return pair[0]
+
+
+def _table_size(spread: Sequence[int], buckets: int) -> int:
+    if buckets >= _TREE_TABLE or len(spread) <= _TREE_CHAIN:
+        return table_size(len(spread), buckets)
+    for count, value in enumerate(spread):  # a small table also grows when one chain gets too long
+        chain = sum((other ^ value) & (buckets - 1) == 0 for other in spread[:count])
+        if chain >= _TREE_CHAIN and buckets < _TREE_TABLE:
+            buckets *= 2
+        buckets = table_size(count + 1, buckets)
+    return buckets
