@@ -1,0 +1,10 @@
+"""`python -m conformance.truth [VERSION...]`: extract the truth again out of the published jars (needs JDK 17 and Maven)."""
+
+from __future__ import annotations
+
+import sys
+
+from conformance.truth.extract import extract
+
+if __name__ == "__main__":
+    sys.exit(extract(sys.argv[1:]))

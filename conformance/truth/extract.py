@@ -1,0 +1,199 @@
+"""Extract constants, headers, configuration defaults and answered codes out of the stock jars into `VERSION.json`.
+
+The Java program `tests/java/truth/Truth.java` reads everything that reflection can see.  It runs several times, each time with
+one circumstance changed (processors, home directory, ...), and a default that moves with one is recorded as depending on it
+instead of as a value of the machine that happened to run it.  Which codes a role answers stands only in method bodies, so
+that is read off the disassembly (`javap`): the switch of the default processors and the calls of `registerProcessor`.
+The output is sorted and has one leaf per line: a new version shows as a readable diff.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from conformance.truth import HERE, VERSIONS
+
+JAVA: Final = HERE.parent.parent / "tests" / "java"
+DEPENDS_ON_CLOCK: Final = "clock"
+DEPENDS_ON_HOST: Final = "host"
+
+
+class Circumstance(NamedTuple):
+    """What is different in one run: options of the JVM, and the environment variable ROCKETMQ_HOME."""
+
+    processors: int = 4
+    heap: str = "512m"
+    user_home: str = "/home/one"
+    rocketmq_home: str = "/rocketmq/one"
+
+
+USUAL: Final = Circumstance()
+CHANGED: Final[Mapping[str, Circumstance]] = {
+    DEPENDS_ON_CLOCK: USUAL,
+    "processors": USUAL._replace(processors=16),
+    "heap": USUAL._replace(heap="256m"),
+    "user.home": USUAL._replace(user_home="/home/two"),
+    "ROCKETMQ_HOME": USUAL._replace(rocketmq_home="/rocketmq/two"),
+}
+"""The second run of the same circumstance finds what depends on the clock alone."""
+
+
+def extract(versions: Sequence[str]) -> int:
+    """Write the truth of each version (all of `VERSIONS` when none is named); returns a process exit status."""
+    unknown = [version for version in versions if version not in VERSIONS]
+    if unknown:
+        print(f"no such version: {', '.join(unknown)} (there are {', '.join(VERSIONS)})", file=sys.stderr)
+        return 2
+    for version in versions or VERSIONS:
+        truth = {"version_of_the_jars": version, "made_by": f"python -m conformance.truth {version}"}
+        jars = _jars(version)
+        truth |= _reflected(jars)
+        truth["answers"] = _answered(jars)
+        target = HERE / f"{version}.json"
+        target.write_text(_pretty(truth) + "\n", encoding="utf-8")
+        print(f"{target.name}: {len(truth['request_codes'])} request codes, {len(truth['headers'])} headers, "
+              f"{sum(len(c['keys']) for c in truth['configuration'].values())} configuration keys")  # fmt: skip
+    return 0
+
+
+def _jars(version: str) -> list[str]:
+    """The class path of one version.  4.9.8 was published without its servers: their own classes are taken from 4.9.7."""
+    server = "4.9.7" if version == "4.9.8" else version
+    subprocess.run([JAVA / "fetch.sh", version, server], check=True)
+    own = sorted((JAVA / f"lib-{version}").glob("*.jar"))
+    names = {_artifact(jar) for jar in own}
+    return [str(jar) for jar in own + [j for j in sorted((JAVA / f"lib-{server}").glob("*.jar")) if _artifact(j) not in names]]
+
+
+def _artifact(jar: Path) -> str:
+    return re.sub(r"-\d[\w.]*\.jar$", "", jar.name)
+
+
+def _reflected(jars: Sequence[str]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as classes:
+        subprocess.run(["javac", "-cp", os.pathsep.join(jars), "-d", classes, JAVA / "truth" / "Truth.java"], check=True)
+        class_path = os.pathsep.join([*jars, classes])
+        usual = _run(class_path, USUAL)
+        others = {name: _run(class_path, circumstance) for name, circumstance in CHANGED.items()}
+    host: list[str] = usual.pop("host")
+    for header, row in usual["headers"].items():
+        for at, field in enumerate(row["fields"]):
+            _mark(field, {name: other["headers"][header]["fields"][at] for name, other in others.items()}, host)
+    for kind, row in usual["configuration"].items():
+        for key, entry in row["keys"].items():
+            _mark(entry, {name: other["configuration"][kind]["keys"][key] for name, other in others.items()}, host)
+    return usual
+
+
+def _run(class_path: str, circumstance: Circumstance) -> dict[str, Any]:
+    options = [
+        f"-XX:ActiveProcessorCount={circumstance.processors}",
+        f"-Xmx{circumstance.heap}",
+        f"-Duser.home={circumstance.user_home}",
+    ]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("ROCKETMQ", "NAMESRV"))}
+    environment["ROCKETMQ_HOME"] = circumstance.rocketmq_home
+    done = subprocess.run(
+        ["java", *options, "-cp", class_path, "Truth"], env=environment, stdout=subprocess.PIPE, check=True, encoding="utf-8"
+    )
+    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return said
+
+
+def _mark(entry: dict[str, Any], others: Mapping[str, Mapping[str, Any]], host: Sequence[str]) -> None:
+    """Replace a default that is a value of this machine, this moment or these circumstances by what it depends on."""
+    value = entry.get("default")
+    if isinstance(value, str) and value in host:
+        entry["depends_on"] = DEPENDS_ON_HOST
+        del entry["default"]
+        return
+    for name, other in others.items():
+        if other.get("default") == value:
+            continue
+        entry["depends_on"] = name
+        if name == DEPENDS_ON_CLOCK:
+            del entry["default"]
+        elif name == "processors":
+            entry["default"] = {str(USUAL.processors): value, str(CHANGED[name].processors): other["default"]}
+        else:
+            entry["default"] = {"here": value, "there": other["default"]}
+        return
+
+
+_LOAD = re.compile(r"^\s*\d+: (?:(aload_\d|aload +\d+)|getfield .*// Field (\w+):.*)$")
+_PUSH = re.compile(r"^\s*\d+: (?:bipush +(-?\d+)|sipush +(-?\d+)|iconst_(\d)|ldc(?:_w)? .*// int (-?\d+))\s*$")
+_CASE = re.compile(r"^\s*(-?\d+): \d+$")
+
+
+def _answered(jars: Sequence[str]) -> dict[str, list[int]]:
+    """Which codes each role answers: `broker` (main port), `broker_fast` (listenPort - 2), `name_server`, `client`."""
+    own = [jar for jar in jars if Path(jar).name.startswith("rocketmq-")]
+
+    def body(class_name: str, method: str) -> list[str]:
+        return _method(own, f"org.apache.rocketmq.{class_name}", method)
+
+    admin = _switched(body("broker.processor.AdminBrokerProcessor", "RemotingCommand processRequest("))
+    registered = body("broker.BrokerController", "void registerProcessor()")
+    main = _registered(registered, lambda server: server in ("aload_1", "remotingServer"))
+    fast = _registered(registered, lambda server: server in ("aload_2", "fastRemotingServer"))
+    names = _switched(body("namesrv.processor.DefaultRequestProcessor", "RemotingCommand processRequest("))
+    routes = _registered(body("namesrv.NamesrvController", "void registerProcessor()"), lambda _: True)
+    client = _registered(body("client.impl.MQClientAPIImpl", "MQClientAPIImpl("), lambda _: True)
+    return {
+        "broker": sorted(admin | main),
+        "broker_fast": sorted(admin | fast),
+        "name_server": sorted(names | routes),
+        "client": sorted(client),
+    }
+
+
+def _method(jars: Sequence[str], class_name: str, method: str) -> list[str]:
+    """The disassembled lines of all methods of a class whose declaration contains the text."""
+    command = ["javap", "-c", "-p", "-cp", os.pathsep.join(jars), class_name]
+    listing = subprocess.run(command, stdout=subprocess.PIPE, check=True, encoding="utf-8").stdout
+    bodies = [part for part in listing.split("\n\n") if method in part.strip("\n").partition("\n")[0] or f"\n  {method}" in part]
+    if not bodies:
+        raise LookupError(f"{class_name} has no method {method!r}")
+    return "\n".join(bodies).splitlines()
+
+
+def _switched(lines: Sequence[str]) -> set[int]:
+    """The cases of the lookup switch in these lines."""
+    return {int(case[1]) for line in lines if (case := _CASE.match(line))}
+
+
+def _registered(lines: Sequence[str], wanted: Callable[[str], bool]) -> set[int]:
+    """The codes handed to `registerProcessor` of a server that is wanted, told by how it is loaded right before the code."""
+    found: set[int] = set()
+    loaded, server, code = "", "", None
+    for line in lines:
+        if push := _PUSH.match(line):
+            server, code = loaded, int(next(group for group in push.groups() if group is not None))
+        elif load := _LOAD.match(line):
+            loaded = load[1] or load[2]
+        elif "registerProcessor:(I" in line and code is not None:
+            if wanted(server):
+                found.add(code)
+            code = None
+    return found
+
+
+def _pretty(value: Any, indent: str = "") -> str:
+    """JSON with sorted keys and a line per leaf object or short list."""
+    if isinstance(value, dict) and any(isinstance(v, dict | list) for v in value.values()):
+        items = [f"{indent} {json.dumps(key)}: {_pretty(value[key], indent + ' ')}" for key in sorted(value)]
+        return "{\n" + ",\n".join(items) + f"\n{indent}}}"
+    if isinstance(value, dict) and len(value) > 8:
+        items = [f"{indent} {json.dumps(key)}: {json.dumps(value[key])}" for key in sorted(value)]
+        return "{\n" + ",\n".join(items) + f"\n{indent}}}"
+    if isinstance(value, list) and any(isinstance(v, dict | list) for v in value):
+        return "[\n" + ",\n".join(f"{indent} {_pretty(item, indent + ' ')}" for item in value) + f"\n{indent}]"
+    return json.dumps(value, sort_keys=True)
