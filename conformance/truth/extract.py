@@ -53,7 +53,7 @@ def extract(versions: Sequence[str]) -> int:
         print(f"no such version: {', '.join(unknown)} (there are {', '.join(VERSIONS)})", file=sys.stderr)
         return 2
     for version in versions or VERSIONS:
-        truth = {"version_of_the_jars": version, "made_by": f"python -m conformance.truth {version}"}
+        truth: dict[str, Any] = {"version_of_the_jars": version, "made_by": f"python -m conformance.truth {version}"}
         jars = _jars(version)
         truth |= _reflected(jars)
         truth["answers"] = _answered(jars)
