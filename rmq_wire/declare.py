@@ -2,15 +2,17 @@
 
 A header is a `msgspec.Struct`; its wire names are the camel case of its field names, or what `wire("name")` says.  A request
 names its code, who answers it and with which header in the class statement; the statement itself enters it into `REQUESTS`.
-Decoding is typed first (lax: every value of the wire is text); when that fails, `decode_lenient` reads once more as Java's
-reflection decoder does (`RemotingCommand.decodeCommandCustomHeader`): unreadable text is an error only for the field's own type.
+Decoding is typed first (lax: every value of the wire is text); when that fails, `decode_lenient` reads once more as Java does
+(`RemotingCommand.decodeCommandCustomHeader`), which takes more spellings and forgives what the handler can do without.
+Where the typed reader takes more than Java it is harmless (`1.0` for an integer), or put right here (`1` is not true).
 """
 
 from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from types import UnionType
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, Union, dataclass_transform, get_args, get_origin
 
@@ -23,6 +25,12 @@ I32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 I64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """Java's `long`."""
 
+# Java marks some primitive members not-null.  A sender must fill them in, yet where one does not, the receiver's member keeps
+# Java's zero and the request goes on.  These types say so: required of us, forgiven to others.
+I32OrZero = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1, extra={"absent": 0})]
+I64OrZero = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1, extra={"absent": 0})]
+BoolOrFalse = Annotated[bool, msgspec.Meta(extra={"absent": False})]
+
 
 class Role(enum.Flag):
     """Who answers a request."""
@@ -34,13 +42,17 @@ class Role(enum.Flag):
 
 
 class Field(NamedTuple):
-    """One header field: our name, its name on the wire, its type (`str`, `int`, `bool`, `float`) with `bits` for integers."""
+    """One header field: our name, its name on the wire, its type (`str`, `int`, `bool`) with `bits` for integers.
+
+    `required`: Java marks it not-null.  `absent`: what stands in for a required one that is missing or unreadable, if anything.
+    """
 
     name: str
     wire: str
     kind: type
     bits: int
     required: bool
+    absent: int | None = None
 
 
 def wire(name: str, *, default: Any = msgspec.NODEFAULT) -> Any:
@@ -61,6 +73,7 @@ class _HeaderMeta(msgspec.StructMeta):
         code: int | None = None,
         to: Role | None = None,
         reply: type[Header] | None = None,
+        fast: bool | None = None,
         **options: Any,
     ) -> Any:
         options.setdefault("rename", "camel")
@@ -68,6 +81,8 @@ class _HeaderMeta(msgspec.StructMeta):
         options.setdefault("gc", False)
         options.setdefault("omit_defaults", False)
         cls: Any = super().__new__(mcls, name, bases, namespace, **options)
+        if fast is not None:
+            cls.fast = fast
         if code is not None:
             cls.code, cls.reply = code, reply or Header
             cls.to = to if to is not None else cls.to
@@ -79,23 +94,43 @@ class _HeaderMeta(msgspec.StructMeta):
 
 
 class Header(msgspec.Struct, metaclass=_HeaderMeta):
-    """The named fields of one command.  No default: Java marks it not-null.  `| None = None`: may be absent."""
+    """The named fields of one command.  No default: Java marks it not-null.  `| None = None`: may be absent.
+
+    The keyword `fast=True` says that Java decodes it by hand (`FastCodesHeader`): there an unreadable optional field fails the
+    request, elsewhere it counts as absent.
+    """
+
+    fast: ClassVar[bool] = False
 
     @classmethod
     def fields(cls) -> tuple[Field, ...]:
-        """The declared fields in order; cached per class."""
-        known = _FIELDS.get(cls)
-        if known is None:
-            known = _FIELDS[cls] = tuple(_field(info) for info in msgspec.structs.fields(cls))
-        return known
+        """The declared fields, those of base classes first; cached per class."""
+        return _codec(cls).fields
 
     @classmethod
     def decode(cls, ext: Mapping[str, str]) -> Self:
         """Read a map of texts.  Raises `BadHeader` naming the field that is missing or mistyped."""
         try:
-            return msgspec.convert(ext, cls, strict=False)
+            header = msgspec.convert(ext, cls, strict=False)
         except msgspec.ValidationError:
             return decode_lenient(cls, ext)
+        codec = _codec(cls)
+        if codec.truths is not None and True in codec.truths(header) and not _spelled_true(codec, header, ext):
+            return decode_lenient(cls, ext)
+        return header
+
+    @classmethod
+    def decode_json(cls, ext: bytes | memoryview) -> Self:
+        """Read the JSON text of extFields without making a map of it.  Raises `BadHeader`, also when it is no JSON object."""
+        codec = _codec(cls)
+        try:
+            header: Self = codec.json(ext)
+        except msgspec.DecodeError:
+            return decode_lenient(cls, _read_map(cls, ext))
+        if codec.truths is not None and True in codec.truths(header):
+            read = _read_map(cls, ext)
+            return header if _spelled_true(codec, header, read) else decode_lenient(cls, read)
+        return header
 
     def encode(self) -> dict[str, str]:
         """The map of texts that Java would put into extFields: absent fields are left out, booleans are `true`/`false`."""
@@ -113,9 +148,41 @@ class Request(Header):
 REQUESTS: dict[tuple[Role, int], type[Request]] = {}
 """Every declared request, by who answers it and its code.  Filled by importing `rmq_wire.headers.*`."""
 
-_FIELDS: dict[type[Header], tuple[Field, ...]] = {}
+
+class _Codec(NamedTuple):
+    """What decoding needs to know of a class, made when it is first decoded.
+
+    `truths` fetches its booleans: the typed reader takes `1` for true, which Java does not, so a true one is looked at again.
+    """
+
+    fields: tuple[Field, ...]
+    json: Callable[[bytes | memoryview], Any]
+    truths: Callable[[Any], tuple[Any, ...]] | None
+
+
+_CODECS: dict[type[Header], _Codec] = {}
 _H = TypeVar("_H", bound=Header)
-_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d+")
+"""What `Integer.parseInt` takes: a sign and decimal digits of any script (`Character.digit`)."""
+
+
+def _codec(cls: type[Header]) -> _Codec:
+    codec = _CODECS.get(cls)
+    if codec is None:
+        fields = tuple(_field(info) for info in msgspec.structs.fields(cls))
+        booleans = [field.name for field in fields if field.kind is bool]
+        truths = attrgetter(*booleans, *booleans[:1]) if booleans else None  # two names at least: it returns a tuple then
+        codec = _CODECS[cls] = _Codec(fields, msgspec.json.Decoder(cls, strict=False).decode, truths)
+    return codec
+
+
+def _spelled_true(codec: _Codec, header: Header, ext: Mapping[str, Any]) -> bool:
+    """Whether every boolean that was read as true says `true`, in any case, as `Boolean.parseBoolean` wants it."""
+    return all(
+        _text(ext[field.wire]).lower() == "true"
+        for field in codec.fields
+        if field.kind is bool and field.wire in ext and getattr(header, field.name) is True
+    )
 
 
 def _register(cls: type[Request]) -> None:
@@ -126,55 +193,82 @@ def _register(cls: type[Request]) -> None:
 
 
 def _field(info: msgspec.structs.FieldInfo) -> Field:
-    kind, bits = _kind(info.type)
-    return Field(info.name, info.encode_name, kind, bits, info.required)
+    kind, bits, absent = _kind(info.type)
+    return Field(info.name, info.encode_name, kind, bits, info.required, absent)
 
 
-def _kind(hint: Any) -> tuple[type, int]:
+def _kind(hint: Any) -> tuple[type, int, int | None]:
     if get_origin(hint) in (UnionType, Union):
         [hint] = [part for part in get_args(hint) if part is not type(None)]
-    if hint == I32:
-        return int, 32
-    if hint == I64:
-        return int, 64
-    if hint in (str, bool, float):
-        return hint, 0
-    raise TypeError(f"no text form for {hint!r}: a header field is str, bool, float, I32 or I64")
+    if hint in (str, bool):
+        return hint, 0, None
+    if hint == BoolOrFalse:
+        return bool, 0, False
+    if hint in (I32, I32OrZero):
+        return int, 32, 0 if hint == I32OrZero else None
+    if hint in (I64, I64OrZero):
+        return int, 64, 0 if hint == I64OrZero else None
+    raise TypeError(f"no text form for {hint!r}: a header field is str, bool, I32 or I64")
 
 
 def _text(value: Any) -> str:
-    if value is True:
-        return "true"
-    if value is False:
-        return "false"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict | list):
+        return msgspec.json.encode(value).decode()
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return str(value)
 
 
-def decode_lenient(cls: type[_H], ext: Mapping[str, Any]) -> _H:
-    """Read as Java's parsers do: `007` and `+7` are numbers, any text but `true` is false, a JSON number may stand for text.
+def _read_map(cls: type[Header], ext: bytes | memoryview) -> dict[str, Any]:
+    try:
+        read = msgspec.json.decode(ext)
+    except msgspec.DecodeError as wrong:
+        raise BadHeader(f"{cls.__name__}: extFields are not JSON: {wrong}") from None
+    if not isinstance(read, dict):
+        raise BadHeader(f"{cls.__name__}: extFields are not a JSON object")
+    return read
 
-    Raises `BadHeader` that names every missing field, or the first whose text its type does not take.
+
+def decode_lenient(cls: type[_H], ext: Mapping[str, Any]) -> _H:
+    """Read as Java's decoders do.
+
+    `007`, `+7` and digits of any script are numbers, any text but `true` is false, a JSON number may stand for a text.  An
+    optional field that cannot be read counts as absent (in a `fast` header it is an error); a missing or unreadable primitive
+    is zero.  Raises `BadHeader` that names every missing required field, or the first unreadable one: Java fills in null there
+    and mostly fails later, in the handler, with the same code.
     """
-    missing = [f.wire for f in cls.fields() if f.required and ext.get(f.wire) is None]
+    values: dict[str, Any] = {}
+    missing = []
+    for field in cls.fields():
+        given = ext.get(field.wire)
+        value = None if given is None else _read(field, _text(given))
+        if value is not None:
+            values[field.name] = value
+        elif field.absent is not None:
+            values[field.name] = field.absent
+        elif given is not None and (field.required or cls.fast):
+            expected = "a truth value" if field.kind is bool else f"a {field.bits}-bit integer"
+            raise BadHeader(f"{cls.__name__}: {field.wire} is not {expected}: {_text(given)[:64]!r}")
+        elif field.required:
+            missing.append(field.wire)
     if missing:
         raise BadHeader(f"{cls.__name__}: the custom field <{'>, <'.join(missing)}> is null")
-    values = {f.name: _read(cls, f, ext[f.wire]) for f in cls.fields() if ext.get(f.wire) is not None}
     return cls(**values)
 
 
-def _read(cls: type[Header], field: Field, value: Any) -> Any:
-    text = value if isinstance(value, str) else _text(value)
+def _read(field: Field, text: str) -> str | int | None:
+    """The value of a text, or None when the field's type does not take it."""
     if field.kind is str:
         return text
     if field.kind is bool:
         return text.lower() == "true"
-    if field.kind is float:
+    if _INTEGER.fullmatch(text):
         try:
-            return float(text)
-        except ValueError:
-            raise BadHeader(f"{cls.__name__}: {field.wire} is not a number: {text[:64]!r}") from None
-    if len(text) <= 20 and _INTEGER.fullmatch(text):
-        number = int(text)
+            number = int(text)
+        except ValueError:  # more digits than Python cares to convert
+            return None
         if -(1 << (field.bits - 1)) <= number < 1 << (field.bits - 1):
             return number
-    raise BadHeader(f"{cls.__name__}: {field.wire} is not a {field.bits}-bit integer: {text[:64]!r}")
+    return None
