@@ -1,0 +1,47 @@
+"""Everything about connections that would otherwise have no end, with the reason for each default.
+
+The composition root sets them from the configuration; a test sets what it needs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Limits(NamedTuple):
+    """Bytes, counts and milliseconds; `_max` is still allowed."""
+
+    receive_bytes_max: int = 256 * 1024
+    """Of one peer in one turn: some 170 sends of 1 KiB, about 2 ms of work, so that others wait no longer."""
+    receive_bytes_lagging: int = 32 * 1024
+    """The same while dispatch lags: appends slow down until queues and index have caught up."""
+    requests_max: int = 256
+    """Of one peer in one turn; the rest waits in its backlog.  256 KiB may hold thousands of tiny requests."""
+    output_bytes_max: int = 2 * 1024 * 1024
+    """Unsent answers above which a peer is not read any more: eight full pulls of maxTransferBytesOnMessageInMemory (256 KiB)."""
+    idle_ms_max: int = 120_000
+    """No byte in or out for so long: closed, as Java's serverChannelMaxIdleTimeSeconds."""
+    first_frame_ms_max: int = 10_000
+    """A stock client asks at once after connecting; a port scan or a stalled peer does not hold a descriptor for longer."""
+    slow_window_ms: int = 30_000
+    """Over so long a started frame must progress …"""
+    slow_bytes_per_s_min: int = 1024
+    """… at this rate: a 4 MiB message then takes an hour at most, a byte a second does not hold memory for ever."""
+    stuck_ms_max: int = 60_000
+    """A peer with unsent answers that takes no byte for so long is closed: twice a stock client's longest time-out (30 s)."""
+    peers_max: int = 16_384
+    """Connections at once.  The composition root lowers it to what descriptors allow."""
+    flush_wait_ms_max: int = 5_000
+    """A SYNC_FLUSH answer waits for the disk so long, then says FLUSH_DISK_TIMEOUT: Java's syncFlushTimeout."""
+    flush_parked_max: int = 65_536
+    """Answers waiting for the disk at once; above it, requests that append get SYSTEM_BUSY."""
+    dispatch_units_min: int = 1_024
+    """A turn dispatches as many units as it appended, and this many when there is more to do."""
+    dispatch_lag_ms_max: int = 50
+    """Dispatch behind for longer than this shrinks what is received."""
+    due_max: int = 512
+    """Deadlines per turn: a thousand pulls that end together do not stop everybody else."""
+    works_max: int = 4
+    """Long works that get a slice in one turn, in rotation; a slice is at most 0.5 ms."""
+    asks_max: int = 1_024
+    """Questions open towards one client; a client that never answers does not fill memory."""

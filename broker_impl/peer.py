@@ -1,0 +1,100 @@
+"""One connection as the broker knows it: who it is, its unread requests, its unsent answers, what it was last seen doing.
+
+No socket: the shell of `rmq_net` moves the bytes.  Peers compare by identity, so tables may be keyed by them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rmq_net.service import Address, Buffer
+
+if TYPE_CHECKING:
+    from broker_impl.deadlines import Deadline
+    from broker_impl.router import Row
+    from rmq_wire.command import Command
+    from rmq_wire.conversation import Conversation, Unreadable
+
+_PORT = struct.Struct(">i")
+
+
+class Peer:
+    """Public to capabilities: `id`, `remote`, `local`, `listener`, `remote_packed`, `closed`, `congested`, `attached`.
+
+    The rest belongs to the engine and, where `rmq_net.service.PeerLike` says so, to the shell.
+    """
+
+    __slots__ = (
+        "_asked", "asks", "attached", "backlog", "closed", "closing", "conversation", "frames", "id", "last_ms",
+        "listener", "local", "opened_ms", "outbox", "output_bytes_max", "received_bytes", "remote", "remote_packed", "rows",
+        "sent_bytes", "unsent_bytes", "watching",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        remote: Address,
+        local: Address,
+        listener: str,
+        *,
+        conversation: Conversation,
+        rows: Mapping[int, Row],
+        now_ms: int,
+        output_bytes_max: int,
+    ) -> None:
+        self.id = number
+        self.remote = remote
+        self.local = local
+        self.listener = listener
+        self.remote_packed = pack_address(remote)
+        """IP and 4-byte port as message units store a host: 8 bytes, or 20 for IPv6."""
+        self.conversation = conversation
+        self.rows = rows
+        self.attached: dict[str, Any] = {}
+        """What capabilities keep with a connection, by a name of their own."""
+        self.outbox: list[Buffer] = []
+        self.unsent_bytes = 0
+        self.sent_bytes = 0
+        self.output_bytes_max = output_bytes_max
+        self.backlog: deque[Command | Unreadable] = deque()
+        self.asks: dict[int, tuple[Callable[[Command | None], None], Deadline]] = {}
+        """Questions it has not answered, by the number they were asked with."""
+        self._asked = 0
+        self.frames = 0
+        self.received_bytes = 0
+        self.opened_ms = self.last_ms = now_ms
+        self.watching: Deadline | None = None
+        """The next look of its `Watch`."""
+        self.closing: str | None = None
+        """Why we are about to close it."""
+        self.closed = False
+
+    def next_opaque(self) -> int:
+        """A number for a question; questions have a space of their own, apart from the peer's requests."""
+        self._asked = self._asked + 1 & 0x7FFF_FFFF
+        return self._asked
+
+    @property
+    def congested(self) -> bool:
+        """It does not take its answers, or has more requests than one turn serves: nothing more is read from it for now.
+
+        A capability that could send a lot unasked (a held pull) waits while this holds.
+        """
+        return self.unsent_bytes > self.output_bytes_max or bool(self.backlog)
+
+    def __repr__(self) -> str:
+        return f"<Peer {self.id} {self.remote[0]}:{self.remote[1]} on {self.listener}>"
+
+
+def pack_address(address: Address) -> bytes:
+    """IP bytes and a 4-byte port, as `MessageDecoder` lays a host out.  An unreadable host packs as 0.0.0.0."""
+    host, port = address
+    try:
+        ip = ipaddress.ip_address(host.partition("%")[0]).packed
+    except ValueError:
+        ip = bytes(4)
+    return ip + _PORT.pack(port)
