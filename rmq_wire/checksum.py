@@ -16,7 +16,7 @@ MASK: Final = 0x7FFFFFFF
 """`UtilAll.crc32` ands with this, so that the number is never negative in Java."""
 
 
-def body_crc(body: bytes | memoryview) -> int:
+def body_crc(body: bytes | bytearray | memoryview) -> int:
     """The bodyCRC field of a message unit.  An empty body has 0."""
     return zlib.crc32(body) & MASK
 

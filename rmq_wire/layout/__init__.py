@@ -1,0 +1,1 @@
+"""Where the bytes are, in construct's words.  Nothing here decides anything, and construct does not leave this package."""

@@ -1,0 +1,236 @@
+"""Stored messages: a hand walk over the unit of `rmq_wire.layout.message`, and what a message implies elsewhere.
+
+The fixed part of a unit is unpacked and packed by structs derived from the layout, one for each pair of host widths; body, topic
+and properties are sliced by their lengths, and the walk must end exactly where the unit says that it ends.  What a message
+implies (its tag code, the texts under which it is indexed and their hashes) are pure functions, used by whoever writes
+queues and index and by whoever verifies them.
+Sources: `MessageDecoder.decode`, `CommitLog.checkMessageAndReturnSize`, `MessageExtEncoder`, `IndexService`, `IndexFile`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from struct import Struct as Packed
+from struct import error as PackedError
+from typing import Final, NamedTuple
+
+from rmq_wire import property_names as names
+from rmq_wire.checksum import body_crc
+from rmq_wire.errors import BadRecord
+from rmq_wire.java import hash_suffix, string_hash
+from rmq_wire.layout.flat import flat
+from rmq_wire.layout.message import BLANK, BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
+
+__all__ = [
+    "MAGIC_BLANK",
+    "MAGIC_V1",
+    "MAGIC_V2",
+    "StoredMessage",
+    "index_hash",
+    "index_keys",
+    "pack_unit",
+    "read_unit",
+    "tags_code",
+]
+
+Buffer = bytes | bytearray | memoryview
+
+TOPIC_V1_BYTES_MAX: Final = 127
+"""Longer topics make a version 2 unit: the length of version 1 is a signed byte."""
+TAIL_MIN: Final = 8
+"""Bytes that a file keeps free after its last unit, for the blank."""
+_HEAD: Final = flat(HEAD)
+_BLANK: Final = flat(BLANK)
+_SYS_FLAG_AT: Final = _HEAD.at["sys_flag"]
+_HOST_BITS: Final = BORN_V6 | STORE_V6
+_FIXED: Final[dict[int, Packed]] = {bits: layout.packed for bits, layout in FIXED.items()}
+_INT: Final = Packed(">i")
+_SHORT: Final = Packed(">h")
+_BYTE: Final = Packed(">b")
+_TWO_INTS: Final = Packed(">ii")
+_CACHED_TAGS_CHARACTERS_MAX: Final = 128
+
+PHYSICAL_OFFSET_AT: Final = _HEAD.at["physical_offset"]
+QUEUE_OFFSET_AT: Final = _HEAD.at["queue_offset"]
+
+
+class StoredMessage(NamedTuple):
+    """One message unit, field by field as it is laid out.  Body, topic and properties are slices of what was read."""
+
+    total_size: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    store_timestamp: int
+    store_host: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: Buffer
+    topic: bytes
+    properties: bytes
+
+
+def unit_size(*, sys_flag: int, body_size: int, topic_size: int, properties_size: int) -> int:
+    """Bytes of a unit with these parts (`MessageExtEncoder.calMsgLength`)."""
+    topic_length_size = 1 if topic_size <= TOPIC_V1_BYTES_MAX else 2
+    return _FIXED[sys_flag & _HOST_BITS].size + body_size + topic_length_size + topic_size + 2 + properties_size
+
+
+def pack_unit(
+    queue_id: int,
+    flag: int,
+    queue_offset: int,
+    physical_offset: int,
+    sys_flag: int,
+    born_timestamp: int,
+    born_host: bytes,
+    store_timestamp: int,
+    store_host: bytes,
+    reconsume_times: int,
+    prepared_transaction_offset: int,
+    body: Buffer,
+    topic: bytes,
+    properties: bytes,
+) -> bytes:
+    """The bytes of one unit.  The hosts must be as wide as the sysFlag says; the topic's length chooses the version.
+
+    Raises `struct.error` for a number out of range: lengths have been checked by whoever accepted the message.
+    """
+    fixed = _FIXED[sys_flag & _HOST_BITS]
+    body_size, topic_size, properties_size = len(body), len(topic), len(properties)
+    if topic_size <= TOPIC_V1_BYTES_MAX:
+        magic, topic_length, size = MAGIC_V1, _BYTE.pack(topic_size), fixed.size + body_size + topic_size + properties_size + 3
+    else:
+        magic, topic_length, size = MAGIC_V2, _SHORT.pack(topic_size), fixed.size + body_size + topic_size + properties_size + 4
+    head = fixed.pack(
+        size,
+        magic,
+        body_crc(body),
+        queue_id,
+        flag,
+        queue_offset,
+        physical_offset,
+        sys_flag,
+        born_timestamp,
+        born_host,
+        store_timestamp,
+        store_host,
+        reconsume_times,
+        prepared_transaction_offset,
+        body_size,
+    )
+    return b"".join((head, body, topic_length, topic, _SHORT.pack(properties_size), properties))
+
+
+def read_unit(log: Buffer, at: int = 0) -> StoredMessage:
+    """The unit that begins at this byte.  Raises `BadRecord` unless it is whole and its lengths add up.
+
+    A blank is a `BadRecord`, too: ask `blank_size` first where a file may end.  The check sum is not looked at.
+    """
+    if at < 0:
+        raise BadRecord(f"unit at {at}")
+    try:
+        fixed = _FIXED[_INT.unpack_from(log, at + _SYS_FLAG_AT)[0] & _HOST_BITS]
+        *head, body_size = fixed.unpack_from(log, at)
+        magic = head[1]
+        body_at = at + fixed.size
+        topic_at = body_at + body_size
+        if body_size < 0:
+            raise BadRecord(f"unit at {at}: body of {body_size} bytes")
+        if magic == MAGIC_V1:
+            [topic_size] = _BYTE.unpack_from(log, topic_at)
+            body_end, topic_at = topic_at, topic_at + 1
+        elif magic == MAGIC_V2:
+            [topic_size] = _SHORT.unpack_from(log, topic_at)
+            body_end, topic_at = topic_at, topic_at + 2
+        else:
+            raise BadRecord(f"unit at {at}: magic {magic & 0xFFFFFFFF:08X}")
+        if topic_size < 0:
+            raise BadRecord(f"unit at {at}: topic of {topic_size} bytes")
+        topic_end = topic_at + topic_size
+        [properties_size] = _SHORT.unpack_from(log, topic_end)
+    except PackedError as reason:
+        raise BadRecord(f"unit at {at}: {reason}") from None
+    end = topic_end + 2 + properties_size
+    if properties_size < 0 or end > len(log) or end - at != head[0]:
+        raise BadRecord(f"unit at {at}: its fields end after {end - at} bytes, it says {head[0]}")
+    parts = (*head, log[body_at:body_end], bytes(log[topic_at:topic_end]), bytes(log[topic_end + 2 : end]))
+    return StoredMessage._make(parts)
+
+
+def read_size_and_magic(log: Buffer, at: int) -> tuple[int, int]:
+    """The first 8 bytes of a unit or blank.  Raises `BadRecord` where there are fewer."""
+    try:
+        size, magic = _TWO_INTS.unpack_from(log, at)
+    except PackedError as reason:
+        raise BadRecord(f"unit at {at}: {reason}") from None
+    return size, magic
+
+
+def pack_blank(left: int) -> bytes:
+    """The 8 bytes that say that the rest of a file means nothing.  left: bytes to the file's end, these included."""
+    return _BLANK.packed.pack(left, MAGIC_BLANK)
+
+
+def has_good_crc(unit: StoredMessage) -> bool:
+    """Whether the body is the one that was stored.  An empty body is not checked, as in the reference."""
+    return not unit.body or body_crc(memoryview(unit.body)) == unit.body_crc
+
+
+def tags_code(tags: str | None) -> int:
+    """What a queue entry holds of the tags: Java's hash of the text, 0 without any (`tagsString2tagsCode`)."""
+    if not tags:
+        return 0
+    return _tags_code(tags) if len(tags) <= _CACHED_TAGS_CHARACTERS_MAX else string_hash(tags)
+
+
+@lru_cache(maxsize=4096)
+def _tags_code(tags: str) -> int:
+    return string_hash(tags)
+
+
+def index_keys(unique_key: str | None, keys: str | None, tags: str | None) -> tuple[str, ...]:
+    """The texts under which a message is indexed, in the order of its entries; `topic#` goes before each.
+
+    The unique key, each piece of KEYS between blanks, `T#` and the whole TAGS (`IndexService.buildIndex` of 5.5.0).
+    """
+    found = [unique_key] if unique_key else []
+    if keys:
+        found += [piece for piece in keys.split(names.KEY_SEPARATOR) if piece]
+    if tags:
+        found.append("T#" + tags)
+    return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def _topic_hash(topic: str) -> int:
+    return string_hash(topic + "#")
+
+
+def index_hash(topic: str, key: str) -> int:
+    """The keyHash of an index entry: Java's hash of `topic#key` without its sign (`IndexFile.indexKeyHashMethod`)."""
+    value = abs(hash_suffix(_topic_hash(topic), key))
+    return value if value < 1 << 31 else 0
+
+
+CRC32_PROPERTY_SIZE: Final = 20
+"""`CommitLog.CRC32_RESERVED_LEN`: the property at the very end of the string, when enabledAppendPropCRC is on."""
+
+
+def crc32_property(crc: int) -> bytes:
+    """`__CRC32#`, 01, ten digits with the lowest first, 02 (`MessageDecoder.createCrc32`)."""
+    digits = f"{crc:010d}"[::-1]
+    return f"{names.CRC32}\x01{digits}\x02".encode()
+
+
+def parse_crc32_property(value: str) -> int:
+    """The number in the value of `__CRC32#`.  Raises `BadRecord` unless it is ten digits."""
+    if len(value) != 10 or not (value.isascii() and value.isdigit()):
+        raise BadRecord(f"not a reversed CRC-32: {value[:64]!r}")
+    return int(value[::-1])
