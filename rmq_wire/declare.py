@@ -60,7 +60,6 @@ def wire(name: str, *, default: Any = msgspec.NODEFAULT) -> Any:
     return msgspec.field(name=name, default=default)
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 class _HeaderMeta(msgspec.StructMeta):
     """Takes the keywords of a request's class statement; every header is keyword-only, camel case on the wire, unseen by gc."""
 
@@ -93,6 +92,7 @@ class _HeaderMeta(msgspec.StructMeta):
         super().__init__(name, bases, namespace)
 
 
+@dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 class Header(msgspec.Struct, metaclass=_HeaderMeta):
     """The named fields of one command.  No default: Java marks it not-null.  `| None = None`: may be absent.
 
@@ -122,12 +122,13 @@ class Header(msgspec.Struct, metaclass=_HeaderMeta):
     @classmethod
     def decode_json(cls, ext: bytes | memoryview) -> Self:
         """Read the JSON text of extFields without making a map of it.  Raises `BadHeader`, also when it is no JSON object."""
-        codec = _codec(cls)
+        codec = _CODECS.get(cls) or _codec(cls)
+        _, typed, truths = codec
         try:
-            header: Self = codec.json(ext)
+            header: Self = typed(ext)
         except msgspec.DecodeError:
             return decode_lenient(cls, _read_map(cls, ext))
-        if codec.truths is not None and True in codec.truths(header):
+        if truths is not None and True in truths(header):
             read = _read_map(cls, ext)
             return header if _spelled_true(codec, header, read) else decode_lenient(cls, read)
         return header
