@@ -18,9 +18,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import IO, Self, TypeVar
 
 T = TypeVar("T")
+Stream = int | IO[bytes]
+"""What `subprocess.Popen` takes for a standard stream."""
 
 START_S_MAX = 90.0
 """A Java broker is ready after 3 to 5 s on an idle machine; this is for one whose cores are all taken."""
@@ -92,18 +94,22 @@ class ServerProcess:
         assert not self.running, f"{self.name} runs already"
         self.directory.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                list(self.command()),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self.directory,
-                env={**os.environ, **self.environment()},
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
-            )
+            self._process = self.spawn(stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         if wait:
             self.wait_ready()
         return self
+
+    def spawn(self, *, stdin: Stream, stdout: Stream, stderr: Stream) -> subprocess.Popen[bytes]:
+        """The child process; it dies with us."""
+        return subprocess.Popen(
+            list(self.command()),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=self.directory,
+            env={**os.environ, **self.environment()},
+            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+        )
 
     def wait_ready(self) -> None:
         """Wait for `ready`; a server that does not come up is ended and its log shown."""

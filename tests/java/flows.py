@@ -1,0 +1,85 @@
+"""Short names for what most tests with stock clients do: a producer, a push consumer, reading a topic to its end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tests.support.clients import JavaDriver, Message
+from tests.support.process import until
+from tests.support.subject import Subject
+
+Fresh = Callable[[str], str]
+
+
+@contextlib.contextmanager
+def producer(clients: JavaDriver, subject: Subject, fresh: Fresh, **options: object) -> Iterator[str]:
+    """A started producer, by its name in the driver."""
+    name = fresh("producer")
+    clients.call("producer.start", name=name, group=f"group-{name}", namesrv=subject.namesrv, **options)
+    yield name
+    clients.call("producer.stop", producer=name)
+
+
+@contextlib.contextmanager
+def push(
+    clients: JavaDriver, subject: Subject, fresh: Fresh, topic: str, *, group: str | None = None, **options: object
+) -> Iterator[str]:
+    """A started push consumer that reads from the first offset, by its name in the driver."""
+    name = fresh("push")
+    clients.call("push.start", name=name, group=group or f"group-{name}", namesrv=subject.namesrv, topic=topic, **options)
+    yield name
+    clients.call("push.stop", consumer=name)
+
+
+def queues_of(clients: JavaDriver, consumer: str, topic: str) -> list[tuple[str, int]]:
+    """(broker name, queue id) of what a push consumer reads of a topic now."""
+    told = clients.call("push.queues", consumer=consumer)
+    return [(queue["broker"], queue["queue"]) for queue in told if queue["topic"] == topic]
+
+
+def drain(
+    clients: JavaDriver, subject: Subject, fresh: Fresh, topic: str, queue: int, broker: str | None = None
+) -> list[Message]:
+    """All messages of one queue, by the legacy pull consumer."""
+    name = fresh("drain")
+    clients.call("legacy.start", name=name, namesrv=subject.namesrv, group=f"group-{name}")
+    try:
+        return _drain(clients, name, topic, broker or subject.broker_name, queue)
+    finally:
+        clients.call("legacy.stop", consumer=name)
+
+
+def pull_all(clients: JavaDriver, subject: Subject, fresh: Fresh, topic: str, count: int) -> list[Message]:
+    """Read all queues of a topic again and again until it has `count` messages; all that are there then."""
+    name = fresh("drain")
+    clients.call("legacy.start", name=name, namesrv=subject.namesrv, group=f"group-{name}")
+
+    def read() -> list[Message]:
+        queues = clients.call("legacy.queues", consumer=name, topic=topic)
+        return [message for q in queues for message in _drain(clients, name, topic, q["broker"], q["queue"])]
+
+    try:
+        found: list[Message] = []
+
+        def enough() -> bool:
+            found[:] = read()
+            return len(found) >= count
+
+        until(enough, f"{count} messages in {topic}", seconds=30)
+        return found
+    finally:
+        clients.call("legacy.stop", consumer=name)
+
+
+def _drain(clients: JavaDriver, name: str, topic: str, broker: str, queue: int) -> list[Message]:
+    found: list[Message] = []
+    offset = 0
+    while True:
+        arguments: dict[str, Any] = {"consumer": name, "topic": topic, "broker": broker, "queue": queue, "offset": offset}
+        result = clients.call("legacy.pull", **arguments)
+        found += result["messages"]
+        offset = result["next_offset"]
+        if offset >= result["max_offset"]:
+            return found

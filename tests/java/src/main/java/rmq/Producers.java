@@ -1,0 +1,252 @@
+package rmq;
+
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendCallback;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+
+/** Producers by name, every form of sending, and a background sender that remembers what was acknowledged. */
+final class Producers {
+    private static final int ASYNC_WAIT_S = 30;
+
+    private final Map<String, DefaultMQProducer> producers = new ConcurrentHashMap<>();
+    private final Map<String, Flood> floods = new ConcurrentHashMap<>();
+
+    void register(Map<String, Driver.Operation> operations) {
+        operations.put("producer.start", this::start);
+        operations.put("producer.stop", this::stop);
+        operations.put("producer.queues", args -> Clients.tellQueues(of(args).fetchPublishMessageQueues(args.text("topic"))));
+        operations.put("producer.create_topic", this::createTopic);
+        operations.put("send", this::send);
+        operations.put("flood.start", this::floodStart);
+        operations.put("flood.count", args -> floods.get(args.text("flood")).acknowledged.size());
+        operations.put("flood.stop", this::floodStop);
+        operations.put("max_offset", args -> of(args).maxOffset(Clients.queue(args)));
+        operations.put("min_offset", args -> of(args).minOffset(Clients.queue(args)));
+        operations.put("search_offset", args -> of(args).searchOffset(Clients.queue(args), args.number("timestamp")));
+        operations.put("earliest_store_time", args -> of(args).earliestMsgStoreTime(Clients.queue(args)));
+        operations.put("view_message", args -> Clients.tell(of(args).viewMessage(args.text("topic"), args.text("id"))));
+        operations.put("query_message", this::query);
+    }
+
+    private DefaultMQProducer of(Args args) {
+        DefaultMQProducer producer = producers.get(args.text("producer"));
+        if (producer == null) {
+            throw new IllegalArgumentException("no producer " + args.text("producer"));
+        }
+        return producer;
+    }
+
+    private Object start(Args args) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer(args.text("group"));
+        Clients.configure(producer, args);
+        producer.setSendMsgTimeout(args.number("timeout_ms", 10_000));
+        producer.setRetryTimesWhenSendFailed(args.number("retries", 2));
+        producer.setRetryTimesWhenSendAsyncFailed(args.number("retries", 2));
+        producer.setRetryAnotherBrokerWhenNotStoreOK(true);
+        producer.setCompressMsgBodyOverHowmuch(args.number("compress_over", 4096));
+        producer.setMaxMessageSize(args.number("max_message_size", 4 * 1024 * 1024));
+        producer.setDefaultTopicQueueNums(args.number("queues", 4));
+        producer.start();
+        producers.put(args.text("name"), producer);
+        return true;
+    }
+
+    private Object stop(Args args) {
+        of(args).shutdown();
+        return producers.remove(args.text("producer")) != null;
+    }
+
+    private Object createTopic(Args args) throws Exception {
+        String key = args.text("key", "TBW102");
+        int queues = args.number("queues", 4);
+        try { // 4.x has (key, topic, queues), 5.x adds a map of attributes
+            of(args).getClass().getMethod("createTopic", String.class, String.class, int.class)
+                .invoke(of(args), key, args.text("topic"), queues);
+        } catch (NoSuchMethodException later) {
+            of(args).getClass().getMethod("createTopic", String.class, String.class, int.class, Map.class)
+                .invoke(of(args), key, args.text("topic"), queues, Collections.emptyMap());
+        }
+        return true;
+    }
+
+    private Object query(Args args) throws Exception {
+        List<MessageExt> found = of(args).queryMessage(args.text("topic"), args.text("key"), args.number("max", 32),
+            args.has("begin") ? args.number("begin") : 0, args.has("end") ? args.number("end") : Long.MAX_VALUE).getMessageList();
+        return Clients.tellMessages(found);
+    }
+
+    /** Message number i of a command: body `PREFIX` + i (or just the body when one is meant), or `size` repeated letters. */
+    private static Message message(Args args, int i) {
+        byte[] body;
+        if (args.has("size")) {
+            body = new byte[args.number("size", 0)];
+            for (int at = 0; at < body.length; at++) {
+                body[at] = (byte) ('a' + (at + i) % 26);
+            }
+        } else {
+            body = (args.text("body") + (args.has("count") ? i : "")).getBytes(StandardCharsets.UTF_8);
+        }
+        Message message = new Message(args.text("topic"), body);
+        if (args.has("tags")) {
+            String[] tags = args.text("tags").split(",");
+            message.setTags(tags[i % tags.length]);
+        }
+        if (args.has("keys")) {
+            message.setKeys(args.text("keys") + (args.has("count") ? i : ""));
+        }
+        message.setFlag(args.number("flag", 0));
+        if (args.has("delay")) {
+            message.setDelayTimeLevel(args.number("delay", 0));
+        }
+        if (args.has("wait")) {
+            message.setWaitStoreMsgOK(args.flag("wait"));
+        }
+        args.startingWith("p").forEach(message::putUserProperty);
+        return message;
+    }
+
+    private Object send(Args args) throws Exception {
+        DefaultMQProducer producer = of(args);
+        int count = args.number("count", 1);
+        String form = args.text("form", "sync");
+        List<Object> results = new ArrayList<>();
+        if (form.equals("batch")) {
+            List<Message> batch = new ArrayList<>();
+            for (int i = 0; i < count; i++) {
+                batch.add(message(args, i));
+            }
+            results.add(tell(args.has("broker") ? producer.send(batch, Clients.queue(args)) : producer.send(batch)));
+        } else if (form.equals("async")) {
+            return sendAsync(producer, args, count);
+        } else {
+            for (int i = 0; i < count; i++) {
+                results.add(sendOne(producer, form, args, i));
+            }
+        }
+        return results;
+    }
+
+    private static Object sendOne(DefaultMQProducer producer, String form, Args args, int i) throws Exception {
+        Message message = message(args, i);
+        switch (form) {
+            case "sync":
+                return tell(producer.send(message));
+            case "oneway":
+                producer.sendOneway(message);
+                return null;
+            case "queue":
+                return tell(producer.send(message, Clients.queue(args)));
+            case "selector":
+                return tell(producer.send(message, new SelectMessageQueueByHash(), i % args.number("spread", 8)));
+            default:
+                throw new IllegalArgumentException("no form " + form);
+        }
+    }
+
+    private static Object sendAsync(DefaultMQProducer producer, Args args, int count) throws Exception {
+        List<Object> results = new ArrayList<>(Collections.nCopies(count, null));
+        CountDownLatch left = new CountDownLatch(count);
+        for (int i = 0; i < count; i++) {
+            int at = i;
+            producer.send(message(args, i), new SendCallback() {
+                @Override
+                public void onSuccess(SendResult result) {
+                    results.set(at, tell(result));
+                    left.countDown();
+                }
+
+                @Override
+                public void onException(Throwable e) {
+                    results.set(at, Collections.singletonMap("error", e.toString()));
+                    left.countDown();
+                }
+            });
+        }
+        if (!left.await(ASYNC_WAIT_S, TimeUnit.SECONDS)) {
+            throw new IllegalStateException(left.getCount() + " callbacks are missing");
+        }
+        return results;
+    }
+
+    static Map<String, Object> tell(SendResult result) {
+        Map<String, Object> told = new LinkedHashMap<>();
+        told.put("status", result.getSendStatus().name());
+        told.put("msg_id", result.getMsgId());
+        told.put("offset_msg_id", result.getOffsetMsgId());
+        told.put("broker", result.getMessageQueue().getBrokerName());
+        told.put("queue", result.getMessageQueue().getQueueId());
+        told.put("offset", result.getQueueOffset());
+        told.put("transaction_id", result.getTransactionId());
+        told.put("region", result.getRegionId());
+        told.put("trace_on", result.isTraceOn());
+        return told;
+    }
+
+    private Object floodStart(Args args) {
+        Flood flood = new Flood(of(args), args);
+        floods.put(args.text("flood"), flood);
+        flood.start();
+        return true;
+    }
+
+    private Object floodStop(Args args) throws Exception {
+        Flood flood = floods.remove(args.text("flood"));
+        flood.stopping = true;
+        flood.join();
+        Map<String, Object> told = new LinkedHashMap<>();
+        told.put("acknowledged", new ArrayList<>(flood.acknowledged));
+        told.put("by_broker", flood.byBroker);
+        told.put("failed", flood.failed);
+        told.put("tried", flood.tried);
+        return told;
+    }
+
+    /** Sends one message after the other until told to stop; bodies `PREFIX` + number.  What failed is not sent again. */
+    private static final class Flood extends Thread {
+        final List<String> acknowledged = Collections.synchronizedList(new ArrayList<>());
+        final List<String> failed = Collections.synchronizedList(new ArrayList<>());
+        final Map<String, Integer> byBroker = new ConcurrentHashMap<>();
+        volatile boolean stopping;
+        volatile int tried;
+        private final DefaultMQProducer producer;
+        private final Args args;
+
+        Flood(DefaultMQProducer producer, Args args) {
+            super("flood-" + args.text("flood"));
+            this.producer = producer;
+            this.args = args;
+            setDaemon(true);
+        }
+
+        @Override
+        public void run() {
+            int pause = args.number("pause_ms", 5);
+            while (!stopping) {
+                String body = args.text("body") + tried++;
+                try {
+                    SendResult result = producer.send(new Message(args.text("topic"), body.getBytes(StandardCharsets.UTF_8)));
+                    acknowledged.add(body);
+                    byBroker.merge(result.getMessageQueue().getBrokerName(), 1, Integer::sum);
+                    Thread.sleep(pause);
+                } catch (InterruptedException e) {
+                    return;
+                } catch (Exception e) {
+                    failed.add(body + ": " + e);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+package rmq;
+
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.MessageExt;
+
+/** Push consumers by name; every message they are given becomes an event. */
+final class PushConsumers {
+    private final Map<String, DefaultMQPushConsumer> consumers = new ConcurrentHashMap<>();
+    private final AtomicLong sequence = new AtomicLong();
+
+    void register(Map<String, Driver.Operation> operations) {
+        operations.put("push.start", this::start);
+        operations.put("push.stop", this::stop);
+        operations.put("push.queues", args -> Clients.tellQueues(
+            of(args).getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet()));
+        operations.put("push.suspend", args -> {
+            of(args).suspend();
+            return true;
+        });
+        operations.put("push.resume", args -> {
+            of(args).resume();
+            return true;
+        });
+        operations.put("rebalance_interval", Clients::setRebalanceInterval);
+    }
+
+    private DefaultMQPushConsumer of(Args args) {
+        DefaultMQPushConsumer consumer = consumers.get(args.text("consumer"));
+        if (consumer == null) {
+            throw new IllegalArgumentException("no push consumer " + args.text("consumer"));
+        }
+        return consumer;
+    }
+
+    private Object start(Args args) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(args.text("group"));
+        Clients.configure(consumer, args);
+        Clients.setMessageModel(consumer, args.text("model", "CLUSTERING"));
+        consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(args.text("from", "CONSUME_FROM_FIRST_OFFSET")));
+        consumer.setConsumeMessageBatchMaxSize(args.number("batch", 1));
+        consumer.setPullBatchSize(args.number("pull_batch", 32));
+        consumer.setConsumeThreadMin(args.number("threads", 8));
+        consumer.setConsumeThreadMax(args.number("threads", 8));
+        consumer.setMaxReconsumeTimes(args.number("max_reconsume", -1));
+        consumer.setSuspendCurrentQueueTimeMillis(args.number("suspend_ms", 100));
+        if (args.has("sql")) {
+            consumer.subscribe(args.text("topic"), MessageSelector.bySql(args.text("sql")));
+        } else {
+            for (String topic : args.text("topic").split(",")) {
+                consumer.subscribe(topic, args.text("expression", "*"));
+            }
+        }
+        String name = args.text("name");
+        int failures = args.number("failures", 0);
+        int delayLevel = args.number("delay_level", 0);
+        if (args.flag("orderly")) {
+            consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+                tell(name, messages, args);
+                return messages.get(0).getReconsumeTimes() < failures ? ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+                    : ConsumeOrderlyStatus.SUCCESS;
+            });
+        } else {
+            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                tell(name, messages, args);
+                context.setDelayLevelWhenNextConsume(delayLevel);
+                return messages.get(0).getReconsumeTimes() < failures ? ConsumeConcurrentlyStatus.RECONSUME_LATER
+                    : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+        }
+        consumers.put(name, consumer);
+        consumer.start();
+        return consumer.buildMQClientId();
+    }
+
+    private Object stop(Args args) {
+        of(args).shutdown();
+        return consumers.remove(args.text("consumer")) != null;
+    }
+
+    private void tell(String consumer, List<MessageExt> messages, Args args) {
+        for (MessageExt message : messages) {
+            Map<String, Object> event = new LinkedHashMap<>();
+            event.put("event", "message");
+            event.put("consumer", consumer);
+            event.put("number", sequence.incrementAndGet());
+            event.put("began_ns", System.nanoTime());
+            event.put("thread", Thread.currentThread().getName());
+            event.putAll(Clients.tell(message));
+            Driver.print(event);
+        }
+        try {
+            Thread.sleep(args.number("work_ms", 0));
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

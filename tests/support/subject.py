@@ -1,0 +1,178 @@
+"""A server under test, ours or the real one, behind one face: the same test first proves itself against Java, then judges us.
+
+RMQ_SUBJECT says which (a comma list of `ours`, `java` = 5.5.0, `java-4.9.7`, ...; default `ours`).  A subject is one name server
+and one master, in one process where ours is `rmq dev`; `two masters` are processes of their own under one name server.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support import remoting
+from tests.support.java import REFERENCE
+from tests.support.process import ServerProcess, free_ports
+from tests.support.reference import JavaBroker, JavaNameServer, registered
+
+SUBJECTS: Final = tuple(os.environ.get("RMQ_SUBJECT", "ours").split(","))
+
+
+class OurServer(ServerProcess):
+    """A subcommand of `rmq` that prints one JSON line when it is ready (`--json`)."""
+
+    def __init__(self, name: str, directory: Path, arguments: Sequence[str]) -> None:
+        super().__init__(name, directory)
+        self.arguments = arguments
+
+    def command(self) -> Sequence[str]:
+        return [sys.executable, "-m", "rmq_cli.main", *self.arguments]
+
+    def environment(self) -> Mapping[str, str]:
+        return {"NAMESRV_ADDR": "", "PYTHONPATH": str(Path(__file__).resolve().parents[2]), "HOME": str(self.directory)}
+
+    def told(self) -> dict[str, Any]:
+        """The JSON line of the latest start; empty when there is none yet."""
+        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.startswith("{")]
+        told: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+        return told
+
+
+class OurNameServer(OurServer):
+    """`rmq namesrv`."""
+
+    def __init__(self, directory: Path, *, port: int = 0) -> None:
+        self.port = port or free_ports()
+        self.address = f"127.0.0.1:{self.port}"
+        super().__init__("rmq-namesrv", directory, ["namesrv", "--port", str(self.port)])
+
+    def ready(self) -> bool:
+        return remoting.ask(self.address, remoting.GET_BROKER_CLUSTER_INFO).code == 0
+
+
+class OurBroker(OurServer):
+    """`rmq broker -c broker.conf -n NAMESRV`: the same property file as the Java broker's."""
+
+    def __init__(
+        self,
+        directory: Path,
+        namesrv: str,
+        *,
+        name: str = "broker-a",
+        cluster: str = "DefaultCluster",
+        port: int = 0,
+        store: Path | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        self.port = port or free_ports(-2, 1)
+        self.address = f"127.0.0.1:{self.port}"
+        self.namesrv = namesrv
+        self.broker_name = name
+        self.store = store or directory / "store"
+        self.properties: dict[str, str] = {
+            "brokerClusterName": cluster,
+            "brokerName": name,
+            "brokerId": "0",
+            "brokerIP1": "127.0.0.1",
+            "listenPort": str(self.port),
+            "storePathRootDir": str(self.store),
+            "storePathCommitLog": str(self.store / "commitlog"),
+            "mappedFileSizeCommitLog": "16777216",
+            "diskMaxUsedSpaceRatio": "99",
+            **(properties or {}),
+        }
+        super().__init__("rmq-broker", directory, ["broker", "-c", str(directory / "broker.conf"), "-n", namesrv])
+
+    def command(self) -> Sequence[str]:
+        (self.directory / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
+        return super().command()
+
+    def ready(self) -> bool:
+        return registered(self.namesrv, self.address)
+
+
+class OurDev(OurServer):
+    """`rmq dev` on free ports that it keeps over restarts, with a store of its own."""
+
+    def __init__(self, directory: Path, *, properties: Mapping[str, str] | None = None) -> None:
+        self.store = directory / "store"
+        self.namesrv = f"127.0.0.1:{free_ports()}"
+        self.address = f"127.0.0.1:{free_ports(-2, 1)}"
+        settings = [word for key, value in (properties or {}).items() for word in ("--set", f"{key}={value}")]
+        ports = ["--namesrv-port", self.namesrv.split(":")[1], "--broker-port", self.address.split(":")[1]]
+        super().__init__("rmq-dev", directory, ["dev", "--store", str(self.store), *ports, "--json", *settings])
+
+    def ready(self) -> bool:
+        return self.told().get("pid") == self.pid and registered(self.namesrv, self.address)
+
+
+@dataclass
+class Subject:
+    """One name server and one master under test."""
+
+    kind: str
+    namesrv: str
+    address: str
+    broker_name: str
+    cluster: str
+    store: Path
+    server: ServerProcess
+    """The process that holds the broker."""
+    others: tuple[ServerProcess, ...] = ()
+
+    def restart(self, *, kill: bool = False) -> None:
+        """Stop the broker, cleanly or by SIGKILL, and start it on the same store and port."""
+        if kill:
+            self.server.kill()
+        else:
+            self.server.stop()
+        self.server.start()
+
+    def end(self) -> None:
+        """End all its processes."""
+        for process in (self.server, *self.others):
+            process.end()
+
+
+def start_subject(kind: str, directory: Path, *, properties: Mapping[str, str] | None = None) -> Subject:
+    """Start one; `kind` as in RMQ_SUBJECT."""
+    if kind == "ours":
+        ours = OurDev(directory, properties=properties).start()
+        told = ours.told()
+        assert told["namesrv"] == ours.namesrv
+        assert told["broker"] == ours.address
+        name, cluster = _who(ours.namesrv)
+        return Subject(kind, ours.namesrv, ours.address, name, cluster, ours.store, ours)
+    names = start_name_server(kind, directory / "namesrv")
+    broker = start_broker(kind, directory / "broker", names.address, properties=properties)
+    return Subject(kind, names.address, broker.address, broker.broker_name, "DefaultCluster", broker.store, broker, (names,))
+
+
+def start_name_server(kind: str, directory: Path) -> OurNameServer | JavaNameServer:
+    """A name server of this kind, ready."""
+    return OurNameServer(directory).start() if kind == "ours" else JavaNameServer(directory, version=version_of(kind)).start()
+
+
+def start_broker(
+    kind: str, directory: Path, namesrv: str, *, name: str = "broker-a", properties: Mapping[str, str] | None = None
+) -> OurBroker | JavaBroker:
+    """A master of this kind, registered."""
+    if kind == "ours":
+        return OurBroker(directory, namesrv, name=name, properties=properties).start()
+    return JavaBroker(directory, namesrv, name=name, version=version_of(kind), properties=properties).start()
+
+
+def version_of(kind: str) -> str:
+    """`java` -> the reference, `java-4.9.7` -> 4.9.7."""
+    return kind.partition("-")[2] or REFERENCE
+
+
+def _who(namesrv: str) -> tuple[str, str]:
+    """Name and cluster of the one broker that a name server lists."""
+    table: Any = remoting.ask(namesrv, remoting.GET_BROKER_CLUSTER_INFO).json()["brokerAddrTable"]
+    [broker] = table.values()
+    return broker["brokerName"], broker["cluster"]
