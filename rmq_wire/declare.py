@@ -163,8 +163,8 @@ class _Codec(NamedTuple):
 
 _CODECS: dict[type[Header], _Codec] = {}
 _H = TypeVar("_H", bound=Header)
-_INTEGER = re.compile(r"[+-]?\d+")
-"""What `Integer.parseInt` takes: a sign and decimal digits of any script (`Character.digit`)."""
+_INTEGER = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
+"""What `Integer.parseInt` takes: a sign and decimal digits of any script, of one UTF-16 unit each (`Character.digit`)."""
 
 
 def _codec(cls: type[Header]) -> _Codec:
