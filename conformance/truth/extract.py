@@ -53,15 +53,18 @@ def extract(versions: Sequence[str]) -> int:
         print(f"no such version: {', '.join(unknown)} (there are {', '.join(VERSIONS)})", file=sys.stderr)
         return 2
     for version in versions or VERSIONS:
-        truth: dict[str, Any] = {"version_of_the_jars": version, "made_by": f"python -m conformance.truth {version}"}
-        jars = _jars(version)
-        truth |= _reflected(jars)
-        truth["answers"] = _answered(jars)
-        target = HERE / f"{version}.json"
-        target.write_text(_pretty(truth) + "\n", encoding="utf-8")
-        print(f"{target.name}: {len(truth['request_codes'])} request codes, {len(truth['headers'])} headers, "
-              f"{sum(len(c['keys']) for c in truth['configuration'].values())} configuration keys")  # fmt: skip
+        (HERE / f"{version}.json").write_text(render(version), encoding="utf-8")
+        print(f"{version}.json")
     return 0
+
+
+def render(version: str) -> str:
+    """The text of the file of one version, extracted now.  Brings the jars first where they are not there."""
+    truth: dict[str, Any] = {"version_of_the_jars": version, "made_by": f"python -m conformance.truth {version}"}
+    jars = _jars(version)
+    truth |= _reflected(jars)
+    truth["answers"] = _answered(jars)
+    return pretty(truth) + "\n"
 
 
 def _jars(version: str) -> list[str]:
@@ -86,10 +89,10 @@ def _reflected(jars: Sequence[str]) -> dict[str, Any]:
     host: list[str] = usual.pop("host")
     for header, row in usual["headers"].items():
         for at, field in enumerate(row["fields"]):
-            _mark(field, {name: other["headers"][header]["fields"][at] for name, other in others.items()}, host)
+            mark(field, {name: other["headers"][header]["fields"][at] for name, other in others.items()}, host)
     for kind, row in usual["configuration"].items():
         for key, entry in row["keys"].items():
-            _mark(entry, {name: other["configuration"][kind]["keys"][key] for name, other in others.items()}, host)
+            mark(entry, {name: other["configuration"][kind]["keys"][key] for name, other in others.items()}, host)
     return usual
 
 
@@ -98,6 +101,8 @@ def _run(class_path: str, circumstance: Circumstance) -> dict[str, Any]:
         f"-XX:ActiveProcessorCount={circumstance.processors}",
         f"-Xmx{circumstance.heap}",
         f"-Duser.home={circumstance.user_home}",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
     ]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("ROCKETMQ", "NAMESRV"))}
     environment["ROCKETMQ_HOME"] = circumstance.rocketmq_home
@@ -108,7 +113,7 @@ def _run(class_path: str, circumstance: Circumstance) -> dict[str, Any]:
     return said
 
 
-def _mark(entry: dict[str, Any], others: Mapping[str, Mapping[str, Any]], host: Sequence[str]) -> None:
+def mark(entry: dict[str, Any], others: Mapping[str, Mapping[str, Any]], host: Sequence[str]) -> None:
     """Replace a default that is a value of this machine, this moment or these circumstances by what it depends on."""
     value = entry.get("default")
     if isinstance(value, str) and value in host:
@@ -140,13 +145,13 @@ def _answered(jars: Sequence[str]) -> dict[str, list[int]]:
     def body(class_name: str, method: str) -> list[str]:
         return _method(own, f"org.apache.rocketmq.{class_name}", method)
 
-    admin = _switched(body("broker.processor.AdminBrokerProcessor", "RemotingCommand processRequest("))
-    registered = body("broker.BrokerController", "void registerProcessor()")
-    main = _registered(registered, lambda server: server in ("aload_1", "remotingServer"))
-    fast = _registered(registered, lambda server: server in ("aload_2", "fastRemotingServer"))
-    names = _switched(body("namesrv.processor.DefaultRequestProcessor", "RemotingCommand processRequest("))
-    routes = _registered(body("namesrv.NamesrvController", "void registerProcessor()"), lambda _: True)
-    client = _registered(body("client.impl.MQClientAPIImpl", "MQClientAPIImpl("), lambda _: True)
+    admin = switched(body("broker.processor.AdminBrokerProcessor", "RemotingCommand processRequest("))
+    registration = body("broker.BrokerController", "void registerProcessor()")
+    main = registered(registration, lambda server: server in ("aload_1", "remotingServer"))
+    fast = registered(registration, lambda server: server in ("aload_2", "fastRemotingServer"))
+    names = switched(body("namesrv.processor.DefaultRequestProcessor", "RemotingCommand processRequest("))
+    routes = registered(body("namesrv.NamesrvController", "void registerProcessor()"), lambda _: True)
+    client = registered(body("client.impl.MQClientAPIImpl", "MQClientAPIImpl("), lambda _: True)
     return {
         "broker": sorted(admin | main),
         "broker_fast": sorted(admin | fast),
@@ -165,12 +170,12 @@ def _method(jars: Sequence[str], class_name: str, method: str) -> list[str]:
     return "\n".join(bodies).splitlines()
 
 
-def _switched(lines: Sequence[str]) -> set[int]:
+def switched(lines: Sequence[str]) -> set[int]:
     """The cases of the lookup switch in these lines."""
     return {int(case[1]) for line in lines if (case := _CASE.match(line))}
 
 
-def _registered(lines: Sequence[str], wanted: Callable[[str], bool]) -> set[int]:
+def registered(lines: Sequence[str], wanted: Callable[[str], bool]) -> set[int]:
     """The codes handed to `registerProcessor` of a server that is wanted, told by how it is loaded right before the code."""
     found: set[int] = set()
     loaded, server, code = "", "", None
@@ -186,14 +191,14 @@ def _registered(lines: Sequence[str], wanted: Callable[[str], bool]) -> set[int]
     return found
 
 
-def _pretty(value: Any, indent: str = "") -> str:
+def pretty(value: Any, indent: str = "") -> str:
     """JSON with sorted keys and a line per leaf object or short list."""
     if isinstance(value, dict) and any(isinstance(v, dict | list) for v in value.values()):
-        items = [f"{indent} {json.dumps(key)}: {_pretty(value[key], indent + ' ')}" for key in sorted(value)]
+        items = [f"{indent} {json.dumps(key)}: {pretty(value[key], indent + ' ')}" for key in sorted(value)]
         return "{\n" + ",\n".join(items) + f"\n{indent}}}"
     if isinstance(value, dict) and len(value) > 8:
         items = [f"{indent} {json.dumps(key)}: {json.dumps(value[key])}" for key in sorted(value)]
         return "{\n" + ",\n".join(items) + f"\n{indent}}}"
     if isinstance(value, list) and any(isinstance(v, dict | list) for v in value):
-        return "[\n" + ",\n".join(f"{indent} {_pretty(item, indent + ' ')}" for item in value) + f"\n{indent}]"
+        return "[\n" + ",\n".join(f"{indent} {pretty(item, indent + ' ')}" for item in value) + f"\n{indent}]"
     return json.dumps(value, sort_keys=True)
