@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from functools import lru_cache
+from math import isfinite, isnan
 from typing import Final
 
 _CHUNK: Final = 64
@@ -99,3 +101,15 @@ def _table_size(spread: Sequence[int], buckets: int) -> int:
             buckets *= 2
         buckets = table_size(count + 1, buckets)
     return buckets
+
+
+def double_text(value: float) -> str:
+    """`Double.toString`: plain from 0.001 up to 10 million, else digits with an exponent; at least one digit behind the point."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    if not isfinite(value):
+        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    text = "".join(map(str, digits))
+    power = len(text) + int(exponent) - 1
+    return f"{'-' if sign else ''}{text[0]}.{text[1:].rstrip('0') or '0'}E{power}"

@@ -1,0 +1,294 @@
+"""One remoting command as a value, and how a received header becomes one.
+
+A JSON header is decoded in one go into `Command` itself, its `extFields` left as raw text until somebody asks: a handler asks for
+its own header class, and that text is decoded straight into it.  What the strict decoder refuses is read once more as
+Java's library reads it (numbers in quotes, single quotes, `null` for a number).  A binary header is walked with every length
+checked.  A header that cannot be read, but whose number (opaque) can, becomes `Unreadable`, so that the asker gets an answer.
+Sources: `RemotingCommand`, `RemotingCommand.decode`, `RocketMQSerializable.rocketMQProtocolDecode`.
+"""
+
+from __future__ import annotations
+
+import re
+from struct import Struct as Packed
+from struct import error as PackedError
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from rmq_wire import fastjson
+from rmq_wire.codes import LanguageCode, RequestCode
+from rmq_wire.declare import I32, Header
+from rmq_wire.encoding import ONE_WAY, RESPONSE, AnswerTemplate, Buffer, Form, encode_request, encode_response
+from rmq_wire.errors import BadBody, BadFrame, BadHeader
+from rmq_wire.layout.flat import flat
+from rmq_wire.layout.frame import BINARY_HEAD
+
+__all__ = [
+    "ONE_WAY",
+    "RESPONSE",
+    "AnswerTemplate",
+    "Command",
+    "Form",
+    "Limits",
+    "Unreadable",
+    "decode_header",
+    "encode_request",
+    "encode_response",
+]
+
+H = TypeVar("H", bound=Header)
+
+UNKNOWN_LANGUAGE: Final = -1
+"""A language that 5.5.0 has no name for.  Java keeps null."""
+
+
+class Limits(NamedTuple):
+    """What one command may cost before it is even looked at."""
+
+    frame_bytes_max: int = 16_777_216
+    """With the length field.  `com.rocketmq.remoting.frameMaxLength`: both sides of the reference close above it."""
+    header_bytes_max: int = 1 << 20
+    """Real headers have some hundred bytes; properties, the largest field, end at 32 KiB."""
+    ext_fields_max: int = 1024
+    """Real headers have up to 20."""
+    json_depth_max: int = 64
+    """Levels of nesting in a header; real ones have 2.  The C decoder recurses, so it must not meet what is deeper."""
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+
+class Unreadable(msgspec.Struct, gc=False):
+    """A command that cannot be served, because its header is broken or over a limit.  `why` says it in one line."""
+
+    opaque: int
+    form: Form
+    flag: int
+    why: str
+
+    def kept(self) -> Unreadable:
+        """Itself: it holds no view."""
+        return self
+
+
+class Command(msgspec.Struct, gc=False):
+    """One request or response.  The names on the wire are those of Java's class."""
+
+    code: I32 = 0
+    flag: I32 = 0
+    opaque: I32 = 0
+    version: I32 = 0
+    language_name: str | int = msgspec.field(name="language", default="JAVA")
+    remark: str | None = None
+    raw_ext: msgspec.Raw = msgspec.field(name="extFields", default=msgspec.Raw())
+    """The text of extFields in the JSON form.  Empty: there are none, or they are in `map_ext`."""
+    # What follows is set after decoding, whatever a header may say under these names.
+    map_ext: Any = msgspec.field(name=" map", default=None)
+    """dict[str, str] | None: the ext fields where they are known already."""
+    form: Any = msgspec.field(name=" form", default=Form.JSON)
+    body: Any = msgspec.field(name=" body", default=b"")
+    """bytes or memoryview; a view of what was received dies with the turn."""
+
+    @property
+    def is_response(self) -> bool:
+        """It answers an earlier request of ours."""
+        return self.flag & RESPONSE != 0
+
+    @property
+    def is_oneway(self) -> bool:
+        """Its sender does not wait for an answer."""
+        return self.flag & ONE_WAY != 0
+
+    @property
+    def language(self) -> int:
+        """A `LanguageCode`, or `UNKNOWN_LANGUAGE`."""
+        name = self.language_name
+        if isinstance(name, str):
+            return _LANGUAGES.get(name, UNKNOWN_LANGUAGE)
+        return name if name in _LANGUAGE_NUMBERS else UNKNOWN_LANGUAGE
+
+    def kept(self) -> Command:
+        """Itself, with a body of its own: what outlives the turn calls this first."""
+        if not isinstance(self.body, bytes):
+            self.body = bytes(self.body)
+        return self
+
+    def ext_map(self) -> dict[str, str]:
+        """All ext fields as texts; numbers and truth values as Java prints them.  Raises `BadHeader`."""
+        if self.map_ext is None:
+            self.map_ext = _texts(_read_raw(self.raw_ext))
+        found: dict[str, str] = self.map_ext
+        return found
+
+    def header(self, kind: type[H]) -> H:
+        """The ext fields as this class.  Raises `BadHeader` that names the field at fault."""
+        if self.map_ext is not None:
+            return kind.decode(self.map_ext)
+        try:
+            return kind.decode_json(self.raw_ext)
+        except BadHeader:
+            if bytes(self.raw_ext) in (b"", b"null"):
+                return kind.decode({})
+            raise
+        except (ValueError, RecursionError) as wrong:  # not UTF-8
+            raise BadHeader(f"{kind.__name__}: {wrong}") from None
+
+
+_LANGUAGES: Final = {language.name: int(language) for language in LanguageCode}
+_LANGUAGE_NUMBERS: Final = frozenset(_LANGUAGES.values())
+_HEADER: Final = msgspec.json.Decoder(Command, strict=False)
+_ANY: Final = msgspec.json.Decoder()
+_BINARY_HEAD: Final = flat(BINARY_HEAD).packed
+_SIZE: Final = Packed(">i")
+_NAME_SIZE: Final = Packed(">h")
+_NARROWED: Final = {(code & 0xFFFF ^ 0x8000) - 0x8000: int(code) for code in RequestCode if code > 0x7FFF}
+"""What the binary form leaves of a code that needs more than 16 bits (3442 of 200050), to the code."""
+_SMALL_HEADER: Final = 6 * 1024
+"""A text below this has no room for 1,024 fields, which need at least `"a":1,` each."""
+_EDGE: Final = 4096
+"""Where the number of a broken header is looked for: so much of its beginning and end."""
+_OPAQUE: Final = re.compile(rb'["\']?\bopaque["\']?\s*:\s*["\']?([+-]?[0-9]{1,10})\b')
+_FLAG: Final = re.compile(rb'["\']?\bflag["\']?\s*:\s*["\']?([+-]?[0-9]{1,10})\b')
+
+
+def decode_header(header: bytes, form: int, body: Buffer = b"", limits: Limits = DEFAULT_LIMITS) -> Command | Unreadable:
+    """The command of one frame.  Raises `BadFrame` when not even its number can be read."""
+    if form == 0:
+        return _decode_json(header, body, limits)
+    return _decode_binary(header, body, limits)
+
+
+def _decode_json(text: bytes, body: Buffer, limits: Limits) -> Command | Unreadable:
+    if len(text) > limits.header_bytes_max:
+        return _unreadable(text, f"a header of {len(text)} bytes")
+    if text.count(b"{") + text.count(b"[") > limits.json_depth_max and fastjson.nests_deeper(text, limits.json_depth_max):
+        return _unreadable(text, f"a header of more than {limits.json_depth_max} levels")
+    try:
+        command = _HEADER.decode(text)
+        command.map_ext = None
+        command.form = Form.JSON
+    except (ValueError, RecursionError):
+        try:
+            command = _lenient(fastjson.loads(text))
+        except (BadBody, BadHeader) as wrong:
+            return _unreadable(text, str(wrong))
+    command.body = body
+    if len(text) > _SMALL_HEADER:
+        try:
+            fields = len(command.ext_map())
+        except BadHeader as wrong:
+            return Unreadable(command.opaque, Form.JSON, command.flag, str(wrong))
+        if fields > limits.ext_fields_max:
+            return Unreadable(command.opaque, Form.JSON, command.flag, f"{fields} ext fields")
+    return command
+
+
+def _unreadable(text: bytes, why: str) -> Unreadable:
+    """The number and the flag of a broken JSON header.  The last one wins, as in a sound one."""
+    edges = text if len(text) <= 2 * _EDGE else text[:_EDGE] + b" " + text[-_EDGE:]
+    opaques = _OPAQUE.findall(edges)
+    if not opaques or not -(1 << 31) <= int(opaques[-1]) < 1 << 31:
+        raise BadFrame(f"header without a readable opaque: {why}")
+    flags = _FLAG.findall(edges)
+    return Unreadable(int(opaques[-1]), Form.JSON, int(flags[-1]) if flags else 0, why)
+
+
+def _lenient(read: Any) -> Command:
+    """A header of sound JSON whose members have types that only Java's library takes."""
+    if not isinstance(read, dict):
+        raise BadHeader("the header is not a JSON object")
+    code, flag, opaque, version = (_integer(name, read.get(name)) for name in ("code", "flag", "opaque", "version"))
+    language, remark, ext = read.get("language"), read.get("remark"), read.get("extFields")
+    if isinstance(language, str) and language.isascii() and language.isdigit() and len(language) < 4:
+        language = int(language)
+    if not isinstance(language, str | int) or (isinstance(language, int) and language not in _LANGUAGE_NUMBERS):
+        language = "JAVA" if "language" not in read else ""
+    return Command(
+        code,
+        flag,
+        opaque,
+        version,
+        language,
+        None if remark is None else _text(remark),
+        map_ext=None if ext is None else _texts(ext),
+    )
+
+
+def _integer(name: str, value: Any) -> int:
+    """As fastjson casts to `int`: null, no text and `null` are 0, a truth value is 0 or 1, fractions are cut off."""
+    if value is None or value in ("", "null"):
+        return 0
+    if isinstance(value, str) and len(value) <= 11 and re.fullmatch(r"[+-]?[0-9]+", value):
+        value = int(value)
+    if isinstance(value, int | float) and -(1 << 31) <= value < 1 << 31:
+        return int(value)
+    raise BadHeader(f"{name} is not a 32-bit number")
+
+
+def _read_raw(raw: msgspec.Raw) -> Any:
+    text = bytes(raw)
+    try:
+        return _ANY.decode(text) if text else None
+    except (ValueError, RecursionError) as wrong:  # the outer decoder has seen its syntax, but not its UTF-8
+        raise BadHeader(f"extFields: {wrong}") from None
+
+
+def _texts(ext: Any) -> dict[str, str]:
+    if ext is None:
+        return {}
+    if not isinstance(ext, dict):
+        raise BadHeader("extFields is not a JSON object")
+    return {str(name): _text(value) for name, value in ext.items() if value is not None}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    return msgspec.json.encode(value).decode()
+
+
+def _decode_binary(header: bytes, body: Buffer, limits: Limits) -> Command | Unreadable:
+    try:
+        code, language, version, opaque, flag, remark_size = _BINARY_HEAD.unpack_from(header)
+        if len(header) > limits.header_bytes_max:
+            return Unreadable(opaque, Form.ROCKETMQ, flag, f"a header of {len(header)} bytes")
+        ext_at = _BINARY_HEAD.size + remark_size + _SIZE.size
+        [ext_size] = _SIZE.unpack_from(header, ext_at - _SIZE.size)
+        if remark_size < 0 or ext_size < 0 or ext_at + ext_size != len(header):
+            raise BadFrame(f"binary header of {len(header)} bytes: remark of {remark_size}, ext fields of {ext_size}")
+        entries = _entries(header, ext_at, limits.ext_fields_max)
+    except PackedError:
+        raise BadFrame(f"binary header of {len(header)} bytes ends too early") from None
+    if len(entries) > limits.ext_fields_max:
+        return Unreadable(opaque, Form.ROCKETMQ, flag, f"more than {limits.ext_fields_max} ext fields")
+    try:
+        texts = {name.decode(): value.decode() for name, value in entries if name and value}
+        remark = header[_BINARY_HEAD.size : ext_at - _SIZE.size].decode() or None
+    except UnicodeDecodeError:
+        return Unreadable(opaque, Form.ROCKETMQ, flag, "the header has text that is not UTF-8")
+    if not flag & RESPONSE:
+        code = _NARROWED.get(code, code)
+    return Command(code, flag, opaque, version, language, remark, map_ext=texts, form=Form.ROCKETMQ, body=body)
+
+
+def _entries(header: bytes, at: int, most: int) -> list[tuple[bytes, bytes]]:
+    """Name and value of every entry, at most one more than most.  Raises `BadFrame`, or `struct.error` at a cut length."""
+    found: list[tuple[bytes, bytes]] = []
+    end = len(header)
+    while at < end and len(found) <= most:
+        [size] = _NAME_SIZE.unpack_from(header, at)
+        value_at = at + _NAME_SIZE.size + size
+        if size < 0:
+            raise BadFrame(f"binary header: a name of {size} bytes at {at}")
+        [value_size] = _SIZE.unpack_from(header, value_at)
+        value_at += _SIZE.size
+        if value_size < 0 or value_at + value_size > end:
+            raise BadFrame(f"binary header: a value of {value_size} bytes at {value_at}")
+        found.append((header[at + _NAME_SIZE.size : value_at - _SIZE.size], header[value_at : value_at + value_size]))
+        at = value_at + value_size
+    return found

@@ -1,0 +1,202 @@
+"""Cuts a stream of bytes into commands, for either side of a connection, without touching a socket.
+
+What arrives is cut in place: only the part of a frame that has not arrived in full yet is kept, so memory follows the bytes
+received and never the length announced.  A prefix that no sound peer sends raises `BadFrame` as soon as it is there, after the
+commands before it have been handed out.  Questions asked over the connection are kept here, too: by number, until their answer
+comes or their deadline passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from rmq_wire.command import DEFAULT_LIMITS, Command, Limits, Unreadable, decode_header
+from rmq_wire.declare import Header, Request
+from rmq_wire.encoding import Buffer, Form, encode_request
+from rmq_wire.errors import BadFrame
+from rmq_wire.layout.flat import flat
+from rmq_wire.layout.frame import HEADER_SIZE_MASK, PREFIX, TYPE_SHIFT
+
+__all__ = ["Conversation", "Limits", "Pending", "Unreadable"]
+
+_PREFIX: Final = flat(PREFIX).packed
+_PREFIX_SIZE: Final = _PREFIX.size
+_LENGTH_SIZE: Final = 4
+_FORM_MAX: Final = max(Form)
+
+
+class Pending(NamedTuple):
+    """A question that has no answer yet.  tag: whatever the asker wants to find again."""
+
+    opaque: int
+    code: int
+    deadline_ms: int
+    tag: Any
+
+
+class Conversation:
+    """One connection's bytes, in and out."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, *, form: Form = Form.JSON) -> None:
+        """form: of the questions asked here.  Answers are read in either form."""
+        self._limits = limits
+        self._form = form
+        self._held = bytearray()
+        """The beginning of a frame.  Given away when complete, since the body's view must not move."""
+        self._wanted = 0
+        """Bytes of that frame, once its prefix is here; 0 before."""
+        self._broken = False
+        self._next_opaque = 0
+        self._pending: dict[int, Pending] = {}
+
+    @property
+    def bytes_pending(self) -> int:
+        """How much of an unfinished frame is held."""
+        return len(self._held)
+
+    def feed(self, data: Buffer) -> Iterator[Command | Unreadable]:
+        """The commands that these bytes complete, in order; exhaust it.  Bodies are views of data, or of what was held.
+
+        Raises `BadFrame` where the stream cannot be cut any further: close the connection.
+        """
+        if self._broken:
+            raise BadFrame("after a bad frame nothing can be read")
+        try:
+            view = memoryview(data)
+            at = 0
+            if self._held:
+                at = self._refill(view)
+                if not self._wanted or len(self._held) < self._wanted:
+                    return
+                frame, self._held, self._wanted = self._held, bytearray(), 0
+                yield from self._cut(memoryview(frame), 0)
+            yield from self._cut(view, at)
+        except BadFrame:
+            self._broken = True
+            raise
+
+    def _cut(self, view: memoryview, at: int) -> Iterator[Command | Unreadable]:
+        end = len(view)
+        limits = self._limits
+        length_max = limits.frame_bytes_max - _LENGTH_SIZE
+        unpack = _PREFIX.unpack_from
+        while end - at >= _PREFIX_SIZE:
+            length, mark = unpack(view, at)
+            header_size = mark & HEADER_SIZE_MASK
+            form = mark >> TYPE_SHIFT
+            if length > length_max or header_size > length - _LENGTH_SIZE or form > _FORM_MAX:
+                raise _bad_prefix(length, mark, limits)
+            header_at = at + _PREFIX_SIZE
+            body_at = header_at + header_size
+            at += _LENGTH_SIZE + length
+            if at > end:
+                at = header_at - _PREFIX_SIZE
+                break
+            yield decode_header(bytes(view[header_at:body_at]), form, view[body_at:at], limits)
+        if at < end:
+            self._hold(view[at:])
+
+    def _hold(self, rest: memoryview) -> None:
+        self._held += rest
+        self._look_ahead()
+
+    def _refill(self, view: memoryview) -> int:
+        """Add what the held frame lacks, and nothing of the next one.  How many bytes that took."""
+        taken = 0
+        if not self._wanted:
+            taken = min(_PREFIX_SIZE - len(self._held), len(view))
+            self._held += view[:taken]
+            self._look_ahead()
+        if self._wanted:
+            more = min(self._wanted - len(self._held), len(view) - taken)
+            self._held += view[taken : taken + more]
+            taken += more
+        return taken
+
+    def _look_ahead(self) -> None:
+        """Judge the prefix of the held frame as far as it is here."""
+        held = self._held
+        if len(held) >= _PREFIX_SIZE:
+            length, mark = _PREFIX.unpack_from(held)
+            if (
+                length > self._limits.frame_bytes_max - _LENGTH_SIZE
+                or (mark & HEADER_SIZE_MASK) > length - _LENGTH_SIZE
+                or mark >> TYPE_SHIFT > _FORM_MAX
+            ):
+                raise _bad_prefix(length, mark, self._limits)
+            self._wanted = _LENGTH_SIZE + length
+        elif len(held) >= _LENGTH_SIZE:
+            length = int.from_bytes(held[:_LENGTH_SIZE], "big")
+            if not _LENGTH_SIZE <= length <= self._limits.frame_bytes_max - _LENGTH_SIZE:
+                raise _bad_prefix(length, 0, self._limits)
+
+    # Questions
+
+    def ask(
+        self,
+        request: Request | None,
+        code: int | None = None,
+        body: Buffer = b"",
+        *,
+        deadline_ms: int,
+        tag: Any = None,
+        header: Header | None = None,
+        ext: dict[str, str] | None = None,
+    ) -> tuple[int, bytes]:
+        """Number and frame of a question that is pending from now on until that time on the caller's clock.
+
+        request: carries its code; or None with the code, and a header or none.
+        """
+        code = request.code if request is not None and code is None else code
+        if code is None:
+            raise TypeError("a question needs a code")
+        opaque = self._take_opaque()
+        self._pending[opaque] = Pending(opaque, code, deadline_ms, tag)
+        return opaque, encode_request(code, header or request, body, opaque=opaque, form=self._form, ext=ext)
+
+    def tell(self, request: Request, body: Buffer = b"", *, ext: dict[str, str] | None = None) -> bytes:
+        """The frame of a one-way request."""
+        return encode_request(request.code, request, body, opaque=self._take_opaque(), form=self._form, oneway=True, ext=ext)
+
+    def match(self, response: Command | Unreadable) -> Pending | None:
+        """The question that this answers, which is pending no more; None for an answer nobody waits for."""
+        return self._pending.pop(response.opaque, None)
+
+    def forget(self, opaque: int) -> Pending | None:
+        """Stop waiting for one answer."""
+        return self._pending.pop(opaque, None)
+
+    def expire(self, mono_ms: int) -> list[Pending]:
+        """The questions whose deadline is now or earlier; they are pending no more."""
+        late = [pending for pending in self._pending.values() if pending.deadline_ms <= mono_ms]
+        for pending in late:
+            del self._pending[pending.opaque]
+        return late
+
+    def abandon(self) -> list[Pending]:
+        """All questions; none is pending any more."""
+        abandoned = list(self._pending.values())
+        self._pending.clear()
+        return abandoned
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When the first pending question expires."""
+        return min((pending.deadline_ms for pending in self._pending.values()), default=None)
+
+    def _take_opaque(self) -> int:
+        opaque = self._next_opaque
+        while opaque in self._pending:
+            opaque = (opaque + 1) & 0x7FFFFFFF
+        self._next_opaque = (opaque + 1) & 0x7FFFFFFF
+        return opaque
+
+
+def _bad_prefix(length: int, mark: int, limits: Limits) -> BadFrame:
+    header_size, form = mark & HEADER_SIZE_MASK, mark >> TYPE_SHIFT
+    if not _LENGTH_SIZE <= length <= limits.frame_bytes_max - _LENGTH_SIZE:
+        return BadFrame(f"a frame length of {length}")
+    if header_size > length - _LENGTH_SIZE:
+        return BadFrame(f"a header of {header_size} bytes in a frame of {length}")
+    return BadFrame(f"a header of type {form}")
