@@ -216,7 +216,7 @@ public final class Truth {
         return found;
     }
 
-    private static Map<String, Object> key(Field field, Class<?> c, Class<?> owner, Object value) {
+    private static Map<String, Object> key(Field field, Class<?> c, Class<?> owner, Object value) throws NoSuchMethodException {
         Map<String, Object> row = new LinkedHashMap<>();
         row.put("type", field.getType().getSimpleName());
         row.put("default", plain(value));
@@ -277,17 +277,23 @@ public final class Truth {
     }
 
     /** A value as JSON can show it: numbers, booleans and collections as such, anything else as its text. */
-    private static Object plain(Object value) {
+    private static Object plain(Object value) throws NoSuchMethodException {
         if (value == null || value instanceof Number || value instanceof Boolean) {
             return value;
         }
         if (value instanceof Map<?, ?> map) {
             Map<String, Object> sorted = new TreeMap<>();
-            map.forEach((k, v) -> sorted.put(String.valueOf(k), plain(v)));
+            for (Map.Entry<?, ?> entry : map.entrySet()) {
+                sorted.put(String.valueOf(entry.getKey()), plain(entry.getValue()));
+            }
             return sorted;
         }
         if (value instanceof Collection<?> items) {
-            return items.stream().map(Truth::plain).toList();
+            List<Object> shown = new ArrayList<>();
+            for (Object item : items) {
+                shown.add(plain(item));
+            }
+            return shown;
         }
         if (value.getClass().isArray()) {
             List<Object> items = new ArrayList<>();
@@ -295,6 +301,9 @@ public final class Truth {
                 items.add(plain(java.lang.reflect.Array.get(value, i)));
             }
             return items;
+        }
+        if (value.getClass().getMethod("toString").getDeclaringClass() == Object.class) {
+            return value.getClass().getName();    // Object's own text has an address in it
         }
         return value.toString();
     }
