@@ -110,7 +110,8 @@ class Call:
     @property
     def form(self) -> Form:
         """The header form that the answer takes too."""
-        return self.command.form
+        form: Form = self.command.form
+        return form
 
     @property
     def oneway(self) -> bool:
@@ -120,7 +121,8 @@ class Call:
     @property
     def body(self) -> bytes | memoryview:
         """The request's body.  A view of the receive buffer that dies with the turn: who keeps it, copies it."""
-        return self.command.body
+        body: bytes | memoryview = self.command.body
+        return body
 
     def detach(self) -> Parked:
         """What is needed to answer in a later turn.  The handler then returns `LATER`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rmq_net.service import Address, Buffer
@@ -16,8 +16,8 @@ from rmq_net.service import Address, Buffer
 if TYPE_CHECKING:
     from broker_impl.deadlines import Deadline
     from broker_impl.router import Row
-    from rmq_wire.command import Command
-    from rmq_wire.conversation import Conversation, Unreadable
+    from rmq_wire.command import Command, Unreadable
+    from rmq_wire.conversation import Conversation
 
 _PORT = struct.Struct(">i")
 
@@ -29,7 +29,7 @@ class Peer:
     """
 
     __slots__ = (
-        "_asked", "asks", "attached", "backlog", "closed", "closing", "conversation", "frames", "id", "last_ms",
+        "asked", "attached", "backlog", "closed", "closing", "conversation", "frames", "id", "last_ms",
         "listener", "local", "opened_ms", "outbox", "output_bytes_max", "received_bytes", "remote", "remote_packed", "rows",
         "sent_bytes", "unsent_bytes", "watching",
     )  # fmt: skip
@@ -61,9 +61,8 @@ class Peer:
         self.sent_bytes = 0
         self.output_bytes_max = output_bytes_max
         self.backlog: deque[Command | Unreadable] = deque()
-        self.asks: dict[int, tuple[Callable[[Command | None], None], Deadline]] = {}
-        """Questions it has not answered, by the number they were asked with."""
-        self._asked = 0
+        self.asked = 0
+        """Questions it has not answered yet."""
         self.frames = 0
         self.received_bytes = 0
         self.opened_ms = self.last_ms = now_ms
@@ -72,11 +71,6 @@ class Peer:
         self.closing: str | None = None
         """Why we are about to close it."""
         self.closed = False
-
-    def next_opaque(self) -> int:
-        """A number for a question; questions have a space of their own, apart from the peer's requests."""
-        self._asked = self._asked + 1 & 0x7FFF_FFFF
-        return self._asked
 
     @property
     def congested(self) -> bool:

@@ -34,6 +34,11 @@ class Work:
         """False once the asker has gone."""
         return self.parked is None or self.parked.oneway or self.parked.alive
 
+    def fail(self, error: BaseException | None) -> None:
+        """As a `Committed`: what the last slice staged was undone, the next slice gets to know."""
+        if isinstance(error, Exception):
+            self.error = error
+
     def slice(self) -> bool:
         """Run on to the next yield.  True when it wants another slice; else `result` or `error` is there."""
         error, self.error = self.error, None

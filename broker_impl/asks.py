@@ -1,0 +1,73 @@
+"""Questions to clients: who was asked what, and until when the answer counts.
+
+Pending questions belong to one connection's `Conversation`: an answer counts only from the peer that was asked, under the
+number it was asked with; any other is dropped and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker_impl.deadlines import Deadline, Deadlines
+from broker_impl.env import Env
+from broker_impl.outboxes import Outboxes
+from broker_impl.peer import Peer
+from rmq_wire.command import Command
+from rmq_wire.declare import Request
+
+Then = Callable[[Command | None], None]
+Guard = Callable[..., None]
+Tag = tuple[Then, Deadline]
+
+
+class Asks:
+    """Asks and tells.  `guard(action, *arguments)` runs a continuation whose errors are nobody else's."""
+
+    def __init__(self, env: Env, deadlines: Deadlines, outboxes: Outboxes, guard: Guard, asks_max: int) -> None:
+        self._env = env
+        self._deadlines = deadlines
+        self._outboxes = outboxes
+        self._guard = guard
+        self._asks_max = asks_max
+        self.unasked = 0
+        """Answers that nobody waited for."""
+
+    def ask(self, peer: Peer, request: Request, body: bytes, timeout_ms: int, then: Then) -> None:
+        """Send a question; `then` gets the response, or None, in a later turn."""
+        now = self._env.mono_ms
+        if peer.closed or peer.closing is not None or peer.asked >= self._asks_max:
+            self._deadlines.at(now, lambda: then(None))
+            return
+        peer.asked += 1
+        due = self._deadlines.at(now + timeout_ms, lambda: self._expire(peer, opaque))
+        opaque, frame = peer.conversation.ask(request, body=body, deadline_ms=now + timeout_ms, tag=(then, due))
+        self._outboxes.push(peer, frame)
+
+    def tell(self, peer: Peer, request: Request, body: bytes) -> None:
+        """Send what is not answered."""
+        if not peer.closed and peer.closing is None:
+            self._outboxes.push(peer, peer.conversation.tell(request, body))
+
+    def answered(self, peer: Peer, response: Command) -> None:
+        """A response came in."""
+        pending = peer.conversation.match(response)
+        if pending is None:
+            self.unasked += 1
+            return
+        peer.asked -= 1
+        then, due = pending.tag
+        due.cancel()
+        self._guard(then, response)
+
+    def abandon(self, peer: Peer) -> None:
+        """The peer has gone: all its questions are answered with None."""
+        for pending in peer.conversation.abandon():
+            then, due = pending.tag
+            due.cancel()
+            self._guard(then, None)
+
+    def _expire(self, peer: Peer, opaque: int) -> None:
+        pending = peer.conversation.forget(opaque)
+        if pending is not None:
+            peer.asked -= 1
+            self._guard(pending.tag[0], None)

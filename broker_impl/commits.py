@@ -1,0 +1,267 @@
+"""From staged to acknowledged: which answers wait for the log, which for the disk, and what they say when it fails.
+
+Handlers stage units and return `Durable` answers.  At the end of a turn the store writes everything staged at once
+(`commit`); only then do the answers leave.  Under SYNC_FLUSH they park, ordered by the end offset that they need, until the
+flushed offset has passed it (group commit: whatever arrived while one flush ran shares the next).  A failed commit or flush
+turns every answer that rested on it into an error; nothing is acknowledged that is not there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from broker_impl.call import Durable, Reply, Settled, plain_text
+from broker_impl.deadlines import Deadline, Deadlines
+from broker_impl.env import Env
+from broker_impl.limits import Limits
+from broker_impl.peer import Peer
+from rmq_net.service import Job
+from rmq_wire.codes import ResponseCode
+from rmq_wire.command import Form
+from rmq_wire.declare import Header
+
+log = logging.getLogger("rmq.engine")
+
+END_OF_TURN = -1
+"""As `Durable.end_offset`: whatever the commit of this turn has written."""
+
+Committed = Callable[[BaseException | None], None]
+
+
+class StoreLike(Protocol):
+    """What the engine needs of a store (`rmq_store.Store`)."""
+
+    @property
+    def undispatched(self) -> int: ...
+    @property
+    def written_offset(self) -> int: ...
+    @property
+    def flushed_offset(self) -> int: ...
+    def savepoint(self) -> int: ...
+    def rollback_to(self, savepoint: int) -> None: ...
+    def commit(self) -> None: ...
+    def dispatch(self, limit: int) -> Sequence[Any]: ...
+    def begin_sync(self, mono_ms: int, force: bool = False) -> Any: ...
+    def end_sync(self, ticket: Any, error: OSError | None) -> None: ...
+    def flush_due(self, mono_ms: int) -> int: ...
+    def tick(self, mono_ms: int, wall_ms: int) -> None: ...
+
+
+Owed = tuple[Peer, int, Form, Durable]
+"""For whom, the request's opaque and header form, and the answer.  A plain tuple: there is one per send."""
+Mark = tuple[int, int, int]
+Emit = Callable[[Peer, int, Form, Settled], None]
+
+
+class Commits:
+    """The staged and the parked answers of one store.
+
+    `sync(ticket)` flushes what a ticket names and is run by a thread; `emit(peer, opaque, form, answer)` sends what may leave;
+    `start(job)` hands a flush to the thread.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        store: StoreLike,
+        deadlines: Deadlines,
+        emit: Emit,
+        start: Callable[[Job], None],
+        *,
+        limits: Limits,
+        sync_flush: bool,
+        sync: Callable[[Any], None],
+    ) -> None:
+        self.env = env
+        self.store = store
+        self.deadlines = deadlines
+        self.emit = emit
+        self.start = start
+        self.limits = limits
+        self.sync_flush = sync_flush
+        self.sync = sync
+        self.staged: list[Owed] = []
+        self.parked: deque[tuple[int, int, Owed]] = deque()
+        """(end offset needed, answer due, owed): both numbers only grow."""
+        self._after: list[Committed] = []
+        self._syncing = False
+        self._left = 0
+        """Units that the last dispatch did not reach."""
+        self._behind_since_ms: int | None = None
+        self._late: Deadline | None = None
+        self._flush_later()
+
+    @property
+    def full(self) -> bool:
+        """So many answers wait for the disk that nothing more is appended."""
+        return len(self.parked) >= self.limits.flush_parked_max
+
+    @property
+    def owing(self) -> bool:
+        """An answer is staged or waits for the disk."""
+        return bool(self.staged or self.parked)
+
+    def mark(self) -> Mark:
+        """Where things stand, for `undo` and `grown`."""
+        return self.store.savepoint(), len(self.staged), len(self._after)
+
+    def grown(self, mark: Mark) -> bool:
+        """Something was staged since."""
+        return self.store.savepoint() != mark[0]
+
+    def undo(self, mark: Mark, error: Exception) -> None:
+        """Drop what was staged since; answers that rested on it become errors."""
+        savepoint, staged_count, after_count = mark
+        self.store.rollback_to(savepoint)
+        dropped, self.staged[staged_count:] = self.staged[staged_count:], []
+        for peer, opaque, form, durable in dropped:
+            self.emit(peer, opaque, form, _failed(durable, error))
+        after, self._after[after_count:] = self._after[after_count:], []
+        for then in after:
+            then(error)
+
+    def after_commit(self, then: Committed) -> None:
+        """Call `then(None)` when this turn's stagings are written, `then(error)` when they are undone."""
+        self._after.append(then)
+
+    def commit(self) -> None:
+        """End of a turn: write what was staged, let go or park the answers."""
+        error: Exception | None = None
+        try:
+            self.store.commit()
+        except Exception as why:
+            log.error("append refused, %d answers become errors: %s", len(self.staged), plain_text(why))
+            error = why
+        if self.staged:
+            staged, self.staged = self.staged, []
+            if error is not None:
+                for peer, opaque, form, durable in staged:
+                    self.emit(peer, opaque, form, _failed(durable, error))
+            elif self.sync_flush:
+                self._park(staged)
+            else:
+                for peer, opaque, form, durable in staged:
+                    self.emit(peer, opaque, form, durable.answer)
+        if self._after:
+            after, self._after = self._after, []
+            for then in after:
+                then(error)
+        if self.parked and not self._syncing:
+            self._begin(force=True)
+
+    def dispatch(self) -> Sequence[Any]:
+        """Make committed units visible: as many as were appended, and some of what was left."""
+        store, limits = self.store, self.limits
+        waiting = store.undispatched
+        if not waiting:
+            self._left, self._behind_since_ms = 0, None
+            return ()
+        limit = max(waiting - self._left, limits.dispatch_units_min)
+        arrived = store.dispatch(limit)
+        self._left = store.undispatched
+        if not self._left or len(arrived) < limit:
+            self._behind_since_ms = None  # what is left waits for the disk, not for us
+        elif self._behind_since_ms is None:
+            self._behind_since_ms = self.env.mono_ms
+        return arrived
+
+    @property
+    def behind(self) -> bool:
+        """More could be dispatched at once."""
+        return self._behind_since_ms is not None
+
+    @property
+    def lagging(self) -> bool:
+        """Dispatch has been behind for too long."""
+        since = self._behind_since_ms
+        return since is not None and self.env.mono_ms - since > self.limits.dispatch_lag_ms_max
+
+    def flush(self) -> None:
+        """Start a flush of everything written, when none is running: for an orderly stop."""
+        if not self._syncing:
+            self._begin(force=True)
+
+    def _begin(self, *, force: bool) -> None:
+        ticket = self.store.begin_sync(self.env.mono_ms, force)
+        if ticket is not None:
+            self._syncing = True
+            self.start(Job("sync", lambda: self.sync(ticket), lambda _result, error: self._synced(ticket, error)))
+        elif force:
+            self._release()
+
+    def _synced(self, ticket: Any, error: BaseException | None) -> None:
+        self._syncing = False
+        if error is not None:
+            log.error("flush failed, nothing more is appended until a restart: %s", plain_text(error))
+            self.store.end_sync(ticket, error if isinstance(error, OSError) else OSError(str(error)))
+            parked, self.parked = self.parked, deque()
+            for _end, _due, (peer, opaque, form, durable) in parked:
+                self.emit(peer, opaque, form, _failed(durable, error))
+            return
+        self.store.end_sync(ticket, None)
+        self._release()
+        if self.parked:
+            self._begin(force=True)
+
+    def _park(self, staged: list[Owed]) -> None:
+        due = self.env.mono_ms + self.limits.flush_wait_ms_max
+        written = self.store.written_offset
+        flushed = self.store.flushed_offset
+        for owed in staged:
+            peer, opaque, form, durable = owed
+            end = written if durable.end_offset == END_OF_TURN else durable.end_offset
+            if durable.waits and end > flushed:
+                self.parked.append((end, due, owed))
+            else:
+                self.emit(peer, opaque, form, durable.answer)
+        if self.parked and self._late is None:
+            self._late = self.deadlines.at(due, self._say_late)
+
+    def _release(self) -> None:
+        flushed = self.store.flushed_offset
+        parked = self.parked
+        while parked and parked[0][0] <= flushed:
+            peer, opaque, form, durable = parked.popleft()[2]
+            self.emit(peer, opaque, form, durable.answer)
+
+    def _say_late(self) -> None:
+        self._late = None
+        now = self.env.mono_ms
+        while self.parked and self.parked[0][1] <= now:
+            peer, opaque, form, durable = self.parked.popleft()[2]
+            self.emit(peer, opaque, form, _late(durable))
+        if self.parked:
+            self._late = self.deadlines.at(self.parked[0][1], self._say_late)
+
+    def _flush_when_due(self) -> None:
+        now = self.env.mono_ms
+        self.store.tick(now, self.env.wall_ms)
+        if not self._syncing:
+            self._begin(force=False)
+        self._flush_later()
+
+    def _flush_later(self) -> None:
+        now = self.env.mono_ms
+        self.deadlines.at(max(self.store.flush_due(now), now + 1), self._flush_when_due)
+
+
+def _failed(durable: Durable, error: BaseException) -> Settled:
+    if durable.failed is not None:
+        return durable.failed(error)
+    return Reply(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark=f"service not available now: {plain_text(error)}")
+
+
+def _late(durable: Durable) -> Settled:
+    """Java answers a late flush with the same header as a success, and the code alone says so (`SendMessageProcessor`)."""
+    if durable.late is not None:
+        return durable.late()
+    answer = durable.answer
+    code = ResponseCode.FLUSH_DISK_TIMEOUT
+    if isinstance(answer, Header):
+        return Reply(header=answer, code=code)
+    if isinstance(answer, Reply):
+        return Reply(header=answer.header, code=code, remark=answer.remark, ext=answer.ext, body=answer.body)
+    return Reply(code=code)

@@ -1,0 +1,409 @@
+"""A server as a function of what arrived: no sockets, no trio, no threads, no clock of its own.
+
+`turn` feeds received bytes to the peers' conversations, runs the handler of each complete request at once, commits what they
+staged with one write, and hands out the answers.  `settle` then does what may follow them: dispatch to queues and index,
+wake-ups, due deadlines, a slice of each long work.  Whatever a peer sends can close that peer only; whatever a handler
+raises is that request's answer only.  The hot path is `_take` and `_serve`: nothing happens there that an answer does not need.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from broker_impl.asks import Asks, Then
+from broker_impl.call import Answer, Call, Durable, Parked, Refusal, Reply, Settled, plain_text, refusal_reply
+from broker_impl.commits import END_OF_TURN, Commits, Committed, Mark, StoreLike
+from broker_impl.complaints import Complaints
+from broker_impl.deadlines import Deadline, Deadlines
+from broker_impl.env import Env
+from broker_impl.limits import Limits
+from broker_impl.outboxes import Outboxes
+from broker_impl.peer import Peer
+from broker_impl.router import Router, Row
+from broker_impl.watch import Watch
+from broker_impl.works import Ended, Work, Works
+from rmq_net.service import Address, Buffer, Job, Output
+from rmq_wire.codes import ResponseCode
+from rmq_wire.command import Command, Form, Unreadable
+from rmq_wire.conversation import Conversation
+from rmq_wire.declare import Header, Request
+from rmq_wire.errors import BadFrame, WireError
+
+log = logging.getLogger("rmq.engine")
+
+BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
+"""As `NettyRemotingAbstract` says it when a processor rejects requests."""
+RESPONSE, ONE_WAY = 1, 2
+"""Bits of a command's flag."""
+
+SENDABLE: Final = (bytes, Durable, Reply, Header, list)
+NOTHING_STAGED: Mark = (0, 0, 0)
+_NO_OUTPUT: tuple[Output, ...] = ()
+
+
+class Counters:
+    """What happened since start, for the runtime figures."""
+
+    __slots__ = ("bad_frames", "errors", "peers_refused", "requests")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.bad_frames = 0
+        self.errors = 0
+        """Bugs of ours that an asker met."""
+        self.peers_refused = 0
+
+
+class Engine:
+    """A `rmq_net.service.Service`.  Build it, build the capabilities on it, then `install` their router.
+
+    `store` is None for a name server.  `sync(ticket)` flushes what the store's ticket names; it runs on the shell's sync lane.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        store: StoreLike | None = None,
+        *,
+        limits: Limits | None = None,
+        sync_flush: bool = False,
+        sync: Callable[[Any], None] | None = None,
+        converse: Callable[[], Conversation] = Conversation,
+    ) -> None:
+        self.env = env
+        self.limits = limits = limits or Limits()
+        self.receive_bytes_max = limits.receive_bytes_max
+        self.peers: dict[int, Peer] = {}
+        self.counters = Counters()
+        self.complaints = Complaints(env, log)
+        self._converse = converse
+        self._rows: Mapping[int, Row] = {}
+        self._listener_rows: dict[str, Mapping[int, Row]] = {}
+        self._peer_count = 0
+        self._outboxes = Outboxes(self.complaints)
+        self.emit = self._outboxes.emit
+        self._ready: deque[Peer] = deque()
+        """Peers with a backlog."""
+        self._deadlines = Deadlines()
+        self._asks = Asks(env, self._deadlines, self._outboxes, self._guard, limits.asks_max)
+        self._works = Works()
+        self._jobs: list[Job] = []
+        self._commits: Commits | None = None
+        if store is not None:
+            assert sync is not None, "a store needs somebody who flushes"
+            start = self._jobs.append
+            self._commits = Commits(
+                env, store, self._deadlines, self.emit, start, limits=limits, sync_flush=sync_flush, sync=sync
+            )
+        self._on_arrival: list[Callable[[Sequence[Any]], None]] = []
+        self._on_peer_closed: list[Callable[[Peer], None]] = []
+        self._draining = False
+
+    # For the composition root and the capabilities
+
+    def install(self, router: Router, hidden: Mapping[str, frozenset[int]] | None = None) -> None:
+        """Serve these codes.  `hidden`: listener name -> codes that it does not take."""
+        self._rows = router.rows
+        self._listener_rows = {name: router.without(codes) for name, codes in (hidden or {}).items()}
+
+    def at(self, mono_ms: int, action: Callable[[], None]) -> Deadline:
+        """Run `action` in the first turn at or after `mono_ms`.  The result can be cancelled."""
+        return self._deadlines.at(mono_ms, action)
+
+    def every(self, period_ms: int, action: Callable[[], None], *, first_ms: int | None = None) -> Deadline:
+        """Run `action` again and again, first after `first_ms` (by default one period).  What it raises is logged."""
+        return self._deadlines.at(self.env.mono_ms + (period_ms if first_ms is None else first_ms), action, period_ms)
+
+    def on_arrival(self, then: Callable[[Sequence[Any]], None]) -> None:
+        """Call `then(arrived)` whenever the store has made units visible to consumers."""
+        self._on_arrival.append(then)
+
+    def on_peer_closed(self, then: Callable[[Peer], None]) -> None:
+        """Call `then(peer)` whenever a connection has gone."""
+        self._on_peer_closed.append(then)
+
+    def after_commit(self, then: Committed) -> None:
+        """Call `then(None)` once what was staged in this turn is written, `then(error)` when it was undone."""
+        assert self._commits is not None, "there is no store"
+        self._commits.after_commit(then)
+
+    def long_work(self, generator: Generator[None, None, Any], then: Ended | None = None) -> None:
+        """Run a generator in slices of at most 0.5 ms; `then(result, error)` at its end."""
+        self._works.add(Work(generator, ended=then))
+
+    def job(self, job: Job) -> None:
+        """Have something that blocks done by one of the shell's threads."""
+        self._jobs.append(job)
+
+    def ask(self, peer: Peer, request: Request, body: bytes = b"", *, timeout_ms: int, then: Then) -> None:
+        """Ask a client.  `then(response)` runs in a later turn, with None when it did not answer in time or has gone.
+
+        The response's body dies with that turn.
+        """
+        self._asks.ask(peer, request, body, timeout_ms, then)
+
+    def tell(self, peer: Peer, request: Request, body: bytes = b"") -> None:
+        """Send a client something that it does not answer."""
+        self._asks.tell(peer, request, body)
+
+    def close(self, peer: Peer, why: str, *, level: int = logging.WARNING) -> None:
+        """Close a connection at the end of this turn; what it was sent before still goes out."""
+        if peer.closing is None and not peer.closed:
+            self._outboxes.touch(peer)
+            peer.closing = why
+            peer.backlog.clear()
+            self.complaints.say(level, "%s:%d closed: %s", *peer.remote, why)
+
+    def deliver(self, parked: Parked, answer: Settled | Durable | Refusal) -> None:
+        """Send the late answer of a parked request (`Parked.answer` has looked whether it is still wanted)."""
+        if not parked.oneway:
+            settled = refusal_reply(answer) if isinstance(answer, Refusal) else answer
+            self._finish(parked.peer, parked.opaque, parked.form, settled, self._mark())
+
+    # Service: what a shell calls
+
+    def opened(self, remote: Address, local: Address, listener: str) -> Peer | None:
+        """A connection was accepted.  None above `peers_max` and while draining."""
+        self.env.refresh()
+        if self._draining or len(self.peers) >= self.limits.peers_max:
+            self.counters.peers_refused += 1
+            self.complaints.say(logging.WARNING, "%s:%d refused: %d connections are open", *remote, len(self.peers))
+            return None
+        self._peer_count += 1
+        rows = self._listener_rows.get(listener, self._rows)
+        peer = Peer(
+            self._peer_count, remote, local, listener,
+            conversation=self._converse(), rows=rows, now_ms=self.env.mono_ms, output_bytes_max=self.limits.output_bytes_max,
+        )  # fmt: skip
+        self.peers[peer.id] = peer
+        self._look_later(peer, Watch(peer, self.limits))
+        return peer
+
+    def closed(self, peer: Peer, why: str) -> None:
+        """A connection has gone: whoever waits for it is told."""
+        if not peer.closed:
+            self.env.refresh()
+            peer.closed = True
+            self.peers.pop(peer.id, None)
+            peer.backlog.clear()
+            peer.outbox = []
+            if peer.watching is not None:
+                peer.watching.cancel()
+            self._asks.abandon(peer)
+            for then in self._on_peer_closed:
+                self._guard(then, peer)
+
+    def turn(self, arrived: Sequence[tuple[Peer, Buffer]]) -> Sequence[Output]:
+        """Serve what arrived, commit, hand out the answers.  The buffers may be overwritten afterwards."""
+        self.env.refresh()
+        now = self.env.mono_ms
+        if self._ready:
+            self._serve_backlogs()
+        for peer, data in arrived:
+            if peer.closing is None and not peer.closed:
+                peer.last_ms = now
+                peer.received_bytes += len(data)
+                try:
+                    self._serve_some(peer, iter(peer.conversation.feed(data)))
+                except BadFrame as why:
+                    self.counters.bad_frames += 1
+                    self.close(peer, str(why))
+        if self._commits is not None:
+            self._commits.commit()
+        return self._outboxes.take(now) if self._outboxes.dirty else _NO_OUTPUT
+
+    def settle(self) -> Sequence[Output]:
+        """Dispatch, wake-ups, deadlines, slices of long works; commits what these staged."""
+        if self._commits is not None:
+            self._dispatch(self._commits)
+        for action in self._deadlines.due(self.env.mono_ms, self.limits.due_max):
+            self._guard(action)
+        if self._works:
+            self._works.rotate(self.limits.works_max, self._slice)
+        if self._commits is not None:
+            self._commits.commit()
+        return self._outboxes.take(self.env.mono_ms) if self._outboxes.dirty else _NO_OUTPUT
+
+    def next_deadline(self) -> int | None:
+        """When the next turn is due; now while anything is left to do."""
+        if self._works or self._outboxes.dirty or (self._commits is not None and self._commits.behind):
+            return self.env.mono_ms
+        for peer in self._ready:
+            if peer.unsent_bytes <= peer.output_bytes_max:
+                return self.env.mono_ms
+        return self._deadlines.next()
+
+    def take_jobs(self) -> Sequence[Job]:
+        """What threads should do now."""
+        if not self._jobs:
+            return ()
+        jobs = self._jobs[:]
+        self._jobs.clear()
+        return jobs
+
+    def drain(self) -> None:
+        """Accept nobody, serve nothing new; answers that wait for the disk still leave."""
+        self._draining = True
+
+    @property
+    def drained(self) -> bool:
+        """Nobody waits for an answer that can still come."""
+        return not self._outboxes.dirty and not (self._commits is not None and self._commits.owing)
+
+    # Requests
+
+    def _serve_some(self, peer: Peer, commands: Iterator[Command | Unreadable]) -> None:
+        """Serve up to the cap; what is left goes to the backlog, as a copy, for the views die with the turn."""
+        left = self.limits.requests_max
+        output_bytes_max = peer.output_bytes_max
+        serve = self._serve
+        for command in commands:
+            serve(peer, command)
+            left -= 1
+            if left == 0 or peer.unsent_bytes > output_bytes_max:
+                self._keep(peer, commands)
+                break
+        served = self.limits.requests_max - left
+        peer.frames += served
+        self.counters.requests += served
+
+    def _keep(self, peer: Peer, commands: Iterator[Command | Unreadable]) -> None:
+        backlog = peer.backlog
+        backlog.extend(command.kept() for command in commands)
+        if backlog:
+            self._ready.append(peer)
+            self._outboxes.touch(peer)
+
+    def _serve_backlogs(self) -> None:
+        for _ in range(len(self._ready)):
+            peer = self._ready.popleft()
+            if peer.unsent_bytes > peer.output_bytes_max:
+                self._ready.append(peer)
+            else:
+                backlog, peer.backlog = peer.backlog, deque()
+                self._serve_some(peer, iter(backlog))
+                self._outboxes.touch(peer)
+
+    def _serve(self, peer: Peer, command: Command | Unreadable) -> None:
+        if not isinstance(command, Command):
+            self._answer_unreadable(peer, command)
+            return
+        flag = command.flag
+        if flag & RESPONSE:
+            self._asks.answered(peer, command)
+            return
+        row = peer.rows.get(command.code)
+        if row is None:
+            if not flag & ONE_WAY:
+                remark = f" request type {command.code} not supported"
+                self.emit(peer, command.opaque, command.form, Reply(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark))
+            return
+        request, handle, stages = row
+        commits = self._commits
+        mark = commits.mark() if commits is not None else NOTHING_STAGED
+        answer: Answer
+        try:
+            if stages and commits is not None and commits.full:
+                raise Refusal(ResponseCode.SYSTEM_BUSY, BUSY)
+            answer = handle(Call(self, peer, command), command.header(request))
+        except Exception as error:
+            if commits is not None:
+                commits.undo(mark, error)
+            answer = self._excuse(error, peer, command.code)
+        if isinstance(answer, SENDABLE):
+            if not flag & ONE_WAY:
+                self._finish(peer, command.opaque, command.form, answer, mark)
+        elif isinstance(answer, Generator):
+            parked = Parked(self, peer, command.opaque, command.form, bool(flag & ONE_WAY))
+            self._works.add(Work(answer, parked))
+
+    def _finish(self, peer: Peer, opaque: int, form: Form, answer: Settled | Durable, mark: Mark) -> None:
+        """Send an answer, or stage it when it rests on something staged since `mark`, whether it says so or not."""
+        commits = self._commits
+        if commits is None:
+            self.emit(peer, opaque, form, answer.answer if isinstance(answer, Durable) else answer)
+        elif isinstance(answer, Durable):
+            commits.staged.append((peer, opaque, form, answer))
+        elif commits.grown(mark):
+            commits.staged.append((peer, opaque, form, Durable(answer, END_OF_TURN)))
+        else:
+            self.emit(peer, opaque, form, answer)
+
+    def _excuse(self, error: Exception, peer: Peer, code: int) -> Reply:
+        """What the asker gets for an error.  A lawful no and a bad request are quiet; the rest is a bug and logged as one."""
+        if isinstance(error, Refusal):
+            return refusal_reply(error)
+        why = f"{type(error).__name__}: {plain_text(error)}"
+        if not isinstance(error, WireError):
+            self.counters.errors += 1
+            self.complaints.say(logging.ERROR, "%s:%d request %d failed: %s", *peer.remote, code, why, error=error)
+        return Reply(code=ResponseCode.SYSTEM_ERROR, remark=why)
+
+    def _answer_unreadable(self, peer: Peer, command: Unreadable) -> None:
+        self.complaints.say(logging.WARNING, "%s:%d unreadable header: %s", *peer.remote, command.why)
+        if not command.flag & (RESPONSE | ONE_WAY):
+            self.emit(peer, command.opaque, command.form, Reply(code=ResponseCode.SYSTEM_ERROR, remark=plain_text(command.why)))
+
+    # What follows
+
+    def _dispatch(self, commits: Commits) -> None:
+        arrived = commits.dispatch()
+        if arrived:
+            for then in self._on_arrival:
+                self._guard(then, arrived)
+        limits = self.limits
+        self.receive_bytes_max = limits.receive_bytes_lagging if commits.lagging else limits.receive_bytes_max
+
+    def _mark(self) -> Mark:
+        return self._commits.mark() if self._commits is not None else NOTHING_STAGED
+
+    def _slice(self, work: Work) -> bool:
+        """A slice of a long work.  What it stages stands or falls with this turn; its answer rests on it."""
+        mark = self._mark()
+        again = work.slice()
+        commits = self._commits
+        if commits is not None:
+            if work.error is not None:
+                commits.undo(mark, work.error)
+            elif again and commits.grown(mark):
+                commits.after_commit(work.fail)
+        if not again:
+            self._end(work, mark)
+        return again
+
+    def _end(self, work: Work, mark: Mark) -> None:
+        parked, error = work.parked, work.error
+        if parked is not None:
+            answer = work.result if error is None else self._excuse(error, parked.peer, 0)
+            if parked.alive and not parked.oneway:
+                parked.pending = False
+                self._finish(parked.peer, parked.opaque, parked.form, answer, mark)
+        elif work.ended is not None:
+            self._guard(work.ended, work.result, error)
+        elif error is not None:
+            self.counters.errors += 1
+            self.complaints.say(logging.ERROR, "a long work failed: %s", str(error), error=error)
+
+    def _guard(self, action: Callable[..., None], *arguments: object) -> None:
+        """Run something of a capability's.  What it raises is logged, its stagings are dropped, nobody else notices."""
+        mark = self._mark()
+        try:
+            action(*arguments)
+        except Exception as error:
+            if self._commits is not None:
+                self._commits.undo(mark, error)
+            self.counters.errors += 1
+            self.complaints.say(logging.ERROR, "%s failed: %s", repr(action), str(error), error=error)
+
+    def _look_later(self, peer: Peer, watch: Watch) -> None:
+        peer.watching = self.at(watch.next_look(self.env.mono_ms), lambda: self._look(peer, watch))
+
+    def _look(self, peer: Peer, watch: Watch) -> None:
+        why = watch.look(self.env.mono_ms)
+        if why is None:
+            self._look_later(peer, watch)
+        else:
+            self.close(peer, why, level=logging.INFO)

@@ -1,0 +1,75 @@
+"""Answers on their way out: encoded, and gathered per peer until the turn ends.
+
+Ready frames go through untouched; headers and replies are encoded here, in the form the request came in.  An answer that
+cannot be encoded is our bug and becomes SYSTEM_ERROR for that asker.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from broker_impl.call import Frame, Reply, Settled, plain_text
+from broker_impl.complaints import Complaints
+from broker_impl.peer import Peer
+from rmq_net.service import Buffer, Output
+from rmq_wire.codes import ResponseCode
+from rmq_wire.command import Form, encode_response
+from rmq_wire.declare import Header
+
+
+class Outboxes:
+    """The outboxes of all peers; `dirty` are those with something to send or to close."""
+
+    def __init__(self, complaints: Complaints) -> None:
+        self.dirty: list[Peer] = []
+        self._complaints = complaints
+
+    def emit(self, peer: Peer, opaque: int, form: Form, answer: Settled) -> None:
+        """Put an answer into the peer's outbox.  Dropped when the peer has gone."""
+        if peer.closing is not None or peer.closed:
+            return
+        frame = answer if isinstance(answer, bytes) else self._encoded(opaque, form, answer)
+        if isinstance(frame, bytes):
+            self.push(peer, frame)
+        else:
+            for chunk in frame:
+                self.push(peer, chunk)
+
+    def push(self, peer: Peer, chunk: Buffer) -> None:
+        """Put bytes into the outbox; the chunk must stay as it is until they are sent."""
+        outbox = peer.outbox
+        if not outbox:
+            self.dirty.append(peer)
+        outbox.append(chunk)
+        peer.unsent_bytes += len(chunk)
+
+    def touch(self, peer: Peer) -> None:
+        """The shell should look at this peer after the turn, though there may be nothing to send."""
+        if not peer.outbox:
+            self.dirty.append(peer)
+
+    def take(self, now_ms: int) -> list[Output]:
+        """Everything gathered since the last call."""
+        dirty, self.dirty = self.dirty, []
+        outputs = []
+        for peer in dirty:
+            if not peer.closed:
+                outputs.append(Output(peer, peer.outbox, peer.closing is not None))
+                peer.outbox = []
+                peer.last_ms = now_ms
+        return outputs
+
+    def _encoded(self, opaque: int, form: Form, answer: Settled) -> Frame:
+        if isinstance(answer, bytes | list):
+            return answer
+        reply = Reply(header=answer) if isinstance(answer, Header) else answer
+        try:
+            return encode_response(
+                reply.code, opaque, form=form, remark=reply.remark, header=reply.header, ext=reply.ext, body=reply.body
+            )
+        except Exception as error:
+            why = f"{type(error).__name__}: {plain_text(error)}"
+            self._complaints.say(
+                logging.ERROR, "an answer (%s) cannot be written: %s", type(reply.header).__name__, why, error=error
+            )
+            return encode_response(ResponseCode.SYSTEM_ERROR, opaque, form=form, remark=why)

@@ -1,0 +1,91 @@
+"""The codes that we know and do not answer, each with the reason.
+
+The asker gets REQUEST_CODE_NOT_SUPPORTED (3), as from a server that has never heard of the code; stock clients take that
+as a plain no. The router refuses to start when a code is neither answered nor listed here, so nothing is left out by
+oversight; `rmq codes` prints the same reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rmq_wire.codes import RequestCode as Code
+
+_BROKER: dict[str, tuple[Code, ...]] = {
+    "transactional messages are not implemented": (Code.END_TRANSACTION, Code.RESUME_CHECK_HALF_MESSAGE),
+    "request and reply between clients is not implemented": (Code.SEND_REPLY_MESSAGE, Code.SEND_REPLY_MESSAGE_V2),
+    "messages with arbitrary delay are not implemented": (
+        Code.GET_TIMER_CHECK_POINT,
+        Code.GET_TIMER_METRICS,
+        Code.RECALL_MESSAGE,
+        Code.SWITCH_TIMER_ENGINE,
+    ),
+    "POP consumption is not implemented": (
+        Code.QUERY_ASSIGNMENT,
+        Code.SET_MESSAGE_REQUEST_MODE,
+        Code.GET_ALL_MESSAGE_REQUEST_MODE,
+        Code.POP_MESSAGE,
+        Code.ACK_MESSAGE,
+        Code.BATCH_ACK_MESSAGE,
+        Code.PEEK_MESSAGE,
+        Code.CHANGE_MESSAGE_INVISIBLETIME,
+        Code.NOTIFICATION,
+        Code.POLLING_INFO,
+        Code.POP_ROLLBACK,
+    ),
+    "lite topics are not implemented": (
+        Code.POP_LITE_MESSAGE,
+        Code.LITE_SUBSCRIPTION_CTL,
+        Code.GET_BROKER_LITE_INFO,
+        Code.GET_PARENT_TOPIC_INFO,
+        Code.GET_LITE_TOPIC_INFO,
+        Code.GET_LITE_CLIENT_INFO,
+        Code.GET_LITE_GROUP_INFO,
+        Code.TRIGGER_LITE_DISPATCH,
+    ),
+    "static topics are not implemented": (Code.UPDATE_AND_CREATE_STATIC_TOPIC,),
+    "there is no replication and no controller": (
+        Code.NOTIFY_MIN_BROKER_ID_CHANGE,
+        Code.EXCHANGE_BROKER_HA_INFO,
+        Code.GET_BROKER_HA_STATUS,
+        Code.RESET_MASTER_FLUSH_OFFSET,
+        Code.GET_BROKER_EPOCH_CACHE,
+        Code.NOTIFY_BROKER_ROLE_CHANGED,
+    ),
+    "cold data flow control concerns reads through Java's page cache handling; ours never block": (
+        Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
+        Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
+        Code.GET_COLD_DATA_FLOW_CTR_INFO,
+        Code.SET_COMMITLOG_READ_MODE,
+    ),
+    "authentication and authorization are not implemented": (
+        Code.AUTH_CREATE_USER,
+        Code.AUTH_UPDATE_USER,
+        Code.AUTH_DELETE_USER,
+        Code.AUTH_GET_USER,
+        Code.AUTH_LIST_USER,
+        Code.AUTH_CREATE_ACL,
+        Code.AUTH_UPDATE_ACL,
+        Code.AUTH_DELETE_ACL,
+        Code.AUTH_GET_ACL,
+        Code.AUTH_LIST_ACL,
+    ),
+    "there is no RocksDB store": (Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, Code.EXPORT_ROCKSDB_CONFIG_TO_JSON),
+}
+
+
+def _by_code(reasons: Mapping[str, tuple[Code, ...]]) -> Iterator[tuple[int, str]]:
+    for reason, codes in reasons.items():
+        for code in codes:
+            yield int(code), reason
+
+
+BROKER: Mapping[int, str] = dict(_by_code(_BROKER))
+"""Code -> why a broker of ours does not answer it."""
+NAME_SERVER: Mapping[int, str] = {}
+"""The name server answers all 23 codes of the reference."""
+FAST_PORT: frozenset[int] = frozenset(
+    {Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE, Code.PEEK_MESSAGE, Code.POP_MESSAGE, Code.NOTIFICATION, Code.POLLING_INFO,
+     Code.POP_LITE_MESSAGE}
+)  # fmt: skip
+"""What the port listenPort − 2 does not take: `BrokerController.registerProcessor` leaves consuming to the main port."""

@@ -1,0 +1,68 @@
+"""Threads for what blocks in the kernel: one per lane, fed by a queue, heard through a wake-up.
+
+`sync` flushes files, `read` reads cold bytes.  A thread runs `job.run` and nothing else; the loop picks up results with
+`take_done` and calls `job.done` itself, so no state is ever shared.  Threads start with their lane's first job.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from rmq_net.service import Job
+
+JOIN_S_MAX = 10.0
+"""A stop waits so long for a disk that does not answer; the threads are daemons."""
+
+
+class Lanes:
+    """`wake()` is called from a thread whenever a result is ready; it must be safe there."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._queues: dict[str, SimpleQueue[Job | None]] = {}
+        self._threads: list[threading.Thread] = []
+        self._done: deque[tuple[Job, object, BaseException | None]] = deque()
+        self.running = 0
+        """Jobs handed over whose result has not been taken."""
+
+    def start(self, job: Job) -> None:
+        """Queue a job on its lane."""
+        queue = self._queues.get(job.lane)
+        if queue is None:
+            queue = self._queues[job.lane] = SimpleQueue()
+            thread = threading.Thread(target=self._work, args=(queue,), name=f"rmq-{job.lane}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self.running += 1
+        queue.put(job)
+
+    def finish(self) -> bool:
+        """On the loop: call `done` of every job that has ended.  True when there was one."""
+        ended = False
+        while self._done:
+            job, result, error = self._done.popleft()
+            self.running -= 1
+            ended = True
+            job.done(result, error)
+        return ended
+
+    def stop(self) -> None:
+        """End the threads after what is queued; waits for them."""
+        for queue in self._queues.values():
+            queue.put(None)
+        for thread in self._threads:
+            thread.join(JOIN_S_MAX)
+        self._queues.clear()
+        self._threads.clear()
+
+    def _work(self, queue: SimpleQueue[Job | None]) -> None:
+        while (job := queue.get()) is not None:
+            try:
+                outcome: tuple[Job, object, BaseException | None] = (job, job.run(), None)
+            except BaseException as error:
+                outcome = (job, None, error)
+            self._done.append(outcome)
+            self._wake()

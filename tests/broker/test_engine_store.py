@@ -1,0 +1,328 @@
+"""Answers that rest on the store: none leaves before it is written, under SYNC_FLUSH before it is flushed; failures undo."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_impl.call import Durable, Reply
+from broker_impl.limits import Limits
+from rmq_net.service import Job
+from rmq_wire.codes import ResponseCode
+from rmq_wire.headers.clients import GetConsumerListByGroup
+from rmq_wire.headers.positions import GetMinOffset
+from tests.broker.kit import Server, put, where
+from tests.support.fake_store import CommitRefused, FakeStore
+
+BUG, NOT_AVAILABLE = ResponseCode.SYSTEM_ERROR, ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+def server_with(*, sync_flush: bool = False, limits: Limits | None = None) -> tuple[Server, FakeStore]:
+    store = FakeStore(sync_flush=sync_flush)
+    return Server(store=store, limits=limits), store
+
+
+# Commit
+
+
+@pytest.mark.parametrize("mode", [0, 1], ids=["durable", "not said to be durable"])
+def test_answers_of_a_turn_leave_after_one_commit(mode: int) -> None:
+    server, store = server_with()
+    client = server.connect()
+    client.raw(b"".join(client.frame(put(f"m{n}", mode)) for n in range(5)))
+    assert [client.answers[n].remark for n in range(1, 6)] == ["m0", "m1", "m2", "m3", "m4"]
+    assert store.written == ["m0", "m1", "m2", "m3", "m4"]
+    assert store.commits == 1
+
+
+@pytest.mark.parametrize("mode", [0, 1], ids=["durable", "not said to be durable"])
+def test_a_failed_commit_turns_every_staged_answer_into_an_error(mode: int) -> None:
+    server, store = server_with()
+    client, other = server.connect(), server.connect()
+    store.commit_error = CommitRefused("no space left")
+    server.driver.run((client, client.frame(put("a", mode)) + client.frame(where(1))), (other, other.frame(put("b", mode))))
+    assert [client.answers[1].code, client.answers[2].code, other.answers[1].code] == [NOT_AVAILABLE, 0, NOT_AVAILABLE]
+    assert not store.written
+    store.commit_error = None
+    assert client.ask(put("c", mode)).code == 0
+    assert store.written == ["c"]
+
+
+def test_what_a_raising_handler_staged_is_dropped() -> None:
+    server, store = server_with()
+    client = server.connect()
+    client.ask(put("a"))
+    server.kit.broken = RuntimeError("after staging")
+    assert client.ask(put("b")).code == BUG
+    server.kit.broken = None
+    client.ask(put("c"))
+    assert store.written == ["a", "c"]
+
+
+def test_what_a_turn_staged_before_a_bad_frame_is_kept() -> None:
+    server, store = server_with()
+    client = server.connect()
+    client.raw(client.frame(put("a"), oneway=True) + b"\xff" * 8)
+    assert client.closed
+    assert store.written == ["a"]
+
+
+def test_one_way_sends_are_written_and_not_answered() -> None:
+    server, store = server_with()
+    client = server.connect()
+    client.tell(put("a"))
+    assert store.written == ["a"]
+    assert not client.answers
+
+
+def test_a_late_answer_that_staged_something_waits_for_the_commit_too() -> None:
+    server, store = server_with()
+    client = server.connect()
+    opaque = client.send(GetMinOffset(topic="t", queue_id=0))
+    [parked] = server.kit.parked
+
+    def late() -> None:
+        parked.answer(Durable(Reply(remark="late"), store.stage("late")))
+
+    store.commit_error = CommitRefused("full")
+    server.engine.at(server.env.mono_ms, late)
+    server.driver.run()
+    assert client.answers[opaque].code == NOT_AVAILABLE
+    assert not store.written
+
+
+def test_a_raising_callback_takes_the_answers_with_it_that_rested_on_its_stagings() -> None:
+    server, store = server_with()
+    client = server.connect()
+    opaque = client.send(GetMinOffset(topic="t", queue_id=0))
+    [parked] = server.kit.parked
+    outcomes: list[BaseException | None] = []
+
+    def late() -> None:
+        parked.answer(Durable(Reply(), store.stage("late")))
+        server.engine.after_commit(outcomes.append)
+        raise RuntimeError("second thoughts")
+
+    server.engine.at(server.env.mono_ms, late)
+    server.driver.run()
+    assert client.answers[opaque].code == NOT_AVAILABLE
+    assert not store.written
+    assert [type(error) for error in outcomes] == [RuntimeError]
+
+
+@pytest.mark.parametrize("error", [None, CommitRefused("full")])
+def test_who_stages_outside_a_request_hears_of_the_commit(error: Exception | None) -> None:
+    server, store = server_with()
+    outcomes: list[BaseException | None] = []
+
+    def deliver() -> None:
+        store.stage("due")
+        server.engine.after_commit(outcomes.append)
+
+    store.commit_error = error
+    server.engine.at(server.env.mono_ms + 5, deliver)
+    server.driver.advance(10)
+    assert outcomes == [error]
+    assert store.written == ([] if error else ["due"])
+
+
+def test_a_failed_commit_is_told_to_the_long_work_that_staged() -> None:
+    server, store = server_with()
+    client = server.connect()
+    store.commit_error = CommitRefused("full")
+    opaque = client.send(GetConsumerListByGroup(consumer_group="3"))
+    assert [str(error) for error in server.kit.slice_errors] == ["full"] * 3
+    assert client.answers[opaque].remark == "done"
+
+
+# Dispatch
+
+
+def test_dispatch_follows_the_answers_and_is_told() -> None:
+    server, store = server_with()
+    client = server.connect()
+    arrived: list[str] = []
+    server.engine.on_arrival(lambda units: arrived.extend(units))
+    server.engine.turn([(client.peer, client.frame(put("a")) + client.frame(put("b")))])
+    assert store.written == ["a", "b"]
+    assert not arrived
+    server.engine.settle()
+    assert arrived == ["a", "b"]
+
+
+def test_a_failing_arrival_callback_does_not_keep_the_others_from_hearing() -> None:
+    server, _store = server_with()
+    client = server.connect()
+    arrived: list[str] = []
+
+    def bad(units: object) -> None:
+        raise RuntimeError("a bug")
+
+    server.engine.on_arrival(bad)
+    server.engine.on_arrival(lambda units: arrived.extend(units))
+    assert client.ask(put("a")).code == 0
+    assert arrived == ["a"]
+
+
+def test_a_turn_dispatches_as_much_as_it_appended_and_more_when_there_is_more() -> None:
+    server, store = server_with(limits=Limits(dispatch_units_min=3))
+    store.written = [f"old {n}" for n in range(10)]
+    client = server.connect()
+    server.driver.turn((client, b"".join(client.frame(put(f"new {n}")) for n in range(5))))
+    assert store.dispatched == 15
+    store.written += [f"recovered {n}" for n in range(10)]
+    server.engine._commits._left = 10  # type: ignore[union-attr]
+    server.driver.turn((client, client.frame(put("x"))))
+    assert store.dispatched == 18
+    server.driver.run()
+    assert store.undispatched == 0
+
+
+def test_receiving_shrinks_while_dispatch_lags() -> None:
+    server, store = server_with(limits=Limits(dispatch_units_min=1))
+    client = server.connect()
+    full = server.engine.receive_bytes_max
+    store.written = [f"old {n}" for n in range(100)]
+    server.engine._commits._left = 100  # type: ignore[union-attr]
+    server.driver.turn()
+    assert server.engine.receive_bytes_max == full
+    server.env.advance(51)
+    server.driver.turn((client, client.frame(where(1))))
+    assert server.engine.receive_bytes_max < full
+    server.driver.run()
+    assert store.undispatched == 0
+    assert server.engine.receive_bytes_max == full
+
+
+# SYNC_FLUSH
+
+
+def test_a_sync_flush_answer_waits_for_the_disk_and_the_next_group_gathers_meanwhile() -> None:
+    server, store = server_with(sync_flush=True)
+    server.driver.held = True
+    client, other = server.connect(), server.connect()
+    arrived: list[str] = []
+    server.engine.on_arrival(lambda units: arrived.extend(units))
+    client.send(put("a"))
+    assert not client.answers
+    assert store.written == ["a"]
+    for text in ("b", "c"):
+        other.send(put(text))
+    assert len(server.driver.jobs) == 1
+    server.driver.end_job()
+    server.driver.run()
+    assert [answer.remark for answer in client.answers.values()] == ["a"]
+    assert not other.answers
+    assert arrived == ["a"], "nothing above the flushed offset is visible"
+    [job] = server.driver.jobs
+    assert job.lane == "sync"
+    server.driver.end_job()
+    server.driver.run()
+    assert [answer.remark for answer in other.answers.values()] == ["b", "c"]
+    assert store.synced == [1, 3]
+    assert arrived == ["a", "b", "c"]
+
+
+def test_a_message_that_does_not_wait_is_answered_after_the_commit() -> None:
+    server, _store = server_with(sync_flush=True)
+    server.driver.held = True
+    client = server.connect()
+    client.raw(client.frame(put("a")) + client.frame(put("b", 2)))
+    assert [answer.remark for answer in client.answers.values()] == ["b"]
+
+
+def test_answers_not_said_to_be_durable_wait_for_the_disk_as_well() -> None:
+    server, _store = server_with(sync_flush=True)
+    server.driver.held = True
+    client = server.connect()
+    client.send(put("a", 1))
+    assert not client.answers
+    server.driver.end_job()
+    server.driver.run()
+    assert client.answers[1].remark == "a"
+
+
+def test_a_disk_that_does_not_answer_in_time_gives_the_timeout_code_with_the_same_header() -> None:
+    server, _store = server_with(sync_flush=True)
+    server.driver.held = True
+    client = server.connect()
+    client.send(put("a"))
+    server.driver.advance(3000)
+    client.send(put("b"))
+    server.driver.advance(1999)
+    assert not client.answers
+    server.driver.advance(1)
+    assert [(a.code, a.remark) for a in client.answers.values()] == [(ResponseCode.FLUSH_DISK_TIMEOUT, "a")]
+    server.driver.end_job()
+    server.driver.held = False
+    server.driver.run()
+    assert client.answers[2].code == 0
+
+
+def test_a_failed_flush_answers_14_to_all_who_wait_and_never_0() -> None:
+    server, store = server_with(sync_flush=True)
+    server.driver.held = True
+    client, other = server.connect(), server.connect()
+    client.send(put("a"))
+    other.send(put("b"))
+    server.driver.end_job(OSError(5, "Input/output error"))
+    server.driver.run()
+    assert client.answers[1].code == NOT_AVAILABLE
+    assert other.answers[1].code == NOT_AVAILABLE
+    assert store.flushed_offset == 0
+    assert not server.driver.jobs, "the store is fenced: no second flush"
+
+
+def test_too_many_waiting_answers_refuse_appends_with_busy() -> None:
+    server, store = server_with(sync_flush=True, limits=Limits(flush_parked_max=2))
+    server.driver.held = True
+    client = server.connect()
+    for text in ("a", "b", "c"):
+        client.send(put(text))
+    assert client.answers[3].code == ResponseCode.SYSTEM_BUSY
+    assert store.written == ["a", "b"]
+    assert client.ask(where(1)).code == 0, "who does not append is served"
+
+
+def test_the_asker_may_go_while_its_answer_waits() -> None:
+    server, store = server_with(sync_flush=True)
+    server.driver.held = True
+    client = server.connect()
+    client.send(put("a"))
+    client.close()
+    server.driver.end_job()
+    server.driver.run()
+    assert store.flushed_offset == 1
+    assert server.engine.drained
+
+
+def test_async_flush_runs_by_the_store_s_own_schedule() -> None:
+    server, store = server_with()
+    client = server.connect()
+    client.ask(put("a"))
+    server.driver.advance(499)
+    assert store.flushed_offset == 0
+    server.driver.advance(500)
+    assert store.flushed_offset == 1
+
+
+def test_a_stop_waits_for_answers_that_wait_for_the_disk() -> None:
+    server, _store = server_with(sync_flush=True)
+    server.driver.held = True
+    client = server.connect()
+    client.send(put("a"))
+    server.engine.drain()
+    assert not server.engine.drained
+    assert server.engine.opened(("127.0.0.1", 1), ("127.0.0.1", 2), "main") is None
+    server.driver.end_job()
+    server.driver.run()
+    assert client.answers[1].code == 0
+    assert server.engine.drained
+
+
+def test_a_cold_read_is_a_job_of_its_own_lane() -> None:
+    server, _store = server_with()
+    results: list[object] = []
+    job: Job = Job("read", lambda: b"cold", lambda result, error: results.append((result, error)))
+    server.engine.job(job)
+    server.driver.run()
+    assert results == [(b"cold", None)]
