@@ -1,0 +1,233 @@
+"""Clients come, stay and go: heartbeats (34), good-byes (35), checks of filters (46), who is there (38, 203, 204, 328).
+
+A heartbeat makes the group and its retry topic when the configuration allows, registers the member, and lets the other members
+know (40) when members or topics changed.  Connections that fall silent are closed.  One heartbeat cannot name more groups or
+topics than any real client has; illegal names are passed over as in Java.
+
+Java: `ClientManageProcessor`, `ConsumerManageProcessor.getConsumerListByGroup`, `AdminBrokerProcessor`
+(getConsumerConnectionList, getProducerConnectionList, getAllProducerInfo), `ClientHousekeepingService`, `Broker2Client`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from broker_impl.call import Answer, Call, Refusal, Reply
+from broker_impl.config import BrokerConfig
+from broker_impl.router import Capability, answers
+from broker_impl.state.clients import Client, Clients
+from broker_impl.state.groups import GroupTable
+from broker_impl.state.topics import TopicTable
+from rmq_wire import names
+from rmq_wire.bodies.connections import (
+    Connection,
+    ConsumerConnection,
+    ConsumerIdList,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+)
+from rmq_wire.bodies.heartbeat import CONSUME_ACTIVELY, TAG, CheckClientRequest, ConsumerData, HeartbeatData
+from rmq_wire.bodies.topics import TOPIC_UNIT_SUB
+from rmq_wire.codes import LanguageCode, ResponseCode
+from rmq_wire.headers.clients import (
+    CheckClientConfig,
+    GetAllProducerInfo,
+    GetConsumerConnectionList,
+    GetConsumerListByGroup,
+    GetProducerConnectionList,
+    Heartbeat,
+    HeartbeatResponse,
+    NotifyConsumerIdsChanged,
+    UnregisterClient,
+)
+
+if TYPE_CHECKING:
+    from broker_impl.engine import Engine
+    from broker_impl.peer import Peer
+
+_log = logging.getLogger(__name__)
+
+GROUPS_PER_HEARTBEAT_MAX = 4_096
+"""Consumer groups and producer groups of one client, each; one process with a thousand consumers is known of."""
+SUBSCRIPTIONS_PER_GROUP_MAX = 4_096
+"""Topics of one group."""
+SCAN_MS = 10_000
+"""How often silent connections are looked for (`ClientHousekeepingService`)."""
+
+
+class ClientManagement(Capability):
+    """Registers its housekeeping with the engine.
+
+    `check_expression(type, text)` raises `ValueError` for a filter that cannot be compiled; None: only tags are known.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        config: BrokerConfig,
+        topics: TopicTable,
+        groups: GroupTable,
+        clients: Clients,
+        check_expression: Callable[[str, str], None] | None = None,
+    ) -> None:
+        self._engine = engine
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+        self._check_expression = check_expression
+        clients.on_members_changed.append(self._notify)
+        engine.on_peer_closed(clients.on_close)
+        engine.every(SCAN_MS, self._scan)
+
+    # -- coming and going
+
+    @answers(Heartbeat)
+    def heartbeat(self, call: Call, asked: Heartbeat) -> Answer:
+        """A client's groups and subscriptions.  Both versions of the protocol; always answered with success."""
+        data = HeartbeatData.read(call.body)
+        self._check_counts(data)
+        command, env = call.command, call.env
+        client_id = data.client_id or ""
+        changed = data.heartbeat_fingerprint == 0
+        for consumer in data.consumer_data_set:
+            if self._config.reject_pull_consumer_enable and consumer.consume_type == CONSUME_ACTIVELY:
+                continue
+            if self._clients.fingerprint_changed(consumer.group_name, data.heartbeat_fingerprint):
+                changed = True
+            client = Client(call.peer, client_id, command.language, command.version, env)
+            self._register(client, consumer, with_subscriptions=data.heartbeat_fingerprint == 0 or not data.without_sub)
+        for producer in data.producer_data_set:
+            client = Client(call.peer, client_id, command.language, command.version, env)
+            self._clients.register_producer(producer.group_name, client)
+        return HeartbeatResponse(is_support_heart_beat_v2=True, is_sub_change=changed)
+
+    @answers(UnregisterClient)
+    def unregister(self, call: Call, asked: UnregisterClient) -> Answer:
+        """A client leaves a producer group, a consumer group or both."""
+        if asked.producer_group is not None:
+            self._clients.unregister_producer(asked.producer_group, call.peer, asked.client_id)
+        if asked.consumer_group is not None:
+            group = self._groups.find(asked.consumer_group)
+            notify = group is None or group.notify_consumer_ids_changed_enable
+            self._clients.unregister_consumer(asked.consumer_group, call.peer, notify=notify)
+        return Reply()
+
+    @answers(CheckClientConfig)
+    def check(self, call: Call, asked: CheckClientConfig) -> Answer:
+        """Could this subscription's filter be evaluated here?"""
+        said = CheckClientRequest.read(call.body).subscription_data if call.body else None
+        if said is None or not said.expression_type or said.expression_type == TAG:
+            return Reply()
+        if not self._config.enable_property_filter or self._check_expression is None:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {said.expression_type}"
+            )
+        try:
+            self._check_expression(said.expression_type, said.sub_string or "")
+        except ValueError as wrong:
+            raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(wrong)) from None
+        return Reply()
+
+    # -- who is there
+
+    @answers(GetConsumerListByGroup)
+    def consumer_ids(self, call: Call, asked: GetConsumerListByGroup) -> Answer:
+        """Client ids of the group's members: what every member shares the queues by."""
+        found = self._clients.consumer_ids(asked.consumer_group)
+        if not found:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {asked.consumer_group}")
+        return Reply(body=ConsumerIdList(consumer_id_list=found).encode())
+
+    @answers(GetConsumerConnectionList)
+    def consumers(self, call: Call, asked: GetConsumerConnectionList) -> Answer:
+        """Members and subscriptions of a consumer group."""
+        group = self._clients.consumer_group(asked.consumer_group)
+        if group is None:
+            raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{asked.consumer_group}] not online")
+        body = ConsumerConnection(
+            connection_set=_connections(group.members.values()),
+            consume_from_where=group.consume_from_where,
+            consume_type=group.consume_type,
+            message_model=group.message_model,
+            subscription_table=group.subscriptions,
+        )
+        return Reply(body=body.encode())
+
+    @answers(GetProducerConnectionList)
+    def producers(self, call: Call, asked: GetProducerConnectionList) -> Answer:
+        """Members of a producer group."""
+        members = self._clients.producer_group(asked.producer_group)
+        if members is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"the producer group[{asked.producer_group}] not exist")
+        return Reply(body=ProducerConnection(connection_set=_connections(members.values())).encode())
+
+    @answers(GetAllProducerInfo)
+    def all_producers(self, call: Call, asked: GetAllProducerInfo) -> Answer:
+        """Every producer."""
+        groups = self._clients.producer_groups
+        data = {group: [_producer(client) for client in members.values()] for group, members in groups.items()}
+        return Reply(body=ProducerTableInfo(data=data).encode())
+
+    def _register(self, client: Client, consumer: ConsumerData, *, with_subscriptions: bool) -> None:
+        group = self._groups.find(consumer.group_name)
+        if group is None:
+            return
+        self._topics.create_in_send_back(
+            names.retry_topic(consumer.group_name),
+            group.retry_queue_nums,
+            topic_sys_flag=TOPIC_UNIT_SUB if consumer.unit_mode else 0,
+            order=any(self._topics.is_order(said.topic) for said in consumer.subscription_data_set),
+        )
+        self._clients.register_consumer(
+            client, consumer, notify=group.notify_consumer_ids_changed_enable, with_subscriptions=with_subscriptions
+        )
+
+    @staticmethod
+    def _check_counts(data: HeartbeatData) -> None:
+        if max(len(data.consumer_data_set), len(data.producer_data_set)) > GROUPS_PER_HEARTBEAT_MAX:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"more than {GROUPS_PER_HEARTBEAT_MAX} groups in one heartbeat")
+        if any(len(consumer.subscription_data_set) > SUBSCRIPTIONS_PER_GROUP_MAX for consumer in data.consumer_data_set):
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"more than {SUBSCRIPTIONS_PER_GROUP_MAX} subscriptions in one group")
+
+    def _notify(self, group: str, peers: Sequence[Peer]) -> None:
+        for peer in peers:
+            if not peer.closed and peer.closing is None:
+                self._engine.tell(peer, NotifyConsumerIdsChanged(consumer_group=group))
+
+    def _scan(self) -> None:
+        for peer in self._clients.silent():
+            self._engine.close(peer, "no heartbeat for too long", level=logging.INFO)
+        self._clients.sweep_compensated()
+
+
+def _connections(clients: Iterable[Client]) -> list[Connection]:
+    return [
+        Connection(
+            client_addr="{}:{}".format(*client.peer.remote),
+            client_id=client.client_id,
+            language=_language(client.language),
+            version=client.version,
+        )
+        for client in clients
+    ]
+
+
+def _producer(client: Client) -> ProducerInfo:
+    return ProducerInfo(
+        client_id=client.client_id,
+        remote_ip="/{}:{}".format(*client.peer.remote),
+        language=_language(client.language),
+        version=client.version,
+        last_update_timestamp=client.seen_wall_ms,
+    )
+
+
+def _language(code: int) -> str | None:
+    try:
+        return LanguageCode(code).name
+    except ValueError:
+        return None

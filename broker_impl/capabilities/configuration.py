@@ -1,0 +1,81 @@
+"""The configuration from afar: shown (26) and changed (25).
+
+A change is checked whole before anything of it is made; it reaches the file that was given at the start, replaced in one step,
+and no other place.  Java: `AdminBrokerProcessor.updateBrokerConfig`, `getBrokerConfig`, `Configuration`.  Differences:
+secrets are masked; values that cannot be read, and keys that count at the start only, are refused where Java says yes and does
+nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from broker_impl.call import Answer, Call, Refusal, Reply, plain_text
+from broker_impl.config import BrokerConfig, UpdateRefused
+from broker_impl.router import Capability, answers
+from rmq_wire.bodies import properties_text
+from rmq_wire.codes import ResponseCode
+from rmq_wire.errors import BadBody
+from rmq_wire.headers.configuration import GetBrokerConfig, GetBrokerConfigResponse, UpdateBrokerConfig
+
+_log = logging.getLogger(__name__)
+
+BODY_BYTES_MAX = 1 << 20
+"""Of a request 25: ten times the whole configuration."""
+
+
+class Configuration(Capability):
+    """`write_file(path, text)` replaces the file given at the start; `register()` tells the name servers of all topics."""
+
+    def __init__(
+        self, config: BrokerConfig, write_file: Callable[[str, bytes], None], register: Callable[[], None] = lambda: None
+    ) -> None:
+        self._config = config
+        self._write_file = write_file
+        self._register = register
+
+    @answers(GetBrokerConfig)
+    def show(self, call: Call, asked: GetBrokerConfig) -> Answer:
+        """Every property that has a value."""
+        version = self._config.data_version.encode().decode()
+        return Reply(header=GetBrokerConfigResponse(version=version), body=self._config.listing().encode())
+
+    @answers(UpdateBrokerConfig)
+    def change(self, call: Call, asked: UpdateBrokerConfig) -> Answer:
+        """Change what is named, all or nothing."""
+        if len(call.body) > BODY_BYTES_MAX:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"more than {BODY_BYTES_MAX} bytes of properties")
+        if not call.body:
+            return Reply()
+        try:
+            entries = properties_text.loads(bytes(call.body).decode())
+        except (BadBody, UnicodeDecodeError):
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "string2Properties error") from None
+        try:
+            changed = self._config.change(entries)
+        except UpdateRefused as no:
+            code = ResponseCode.NO_PERMISSION if no.forbidden else ResponseCode.INVALID_PARAMETER
+            _log.warning("configuration change by %s refused: %s", call.peer, plain_text(no.remark))
+            raise Refusal(code, no.remark) from None
+        self._config.data_version.advance(call.env.wall_ms)
+        _log.warning(
+            "configuration changed by %s: %s",
+            call.peer,
+            plain_text({name: self._config.shown(name) for name in sorted(changed)}, 1024),
+        )
+        if "brokerPermission" in entries:
+            self._register()
+        self._save()
+        return Reply()
+
+    def _save(self) -> None:
+        if self._config.path is None:
+            return
+        try:
+            self._write_file(self._config.path, self._config.file_text())
+        except OSError as failed:
+            _log.error("%s could not be written, the change lasts until the next start: %s", self._config.path, failed)
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR, f"changed until the next start; {self._config.path} could not be written: {failed}"
+            ) from failed

@@ -1,0 +1,124 @@
+"""How far groups are behind: one group (208), every group of the broker (317).
+
+Java: `AdminBrokerProcessor` (getConsumeStats, getTopicsForCollectingConsumeStats, fetchAllConsumeStatsInBroker).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from broker_impl.call import Answer, Call, Reply
+from broker_impl.cold import warmed
+from broker_impl.config import BrokerConfig
+from broker_impl.router import Capability, answers
+from broker_impl.state.clients import Clients
+from broker_impl.state.consumer_offsets import ConsumerOffsets
+from broker_impl.state.groups import GroupTable
+from broker_impl.state.stats import Stats
+from broker_impl.state.topics import TopicTable
+from rmq_wire import names
+from rmq_wire.bodies.stats import ConsumeStats, ConsumeStatsList, OffsetWrapper
+from rmq_wire.fastjson import MessageQueue
+from rmq_wire.headers.stats import GetConsumeStats, GetConsumeStatsInBroker
+
+if TYPE_CHECKING:
+    from broker_impl.engine import Engine
+
+QUEUES_PER_SLICE = 32
+SEPARATOR = ";"
+"""Between the names of `topicList`."""
+
+
+class ProgressStore(Protocol):
+    """What is asked of the store here."""
+
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]: ...
+    def store_time_at(self, topic: str, queue_id: int, offset: int) -> int: ...
+
+
+class ConsumeProgress(Capability):
+    """Compares the table of progress with the ends of the queues."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: ConsumerOffsets,
+        clients: Clients,
+        stats: Stats,
+        store: ProgressStore,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._clients = clients
+        self._stats = stats
+        self._store = store
+
+    @answers(GetConsumeStats)
+    def of_group(self, call: Call, asked: GetConsumeStats) -> Answer:
+        """One group, on the topics that it asks for, or on all in which it has progress."""
+        listed = [name for name in (asked.topic_list or "").split(SEPARATOR) if name]
+        return self._of_group(call.engine, asked.consumer_group, listed or self._topics_to_show(asked))
+
+    @answers(GetConsumeStatsInBroker)
+    def of_all(self, call: Call, asked: GetConsumeStatsInBroker) -> Answer:
+        """Every group; only its ordered topics when asked so."""
+        return self._of_all(call.engine, asked.is_order)
+
+    def _topics_to_show(self, asked: GetConsumeStats) -> list[str]:
+        """A topic that the online members do not subscribe to is left out."""
+        group = asked.consumer_group
+        found = self._offsets.topics_of(group) if names.is_blank(asked.topic) else [asked.topic or ""]
+        return [name for name in found if self._subscribed(group, name)]
+
+    def _subscribed(self, group: str, topic: str) -> bool:
+        online = self._clients.consumer_group(group)
+        return online is None or not online.subscriptions or self._clients.subscription(group, topic) is not None
+
+    def _of_group(self, engine: Engine, group: str, topics: Iterable[str]) -> Generator[None, None, Reply]:
+        body = ConsumeStats()
+        for name in topics:
+            topic = self._topics.get(name)
+            if topic is not None:
+                yield from self._add(engine, body, group, name, topic.read_queue_nums, with_pulled=True)
+                body.consume_tps += self._stats.group_get_tps(group, name)
+        return Reply(body=body.encode())
+
+    def _of_all(self, engine: Engine, is_order: bool) -> Generator[None, None, Reply]:
+        body = ConsumeStatsList(broker_addr=f"{self._config.broker_ip1}:{self._config.listen_port}")
+        for group in list(self._groups.table):
+            rows: list[ConsumeStats] = []
+            for name in self._offsets.topics_of(group):
+                topic = self._topics.get(name)
+                if topic is None or (is_order and not topic.order) or not self._subscribed(group, name):
+                    continue
+                row = ConsumeStats(consume_tps=self._stats.group_get_tps(group, name))
+                yield from self._add(engine, row, group, name, topic.write_queue_nums, with_pulled=False)
+                body.total_diff += row.total_diff()
+                body.total_inflight_diff += row.inflight_diff()
+                rows.append(row)
+            body.consume_stats_list.append({group: rows})
+            yield
+        return Reply(body=body.encode())
+
+    def _add(
+        self, engine: Engine, body: ConsumeStats, group: str, topic: str, queues: int, *, with_pulled: bool
+    ) -> Generator[None, None, None]:
+        for queue_id in range(queues):
+            consumed = max(0, self._offsets.query(group, topic, queue_id))
+            row = OffsetWrapper(
+                broker_offset=max(0, self._store.queue_bounds(topic, queue_id)[1]),
+                consumer_offset=consumed,
+                pull_offset=max(consumed, self._offsets.query_pull(group, topic, queue_id)) if with_pulled else 0,
+            )
+            if consumed > 0:
+                stored_ms = yield from warmed(engine, partial(self._store.store_time_at, topic, queue_id, consumed - 1))
+                row.last_timestamp = max(0, stored_ms)
+            body.offset_table[MessageQueue(topic, self._config.broker_name, queue_id)] = row
+            if queue_id % QUEUES_PER_SLICE == QUEUES_PER_SLICE - 1:
+                yield

@@ -1,0 +1,126 @@
+"""Asking a consumer in somebody's place: what are you doing (307), consume this message now (309).
+
+The question goes on to the one connection, the answer comes back as it is.  A consumer that is silent, or gone, costs the
+asker an error after 10 s.  Java: `AdminBrokerProcessor` (getConsumerRunningInfo, consumeMessageDirectly, callConsumer),
+`Broker2Client`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from broker_impl.call import LATER, Answer, Call, Parked, Refusal, Reply
+from broker_impl.config import BrokerConfig
+from broker_impl.router import Capability, answers
+from broker_impl.state.clients import Client, Clients
+from broker_impl.state.groups import GroupTable
+from broker_impl.state.topics import TopicTable
+from rmq_net.service import Job
+from rmq_store.errors import Cold
+from rmq_wire.codes import ResponseCode
+from rmq_wire.declare import Request
+from rmq_wire.errors import WireError
+from rmq_wire.headers.clients import ConsumeMessageDirectly, GetConsumerRunningInfo
+from rmq_wire.message_id import parse_offset_message_id
+
+if TYPE_CHECKING:
+    from rmq_wire.command import Command
+
+ASK_MS = 10_000
+"""How long a consumer may take (`Broker2Client.callClient`)."""
+VERSION_MIN = 62
+"""`V3_1_8_SNAPSHOT`: older clients do not know the questions."""
+ANSWER_BYTES_MAX = 4 << 20
+"""What is relayed; a thread dump of a large consumer has some 100 KiB."""
+
+
+class UnitStore(Protocol):
+    """What is asked of the store here."""
+
+    def lookup(self, physical_offset: int, *, checked: bool = ...) -> memoryview | bytes | None: ...
+
+
+class ConsumerAsks(Capability):
+    """Finds the connection of a consumer and relays."""
+
+    def __init__(self, config: BrokerConfig, topics: TopicTable, groups: GroupTable, clients: Clients, store: UnitStore) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+        self._store = store
+
+    @answers(GetConsumerRunningInfo)
+    def running(self, call: Call, asked: GetConsumerRunningInfo) -> Answer:
+        """What one consumer says it is doing."""
+        client = self._find(asked.consumer_group, asked.client_id)
+        _relay(call.detach(), client, asked.consumer_group, asked, b"")
+        return LATER
+
+    @answers(ConsumeMessageDirectly)
+    def consume(self, call: Call, asked: ConsumeMessageDirectly) -> Answer:
+        """Let one consumer consume one stored message, and tell how it went."""
+        client = self._find(asked.consumer_group, asked.client_id or "")
+        try:
+            offset = parse_offset_message_id(asked.msg_id or "").physical_offset
+        except WireError as wrong:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(wrong)) from None
+        topic = self._topics.get(asked.topic or "")
+        group = self._groups.find(asked.consumer_group)
+        question = msgspec.structs.replace(
+            asked,
+            broker_name=self._config.broker_name,
+            topic_sys_flag=topic.topic_sys_flag if topic is not None else asked.topic_sys_flag,
+            group_sys_flag=group.group_sys_flag if group is not None else asked.group_sys_flag,
+        )
+        self._consume(call.detach(), client, question, offset)
+        return LATER
+
+    def _consume(self, parked: Parked, client: Client, question: ConsumeMessageDirectly, offset: int) -> None:
+        """Look the message up, on the read lane when it is cold, and ask."""
+        try:
+            unit = self._store.lookup(offset, checked=True)
+        except Cold as cold:
+
+            def loaded(_: object, error: BaseException | None) -> None:
+                if error is None:
+                    self._consume(parked, client, question, offset)
+                else:
+                    parked.answer(Refusal(ResponseCode.SYSTEM_ERROR, f"message {question.msg_id} cannot be read: {error}"))
+
+            parked.engine.job(Job("read", cold.run, loaded))
+            return
+        if unit is None:
+            parked.answer(Refusal(ResponseCode.SYSTEM_ERROR, f"message {question.msg_id} is not in this broker"))
+            return
+        _relay(parked, client, question.consumer_group, question, bytes(unit))
+
+    def _find(self, group: str, client_id: str) -> Client:
+        client = self._clients.consumer(group, client_id)
+        if client is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
+        if client.version < VERSION_MIN:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"The Consumer <{client_id}> Version <{client.version}> too low to finish, please upgrade it to V3_1_8_SNAPSHOT",
+            )
+        return client
+
+
+def _relay(parked: Parked, client: Client, group: str, question: Request, body: bytes) -> None:
+    who = f"<{group}> <{client.client_id}>"
+
+    def then(response: Command | None) -> None:
+        if response is None:
+            parked.answer(Refusal(ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer {who} Timeout: no answer within {ASK_MS} ms"))
+        elif len(response.body) > ANSWER_BYTES_MAX:
+            size = len(response.body)
+            parked.answer(Refusal(ResponseCode.SYSTEM_ERROR, f"invoke consumer {who} Exception: it answers {size} bytes"))
+        else:
+            parked.answer(
+                Reply(code=response.code, remark=response.remark, ext=response.ext_map() or None, body=bytes(response.body))
+            )
+
+    parked.engine.ask(client.peer, question, body, timeout_ms=ASK_MS, then=then)

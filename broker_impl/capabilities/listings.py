@@ -1,0 +1,151 @@
+"""Whole tables for tools and slaves: topics and groups in pages, progress, who consumes what (21, 201, 43, 45, 305, 300, 343).
+
+Answers are spelled a slice at a time, for a table of thousands of rows takes tens of milliseconds.  Java: `AdminBrokerProcessor`
+(getAllTopicConfig, getAllSubscriptionGroup, getAllConsumerOffset, getAllDelayOffset, getSystemTopicListFromBroker,
+queryTopicConsumeByWho, queryTopicsByConsumer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+
+import msgspec
+
+from broker_impl.call import Answer, Call, Reply
+from broker_impl.config import BrokerConfig
+from broker_impl.env import Env
+from broker_impl.router import Capability, answers
+from broker_impl.state.clients import Clients
+from broker_impl.state.consumer_offsets import ConsumerOffsets
+from broker_impl.state.groups import GroupTable
+from broker_impl.state.topics import TopicTable
+from rmq_wire import names
+from rmq_wire.bodies.body import Body
+from rmq_wire.bodies.data_version import DataVersion
+from rmq_wire.bodies.topics import GroupList, TopicList
+from rmq_wire.declare import Header
+from rmq_wire.headers.groups import GetAllSubscriptionGroup, GetAllSubscriptionGroupResponse
+from rmq_wire.headers.replication import GetAllConsumerOffset, GetAllDelayOffset
+from rmq_wire.headers.topics import (
+    GetAllTopicConfig,
+    GetAllTopicConfigResponse,
+    GetSystemTopicListFromBroker,
+    QueryTopicConsumeByWho,
+    QueryTopicsByConsumer,
+)
+
+ROWS_PER_SLICE = 32
+"""Rows spelled between two yields, some 10 µs each."""
+
+_json = msgspec.json.encode
+
+
+class Listings(Capability):
+    """`delay_offsets()` gives answer 45, the text of `delayOffset.json`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        env: Env,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: ConsumerOffsets,
+        clients: Clients,
+        delay_offsets: Callable[[], bytes],
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._clients = clients
+        self._delay_offsets = delay_offsets
+        self._mapping_version = DataVersion(timestamp=env.wall_ms)
+        """Of the static topics' table, which is empty here."""
+
+    @answers(GetAllTopicConfig)
+    def topics(self, call: Call, asked: GetAllTopicConfig) -> Answer:
+        """All topics, or a page of them for an asker that pages."""
+        table: Mapping[str, Body] = self._topics.table
+        if self._pages(asked.data_version, asked.topic_seq, asked.max_topic_num):
+            table = self._topics.page(asked.data_version, asked.topic_seq or 0, self._page_rows(asked.max_topic_num))
+        members: dict[str, bytes | dict[str, Body]] = {
+            "dataVersion": self._topics.data_version.encode(),
+            "mappingDataVersion": self._mapping_version.encode(),
+            "topicConfigTable": dict(table),
+            "topicQueueMappingDetailMap": b"{}",
+            "topicQueueMappingInfoMap": b"{}",
+        }
+        return _spelled(GetAllTopicConfigResponse(total_topic_num=len(self._topics)), members)
+
+    @answers(GetAllSubscriptionGroup)
+    def groups(self, call: Call, asked: GetAllSubscriptionGroup) -> Answer:
+        """All groups and what is forbidden to them, or a page."""
+        table: Mapping[str, Body] = self._groups.table
+        forbidden = self._groups.forbidden_table
+        if self._pages(asked.data_version, asked.group_seq, asked.max_group_num):
+            table = self._groups.page(asked.data_version, asked.group_seq or 0, self._page_rows(asked.max_group_num))
+            forbidden = {group: row for group, row in forbidden.items() if group in table}
+        members: dict[str, bytes | dict[str, Body]] = {
+            "dataVersion": self._groups.data_version.encode(),
+            "forbiddenTable": _json(forbidden),
+            "subscriptionGroupTable": dict(table),
+        }
+        return _spelled(GetAllSubscriptionGroupResponse(total_group_num=len(self._groups)), members)
+
+    @answers(GetAllConsumerOffset)
+    def consumer_offsets(self, call: Call, asked: GetAllConsumerOffset) -> Answer:
+        """All progress, as the file has it (a slave writes it down)."""
+        return self._offsets_text()
+
+    @answers(GetAllDelayOffset)
+    def delay_offsets(self, call: Call, asked: GetAllDelayOffset) -> Answer:
+        """The progress of the delay levels."""
+        return Reply(body=self._delay_offsets())
+
+    @answers(GetSystemTopicListFromBroker)
+    def system_topics(self, call: Call, asked: GetSystemTopicListFromBroker) -> Answer:
+        """Reserved names, and topics that this broker made for itself."""
+        return Reply(body=TopicList(topic_list=sorted(names.SYSTEM_TOPICS | self._topics.system)).encode())
+
+    @answers(QueryTopicConsumeByWho)
+    def groups_of_topic(self, call: Call, asked: QueryTopicConsumeByWho) -> Answer:
+        """Groups that are online with the topic, or have progress in it."""
+        found = dict.fromkeys((*self._clients.groups_subscribed(asked.topic), *self._offsets.groups_of(asked.topic)))
+        return Reply(body=GroupList(group_list=list(found)).encode())
+
+    @answers(QueryTopicsByConsumer)
+    def topics_of_group(self, call: Call, asked: QueryTopicsByConsumer) -> Answer:
+        """Topics in which the group has progress."""
+        address = f"{self._config.broker_ip1}:{self._config.listen_port}"
+        return Reply(body=TopicList(broker_addr=address, topic_list=self._offsets.topics_of(asked.group)).encode())
+
+    def _pages(self, *fields: object) -> bool:
+        return self._config.enable_split_metadata and any(field is not None for field in fields)
+
+    def _page_rows(self, asked: int | None) -> int:
+        most = self._config.split_metadata_size
+        return most if asked is None else min(most, asked)
+
+    def _offsets_text(self) -> Generator[None, None, Reply]:
+        chunks = []
+        for chunk in self._offsets.encode_slices():
+            chunks.append(chunk)
+            yield
+        return Reply(body=b"".join(chunks))
+
+
+def _spelled(header: Header, members: Mapping[str, bytes | dict[str, Body]]) -> Generator[None, None, Reply]:
+    """An object of ready members and of tables whose rows are spelled in slices, as they are when their turn comes."""
+    parts: list[bytes] = []
+    for name, member in members.items():
+        parts.append((b"," if parts else b"{") + _json(name) + b":")
+        if isinstance(member, bytes):
+            parts.append(member)
+            continue
+        rows: list[bytes] = []
+        for key, row in member.items():
+            rows.append(_json(key) + b":" + row.encode())
+            if len(rows) % ROWS_PER_SLICE == 0:
+                yield
+        parts.append(b"{" + b",".join(rows) + b"}")
+    return Reply(header=header, body=b"".join((*parts, b"}")))

@@ -1,0 +1,178 @@
+"""How the broker is doing: everything that `brokerStatus` and `clusterList` show (28), one counter at a time (315).
+
+All values are texts under Java's names; tools parse them as numbers and fail on a missing one, so figures of machinery that
+does not exist here (thread pools, the timer wheel) are there as zero.  Java: `AdminBrokerProcessor.prepareRuntimeInfo`,
+`DefaultMessageStore.getRuntimeInfo`, `ScheduleMessageService.buildRunningStats`, `BrokerStats`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from broker_impl.call import Answer, Call, Refusal, Reply
+from broker_impl.cold import warmed
+from broker_impl.config import BrokerConfig
+from broker_impl.router import Capability, answers
+from broker_impl.state.stats import HOURS_MS, MINUTES_MS, SECONDS_MS, Snapshot, Stats
+from rmq_store.disk import Usage
+from rmq_wire import names
+from rmq_wire.bodies.kv import KVTable
+from rmq_wire.bodies.stats import BrokerStatsData, BrokerStatsItem
+from rmq_wire.codes import ResponseCode
+from rmq_wire.headers.runtime import GetBrokerRuntimeInfo
+from rmq_wire.headers.stats import ViewBrokerStatsData
+
+if TYPE_CHECKING:
+    from broker_impl.engine import Engine
+
+VERSION_NAME = "V5_5_0"
+"""The version whose behaviour is promised (`MQVersion.getVersionDesc`)."""
+UNBOUNDED = 2**31 - 1
+"""Java's figure for buffers of a pool that is switched off."""
+CLEAN_MS = 600_000
+"""How often idle counters are looked for (`BrokerStatsManager.cleanAllResource`)."""
+POOLS = ("send", "pull", "litePull", "query", "ack")
+"""Java's thread pools that have figures."""
+
+
+class RuntimeStore(Protocol):
+    """What is asked of the store here."""
+
+    def runtime_info(self, wall_ms: int) -> dict[str, str]: ...
+    @property
+    def written_offset(self) -> int: ...
+    @property
+    def flushed_offset(self) -> int: ...
+    @property
+    def dispatch_behind_bytes(self) -> int: ...
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]: ...
+    def earliest_message_time(self) -> int: ...
+
+
+class Runtime(Capability):
+    """Registers the sampling of the counters with the engine.
+
+    `delay_offsets()`: progress by delay level; `usage(path)`: the file system that holds a path, or None.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        config: BrokerConfig,
+        stats: Stats,
+        store: RuntimeStore,
+        delay_offsets: Callable[[], Mapping[int, int]],
+        usage: Callable[[str], Usage | None],
+    ) -> None:
+        self._config = config
+        self._stats = stats
+        self._store = store
+        self._delay_offsets = delay_offsets
+        self._usage = usage
+        for period_ms in (SECONDS_MS, MINUTES_MS, HOURS_MS):
+            engine.every(period_ms, lambda period_ms=period_ms: engine.long_work(stats.sample(period_ms)), first_ms=0)  # type: ignore[misc, arg-type]
+        engine.every(CLEAN_MS, stats.drop_idle)
+        self._engine = engine
+        self._await_morning()
+
+    @answers(GetBrokerRuntimeInfo)
+    def runtime(self, call: Call, asked: GetBrokerRuntimeInfo) -> Answer:
+        """Everything."""
+        try:
+            table = self._store.runtime_info(call.env.wall_ms)
+        except OSError as failed:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"the disk cannot be asked: {failed}") from failed
+        return self._runtime(table)
+
+    def _runtime(self, table: dict[str, str]) -> Generator[None, None, Reply]:
+        earliest = yield from warmed(self._engine, self._store.earliest_message_time)
+        table["earliestMessageTimeStamp"] = str(earliest)
+        table.update(self._disk())
+        table.update(self._broker())
+        table.update(self._pools())
+        return Reply(body=KVTable(table=table).encode())
+
+    @answers(ViewBrokerStatsData)
+    def counter(self, call: Call, asked: ViewBrokerStatsData) -> Answer:
+        """One counter over a minute, an hour and a day."""
+        item = self._stats.item(asked.stats_name, asked.stats_key)
+        if item is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{asked.stats_name}> <{asked.stats_key}> not exist")
+        body = BrokerStatsData(stats_minute=_item(item.minute()), stats_hour=_item(item.hour()), stats_day=_item(item.day()))
+        return Reply(body=body.encode())
+
+    def _await_morning(self) -> None:
+        """At the next midnight of the broker's zone, and every one after it (Java: `initializeBrokerScheduledTasks`)."""
+        env = self._engine.env
+        now = datetime.fromtimestamp(env.wall_ms / 1000, env.zone)
+        midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+        wait_ms = max(1, int((midnight - now).total_seconds() * 1000))
+        self._engine.at(env.mono_ms + wait_ms, self._morning)
+
+    def _morning(self) -> None:
+        self._stats.morning()
+        self._await_morning()
+
+    def _disk(self) -> dict[str, str]:
+        store, config = self._store, self._config
+        root = self._usage(config.store_path_root_dir)
+        found = {
+            "dispatchBehindBytes": str(store.dispatch_behind_bytes),
+            "pageCacheLockTimeMills": "0",
+            "remainTransientStoreBufferNumbs": str(UNBOUNDED),
+            "remainHowManyDataToFlush": byte_count_text(store.written_offset - store.flushed_offset),
+        }
+        if root is not None:
+            free, total = byte_count_text(root.free), byte_count_text(root.total)
+            found["commitLogDirCapacity"] = f"Total : {total}, Free : {free}."
+        for level, offset in self._delay_offsets().items():
+            most = store.queue_bounds(names.SCHEDULE_TOPIC, level - 1)[1]
+            found[f"scheduleMessageOffset_{level}"] = f"{offset},{most}"
+        return found
+
+    def _broker(self) -> dict[str, str]:
+        stats = self._stats
+        return {
+            "brokerActive": "true",
+            "brokerVersionDesc": VERSION_NAME,
+            "startAcceptSendRequestTimeStamp": str(self._config.start_accept_send_request_time_stamp),
+            "msgPutTotalYesterdayMorning": str(stats.put_yesterday_morning),
+            "msgPutTotalTodayMorning": str(stats.put_today_morning),
+            "msgPutTotalTodayNow": str(stats.put_now),
+            "msgGetTotalYesterdayMorning": str(stats.get_yesterday_morning),
+            "msgGetTotalTodayMorning": str(stats.get_today_morning),
+            "msgGetTotalTodayNow": str(stats.get_now),
+            "timerReadBehind": "0",
+            "timerOffsetBehind": "0",
+            "timerCongestNum": "0",
+            "timerEnqueueTps": "0.0",
+            "timerDequeueTps": "0.0",
+        }
+
+    def _pools(self) -> dict[str, str]:
+        found = {
+            "EndTransactionQueueSize": "0",
+            "EndTransactionThreadPoolQueueCapacity": self._config.text("endTransactionPoolQueueCapacity") or "0",
+        }
+        for pool in POOLS:
+            found[f"{pool}ThreadPoolQueueSize"] = "0"
+            found[f"{pool}ThreadPoolQueueCapacity"] = self._config.text(f"{pool}ThreadPoolQueueCapacity") or "0"
+            found[f"{pool}ThreadPoolQueueHeadWaitTimeMills"] = "0"
+        return found
+
+
+def byte_count_text(count: int) -> str:
+    """`1.5 MiB` (`MixAll.humanReadableByteCount`, binary)."""
+    if count < 1024:
+        return f"{count} B"
+    value, power = float(count), 0
+    while value >= 1024:
+        value /= 1024
+        power += 1
+    return f"{value:.1f} {'KMGTPE'[power - 1]}iB"
+
+
+def _item(window: Snapshot) -> BrokerStatsItem:
+    return BrokerStatsItem(sum=window.sum, tps=window.tps, avgpt=window.average)

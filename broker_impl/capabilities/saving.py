@@ -1,0 +1,31 @@
+"""Changes that an answer acknowledges are on disk before it leaves."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from broker_impl.call import Refusal, plain_text
+from broker_impl.state.persisted import PersistedTable
+from rmq_wire.codes import ResponseCode
+
+
+class Saving(Protocol):
+    """What writes a table: `Persister`."""
+
+    def save(self, table: PersistedTable) -> None: ...
+
+
+class Saver:
+    """Writes a table now, and says no when the disk does: the change is then in memory and will be tried again."""
+
+    def __init__(self, persister: Saving) -> None:
+        self._persister = persister
+
+    def save(self, table: PersistedTable) -> None:
+        """Write the table if it changed.  Raises `Refusal`."""
+        if not table.dirty:
+            return
+        try:
+            self._persister.save(table)
+        except OSError as failed:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"{table.file} could not be written: {plain_text(failed)}") from failed

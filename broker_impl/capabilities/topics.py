@@ -1,0 +1,186 @@
+"""Topics by the hand of a tool: create, change, delete, look at (17, 18, 215, 351, 202).
+
+Names are checked before anything else, for they become directories.  A change is on disk before its answer leaves, and is told to
+the registration at once.  Java: `AdminBrokerProcessor` (updateAndCreateTopic, …List, deleteTopic, getTopicConfig,
+getTopicStatsInfo).  Differences: queue numbers have a limit; a deleted name must be lawful too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Generator, Sequence
+from functools import partial
+from typing import Protocol
+
+from broker_impl.call import Answer, Call, Refusal, Reply, plain_text
+from broker_impl.capabilities.saving import Saver
+from broker_impl.cold import warmed
+from broker_impl.config import BrokerConfig
+from broker_impl.router import Capability, answers
+from broker_impl.state.attributes import MESSAGE_TYPE, MIXED, BadAttribute, parse_modification
+from broker_impl.state.consumer_offsets import ConsumerOffsets
+from broker_impl.state.stats import Stats
+from broker_impl.state.topics import TopicTable
+from rmq_wire import names
+from rmq_wire.bodies.stats import TopicOffset, TopicStatsTable
+from rmq_wire.bodies.topics import TopicConfig, TopicConfigAndQueueMapping, TopicConfigList
+from rmq_wire.codes import ResponseCode
+from rmq_wire.fastjson import MessageQueue
+from rmq_wire.headers.stats import GetTopicStatsInfo
+from rmq_wire.headers.topics import CreateTopic, CreateTopicList, DeleteTopic, GetTopicConfig
+
+_log = logging.getLogger(__name__)
+
+QUEUES_MAX = 16_384
+"""Queues of one topic.  Java has no limit, and loops over as many as it was told; the largest built-in topic has 1,024."""
+TOPICS_PER_REQUEST_MAX = 10_000
+"""Topics of one list."""
+QUEUES_PER_SLICE = 32
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+
+
+class TopicStore(Protocol):
+    """What is asked of the store here."""
+
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]: ...
+    def store_time_at(self, topic: str, queue_id: int, offset: int) -> int: ...
+    def delete_topics(self, topics: Collection[str]) -> object: ...
+
+
+class Topics(Capability):
+    """`broker_name` of the answers is the configuration's."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicTable,
+        offsets: ConsumerOffsets,
+        stats: Stats,
+        store: TopicStore,
+        saver: Saver,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._offsets = offsets
+        self._stats = stats
+        self._store = store
+        self._saver = saver
+
+    @answers(CreateTopic)
+    def create(self, call: Call, asked: CreateTopic) -> Answer:
+        """Create the topic, or make it as told; attributes are changes to what it has."""
+        self._check_name(asked.topic)
+        if asked.topic_filter_type not in FILTER_TYPES:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{asked.topic_filter_type}] value invalid")
+        try:
+            attributes = parse_modification(asked.attributes)
+        except BadAttribute as wrong:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(wrong)) from None
+        topic = TopicConfig(
+            topic_name=asked.topic,
+            read_queue_nums=asked.read_queue_nums,
+            write_queue_nums=asked.write_queue_nums,
+            topic_filter_type=asked.topic_filter_type,
+            perm=asked.perm,
+            topic_sys_flag=asked.topic_sys_flag or 0,
+            order=asked.order,
+            attributes=attributes,
+        )
+        self._check_content(topic)
+        _log.info("topic %s is made or changed by %s", plain_text(asked.topic), call.peer)
+        if topic.plain() != _plain(self._topics.get(asked.topic)):
+            self._put((topic,))
+        return Reply()
+
+    @answers(CreateTopicList)
+    def create_list(self, call: Call, asked: CreateTopicList) -> Answer:
+        """Create or change several; one that is as told already ends the request without any change, as in Java."""
+        topics = TopicConfigList.read(call.body).topic_config_list
+        if len(topics) > TOPICS_PER_REQUEST_MAX:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"More than {TOPICS_PER_REQUEST_MAX} topics in one request.")
+        for topic in topics:
+            self._check_name(topic.topic_name)
+            self._check_content(topic)
+            if topic.plain() == _plain(self._topics.get(topic.topic_name)):
+                return Reply()
+        _log.info("%d topics are made or changed by %s", len(topics), call.peer)
+        if topics:
+            self._put(topics)
+        return Reply()
+
+    @answers(DeleteTopic)
+    def delete(self, call: Call, asked: DeleteTopic) -> Answer:
+        """Delete the topic, its messages' queues and all progress in it, its POP retry topics too."""
+        self._check_name(asked.topic)
+        doomed = [asked.topic]
+        if self._config.clear_retry_topic_when_delete_topic:
+            for group in self._offsets.groups_of(asked.topic):
+                doomed += [
+                    name
+                    for name in (names.pop_retry_topic(asked.topic, group, v2=v2) for v2 in (True, False))
+                    if name in self._topics
+                ]
+        _log.warning("topics %s are deleted by %s", plain_text(doomed), call.peer)
+        for name in doomed:
+            self._topics.delete(name)
+            self._offsets.drop_topic(name)
+            self._stats.drop_topic(name)
+        self._saver.save(self._topics)
+        self._store.delete_topics(doomed)
+        return Reply()
+
+    @answers(GetTopicConfig)
+    def config(self, call: Call, asked: GetTopicConfig) -> Answer:
+        """One topic."""
+        topic = self._topics.get(asked.topic)
+        if topic is None:
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {asked.topic}")
+        return Reply(body=TopicConfigAndQueueMapping.from_plain(topic.plain()).encode())
+
+    @answers(GetTopicStatsInfo)
+    def stats(self, call: Call, asked: GetTopicStatsInfo) -> Answer:
+        """The ends of every queue, and when it was last written."""
+        topic = self._topics.get(asked.topic)
+        if topic is None:
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{asked.topic}] not exist")
+        return self._stats_of(call, topic)
+
+    def _stats_of(self, call: Call, topic: TopicConfig) -> Generator[None, None, Reply]:
+        engine, name = call.engine, topic.topic_name
+        table = TopicStatsTable(topic_put_tps=self._stats.topic_put_tps(name))
+        for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums)):
+            least, most = (max(0, bound) for bound in self._store.queue_bounds(name, queue_id))
+            written_ms = 0
+            if most > 0:
+                written_ms = yield from warmed(engine, partial(self._store.store_time_at, name, queue_id, most - 1))
+            queue = MessageQueue(topic=name, broker_name=self._config.broker_name, queue_id=queue_id)
+            table.offset_table[queue] = TopicOffset(min_offset=least, max_offset=most, last_update_timestamp=written_ms)
+            if queue_id % QUEUES_PER_SLICE == QUEUES_PER_SLICE - 1:
+                yield
+        return Reply(body=table.encode())
+
+    def _check_name(self, name: str) -> None:
+        problem = names.topic_problem(name)
+        if problem is not None:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, problem)
+        if self._config.validate_system_topic_when_update_topic and self._topics.is_system(name):
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic.")
+
+    def _check_content(self, topic: TopicConfig) -> None:
+        if not self._config.enable_mixed_message_type and topic.attributes.get("+" + MESSAGE_TYPE) == MIXED:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
+        for what, count in (("readQueueNums", topic.read_queue_nums), ("writeQueueNums", topic.write_queue_nums)):
+            if not 0 <= count <= QUEUES_MAX:
+                raise Refusal(ResponseCode.INVALID_PARAMETER, f"{what} {count} is not in range(0, {QUEUES_MAX})")
+
+    def _put(self, topics: Sequence[TopicConfig]) -> None:
+        try:
+            self._topics.put_all(topics)
+        except BadAttribute as wrong:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(wrong)) from None
+        self._saver.save(self._topics)
+        self._topics.announce(topics)
+
+
+def _plain(topic: TopicConfig | None) -> dict[str, object] | None:
+    return topic.plain() if topic is not None else None

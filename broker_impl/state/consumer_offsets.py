@@ -1,0 +1,217 @@
+"""How far each group has read each queue, as committed; how far it has pulled; and resets that its next pull will find.
+
+The key is Java's `topic@group`.  Commits are the hot path: one dictionary store and a mark; the file is written every 5 s by
+somebody else.  The maps from group to topics and back are kept as the table grows, where Java walks the whole table.
+
+Java: `ConsumerOffsetManager`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from broker_impl.config import BrokerConfig
+from broker_impl.env import Env
+from broker_impl.state.persisted import PersistedTable, Rows, leftover
+from rmq_wire.bodies.data_version import DataVersion
+from rmq_wire.bodies.offsets import ConsumerOffsetTable
+
+_log = logging.getLogger(__name__)
+
+SEPARATOR = "@"
+ABSENT = -1
+"""What a query gives for a queue without stored progress; a stored -1 means the same."""
+MAP_CAPACITY = 512
+"""What Java's tables are made for; it decides the order of the file."""
+
+
+class ConsumerOffsets(PersistedTable):
+    """Progress by `topic@group` and queue id.  Offsets are the next one to read."""
+
+    file = "consumerOffset.json"
+
+    def __init__(self, config: BrokerConfig, env: Env) -> None:
+        super().__init__()
+        self._config = config
+        self._env = env
+        self._offsets: Rows[dict[int, int]] = Rows(lambda _, row: row, capacity=MAP_CAPACITY)
+        self._pulled: Rows[dict[int, int]] = Rows(lambda _, row: row, capacity=MAP_CAPACITY)
+        self._resets: dict[str, dict[int, int]] = {}
+        self._topics_of: dict[str, dict[str, None]] = {}
+        self._groups_of: dict[str, dict[str, None]] = {}
+        self._commits = 0
+        self.data_version = DataVersion(timestamp=env.wall_ms)
+
+    # -- committed progress
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, client: str = "") -> None:
+        """The group has read the queue up to `offset`.  Going back is lawful and logged; `client` is who says so."""
+        key = topic + SEPARATOR + group
+        row = self._offsets.rows.get(key)
+        if row is None:
+            self._offsets.put(key, {queue_id: offset})
+            self._link(topic, group)
+        else:
+            old = row.get(queue_id)
+            if old == offset:
+                return self._count_commit(changed=False)
+            if old is not None and offset < old:
+                _log.warning("offset of %s queue %d goes back from %d to %d, committed by %s", key, queue_id, old, offset, client)
+            row[queue_id] = offset
+            self._offsets.touch(key)
+        return self._count_commit(changed=True)
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """The stored progress, or a pending reset; `ABSENT` when there is none."""
+        key = topic + SEPARATOR + group
+        if self._resets and self._config.use_server_side_reset_offset:
+            reset = self._resets.get(key)
+            if reset is not None and queue_id in reset:
+                return reset[queue_id]
+        row = self._offsets.rows.get(key)
+        return ABSENT if row is None else row.get(queue_id, ABSENT)
+
+    def queues(self, group: str, topic: str) -> Mapping[int, int] | None:
+        """The progress of a group in every queue of a topic, or None."""
+        return self._offsets.rows.get(topic + SEPARATOR + group)
+
+    def knows(self, group: str, topic: str, queue_id: int) -> bool:
+        """Has the group ever committed in this queue?"""
+        row = self._offsets.rows.get(topic + SEPARATOR + group)
+        return row is not None and queue_id in row
+
+    def clone(self, source: str, destination: str, topic: str) -> None:
+        """Give `destination` the progress of `source` in a topic."""
+        row = self._offsets.rows.get(topic + SEPARATOR + source)
+        if row is not None:
+            self._offsets.put(topic + SEPARATOR + destination, dict(row))
+            self._link(topic, destination)
+            self.changed(at_once=False)
+
+    # -- what was handed out
+
+    def commit_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The group was given the queue up to `offset`."""
+        key = topic + SEPARATOR + group
+        row = self._pulled.rows.get(key)
+        if row is None:
+            self._pulled.put(key, {queue_id: offset})
+        else:
+            if row.get(queue_id) == offset:
+                return
+            row[queue_id] = offset
+            self._pulled.touch(key)
+        self.changes += 1
+
+    def query_pull(self, group: str, topic: str, queue_id: int) -> int:
+        """What was handed out, or the committed progress where nothing was."""
+        row = self._pulled.rows.get(topic + SEPARATOR + group)
+        found = None if row is None else row.get(queue_id)
+        return self.query(group, topic, queue_id) if found is None else found
+
+    # -- resets by the server
+
+    def assign_reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set the progress, and let the group's next pull find it (`assignResetOffset`)."""
+        if not topic or not group or queue_id < 0 or offset < 0:
+            return
+        self._resets.setdefault(topic + SEPARATOR + group, {})[queue_id] = offset
+        self.commit(group, topic, queue_id, offset, "reset")
+
+    def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """A reset of this queue waits to be found."""
+        return bool(self._resets) and queue_id in self._resets.get(topic + SEPARATOR + group, ())
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The waiting reset, which then waits no more (`queryThenEraseResetOffset`)."""
+        if not self._resets:
+            return None
+        row = self._resets.get(topic + SEPARATOR + group)
+        return None if row is None else row.pop(queue_id, None)
+
+    # -- by group, by topic
+
+    def topics_of(self, group: str) -> list[str]:
+        """Topics in which the group has stored progress (`whichTopicByConsumer`)."""
+        return list(self._topics_of.get(group, ()))
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Groups with stored progress in the topic (`whichGroupByTopic`)."""
+        return list(self._groups_of.get(topic, ()))
+
+    def drop_group(self, group: str) -> None:
+        """Forget all progress of a group (`removeOffset`)."""
+        for topic in self.topics_of(group):
+            self._unlink(topic, group)
+        for key in [key for key in self._offsets.rows if key.endswith(SEPARATOR + group)]:
+            self._forget(key)
+        for table in (self._resets, dict(self._pulled.rows)):
+            for key in [key for key in table if key.endswith(SEPARATOR + group)]:
+                self._forget(key)
+
+    def drop_topic(self, topic: str) -> None:
+        """Forget all progress in a topic (`cleanOffsetByTopic`)."""
+        for group in self.groups_of(topic):
+            self._unlink(topic, group)
+            self._forget(topic + SEPARATOR + group)
+        for key in [key for key in self._pulled.rows if key.startswith(topic + SEPARATOR)]:
+            self._forget(key)
+
+    # -- the file and answer 43
+
+    def members(self) -> dict[str, Rows[Any] | Any]:
+        """`consumerOffset.json`; `groupTopicMap` is derived and only there for Java's readers."""
+        return {
+            "dataVersion": self.data_version.plain(),
+            "groupTopicMap": {group: list(topics) for group, topics in self._topics_of.items()},
+            "offsetTable": self._offsets,
+            "pullOffsetTable": self._pulled,
+        }
+
+    def as_body(self) -> ConsumerOffsetTable:
+        """Answer 43."""
+        return ConsumerOffsetTable(
+            data_version=self.data_version.copy(),
+            group_topic_map={group: list(topics) for group, topics in self._topics_of.items()},
+            offset_table={key: dict(row) for key, row in self._offsets.rows.items()},
+            pull_offset_table={key: dict(row) for key, row in self._pulled.rows.items()},
+        )
+
+    def take(self, document: dict[str, Any]) -> None:
+        """The file's committed progress; what was handed out is not read back, as in Java."""
+        read = ConsumerOffsetTable.from_plain(document)
+        for key, row in read.offset_table.items():
+            self._offsets.put(key, row)
+            topic, _, group = key.partition(SEPARATOR)
+            if group and SEPARATOR not in group:
+                self._link(topic, group)
+        self.data_version.assign(read.data_version)
+        self.unknown = leftover(document, ("dataVersion", "groupTopicMap", "offsetTable", "pullOffsetTable"))
+
+    def _count_commit(self, *, changed: bool) -> None:
+        self._commits += 1
+        if self._commits % max(1, self._config.consumer_offset_update_version_step) == 0:
+            self.data_version.advance(self._env.wall_ms)
+            changed = True
+        if changed:
+            self.changes += 1
+
+    def _link(self, topic: str, group: str) -> None:
+        self._topics_of.setdefault(group, {})[topic] = None
+        self._groups_of.setdefault(topic, {})[group] = None
+
+    def _unlink(self, topic: str, group: str) -> None:
+        for table, key, member in ((self._topics_of, group, topic), (self._groups_of, topic, group)):
+            found = table.get(key)
+            if found is not None:
+                found.pop(member, None)
+                if not found:
+                    del table[key]
+
+    def _forget(self, key: str) -> None:
+        self._resets.pop(key, None)
+        for table in (self._offsets, self._pulled):
+            if table.drop(key) is not None:
+                self.changes += 1

@@ -1,0 +1,193 @@
+"""The consumer groups of this broker: built-in ones, those made at the first heartbeat, those tools make; and what is forbidden.
+
+Java: `SubscriptionGroupManager`, `MixAll.isSysConsumerGroupAndEnableCreate`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from broker_impl.call import plain_text
+from broker_impl.config import BrokerConfig
+from broker_impl.env import Env
+from broker_impl.state.attributes import GROUP_ATTRIBUTES, altered
+from broker_impl.state.persisted import PersistedTable, Rows, leftover
+from broker_impl.state.topics import page_of
+from rmq_wire import names
+from rmq_wire.bodies.data_version import DataVersion
+from rmq_wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
+
+_log = logging.getLogger(__name__)
+
+BUILTIN_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+"""What `SubscriptionGroupManager.init` makes, in its order."""
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+"""Groups of the system's own consumers: made even when automatic creation is off."""
+READ_INDEX = 2
+"""The bit of `forbidden` that says: may not read (Java: `PermName.INDEX_PERM_READ`)."""
+MAP_CAPACITY = 1024
+FORBIDDEN_CAPACITY = 4
+"""What Java's tables are made for; it decides the order of the file."""
+
+
+class GroupTable(PersistedTable):
+    """Group name to `SubscriptionGroupConfig`, and group to topic to a set of forbidden bits."""
+
+    file = "subscriptionGroup.json"
+
+    def __init__(self, config: BrokerConfig, env: Env) -> None:
+        super().__init__()
+        self._config = config
+        self._env = env
+        self._unknown: dict[str, dict[str, Any]] = {}
+        self._rows: Rows[SubscriptionGroupConfig] = Rows(
+            lambda name, row: {**self._unknown.get(name, {}), **row.plain()}, capacity=MAP_CAPACITY
+        )
+        self._forbidden: Rows[dict[str, int]] = Rows(lambda _, row: row, capacity=FORBIDDEN_CAPACITY)
+        self.data_version = DataVersion(timestamp=env.wall_ms)
+        for name in BUILTIN_GROUPS:
+            self._rows.put(name, SubscriptionGroupConfig(group_name=name))
+
+    # -- reading
+
+    def get(self, name: str) -> SubscriptionGroupConfig | None:
+        """The group if it exists; nothing is made."""
+        return self._rows.rows.get(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._rows.rows
+
+    def __len__(self) -> int:
+        return len(self._rows.rows)
+
+    @property
+    def table(self) -> Mapping[str, SubscriptionGroupConfig]:
+        """All groups.  Not to be changed."""
+        return self._rows.rows
+
+    @property
+    def forbidden_table(self) -> Mapping[str, Mapping[str, int]]:
+        """All that is forbidden.  Not to be changed."""
+        return self._forbidden.rows
+
+    def find(self, name: str) -> SubscriptionGroupConfig | None:
+        """The group, made with defaults when configuration and name allow it (`findSubscriptionGroupConfig`)."""
+        found = self._rows.rows.get(name)
+        if found is not None:
+            return found
+        system = self._config.enable_create_sys_group and name.startswith(SYSTEM_GROUP_PREFIX)
+        if not (self._config.auto_create_subscription_group or system) or names.group_problem(name) is not None:
+            return None
+        made = SubscriptionGroupConfig(group_name=name)
+        self._rows.put(name, made)
+        _log.info("consumer group %s made with defaults", name)
+        self._changed()
+        return made
+
+    # -- changing
+
+    def put(self, group: SubscriptionGroupConfig) -> None:
+        """Create or replace; `group.attributes` is a *change*.  Raises `BadAttribute`, nothing changed."""
+        self.put_all((group,))
+
+    def put_all(self, groups: Sequence[SubscriptionGroupConfig]) -> None:
+        """Several at once, all or none (*differs*: Java keeps those before the bad one)."""
+        settled = []
+        for group in groups:
+            old = self.get(group.group_name)
+            current = old.attributes if old is not None else {}
+            settled.append(altered(GROUP_ATTRIBUTES, current, group.attributes, create=old is None))
+        for group, attributes in zip(groups, settled, strict=True):
+            group.attributes = attributes
+            self._rows.put(group.group_name, group)
+            self.data_version.advance(self._env.wall_ms)
+        if groups:
+            self.changed()
+
+    def delete(self, name: str) -> SubscriptionGroupConfig | None:
+        """Remove and return the group and what is forbidden to it; None when there is none."""
+        self._forbidden.drop(name)
+        self._unknown.pop(name, None)
+        old = self._rows.drop(name)
+        if old is not None:
+            self._changed()
+        return old
+
+    def disable_consume(self, name: str) -> None:
+        """The group may not consume any more (`disableConsume`)."""
+        group = self.get(name)
+        if group is not None:
+            group.consume_enable = False
+            self._rows.touch(name)
+            self._changed()
+
+    def is_forbidden(self, group: str, topic: str, index: int = READ_INDEX) -> bool:
+        """Is this bit set for the group on this topic?"""
+        return bool(self._forbidden_bits(group, topic) >> index & 1)
+
+    def set_forbidden(self, group: str, topic: str, index: int, forbidden: bool) -> None:
+        """Set or clear one bit.  Clearing the last bit of one topic clears the whole group (`updateForbiddenValue`)."""
+        bits = self._forbidden_bits(group, topic)
+        bits = bits | 1 << index if forbidden else bits & ~(1 << index)
+        if bits <= 0:
+            if self._forbidden.drop(group) is not None:
+                self.changed()
+            return
+        row = self._forbidden.get(group) or {}
+        self._forbidden.put(group, {**row, topic: bits})
+        self._changed()
+
+    def page(self, data_version: str | None, start: int, count: int) -> dict[str, SubscriptionGroupConfig]:
+        """Groups by name from the `start`-th on; from the first when the asker's version is not ours (`subGroupTable`)."""
+        return page_of(self._rows.rows, self.data_version, data_version, start, count)
+
+    # -- the file
+
+    def members(self) -> dict[str, Rows[Any] | Any]:
+        """`subscriptionGroup.json`."""
+        return {
+            "dataVersion": self.data_version.plain(),
+            "forbiddenTable": self._forbidden,
+            "subscriptionGroupTable": self._rows,
+        }
+
+    def take(self, document: dict[str, Any]) -> None:
+        """The file's groups over the built-in ones, and its version."""
+        read = SubscriptionGroupTable.from_plain(document)
+        for name, row in read.subscription_group_table.items():
+            row.group_name = row.group_name or name
+            if row.group_name != name or names.path_problem(name):
+                _log.error("%s names a group %s that no retry topic can have: it is left out", self.file, plain_text(name))
+                continue
+            self._rows.put(name, row)
+            rest = leftover(document["subscriptionGroupTable"][name], _FIELDS)
+            if rest:
+                self._unknown[name] = rest
+        for name, bits in read.forbidden_table.items():
+            self._forbidden.put(name, bits)
+        self.data_version.assign(read.data_version)
+        self.unknown = leftover(document, ("dataVersion", "forbiddenTable", "subscriptionGroupTable"))
+
+    def _forbidden_bits(self, group: str, topic: str) -> int:
+        row = self._forbidden.get(group)
+        return max(0, row.get(topic, 0)) if row is not None else 0
+
+    def _changed(self) -> None:
+        self.data_version.advance(self._env.wall_ms)
+        self.changed()
+
+
+_FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(SubscriptionGroupConfig))

@@ -1,0 +1,250 @@
+"""How a table in memory becomes a configuration file of Java's form, and comes back.
+
+A table keeps one encoded fragment per row and a set of rows that changed since; a save encodes only those, then joins.  Saving
+is a generator of chunks, so that a large table can be written a slice per turn: rows are encoded between yields, the document
+itself is a snapshot of one moment.  `dirty` is a count of changes against the count that was last written, so that a change
+during a slow write is not lost.  A file that cannot be read is never replaced by an empty table: the start fails.
+
+Java: `ConfigManager` (encode, decode, persist), `RemotingSerializable.toJson(obj, true)` for the pretty form.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any, ClassVar, Generic, TypeVar
+
+from rmq_store.config_files import load_config, persist_config
+from rmq_store.disk import Disk
+from rmq_wire import fastjson
+from rmq_wire.errors import BadBody
+from rmq_wire.java import iteration_order
+
+_log = logging.getLogger(__name__)
+
+Row = TypeVar("Row")
+
+ROWS_PER_SLICE = 32
+"""Rows that are encoded between two yields: some 10 µs each, so a slice stays below the 0.5 ms of long work."""
+FRAGMENTS_PER_CHUNK = 256
+"""Fragments that are joined into one chunk of the document."""
+
+
+class Rows(Generic[Row]):
+    """The rows of one member of the document, each with its encoded text; `plain` gives the JSON value of a row.
+
+    They are written in the order in which Java walks the `ConcurrentHashMap` that was made for `capacity` entries.
+    """
+
+    def __init__(self, plain: Callable[[str, Row], Any], *, capacity: int) -> None:
+        self._plain = plain
+        self._buckets = 1 << (capacity + (capacity >> 1)).bit_length()
+        self.rows: dict[str, Row] = {}
+        self._fragments: dict[str, bytes] = {}
+        self._stale: set[str] = set()
+
+    def get(self, key: str) -> Row | None:
+        """The row, or None."""
+        return self.rows.get(key)
+
+    def put(self, key: str, row: Row) -> Row | None:
+        """Set a row and return the one it replaces."""
+        old = self.rows.get(key)
+        self.rows[key] = row
+        self._stale.add(key)
+        return old
+
+    def touch(self, key: str) -> None:
+        """The row was changed in place."""
+        self._stale.add(key)
+
+    def drop(self, key: str) -> Row | None:
+        """Remove a row and return it."""
+        self._stale.discard(key)
+        self._fragments.pop(key, None)
+        return self.rows.pop(key, None)
+
+    def refresh(self) -> Iterator[None]:
+        """Encode what changed, yielding between slices."""
+        while self._stale:
+            for _ in range(min(len(self._stale), ROWS_PER_SLICE)):
+                key = self._stale.pop()
+                self._fragments[key] = indented(fastjson.dumps_pretty(self._plain(key, self.rows[key])), 2)
+            yield
+
+    def snapshot(self) -> list[bytes]:
+        """Every row as a member of this object, two levels deep."""
+        for _ in self.refresh():
+            pass
+        name = fastjson.dumps_strict
+        return [b"\t\t" + name(key) + b":" + self._fragments[key] for key in iteration_order(self.rows, self._buckets)]
+
+
+class PersistedTable:
+    """A table with a file.  A subclass names the file, and gives the members of its document in the order of their names."""
+
+    file: ClassVar[str]
+    """Name below `config/`."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+        self._written = 0
+        self._in_writing = 0
+        self.unknown: dict[str, Any] = {}
+        """Members of the file that we do not know: a newer version's; written back as they were."""
+        self.on_dirty: Callable[[PersistedTable], None] | None = None
+        """Called at each change that Java writes to disk at once."""
+
+    @property
+    def dirty(self) -> bool:
+        """Something changed that no finished write contains."""
+        return self.changes != self._written
+
+    def changed(self, *, at_once: bool = True) -> None:
+        """Count a change; `at_once` when Java writes the file before it goes on."""
+        self.changes += 1
+        if at_once and self.on_dirty is not None:
+            self.on_dirty(self)
+
+    def written(self) -> None:
+        """The document that `encode_slices` gave last is safely on disk."""
+        self._written = self._in_writing
+
+    def members(self) -> dict[str, Rows[Any] | Any]:
+        """The document: by member name its rows, or a plain JSON value."""
+        raise NotImplementedError
+
+    def take(self, document: dict[str, Any]) -> None:
+        """Put what a file said over what is in memory.  Raises `BadBody` and then has changed nothing."""
+        raise NotImplementedError
+
+    def load(self, text: bytes) -> None:
+        """Read a file that Java or we wrote.  Raises `BadBody`."""
+        document = fastjson.loads(text)
+        if not isinstance(document, dict):
+            raise BadBody(f"{self.file}: a {type(document).__name__} where an object should be")
+        self.take(document)
+
+    def encode_slices(self) -> Iterator[bytes]:
+        """The document in chunks; an empty chunk is only a place to pause."""
+        for member in self.members().values():
+            if isinstance(member, Rows):
+                for _ in member.refresh():
+                    yield b""
+        document = self._snapshot()
+        yield from _joined(document)
+
+    def encode(self) -> bytes:
+        """The whole document at once."""
+        return b"".join(self.encode_slices())
+
+    def _snapshot(self) -> list[bytes]:
+        self._in_writing = self.changes
+        members = {**self.unknown, **self.members()}
+        found: list[bytes] = []
+        for name in sorted(members):
+            member = members[name]
+            found.append((b"," if found else b"{") + b"\n\t" + fastjson.dumps_strict(name) + b":")
+            if isinstance(member, Rows):
+                found.extend(_object(member.snapshot()))
+            else:
+                found.append(indented(fastjson.dumps_pretty(member), 1))
+        found.append(b"\n}" if found else b"{}")
+        return found
+
+
+def _object(rows: list[bytes]) -> Iterator[bytes]:
+    if not rows:
+        yield b"{}"
+        return
+    yield b"{\n"
+    yield rows[0]
+    for row in rows[1:]:
+        yield b",\n" + row
+    yield b"\n\t}"
+
+
+def _joined(pieces: list[bytes]) -> Iterator[bytes]:
+    for start in range(0, len(pieces), FRAGMENTS_PER_CHUNK):
+        yield b"".join(pieces[start : start + FRAGMENTS_PER_CHUNK])
+
+
+def indented(text: bytes, levels: int) -> bytes:
+    """Move a pretty-printed value `levels` TABs to the right; a line break is never inside a JSON string."""
+    return text.replace(b"\n", b"\n" + b"\t" * levels)
+
+
+def leftover(document: dict[str, Any], known: Iterable[str]) -> dict[str, Any]:
+    """The members of `document` that nobody here knows."""
+    names = set(known)
+    return {name: value for name, value in document.items() if name not in names}
+
+
+class Persister:
+    """Loads every table, then writes what changed, below `<root>/config` on the disk handed in.
+
+    Refuses to write before everything is loaded.  `defer(action)` runs an action once at the end of this turn, before its answers
+    leave: changes that Java writes at once are gathered there, one write per table and turn.
+    """
+
+    def __init__(
+        self, disk: Disk, directory: str, tables: Iterable[PersistedTable], defer: Callable[[Callable[[], None]], None]
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.tables = tuple(tables)
+        self._defer = defer
+        self._loaded = False
+        self._waiting: dict[PersistedTable, None] = {}
+
+    def load(self) -> None:
+        """Read every table's file, or its backup.  Raises `StoreDamaged` when neither can be read; then nothing is written."""
+        for table in self.tables:
+            load_config(self._disk, self._path(table), lambda text, table=table: table.load(text))  # type: ignore[misc]
+        self._loaded = True
+        for table in self.tables:
+            table.on_dirty = self._soon
+
+    def save(self, table: PersistedTable) -> None:
+        """Write the table now.  Raises `OSError`; the table then stays dirty."""
+        self._check_loaded(table)
+        persist_config(self._disk, self._path(table), table.encode_slices())
+        table.written()
+
+    def save_dirty(self, only: Iterable[PersistedTable] | None = None) -> None:
+        """Write every table that changed.  One that fails is logged and tried again at the next call."""
+        for table in self.tables if only is None else only:
+            if table.dirty:
+                try:
+                    self.save(table)
+                except OSError as failed:
+                    _log.error("%s could not be written, the change is kept in memory: %s", table.file, failed)
+
+    def slices(self, table: PersistedTable) -> Generator[None, None, bytes]:
+        """Long work: the document, a slice per step; hand the bytes to `write` (on any thread), then call `table.written`."""
+        self._check_loaded(table)
+        chunks: list[bytes] = []
+        for chunk in table.encode_slices():
+            chunks.append(chunk)
+            yield
+        return b"".join(chunks)
+
+    def write(self, table: PersistedTable, text: bytes) -> None:
+        """The disk's part of a sliced save; touches no table.  Raises `OSError`."""
+        persist_config(self._disk, self._path(table), (text,))
+
+    def _soon(self, table: PersistedTable) -> None:
+        if not self._waiting:
+            self._defer(self._save_waiting)
+        self._waiting[table] = None
+
+    def _save_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        self.save_dirty(waiting)
+
+    def _check_loaded(self, table: PersistedTable) -> None:
+        if not self._loaded:
+            raise RuntimeError(f"{table.file} would be written before everything was loaded")
+
+    def _path(self, table: PersistedTable) -> str:
+        return f"{self._directory}/{table.file}"

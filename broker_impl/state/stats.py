@@ -1,0 +1,279 @@
+"""Counters by topic, queue and group, with sums over the last minute, hour and day.
+
+A counter only ever grows; every 10 s, 10 min and hour its value is noted, and a window is the difference between the oldest and
+the newest note (Java: `StatsItem`).  The send and the pull path each add to several counters at once, so what belongs to one
+queue, or to one group in one queue, is found by one look-up.
+
+Java: `BrokerStatsManager`, `StatsItemSet`, `StatsItem`, `BrokerStats`.  Left out: statistics for accounts and for sale.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from broker_impl.config import BrokerConfig
+from broker_impl.env import Env
+
+QUEUE_PUT_NUMS = "QUEUE_PUT_NUMS"
+QUEUE_PUT_SIZE = "QUEUE_PUT_SIZE"
+QUEUE_GET_NUMS = "QUEUE_GET_NUMS"
+QUEUE_GET_SIZE = "QUEUE_GET_SIZE"
+TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
+TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
+GROUP_GET_NUMS = "GROUP_GET_NUMS"
+GROUP_GET_SIZE = "GROUP_GET_SIZE"
+SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
+BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
+BROKER_GET_NUMS = "BROKER_GET_NUMS"
+BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC = "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC"
+BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC = "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC"
+"""Names by which tools ask (code 315)."""
+
+KEPT_NAMES = (
+    QUEUE_PUT_NUMS, QUEUE_PUT_SIZE, QUEUE_GET_NUMS, QUEUE_GET_SIZE, TOPIC_PUT_NUMS, TOPIC_PUT_SIZE, GROUP_GET_NUMS,
+    GROUP_GET_SIZE, SNDBCK_PUT_NUMS, BROKER_PUT_NUMS, BROKER_GET_NUMS, BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC,
+    BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC,
+)  # fmt: skip
+
+SECONDS_MS = 10_000
+MINUTES_MS = 600_000
+HOURS_MS = 3_600_000
+"""How often the notes of the minute, the hour and the day are taken."""
+ITEMS_PER_SLICE = 200
+"""Counters noted between two yields: about 1 µs each."""
+MS_PER_MINUTE = 60_000
+
+_NOTES = {SECONDS_MS: 7, MINUTES_MS: 7, HOURS_MS: 25}
+"""How many notes of each kind are kept: 60 s, 60 min, 24 h between the first and the last."""
+
+
+class Note(NamedTuple):
+    """A counter at one moment."""
+
+    wall_ms: int
+    times: int
+    value: int
+
+
+class Snapshot(NamedTuple):
+    """One window: how much, per second, per call, in how many calls."""
+
+    sum: int = 0
+    tps: float = 0.0
+    average: float = 0.0
+    times: int = 0
+
+
+class StatsItem:
+    """One counter.  `value` is what is counted, `times` the calls that added to it."""
+
+    __slots__ = ("_day", "_hour", "_minute", "noted_value", "times", "touched_ms", "value")
+
+    def __init__(self, now_ms: int) -> None:
+        self.value = 0
+        self.times = 0
+        self.noted_value = 0
+        self.touched_ms = now_ms
+        self._minute: deque[Note] = deque(maxlen=_NOTES[SECONDS_MS])
+        self._hour: deque[Note] = deque(maxlen=_NOTES[MINUTES_MS])
+        self._day: deque[Note] = deque(maxlen=_NOTES[HOURS_MS])
+
+    def note(self, period_ms: int, wall_ms: int) -> None:
+        """Take a note; before the first one stands a note of zero, a period ago."""
+        notes = self._minute if period_ms == SECONDS_MS else self._hour if period_ms == MINUTES_MS else self._day
+        if not notes:
+            notes.append(Note(wall_ms - period_ms, 0, 0))
+        notes.append(Note(wall_ms, self.times, self.value))
+
+    def minute(self) -> Snapshot:
+        """The last minute."""
+        return _window(self._minute)
+
+    def hour(self) -> Snapshot:
+        """The last hour."""
+        return _window(self._hour)
+
+    def day(self) -> Snapshot:
+        """The last day."""
+        return _window(self._day)
+
+
+def _window(notes: deque[Note]) -> Snapshot:
+    if not notes:
+        return Snapshot()
+    first, last = notes[0], notes[-1]
+    total, times = last.value - first.value, last.times - first.times
+    elapsed_ms = last.wall_ms - first.wall_ms
+    return Snapshot(total, total * 1000 / elapsed_ms if elapsed_ms else 0.0, total / times if times > 0 else 0.0, times)
+
+
+class Stats:
+    """All counters.  `is_system` says which topics the broker's totals leave out."""
+
+    def __init__(self, config: BrokerConfig, env: Env, is_system: Callable[[str], bool]) -> None:
+        self._config = config
+        self._env = env
+        self._is_system = is_system
+        self._tables: dict[str, dict[str, StatsItem]] = {name: {} for name in KEPT_NAMES}
+        self._puts: dict[tuple[str, int], tuple[tuple[StatsItem, ...], tuple[StatsItem, ...], tuple[StatsItem, ...]]] = {}
+        self._gets: dict[tuple[str, str, int], tuple[tuple[StatsItem, ...], tuple[StatsItem, ...], tuple[StatsItem, ...]]] = {}
+        self.put_yesterday_morning = self.put_today_morning = 0
+        self.get_yesterday_morning = self.get_today_morning = 0
+
+    # -- adding
+
+    def add_put(self, topic: str, queue_id: int, count: int, size_bytes: int) -> None:
+        """A send request stored `count` messages of together `size_bytes` in a queue."""
+        found = self._puts.get((topic, queue_id))
+        if found is None:
+            found = self._put_items(topic, queue_id)
+        for item in found[0]:
+            item.value += count
+            item.times += 1
+        for item in found[1]:
+            item.value += size_bytes
+            item.times += 1
+        for item in found[2]:
+            item.value += count
+
+    def add_get(self, group: str, topic: str, queue_id: int, count: int, size_bytes: int) -> None:
+        """A pull gave a group `count` messages of together `size_bytes` from a queue."""
+        found = self._gets.get((group, topic, queue_id))
+        if found is None:
+            found = self._get_items(group, topic, queue_id)
+        for item in found[0]:
+            item.value += count
+            item.times += 1
+        for item in found[1]:
+            item.value += size_bytes
+            item.times += 1
+        for item in found[2]:
+            item.value += count
+
+    def add_send_back(self, group: str, topic: str) -> None:
+        """A group sent one message of a topic back."""
+        item = self._item(SNDBCK_PUT_NUMS, f"{topic}@{group}")
+        item.value += 1
+        item.times += 1
+
+    # -- asking
+
+    def item(self, name: str, key: str) -> StatsItem | None:
+        """A counter by the names that tools use."""
+        return self._tables.get(name, {}).get(key)
+
+    @property
+    def tables(self) -> Mapping[str, Mapping[str, StatsItem]]:
+        """All counters by name and key."""
+        return self._tables
+
+    def topic_put_tps(self, topic: str) -> float:
+        """Messages a second sent to the topic in the last minute."""
+        item = self.item(TOPIC_PUT_NUMS, topic)
+        return item.minute().tps if item is not None else 0.0
+
+    def group_get_tps(self, group: str, topic: str) -> float:
+        """Messages a second pulled by the group from the topic in the last minute."""
+        item = self.item(GROUP_GET_NUMS, f"{topic}@{group}")
+        return item.minute().tps if item is not None else 0.0
+
+    @property
+    def put_now(self) -> int:
+        """Messages sent to topics of users since the start."""
+        return self._total(BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC)
+
+    @property
+    def get_now(self) -> int:
+        """Messages pulled from topics of users since the start."""
+        return self._total(BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC)
+
+    # -- as time passes
+
+    def sample(self, period_ms: int) -> Iterator[None]:
+        """Long work, every `period_ms`: note every counter (`samplingInSeconds`, `…InMinutes`, `…InHour`)."""
+        done = 0
+        for name in KEPT_NAMES:
+            for item in list(self._tables[name].values()):
+                if item.value != item.noted_value:
+                    item.noted_value = item.value
+                    item.touched_ms = self._env.mono_ms
+                item.note(period_ms, self._env.wall_ms)
+                done += 1
+                if done % ITEMS_PER_SLICE == 0:
+                    yield
+
+    def morning(self) -> None:
+        """It is midnight: what is the total now is this morning's (`BrokerStats.record`)."""
+        self.put_yesterday_morning, self.put_today_morning = self.put_today_morning, self.put_now
+        self.get_yesterday_morning, self.get_today_morning = self.get_today_morning, self.get_now
+
+    def drop_topic(self, topic: str) -> None:
+        """The topic was deleted (`onTopicDeleted`)."""
+        if self._config.auto_delete_unused_stats:
+            self._drop(lambda name, key: _parts_of(name, key)[0] == topic)
+
+    def drop_group(self, group: str) -> None:
+        """The group was deleted (`onGroupDeleted`)."""
+        if self._config.auto_delete_unused_stats:
+            self._drop(lambda name, key: _parts_of(name, key)[1] == group)
+
+    def drop_idle(self) -> None:
+        """Every 10 min: forget counters that did not move for `maxStatsIdleTimeInMinutes`; −1 keeps all (`cleanAllResource`)."""
+        limit_ms = self._config.max_stats_idle_time_in_minutes * MS_PER_MINUTE
+        if limit_ms > 0:
+            oldest = self._env.mono_ms - limit_ms
+            self._drop(lambda name, key: not name.startswith("BROKER_") and self._tables[name][key].touched_ms < oldest)
+
+    def _drop(self, gone: Callable[[str, str], bool]) -> None:
+        for name, table in self._tables.items():
+            for key in [key for key in table if gone(name, key)]:
+                del table[key]
+        self._puts.clear()
+        self._gets.clear()
+
+    def _total(self, name: str) -> int:
+        item = self.item(name, self._config.broker_cluster_name)
+        return item.value if item is not None else 0
+
+    def _item(self, name: str, key: str) -> StatsItem:
+        table = self._tables[name]
+        found = table.get(key)
+        if found is None:
+            found = table[key] = StatsItem(self._env.mono_ms)
+        return found
+
+    def _put_items(self, topic: str, queue_id: int) -> tuple[tuple[StatsItem, ...], tuple[StatsItem, ...], tuple[StatsItem, ...]]:
+        nums, sizes = [self._item(TOPIC_PUT_NUMS, topic)], [self._item(TOPIC_PUT_SIZE, topic)]
+        if self._config.enable_detail_stat:
+            nums.append(self._item(QUEUE_PUT_NUMS, f"{topic}@{queue_id}"))
+            sizes.append(self._item(QUEUE_PUT_SIZE, f"{topic}@{queue_id}"))
+        totals = self._totals(topic, BROKER_PUT_NUMS, BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC)
+        found = self._puts[topic, queue_id] = (tuple(nums), tuple(sizes), totals)
+        return found
+
+    def _get_items(
+        self, group: str, topic: str, queue_id: int
+    ) -> tuple[tuple[StatsItem, ...], tuple[StatsItem, ...], tuple[StatsItem, ...]]:
+        key = f"{topic}@{group}"
+        nums, sizes = [self._item(GROUP_GET_NUMS, key)], [self._item(GROUP_GET_SIZE, key)]
+        if self._config.enable_detail_stat:
+            nums.append(self._item(QUEUE_GET_NUMS, f"{topic}@{queue_id}@{group}"))
+            sizes.append(self._item(QUEUE_GET_SIZE, f"{topic}@{queue_id}@{group}"))
+        totals = self._totals(topic, BROKER_GET_NUMS, BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC)
+        found = self._gets[group, topic, queue_id] = (tuple(nums), tuple(sizes), totals)
+        return found
+
+    def _totals(self, topic: str, all_topics: str, users_topics: str) -> tuple[StatsItem, ...]:
+        cluster = self._config.broker_cluster_name
+        names = (all_topics,) if self._is_system(topic) else (all_topics, users_topics)
+        return tuple(self._item(name, cluster) for name in names)
+
+
+def _parts_of(name: str, key: str) -> tuple[str | None, str | None]:
+    """Topic and group of a counter's key: `topic`, `topic@queue`, `topic@group` or `topic@queue@group`."""
+    if name.startswith("BROKER_"):
+        return None, None
+    topic, *rest = key.split("@")
+    return topic, rest[-1] if rest and name not in (QUEUE_PUT_NUMS, QUEUE_PUT_SIZE) else None

@@ -1,0 +1,288 @@
+"""The topics of this broker: those it makes for itself at start, those clients make by sending, those tools make.
+
+The file's topics are put over the built-in ones, so what an operator changed stays changed.  Creation by sending copies the
+permissions of a template topic (TBW102); every change gets a new data version, is written at once, and is told to the
+registration.  A name that could not be a directory is never taken, wherever it comes from.
+
+Java: `TopicConfigManager`, `TopicValidator`.  Left out: static topics, tiered storage.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from broker_impl.call import plain_text
+from broker_impl.config import BrokerConfig
+from broker_impl.env import Env
+from broker_impl.state.attributes import RESERVE_TIME, TOPIC_ATTRIBUTES, BadAttribute, altered
+from broker_impl.state.persisted import PersistedTable, Rows, leftover
+from rmq_wire import names
+from rmq_wire.bodies.data_version import DataVersion
+from rmq_wire.bodies.topics import PERM_INHERIT, PERM_READ, PERM_WRITE, TOPIC_UNIT_SUB, TopicConfig, TopicConfigTable
+
+_log = logging.getLogger(__name__)
+
+BENCHMARK_QUEUES = 1024
+CLUSTER_QUEUES = 16
+SCHEDULE_QUEUES = 18
+"""Queue counts of built-in topics, fixed in `TopicConfigManager.init`."""
+MAP_CAPACITY = 1024
+"""What Java's table is made for; it decides the order of the file."""
+
+
+class TopicTable(PersistedTable):
+    """Topic name to `TopicConfig`.  `on_change` hears of every topic that Java would register at once."""
+
+    file = "topics.json"
+
+    def __init__(self, config: BrokerConfig, env: Env) -> None:
+        super().__init__()
+        self._config = config
+        self._env = env
+        self._rows: Rows[TopicConfig] = Rows(lambda name, row: {**self._unknown_in(name), **row.plain()}, capacity=MAP_CAPACITY)
+        self._unknown: dict[str, dict[str, Any]] = {}
+        self.system: set[str] = set()
+        """Topics that tools may not create or delete here: the reserved names and what this broker made for itself."""
+        self.data_version = DataVersion(timestamp=env.wall_ms)
+        self.on_change: list[Callable[[Sequence[TopicConfig]], None]] = []
+        for topic in builtin_topics(config):
+            self.system.add(topic.topic_name)
+            self._rows.put(topic.topic_name, topic)
+
+    # -- reading
+
+    def get(self, name: str) -> TopicConfig | None:
+        """The topic, or None."""
+        return self._rows.rows.get(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._rows.rows
+
+    def __len__(self) -> int:
+        return len(self._rows.rows)
+
+    @property
+    def table(self) -> Mapping[str, TopicConfig]:
+        """All topics.  Not to be changed."""
+        return self._rows.rows
+
+    def is_system(self, name: str) -> bool:
+        """A reserved name, or a topic that this broker made for itself (Java: `TopicValidator.isSystemTopic`)."""
+        return name in self.system or names.is_system_topic(name)
+
+    def is_order(self, name: str) -> bool:
+        """The topic exists and its messages are kept in order over all brokers."""
+        topic = self.get(name)
+        return topic is not None and topic.order
+
+    # -- creating and changing
+
+    def create_in_send(
+        self, name: str, default_topic: str, client_default_queues: int, remote: str, topic_sys_flag: int = 0
+    ) -> TopicConfig | None:
+        """The topic, made after its template when there is none yet.  None: the template is missing or does not pass on.
+
+        `remote` is who asks, for the log.  Java: `createTopicInSendMessageMethod`.
+        """
+        found = self.get(name)
+        if found is not None:
+            return found
+        template = self.get(default_topic)
+        if template is None:
+            _log.warning("topic %s not made: no template topic %s, asked by %s", name, plain_text(default_topic), remote)
+            return None
+        if default_topic == names.AUTO_CREATE_TOPIC and not self._config.auto_create_topic_enable:
+            template.perm = PERM_READ | PERM_WRITE
+            self._rows.touch(default_topic)
+        if not template.perm & PERM_INHERIT:
+            _log.warning("topic %s not made: template %s has perm %d, asked by %s", name, default_topic, template.perm, remote)
+            return None
+        queues = max(0, min(client_default_queues, template.write_queue_nums))
+        made = TopicConfig(
+            topic_name=name,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=template.perm & ~PERM_INHERIT,
+            topic_sys_flag=topic_sys_flag,
+            topic_filter_type=template.topic_filter_type,
+        )
+        _log.info("topic %s made after %s with %d queues, asked by %s", name, default_topic, queues, remote)
+        self._create(made)
+        return made
+
+    def create_in_send_back(
+        self, name: str, queues: int, perm: int = PERM_READ | PERM_WRITE, topic_sys_flag: int = 0, *, order: bool = False
+    ) -> TopicConfig:
+        """The topic, made as given when there is none; its order flag is brought up to date."""
+        found = self.get(name)
+        if found is not None:
+            if found.order != order:
+                found.order = order
+                self._rows.touch(name)
+                self._changed()
+            return found
+        made = TopicConfig(
+            topic_name=name,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=perm,
+            topic_sys_flag=topic_sys_flag,
+            order=order,
+        )
+        self._create(made)
+        return made
+
+    def create_if_absent(self, topic: TopicConfig, *, register: bool = True) -> TopicConfig:
+        """The topic of this name, `topic` itself when there was none (`createTopicIfAbsent`)."""
+        found = self.get(topic.topic_name)
+        if found is None:
+            self._create(topic, register=register)
+            return topic
+        return found
+
+    def put(self, topic: TopicConfig) -> None:
+        """Create or replace, `topic.attributes` being a *change* (`+key`, `-key`).  Raises `BadAttribute`, nothing changed.
+
+        The caller registers (`announce`) when the reference does.  Java: `updateTopicConfig`.
+        """
+        self.put_all((topic,))
+
+    def put_all(self, topics: Sequence[TopicConfig]) -> None:
+        """Several at once; either all are lawful or none is put (*differs*: Java keeps those before the bad one)."""
+        attributes = [self._altered(topic) for topic in topics]
+        for topic, settled in zip(topics, attributes, strict=True):
+            topic.attributes = settled
+            self._rows.put(topic.topic_name, topic)
+            self.data_version.advance(self._env.wall_ms)
+        self.changed()
+
+    def delete(self, name: str) -> TopicConfig | None:
+        """Remove and return the topic; None and no change when there is none."""
+        old = self._rows.drop(name)
+        self._unknown.pop(name, None)
+        if old is not None:
+            self._changed()
+        return old
+
+    def set_unit_sub(self, name: str) -> None:
+        """Mark that a unit-mode group subscribes to the topic (`updateTopicUnitSubFlag`)."""
+        topic = self.get(name)
+        if topic is not None and not topic.topic_sys_flag & TOPIC_UNIT_SUB:
+            topic.topic_sys_flag |= TOPIC_UNIT_SUB
+            self._rows.touch(name)
+            self._changed()
+            self.announce((topic,))
+
+    def set_order_topics(self, ordered: Iterable[str]) -> None:
+        """The name server's list of topics whose messages are in order (`updateOrderTopicConfig`)."""
+        for name in ordered:
+            topic = self.get(name)
+            if topic is not None and not topic.order:
+                topic.order = True
+                self._rows.touch(name)
+                self._changed()
+
+    def announce(self, topics: Sequence[TopicConfig]) -> None:
+        """Tell whoever registers that these changed."""
+        for listener in self.on_change:
+            listener(topics)
+
+    # -- the paged listing
+
+    def page(self, data_version: str | None, start: int, count: int) -> dict[str, TopicConfig]:
+        """Topics by name from the `start`-th on; from the first when the asker's version is not ours (`subTopicConfigTable`)."""
+        return page_of(self._rows.rows, self.data_version, data_version, start, count)
+
+    # -- the file
+
+    def members(self) -> dict[str, Rows[Any] | Any]:
+        """`topics.json` as `TopicConfigSerializeWrapper` writes it."""
+        return {"dataVersion": self.data_version.plain(), "topicConfigTable": self._rows}
+
+    def take(self, document: dict[str, Any]) -> None:
+        """The file's topics over the built-in ones, and its version."""
+        read = TopicConfigTable.from_plain(document)
+        for name, row in read.topic_config_table.items():
+            row.topic_name = row.topic_name or name
+            if row.topic_name != name or names.path_problem(name):
+                _log.error("%s names a topic %s that no directory can have: it is left out", self.file, plain_text(name))
+                continue
+            self._rows.put(name, row)
+            rest = leftover(document["topicConfigTable"][name], _FIELDS)
+            if rest:
+                self._unknown[name] = rest
+        self.data_version.assign(read.data_version)
+        self.unknown = leftover(document, ("dataVersion", "topicConfigTable"))
+
+    def _unknown_in(self, name: str) -> dict[str, Any]:
+        return self._unknown.get(name, {})
+
+    def _altered(self, topic: TopicConfig) -> dict[str, str]:
+        old = self.get(topic.topic_name)
+        settled = altered(TOPIC_ATTRIBUTES, old.attributes if old else {}, topic.attributes, create=old is None)
+        if any(signed[1:] == RESERVE_TIME for signed in topic.attributes):
+            raise BadAttribute("Update topic reserveTime not supported")
+        return settled
+
+    def _create(self, topic: TopicConfig, *, register: bool = True) -> None:
+        if names.path_problem(topic.topic_name):
+            raise ValueError(f"no directory can have the name {plain_text(topic.topic_name)}")
+        self._rows.put(topic.topic_name, topic)
+        self._changed()
+        if register:
+            self.announce((topic,))
+
+    def _changed(self) -> None:
+        self.data_version.advance(self._env.wall_ms)
+        self.changed()
+
+
+def page_of(table: Mapping[str, Any], ours: DataVersion, theirs: str | None, start: int, count: int) -> dict[str, Any]:
+    """A slice of a table in the order of names.  `theirs` is the JSON of the version that the asker began with."""
+    try:
+        same = theirs is not None and theirs.strip() != "" and DataVersion.read(theirs.encode()) == ours
+    except msgspec.MsgspecError:
+        same = False
+    first = max(0, start) if same else 0
+    return {name: table[name] for name in sorted(table)[first : first + max(0, count)]}
+
+
+def builtin_topics(config: BrokerConfig) -> list[TopicConfig]:
+    """What a 5.5.0 broker makes for itself, in its order (`TopicConfigManager.init`)."""
+    every = PERM_READ | PERM_WRITE
+    cluster, broker = config.broker_cluster_name, config.broker_name
+
+    def topic(name: str, queues: int = 1, perm: int = every) -> TopicConfig:
+        return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+
+    found = [topic(names.SELF_TEST_TOPIC)]
+    if config.auto_create_topic_enable:
+        found.append(topic(names.AUTO_CREATE_TOPIC, config.default_topic_queue_nums, every | PERM_INHERIT))
+    found += [
+        topic(names.BENCHMARK_TOPIC, BENCHMARK_QUEUES),
+        topic(cluster, CLUSTER_QUEUES, PERM_INHERIT | (every if config.cluster_topic_enable else 0)),
+        topic(broker, 1, PERM_INHERIT | (every if config.broker_topic_enable else 0)),
+        topic(names.OFFSET_MOVED_EVENT),
+        topic(names.SCHEDULE_TOPIC, SCHEDULE_QUEUES),
+    ]
+    if config.trace_topic_enable:
+        found.append(topic(config.msg_trace_topic_name))
+    found += [
+        topic(names.reply_topic(cluster)),
+        topic(names.REVIVE_LOG_PREFIX + cluster, config.revive_queue_num),
+        topic(names.SYNC_BROKER_MEMBER_PREFIX + broker, 1, PERM_INHERIT),
+        topic(names.TRANS_HALF_TOPIC),
+        topic(names.TRANS_OP_HALF_TOPIC),
+        topic(names.ROCKSDB_TRANS_HALF_TOPIC),
+        topic(names.ROCKSDB_TRANS_OP_HALF_TOPIC),
+    ]
+    if config.timer_wheel_enable:
+        found.append(topic(names.WHEEL_TIMER_TOPIC))
+    return found
+
+
+_FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(TopicConfig))

@@ -1,0 +1,68 @@
+"""What a client says about itself every 30 s: its groups and what they subscribe to (`HeartbeatData`, `CheckClientRequestBody`).
+
+Enumerations are kept as the texts that Java writes: a name that we do not know is no reason to refuse a client.
+"""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from rmq_wire.bodies.body import Body
+
+CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
+CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
+CONSUME_POP = "CONSUME_POP"
+"""How a consumer gets its messages (Java: `ConsumeType`): it pulls, the client library pulls for it, the broker assigns."""
+BROADCASTING = "BROADCASTING"
+CLUSTERING = "CLUSTERING"
+"""Whether each member of a group gets every message, or each message goes to one member (Java: `MessageModel`)."""
+TAG = "TAG"
+"""The expression type of an ordinary subscription (Java: `ExpressionType.TAG`)."""
+
+
+class SubscriptionData(Body):
+    """What a group wants of one topic.  `code_set` are the Java hashes of `tags_set`; `sub_version` is wall milliseconds."""
+
+    topic: str = ""
+    sub_string: str | None = None
+    tags_set: list[str] = field(default_factory=list)
+    code_set: list[int] = field(default_factory=list)
+    sub_version: int = 0
+    expression_type: str | None = TAG
+    class_filter_mode: bool = False
+
+
+class ConsumerData(Body):
+    """One consumer group of a client."""
+
+    group_name: str = ""
+    consume_type: str | None = None
+    message_model: str | None = None
+    consume_from_where: str | None = None
+    subscription_data_set: list[SubscriptionData] = field(default_factory=list)
+    unit_mode: bool = False
+
+
+class ProducerData(Body):
+    """One producer group of a client."""
+
+    group_name: str = ""
+
+
+class HeartbeatData(Body):
+    """Request 34.  `heartbeat_fingerprint` 0 is version 1 of the heartbeat: subscriptions are sent in full each time."""
+
+    client_id: str | None = field(name="clientID", default=None)
+    producer_data_set: list[ProducerData] = field(default_factory=list)
+    consumer_data_set: list[ConsumerData] = field(default_factory=list)
+    heartbeat_fingerprint: int = 0
+    without_sub: bool = False
+
+
+class CheckClientRequest(Body):
+    """Request 46: may this subscription be made here?"""
+
+    client_id: str | None = None
+    group: str | None = None
+    namespace: str | None = None
+    subscription_data: SubscriptionData | None = None

@@ -1,0 +1,102 @@
+"""Figures that tools ask for: a topic's ends, a group's progress, counters over a minute, an hour, a day."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import field
+
+from rmq_wire import fastjson
+from rmq_wire.bodies.body import Body
+from rmq_wire.fastjson import MessageQueue
+
+
+class QueueTable(Body):
+    """A body that holds a table keyed by queue: written with objects as keys, the only form that every Java version reads."""
+
+    offset_table: dict[MessageQueue, Any] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        """As `Body.plain`; the keys of the table stay queues."""
+        found = {f.encode_name: getattr(self, f.name) for f in msgspec.structs.fields(type(self)) if f.name != "offset_table"}
+        found["offsetTable"] = {queue: row.plain() if isinstance(row, Body) else row for queue, row in self.offset_table.items()}
+        return {name: found[name] for name in sorted(found) if found[name] is not None}
+
+    def encode(self) -> bytes:
+        """The dialect's text."""
+        return fastjson.dumps_fastjson(self.plain())
+
+
+class TopicOffset(Body):
+    """The ends of one queue; `last_update_timestamp` is the store time of its last message, wall ms, 0 when there is none."""
+
+    last_update_timestamp: int = 0
+    max_offset: int = 0
+    min_offset: int = 0
+
+
+class TopicStatsTable(QueueTable):
+    """Answer 202.  `topic_put_tps` over the last minute."""
+
+    topic_put_tps: float = 0.0
+
+
+class OffsetWrapper(Body):
+    """How far a group is in one queue; `last_timestamp` is the store time of the last consumed message, wall ms."""
+
+    broker_offset: int = 0
+    consumer_offset: int = 0
+    last_timestamp: int = 0
+    pull_offset: int = 0
+
+
+class ConsumeStats(QueueTable):
+    """Answer 208.  `consume_tps` over the last minute."""
+
+    consume_tps: float = 0.0
+
+    def total_diff(self) -> int:
+        """Messages that the group has not consumed (Java: `computeTotalDiff`)."""
+        return sum(row.broker_offset - row.consumer_offset for row in self.offset_table.values())
+
+    def inflight_diff(self) -> int:
+        """Messages handed out and not committed (Java: `computeInflightTotalDiff`)."""
+        return sum(row.pull_offset - row.consumer_offset for row in self.offset_table.values())
+
+
+class ConsumeStatsList(Body):
+    """Answer 317: the progress of every group of a broker."""
+
+    broker_addr: str | None = None
+    consume_stats_list: list[dict[str, list[ConsumeStats]]] = field(default_factory=list)
+    total_diff: int = 0
+    total_inflight_diff: int = 0
+
+    def encode(self) -> bytes:
+        """The dialect's text."""
+        rows = [{group: [stats.plain() for stats in found] for group, found in row.items()} for row in self.consume_stats_list]
+        return fastjson.dumps_fastjson(
+            {
+                "brokerAddr": self.broker_addr or "",
+                "consumeStatsList": rows,
+                "totalDiff": self.total_diff,
+                "totalInflightDiff": self.total_inflight_diff,
+            }
+        )
+
+
+class BrokerStatsItem(Body):
+    """One window: `sum`, per second, per call."""
+
+    avgpt: float = 0.0
+    sum: int = 0
+    tps: float = 0.0
+
+
+class BrokerStatsData(Body):
+    """Answer 315."""
+
+    stats_day: BrokerStatsItem = field(default_factory=BrokerStatsItem)
+    stats_hour: BrokerStatsItem = field(default_factory=BrokerStatsItem)
+    stats_minute: BrokerStatsItem = field(default_factory=BrokerStatsItem)

@@ -1,0 +1,76 @@
+"""Topics as JSON: one topic's configuration, the whole table of a broker, and the lists that tools ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import field
+
+from rmq_wire.bodies.body import Body
+from rmq_wire.bodies.data_version import DataVersion
+
+PERM_READ = 4
+PERM_WRITE = 2
+PERM_INHERIT = 1
+PERM_PRIORITY = 8
+"""Bits of `perm` (Java: `PermName`)."""
+
+TOPIC_UNIT = 1
+TOPIC_UNIT_SUB = 2
+"""Bits of `topic_sys_flag` (Java: `TopicSysFlag`)."""
+
+
+class TopicConfig(Body):
+    """One topic (`org.apache.rocketmq.common.TopicConfig`), with its class defaults."""
+
+    topic_name: str = ""
+    read_queue_nums: int = 16
+    write_queue_nums: int = 16
+    perm: int = PERM_READ | PERM_WRITE
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: int = 0
+    order: bool = False
+    attributes: dict[str, str] = field(default_factory=dict)
+
+    def readable(self) -> bool:
+        """May be consumed."""
+        return bool(self.perm & PERM_READ)
+
+    def writable(self) -> bool:
+        """May be sent to."""
+        return bool(self.perm & PERM_WRITE)
+
+
+class TopicConfigTable(Body):
+    """Answer 21 (`TopicConfigAndMappingSerializeWrapper`) and the part of `topics.json` that Java reads."""
+
+    data_version: DataVersion = field(default_factory=DataVersion)
+    mapping_data_version: DataVersion | None = None
+    topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
+    topic_queue_mapping_detail_map: dict[str, Any] | None = None
+    topic_queue_mapping_info_map: dict[str, Any] | None = None
+
+
+class TopicConfigAndQueueMapping(TopicConfig):
+    """Answer 351: one topic; `mapping_detail` only for static topics, which carry their own wing."""
+
+    mapping_detail: dict[str, Any] | None = None
+
+
+class TopicConfigList(Body):
+    """Request 18 (`CreateTopicListRequestBody`)."""
+
+    topic_config_list: list[TopicConfig] = field(default_factory=list)
+
+
+class TopicList(Body):
+    """Answers 206, 224, 304, 305, 343: names, and with some the address of one broker."""
+
+    broker_addr: str | None = None
+    topic_list: list[str] = field(default_factory=list)
+
+
+class GroupList(Body):
+    """Answer 300: the groups that consume a topic."""
+
+    group_list: list[str] = field(default_factory=list)
