@@ -1,0 +1,137 @@
+"""One consume queue: 20-byte units in a row of files, unit k of the queue at byte 20 k.
+
+Units reach the files by one `write_at` per turn and are read by position; nothing is mapped and nothing kept, so that 20,000
+queues cost little memory.  `next_offset` runs ahead of `max_offset`: the first is what the next staged message gets, the second
+what consumers may see.  No file is made before its first unit is at hand: Java reads a file of zeros as one message.
+(Java: ConsumeQueue)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rmq_store.disk import File, write_all
+from rmq_store.errors import Cold, StoreError
+from rmq_store.layouts import MAGIC_V1, MAGIC_V2, QUEUE_UNIT, TOPIC_LENGTH_V1, TOPIC_LENGTH_V2
+from rmq_store.segments import OpenFiles, Segments
+from rmq_wire.java import string_hash
+from rmq_wire.message import TOPIC_V1_BYTES_MAX
+
+UNIT_BYTES: Final = QUEUE_UNIT.size
+PRE_BLANK: Final = QUEUE_UNIT.pack(0, 0x7FFFFFFF, 0)
+"""What Java fills a new queue's first file with, up to the first offset it has a message for."""
+NOTHING: Final = -1
+
+
+class ConsumeQueue:
+    """State of one (topic, queue id). Offsets count units unless a name says bytes."""
+
+    __slots__ = (
+        "end_physical",
+        "hash_prefix",
+        "magic",
+        "max_offset",
+        "min_offset",
+        "next_offset",
+        "pending",
+        "pending_tags",
+        "pending_timestamp",
+        "queue_id",
+        "segments",
+        "topic",
+        "topic_field",
+        "topic_field_bytes",
+    )
+
+    def __init__(self, topic: str, queue_id: int, files: OpenFiles, directory: str, file_bytes: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.segments = Segments(files, directory, file_bytes)
+        self.next_offset = 0
+        self.max_offset = 0
+        self.min_offset = 0
+        self.end_physical = NOTHING
+        """log position one past the last unit's message; -1 for none (Java: maxPhysicOffset)"""
+        self.pending: list[bytes] = []
+        """units of the running dispatch, the first of them at max_offset"""
+        self.pending_tags: list[int] = []
+        """tag codes of the units of the running dispatch"""
+        self.pending_timestamp = 0
+        """store time of the newest of them, ms"""
+        encoded = topic.encode()
+        long = len(encoded) > TOPIC_V1_BYTES_MAX
+        self.magic = MAGIC_V2 if long else MAGIC_V1
+        self.topic_field = (TOPIC_LENGTH_V2 if long else TOPIC_LENGTH_V1).pack(len(encoded)) + encoded
+        self.topic_field_bytes = len(self.topic_field)
+        self.hash_prefix = string_hash(topic + "#")
+
+    def write_pending(self) -> tuple[list[str], list[str]]:
+        """Write the pending units where they belong and make them visible.
+
+        Returns the paths of the files written and the directories that changed. Raises OSError: the units then stay pending, as
+        many as are not written, and the call may be repeated.
+        """
+        written: list[str] = []
+        changed: list[str] = []
+        segments = self.segments
+        while self.pending:
+            position = self.max_offset * UNIT_BYTES
+            within = position % segments.file_bytes
+            start = position - within
+            room = (segments.file_bytes - within) // UNIT_BYTES
+            units = self.pending if len(self.pending) <= room else self.pending[:room]
+            data = b"".join(units)
+            if segments.starts and segments.starts[-1] >= start:
+                file = segments.file(start)
+            else:
+                file, made = segments.create(start)
+                changed += made
+                if within and len(segments.starts) == 1:
+                    write_all(file, 0, PRE_BLANK * (within // UNIT_BYTES))
+                    self.min_offset = self.max_offset
+            write_all(file, within, data)
+            written.append(file.path)
+            self.max_offset += len(units)
+            self.end_physical = end_of_message(units[-1])
+            del self.pending[: len(units)]
+        return written, changed
+
+    def unit(self, offset: int) -> tuple[int, int, int]:
+        """(physical offset, size, tags code) of one visible unit. Raises Cold."""
+        physical, size, tags_code = QUEUE_UNIT.unpack(self.read(offset, 1))
+        return physical, size, tags_code
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Raw units from `offset` on, `count` or as many as the file holds; all must be visible. Raises Cold."""
+        position = offset * UNIT_BYTES
+        within = position % self.segments.file_bytes
+        start = position - within
+        size = min(count * UNIT_BYTES, self.segments.file_bytes - within)
+        file = self.segments.file(start)
+        data = file.read_nowait(within, size)
+        if data is None:
+            raise Cold(lambda: _load(file, within, size), f"{file.path} at {within}")
+        return data
+
+    def units_to_file_end(self, offset: int) -> int:
+        """How many units the file that holds `offset` has room for from there on."""
+        return (self.segments.file_bytes - offset * UNIT_BYTES % self.segments.file_bytes) // UNIT_BYTES
+
+    def first_offset(self) -> int:
+        """The first offset that has a file."""
+        return self.segments.starts[0] // UNIT_BYTES if self.segments.starts else 0
+
+    def remove_files(self) -> None:
+        """Unlink everything, newest first, so that what is left after a crash is a valid shorter queue."""
+        for start in reversed(self.segments.starts.copy()):
+            self.segments.remove(start)
+
+
+def end_of_message(unit: bytes) -> int:
+    physical, size, _ = QUEUE_UNIT.unpack(unit)
+    return int(physical) + int(size)
+
+
+def _load(file: File, within: int, size: int) -> None:
+    if len(file.read_at(within, size)) < size:
+        raise StoreError(f"{file.path} is shorter than {within + size} bytes")

@@ -1,0 +1,108 @@
+"""From the log to queues and index, straight from memory: what `commit` wrote waits here until it may be seen.
+
+One dispatch writes each queue that got units once, then the index.  A dispatch that fails half way may be repeated: queues know
+what they have, the index knows what it has seen, and the units stay here until all of it is done.
+(Java: ReputMessageService, CommitLogDispatcherBuildConsumeQueue, CommitLogDispatcherBuildIndex)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rmq_store.commit_log import QUEUED_TYPES, Staged
+from rmq_store.consume_queue import ConsumeQueue
+from rmq_store.errors import StoreDamaged
+from rmq_store.index import TAIL_BYTES_MAX, Index
+from rmq_store.layouts import QUEUE_UNIT
+from rmq_store.values import Arrived
+from rmq_wire.sys_flag import TRANSACTION_MASK
+
+
+class Dispatcher:
+    """`dispatched_offset`: everything that begins before it in the log is in queues and index."""
+
+    def __init__(self, index: Index | None, dispatched_offset: int) -> None:
+        self._index = index
+        self.waiting: list[Staged] = []
+        self.dispatched_offset = dispatched_offset
+        self.dirty_files: dict[str, None] = {}
+        """queue files written since their last sync"""
+        self.unsynced_directories: dict[str, None] = {}
+        self.last_store_timestamp = 0
+        self.last_physical_offset = -1
+        """of the newest dispatched message"""
+        self._arrived: list[Arrived] = []
+        """not reported yet, since the dispatch that brought them failed later on"""
+
+    def add(self, committed: Iterable[Staged]) -> None:
+        self.waiting += committed
+
+    def dispatch(self, upto: int, limit: int, wall_ms: int) -> list[Arrived]:
+        """Make visible what ends at or before `upto`, at most `limit` units. Raises OSError; it may be called again then."""
+        waiting = self.waiting
+        if not waiting:
+            return []
+        if len(waiting) <= limit and waiting[-1].end_offset <= upto:
+            batch = waiting
+        else:
+            count = 0
+            for staged in waiting[:limit]:
+                if staged.end_offset > upto:
+                    break
+                count += 1
+            if not count:
+                return []
+            batch = waiting[:count]
+        touched = self._gather(batch)
+        try:
+            for queue in touched:
+                self._arrived.append(self._write(queue))
+            if self._index is not None:
+                self._index.reserve(batch, wall_ms)
+                self._index.put_batch(batch)
+                self._index.write_gathered(TAIL_BYTES_MAX)
+        finally:
+            for queue in touched:
+                queue.pending = []
+                queue.pending_tags = []
+        arrived, self._arrived = self._arrived, []
+        last = batch[-1]
+        self.dispatched_offset = last.end_offset
+        self.last_physical_offset = last.physical_offset
+        self.last_store_timestamp = last.store_timestamp
+        if batch is waiting:
+            self.waiting = []
+        else:
+            del waiting[: len(batch)]
+        return arrived
+
+    def _gather(self, batch: list[Staged]) -> list[ConsumeQueue]:
+        """Pack each queue's units into its `pending`; the queues that got some, in order of their first."""
+        touched: list[ConsumeQueue] = []
+        pack = QUEUE_UNIT.pack
+        for staged in batch:
+            if staged.sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
+                continue
+            queue = staged.queue
+            pending = queue.pending
+            if not pending:
+                if staged.queue_offset < queue.max_offset:
+                    continue  # written by a dispatch that failed later
+                if staged.queue_offset > queue.max_offset:
+                    raise StoreDamaged(
+                        f"{queue.segments.directory} ends at {queue.max_offset}, the next message has {staged.queue_offset}"
+                    )
+                touched.append(queue)
+            pending.append(pack(staged.physical_offset, staged.size, staged.tags_code))
+            queue.pending_tags.append(staged.tags_code)
+            queue.pending_timestamp = staged.store_timestamp
+        return touched
+
+    def _write(self, queue: ConsumeQueue) -> Arrived:
+        tags_codes = queue.pending_tags
+        written, changed = queue.write_pending()
+        for path in written:
+            self.dirty_files[path] = None
+        if changed:
+            self.unsynced_directories.update(dict.fromkeys(changed))
+        return Arrived(queue.topic, queue.queue_id, queue.max_offset, tags_codes, queue.pending_timestamp)

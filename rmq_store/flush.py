@@ -1,0 +1,178 @@
+"""What has to reach the medium, and when: tickets that somebody else runs.
+
+`begin` picks what is dirty and the position that will be safe, before the sync starts; `Ticket.run` does the system calls, in a
+thread or inline, and touches nothing else; `end` moves the flushed offset or reports the failure, after which nothing is ever
+synced again.  The log goes first; queues follow once a minute in small portions, and only when a whole round is through does the
+checkpoint learn of it.  (Java: FlushCommitLogService, GroupCommitService, FlushConsumeQueueService)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rmq_store.checkpoint import Checkpoint
+from rmq_store.commit_log import CommitLog
+from rmq_store.disk import Disk, File
+from rmq_store.dispatcher import Dispatcher
+from rmq_store.index import Index
+from rmq_store.index_file import IndexFile
+from rmq_store.settings import StoreSettings
+
+FIRST_ROUND_MS: Final = 1000
+"""The first full flush of the queues comes this long after the start."""
+ROUND_FILES: Final = 16
+"""Queue files synced by one ticket, so that a waiting group commit is not held up."""
+
+
+class Ticket:
+    """Files and directories to sync. `upto`: log position that is safe once it is done, -1 for a queue ticket."""
+
+    __slots__ = ("_directories", "_disk", "_files", "index_file", "is_last_of_round", "store_timestamp", "upto")
+
+    def __init__(self, disk: Disk, files: list[File | str], directories: list[str], upto: int) -> None:
+        self._disk = disk
+        self._files = files
+        self._directories = directories
+        self.upto = upto
+        self.store_timestamp = 0
+        self.index_file: IndexFile | None = None
+        self.is_last_of_round = False
+
+    def run(self) -> None:
+        """Raises OSError; it must not be run again then."""
+        for file in self._files:
+            try:
+                (self._disk.open(file) if isinstance(file, str) else file).sync()
+            except FileNotFoundError:
+                pass  # its topic was deleted meanwhile
+        for directory in self._directories:
+            try:
+                self._disk.sync_directory(directory)
+            except FileNotFoundError:
+                pass
+
+
+class Flusher:
+    """Which ticket is due. At most one is out."""
+
+    def __init__(
+        self, disk: Disk, settings: StoreSettings, log: CommitLog, dispatcher: Dispatcher, index: Index | None,
+        checkpoint: Checkpoint,
+    ) -> None:  # fmt: skip
+        self._disk = disk
+        self._log = log
+        self._dispatcher = dispatcher
+        self._index = index
+        self._checkpoint = checkpoint
+        self._interval_ms = settings.flush_interval_commit_log
+        self._round_ms = settings.flush_consume_queue_thorough_interval
+        self.flushed_offset = log.written_offset
+        self.last_store_timestamp = 0
+        """of the newest committed unit, ms; kept by the store"""
+        self.is_out = False
+        self._log_due_ms: int | None = None
+        self._round_due_ms: int | None = None
+        self._round: list[str] = []
+        self._round_covers = (0, -1)
+        self._round_running = False
+
+    @property
+    def is_behind(self) -> bool:
+        return self.flushed_offset < self._log.written_offset
+
+    def due(self, mono_ms: int) -> int:
+        """When `begin` should be called next (mono ms), if not for a group commit."""
+        if self.is_out:
+            return mono_ms + self._interval_ms
+        if self._log_due_ms is None:
+            self._log_due_ms = mono_ms + self._interval_ms
+        if self._round_due_ms is None:
+            self._round_due_ms = mono_ms + FIRST_ROUND_MS
+        if self._round_running:
+            return mono_ms
+        return min(self._log_due_ms if self.is_behind else self._round_due_ms, self._round_due_ms)
+
+    def begin(self, mono_ms: int, force: bool) -> Ticket | None:
+        """The next sync, or None when nothing is due (or one is out). `force`: the log's, now."""
+        if self.is_out:
+            return None
+        due = self.due(mono_ms)
+        ticket = None
+        if self.is_behind and (force or self._log_due_ms is None or mono_ms >= self._log_due_ms):
+            ticket = self._log_ticket()
+            self._log_due_ms = mono_ms + self._interval_ms
+        elif mono_ms >= due:
+            ticket = self._queue_ticket(mono_ms)
+        self.is_out = ticket is not None
+        return ticket
+
+    def _log_ticket(self) -> Ticket:
+        segments = self._log.segments
+        first = self.flushed_offset - self.flushed_offset % segments.file_bytes
+        files: list[File | str] = [segments.file(start) for start in segments.starts if first <= start < self._log.written_offset]
+        ticket = Ticket(self._disk, files, list(self._log.unsynced_directories), self._log.written_offset)
+        self._log.unsynced_directories.clear()
+        ticket.store_timestamp = self.last_store_timestamp
+        return ticket
+
+    def _queue_ticket(self, mono_ms: int) -> Ticket | None:
+        """A portion of the running round; a new round when it is time."""
+        dispatcher = self._dispatcher
+        if not self._round_running:
+            if self._index is not None and self._index.retired:
+                retired = self._index.retired.pop(0)
+                ticket = Ticket(self._disk, [retired.file], list(self._index.unsynced_directories), -1)
+                self._index.unsynced_directories.clear()
+                ticket.index_file = retired
+                return ticket
+            if self._round_due_ms is not None and mono_ms < self._round_due_ms:
+                return None
+            self._round_due_ms = mono_ms + self._round_ms
+            if not dispatcher.dirty_files:
+                return None
+            self._round = list(dispatcher.dirty_files)
+            dispatcher.dirty_files.clear()
+            self._round_covers = (dispatcher.last_store_timestamp, dispatcher.last_physical_offset)
+            self._round_running = True
+        files: list[File | str] = list(self._round[:ROUND_FILES])
+        del self._round[:ROUND_FILES]
+        ticket = Ticket(self._disk, files, list(dispatcher.unsynced_directories), -1)
+        dispatcher.unsynced_directories.clear()
+        ticket.is_last_of_round = not self._round
+        return ticket
+
+    def end(self, ticket: Ticket) -> None:
+        """The ticket was run without an error."""
+        self.is_out = False
+        checkpoint = self._checkpoint
+        if ticket.upto >= 0:
+            self.flushed_offset = ticket.upto
+            if ticket.store_timestamp:
+                checkpoint.physic_message_timestamp = ticket.store_timestamp
+        if ticket.index_file is not None:
+            checkpoint.index_message_timestamp = ticket.index_file.end_timestamp
+        if ticket.is_last_of_round:
+            self._round_running = False
+            store_timestamp, physical_offset = self._round_covers
+            if physical_offset > 0 and physical_offset < self.flushed_offset:
+                checkpoint.logics_message_timestamp = store_timestamp
+                checkpoint.logics_physical_offset = physical_offset
+
+    def sync_everything(self) -> None:
+        """At a clean close, inline. Raises OSError."""
+        disk, log, dispatcher = self._disk, self._log, self._dispatcher
+        ticket = self._log_ticket()
+        ticket.run()
+        self.end(ticket)
+        files: list[File | str] = [*self._round, *dispatcher.dirty_files]
+        directories = [*dispatcher.unsynced_directories, *log.unsynced_directories]
+        if self._index is not None:
+            files += [file.file for file in self._index.retired]
+            files += [file.file for file in self._index.files[-1:]]
+            directories += self._index.unsynced_directories
+        covers = (dispatcher.last_store_timestamp, dispatcher.last_physical_offset)
+        ticket = Ticket(disk, files, directories, -1)
+        ticket.is_last_of_round = True
+        ticket.run()
+        self._round_covers = covers
+        self.end(ticket)

@@ -1,0 +1,115 @@
+"""What an unclean stop leaves of the index, mended from the entries themselves.
+
+Entries are only ever appended, so what was lost shows as the first entry that cannot follow the ones before: its position goes
+back, or its link is not what its slot held.  Everything from there on goes, with whatever there is of the message it stops in;
+so does everything from the position where the log is walked again.  Slots are filled anew and headers computed.
+(Java deletes every file newer than the checkpoint and loses the keys of older messages in it.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from rmq_store.index import Index
+from rmq_store.index_file import ENTRY_BYTES, IndexFile
+from rmq_store.layouts import INDEX_ENTRY
+from rmq_store.queue_repair import zero_from
+
+SCAN_ENTRIES: Final = 16_384
+NOWHERE: Final = -1
+
+StoreTime = Callable[[int], int]
+"""Store time of the unit that begins at a log position, ms; -1 when there is none."""
+
+
+class _Ended(Enum):
+    """Why reading a file's entries stopped."""
+
+    CUT = "an entry belongs behind the cut"
+    FULL = "no more room"
+    LOST = "the next entry cannot be one"
+
+
+def mend(index: Index, safe_timestamp: int, cut: int, store_time: StoreTime) -> int:
+    """Mend the files that may be incomplete and drop what belongs to log positions from `cut` on.
+
+    `safe_timestamp`: full files that end at or before it are known to be complete on disk. Returns the log position from which
+    messages have to be indexed again, NOWHERE when nothing is left. Raises OSError.
+    """
+    first = 0
+    while first < len(index.files) - 1 and _is_safe(index.files[first], safe_timestamp, cut):
+        first += 1
+    ended = _Ended.LOST
+    for number, file in enumerate(index.files[first:], first):
+        ended = _rebuild(file, cut)
+        if ended is not _Ended.FULL:
+            for later in index.files[number + 1 :]:
+                index.remove(later)
+            break
+    resume = cut if ended is _Ended.CUT else _drop_last_message(index)
+    _finish(index, store_time)
+    return resume if index.files else NOWHERE
+
+
+def _is_safe(file: IndexFile, safe_timestamp: int, cut: int) -> bool:
+    return file.is_full and 0 < file.end_timestamp <= safe_timestamp and file.end_physical < cut
+
+
+def _rebuild(file: IndexFile, cut: int) -> _Ended:
+    """Fill the slots from the good entries below `cut`."""
+    slots = file.blank_slots()
+    number, last_physical, used = 1, 0, 0
+    ended = _Ended.FULL
+    while number < file.index_num and ended is _Ended.FULL:
+        count = min(SCAN_ENTRIES, file.index_num - number)
+        data = file.file.read_at(file.entry_at(number), count * ENTRY_BYTES)
+        for key_hash, physical, seconds, previous in INDEX_ENTRY.iter_unpack(data):
+            slot = key_hash % file.slot_num
+            if key_hash < 0 or physical < last_physical or seconds < 0 or previous != slots[slot] or not (key_hash or physical):
+                ended = _Ended.LOST
+                break
+            if physical >= cut:
+                ended = _Ended.CUT
+                break
+            used += not previous
+            slots[slot] = number
+            last_physical = physical
+            number += 1
+    file.rebuilt(number, used)
+    return ended
+
+
+def _drop_last_message(index: Index) -> int:
+    """Drop all entries of the newest message, for there may have been more. Returns its log position."""
+    physical = NOWHERE
+    while index.files:
+        file = index.files[-1]
+        number = file.count - 1
+        if number and physical == NOWHERE:
+            physical = file.read_entry(number)[1]
+        while number and file.read_entry(number)[1] == physical:
+            number -= 1
+        if number:
+            if not file.has_slots or number < file.count - 1:
+                _rebuild(file, physical)
+            break
+        index.remove(file)
+    return physical
+
+
+def _finish(index: Index, store_time: StoreTime) -> None:
+    """No file without an entry; headers computed; zeros behind the last entry."""
+    while index.files and index.files[-1].count <= 1:
+        index.remove(index.files[-1])
+    for file in index.files:
+        if file.has_slots:
+            first, last = file.read_entry(1)[1], file.read_entry(file.count - 1)[1]
+            file.set_bounds(first, store_time(first), last, store_time(last))
+    if index.files:
+        newest = index.files[-1]
+        if not newest.has_slots:
+            newest.load_slots()
+        zero_from(newest.file, newest.entry_at(newest.count))
+    index.retiring = [file for file in index.files[:-1] if file.has_slots]

@@ -1,0 +1,98 @@
+"""All consume queues of a store, by topic and queue id, and the one place where a topic's name becomes a path.
+
+Looking a queue up never makes one; only an append does, and files appear at its first dispatch.  (Java: ConsumeQueueStore)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rmq_store.consume_queue import ConsumeQueue
+from rmq_store.disk import Disk, Kind
+from rmq_store.errors import ForeignFile, Illegal, IllegalKind
+from rmq_store.segments import OpenFiles
+from rmq_store.settings import StoreSettings
+from rmq_wire.names import path_problem
+
+QUEUE_ID_MAX = (1 << 31) - 1
+
+
+class Queues:
+    """The table of queues. `by_topic` maps topic to {queue id: queue}."""
+
+    def __init__(self, settings: StoreSettings, files: OpenFiles) -> None:
+        self.directory = f"{settings.store_path_root_dir}/consumequeue"
+        self.by_topic: dict[str, dict[int, ConsumeQueue]] = {}
+        self._files = files
+        self._file_bytes = settings.consume_queue_file_bytes
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        for queues in self.by_topic.values():
+            yield from queues.values()
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        queues = self.by_topic.get(topic)
+        return None if queues is None else queues.get(queue_id)
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, made in memory when absent. Raises Illegal for names that must not become paths."""
+        queues = self.by_topic.get(topic)
+        if queues is None:
+            if problem := path_problem(topic):
+                raise Illegal(IllegalKind.MESSAGE, f"topic {topic[:64]!r} cannot be stored: {problem}")
+            queues = self.by_topic[topic] = {}
+        queue = queues.get(queue_id)
+        if queue is None:
+            if not 0 <= queue_id <= QUEUE_ID_MAX:
+                raise Illegal(IllegalKind.MESSAGE, f"queue id {queue_id} is not in 0..{QUEUE_ID_MAX}")
+            queue = ConsumeQueue(topic, queue_id, self._files, self._path(topic, queue_id), self._file_bytes)
+            queues[queue_id] = queue
+        return queue
+
+    def _path(self, topic: str, queue_id: int) -> str:
+        return f"{self.directory}/{topic}/{queue_id}"
+
+    def load(self) -> list[str]:
+        """Find every queue's files. Returns paths of empty last files, to be removed. Raises ForeignFile, OSError."""
+        disk = self._files.disk
+        empty: list[str] = []
+        for topic in _directories(disk, self.directory):
+            for name in _directories(disk, f"{self.directory}/{topic}"):
+                if not (name.isascii() and name.isdigit()) or name != str(int(name)):
+                    continue
+                empty += self.get(topic, int(name)).segments.load()
+        return empty
+
+    def delete(self, topics: Iterable[str]) -> int:
+        """Remove the files and directories of these topics; how many were there. Raises OSError."""
+        disk = self._files.disk
+        count = 0
+        for topic in topics:
+            queues = self.by_topic.get(topic)
+            if not queues:
+                continue
+            for queue in queues.values():
+                queue.remove_files()
+                _remove_empty(disk, self._path(topic, queue.queue_id))
+            _remove_empty(disk, f"{self.directory}/{topic}")
+            del self.by_topic[topic]
+            count += 1
+        return count
+
+
+def _directories(disk: Disk, path: str) -> list[str]:
+    """Names of the directories in here; links and devices are refused, stray files are Java's to ignore, so ours too."""
+    names = []
+    for name, kind, _ in disk.entries(path):
+        if kind in (Kind.LINK, Kind.OTHER):
+            raise ForeignFile(f"{path}/{name} is a {kind.value}: move it away, only directories belong there")
+        if kind is Kind.DIRECTORY:
+            names.append(name)
+    return names
+
+
+def _remove_empty(disk: Disk, path: str) -> None:
+    try:
+        disk.remove_directory(path)
+    except OSError:
+        pass  # something else lies in it: not ours to remove

@@ -1,0 +1,296 @@
+"""Bringing log, queues and index into one state when a store is opened.
+
+After a clean stop the queues say where the log was dispatched to, and only what lies behind is walked.  After an unclean one
+the walk starts at the newest log file whose first unit is known to be dispatched by the checkpoint; queues and index are
+first cut back to that position, then everything is dispatched again, so what follows it equals a rebuild from the log.
+Where the log ends, the rest of the file is overwritten with zeros: stale units must not come back at the next start.
+A queue that turns out to miss units before the walk makes the walk start over from the first file.
+(Java: DefaultMessageStore.recover, CommitLog.recoverNormally and recoverAbnormally)
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from rmq_store import index_repair, queue_repair
+from rmq_store.checkpoint import Checkpoint
+from rmq_store.commit_log import QUEUED_TYPES, CommitLog, Staged
+from rmq_store.consume_queue import ConsumeQueue
+from rmq_store.dispatcher import Dispatcher
+from rmq_store.errors import Illegal, StoreDamaged
+from rmq_store.index import Index
+from rmq_store.log_walk import LogWalk
+from rmq_store.queues import Queues
+from rmq_store.settings import StoreSettings
+from rmq_wire import property_names as names
+from rmq_wire.errors import BadRecord
+from rmq_wire.message import StoredMessage, has_good_crc, index_keys, read_unit, tags_code
+from rmq_wire.properties import decode
+from rmq_wire.sys_flag import TRANSACTION_MASK
+
+UNKNOWN_LEVEL_DELAY_MS = 1000
+"""Java: computeDeliverTimestamp for a level that is not configured."""
+
+
+class Report(Struct):
+    """What opening found and did, for the log of the broker."""
+
+    clean: bool
+    walked_from: int = 0
+    end: int = 0
+    reason: str = ""
+    """why the walk ended where it did"""
+    cut_bytes: int = 0
+    """bytes behind the end that were not zero"""
+    removed_files: list[str] = []
+    rebuilt: bool = False
+    """queues were rebuilt from the first file on"""
+    skipped: int = 0
+    """units whose topic cannot be a directory: kept in the log, in no queue"""
+
+
+class _Gap(Exception):
+    """A queue misses units that lie before the walk."""
+
+
+class Recovery:
+    """One opening. Everything here may wait for the disk and raises OSError."""
+
+    def __init__(
+        self, settings: StoreSettings, log: CommitLog, queues: Queues, index: Index | None, checkpoint: Checkpoint
+    ) -> None:
+        self._settings = settings
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._checkpoint = checkpoint
+        self._topics: dict[bytes, str] = {}
+        self._wall_ms = 0
+
+    def run(self, clean: bool, wall_ms: int) -> tuple[Report, Dispatcher]:
+        """Raises StoreDamaged when valid messages would be lost."""
+        self._wall_ms = wall_ms
+        report = Report(clean)
+        if not self._log.segments.starts:
+            return report, self._start_empty()
+        if clean:
+            for queue in self._queues:
+                queue_repair.find_end(queue)
+            start = self._dispatched_to()
+            if start is None:
+                report.clean = clean = False
+        if not clean:
+            for queue in self._queues:
+                queue_repair.scan_end(queue)
+            start = self._start_file()
+        assert start is not None
+        dispatcher = self._walk(start, report)
+        self._finish(report)
+        return report, dispatcher
+
+    def _start_empty(self) -> Dispatcher:
+        """Without a log queues and index mean nothing. (Java destroys them, too, without a question.)"""
+        for queue in self._queues:
+            if queue.segments.starts:
+                raise StoreDamaged(
+                    f"{self._log.segments.directory} holds no files, but {queue.segments.directory} does: restore the log, or"
+                    f" remove {self._queues.directory} to start empty"
+                )
+        self._queues.delete(list(self._queues.by_topic))
+        if self._index is not None:
+            for file in self._index.files.copy():
+                self._index.remove(file)
+        self._log.begin_at(0)
+        return Dispatcher(self._index, 0)
+
+    # --- where to start
+
+    def _dispatched_to(self) -> int | None:
+        """After a clean stop: the end of the newest dispatched message, or None when log and queues disagree."""
+        end, newest = -1, None
+        for queue in self._queues:
+            if queue.end_physical > end:
+                end, newest = queue.end_physical, queue
+        if newest is None:
+            return self._log.min_offset
+        physical, size, _ = queue_repair.unit_at(newest, newest.max_offset - 1)
+        if end < self._log.min_offset:
+            return self._log.min_offset
+        unit = self._unit(physical)
+        return end if unit is not None and unit.total_size == size else None
+
+    def _unit(self, at: int) -> StoredMessage | None:
+        """The good unit that begins here, or None."""
+        walk = LogWalk(self._log.segments, at, at + 1)
+        for units in walk.batches():
+            return units[0]
+        return None
+
+    def _start_file(self) -> int:
+        """After an unclean stop: start of the newest file whose first unit the checkpoint covers, else of the first file."""
+        covered = self._checkpoint.logics_physical_offset
+        covered_ms = self._checkpoint.logics_message_timestamp
+        if all(queue.max_offset == 0 for queue in self._queues):
+            return self._log.min_offset
+        for start in reversed(self._log.segments.starts):
+            unit = self._first_unit(start)
+            if unit is None or not unit.store_timestamp:
+                continue
+            if (start <= covered) if covered else (unit.store_timestamp <= covered_ms):
+                return start
+        return self._log.min_offset
+
+    def _first_unit(self, start: int) -> StoredMessage | None:
+        segments = self._log.segments
+        data = segments.file(start).read_at(0, min(segments.file_bytes, self._settings.max_message_size + (1 << 16)))
+        try:
+            unit = read_unit(data)
+        except BadRecord:
+            return None
+        return unit if unit.physical_offset == start and has_good_crc(unit) else None
+
+    # --- walking
+
+    def _walk(self, start: int, report: Report) -> Dispatcher:
+        while True:
+            report.walked_from = start
+            resume = self._prepare(start, report)
+            if resume < start:
+                self._index_only(resume, start)
+            dispatcher = Dispatcher(self._index, start)
+            walk = LogWalk(self._log.segments, start)
+            try:
+                self._dispatch_walk(walk, dispatcher, report)
+            except _Gap:
+                report.rebuilt = True
+                report.clean = False
+                start = self._log.min_offset
+                continue
+            report.end, report.reason = walk.end, walk.reason
+            if not report.clean and walk.last_unit_at >= 0:
+                self._checkpoint.confirm_physical_offset = walk.last_unit_at
+            return dispatcher
+
+    def _prepare(self, start: int, report: Report) -> int:
+        """Cut queues and index back to `start`; the position from which messages are to be indexed again."""
+        log_min = self._log.min_offset
+        if not report.clean:
+            for queue in self._queues:
+                if not queue.segments.starts:
+                    queue.max_offset = queue.next_offset = 0
+                    continue
+                queue_repair.cut_to(queue, queue_repair.first_at_or_after(queue, start))
+        if self._index is None:
+            return start
+        self._index.write_gathered()
+        if report.clean and self._index.files:
+            self._index.files[-1].load_slots()
+            resume = start
+        elif self._index.files:
+            resume = index_repair.mend(self._index, self._checkpoint.index_message_timestamp, start, self._store_time)
+        else:
+            resume = log_min
+        resume = max(resume, log_min)
+        self._index.indexed_offset = resume
+        return min(resume, start)
+
+    def _store_time(self, at: int) -> int:
+        unit = self._unit(at)
+        return -1 if unit is None else unit.store_timestamp
+
+    def _index_only(self, resume: int, start: int) -> None:
+        assert self._index is not None
+        for units in LogWalk(self._log.segments, resume, start).batches():
+            batch = [staged for unit in units if (staged := self._staged(unit)) is not None]
+            self._index.reserve(batch, self._wall_ms)
+            self._index.put_batch(batch)
+            self._index.write_gathered()
+
+    def _dispatch_walk(self, walk: LogWalk, dispatcher: Dispatcher, report: Report) -> None:
+        from_first_file = walk.end <= self._log.min_offset
+        for units in walk.batches():
+            for unit in units:
+                staged = self._staged(unit)
+                if staged is None:
+                    report.skipped += 1
+                    continue
+                if staged.sys_flag & TRANSACTION_MASK in QUEUED_TYPES:
+                    if staged.queue_offset != staged.queue.next_offset:
+                        dispatcher.dispatch(unit.physical_offset, len(dispatcher.waiting), self._wall_ms)
+                        self._align(staged.queue, staged.queue_offset, from_first_file)
+                    staged.queue.next_offset += 1
+                dispatcher.waiting.append(staged)
+            dispatcher.dispatch(walk.end, len(dispatcher.waiting), self._wall_ms)
+        dispatcher.dispatched_offset = walk.end
+
+    def _align(self, queue: ConsumeQueue, offset: int, from_first_file: bool) -> None:
+        """Make the queue's next unit this one: cut what is behind it, start anew where the log starts behind it."""
+        if offset < queue.max_offset:
+            queue_repair.cut_to(queue, offset)  # its topic was deleted and made again
+        elif queue.segments.starts:
+            if not from_first_file:
+                raise _Gap
+            queue.remove_files()
+        queue.max_offset = queue.next_offset = offset
+
+    # --- units to staged
+
+    def _staged(self, unit: StoredMessage) -> Staged | None:
+        """What the unit's staging would have left for the dispatch; None when its topic cannot be a queue's directory."""
+        try:
+            topic = self._topics.get(unit.topic) or self._topics.setdefault(unit.topic, unit.topic.decode())
+            queue = self._queues.get(topic, unit.queue_id)
+        except (UnicodeDecodeError, Illegal):
+            return None
+        properties = decode(unit.properties.decode("utf-8", "replace"))
+        tags = properties.get(names.TAGS)
+        return Staged(
+            unit.physical_offset, unit.queue_offset, unit.total_size, unit.physical_offset + unit.total_size, queue,
+            unit.sys_flag, unit.store_timestamp, self._code(topic, unit.store_timestamp, tags, properties.get(names.DELAY)),
+            index_keys(properties.get(names.UNIQ_KEY), properties.get(names.KEYS), tags),
+        )  # fmt: skip
+
+    def _code(self, topic: str, store_timestamp: int, tags: str | None, delay: str | None) -> int:
+        if delay is not None and topic == self._settings.schedule_topic:
+            level = int(delay) if delay.isascii() and delay.isdigit() else 0
+            if level > 0:
+                delays = self._settings.delay_levels_ms
+                return store_timestamp + (delays[min(level, len(delays)) - 1] if delays else UNKNOWN_LEVEL_DELAY_MS)
+        return tags_code(tags)
+
+    # --- afterwards
+
+    def _finish(self, report: Report) -> None:
+        """Check the end against what is known to be safe, clear what lies behind it, set the queues' bounds."""
+        end = report.end
+        log = self._log
+        known = self._checkpoint.logics_physical_offset
+        if known >= end and known > 0:
+            raise StoreDamaged(
+                f"{log.segments.directory}: good units end at {end} ({report.reason}), but {known} was safe on disk: restore"
+                " the files, or remove the checkpoint file to go on with what is left"
+            )
+        start = log.segments.start_of(end)
+        for later in [found for found in log.segments.starts if found >= end and found != start]:
+            if report.clean and self._first_unit(later) is not None:
+                raise StoreDamaged(
+                    f"{log.segments.directory}: good units end at {end} ({report.reason}), but the file of {later} holds more:"
+                    " restore the damaged file; an empty file named `abort` in the root says that these may be dropped"
+                )
+            report.removed_files.append(log.segments.path(later))
+            log.segments.remove(later)
+        if start is not None:
+            file = log.segments.file(start)
+            report.cut_bytes = queue_repair.zero_from(file, end - start)
+            if report.cut_bytes and report.clean:
+                file.sync()
+        if not report.clean:
+            # The units were read from the page cache; before they count as flushed they must be on the medium.
+            for walked in log.segments.starts:
+                if walked + log.segments.file_bytes > report.walked_from:
+                    log.segments.file(walked).sync()
+        log.begin_at(end)
+        for queue in self._queues:
+            if not queue.segments.starts:
+                continue
+            queue_repair.correct_min(queue, log.min_offset)

@@ -1,0 +1,121 @@
+"""A row of files of one size, each named by the position of its first byte: what Java calls a mapped file queue.
+
+The row knows which files exist, not how full they are.  Files open when first touched, through a shared table with a cap.
+Loading checks every name and size, since the Java broker refuses a directory with a stray or short file in it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from rmq_store.disk import Disk, File, Kind
+from rmq_store.errors import ForeignFile
+
+NAME_DIGITS = 20
+"""Java: UtilAll.offset2FileName."""
+
+
+class OpenFiles:
+    """Open files by path, at most `capacity` of them; the one opened longest ago goes first.
+
+    A file that goes is closed by its last reference, so a reader in another thread is never cut off.
+    """
+
+    def __init__(self, disk: Disk, capacity: int) -> None:
+        self.disk = disk
+        self._capacity = capacity
+        self._files: dict[str, File] = {}
+
+    def get(self, path: str) -> File:
+        """Raises OSError, ForeignFile."""
+        file = self._files.get(path)
+        if file is None:
+            file = self.add(self.disk.open(path))
+        return file
+
+    def add(self, file: File) -> File:
+        while len(self._files) >= self._capacity:
+            del self._files[next(iter(self._files))]
+        self._files[file.path] = file
+        return file
+
+    def forget(self, path: str) -> None:
+        self._files.pop(path, None)
+
+    def clear(self) -> None:
+        self._files.clear()
+
+
+def file_name(start: int) -> str:
+    return f"{start:0{NAME_DIGITS}d}"
+
+
+class Segments:
+    """The files of one directory. `starts` is ascending."""
+
+    __slots__ = ("directory", "file_bytes", "files", "starts")
+
+    def __init__(self, files: OpenFiles, directory: str, file_bytes: int) -> None:
+        self.files = files
+        self.directory = directory
+        self.file_bytes = file_bytes
+        self.starts: list[int] = []
+
+    def load(self) -> list[str]:
+        """Read the directory. Returns the paths of empty last files, which a stop between create and set_length leaves.
+
+        Raises ForeignFile for what the Java broker would refuse too (links, strange names, wrong sizes) and for names that
+        are not a multiple of the file size.
+        """
+        entries = [entry for entry in self.files.disk.entries(self.directory) if entry.kind is not Kind.DIRECTORY]
+        empty = []
+        if entries and entries[-1].kind is Kind.FILE and entries[-1].size == 0:
+            empty.append(f"{self.directory}/{entries.pop().name}")
+        for name, kind, size in entries:
+            path = f"{self.directory}/{name}"
+            if kind is not Kind.FILE:
+                raise ForeignFile(f"{path} is a {kind.value}: move it away, only regular files belong there")
+            if len(name) != NAME_DIGITS or not (name.isascii() and name.isdigit()):
+                raise ForeignFile(f"{path} does not belong there: move it away")
+            if size != self.file_bytes:
+                raise ForeignFile(
+                    f"{path} has {size} bytes, configured are {self.file_bytes}: restore the file, or set the size that the"
+                    " store was made with"
+                )
+            if int(name) % self.file_bytes:
+                raise ForeignFile(f"{path} does not start at a multiple of {self.file_bytes}: move it away")
+            self.starts.append(int(name))
+        return empty
+
+    def path(self, start: int) -> str:
+        return f"{self.directory}/{start:0{NAME_DIGITS}d}"
+
+    def start_of(self, position: int) -> int | None:
+        """Start of the file that holds this position, or None."""
+        at = bisect_right(self.starts, position) - 1
+        if at < 0 or position >= self.starts[at] + self.file_bytes:
+            return None
+        return self.starts[at]
+
+    def file(self, start: int) -> File:
+        return self.files.get(self.path(start))
+
+    def create(self, start: int) -> tuple[File, list[str]]:
+        """Make the file that starts here, full length and sparse. Returns it and the directories to sync. Raises OSError."""
+        changed = self.files.disk.make_directories(self.directory)
+        file = self.files.add(self.files.disk.create(self.path(start), self.file_bytes))
+        self.starts.append(start)
+        self.starts.sort()
+        return file, [*changed, self.directory]
+
+    def remove(self, start: int) -> None:
+        """Unlink the file. Raises OSError."""
+        path = self.path(start)
+        self.files.forget(path)
+        self.files.disk.unlink(path)
+        self.starts.remove(start)
+
+    @property
+    def end(self) -> int:
+        """One past the last byte of the last file; 0 without files."""
+        return self.starts[-1] + self.file_bytes if self.starts else 0

@@ -1,0 +1,85 @@
+"""What the store is told: directories, sizes, intervals and limits, under the names of `MessageStoreConfig` 5.5.0.
+
+Values are plain numbers with their unit in the name; nobody here reads a configuration file.  Defaults are Java's unless the
+docstring of the field says otherwise.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec import Struct
+
+MEBIBYTE = 1 << 20
+QUEUE_UNITS_PER_FILE = 300_000
+QUEUE_UNIT_BYTES = 20
+"""Only to round the configured size, as Java does; the layout module owns the unit (a test holds the two together)."""
+
+DELAY_LEVELS_MS: tuple[int, ...] = tuple(
+    1000 * seconds for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+)
+"""messageDelayLevel "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"; level 1 is the first."""
+
+
+class FlushDiskType(Enum):
+    """When an append counts as safe (Java: `FlushDiskType`)."""
+
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+    SYNC_FLUSH = "SYNC_FLUSH"
+
+
+class StoreSettings(Struct, frozen=True, kw_only=True):
+    """Everything `Store.open` needs to know, `MessageStoreConfig` keys in snake case."""
+
+    store_path_root_dir: str
+    store_path_commit_log: str | None = None
+    """None: `commitlog` under the root."""
+    mapped_file_size_commit_log: int = 1024 * MEBIBYTE
+    mapped_file_size_consume_queue: int = QUEUE_UNITS_PER_FILE * QUEUE_UNIT_BYTES
+    """Rounded up to whole units."""
+    message_index_enable: bool = True
+    max_hash_slot_num: int = 5_000_000
+    max_index_num: int = 20_000_000
+    flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
+    flush_interval_commit_log: int = 500
+    """ms. Unlike Java, which waits for 4 dirty pages or 10 s, whatever is dirty is flushed (docs/durability.md)."""
+    flush_consume_queue_thorough_interval: int = 60_000
+    """ms between two full flushes of queues and index; the first comes 1 s after the start."""
+    max_message_size: int = 4 * MEBIBYTE
+    """Body bytes; a whole unit may have `EXTRA_UNIT_BYTES` more."""
+    auto_message_version_on_topic_len: bool = True
+    schedule_topic: str = "SCHEDULE_TOPIC_XXXX"
+    delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS
+    max_transfer_bytes_on_message_in_memory: int = 256 * 1024
+    max_transfer_count_on_message_in_memory: int = 32
+    max_transfer_bytes_on_message_in_disk: int = 64 * 1024
+    max_transfer_count_on_message_in_disk: int = 8
+    access_message_in_memory_max_ratio: int = 40
+    """Percent of `physical_memory_bytes` that counts as "in memory" in the pull limits."""
+    physical_memory_bytes: int = 16 * 1024 * MEBIBYTE
+    """Told by the composition root; Java asks the operating system."""
+    max_filter_message_size: int = 16_000
+    """Queue bytes that one pull may scan."""
+    max_msgs_num_batch: int = 64
+    """Most hits of one key query."""
+    disk_space_warning_level_ratio: float | None = 0.90
+    """Above this part of the disk used, appends are refused. None: only a disk that is really full refuses."""
+    hot_window_bytes: int = 256 * MEBIBYTE
+    """Ours: log bytes behind the end that are taken to be in memory without asking the kernel."""
+    open_files_max: int = 4096
+    """Ours: descriptors kept open on queue files."""
+
+    @property
+    def commit_log_directory(self) -> str:
+        return self.store_path_commit_log or f"{self.store_path_root_dir}/commitlog"
+
+    @property
+    def consume_queue_file_bytes(self) -> int:
+        """`mappedFileSizeConsumeQueue` rounded up to a multiple of the unit (Java: getMappedFileSizeConsumeQueue)."""
+        return -(-self.mapped_file_size_consume_queue // QUEUE_UNIT_BYTES) * QUEUE_UNIT_BYTES
+
+
+EXTRA_UNIT_BYTES = 64 * 1024
+"""A unit may exceed `max_message_size` by this (Java: MessageExtEncoder)."""
+PROPERTIES_BYTES_MAX = 32_767
+"""Java: Short.MAX_VALUE."""
