@@ -70,6 +70,22 @@ _BROKER: dict[str, tuple[Code, ...]] = {
         Code.AUTH_GET_ACL,
         Code.AUTH_LIST_ACL,
     ),
+    "retention, which removes queues and files, is not implemented": (
+        Code.CLEAN_EXPIRED_CONSUMEQUEUE,
+        Code.CLEAN_UNUSED_TOPIC,
+        Code.DELETE_EXPIRED_COMMITLOG,
+    ),
+    "resetting and copying a group's progress is not implemented; commits (15) do both": (
+        Code.INVOKE_BROKER_TO_RESET_OFFSET,
+        Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+        Code.CLONE_GROUP_OFFSET,
+        Code.QUERY_CORRECTION_OFFSET,
+    ),
+    "no tool that we promise asks for it": (
+        Code.QUERY_CONSUME_TIME_SPAN,
+        Code.QUERY_SUBSCRIPTION_BY_CONSUMER,
+        Code.QUERY_CONSUME_QUEUE,
+    ),
     "there is no RocksDB store": (Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, Code.EXPORT_ROCKSDB_CONFIG_TO_JSON),
 }
 
