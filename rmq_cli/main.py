@@ -23,7 +23,9 @@ SUBCOMMANDS = {
 }
 """Name -> the line that `rmq --help` shows: kept here so that listing them imports none of them."""
 
+DISTRIBUTION = "rmq-py-broker"
 PROTOCOL_VERSION = "5.5.0"
+VERSION_LINE = f"%(prog)s %(version)s (RocketMQ {PROTOCOL_VERSION} protocol)"
 
 
 class Subcommands(click.Group):
@@ -45,7 +47,7 @@ class Subcommands(click.Group):
 
 
 @click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name="rmq-py-broker", prog_name="rmq", message=f"%(prog)s %(version)s (RocketMQ {PROTOCOL_VERSION} protocol)")
+@click.version_option(None, "--version", package_name=DISTRIBUTION, prog_name="rmq", message=VERSION_LINE)
 def rmq() -> None:
     """RocketMQ in Python: a name server and a broker that stock Java clients and mqadmin take for the original.
 

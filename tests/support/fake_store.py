@@ -60,7 +60,7 @@ class FakeStore:
             raise self.commit_error
         self.written += staged
 
-    def dispatch(self, limit: int) -> list[str]:
+    def dispatch(self, wall_ms: int, limit: int) -> list[str]:
         visible = self.flushed_offset if self.sync_flush else len(self.written)
         end = min(visible, self.dispatched + limit)
         if self.dispatch_max is not None:
@@ -87,7 +87,7 @@ class FakeStore:
         if error is None:
             self.flushed_offset = ticket.upto
 
-    def flush_due(self, mono_ms: int) -> int:
+    def next_due(self, mono_ms: int) -> int:
         return mono_ms + self.flush_interval_ms
 
     def tick(self, mono_ms: int, wall_ms: int) -> None:

@@ -1,0 +1,215 @@
+"""The composition root: the only module here that knows trio.
+
+A `House` is what one process runs: a name server, brokers, or both.  `run` serves all of it until it is told to stop, and stops
+it in order: brokers take their leave of the name servers, answers that are owed go out, stores close, the name server goes last.
+Behaviour is elsewhere: engines decide, shells move bytes, `registration` says what to tell which name server and when.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import math
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import trio
+
+from broker_impl.namesrv.server import NameServer
+from broker_impl.node import BrokerNode
+from broker_impl.registration import Asked
+from rmq_net.connection import Connection, ConnectionLost
+from rmq_net.service import Service
+from rmq_net.streams import StreamShell
+
+log = logging.getLogger("rmq.broker")
+
+GC_THRESHOLDS = (50_000, 50, 100)
+"""Requests make next to no cycles: look rarely.  What the start made is frozen."""
+MS_PER_S = 1_000
+Sockets = Sequence[tuple[socket.socket, str]]
+"""Listening sockets, each with the name of the listener."""
+
+
+class ShellLike(Protocol):
+    """`rmq_net.shell.Shell` or `rmq_net.streams.StreamShell`."""
+
+    def stop(self) -> None: ...
+    async def serve(self, task_status: trio.TaskStatus[None] = ...) -> None: ...
+
+
+class BrokerPlace(NamedTuple):
+    """A broker and the sockets that it answers on."""
+
+    node: BrokerNode
+    sockets: Sockets
+
+
+class House(NamedTuple):
+    """What one process runs.  `plain_streams`: serve over trio streams even where there is epoll."""
+
+    name_server: NameServer | None = None
+    name_server_sockets: Sockets = ()
+    brokers: Sequence[BrokerPlace] = ()
+    plain_streams: bool = False
+
+
+def shell_for(service: Service[Any], sockets: Sockets, *, plain_streams: bool) -> ShellLike:
+    """The fast shell where the system has epoll, the portable one elsewhere or when it is asked for."""
+    if plain_streams or sys.platform != "linux":
+        return StreamShell(service, sockets)
+    from rmq_net.shell import Shell
+
+    return Shell(service, sockets)
+
+
+async def run(house: House, ready: Callable[[], Awaitable[None]], stop: trio.Event | None = None) -> None:
+    """Serve until SIGTERM, SIGINT or `stop`; `ready()` runs when everything listens and all brokers are registered once.
+
+    Raises what a server could not bear; everything is closed then too.
+    """
+    stop = stop or trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_stop_by_signal, stop)
+        async with contextlib.AsyncExitStack() as stack:
+            if house.name_server is not None:
+                sockets = house.name_server_sockets
+                await stack.enter_async_context(_serving(house.name_server.engine, sockets, house.plain_streams))
+            for place in house.brokers:
+                await stack.enter_async_context(_broker(place, house.name_server, house.plain_streams))
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(*GC_THRESHOLDS)
+            await ready()
+            await stop.wait()
+        nursery.cancel_scope.cancel()
+
+
+@contextlib.asynccontextmanager
+async def _serving(service: Service[Any], sockets: Sockets, plain_streams: bool) -> AsyncIterator[None]:
+    """Serve inside the block; leaving it stops in order."""
+    shell = shell_for(service, sockets, plain_streams=plain_streams)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(shell.serve)
+        try:
+            yield
+        finally:
+            shell.stop()
+
+
+@contextlib.asynccontextmanager
+async def _broker(place: BrokerPlace, embedded: NameServer | None, plain_streams: bool) -> AsyncIterator[None]:
+    """One broker, registered with the embedded name server or with those of its configuration."""
+    node = place.node
+    try:
+        async with _serving(node.engine, place.sockets, plain_streams):
+            if embedded is not None:
+                node.register_with(embedded)
+            async with keep_registered(node):
+                yield
+            if embedded is not None:
+                node.withdraw_from(embedded)
+    finally:
+        node.close()
+
+
+class _NameServerLinks:
+    """Connections to name servers elsewhere, one each, made when there is something to ask."""
+
+    def __init__(self, node: BrokerNode, nursery: trio.Nursery) -> None:
+        self._registrar = node.registrar
+        self._env = node.env
+        self._timeout_ms = node.config.connect_timeout_millis
+        self._nursery = nursery
+        self._links: dict[str, Connection] = {}
+        self._wake = trio.Event()
+        self._registrar.on_due = self._woken
+
+    def _woken(self) -> None:
+        self._wake.set()
+
+    async def drive(self) -> None:
+        """Ask what is due, for ever; name servers do not wait for each other."""
+        while True:
+            self._wake = trio.Event()
+            self._env.refresh()
+            for asked in self._registrar.due(self._env.mono_ms):
+                self._nursery.start_soon(self._ask, asked)
+            due_ms = self._registrar.next_due_ms()
+            pause_s = math.inf if due_ms is None else max(due_ms - self._env.mono_ms, 0) / MS_PER_S
+            with trio.move_on_after(pause_s):
+                await self._wake.wait()
+
+    async def leave(self) -> None:
+        """Tell everybody who may know us that we go; who does not answer is left alone."""
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+                for asked in self._registrar.leave():
+                    nursery.start_soon(self._say_goodbye, asked)
+            for link in self._links.values():
+                await link.close()
+
+    async def _ask(self, asked: Asked) -> None:
+        try:
+            link = await self._link(asked.namesrv)
+            response = await link.ask(asked.request, asked.body, timeout_ms=asked.timeout_ms)
+        except (OSError, ConnectionLost, trio.TooSlowError) as error:
+            self._env.refresh()
+            log.warning("%s", self._registrar.failed(asked, str(error) or type(error).__name__, self._env.mono_ms))
+        else:
+            self._env.refresh()
+            wrong = self._registrar.answered(asked, response, self._env.mono_ms)
+            if wrong is not None:
+                log.warning("%s", wrong)
+        self._wake.set()
+
+    async def _say_goodbye(self, asked: Asked) -> None:
+        link = self._links.get(asked.namesrv)
+        if link is not None:
+            with contextlib.suppress(OSError, ConnectionLost, trio.TooSlowError):
+                await link.ask(asked.request, asked.body, timeout_ms=asked.timeout_ms)
+
+    async def _link(self, namesrv: str) -> Connection:
+        link = self._links.get(namesrv)
+        if link is None:
+            link = await Connection.open(self._nursery, namesrv, timeout_ms=self._timeout_ms)
+            self._links[namesrv] = link
+            self._nursery.start_soon(self._watch, namesrv, link)
+        return link
+
+    async def _watch(self, namesrv: str, link: Connection) -> None:
+        """Serve the connection until it breaks; the name server has then dropped us from its routes."""
+        await link.closed.wait()
+        if self._links.get(namesrv) is link:
+            del self._links[namesrv]
+        await link.close()
+        self._registrar.disconnected(namesrv)
+
+
+@contextlib.asynccontextmanager
+async def keep_registered(node: BrokerNode) -> AsyncIterator[None]:
+    """Inside the block the broker is kept registered with the name servers of its configuration; at its end it leaves."""
+    if not node.config.name_servers:
+        yield
+        return
+    async with trio.open_nursery() as nursery:
+        links = _NameServerLinks(node, nursery)
+        nursery.start_soon(links.drive)
+        try:
+            yield
+        finally:
+            await links.leave()
+            nursery.cancel_scope.cancel()
+
+
+async def _stop_by_signal(stop: trio.Event) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for number in signals:
+            if stop.is_set():
+                raise KeyboardInterrupt
+            log.info("%s: stopping", signal.Signals(number).name)
+            stop.set()

@@ -1,0 +1,270 @@
+"""One broker put together: store, tables, capabilities and timers on an engine.  No sockets, no trio.
+
+The order is that of Java's `BrokerController`: configuration, tables from their files, the store with its recovery, then what
+serves requests.  `close` undoes it: whatever changed is written, the store stops cleanly.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from broker_impl import refused
+from broker_impl.capabilities.clients import ClientManagement
+from broker_impl.capabilities.configuration import Configuration
+from broker_impl.capabilities.consume_stats import ConsumeProgress
+from broker_impl.capabilities.consumer_asks import ConsumerAsks
+from broker_impl.capabilities.groups import Groups
+from broker_impl.capabilities.listings import Listings
+from broker_impl.capabilities.locks import Locks
+from broker_impl.capabilities.offsets import Offsets
+from broker_impl.capabilities.positions import Positions
+from broker_impl.capabilities.pull import Pull
+from broker_impl.capabilities.query import Query
+from broker_impl.capabilities.runtime import Runtime
+from broker_impl.capabilities.saving import Saver
+from broker_impl.capabilities.schedule import Schedule
+from broker_impl.capabilities.send import Send
+from broker_impl.capabilities.send_back import SendBack
+from broker_impl.capabilities.topics import Topics
+from broker_impl.cold_reads import ColdReads
+from broker_impl.config import BrokerConfig
+from broker_impl.engine import Engine
+from broker_impl.env import Env
+from broker_impl.intake import Intake
+from broker_impl.limits import Limits
+from broker_impl.namesrv.routes import Registration
+from broker_impl.namesrv.server import NameServer
+from broker_impl.registration import Announcement, Identity, Registrar
+from broker_impl.router import Router
+from broker_impl.state.clients import Clients
+from broker_impl.state.consumer_offsets import ConsumerOffsets
+from broker_impl.state.delay_offsets import DelayOffsets
+from broker_impl.state.groups import GroupTable
+from broker_impl.state.locks import QueueLocks
+from broker_impl.state.persisted import PersistedTable, Persister
+from broker_impl.state.stats import Stats
+from broker_impl.state.topics import TopicTable
+from rmq_net.service import Job
+from rmq_store.config_files import persist_config
+from rmq_store.disk import Disk, Usage
+from rmq_store.flush import Ticket
+from rmq_store.settings import FlushDiskType, StoreSettings
+from rmq_store.store import Store
+from rmq_wire import names
+from rmq_wire.bodies.topics import TopicConfig
+from rmq_wire.declare import Role
+from rmq_wire.message_id import UniqueKeyMaker, pack_host
+
+log = logging.getLogger("rmq.broker")
+
+MAIN_LISTENER: Final = "main"
+FAST_LISTENER: Final = "fast"
+"""Names of the two listeners: the fast port takes everything but pulls."""
+FIRST_SAVE_MS: Final = 10_000
+"""When offsets are first written after the start (Java: `initializeBrokerScheduledTasks`)."""
+MS_PER_S: Final = 1_000
+NEVER_IDLE_MS: Final = 1 << 62
+"""`serverChannelMaxIdleTimeSeconds=0`: nobody is idle."""
+DESCRIPTORS_KEPT: Final = 512
+"""Of those the process may open, kept for the store's files; the rest are connections."""
+
+
+class BrokerNode:
+    """One broker.  `engine` is what a shell serves.  Raises what `Store.open` and `Persister.load` raise."""
+
+    def __init__(self, env: Env, config: BrokerConfig, disk: Disk, limits: Limits | None = None) -> None:
+        self.env = env
+        self.config = config
+        self.disk = disk
+        self.topics = TopicTable(config, env)
+        self.groups = GroupTable(config, env)
+        self.offsets = ConsumerOffsets(config, env)
+        self.store = Store.open(disk, store_settings(config), env.wall_ms, pid=env.pid, zone=env.zone)
+        try:
+            self._put_together(limits or Limits())
+        except BaseException:
+            self.store.close(env.wall_ms)
+            raise
+
+    def _put_together(self, limits: Limits) -> None:
+        env, config, store = self.env, self.config, self.store
+        idle_ms = config.server_channel_max_idle_time_seconds * MS_PER_S or NEVER_IDLE_MS
+        limits = limits._replace(idle_ms_max=idle_ms, flush_wait_ms_max=config.sync_flush_timeout)
+        self.engine = Engine(
+            env, store, limits=limits, sync_flush=config.flush_disk_type == FlushDiskType.SYNC_FLUSH.value, sync=Ticket.run
+        )
+        self.delay_offsets = DelayOffsets(lambda: store.flushed_offset, version_step=config.delay_offset_update_version_step)
+        self.persister = Persister(
+            self.disk,
+            f"{config.store_path_root_dir}/config",
+            (self.topics, self.groups, self.offsets, self.delay_offsets),
+            lambda action: self.engine.after_commit(lambda _error: action()),
+        )
+        self.persister.load()
+        self.clients = Clients(config, env)
+        self.announcement = Announcement(
+            Identity(
+                cluster=config.broker_cluster_name,
+                name=config.broker_name,
+                broker_id=config.broker_id,
+                addr=f"{config.broker_ip1}:{config.listen_port}",
+                ha_addr=f"{config.broker_ip2}:{config.ha_listen_port}",
+            ),
+            config,
+            self.topics,
+        )
+        self.registrar = Registrar(self.announcement, config.name_servers, env.mono_ms)
+        self._embedded: NameServer | None = None
+        self.topics.on_change.append(self._topics_changed)
+        self._saving: set[PersistedTable] = set()
+        self._save_again: set[PersistedTable] = set()
+        self.schedule: Schedule
+        self._install()
+        self.engine.every(config.flush_consumer_offset_interval, lambda: self._save_soon(self.offsets), first_ms=FIRST_SAVE_MS)
+        self.engine.every(config.flush_delay_offset_interval, lambda: self._save_soon(self.delay_offsets), first_ms=FIRST_SAVE_MS)
+        self.schedule.start()
+
+    def _install(self) -> None:
+        env, config, store, engine = self.env, self.config, self.store, self.engine
+        topics, groups, offsets, clients = self.topics, self.groups, self.offsets, self.clients
+        stats = Stats(config, env, topics.is_system)
+        locks = QueueLocks(env)
+        reads = ColdReads(engine)
+        intake = Intake(store, store_host=pack_host(config.broker_ip1, config.listen_port), delay_levels_ms=config.delay_levels)
+        unique_keys = UniqueKeyMaker(
+            ip=intake.store_host[:-4], pid=env.pid, process_number=env.rng.getrandbits(32), zone=env.zone
+        )
+        saver = Saver(self)
+        self.schedule = Schedule(engine, config, self.delay_offsets, stats, intake, reads)
+        capabilities = (
+            Send(env, config, topics, groups, locks, stats, intake, unique_keys, self._disk_use),
+            Pull(engine, config, topics, groups, clients, offsets, stats, store, reads),
+            SendBack(env, config, topics, groups, clients, stats, intake, reads),
+            self.schedule,
+            Query(config, store, reads),
+            Positions(store, reads),
+            Topics(config, topics, offsets, stats, store, saver),
+            Groups(groups, offsets, stats, saver),
+            Listings(config, env, topics, groups, offsets, clients, self.delay_offsets.encode),
+            Offsets(config, topics, groups, offsets, store),
+            ClientManagement(engine, config, topics, groups, clients),
+            ConsumerAsks(config, topics, groups, clients, store),
+            Locks(locks),
+            ConsumeProgress(config, topics, groups, offsets, clients, stats, store),
+            Runtime(engine, config, stats, store, lambda: self.delay_offsets.progress, self._usage),
+            Configuration(config, self._write_file, self._register_anew),
+        )
+        engine.install(Router(Role.BROKER, capabilities, refused.BROKER), {FAST_LISTENER: refused.FAST_PORT})
+
+    # -- name servers
+
+    def register_with(self, name_server: NameServer) -> None:
+        """Enter this broker into a name server of the same process, and keep its topics up to date there."""
+        self._embedded = name_server
+        name_server.embed(self._embeddable(self.announcement.registration()))
+
+    def withdraw_from(self, name_server: NameServer) -> None:
+        """Take it out again."""
+        self._embedded = None
+        name_server.withdraw(self.announcement.unregistration())
+
+    def _topics_changed(self, changed: Iterable[TopicConfig]) -> None:
+        changed = list(changed)
+        self.registrar.topics_changed(changed)
+        if self._embedded is not None:
+            self._embedded.embed(self._embeddable(self.announcement.registration(changed)))
+
+    def _register_anew(self) -> None:
+        self.registrar.everything_changed()
+        if self._embedded is not None:
+            self._embedded.embed(self._embeddable(self.announcement.registration()))
+
+    @staticmethod
+    def _embeddable(registration: Registration) -> Registration:
+        return registration._replace(embedded=True)
+
+    # -- files
+
+    def save(self, table: PersistedTable) -> None:
+        """Write a table now, or right after the write of it that is under way.  Raises `OSError`."""
+        if table in self._saving:
+            self._save_again.add(table)
+        else:
+            self.persister.save(table)
+
+    def _save_soon(self, table: PersistedTable) -> None:
+        """Write a table that changed: encoded in slices, written by the sync lane; nobody waits."""
+        if table.dirty and table not in self._saving:
+            self._saving.add(table)
+            self.engine.long_work(self.persister.slices(table), lambda text, error: self._write_table(table, text, error))
+
+    def _write_table(self, table: PersistedTable, text: bytes | None, error: BaseException | None) -> None:
+        if error is not None or text is None:
+            self._saved(table, error)
+            return
+        self.engine.job(Job("sync", lambda: self.persister.write(table, text), lambda _, failed: self._saved(table, failed)))
+
+    def _saved(self, table: PersistedTable, error: BaseException | None) -> None:
+        self._saving.discard(table)
+        if error is None:
+            table.written()
+        else:
+            log.error("%s could not be written, the change is kept in memory: %s", table.file, error)
+        if table in self._save_again:
+            self._save_again.discard(table)
+            self._save_soon(table)
+
+    def _write_file(self, path: str, text: bytes) -> None:
+        persist_config(self.disk, path, (text,))
+
+    def _usage(self, path: str) -> Usage | None:
+        try:
+            return self.disk.usage(path)
+        except OSError:
+            return None
+
+    def _disk_use(self) -> str:
+        """Used parts of the partitions as Java's remark tells them (`diskUtil`)."""
+        info: Mapping[str, str] = self.store.runtime_info(self.env.wall_ms)
+        physical, logical = info.get("commitLogDiskRatio", "-1"), info.get("consumeQueueDiskRatio", "-1")
+        return f"CL:{float(physical):5.2f} CQ:{float(logical):5.2f} INDEX:{float(logical):5.2f}"
+
+    def close(self) -> bool:
+        """Write what changed and close the store.  True when the next start finds a clean stop."""
+        self.schedule.stop()
+        self.persister.save_dirty()
+        for table in (self.topics, self.groups, self.offsets, self.delay_offsets):
+            if not table.dirty:
+                continue
+            log.error("%s holds changes that could not be written", table.file)
+        return self.store.close(self.env.wall_ms)
+
+
+def store_settings(config: BrokerConfig) -> StoreSettings:
+    """What the store is told, from the broker's properties."""
+    return StoreSettings(
+        store_path_root_dir=config.store_path_root_dir,
+        store_path_commit_log=config.store_path_commit_log,
+        mapped_file_size_commit_log=config.mapped_file_size_commit_log,
+        mapped_file_size_consume_queue=config.mapped_file_size_consume_queue,
+        message_index_enable=config.message_index_enable,
+        max_hash_slot_num=config.max_hash_slot_num,
+        max_index_num=config.max_index_num,
+        flush_disk_type=FlushDiskType(config.flush_disk_type),
+        flush_interval_commit_log=config.flush_interval_commit_log,
+        flush_consume_queue_thorough_interval=config.flush_consume_queue_thorough_interval,
+        max_message_size=config.max_message_size,
+        auto_message_version_on_topic_len=config.auto_message_version_on_topic_len,
+        schedule_topic=names.SCHEDULE_TOPIC,
+        delay_levels_ms=config.delay_levels,
+        max_transfer_bytes_on_message_in_memory=config.max_transfer_bytes_on_message_in_memory,
+        max_transfer_count_on_message_in_memory=config.max_transfer_count_on_message_in_memory,
+        max_transfer_bytes_on_message_in_disk=config.max_transfer_bytes_on_message_in_disk,
+        max_transfer_count_on_message_in_disk=config.max_transfer_count_on_message_in_disk,
+        access_message_in_memory_max_ratio=config.access_message_in_memory_max_ratio,
+        physical_memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        disk_space_warning_level_ratio=config.disk_space_warning_level_ratio / 100,
+    )

@@ -1,0 +1,60 @@
+"""Sockets, ports and addresses for the servers of the command line."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import struct
+
+from rmq_cli.complaint import Complaint
+from rmq_net.shell import bind, bound_to
+
+SIOCGIFADDR = 0x8915
+"""Linux: the IPv4 address of an interface, in a `struct ifreq` (16 bytes of name, then a sockaddr_in)."""
+
+
+def listen(host: str, port: int, what: str, option: str) -> socket.socket:
+    """A listening socket.  Complains with one line when the port is taken or the address is not ours."""
+    try:
+        return bind(host, port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise Complaint(f"port {port} for the {what} is taken; stop what listens there, or take another: {option}") from None
+        if error.errno in (errno.EACCES, errno.EPERM):
+            raise Complaint(f"port {port} for the {what} needs more rights; choose one above 1023 with {option}") from None
+        raise Complaint(f"the {what} cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}") from None
+
+
+def listen_if_free(host: str, port: int) -> socket.socket | None:
+    """A listening socket, or None when the port is taken or out of range."""
+    try:
+        return bind(host, port) if 0 < port < 65_536 else None
+    except OSError:
+        return None
+
+
+def reachable(sock: socket.socket) -> str:
+    """`host:port` to tell a client on this machine: a wildcard address is reached by loopback."""
+    host, port = bound_to(sock)
+    if host in ("0.0.0.0", "::"):
+        host = "127.0.0.1"
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def own_address() -> str:
+    """The IPv4 address that others reach this machine by: of the first interface that is not loopback, else loopback.
+
+    Java: `NetworkUtil.getLocalAddress`.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(probe, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue
+            address = socket.inet_ntoa(answer[20:24])
+            if not address.startswith("127."):
+                return address
+    return "127.0.0.1"

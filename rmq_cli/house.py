@@ -1,0 +1,177 @@
+"""From arguments to a house that is ready to run: configuration read and checked, ports bound, stores opened.
+
+Everything that can be wrong is found here, before anything serves, and told in one line each (`Complaint`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from broker_impl.broker import BrokerPlace, House
+from broker_impl.config import BadConfig, BrokerConfig, Machine, read_pair, read_properties
+from broker_impl.dev_differences import DEV_DIFFERENCES, measured_disk_ratios
+from broker_impl.env import SystemEnv
+from broker_impl.namesrv.config import ConfigError, NamesrvConfig
+from broker_impl.namesrv.server import NameServer, create_name_server
+from broker_impl.node import FAST_LISTENER, MAIN_LISTENER, BrokerNode
+from rmq_cli.addresses import listen, listen_if_free, own_address, reachable
+from rmq_cli.complaint import Complaint
+from rmq_cli.serving import Summary
+from rmq_net.shell import bound_to
+from rmq_store.disk import RealDisk
+from rmq_store.errors import StoreError
+
+LOOPBACK = "127.0.0.1"
+EVERYWHERE = "0.0.0.0"
+BROKER_LETTERS = "abcdefghijklmnop"
+PORT_STEP = 10
+"""Between the ports of two brokers of one process: each takes three (listenPort - 2, listenPort, listenPort + 1)."""
+
+
+class DevPlan(NamedTuple):
+    """What `rmq dev` was told."""
+
+    root: Path
+    namesrv_port: int
+    broker_port: int
+    brokers: int
+    settings: Sequence[str]
+    bind: str | None
+    like_java: bool
+    plain_streams: bool
+
+
+def machine(own: str) -> Machine:
+    """This machine as Java sees it; `own` is the address that others reach it by."""
+    return Machine(
+        host_name=socket.gethostname(),
+        own_address=own,
+        home=os.path.expanduser("~"),
+        processors=os.cpu_count() or 1,
+        rocketmq_home=os.environ.get("ROCKETMQ_HOME"),
+        namesrv_addr=os.environ.get("NAMESRV_ADDR"),
+    )
+
+
+def open_dev(plan: DevPlan) -> tuple[House, Summary]:
+    """The name server and the brokers of `rmq dev`.  Raises `Complaint`."""
+    bind = plan.bind or (EVERYWHERE if plan.like_java else LOOPBACK)
+    own = LOOPBACK if bind.startswith("127.") else own_address() if bind in (EVERYWHERE, "::") else bind
+    with _told():
+        settings = dict(read_pair(text) for text in plan.settings)
+        names_socket = listen(bind, plan.namesrv_port, "name server", "--namesrv-port")
+        directory = plan.root / "namesrv"
+        files = {"kvConfigPath": str(directory / "kvConfig.json"), "configStorePath": str(directory / "namesrv.properties")}
+        listening = {"listenPort": str(bound_to(names_socket)[1]), "bindAddress": bind}
+        names = create_name_server(SystemEnv(own), NamesrvConfig({**files, **listening}))
+        places: list[BrokerPlace] = []
+        notices: list[str] = []
+        for number in range(plan.brokers):
+            config = BrokerConfig(_dev_entries(plan, bind, number, settings), machine(own)._replace(namesrv_addr=None))
+            port = config.listen_port + number * PORT_STEP if config.listen_port else 0
+            place = _broker_place(config, bind, port, fast_required=False, option="--broker-port")
+            places.append(place)
+            notices += config.notices if number == 0 else []
+    address = reachable(names_socket)
+    summary = Summary(address, [reachable(place.sockets[0][0]) for place in places], str(plan.root), address, notices)
+    return House(names, [(names_socket, MAIN_LISTENER)], places, plan.plain_streams), summary
+
+
+def _dev_entries(plan: DevPlan, bind: str, number: int, settings: Mapping[str, str]) -> dict[str, str]:
+    """Properties of the n-th broker: the declared differences, what the arguments say, what `--set` says."""
+    name = f"broker-{BROKER_LETTERS[number]}"
+    entries: dict[str, str] = {}
+    if not plan.like_java:
+        entries.update({key: difference.value for key, difference in DEV_DIFFERENCES.items() if difference.value is not None})
+        usage = shutil.disk_usage(plan.root)
+        entries.update(measured_disk_ratios(usage.total, usage.used))
+        if not bind.startswith("127."):
+            del entries["brokerIP1"], entries["brokerIP2"]
+    entries["bindAddress"] = bind
+    entries["listenPort"] = str(plan.broker_port)
+    entries["storePathRootDir"] = str(plan.root if number == 0 else plan.root / name)
+    entries.update(settings)
+    if plan.brokers > 1:
+        entries["brokerName"] = name if number else settings.get("brokerName", name)
+    return entries
+
+
+def open_broker(
+    config_file: Path | None, namesrv: str | None, settings: Sequence[str], *, plain_streams: bool
+) -> tuple[House, Summary]:
+    """One broker that registers with name servers elsewhere.  Raises `Complaint`."""
+    with _told():
+        entries: dict[str, str] = {} if config_file is None else read_properties(_read(config_file))
+        entries.update(dict(read_pair(text) for text in settings))
+        if namesrv is not None:
+            entries["namesrvAddr"] = namesrv
+        entries.setdefault("listenPort", "10911")
+        path = None if config_file is None else str(config_file.absolute())
+        config = BrokerConfig(entries, machine(own_address()), path=path)
+        place = _broker_place(config, config.bind_address, config.listen_port, fast_required=True, option="listenPort=")
+    servers = ";".join(config.name_servers)
+    asks = config.name_servers[0] if config.name_servers and place.node.config.broker_permission != 0 else None
+    summary = Summary(servers or None, [reachable(place.sockets[0][0])], config.store_path_root_dir, asks, config.notices)
+    return House(brokers=[place], plain_streams=plain_streams), summary
+
+
+def open_name_server(
+    config_file: Path | None, port: int | None, bind: str | None, *, plain_streams: bool
+) -> tuple[House, Summary]:
+    """A name server alone.  Raises `Complaint`."""
+    with _told():
+        entries = {} if config_file is None else read_properties(_read(config_file))
+        if port is not None:
+            entries["listenPort"] = str(port)
+        if bind is not None:
+            entries["bindAddress"] = bind
+        entries.setdefault("bindAddress", LOOPBACK)
+        if config_file is not None:
+            entries.setdefault("configStorePath", str(config_file.absolute()))
+        config = NamesrvConfig(entries)
+        sock = listen(config.bind_address, config.listen_port, "name server", "--port")
+        names: NameServer = create_name_server(SystemEnv(own_address()), config)
+    house = House(names, [(sock, MAIN_LISTENER)], (), plain_streams)
+    return house, Summary(reachable(sock), (), None, None)
+
+
+def _broker_place(config: BrokerConfig, bind: str, port: int, *, fast_required: bool, option: str) -> BrokerPlace:
+    main = listen(bind, port, "broker", option)
+    config.listening_on(bound_to(main)[1])
+    sockets = [(main, MAIN_LISTENER)]
+    fast = (
+        listen(bind, config.fast_port, "broker's fast port (listenPort - 2)", option)
+        if fast_required
+        else listen_if_free(bind, config.fast_port)
+    )
+    if fast is not None:
+        sockets.append((fast, FAST_LISTENER))
+    Path(config.store_path_root_dir).mkdir(parents=True, exist_ok=True)
+    return BrokerPlace(BrokerNode(SystemEnv(config.broker_ip1), config, RealDisk()), sockets)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Complaint(f"the configuration file {path} cannot be read: {os.strerror(error.errno or 0)}") from None
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """What is wrong with configuration or store, as one line."""
+    try:
+        yield
+    except BadConfig as bad:
+        raise Complaint("bad configuration: " + "; ".join(bad.faults)) from None
+    except (ConfigError, StoreError) as bad:
+        raise Complaint(str(bad)) from None
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        raise Complaint(f"cannot start: {os.strerror(error.errno or 0) if error.errno else error}{where}") from None

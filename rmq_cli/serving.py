@@ -1,0 +1,89 @@
+"""Run a house until it is told to stop, and say when it is ready."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import click
+import trio
+
+from broker_impl.broker import House, run
+from rmq_cli.complaint import Complaint
+from rmq_cli.ready import READY_S_MAX, answers_default_route
+
+log = logging.getLogger("rmq.cli")
+
+
+class Summary(NamedTuple):
+    """What to tell when ready.  `asks`: the name server that must know TBW102 first, None to wait for nothing."""
+
+    namesrv: str | None
+    brokers: Sequence[str]
+    store: str | None
+    asks: str | None
+    notices: Sequence[str] = ()
+
+
+def serve(house: House, summary: Summary, *, as_json: bool) -> None:
+    """Serve until SIGTERM or Ctrl-C; exit status 0 after a clean stop."""
+
+    async def ready() -> None:
+        if summary.asks is not None and not await answers_default_route(summary.asks, READY_S_MAX):
+            raise Complaint(f"the name server at {summary.asks} does not list the broker after {READY_S_MAX:g} s")
+        for notice in summary.notices:
+            log.warning("%s", notice)
+        click.echo(_json_line(summary) if as_json else _sheet(summary))
+        sys.stdout.flush()
+
+    try:
+        trio.run(run, house, ready)
+    except* KeyboardInterrupt:
+        raise SystemExit(130) from None
+    except* Complaint as group:
+        raise _first(group) from None
+    finally:
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread() and not thread.daemon:
+                log.warning("thread %s has not ended", thread.name)
+
+
+def _first(group: BaseExceptionGroup[Complaint]) -> Complaint:
+    leaf: BaseException = group
+    while isinstance(leaf, BaseExceptionGroup):
+        leaf = leaf.exceptions[0]
+    assert isinstance(leaf, Complaint)
+    return leaf
+
+
+def _json_line(summary: Summary) -> str:
+    broker = summary.brokers[0] if summary.brokers else None
+    told: dict[str, object] = {"namesrv": summary.namesrv, "broker": broker, "store": summary.store, "pid": os.getpid()}
+    if len(summary.brokers) > 1:
+        told["brokers"] = list(summary.brokers)
+    return json.dumps(told)
+
+
+def _sheet(summary: Summary) -> str:
+    """One clear line, what to export, and a Java snippet to copy."""
+    if not summary.brokers:
+        return f"name server ready at {summary.namesrv}"
+    brokers = ", ".join(summary.brokers)
+    if summary.namesrv is None:
+        return f"broker ready at {brokers}, store {summary.store}, registered with no name server"
+    if summary.asks != summary.namesrv or summary.store is None:
+        return f"broker ready at {brokers}, store {summary.store}, name server {summary.namesrv}"
+    return f"""ready: name server {summary.namesrv}, broker {brokers}, store {summary.store}
+
+  export NAMESRV_ADDR={summary.namesrv}
+
+  DefaultMQProducer producer = new DefaultMQProducer("my-group");
+  producer.setNamesrvAddr("{summary.namesrv}");
+  producer.start();
+  producer.send(new Message("my-topic", "hello".getBytes()));
+"""

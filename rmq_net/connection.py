@@ -1,0 +1,184 @@
+"""A client's end of one connection: questions with deadlines, any number at once, in any order of answers.
+
+A reader task cuts what arrives and wakes whoever asked; a writer task sends what has gathered, so that a question that
+gives up waiting never leaves half a frame behind.  Both live in the nursery that the caller names.  What the server asks
+goes to `on_request`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Self
+
+import trio
+
+from rmq_net.service import Buffer
+from rmq_wire.command import RESPONSE, Command, Form, Limits, Unreadable
+from rmq_wire.conversation import Conversation
+from rmq_wire.declare import Request
+from rmq_wire.errors import BadFrame, BadHeader
+
+log = logging.getLogger("rmq.net")
+
+CONNECT_MS = 3_000
+"""Java: NettyClientConfig.connectTimeoutMillis."""
+ASK_MS = 3_000
+"""Java: MQClientAPIImpl's usual request time-out."""
+RECEIVE_BYTES = 256 * 1024
+
+Answering = Callable[[Command], bytes | None]
+"""A request of the server's to the frame that answers it, or None.  The body dies with the call."""
+
+
+class ConnectionLost(Exception):
+    """The connection ended before the answer came.  Says why."""
+
+
+class _Question:
+    """Somebody waits for this answer."""
+
+    __slots__ = ("answer", "came", "wrong")
+
+    def __init__(self) -> None:
+        self.came = trio.Event()
+        self.answer: Command | None = None
+        self.wrong = ""
+
+
+class Connection:
+    """Made by `connect`.  `closed` is set once it has ended, for the reason in `why`."""
+
+    def __init__(self, stream: trio.abc.Stream, conversation: Conversation, on_request: Answering | None) -> None:
+        self.closed = trio.Event()
+        self.why = ""
+        self._stream = stream
+        self._conversation = conversation
+        self._on_request = on_request
+        self._unsent: list[Buffer] = []
+        self._more = trio.Event()
+        self._ending = trio.CancelScope()
+
+    @classmethod
+    async def connect(
+        cls,
+        host: str,
+        port: int,
+        *,
+        nursery: trio.Nursery,
+        timeout_ms: int = CONNECT_MS,
+        on_request: Answering | None = None,
+        limits: Limits | None = None,
+        form: Form = Form.JSON,
+    ) -> Self:
+        """A connection whose tasks run in `nursery`.  Raises `OSError`, `trio.TooSlowError`."""
+        with trio.fail_after(timeout_ms / 1e3):
+            stream = await trio.open_tcp_stream(host, port)
+        connection = cls(stream, Conversation(limits or Limits(), form=form), on_request)
+        await nursery.start(connection._run)
+        return connection
+
+    async def ask(
+        self, request: Request, body: Buffer = b"", *, timeout_ms: int = ASK_MS, ext: dict[str, str] | None = None
+    ) -> Command:
+        """The answer to a question, whatever its code.  Its body is its own.
+
+        Raises `trio.TooSlowError` when it does not come in time, `ConnectionLost`, `BadHeader` when it cannot be read.
+        """
+        if self.closed.is_set():
+            raise ConnectionLost(self.why)
+        question = _Question()
+        deadline_ms = int(trio.current_time() * 1e3) + timeout_ms
+        opaque, frame = self._conversation.ask(request, body=body, deadline_ms=deadline_ms, tag=question, ext=ext)
+        self._send(frame)
+        try:
+            with trio.fail_after(timeout_ms / 1e3):
+                await question.came.wait()
+        finally:
+            self._conversation.forget(opaque)
+        if question.answer is None:
+            if question.wrong:
+                raise BadHeader(question.wrong)
+            raise ConnectionLost(self.why)
+        return question.answer
+
+    async def tell(self, request: Request, body: Buffer = b"") -> None:
+        """Send what is not answered.  Raises `ConnectionLost`."""
+        if self.closed.is_set():
+            raise ConnectionLost(self.why)
+        self._send(self._conversation.tell(request, body))
+        await trio.lowlevel.checkpoint()
+
+    async def send(self, data: Buffer) -> None:
+        """Send bytes as they are: for those who test a server.  Raises `ConnectionLost`."""
+        if self.closed.is_set():
+            raise ConnectionLost(self.why)
+        self._send(data)
+        await trio.lowlevel.checkpoint()
+
+    async def close(self) -> None:
+        """Close it; open questions get `ConnectionLost`.  Returns when its tasks have ended."""
+        self.why = self.why or "closed by us"
+        self._ending.cancel()
+        await self.closed.wait()
+
+    def _send(self, data: Buffer) -> None:
+        self._unsent.append(data)
+        self._more.set()
+
+    async def _run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        try:
+            with self._ending:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._write)
+                    task_status.started()
+                    await self._read()
+                    nursery.cancel_scope.cancel()
+        finally:
+            self.why = self.why or "cancelled"
+            self.closed.set()
+            for pending in self._conversation.abandon():
+                pending.tag.came.set()
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(self._stream)
+
+    async def _read(self) -> None:
+        try:
+            while data := await self._stream.receive_some(RECEIVE_BYTES):
+                for command in self._conversation.feed(data):
+                    self._take(command)
+            self.why = self.why or "closed by the server"
+        except BadFrame as error:
+            self.why = f"the server sent {error}"
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            self.why = self.why or str(error.__cause__ or error)
+
+    def _take(self, command: Command | Unreadable) -> None:
+        if not command.flag & RESPONSE:
+            if isinstance(command, Command) and self._on_request is not None:
+                frame = self._on_request(command)
+                if frame is not None:
+                    self._send(frame)
+            return
+        pending = self._conversation.match(command)
+        if pending is None:
+            log.debug("an answer that nobody waits for: opaque %d", command.opaque)
+            return
+        question: _Question = pending.tag
+        if isinstance(command, Command):
+            question.answer = command.kept()
+        else:
+            question.wrong = command.why
+        question.came.set()
+
+    async def _write(self) -> None:
+        while True:
+            while self._unsent:
+                unsent, self._unsent = self._unsent, []
+                try:
+                    await self._stream.send_all(b"".join(unsent))
+                except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                    self.why = self.why or str(error.__cause__ or error)
+                    self._ending.cancel()
+            self._more = trio.Event()
+            await self._more.wait()
