@@ -362,6 +362,13 @@ class Store:
         """
         return self._pull.read(topic, queue_id, offset, max_count, max_bytes, accepts, matches)
 
+    def queue_unit(self, topic: str, queue_id: int, offset: int) -> tuple[int, int, int]:
+        """(physical offset, size, tags code) of one visible entry of a queue; the caller knows its bounds. Raises Cold."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or not queue.min_offset <= offset < queue.max_offset:
+            raise IndexError(f"{topic} queue {queue_id} has no offset {offset}")
+        return queue.unit(offset)
+
     def lookup(self, physical_offset: int, *, checked: bool = False) -> memoryview | None:
         """The whole unit that begins here, or None. `checked`: only when its queue entry points back to it. Raises Cold."""
         return self._lookup.unit(physical_offset, checked)

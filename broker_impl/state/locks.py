@@ -68,6 +68,11 @@ class QueueLocks:
         lock = self._groups.get(group, {}).get(queue)
         return lock.client_id if lock is not None and self._env.mono_ms - lock.renewed_ms <= LOCK_MS else None
 
+    def all_expired(self, group: str) -> bool:
+        """Nobody in the group reads any queue in order now (`isLockAllExpired`)."""
+        now = self._env.mono_ms
+        return all(now - lock.renewed_ms > LOCK_MS for lock in self._groups.get(group, {}).values())
+
     def sweep(self) -> None:
         """Forget what expired long ago: Java keeps it for ever, and queue names come from outside."""
         now = self._env.mono_ms

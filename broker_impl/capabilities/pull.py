@@ -1,0 +1,364 @@
+"""Reading a queue (11, 361): what is there now, or, when the asker agreed to wait, as soon as it is there.
+
+A pull is admitted check by check in the reference's order, read from the store and answered from a template with the units passed
+through as they lie in the log.  An empty pull that may wait is held; an arrival that it wants, the end of its time or the sweep
+every 5 s (for arrivals that its tags do not match, so that it moves on past them) executes it once more, and then it is answered
+whatever comes out: it neither waits nor commits a second time.  A peer that does not take its answers gets none of the messages
+that it was waiting for, only the word to ask again.
+
+Java: `PullMessageProcessor`, `DefaultPullMessageResultHandler`, `PullRequestHoldService`.  Left out: static topics, reading from
+slaves, cold data flow control, the offset store of broadcasting behind a proxy.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Sequence
+from itertools import islice
+from typing import Final
+
+from broker_impl.call import LATER, Answer, Call, Later, Parked, Refusal, Reply, Settled, plain_text
+from broker_impl.cold_reads import ColdReads
+from broker_impl.config import BrokerConfig
+from broker_impl.deadlines import Deadline
+from broker_impl.engine import Engine
+from broker_impl.filtering import Unreadable, Wanted, of_subscription, parse
+from broker_impl.peer import Peer
+from broker_impl.router import Capability, answers
+from broker_impl.state.clients import Clients
+from broker_impl.state.consumer_offsets import ConsumerOffsets
+from broker_impl.state.groups import GroupTable
+from broker_impl.state.holds import Held, Holds
+from broker_impl.state.stats import Stats
+from broker_impl.state.topics import TopicTable
+from rmq_store.errors import Cold
+from rmq_store.store import Store
+from rmq_store.values import Arrived, GetStatus, Read
+from rmq_wire import names, sys_flag
+from rmq_wire.bodies.groups import SubscriptionGroupConfig
+from rmq_wire.bodies.heartbeat import CLUSTERING, CONSUME_ACTIVELY, CONSUME_PASSIVELY, SubscriptionData
+from rmq_wire.bodies.topics import TopicConfig
+from rmq_wire.codes import RequestCode, ResponseCode
+from rmq_wire.command import AnswerTemplate
+from rmq_wire.headers.pull import LitePullMessage, PullMessage, PullMessageResponse
+
+log = logging.getLogger("rmq.pull")
+
+FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+BROKER_FORBIDDEN, GROUP_FORBIDDEN, TOPIC_FORBIDDEN, BROADCASTING_FORBIDDEN, SUBSCRIPTION_FORBIDDEN = 1, 2, 3, 4, 5
+"""`ForbiddenType`: why reading is not allowed."""
+SWEEP_MS: Final = 5_000
+"""`PullRequestHoldService`: every held pull is looked at this often, whatever its tags."""
+SWEEP_KEYS_PER_SLICE: Final = 100
+"""Queues looked at between two yields: 2 µs each, and those who are woken."""
+EXPIRED_PER_TURN: Final = 200
+"""Pulls answered in one go when many end together: 10 ms; the rest follows in the next turn."""
+HOLD_MS_MAX: Final = 300_000
+"""Stock clients wait 15 or 20 s; nobody makes us remember a pull for longer than 5 minutes."""
+HOLDS_MAX: Final = 100_000
+"""Pulls held at once: what Java's queue of pull requests takes (pullThreadPoolQueueCapacity), some 1.5 KiB each."""
+MESSAGES_MAX: Final = 32_767
+"""The store's own limits (32 and 8 messages) are far below."""
+BODY_BYTES_MAX: Final = 128 * 1024 * 1024
+"""`DefaultMessageStore.MAX_PULL_MSG_SIZE`; the asker's maxMsgBytes is not looked at, as in 5.5.0."""
+VIEWS_MAX: Final = 2
+"""More pieces than this are joined: copying 32 KiB costs less than 32 entries for the kernel."""
+
+_CODES: Final = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
+}
+_EMPTY_QUEUE: Final = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
+_FIELDS: Final = ("next_begin_offset", "min_offset", "max_offset", "topic_sys_flag", "group_sys_flag")
+_MASTER: Final = {"suggestWhichBrokerId": "0"}
+
+
+class Forbidden(Exception):
+    """A pull that is not admitted; `reply` says why."""
+
+    def __init__(self, code: int, remark: str, forbidden_type: int | None = None) -> None:
+        super().__init__(remark)
+        ext = {} if forbidden_type is None else {"forbiddenType": str(forbidden_type)}
+        self.reply = Reply(code=code, remark=remark, ext=ext)
+
+
+class Pull(Capability):
+    """Codes 11 and 361, and the pulls that wait."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        config: BrokerConfig,
+        topics: TopicTable,
+        groups: GroupTable,
+        clients: Clients,
+        offsets: ConsumerOffsets,
+        stats: Stats,
+        store: Store,
+        reads: ColdReads,
+    ) -> None:
+        self._engine = engine
+        self._env = engine.env
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+        self._offsets = offsets
+        self._stats = stats
+        self._store = store
+        self._reads = reads
+        self._templates: dict[tuple[GetStatus, int], AnswerTemplate] = {}
+        self._alarm: Deadline | None = None
+        self.holds = Holds()
+        engine.on_arrival(self._arrived)
+        engine.on_peer_closed(self._gone)
+        engine.every(SWEEP_MS, lambda: engine.long_work(self._sweep()) if self.holds else None)
+
+    @answers(PullMessage, LitePullMessage)
+    def pull(self, call: Call, asked: PullMessage) -> Answer:
+        """Read up to `max_msg_nums` messages, or wait.  Refused: 1, 2, 16, 17, 23 to 26, 29 with the reference's texts."""
+        return self._look(asked, call.detach(), first=True)
+
+    def _look(self, asked: PullMessage, owed: Parked, *, first: bool) -> Settled | Later:
+        """Execute a pull.  `first`: it may wait, and its commit counts."""
+        try:
+            group, topic, wanted = self._admit(asked, owed.peer)
+        except Forbidden as no:
+            return no.reply
+        reset = self._offsets.take_reset(asked.consumer_group, asked.topic, asked.queue_id)
+        if reset is not None and self._config.use_server_side_reset_offset:
+            lowest, highest = self._store.queue_bounds(asked.topic, asked.queue_id)
+            read = Read(GetStatus.OFFSET_RESET, reset, lowest, highest, (), 0, 0, False)
+            return self._found(asked, owed, group, topic, wanted, read, first=first)
+        stored = asked.topic if not asked.lite_topic else f"{names.LMQ_PREFIX}${asked.topic}${asked.lite_topic}"
+        most = min(max(asked.max_msg_nums, 1), MESSAGES_MAX)
+        try:
+            read = self._store.read_queue(stored, asked.queue_id, asked.queue_offset, most, BODY_BYTES_MAX, wanted.codes)
+        except Cold as cold:
+            self._reads.after(cold, lambda error: self._look_again(asked, owed, error, first=first))
+            return LATER
+        return self._found(asked, owed, group, topic, wanted, read, first=first)
+
+    def _look_again(self, asked: PullMessage, owed: Parked, error: BaseException | None = None, *, first: bool) -> None:
+        """Execute a pull whose request is over; answer it unless it goes on waiting.  An error here is this pull's alone."""
+        if not owed.alive:
+            return
+        try:
+            if error is not None:
+                raise error
+            answer = self._look(asked, owed, first=first)
+        except Exception as wrong:
+            log.exception("pull of group %s from %s failed", plain_text(asked.consumer_group), plain_text(asked.topic))
+            owed.answer(Refusal(ResponseCode.SYSTEM_ERROR, f"{type(wrong).__name__}: {plain_text(wrong)}"))
+            return
+        if answer is not LATER:
+            owed.answer(answer)
+
+    # Who may read what
+
+    def _admit(self, asked: PullMessage, peer: Peer) -> tuple[SubscriptionGroupConfig, TopicConfig, Wanted]:
+        """Every check before the read.  Raises `Forbidden`."""
+        config = self._config
+        if not config.broker_permission & sys_flag.PERM_READ:
+            raise Forbidden(NO_PERMISSION, f"the broker[{config.broker_ip1}] pulling message is forbidden", BROKER_FORBIDDEN)
+        if asked.code == RequestCode.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
+            remark = f"the broker[{config.broker_ip1}] for lite pull consumer is forbidden"
+            raise Forbidden(NO_PERMISSION, remark, BROKER_FORBIDDEN)
+        name = asked.consumer_group
+        group = self._groups.find(name)
+        if group is None:
+            remark = f"subscription group [{name}] does not exist, {FAQ}"
+            raise Forbidden(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if not group.consume_enable:
+            raise Forbidden(NO_PERMISSION, f"subscription group no permission, {name}", GROUP_FORBIDDEN)
+        topic = self._topics.get(asked.topic)
+        if topic is None:
+            raise Forbidden(ResponseCode.TOPIC_NOT_EXIST, f"topic[{asked.topic}] not exist, apply first please! {FAQ}")
+        if not topic.perm & sys_flag.PERM_READ:
+            raise Forbidden(NO_PERMISSION, f"the topic[{asked.topic}] pulling message is forbidden", TOPIC_FORBIDDEN)
+        if not 0 <= asked.queue_id < topic.read_queue_nums:
+            host, port = peer.remote
+            remark = (
+                f"queueId[{asked.queue_id}] is illegal, topic:[{asked.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{host}:{port}]"
+            )
+            raise Forbidden(ResponseCode.INVALID_PARAMETER, remark)
+        wanted = self._own_words(asked) if asked.sys_flag & sys_flag.PULL_SUBSCRIPTION else self._by_heartbeat(asked, group)
+        if wanted.expression_type is not None:
+            remark = f"The broker does not support consumer to filter message by {wanted.expression_type}"
+            raise Forbidden(ResponseCode.SYSTEM_ERROR, remark)
+        if config.reject_pull_consumer_enable and not self._is_known(name, peer):
+            remark = f"the consumer's group info not exist, or the pull consumer is rejected by server.{FAQ}"
+            raise Forbidden(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        return group, topic, wanted
+
+    def _own_words(self, asked: PullMessage) -> Wanted:
+        """The pull says itself what it wants; remembered for groups that send no heartbeat."""
+        try:
+            wanted = parse(asked.subscription, asked.expression_type)
+        except Unreadable:
+            raise Forbidden(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed") from None
+        said = SubscriptionData(
+            topic=asked.topic,
+            sub_string=asked.subscription or "*",
+            code_set=sorted(wanted.codes or ()),
+            sub_version=self._env.wall_ms,
+            expression_type=asked.expression_type or "TAG",
+        )
+        self._clients.compensate(asked.consumer_group, CONSUME_PASSIVELY, CLUSTERING, said)
+        return wanted
+
+    def _by_heartbeat(self, asked: PullMessage, settings: SubscriptionGroupConfig) -> Wanted:
+        """What the group's members said in their heartbeats."""
+        name, topic = asked.consumer_group, asked.topic
+        group = self._clients.consumer_group(name)
+        if group is None:
+            raise Forbidden(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
+        if not settings.consume_broadcast_enable and group.broadcasting:
+            remark = f"the consumer group[{name}] can not consume by broadcast way"
+            raise Forbidden(NO_PERMISSION, remark, BROADCASTING_FORBIDDEN)
+        if self._groups.is_forbidden(name, topic):
+            remark = f"the consumer group[{name}] is forbidden for topic[{topic}]"
+            raise Forbidden(NO_PERMISSION, remark, SUBSCRIPTION_FORBIDDEN)
+        subscription = group.subscriptions.get(topic)
+        if subscription is None:
+            raise Forbidden(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
+        if subscription.sub_version < asked.sub_version:
+            raise Forbidden(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        return of_subscription(subscription)
+
+    def _is_known(self, name: str, peer: Peer) -> bool:
+        """rejectPullConsumerEnable: push consumers, members of a group, and the system's own groups may pull."""
+        group = self._clients.consumer_group(name)
+        if group is not None and (group.consume_type != CONSUME_ACTIVELY or peer in group.members):
+            return True
+        return names.is_predefined_group(name) or names.is_system_group(name)
+
+    # Answers
+
+    def _found(
+        self,
+        asked: PullMessage,
+        owed: Parked,
+        group: SubscriptionGroupConfig,
+        topic: TopicConfig,
+        wanted: Wanted,
+        read: Read,
+        *,
+        first: bool,
+    ) -> Settled | Later:
+        status = read.status
+        code = _CODES[status]
+        if status in _EMPTY_QUEUE and asked.queue_offset != 0:
+            code = ResponseCode.PULL_OFFSET_MOVED
+        self._commit(asked, owed.peer, read, first=first)
+        if code == ResponseCode.SUCCESS:
+            self._stats.add_get(asked.consumer_group, asked.topic, asked.queue_id, read.message_count, read.size)
+        elif code == ResponseCode.PULL_NOT_FOUND:
+            if first and asked.sys_flag & sys_flag.PULL_SUSPEND and not owed.oneway:
+                return self._hold(asked, owed, wanted)
+        elif code == ResponseCode.PULL_OFFSET_MOVED:
+            log.info(
+                "group %s asked for offset %d of %s queue %d (%d..%d): %s, moved to %d",
+                asked.consumer_group, asked.queue_offset, asked.topic, asked.queue_id, read.min_offset, read.max_offset,
+                status.name, read.next_offset,
+            )  # fmt: skip
+        template = self._templates.get((status, code)) or self._template(status, code)
+        head = template.render(
+            owed.form, owed.opaque, read.next_offset, read.min_offset, read.max_offset, topic.topic_sys_flag,
+            group.group_sys_flag, body_size=read.size,
+        )  # fmt: skip
+        chunks = read.chunks
+        if not chunks:
+            return head
+        return [head, *chunks] if len(chunks) <= VIEWS_MAX else b"".join((head, *chunks))
+
+    def _template(self, status: GetStatus, code: int) -> AnswerTemplate:
+        made = AnswerTemplate(PullMessageResponse, _FIELDS, constants=_MASTER, code=code, remark=status.name)
+        self._templates[status, code] = made
+        return made
+
+    def _commit(self, asked: PullMessage, peer: Peer, read: Read, *, first: bool) -> None:
+        """What was handed out, and on the first pass what the asker says that it has consumed (`tryCommitOffset`).
+
+        *Differs*: an offset below zero or beyond the queue is not stored.
+        """
+        self._offsets.commit_pull(asked.consumer_group, asked.topic, asked.queue_id, read.next_offset)
+        if first and asked.sys_flag & sys_flag.PULL_COMMIT_OFFSET and 0 <= asked.commit_offset <= read.max_offset:
+            client = f"{peer.remote[0]}:{peer.remote[1]}"
+            self._offsets.commit(asked.consumer_group, asked.topic, asked.queue_id, asked.commit_offset, client)
+
+    # Waiting
+
+    def _hold(self, asked: PullMessage, owed: Parked, wanted: Wanted) -> Settled | Later:
+        config = self._config
+        if len(self.holds) >= HOLDS_MAX:
+            return Reply(code=ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]system busy, start flow control for a while")
+        asks_ms = asked.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
+        held = Held(
+            owed,
+            asked,
+            peer=owed.peer,
+            key=(asked.topic, asked.queue_id),
+            offset=asked.queue_offset,
+            codes=wanted.codes,
+            deadline_ms=self._env.mono_ms + min(max(asks_ms, 0), HOLD_MS_MAX),
+        )
+        if self.holds.add(held):
+            self._set_alarm()
+        return LATER
+
+    def _set_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        due = self.holds.next_deadline()
+        self._alarm = None if due is None else self._engine.at(due, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        for held in islice(self.holds.expired(self._env.mono_ms), EXPIRED_PER_TURN):
+            self._wake(held)
+        self._set_alarm()
+
+    def _arrived(self, arrived: Sequence[Arrived]) -> None:
+        holds = self.holds
+        if not holds:
+            return
+        for topic, queue_id, next_offset, tags_codes, _ in arrived:
+            for held in holds.arrived((topic, queue_id), next_offset, tags_codes):
+                self._wake(held)
+
+    def _sweep(self) -> Generator[None, None, None]:
+        for count, key in enumerate(self.holds.keys()):
+            for held in self.holds.behind(key, self._store.queue_bounds(*key)[1]):
+                self._wake(held)
+            if count % SWEEP_KEYS_PER_SLICE == SWEEP_KEYS_PER_SLICE - 1:
+                yield
+
+    def _wake(self, held: Held) -> None:
+        owed: Parked = held.owed
+        peer = owed.peer
+        if peer.unsent_bytes > peer.output_bytes_max:
+            owed.answer(self._ask_again(held.asked, owed))
+        else:
+            self._look_again(held.asked, owed, first=False)
+
+    def _ask_again(self, asked: PullMessage, owed: Parked) -> Settled:
+        """The peer does not take what it has: it is told to pull the same offset once more, when it has read so far."""
+        lowest, highest = self._store.queue_bounds(asked.topic, asked.queue_id)
+        status, code = GetStatus.NO_MATCHED_MESSAGE, ResponseCode.PULL_RETRY_IMMEDIATELY
+        template = self._templates.get((status, code)) or self._template(status, code)
+        return template.render(owed.form, owed.opaque, asked.queue_offset, lowest, highest, 0, 0)
+
+    def _gone(self, peer: Peer) -> None:
+        self.holds.of_peer(peer)
+
+
+NO_PERMISSION: Final = ResponseCode.NO_PERMISSION

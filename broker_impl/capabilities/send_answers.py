@@ -1,0 +1,83 @@
+"""What a sender is told when its message is stored, and the texts of the reference for when it is not.
+
+The success is the answer that leaves most often: templates hold all of it but four values.  Every answer of a send, the refusals
+too, carries region and trace switch beside its fields.
+
+Java: `SendMessageProcessor.handlePutMessageResult`, `preSend`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from broker_impl.call import Reply
+from broker_impl.intake import PutStatus
+from rmq_wire.codes import ResponseCode
+from rmq_wire.command import AnswerTemplate, Form
+from rmq_wire.headers.send import SendMessageResponse
+from rmq_wire.message_id import offset_message_id
+
+_FIELDS: Final = ("msg_id", "queue_id", "queue_offset", "transaction_id")
+_HOST_CHARACTERS_LEFT: Final = -16
+"""What an offset takes at the end of a message id."""
+
+
+class SendAnswers:
+    """The answers of one broker.  `max_message_size` and `disk_use()` (the text of the used ratios) go into remarks."""
+
+    def __init__(
+        self, store_host: bytes, *, region: str, trace_on: bool, max_message_size: Callable[[], int], disk_use: Callable[[], str]
+    ) -> None:
+        self.ext = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
+        self._host = offset_message_id(store_host, 0)[:_HOST_CHARACTERS_LEFT]
+        self._max_message_size = max_message_size
+        self._disk_use = disk_use
+        self._stored = self._template(ResponseCode.SUCCESS, _FIELDS)
+        self._late = self._template(ResponseCode.FLUSH_DISK_TIMEOUT, _FIELDS)
+        self._nameless = self._template(ResponseCode.SUCCESS, _FIELDS[:-1])
+        self._late_nameless = self._template(ResponseCode.FLUSH_DISK_TIMEOUT, _FIELDS[:-1])
+
+    def _template(self, code: int, fields: tuple[str, ...]) -> AnswerTemplate:
+        return AnswerTemplate(SendMessageResponse, fields, constants=self.ext, code=code)
+
+    def message_id(self, physical_offset: int) -> str:
+        """The offset message id of a unit that this broker stores."""
+        return f"{self._host}{physical_offset:016X}"
+
+    def stored(self, form: Form, opaque: int, message_id: str, queue_id: int, queue_offset: int, unique_key: str | None) -> bytes:
+        """SUCCESS.  `unique_key` becomes the transaction id; a batch may have none."""
+        if unique_key is None:
+            return self._nameless.render(form, opaque, message_id, queue_id, queue_offset)
+        return self._stored.render(form, opaque, message_id, queue_id, queue_offset, unique_key)
+
+    def late(self, form: Form, opaque: int, message_id: str, queue_id: int, queue_offset: int, unique_key: str | None) -> bytes:
+        """FLUSH_DISK_TIMEOUT: stored, but the disk has not confirmed it in time.  Clients read the same fields."""
+        if unique_key is None:
+            return self._late_nameless.render(form, opaque, message_id, queue_id, queue_offset)
+        return self._late.render(form, opaque, message_id, queue_id, queue_offset, unique_key)
+
+    def refusal(self, status: PutStatus) -> Reply:
+        """What a sender is told of a put that failed."""
+        match status:
+            case PutStatus.MESSAGE_ILLEGAL | PutStatus.PROPERTIES_SIZE_EXCEEDED:
+                code, remark = (
+                    ResponseCode.MESSAGE_ILLEGAL,
+                    (
+                        "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
+                        f"{self._max_message_size()}B, msg properties length limit 32KB."
+                    ),
+                )
+            case PutStatus.CREATE_MAPPED_FILE_FAILED:
+                code, remark = ResponseCode.SYSTEM_ERROR, "create mapped file failed, server is busy or broken."
+            case PutStatus.WHEEL_TIMER_NOT_ENABLE:
+                code, remark = ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false"
+            case PutStatus.SERVICE_NOT_AVAILABLE:
+                code, remark = (
+                    ResponseCode.SERVICE_NOT_AVAILABLE,
+                    (
+                        "service not available now. It may be caused by one of the following reasons: the broker's disk is full "
+                        f"[{self._disk_use()}], messages are put to the slave, message store has been shut down, etc."
+                    ),
+                )
+        return Reply(code=code, remark=remark, ext=self.ext)

@@ -1,0 +1,70 @@
+"""Waiting for bytes that are not in memory: the request parks, a thread reads, the request is looked at again.
+
+The store raises `Cold` instead of stopping the loop.  Several requests may wait for the same read; it is done once.  What happens
+afterwards happens among the engine's deadlines, so that what it stages is committed with a turn; it may well meet the next cold
+place, and waits again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from broker_impl.call import LATER, Answer, Call, Durable, Parked, Refusal, Settled, plain_text
+from broker_impl.engine import Engine
+from rmq_net.service import Job
+from rmq_store.errors import Cold
+from rmq_wire.codes import ResponseCode
+
+Then = Callable[[BaseException | None], None]
+Attempt = Callable[[], Settled | Durable]
+
+
+class ColdReads:
+    """The reads under way and who waits for them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._waiting: dict[Cold, list[Then]] = {}
+
+    def after(self, cold: Cold, then: Then) -> None:
+        """Call `then(None)` when the bytes have been read, `then(error)` when they cannot be."""
+        waiting = self._waiting.get(cold)
+        if waiting is not None:
+            waiting.append(then)
+            return
+        self._waiting[cold] = [then]
+        self._engine.job(Job("read", cold.run, lambda _result, error: self._read(cold, error)))
+
+    def answer(self, call: Call, attempt: Attempt) -> Answer:
+        """What a handler returns whose work is `attempt`: its result, at once or when what it needs has been read.
+
+        `attempt` keeps nothing of the request's body.  It may raise `Refusal`.
+        """
+        try:
+            return attempt()
+        except Cold as cold:
+            self.after(cold, partial(self._again, attempt, call.detach()))
+            return LATER
+
+    def _read(self, cold: Cold, error: BaseException | None) -> None:
+        now_ms = self._engine.env.mono_ms
+        for then in self._waiting.pop(cold):
+            self._engine.at(now_ms, partial(then, error))
+
+    def _again(self, attempt: Attempt, parked: Parked, error: BaseException | None) -> None:
+        if not parked.alive:
+            return
+        try:
+            if error is not None:
+                raise error
+            answer: Settled | Durable | Refusal = attempt()
+        except Cold as cold:
+            self.after(cold, partial(self._again, attempt, parked))
+            return
+        except Refusal as no:
+            answer = no
+        except Exception as wrong:
+            parked.answer(Refusal(ResponseCode.SYSTEM_ERROR, f"{type(wrong).__name__}: {plain_text(wrong)}"))
+            raise
+        parked.answer(answer)

@@ -1,0 +1,198 @@
+"""What every message passes on its way into the store, whoever sends it: a producer, a consumer that gives one back, the broker.
+
+The reference runs hooks before each put; the order of their checks decides which error a sender sees, so it is kept: name
+lengths, inner batches, timers, delay levels.  A delay level moves the message into SCHEDULE_TOPIC_XXXX and writes down where it
+belongs.  `NotTaken` carries Java's put status; what a client is told for it is the business of whoever answers.
+
+Java: `HookUtils` (checkBeforePutMessage, checkInnerBatch, handleScheduleMessage), `MessageExtBrokerInner`, `PutMessageStatus`.
+Left out: batch queues (an inner batch is illegal on every other topic), timers, light queues.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from broker_impl.call import Refusal
+from rmq_net.service import Buffer
+from rmq_store.errors import CreateFailed, Illegal, IllegalKind, StoreError, Unwritable
+from rmq_store.store import Store
+from rmq_store.values import NO_DELAY, Draft, Placed
+from rmq_wire import names, properties, sys_flag
+from rmq_wire import property_names as prop
+from rmq_wire.codes import ResponseCode
+from rmq_wire.message import index_keys, tags_code
+
+STORED_TOPIC_BYTES_MAX: Final = 255
+"""`HookUtils.MAX_TOPIC_LENGTH`: what a directory name may have."""
+TIMERS: Final = (prop.TIMER_DELIVER_MS, prop.TIMER_DELAY_MS, prop.TIMER_DELAY_SEC)
+HOST_FLAGS: Final = sys_flag.BORN_HOST_V6 | sys_flag.STORE_HOST_V6
+"""Set by the store from the addresses; a client that set them itself would make a unit that nobody can read."""
+
+
+class PutStatus(enum.Enum):
+    """Why a message was not taken, under Java's names (`PutMessageStatus`)."""
+
+    MESSAGE_ILLEGAL = enum.auto()
+    PROPERTIES_SIZE_EXCEEDED = enum.auto()
+    SERVICE_NOT_AVAILABLE = enum.auto()
+    CREATE_MAPPED_FILE_FAILED = enum.auto()
+    WHEEL_TIMER_NOT_ENABLE = enum.auto()
+
+
+class NotTaken(Exception):
+    """A put that failed.  `status` is Java's, `why` our own words for the log."""
+
+    def __init__(self, status: PutStatus, why: object = "") -> None:
+        super().__init__(status.name, str(why))
+        self.status = status
+
+
+def not_taken(error: StoreError) -> NotTaken:
+    """What the store's refusal is called in Java."""
+    if isinstance(error, Illegal):
+        kind = PutStatus.PROPERTIES_SIZE_EXCEEDED if error.kind is IllegalKind.PROPERTIES else PutStatus.MESSAGE_ILLEGAL
+        return NotTaken(kind, error)
+    if isinstance(error, CreateFailed):
+        return NotTaken(PutStatus.CREATE_MAPPED_FILE_FAILED, error)
+    return NotTaken(PutStatus.SERVICE_NOT_AVAILABLE, error)
+
+
+class Message:
+    """A message about to be stored (`MessageExtBrokerInner`).  `values` are its properties, in Java's order of insertion."""
+
+    __slots__ = ("body", "born_host", "born_timestamp", "flag", "queue_id", "reconsume_times", "sys_flag", "topic", "values")
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        body: Buffer,
+        values: dict[str, str],
+        *,
+        flag: int,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: bytes,
+        reconsume_times: int,
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.body = body
+        self.values = values
+        self.flag = flag
+        self.sys_flag = sys_flag
+        self.born_timestamp = born_timestamp
+        self.born_host = born_host
+        self.reconsume_times = reconsume_times
+
+
+class Intake:
+    """Puts messages.  `delay_levels_ms`: the delay of level 1, 2, …  `store_host`: packed address and port, for every unit."""
+
+    def __init__(self, store: Store, *, store_host: bytes, delay_levels_ms: tuple[int, ...]) -> None:
+        self.store = store
+        self.store_host = store_host
+        self.delay_levels_ms = delay_levels_ms
+
+    def put(self, message: Message, wall_ms: int) -> Placed:
+        """Check, divert if it is to be delayed, stage.  Raises `NotTaken`; the message may be changed then."""
+        check_names(message.topic)
+        check_inner_batch(message.values, message.sys_flag)
+        self.divert(message)
+        return self.stage(message, wall_ms)
+
+    def divert(self, message: Message) -> None:
+        """Send a message with a delay level the long way round (`handleScheduleMessage`).  Raises `NotTaken` for a timer."""
+        if sys_flag.transaction_type(message.sys_flag) in (sys_flag.TRANSACTION_PREPARED, sys_flag.TRANSACTION_ROLLBACK):
+            return
+        values = message.values
+        level = delay_level(values)
+        if level <= 0:
+            if is_timer(message.topic, values):
+                raise NotTaken(PutStatus.WHEEL_TIMER_NOT_ENABLE)
+            return
+        for name in TIMERS:
+            values.pop(name, None)
+        if level > len(self.delay_levels_ms):
+            level = len(self.delay_levels_ms)
+            values[prop.DELAY] = str(level)
+        values[prop.REAL_TOPIC] = message.topic
+        values[prop.REAL_QID] = str(message.queue_id)
+        message.topic = names.SCHEDULE_TOPIC
+        message.queue_id = level - 1
+
+    def stage(self, message: Message, wall_ms: int, *, store_host: bytes | None = None) -> Placed:
+        """Stage as it is.  `store_host`: that of the original when it is not ours.  Raises `NotTaken`."""
+        draft = self.draft(message)
+        if store_host is not None:
+            draft.store_host = store_host
+        try:
+            return self.store.stage(draft, wall_ms)
+        except (Illegal, Unwritable) as error:
+            raise not_taken(error) from None
+
+    def draft(self, message: Message) -> Draft:
+        """The message as the store takes it."""
+        values = message.values
+        tags = values.get(prop.TAGS)
+        return Draft(
+            topic=message.topic,
+            queue_id=message.queue_id,
+            body=message.body,
+            properties=properties.encode_java(values),
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            store_host=self.store_host,
+            flag=message.flag,
+            sys_flag=message.sys_flag & ~HOST_FLAGS,
+            reconsume_times=message.reconsume_times,
+            tags_code=tags_code(tags),
+            keys=index_keys(values.get(prop.UNIQ_KEY), values.get(prop.KEYS), tags),
+            deliver_delay_ms=self._deliver_delay(message),
+        )
+
+    def _deliver_delay(self, message: Message) -> int:
+        if message.topic != names.SCHEDULE_TOPIC:
+            return NO_DELAY
+        level = min(delay_level(message.values), len(self.delay_levels_ms))
+        return self.delay_levels_ms[level - 1] if level > 0 else NO_DELAY
+
+
+def delay_level(values: dict[str, str]) -> int:
+    """`Message.getDelayTimeLevel`.  Raises `Refusal` for a text that is no Java int, as the reference fails there."""
+    text = values.get(prop.DELAY)
+    return 0 if text is None else java_int(text)
+
+
+def java_int(text: str) -> int:
+    """`Integer.parseInt`.  Raises `Refusal` with Java's exception as the remark."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if digits.isascii() and digits.isdigit() and len(digits) <= _INT_DIGITS_MAX:
+        number = int(text)
+        if -(1 << 31) <= number < 1 << 31:
+            return number
+    raise Refusal(ResponseCode.SYSTEM_ERROR, f'java.lang.NumberFormatException: For input string: "{text[:64]}"')
+
+
+_INT_DIGITS_MAX: Final = 20
+
+
+def is_timer(topic: str, values: dict[str, str]) -> bool:
+    """`HookUtils.checkIfTimerMessage` of a message without delay level."""
+    if topic == names.WHEEL_TIMER_TOPIC or prop.TIMER_OUT_MS in values:
+        return False
+    return any(name in values for name in TIMERS)
+
+
+def check_names(topic: str) -> None:
+    """Topic lengths (`checkBeforePutMessage`): only retry topics may be longer than 127 bytes.  Raises `NotTaken`."""
+    size = len(topic.encode("utf-8", "replace"))
+    if size > STORED_TOPIC_BYTES_MAX or (size > names.TOPIC_CHARACTERS_MAX and not names.is_retry_topic(topic)):
+        raise NotTaken(PutStatus.MESSAGE_ILLEGAL, f"topic name of {size} bytes")
+
+
+def check_inner_batch(values: dict[str, str], flags: int) -> None:
+    """An inner batch belongs into a batch queue, which no topic has here.  Raises `NotTaken`."""
+    if prop.INNER_NUM in values or flags & sys_flag.INNER_BATCH:
+        raise NotTaken(PutStatus.MESSAGE_ILLEGAL, "inner batch on a topic without batch queues")
