@@ -45,7 +45,7 @@ _BUCKETS: Final = 16
 """`makeCustomHeaderToNet` makes a plain `HashMap`."""
 _BUCKETS_ADDED: Final = 256
 """`addExtField` makes a larger one, before the header goes into it."""
-_ADDED_FIRST: Final = frozenset({"MSG_REGION", "TRACE_ON"})
+_ADDED_FIRST: Final = frozenset({"MSG_REGION", "TRACE_ON", "IS_SUPPORT_HEART_BEAT_V2", "IS_SUB_CHANGE", "_UNIQUE_KEY_QUERY"})
 """Members of our header classes that the reference puts in with `addExtField`."""
 _json: Final = msgspec.json.Encoder().encode
 
@@ -131,12 +131,11 @@ def _head(
 
 def _ext_texts(header: Header | None, ext: Mapping[str, str] | None, form: int) -> dict[str, str]:
     fields = {} if header is None else header.encode()
-    if form == Form.ROCKETMQ and header is not None and header.fast:
-        return {**fields, **(ext or {})}  # hand-written encoders go field by field, what was added comes after
     added = dict(ext) if ext else {}
-    added |= {name: fields[name] for name in _ADDED_FIRST & fields.keys()}
-    texts = {**added, **fields}
-    return _in_order(texts, _BUCKETS_ADDED if added else _BUCKETS)
+    added |= {name: fields.pop(name) for name in _ADDED_FIRST & fields.keys()}
+    if form == Form.ROCKETMQ and header is not None and header.fast:
+        return {**fields, **_in_order(added, _BUCKETS_ADDED)}  # hand-written encoders go field by field, the map comes after
+    return _in_order({**added, **fields}, _BUCKETS_ADDED if added else _BUCKETS)
 
 
 def _in_order(texts: dict[str, str], buckets: int) -> dict[str, str]:
@@ -178,7 +177,7 @@ class AnswerTemplate:
         slots = [known[name] for name in names]
         if any(slot.kind is bool for slot in slots):
             raise TypeError(f"{kind.__name__}: a truth value can only be a constant")
-        self._code, self._remark, self._fast = code, remark, kind.fast
+        self._code, self._remark = code, remark
         self._texts = tuple(at for at, slot in enumerate(slots) if slot.kind is str)
         self._constants = dict(constants or {})
         self._wires = tuple(slot.wire for slot in slots)
@@ -193,7 +192,9 @@ class AnswerTemplate:
         listed = tuple(sources)
         ordered = [listed[at] for at in permutation(listed, _BUCKETS_ADDED if added else _BUCKETS)]
         self._form, self._pick = self._json_form({name: sources[name] for name in ordered})
-        self._fast_order = [*(n for n in sources if n not in added), *added] if kind.fast else ordered
+        self._binary_order = ordered
+        if kind.fast:
+            self._binary_order = [*(name for name in sources if name not in added), *_in_order(added, _BUCKETS_ADDED)]
 
     def _json_form(self, sources: Mapping[str, str | int]) -> tuple[str, itemgetter[Any]]:
         """The header as a format, and what picks its arguments out of (opaque, values…)."""
@@ -223,7 +224,7 @@ class AnswerTemplate:
 
     def _render_binary(self, opaque: int, values: Sequence[Any], body_size: int) -> bytes:
         texts = {**self._constants, **dict(zip(self._wires, map(str, values), strict=True))}
-        ordered = {name: texts[name] for name in self._fast_order}
+        ordered = {name: texts[name] for name in self._binary_order}
         written = _binary_header(self._code, LanguageCode.JAVA, VERSION, opaque, RESPONSE, self._remark, ordered)
         return frame_prefix(len(written), body_size, Form.ROCKETMQ) + written
 

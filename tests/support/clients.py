@@ -13,12 +13,12 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote
 
-from tests.support.java import OPENED, SMALL, classpath, java, programs
+from tests.support.java import OPENED, SMALL, classpath, java, programs, rocketmq_home
 from tests.support.process import ServerProcess
 
 CALL_S_MAX: Final = 120.0
@@ -49,7 +49,9 @@ class Printed(NamedTuple):
 class JavaDriver(ServerProcess):
     """The driver with the client jars of one version.  `form` is the header form that its clients speak: JSON or ROCKETMQ."""
 
-    def __init__(self, directory: Path, version: str, *, form: str = "JSON", heap: str = "384m") -> None:
+    def __init__(
+        self, directory: Path, version: str, *, form: str = "JSON", heap: str = "384m", flags: Sequence[str] = ()
+    ) -> None:
         super().__init__(f"clients-{version}", directory)
         self.version = version
         self._flags = [
@@ -58,6 +60,7 @@ class JavaDriver(ServerProcess):
             f"-Drocketmq.serialize.type={form}",
             "-Drocketmq.client.rebalance.lockInterval=1000",
             "-Drmq.logback.configurationFile=none.xml",
+            *flags,
         ]
         self._ids = itertools.count(1)
         self._answers: dict[int, dict[str, Any]] = {}
@@ -68,6 +71,9 @@ class JavaDriver(ServerProcess):
     def command(self) -> Sequence[str]:
         flags = [*SMALL, *OPENED, *self._flags, f"-Duser.home={self.directory}", "-Djava.security.manager=allow"]
         return [java(), *flags, "-cp", f"{programs()}{os.pathsep}{classpath(self.version)}", "rmq.Driver"]
+
+    def environment(self) -> Mapping[str, str]:
+        return rocketmq_home(self.directory)
 
     def start(self, *, wait: bool = True) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)

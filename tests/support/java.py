@@ -37,6 +37,21 @@ OPENED: Final = (
 SMALL: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData", "-Dfile.encoding=UTF-8")
 """Quick to start and modest with two cores; a benchmark leaves these out."""
 
+LOGBACK: Final = """<configuration>
+<appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %p %t - %m%n</pattern></encoder></appender>
+<root level="WARN"><appender-ref ref="out"/></root>
+</configuration>
+"""
+
+
+def rocketmq_home(directory: Path) -> dict[str, str]:
+    """The environment that servers and tools want: a ROCKETMQ_HOME, for 4.x with these files in it."""
+    conf = directory / "conf"
+    conf.mkdir(exist_ok=True)
+    for program in ("namesrv", "broker", "tools"):
+        (conf / f"logback_{program}.xml").write_text(LOGBACK)
+    return {"ROCKETMQ_HOME": str(directory), "NAMESRV_ADDR": ""}
+
 
 def missing(what: str, why: str) -> NoReturn:
     """Skip, or fail where RMQ_REQUIRE forbids to skip."""

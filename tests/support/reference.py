@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.support import remoting
-from tests.support.java import OPENED, REFERENCE, SMALL, classpath, java
+from tests.support.java import OPENED, REFERENCE, SMALL, classpath, java, rocketmq_home
 from tests.support.process import ServerProcess, free_ports
 
 DISK: Final = ("-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99", "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.99")
@@ -28,13 +28,6 @@ SMALL_STORE: Final[Mapping[str, str]] = {
     "diskMaxUsedSpaceRatio": "99",
 }
 """Store files of a few megabytes instead of gigabytes."""
-
-
-LOGBACK: Final = """<configuration>
-<appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %p %t - %m%n</pattern></encoder></appender>
-<root level="WARN"><appender-ref ref="out"/></root>
-</configuration>
-"""
 
 
 class JavaServer(ServerProcess):
@@ -65,18 +58,13 @@ class JavaServer(ServerProcess):
             self.properties.setdefault("bindAddress", "127.0.0.1")
 
     def command(self) -> Sequence[str]:
-        if self.version.startswith("4."):  # wants these files in ROCKETMQ_HOME
-            conf = self.directory / "conf"
-            conf.mkdir(exist_ok=True)
-            for server in ("namesrv", "broker"):
-                (conf / f"logback_{server}.xml").write_text(LOGBACK)
         config = self.directory / f"{self.name}.conf"
         config.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
         flags = [*self.jvm, *OPENED, *DISK, f"-Duser.home={self.directory}", f"-Drmq.logback.configurationFile={self.logging}"]
         return [java(), *flags, "-cp", classpath(self.version), self.main_class, "-c", str(config)]
 
     def environment(self) -> Mapping[str, str]:
-        return {"ROCKETMQ_HOME": str(self.directory), "NAMESRV_ADDR": ""}
+        return rocketmq_home(self.directory)
 
     def end(self) -> None:
         """At the end of a test nobody reads its files any more: no need for the 13 s of a clean stop."""

@@ -11,10 +11,14 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /** Producers by name, every form of sending, and a background sender that remembers what was acknowledged. */
@@ -50,7 +54,7 @@ final class Producers {
     }
 
     private Object start(Args args) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(args.text("group"));
+        DefaultMQProducer producer = args.flag("transactions") ? transactional(args) : new DefaultMQProducer(args.text("group"));
         Clients.configure(producer, args);
         producer.setSendMsgTimeout(args.number("timeout_ms", 10_000));
         producer.setRetryTimesWhenSendFailed(args.number("retries", 2));
@@ -62,6 +66,23 @@ final class Producers {
         producer.start();
         producers.put(args.text("name"), producer);
         return true;
+    }
+
+    /** Its messages are committed, rolled back or left open as the argument `outcome` of each says. */
+    private static DefaultMQProducer transactional(Args args) {
+        TransactionMQProducer producer = new TransactionMQProducer(args.text("group"));
+        producer.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+                return LocalTransactionState.valueOf(String.valueOf(argument));
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                return LocalTransactionState.COMMIT_MESSAGE;
+            }
+        });
+        return producer;
     }
 
     private Object stop(Args args) {
@@ -115,6 +136,8 @@ final class Producers {
             message.setWaitStoreMsgOK(args.flag("wait"));
         }
         args.startingWith("p").forEach(message::putUserProperty);
+        // Names of the system, which putUserProperty refuses: "x.TIMER_DELAY_MS".
+        args.startingWith("x").forEach((name, value) -> MessageAccessor.putProperty(message, name, value));
         return message;
     }
 
@@ -147,6 +170,8 @@ final class Producers {
             case "oneway":
                 producer.sendOneway(message);
                 return null;
+            case "transaction":
+                return tell(((TransactionMQProducer) producer).sendMessageInTransaction(message, args.text("outcome")));
             case "queue":
                 return tell(producer.send(message, Clients.queue(args)));
             case "selector":
