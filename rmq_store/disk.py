@@ -47,6 +47,13 @@ class Usage(NamedTuple):
     free: int
     usable: int
 
+    @property
+    def used_ratio(self) -> float:
+        """Part in use, in whole percent rounded up (Java: UtilAll.getDiskPartitionSpaceUsedPercent)."""
+        used = self.total - self.free
+        whole = used + self.usable
+        return -(-used * 100 // whole) / 100 if whole else 0.0
+
 
 class File(Protocol):
     """One open regular file. Every method raises OSError."""

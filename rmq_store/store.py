@@ -289,7 +289,7 @@ class Store:
     def _check_disk(self) -> None:
         limit = self.settings.disk_space_warning_level_ratio
         try:
-            self._ratio = used_ratio(self._disk, self.settings.commit_log_directory)
+            self._ratio = self._disk.usage(self.settings.commit_log_directory).used_ratio
         except OSError:
             return
         self._over_limit = limit is not None and self._ratio > limit
@@ -401,21 +401,13 @@ class Store:
         """The store's part of code 28: statistics, disk, log bounds (Java: getRuntimeInfo). Raises OSError."""
         settings = self.settings
         info = self.statistics.runtime_info(wall_ms)
-        log_ratio = double_text(used_ratio(self._disk, settings.commit_log_directory))
+        log_ratio = double_text(self._disk.usage(settings.commit_log_directory).used_ratio)
         info[f"commitLogDiskRatio_{settings.commit_log_directory}"] = log_ratio
         info["commitLogDiskRatio"] = log_ratio
-        info["consumeQueueDiskRatio"] = double_text(used_ratio(self._disk, settings.store_path_root_dir))
+        info["consumeQueueDiskRatio"] = double_text(self._disk.usage(settings.store_path_root_dir).used_ratio)
         info["commitLogMinOffset"] = str(self.min_offset if self._log.segments.starts else -1)
         info["commitLogMaxOffset"] = str(self.written_offset)
         return info
-
-
-def used_ratio(disk: Disk, path: str) -> float:
-    """Part of the partition in use, in whole percent rounded up (Java: UtilAll.getDiskPartitionSpaceUsedPercent)."""
-    total, free, usable = disk.usage(path)
-    used = total - free
-    whole = used + usable
-    return -(-used * 100 // whole) / 100 if whole else 0.0
 
 
 def _open_locked(disk: Disk, settings: StoreSettings, lock: Lock, wall_ms: int, pid: int, zone: tzinfo | None) -> Store:
