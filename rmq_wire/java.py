@@ -46,7 +46,7 @@ def _hash(value: int, text: str) -> int:
     if not text.isascii():
         for unit in array("H", text.encode("utf-16-le" if _LITTLE else "utf-16-be", "surrogatepass")):
             value = (31 * value + unit) & _WORD
-        return value
+        return value & _WORD
     units = text.encode()
     if 0 < (count := len(units)) <= _CHUNK:
         return (value * _SHIFT[count] + 31 * int(units.translate(_HIGH), 31) + int(units.translate(_LOW), 31)) & _WORD
@@ -54,7 +54,7 @@ def _hash(value: int, text: str) -> int:
         piece = units[:_CHUNK]
         value = (value * _SHIFT[len(piece)] + 31 * int(piece.translate(_HIGH), 31) + int(piece.translate(_LOW), 31)) & _WORD
         units = units[_CHUNK:]
-    return value
+    return value & _WORD
 
 
 _LITTLE: Final = array("H", [1]).tobytes()[0] == 1

@@ -68,8 +68,9 @@ def delete(text: str, name: str) -> str:
     mark = name + NAME_END
     if mark not in text:
         return text
-    kept = [pair for pair in text.split(PAIR_END) if not pair.startswith(mark)]
-    return PAIR_END.join(kept)
+    *pairs, rest = text.split(PAIR_END)
+    kept = [pair + PAIR_END for pair in pairs if not pair.startswith(mark)]
+    return "".join(kept) + ("" if rest.startswith(mark) else rest)
 
 
 def find(encoded: bytes, name: bytes) -> bytes | None:
