@@ -1,0 +1,132 @@
+"""Brokers register, give signs of life and leave; tools ask who is there (Java: `DefaultRequestProcessor`)."""
+
+from __future__ import annotations
+
+import logging
+
+from broker_impl.call import Answer, Call, Refusal, Reply, plain_text
+from broker_impl.namesrv.config import NamesrvConfig
+from broker_impl.namesrv.kv import KvTable
+from broker_impl.namesrv.route_answers import RouteAnswers
+from broker_impl.namesrv.routes import Registration, RouteTable, Unregistration
+from broker_impl.router import Capability, answers
+from rmq_wire.bodies.cluster import BrokerMemberGroupAnswer
+from rmq_wire.bodies.data_version import DataVersion
+from rmq_wire.bodies.kv import ORDER_TOPIC_CONFIG, KVTable
+from rmq_wire.bodies.registration import read_register_body
+from rmq_wire.checksum import body_crc
+from rmq_wire.codes import ResponseCode
+from rmq_wire.headers.naming import (
+    AddWritePermOfBroker,
+    AddWritePermOfBrokerResponse,
+    BrokerHeartbeat,
+    GetBrokerClusterInfo,
+    GetBrokerMemberGroup,
+    QueryDataVersion,
+    QueryDataVersionResponse,
+    RegisterBroker,
+    RegisterBrokerResponse,
+    UnregisterBroker,
+    WipeWritePermOfBroker,
+    WipeWritePermOfBrokerResponse,
+)
+
+log = logging.getLogger("rmq.namesrv")
+
+UNTOUCHED_REMARK = "not set any response code"
+"""What `RemotingCommand.createResponseCommand` puts in first; Java's answer 901 forgets to take it out."""
+
+
+class Brokers(Capability):
+    """Who is there."""
+
+    def __init__(self, table: RouteTable, told: RouteAnswers, kv: KvTable, config: NamesrvConfig) -> None:
+        self.table = table
+        self.told = told
+        self.kv = kv
+        self.config = config
+
+    @answers(RegisterBroker)
+    def register(self, call: Call, asked: RegisterBroker) -> Answer:
+        """Enter a broker and its topics."""
+        body = call.body
+        if asked.body_crc32 and body_crc(body) != asked.body_crc32:
+            log.warning("registration of %s: check sum of the body does not match", plain_text(asked.broker_name))
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        registered = read_register_body(body, compressed=asked.compressed, version=call.command.version)
+        topics = registered.topic_config_serialize_wrapper
+        found = self.table.register(
+            Registration(
+                cluster=asked.cluster_name,
+                name=asked.broker_name,
+                broker_id=asked.broker_id,
+                addr=asked.broker_addr,
+                ha_addr=asked.ha_server_addr,
+                topics={config.topic_name or topic: config for topic, config in topics.topic_config_table.items()},
+                version=topics.data_version,
+                acting_master=asked.enable_acting_master,
+                zone=asked.zone_name,
+                timeout_ms=asked.heartbeat_timeout_millis,
+                mappings=registered.queue_mappings(),
+                filter_servers=registered.filter_server_list,
+                link=call.peer,
+            ),
+            call.env.mono_ms,
+        )
+        if found is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "register broker failed")
+        asker_host = call.peer.local[0]
+        header = RegisterBrokerResponse(
+            ha_server_addr=found.ha_addr,
+            master_addr=self.told.addr(asked.cluster_name, found.master_addr, asker_host),
+        )
+        ordered = self.kv.of(ORDER_TOPIC_CONFIG) if self.config.return_order_topic_config_to_broker else None
+        return Reply(header, body=KVTable(table=ordered).encode() if ordered is not None else b"")
+
+    @answers(UnregisterBroker)
+    def unregister(self, call: Call, asked: UnregisterBroker) -> Answer:
+        """A broker stops."""
+        gone = Unregistration(asked.cluster_name, asked.broker_name, asked.broker_id, asked.broker_addr)
+        self.table.unregister([gone], call.peer)
+        return Reply()
+
+    @answers(QueryDataVersion)
+    def query_data_version(self, call: Call, asked: QueryDataVersion) -> Answer:
+        """Has the broker's table changed since it registered?  Also a sign of life."""
+        offered = DataVersion.read(call.body) if call.body else None
+        known = self.table.version(asked.cluster_name, asked.broker_addr)
+        self.table.touch(asked.cluster_name, asked.broker_addr, call.env.mono_ms)
+        header = QueryDataVersionResponse(changed=known is None or known != offered)
+        return Reply(header, body=known.encode() if known is not None else b"")
+
+    @answers(BrokerHeartbeat)
+    def heartbeat(self, call: Call, asked: BrokerHeartbeat) -> Answer:
+        """A sign of life."""
+        self.table.touch(asked.cluster_name, asked.broker_addr, call.env.mono_ms)
+        return Reply()
+
+    @answers(GetBrokerMemberGroup)
+    def member_group(self, call: Call, asked: GetBrokerMemberGroup) -> Answer:
+        """A master and its slaves."""
+        group = self.told.members(asked.cluster_name, asked.broker_name, call.peer.local[0])
+        body = BrokerMemberGroupAnswer(broker_member_group=group).encode_fastjson()
+        return Reply(remark=UNTOUCHED_REMARK, body=body)
+
+    @answers(GetBrokerClusterInfo)
+    def cluster_info(self, call: Call, _: GetBrokerClusterInfo) -> Answer:
+        """Everybody."""
+        return Reply(body=self.told.clusters(call.peer.local[0]).encode_fastjson())
+
+    @answers(WipeWritePermOfBroker)
+    def wipe_write_perm(self, call: Call, asked: WipeWritePermOfBroker) -> Answer:
+        """Nobody is to send to this broker."""
+        count = self.table.wipe_write_perm(asked.broker_name)
+        log.info("%s:%d wiped write permission of %s: %d topics", *call.peer.remote, plain_text(asked.broker_name), count)
+        return WipeWritePermOfBrokerResponse(wipe_topic_count=count)
+
+    @answers(AddWritePermOfBroker)
+    def add_write_perm(self, call: Call, asked: AddWritePermOfBroker) -> Answer:
+        """The opposite."""
+        count = self.table.add_write_perm(asked.broker_name)
+        log.info("%s:%d gave write permission to %s: %d topics", *call.peer.remote, plain_text(asked.broker_name), count)
+        return AddWritePermOfBrokerResponse(add_topic_count=count)

@@ -1,0 +1,110 @@
+"""Key-value configuration by namespace, kept in `kvConfig.json` in Java's form (Java: `KVConfigManager`)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker_impl.call import Answer, Call, Refusal, Reply
+from broker_impl.namesrv.files import Files
+from broker_impl.router import Capability, answers
+from rmq_wire import fastjson
+from rmq_wire.bodies.kv import KVConfig, KVTable
+from rmq_wire.codes import ResponseCode
+from rmq_wire.headers.naming import DeleteKVConfig, GetKVConfig, GetKVConfigResponse, GetKVListByNamespace, PutKVConfig
+from rmq_wire.java import iteration_order
+
+CHARACTERS_MAX: Final = 8 << 20
+"""Of all names and values together: an answer with one namespace must still fit into a frame of 16 MiB."""
+
+
+class KvTable:
+    """Namespace -> key -> value."""
+
+    def __init__(self) -> None:
+        self._namespaces: dict[str, dict[str, str]] = {}
+        self._characters = 0
+
+    def get(self, namespace: str, key: str) -> str | None:
+        """The value, if there is one."""
+        return self._namespaces.get(namespace, {}).get(key)
+
+    def of(self, namespace: str) -> dict[str, str] | None:
+        """A namespace's entries; None when nothing was ever put there."""
+        return self._namespaces.get(namespace)
+
+    def put(self, namespace: str, key: str, value: str) -> bool:
+        """Set a value.  False, and nothing happens, when the table is full."""
+        entries = self._namespaces.get(namespace, {})
+        old = entries.get(key)
+        added = len(value) - len(old) if old is not None else len(key) + len(value)
+        if namespace not in self._namespaces:
+            added += len(namespace)
+        if self._characters + added > CHARACTERS_MAX:
+            return False
+        self._characters += added
+        self._namespaces.setdefault(namespace, {})[key] = value
+        return True
+
+    def delete(self, namespace: str, key: str) -> None:
+        """Remove a value; its namespace stays, empty at last."""
+        old = self._namespaces.get(namespace, {}).pop(key, None)
+        if old is not None:
+            self._characters -= len(key) + len(old)
+
+    def load(self, text: bytes) -> None:
+        """Take what a file says.  Raises `BadBody`."""
+        loaded = KVConfig.read(text).config_table
+        for namespace, entries in loaded.items():
+            self._namespaces[namespace] = dict(entries)
+        self._characters = sum(
+            len(namespace) + sum(len(key) + len(value) for key, value in entries.items())
+            for namespace, entries in self._namespaces.items()
+        )
+
+    def document(self) -> bytes:
+        """The file's text, its members in the order in which Java walks its hash maps."""
+        table = {
+            namespace: {key: entries[key] for key in iteration_order(entries)}
+            for namespace in iteration_order(self._namespaces)
+            for entries in (self._namespaces[namespace],)
+        }
+        return fastjson.dumps_fastjson({"configTable": table})
+
+
+class KeyValues(Capability):
+    """The table as tools use it."""
+
+    def __init__(self, kv: KvTable, files: Files, path: str) -> None:
+        self.kv = kv
+        self.files = files
+        self.path = path
+
+    @answers(PutKVConfig)
+    def put(self, call: Call, asked: PutKVConfig) -> Answer:
+        """Set a value and save the file."""
+        if not self.kv.put(asked.namespace, asked.key, asked.value):
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"the key-value table holds {CHARACTERS_MAX} characters at most")
+        return self.files.write(call, self.path, self.kv.document())
+
+    @answers(DeleteKVConfig)
+    def delete(self, call: Call, asked: DeleteKVConfig) -> Answer:
+        """Remove a value and save the file."""
+        self.kv.delete(asked.namespace, asked.key)
+        return self.files.write(call, self.path, self.kv.document())
+
+    @answers(GetKVConfig)
+    def get(self, call: Call, asked: GetKVConfig) -> Answer:
+        """One value."""
+        value = self.kv.get(asked.namespace, asked.key)
+        if value is None:
+            remark = f"No config item, Namespace: {asked.namespace} Key: {asked.key}"
+            raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+        return GetKVConfigResponse(value=value)
+
+    @answers(GetKVListByNamespace)
+    def listed(self, call: Call, asked: GetKVListByNamespace) -> Answer:
+        """One namespace."""
+        entries = self.kv.of(asked.namespace)
+        if entries is None:
+            raise Refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {asked.namespace}")
+        return Reply(body=KVTable(table=entries).encode())

@@ -1,0 +1,403 @@
+"""Who serves what: the tables of a name server, changed by registrations, unregistrations, closed connections and time.
+
+Plain dictionaries, changed at once by whoever asks; time is handed in (`mono_ms`).  Java (`RouteInfoManager`) decides that a
+broker is gone, queues it and removes it later by its address, so that a slow queue can remove what has just registered again
+(apache/rocketmq#11043).  Here nothing lies between the decision and the removal, an entry knows the connection that made it,
+and a connection that closes takes away only what is still its own.  The same rule holds for an unregistration that comes in on a
+connection which registered this broker before a newer one did.
+
+What always holds: every address in `brokers` is live under that name, and the other way round; a cluster lists a name exactly
+while one of its brokers is live there; a topic has queues only in known brokers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from broker_impl.call import plain_text
+from rmq_wire.bodies.data_version import DataVersion
+from rmq_wire.bodies.route import MASTER_ID, BrokerData, QueueData, TopicQueueMappingInfo
+from rmq_wire.bodies.topics import PERM_READ, PERM_WRITE, TopicConfig
+
+log = logging.getLogger("rmq.namesrv")
+
+HEARTBEAT_TIMEOUT_MS: Final = 120_000
+"""How long a broker lives that does not say so itself (Java: `DEFAULT_BROKER_CHANNEL_EXPIRED_TIME`)."""
+
+
+Link = Hashable
+"""A connection, compared by identity."""
+
+
+class Settings(Protocol):
+    """What the tables take from the configuration; both may change while we run."""
+
+    @property
+    def delete_topic_with_broker_registration(self) -> bool: ...
+    @property
+    def notify_min_broker_id_changed(self) -> bool: ...
+
+
+class Registration(NamedTuple):
+    """What a broker says about itself.
+
+    `acting_master`: None from a broker that does not know the option.  `timeout_ms`: how long it lives without a sign of life.
+    `topics`: by name; exactly one is an increment.  `filter_servers`: None says nothing about them.  `link`: the connection it
+    came in on.  `embedded`: it runs in this process, cannot expire, and each asker is told an address of it that the asker
+    reaches.
+    """
+
+    cluster: str
+    name: str
+    broker_id: int
+    addr: str
+    ha_addr: str | None
+    topics: dict[str, TopicConfig]
+    version: DataVersion
+    acting_master: bool | None = None
+    zone: str | None = None
+    timeout_ms: int | None = None
+    mappings: dict[str, TopicQueueMappingInfo] | None = None
+    filter_servers: Sequence[str] | None = None
+    link: Link | None = None
+    embedded: bool = False
+
+
+class Unregistration(NamedTuple):
+    """A broker that goes."""
+
+    cluster: str
+    name: str
+    broker_id: int
+    addr: str
+
+
+class Registered(NamedTuple):
+    """What a slave needs to know of its master; both None for a master."""
+
+    ha_addr: str | None = None
+    master_addr: str | None = None
+
+
+class MinIdChanged(NamedTuple):
+    """The smallest broker id under a name changed (code 905): whom to tell, and what."""
+
+    tell: list[str]
+    min_broker_id: int
+    min_broker_addr: str
+    offline_addr: str | None
+    ha_addr: str | None
+
+
+Key = tuple[str, str]
+"""Cluster and address: what a registration is known by."""
+
+
+class LiveBroker:
+    """One registered broker.  `updated_ms`: mono time of its last sign of life.  `former`: connections that it had before."""
+
+    __slots__ = ("broker_id", "embedded", "former", "ha_addr", "link", "name", "timeout_ms", "updated_ms", "version")
+
+    def __init__(self, asked: Registration, mono_ms: int, previous: LiveBroker | None) -> None:
+        self.name = asked.name
+        self.broker_id = asked.broker_id
+        self.ha_addr = asked.ha_addr
+        self.version = asked.version.copy()
+        self.timeout_ms = HEARTBEAT_TIMEOUT_MS if asked.timeout_ms is None else asked.timeout_ms
+        self.updated_ms = mono_ms
+        self.link = asked.link
+        self.former = {*previous.former, previous.link} - {asked.link} if previous is not None else set()
+        self.embedded = asked.embedded
+
+
+class Expired(NamedTuple):
+    """A broker that gave no sign of life for too long; its connection is to be closed."""
+
+    cluster: str
+    addr: str
+    name: str
+    timeout_ms: int
+    link: Link | None
+
+
+class RouteTable:
+    """The tables.  `on_min_id_changed` hears of changes of the smallest broker id, when the configuration asks for it."""
+
+    def __init__(self, settings: Settings, on_min_id_changed: Callable[[MinIdChanged], None] | None = None) -> None:
+        self.settings = settings
+        self.on_min_id_changed = on_min_id_changed
+        self.topics: dict[str, dict[str, QueueData]] = {}
+        """Topic -> broker name -> its queues there."""
+        self.mappings: dict[str, dict[str, TopicQueueMappingInfo]] = {}
+        """Static topic -> broker name -> its logical queues there."""
+        self.brokers: dict[str, BrokerData] = {}
+        self.clusters: dict[str, dict[str, None]] = {}
+        """Cluster -> broker names (as keys: a set that keeps its order)."""
+        self.live: dict[Key, LiveBroker] = {}
+        self.filter_servers: dict[Key, list[str]] = {}
+
+    # -- brokers come -------------------------------------------------------------------------------------------------
+
+    def register(self, asked: Registration, mono_ms: int) -> Registered | None:
+        """Enter a broker, or take its news.  None: refused, because an increment came from a broker that we do not know."""
+        key = (asked.cluster, asked.addr)
+        known = self.brokers.get(asked.name)
+        holder = known.broker_addrs.get(asked.broker_id) if known else None
+        if holder is not None and holder != asked.addr and self._is_newer(asked, holder):
+            self._remove([key])
+            return Registered()
+        if holder is None and len(asked.topics) == 1:
+            log.warning("increment from a broker that has not registered: %s", _who(asked))
+            return None
+        previous = self.live.get(key)
+        if previous is not None and previous.name != asked.name:
+            self._remove([key])
+            previous = None
+        changed = holder is None or previous is None or previous.version != asked.version
+        broker, min_before = self._enter(asked, holder)
+        self.live[key] = LiveBroker(asked, mono_ms, previous)
+        if previous is None:
+            log.info("broker registered: %s", _who(asked))
+        if asked.broker_id == MASTER_ID or self._is_prime_slave(asked, broker):
+            self._take_topics(asked, broker, changed=changed)
+        self._take_filter_servers(key, asked.filter_servers)
+        if asked.broker_id < min_before:
+            self._tell_min_id(broker, None, asked.ha_addr)
+        return self._master_of(asked, broker)
+
+    def _is_newer(self, asked: Registration, holder: str) -> bool:
+        """Does the live broker under this id, at another address, have a newer state version (a controller's epoch)?"""
+        live = next((live for key, live in self.live.items() if key[1] == holder and live.name == asked.name), None)
+        if live is None or live.version.state_version <= asked.version.state_version:
+            return False
+        log.warning(
+            "registration ignored: %s has state version %d, %s at %s has %d",
+            _who(asked), asked.version.state_version, plain_text(live.name), plain_text(holder), live.version.state_version,
+        )  # fmt: skip
+        return True
+
+    def _enter(self, asked: Registration, holder: str | None) -> tuple[BrokerData, int]:
+        """Into `clusters` and `brokers`.  Returns the broker's data and the smallest id before (0 when there was none)."""
+        broker = self.brokers.get(asked.name)
+        if broker is None:
+            broker = self.brokers[asked.name] = BrokerData(cluster=asked.cluster, broker_name=asked.name)
+        broker.enable_acting_master = bool(asked.acting_master)
+        broker.zone_name = asked.zone
+        addrs = broker.broker_addrs
+        min_before = min(addrs, default=0)
+        for other in [number for number, addr in addrs.items() if addr == asked.addr and number != asked.broker_id]:
+            del addrs[other]  # a slave that became the master: an address stands under one id only
+        if holder is not None and holder != asked.addr:
+            log.warning("broker moved: %s was at %s", _who(asked), plain_text(holder))
+        self._supersede(asked, {asked.addr, holder})
+        addrs[asked.broker_id] = asked.addr
+        self.clusters.setdefault(asked.cluster, {})[asked.name] = None
+        if asked.name not in self.clusters.get(broker.cluster, ()):
+            broker.cluster = asked.cluster
+        return broker, min_before
+
+    def _supersede(self, asked: Registration, addrs: set[str | None]) -> None:
+        """Forget what the registering broker, or the one whose id it takes, said before from another place or cluster."""
+        old = [
+            key
+            for key, live in self.live.items()
+            if live.name == asked.name and key[1] in addrs and key != (asked.cluster, asked.addr)
+        ]
+        for key in old:
+            del self.live[key]
+            self.filter_servers.pop(key, None)
+            self._leave_cluster(key[0], asked.name)
+
+    @staticmethod
+    def _is_prime_slave(asked: Registration, broker: BrokerData) -> bool:
+        """A slave whose topics count because no smaller id is there."""
+        return asked.acting_master is not None and asked.broker_id == min(broker.broker_addrs)
+
+    def _take_topics(self, asked: Registration, broker: BrokerData, *, changed: bool) -> None:
+        mappings = asked.mappings or {}
+        if self.settings.delete_topic_with_broker_registration and not mappings:
+            gone = [topic for topic, queues in self.topics.items() if asked.name in queues and topic not in asked.topics]
+            for topic in gone:
+                self._drop_queues(topic, asked.name)
+        wipe = asked.broker_id != MASTER_ID and broker.enable_acting_master
+        for topic, config in asked.topics.items():
+            queues = self.topics.get(topic)
+            if not changed and queues is not None and asked.name in queues:
+                continue
+            if queues is None:
+                queues = self.topics[topic] = {}
+            queues[asked.name] = QueueData(
+                broker_name=asked.name,
+                read_queue_nums=config.read_queue_nums,
+                write_queue_nums=config.write_queue_nums,
+                perm=config.perm & ~PERM_WRITE if wipe else config.perm,
+                topic_sys_flag=config.topic_sys_flag,
+            )
+        if changed:
+            for topic, info in mappings.items():
+                self.mappings.setdefault(topic, {})[info.bname or asked.name] = info
+
+    def _take_filter_servers(self, key: Key, servers: Sequence[str] | None) -> None:
+        if servers:
+            self.filter_servers[key] = list(servers)
+        elif servers is not None:
+            self.filter_servers.pop(key, None)
+
+    def _master_of(self, asked: Registration, broker: BrokerData) -> Registered:
+        if asked.broker_id == MASTER_ID:
+            return Registered()
+        addr = broker.broker_addrs.get(MASTER_ID)
+        live = self.live.get((asked.cluster, addr)) if addr is not None else None
+        return Registered(live.ha_addr, addr) if live is not None else Registered()
+
+    # -- brokers go ---------------------------------------------------------------------------------------------------
+
+    def unregister(self, gone: Iterable[Unregistration], link: Link | None = None) -> None:
+        """Remove brokers that say they go.  Not one that does not hold its address any more, or says so on a former `link`."""
+        keys: list[Key] = []
+        for asked in gone:
+            live = self.live.get((asked.cluster, asked.addr))
+            if live is None or live.name != asked.name:
+                log.info("unregistration of a broker that is not here: %s", _who(asked))
+            elif link in live.former:
+                log.warning("unregistration on a connection older than the registration: ignored: %s", _who(asked))
+            else:
+                keys.append((asked.cluster, asked.addr))
+        self._remove(keys)
+
+    def link_closed(self, link: Link) -> list[Key]:
+        """Remove what this connection registered last.  Returns it."""
+        keys = [key for key, live in self.live.items() if live.link is link]
+        self._remove(keys)
+        for live in self.live.values():
+            live.former.discard(link)
+        return keys
+
+    def expire(self, mono_ms: int) -> list[Expired]:
+        """Remove who gave no sign of life for longer than its time-out."""
+        late = [
+            Expired(*key, live.name, live.timeout_ms, live.link)
+            for key, live in self.live.items()
+            if live.updated_ms + live.timeout_ms < mono_ms and not live.embedded
+        ]
+        self._remove([(gone.cluster, gone.addr) for gone in late])
+        return late
+
+    def _remove(self, keys: Iterable[Key]) -> None:
+        removed: set[str] = set()
+        reduced: set[str] = set()
+        for key in keys:
+            live = self.live.pop(key, None)
+            if live is None:
+                continue
+            self.filter_servers.pop(key, None)
+            broker = self.brokers[live.name]
+            was_least = live.broker_id == min(broker.broker_addrs)
+            broker.broker_addrs.pop(live.broker_id, None)
+            self._leave_cluster(key[0], live.name)
+            log.info("broker gone: %s %s at %s", plain_text(live.name), live.broker_id, plain_text(key[1]))
+            if not broker.broker_addrs:
+                del self.brokers[live.name]
+                removed.add(live.name)
+            else:
+                reduced.add(live.name)
+                if was_least and broker.enable_acting_master:
+                    self._tell_min_id(broker, key[1], None)
+        if removed or reduced:
+            self._clean_topics(removed, reduced - removed)
+
+    def _leave_cluster(self, cluster: str, name: str) -> None:
+        """The cluster's list loses the name when none of its brokers is live there any more; the name goes with the others."""
+        elsewhere = {key[0]: None for key, live in self.live.items() if live.name == name}
+        if cluster in elsewhere:
+            return
+        names = self.clusters.get(cluster, {})
+        names.pop(name, None)
+        if not names:
+            self.clusters.pop(cluster, None)
+        broker = self.brokers.get(name)
+        if broker is not None and broker.cluster == cluster:
+            broker.cluster = next(iter(elsewhere), cluster)
+
+    def _clean_topics(self, removed: set[str], reduced: set[str]) -> None:
+        """Queues of brokers that are gone vanish; with an acting master those of a masterless broker become read-only."""
+        masterless = {
+            name
+            for name in reduced
+            if (broker := self.brokers[name]).enable_acting_master and min(broker.broker_addrs) > MASTER_ID
+        }
+        for topic in list(self.topics):
+            queues = self.topics[topic]
+            for name in removed & queues.keys():
+                self._drop_queues(topic, name)
+            for name in masterless & queues.keys():
+                queues[name].perm &= ~PERM_WRITE
+
+    def _drop_queues(self, topic: str, name: str) -> None:
+        queues = self.topics[topic]
+        del queues[name]
+        if not queues:
+            del self.topics[topic]
+            self.mappings.pop(topic, None)
+
+    def _tell_min_id(self, broker: BrokerData, offline_addr: str | None, ha_addr: str | None) -> None:
+        """Java: `notifyMinBrokerIdChanged`.  After a loss all that remain are told, after a gain all but the new one."""
+        if self.on_min_id_changed is None or not self.settings.notify_min_broker_id_changed:
+            return
+        addrs = broker.broker_addrs
+        least = min(addrs)
+        everybody = offline_addr is not None or len(addrs) == 1
+        tell = [addr for number, addr in addrs.items() if everybody or number != least]
+        self.on_min_id_changed(MinIdChanged(tell, least, addrs[least], offline_addr, ha_addr))
+
+    # -- signs of life and versions -----------------------------------------------------------------------------------
+
+    def touch(self, cluster: str, addr: str, mono_ms: int) -> None:
+        """A sign of life."""
+        live = self.live.get((cluster, addr))
+        if live is not None:
+            live.updated_ms = mono_ms
+
+    def version(self, cluster: str, addr: str) -> DataVersion | None:
+        """The version of the topics that this broker registered last."""
+        live = self.live.get((cluster, addr))
+        return live.version if live is not None else None
+
+    # -- topics -------------------------------------------------------------------------------------------------------
+
+    def register_topic(self, topic: str, queue_datas: Sequence[QueueData]) -> None:
+        """Enter one topic's queues; nothing happens when one of them names a broker that is not here."""
+        if not queue_datas or any(queues.broker_name not in self.brokers for queues in queue_datas):
+            log.warning("topic %s names a broker that is not here", plain_text(topic))
+            return
+        self.topics.setdefault(topic, {}).update((queues.broker_name, queues) for queues in queue_datas)
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forget a topic, or its queues in one cluster's brokers."""
+        if not cluster:
+            self.topics.pop(topic, None)
+            self.mappings.pop(topic, None)
+            return
+        for name in list(self.clusters.get(cluster, ())):
+            if name in self.topics.get(topic, ()):
+                self._drop_queues(topic, name)
+
+    def wipe_write_perm(self, name: str) -> int:
+        """Nobody is to send to this broker.  Returns of how many topics."""
+        return self._set_perm(name, lambda perm: perm & ~PERM_WRITE)
+
+    def add_write_perm(self, name: str) -> int:
+        """The opposite, for every topic: also those that could only be read or only be written before."""
+        return self._set_perm(name, lambda _: PERM_READ | PERM_WRITE)
+
+    def _set_perm(self, name: str, perm_of: Callable[[int], int]) -> int:
+        held = [queues[name] for queues in self.topics.values() if name in queues]
+        for queues in held:
+            queues.perm = perm_of(queues.perm)
+        return len(held)
+
+
+def _who(asked: Registration | Unregistration) -> str:
+    return f"{plain_text(asked.name)} {asked.broker_id} at {plain_text(asked.addr)} of {plain_text(asked.cluster)}"

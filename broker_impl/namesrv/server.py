@@ -1,0 +1,101 @@
+"""A name server put together: tables, capabilities and timers on an engine.
+
+The engine is served by a shell of `rmq_net`, alone (`rmq namesrv`) or beside brokers of the same process (`rmq dev`), which enter
+themselves by `NameServer.embed` instead of over the wire.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from broker_impl.call import plain_text
+from broker_impl.engine import Engine
+from broker_impl.env import Env
+from broker_impl.limits import Limits
+from broker_impl.namesrv.brokers import Brokers
+from broker_impl.namesrv.config import NamesrvConfig
+from broker_impl.namesrv.configuration import Configuration
+from broker_impl.namesrv.files import Files
+from broker_impl.namesrv.kv import KeyValues, KvTable
+from broker_impl.namesrv.route_answers import RouteAnswers
+from broker_impl.namesrv.routes import MinIdChanged, Registered, Registration, RouteTable, Unregistration
+from broker_impl.namesrv.topics import MS_PER_S, Routes, TopicLists
+from broker_impl.peer import Peer
+from broker_impl.router import Router
+from rmq_store.config_files import load_config
+from rmq_store.disk import Disk, RealDisk
+from rmq_wire.declare import Role
+
+log = logging.getLogger("rmq.namesrv")
+
+FIRST_SCAN_MS: Final = 5_000
+"""When brokers without a sign of life are looked for first (Java: `NamesrvController.startScheduleService`)."""
+NEVER_IDLE_MS: Final = 1 << 62
+"""What `serverChannelMaxIdleTimeSeconds=0` means: Netty then looks for nothing."""
+
+
+class NameServer:
+    """One name server.  `engine` is what a shell serves; the rest is there for who runs in the same process, and for tests."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: NamesrvConfig,
+        disk: Disk,
+        limits: Limits | None,
+        on_min_id_changed: Callable[[MinIdChanged], None] | None,
+    ) -> None:
+        self.config = config
+        idle_ms = config.server_channel_max_idle_time_seconds * MS_PER_S or NEVER_IDLE_MS
+        self.engine = Engine(env, limits=(limits or Limits())._replace(idle_ms_max=idle_ms))
+        self.table = RouteTable(config, on_min_id_changed)
+        self.told = RouteAnswers(self.table, lambda: config.support_acting_master)
+        self.kv = KvTable()
+        load_config(disk, config.kv_config_path, self.kv.load)
+        files = Files(self.engine, disk)
+        capabilities = (
+            Brokers(self.table, self.told, self.kv, config),
+            Routes(self.told, self.kv, config, env.mono_ms),
+            TopicLists(self.table, self.told, config),
+            KeyValues(self.kv, files, config.kv_config_path),
+            Configuration(config, files),
+        )
+        self.engine.install(Router(Role.NAME_SERVER, capabilities))
+        self.engine.on_peer_closed(self._peer_closed)
+        self.engine.every(config.scan_not_active_broker_interval, self._expire, first_ms=FIRST_SCAN_MS)
+
+    def embed(self, registration: Registration) -> Registered | None:
+        """Enter a broker of this process, or its news.  It does not expire; `withdraw` takes it out."""
+        return self.table.register(registration._replace(embedded=True, link=None), self.engine.env.mono_ms)
+
+    def withdraw(self, gone: Unregistration) -> None:
+        """Take a broker of this process out."""
+        self.table.unregister([gone])
+
+    def _peer_closed(self, peer: Peer) -> None:
+        self.table.link_closed(peer)
+
+    def _expire(self) -> None:
+        """Take out brokers that have been silent, and close their connections, as Java does."""
+        for gone in self.table.expire(self.engine.env.mono_ms):
+            log.warning("broker %s at %s silent for %d ms", plain_text(gone.name), plain_text(gone.addr), gone.timeout_ms)
+            if isinstance(gone.link, Peer):
+                self.engine.close(gone.link, f"no sign of life of its broker for {gone.timeout_ms} ms")
+
+
+def create_name_server(
+    env: Env,
+    config: NamesrvConfig,
+    disk: Disk | None = None,
+    *,
+    limits: Limits | None = None,
+    on_min_id_changed: Callable[[MinIdChanged], None] | None = None,
+) -> NameServer:
+    """A name server with what its key-value file holds; `disk` is the real one by default.
+
+    `on_min_id_changed(change)` has to send code 905 one-way to each broker in `change.tell`; without it
+    `notifyMinBrokerIdChanged` has no effect.  Raises `OSError` or `rmq_store.errors.StoreDamaged` when the file cannot be read.
+    """
+    return NameServer(env, config, disk or RealDisk(), limits, on_min_id_changed)
