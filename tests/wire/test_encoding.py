@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rmq_wire.command import Command, Unreadable
 from rmq_wire.conversation import Conversation
-from rmq_wire.encoding import AnswerTemplate, Form, encode_request, encode_response
+from rmq_wire.encoding import AnswerTemplate, Buffer, Form, encode_request, encode_response
 from rmq_wire.headers.offsets import QueryConsumerOffset
 from rmq_wire.headers.pull import PullMessageResponse
 from rmq_wire.headers.send import SendMessageResponse, SendMessageV2
@@ -103,7 +103,7 @@ def test_an_answer_with_an_empty_header_has_empty_ext_fields() -> None:
 
 
 def test_a_body_is_not_copied() -> None:
-    pieces = [b"abc", memoryview(b"defg")]
+    pieces: list[Buffer] = [b"abc", memoryview(b"defg")]
     frame = encode_response(0, 1, form=Form.JSON, body=pieces)
     assert isinstance(frame, list)
     assert frame[1:] == pieces

@@ -42,7 +42,8 @@ V6_UNIT = bytes.fromhex(
 
 def built(unit: dict[str, Any]) -> bytes:
     """What construct makes of the fields."""
-    return UNIT.build({**unit, "total_size": len(UNIT.build({**unit, "total_size": 0}))})
+    size = len(UNIT.build({**unit, "total_size": 0}))
+    return bytes(UNIT.build({**unit, "total_size": size}))
 
 
 def packed(unit: StoredMessage) -> bytes:
