@@ -289,7 +289,7 @@ class BrokerConfig:
     def shown(self, name: str) -> str:
         """The value of a property for other eyes: a secret is masked."""
         text = self.text(name) or ""
-        return MASK if text and self._is_secret(name) else text
+        return MASK if text and name in (self._set | self.unknown.keys()) and self._is_secret(name) else text
 
     def listing(self) -> str:
         """Every property that is not null as sorted `key=value` lines, secrets masked (`getAllConfigsFormatString`)."""

@@ -38,8 +38,9 @@ class Configuration(Capability):
     @answers(GetBrokerConfig)
     def show(self, call: Call, asked: GetBrokerConfig) -> Answer:
         """Every property that has a value."""
-        version = self._config.data_version.encode().decode()
-        return Reply(header=GetBrokerConfigResponse(version=version), body=self._config.listing().encode())
+        version = self._config.data_version
+        version.timestamp = version.timestamp or call.env.wall_ms
+        return Reply(header=GetBrokerConfigResponse(version=version.encode().decode()), body=self._config.listing().encode())
 
     @answers(UpdateBrokerConfig)
     def change(self, call: Call, asked: UpdateBrokerConfig) -> Answer:

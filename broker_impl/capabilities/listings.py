@@ -8,6 +8,7 @@ queryTopicConsumeByWho, queryTopicsByConsumer).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -19,7 +20,7 @@ from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.topics import TopicTable
-from rmq_wire import names
+from rmq_wire import fastjson, names
 from rmq_wire.bodies.body import Body
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.topics import GroupList, TopicList
@@ -68,14 +69,14 @@ class Listings(Capability):
         table: Mapping[str, Body] = self._topics.table
         if self._pages(asked.data_version, asked.topic_seq, asked.max_topic_num):
             table = self._topics.page(asked.data_version, asked.topic_seq or 0, self._page_rows(asked.max_topic_num))
-        members: dict[str, bytes | dict[str, Body]] = {
+        members: dict[str, bytes | Mapping[str, Any]] = {
             "dataVersion": self._topics.data_version.encode(),
             "mappingDataVersion": self._mapping_version.encode(),
             "topicConfigTable": dict(table),
             "topicQueueMappingDetailMap": b"{}",
             "topicQueueMappingInfoMap": b"{}",
         }
-        return _spelled(GetAllTopicConfigResponse(total_topic_num=len(self._topics)), members)
+        return _spelled(GetAllTopicConfigResponse(total_topic_num=len(self._topics)), members, Body.encode)
 
     @answers(GetAllSubscriptionGroup)
     def groups(self, call: Call, asked: GetAllSubscriptionGroup) -> Answer:
@@ -85,17 +86,24 @@ class Listings(Capability):
         if self._pages(asked.data_version, asked.group_seq, asked.max_group_num):
             table = self._groups.page(asked.data_version, asked.group_seq or 0, self._page_rows(asked.max_group_num))
             forbidden = {group: row for group, row in forbidden.items() if group in table}
-        members: dict[str, bytes | dict[str, Body]] = {
+        members: dict[str, bytes | Mapping[str, Any]] = {
             "dataVersion": self._groups.data_version.encode(),
             "forbiddenTable": _json(forbidden),
             "subscriptionGroupTable": dict(table),
         }
-        return _spelled(GetAllSubscriptionGroupResponse(total_group_num=len(self._groups)), members)
+        return _spelled(GetAllSubscriptionGroupResponse(total_group_num=len(self._groups)), members, Body.encode)
 
     @answers(GetAllConsumerOffset)
     def consumer_offsets(self, call: Call, asked: GetAllConsumerOffset) -> Answer:
-        """All progress, as the file has it (a slave writes it down)."""
-        return self._offsets_text()
+        """All progress, for a slave."""
+        body = self._offsets.as_body()
+        members: Mapping[str, bytes | Mapping[str, Any]] = {
+            "dataVersion": body.data_version.encode(),
+            "groupTopicMap": _json(body.group_topic_map),
+            "offsetTable": body.offset_table,
+            "pullOffsetTable": body.pull_offset_table or {},
+        }
+        return _spelled(None, members, fastjson.dumps_fastjson)
 
     @answers(GetAllDelayOffset)
     def delay_offsets(self, call: Call, asked: GetAllDelayOffset) -> Answer:
@@ -126,15 +134,10 @@ class Listings(Capability):
         most = self._config.split_metadata_size
         return most if asked is None else min(most, asked)
 
-    def _offsets_text(self) -> Generator[None, None, Reply]:
-        chunks = []
-        for chunk in self._offsets.encode_slices():
-            chunks.append(chunk)
-            yield
-        return Reply(body=b"".join(chunks))
 
-
-def _spelled(header: Header, members: Mapping[str, bytes | dict[str, Body]]) -> Generator[None, None, Reply]:
+def _spelled(
+    header: Header | None, members: Mapping[str, bytes | Mapping[str, Any]], row_text: Callable[[Any], bytes]
+) -> Generator[None, None, Reply]:
     """An object of ready members and of tables whose rows are spelled in slices, as they are when their turn comes."""
     parts: list[bytes] = []
     for name, member in members.items():
@@ -144,7 +147,7 @@ def _spelled(header: Header, members: Mapping[str, bytes | dict[str, Body]]) -> 
             continue
         rows: list[bytes] = []
         for key, row in member.items():
-            rows.append(_json(key) + b":" + row.encode())
+            rows.append(_json(key) + b":" + row_text(row))
             if len(rows) % ROWS_PER_SLICE == 0:
                 yield
         parts.append(b"{" + b",".join(rows) + b"}")

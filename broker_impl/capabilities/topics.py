@@ -36,6 +36,8 @@ QUEUES_MAX = 16_384
 TOPICS_PER_REQUEST_MAX = 10_000
 """Topics of one list."""
 QUEUES_PER_SLICE = 32
+NO_REMARK = "not set any response code"
+"""What stands in Java's answer although it sets a code: it never clears this one (`RemotingCommand.createResponseCommand`)."""
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 
@@ -90,7 +92,7 @@ class Topics(Capability):
         _log.info("topic %s is made or changed by %s", plain_text(asked.topic), call.peer)
         if topic.plain() != _plain(self._topics.get(asked.topic)):
             self._put((topic,))
-        return Reply()
+        return Reply(remark=NO_REMARK)
 
     @answers(CreateTopicList)
     def create_list(self, call: Call, asked: CreateTopicList) -> Answer:
@@ -102,11 +104,11 @@ class Topics(Capability):
             self._check_name(topic.topic_name)
             self._check_content(topic)
             if topic.plain() == _plain(self._topics.get(topic.topic_name)):
-                return Reply()
+                return Reply(remark=NO_REMARK)
         _log.info("%d topics are made or changed by %s", len(topics), call.peer)
         if topics:
             self._put(topics)
-        return Reply()
+        return Reply(remark=NO_REMARK)
 
     @answers(DeleteTopic)
     def delete(self, call: Call, asked: DeleteTopic) -> Answer:

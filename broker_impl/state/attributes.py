@@ -19,7 +19,7 @@ class BadAttribute(Exception):
 
 @dataclass(frozen=True)
 class EnumAttribute:
-    """One of some words."""
+    """One of some words, in the order in which Java names them in an error."""
 
     name: str
     changeable: bool
@@ -76,16 +76,15 @@ Attribute = EnumAttribute | LongRangeAttribute | BooleanAttribute | StringAttrib
 
 MESSAGE_TYPE = "message.type"
 QUEUE_TYPE = "queue.type"
-RESERVE_TIME = "reserve.time"
 MIXED = "MIXED"
 
 TOPIC_ATTRIBUTES: dict[str, Attribute] = {
     known.name: known
     for known in (
-        EnumAttribute(QUEUE_TYPE, False, ("BatchCQ", "SimpleCQ")),
+        EnumAttribute(QUEUE_TYPE, False, ("SimpleCQ", "BatchCQ")),
         EnumAttribute("cleanup.policy", False, ("COMPACTION", "DELETE")),
-        EnumAttribute(MESSAGE_TYPE, True, ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY", "LITE")),
-        LongRangeAttribute(RESERVE_TIME, True, -1, LONG_MAX),
+        EnumAttribute(MESSAGE_TYPE, True, ("UNSPECIFIED", "MIXED", "TRANSACTION", "PRIORITY", "FIFO", "DELAY", "LITE", "NORMAL")),
+        LongRangeAttribute("reserve.time", True, -1, LONG_MAX),
         LongRangeAttribute("lite.topic.expiration", True, -1, 43200),
     )
 }
@@ -96,7 +95,7 @@ GROUP_ATTRIBUTES: dict[str, Attribute] = {
     for known in (
         LongRangeAttribute("priority.factor", True, 0, 100),
         StringAttribute("lite.bind.topic", True),
-        EnumAttribute("lite.sub.model", True, ("Exclusive", "Shared")),
+        EnumAttribute("lite.sub.model", True, ("Shared", "Exclusive")),
         LongRangeAttribute("lite.sub.client.quota", True, -1, LONG_MAX),
         LongRangeAttribute("lite.sub.client.max.event.cnt", True, 10, LONG_MAX),
         BooleanAttribute("lite.sub.reset.offset.exclusive", True),

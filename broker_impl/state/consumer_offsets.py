@@ -9,14 +9,15 @@ Java: `ConsumerOffsetManager`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
-from broker_impl.state.persisted import PersistedTable, Rows, leftover
+from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.offsets import ConsumerOffsetTable
+from rmq_wire.java import iteration_order
 
 _log = logging.getLogger(__name__)
 
@@ -24,6 +25,8 @@ SEPARATOR = "@"
 ABSENT = -1
 """What a query gives for a queue without stored progress; a stored -1 means the same."""
 MAP_CAPACITY = 512
+GROUP_MAP_BUCKETS = 128
+TOPIC_SET_BUCKETS = 8
 """What Java's tables are made for; it decides the order of the file."""
 
 
@@ -36,10 +39,11 @@ class ConsumerOffsets(PersistedTable):
         super().__init__()
         self._config = config
         self._env = env
-        self._offsets: Rows[dict[int, int]] = Rows(lambda _, row: row, capacity=MAP_CAPACITY)
-        self._pulled: Rows[dict[int, int]] = Rows(lambda _, row: row, capacity=MAP_CAPACITY)
+        buckets = concurrent_buckets(MAP_CAPACITY)
+        self._offsets: Rows[dict[int, int]] = Rows(_by_queue, buckets=buckets)
+        self._pulled: Rows[dict[int, int]] = Rows(_by_queue, buckets=buckets)
         self._resets: dict[str, dict[int, int]] = {}
-        self._topics_of: dict[str, dict[str, None]] = {}
+        self._topics_of: Rows[dict[str, None]] = Rows(self._in_javas_order, buckets=GROUP_MAP_BUCKETS)
         self._groups_of: dict[str, dict[str, None]] = {}
         self._commits = 0
         self.data_version = DataVersion(timestamp=env.wall_ms)
@@ -135,7 +139,7 @@ class ConsumerOffsets(PersistedTable):
 
     def topics_of(self, group: str) -> list[str]:
         """Topics in which the group has stored progress (`whichTopicByConsumer`)."""
-        return list(self._topics_of.get(group, ()))
+        return list(self._topics_of.rows.get(group, ()))
 
     def groups_of(self, topic: str) -> list[str]:
         """Groups with stored progress in the topic (`whichGroupByTopic`)."""
@@ -159,13 +163,27 @@ class ConsumerOffsets(PersistedTable):
         for key in [key for key in self._pulled.rows if key.startswith(topic + SEPARATOR)]:
             self._forget(key)
 
+    def clamp(self, queue_bounds: Callable[[str, int], tuple[int, int]]) -> None:
+        """After recovery: no progress beyond its queue's end, or new messages would be skipped (*differs*: Java keeps it)."""
+        for key, row in self._offsets.rows.items():
+            topic = key.partition(SEPARATOR)[0]
+            for queue_id, offset in row.items():
+                most = queue_bounds(topic, queue_id)[1]
+                if offset > most:
+                    _log.warning(
+                        "progress of %s in queue %d is %d, beyond the queue's end: set to %d", key, queue_id, offset, most
+                    )
+                    row[queue_id] = most
+                    self._offsets.touch(key)
+                    self.changed(at_once=False)
+
     # -- the file and answer 43
 
     def members(self) -> dict[str, Rows[Any] | Any]:
         """`consumerOffset.json`; `groupTopicMap` is derived and only there for Java's readers."""
         return {
             "dataVersion": self.data_version.plain(),
-            "groupTopicMap": {group: list(topics) for group, topics in self._topics_of.items()},
+            "groupTopicMap": self._topics_of,
             "offsetTable": self._offsets,
             "pullOffsetTable": self._pulled,
         }
@@ -174,7 +192,7 @@ class ConsumerOffsets(PersistedTable):
         """Answer 43."""
         return ConsumerOffsetTable(
             data_version=self.data_version.copy(),
-            group_topic_map={group: list(topics) for group, topics in self._topics_of.items()},
+            group_topic_map={group: list(topics) for group, topics in self._topics_of.rows.items()},
             offset_table={key: dict(row) for key, row in self._offsets.rows.items()},
             pull_offset_table={key: dict(row) for key, row in self._pulled.rows.items()},
         )
@@ -190,6 +208,11 @@ class ConsumerOffsets(PersistedTable):
         self.data_version.assign(read.data_version)
         self.unknown = leftover(document, ("dataVersion", "groupTopicMap", "offsetTable", "pullOffsetTable"))
 
+    def _in_javas_order(self, group: str, topics: dict[str, None]) -> list[str]:
+        """As a `HashSet` has them that was filled while the table of offsets was walked."""
+        walked = sorted(topics, key=lambda topic: self._offsets.order.place(topic + SEPARATOR + group))
+        return iteration_order(walked, TOPIC_SET_BUCKETS)
+
     def _count_commit(self, *, changed: bool) -> None:
         self._commits += 1
         if self._commits % max(1, self._config.consumer_offset_update_version_step) == 0:
@@ -199,19 +222,33 @@ class ConsumerOffsets(PersistedTable):
             self.changes += 1
 
     def _link(self, topic: str, group: str) -> None:
-        self._topics_of.setdefault(group, {})[topic] = None
+        topics = self._topics_of.get(group)
+        if topics is None:
+            self._topics_of.put(group, {topic: None})
+        elif topic not in topics:
+            topics[topic] = None
+            self._topics_of.touch(group)
         self._groups_of.setdefault(topic, {})[group] = None
 
     def _unlink(self, topic: str, group: str) -> None:
-        for table, key, member in ((self._topics_of, group, topic), (self._groups_of, topic, group)):
-            found = table.get(key)
-            if found is not None:
-                found.pop(member, None)
-                if not found:
-                    del table[key]
+        topics = self._topics_of.get(group) or {}
+        topics.pop(topic, None)
+        if topics:
+            self._topics_of.touch(group)
+        else:
+            self._topics_of.drop(group)
+        groups = self._groups_of.get(topic)
+        if groups is not None:
+            groups.pop(group, None)
+            if not groups:
+                del self._groups_of[topic]
 
     def _forget(self, key: str) -> None:
         self._resets.pop(key, None)
         for table in (self._offsets, self._pulled):
             if table.drop(key) is not None:
                 self.changes += 1
+
+
+def _by_queue(_: str, row: dict[int, int]) -> dict[int, int]:
+    return dict(sorted(row.items()))

@@ -15,7 +15,7 @@ from broker_impl.call import plain_text
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
 from broker_impl.state.attributes import GROUP_ATTRIBUTES, altered
-from broker_impl.state.persisted import PersistedTable, Rows, leftover
+from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover
 from broker_impl.state.topics import page_of
 from rmq_wire import names
 from rmq_wire.bodies.data_version import DataVersion
@@ -54,9 +54,9 @@ class GroupTable(PersistedTable):
         self._env = env
         self._unknown: dict[str, dict[str, Any]] = {}
         self._rows: Rows[SubscriptionGroupConfig] = Rows(
-            lambda name, row: {**self._unknown.get(name, {}), **row.plain()}, capacity=MAP_CAPACITY
+            lambda name, row: {**self._unknown.get(name, {}), **row.plain()}, buckets=concurrent_buckets(MAP_CAPACITY)
         )
-        self._forbidden: Rows[dict[str, int]] = Rows(lambda _, row: row, capacity=FORBIDDEN_CAPACITY)
+        self._forbidden: Rows[dict[str, int]] = Rows(lambda _, row: row, buckets=concurrent_buckets(FORBIDDEN_CAPACITY))
         self.data_version = DataVersion(timestamp=env.wall_ms)
         for name in BUILTIN_GROUPS:
             self._rows.put(name, SubscriptionGroupConfig(group_name=name))

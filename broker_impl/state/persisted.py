@@ -10,6 +10,7 @@ Java: `ConfigManager` (encode, decode, persist), `RemotingSerializable.toJson(ob
 
 from __future__ import annotations
 
+import bisect
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar
@@ -18,7 +19,7 @@ from rmq_store.config_files import load_config, persist_config
 from rmq_store.disk import Disk
 from rmq_wire import fastjson
 from rmq_wire.errors import BadBody
-from rmq_wire.java import iteration_order
+from rmq_wire.java import string_hash
 
 _log = logging.getLogger(__name__)
 
@@ -30,16 +31,57 @@ FRAGMENTS_PER_CHUNK = 256
 """Fragments that are joined into one chunk of the document."""
 
 
-class Rows(Generic[Row]):
-    """The rows of one member of the document, each with its encoded text; `plain` gives the JSON value of a row.
+class JavaOrder:
+    """Keys in the order in which a Java hash map with this many buckets is walked, kept as keys come and go.
 
-    They are written in the order in which Java walks the `ConcurrentHashMap` that was made for `capacity` entries.
+    By bucket, in a bucket by arrival; a fuller map doubles its buckets (`HashMap`, `ConcurrentHashMap`).
     """
 
-    def __init__(self, plain: Callable[[str, Row], Any], *, capacity: int) -> None:
+    def __init__(self, buckets: int) -> None:
+        self._buckets = buckets
+        self._arrivals = 0
+        self._places: dict[str, tuple[int, int, str]] = {}
+        self._sorted: list[tuple[int, int, str]] = []
+
+    def add(self, key: str) -> None:
+        """A new key."""
+        if len(self._places) >= self._buckets * 3 // 4:
+            self._buckets *= 2
+            self._places = {key: (self._bucket(key), at, key) for key, (_, at, _) in self._places.items()}
+            self._sorted = sorted(self._places.values())
+        self._arrivals += 1
+        place = self._places[key] = (self._bucket(key), self._arrivals, key)
+        bisect.insort(self._sorted, place)
+
+    def remove(self, key: str) -> None:
+        """A key that goes."""
+        place = self._places.pop(key)
+        del self._sorted[bisect.bisect_left(self._sorted, place)]
+
+    def place(self, key: str) -> tuple[int, int, str]:
+        """What to sort a key by to have it where it stands here."""
+        return self._places[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for _, _, key in self._sorted)
+
+    def _bucket(self, key: str) -> int:
+        value = string_hash(key) & 0xFFFFFFFF
+        return (value ^ value >> 16) & (self._buckets - 1)
+
+
+def concurrent_buckets(capacity: int) -> int:
+    """How many buckets `new ConcurrentHashMap<>(capacity)` has."""
+    return 1 << (capacity + (capacity >> 1)).bit_length()
+
+
+class Rows(Generic[Row]):
+    """The rows of one member of the document, each with its encoded text; `plain` gives the JSON value of a row."""
+
+    def __init__(self, plain: Callable[[str, Row], Any], *, buckets: int) -> None:
         self._plain = plain
-        self._buckets = 1 << (capacity + (capacity >> 1)).bit_length()
         self.rows: dict[str, Row] = {}
+        self.order = JavaOrder(buckets)
         self._fragments: dict[str, bytes] = {}
         self._stale: set[str] = set()
 
@@ -50,6 +92,8 @@ class Rows(Generic[Row]):
     def put(self, key: str, row: Row) -> Row | None:
         """Set a row and return the one it replaces."""
         old = self.rows.get(key)
+        if key not in self.rows:
+            self.order.add(key)
         self.rows[key] = row
         self._stale.add(key)
         return old
@@ -60,24 +104,28 @@ class Rows(Generic[Row]):
 
     def drop(self, key: str) -> Row | None:
         """Remove a row and return it."""
+        if key not in self.rows:
+            return None
+        self.order.remove(key)
         self._stale.discard(key)
         self._fragments.pop(key, None)
-        return self.rows.pop(key, None)
+        return self.rows.pop(key)
 
     def refresh(self) -> Iterator[None]:
         """Encode what changed, yielding between slices."""
         while self._stale:
             for _ in range(min(len(self._stale), ROWS_PER_SLICE)):
                 key = self._stale.pop()
-                self._fragments[key] = indented(fastjson.dumps_pretty(self._plain(key, self.rows[key])), 2)
+                text = fastjson.dumps_strict(key) + b":" + fastjson.dumps_pretty(self._plain(key, self.rows[key]))
+                self._fragments[key] = b"\t\t" + indented(text, 2)
             yield
 
     def snapshot(self) -> list[bytes]:
         """Every row as a member of this object, two levels deep."""
         for _ in self.refresh():
             pass
-        name = fastjson.dumps_strict
-        return [b"\t\t" + name(key) + b":" + self._fragments[key] for key in iteration_order(self.rows, self._buckets)]
+        fragments = self._fragments
+        return [fragments[key] for key in self.order]
 
 
 class PersistedTable:

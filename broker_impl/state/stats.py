@@ -109,16 +109,44 @@ def _window(notes: deque[Note]) -> Snapshot:
     return Snapshot(total, total * 1000 / elapsed_ms if elapsed_ms else 0.0, total / times if times > 0 else 0.0, times)
 
 
+class _Slot:
+    """What was added to one queue, or by one group to one queue, and is not in the counters yet."""
+
+    __slots__ = ("calls", "count", "nums", "size_bytes", "sizes", "totals")
+
+    def __init__(self, nums: tuple[StatsItem, ...], sizes: tuple[StatsItem, ...], totals: tuple[StatsItem, ...]) -> None:
+        self.calls = self.count = self.size_bytes = 0
+        self.nums = nums
+        self.sizes = sizes
+        self.totals = totals
+
+    def fold(self) -> None:
+        """Put it into the counters."""
+        for item in self.nums:
+            item.value += self.count
+            item.times += self.calls
+        for item in self.sizes:
+            item.value += self.size_bytes
+            item.times += self.calls
+        for item in self.totals:
+            item.value += self.count
+        self.calls = self.count = self.size_bytes = 0
+
+
 class Stats:
-    """All counters.  `is_system` says which topics the broker's totals leave out."""
+    """All counters.  `is_system` says which topics the broker's totals leave out.
+
+    The paths that serve messages add to a slot; slots are folded into the counters before anybody looks at one.
+    """
 
     def __init__(self, config: BrokerConfig, env: Env, is_system: Callable[[str], bool]) -> None:
         self._config = config
         self._env = env
         self._is_system = is_system
         self._tables: dict[str, dict[str, StatsItem]] = {name: {} for name in KEPT_NAMES}
-        self._puts: dict[tuple[str, int], tuple[tuple[StatsItem, ...], tuple[StatsItem, ...], tuple[StatsItem, ...]]] = {}
-        self._gets: dict[tuple[str, str, int], tuple[tuple[StatsItem, ...], tuple[StatsItem, ...], tuple[StatsItem, ...]]] = {}
+        self._puts: dict[tuple[str, int], _Slot] = {}
+        self._gets: dict[tuple[str, str, int], _Slot] = {}
+        self._unfolded: list[_Slot] = []
         self.put_yesterday_morning = self.put_today_morning = 0
         self.get_yesterday_morning = self.get_today_morning = 0
 
@@ -126,31 +154,21 @@ class Stats:
 
     def add_put(self, topic: str, queue_id: int, count: int, size_bytes: int) -> None:
         """A send request stored `count` messages of together `size_bytes` in a queue."""
-        found = self._puts.get((topic, queue_id))
-        if found is None:
-            found = self._put_items(topic, queue_id)
-        for item in found[0]:
-            item.value += count
-            item.times += 1
-        for item in found[1]:
-            item.value += size_bytes
-            item.times += 1
-        for item in found[2]:
-            item.value += count
+        slot = self._puts.get((topic, queue_id)) or self._put_slot(topic, queue_id)
+        if not slot.calls:
+            self._unfolded.append(slot)
+        slot.calls += 1
+        slot.count += count
+        slot.size_bytes += size_bytes
 
     def add_get(self, group: str, topic: str, queue_id: int, count: int, size_bytes: int) -> None:
         """A pull gave a group `count` messages of together `size_bytes` from a queue."""
-        found = self._gets.get((group, topic, queue_id))
-        if found is None:
-            found = self._get_items(group, topic, queue_id)
-        for item in found[0]:
-            item.value += count
-            item.times += 1
-        for item in found[1]:
-            item.value += size_bytes
-            item.times += 1
-        for item in found[2]:
-            item.value += count
+        slot = self._gets.get((group, topic, queue_id)) or self._get_slot(group, topic, queue_id)
+        if not slot.calls:
+            self._unfolded.append(slot)
+        slot.calls += 1
+        slot.count += count
+        slot.size_bytes += size_bytes
 
     def add_send_back(self, group: str, topic: str) -> None:
         """A group sent one message of a topic back."""
@@ -162,11 +180,13 @@ class Stats:
 
     def item(self, name: str, key: str) -> StatsItem | None:
         """A counter by the names that tools use."""
+        self._fold()
         return self._tables.get(name, {}).get(key)
 
     @property
     def tables(self) -> Mapping[str, Mapping[str, StatsItem]]:
         """All counters by name and key."""
+        self._fold()
         return self._tables
 
     def topic_put_tps(self, topic: str) -> float:
@@ -193,6 +213,7 @@ class Stats:
 
     def sample(self, period_ms: int) -> Iterator[None]:
         """Long work, every `period_ms`: note every counter (`samplingInSeconds`, `…InMinutes`, `…InHour`)."""
+        self._fold()
         done = 0
         for name in KEPT_NAMES:
             for item in list(self._tables[name].values()):
@@ -226,7 +247,13 @@ class Stats:
             oldest = self._env.mono_ms - limit_ms
             self._drop(lambda name, key: not name.startswith("BROKER_") and self._tables[name][key].touched_ms < oldest)
 
+    def _fold(self) -> None:
+        for slot in self._unfolded:
+            slot.fold()
+        self._unfolded.clear()
+
     def _drop(self, gone: Callable[[str, str], bool]) -> None:
+        self._fold()
         for name, table in self._tables.items():
             for key in [key for key in table if gone(name, key)]:
                 del table[key]
@@ -244,26 +271,24 @@ class Stats:
             found = table[key] = StatsItem(self._env.mono_ms)
         return found
 
-    def _put_items(self, topic: str, queue_id: int) -> tuple[tuple[StatsItem, ...], tuple[StatsItem, ...], tuple[StatsItem, ...]]:
+    def _put_slot(self, topic: str, queue_id: int) -> _Slot:
         nums, sizes = [self._item(TOPIC_PUT_NUMS, topic)], [self._item(TOPIC_PUT_SIZE, topic)]
         if self._config.enable_detail_stat:
             nums.append(self._item(QUEUE_PUT_NUMS, f"{topic}@{queue_id}"))
             sizes.append(self._item(QUEUE_PUT_SIZE, f"{topic}@{queue_id}"))
         totals = self._totals(topic, BROKER_PUT_NUMS, BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC)
-        found = self._puts[topic, queue_id] = (tuple(nums), tuple(sizes), totals)
-        return found
+        slot = self._puts[topic, queue_id] = _Slot(tuple(nums), tuple(sizes), totals)
+        return slot
 
-    def _get_items(
-        self, group: str, topic: str, queue_id: int
-    ) -> tuple[tuple[StatsItem, ...], tuple[StatsItem, ...], tuple[StatsItem, ...]]:
+    def _get_slot(self, group: str, topic: str, queue_id: int) -> _Slot:
         key = f"{topic}@{group}"
         nums, sizes = [self._item(GROUP_GET_NUMS, key)], [self._item(GROUP_GET_SIZE, key)]
         if self._config.enable_detail_stat:
             nums.append(self._item(QUEUE_GET_NUMS, f"{topic}@{queue_id}@{group}"))
             sizes.append(self._item(QUEUE_GET_SIZE, f"{topic}@{queue_id}@{group}"))
         totals = self._totals(topic, BROKER_GET_NUMS, BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC)
-        found = self._gets[group, topic, queue_id] = (tuple(nums), tuple(sizes), totals)
-        return found
+        slot = self._gets[group, topic, queue_id] = _Slot(tuple(nums), tuple(sizes), totals)
+        return slot
 
     def _totals(self, topic: str, all_topics: str, users_topics: str) -> tuple[StatsItem, ...]:
         cluster = self._config.broker_cluster_name

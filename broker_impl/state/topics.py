@@ -18,8 +18,8 @@ import msgspec
 from broker_impl.call import plain_text
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
-from broker_impl.state.attributes import RESERVE_TIME, TOPIC_ATTRIBUTES, BadAttribute, altered
-from broker_impl.state.persisted import PersistedTable, Rows, leftover
+from broker_impl.state.attributes import TOPIC_ATTRIBUTES, altered
+from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover
 from rmq_wire import names
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.topics import PERM_INHERIT, PERM_READ, PERM_WRITE, TOPIC_UNIT_SUB, TopicConfig, TopicConfigTable
@@ -43,7 +43,9 @@ class TopicTable(PersistedTable):
         super().__init__()
         self._config = config
         self._env = env
-        self._rows: Rows[TopicConfig] = Rows(lambda name, row: {**self._unknown_in(name), **row.plain()}, capacity=MAP_CAPACITY)
+        self._rows: Rows[TopicConfig] = Rows(
+            lambda name, row: {**self._unknown_in(name), **row.plain()}, buckets=concurrent_buckets(MAP_CAPACITY)
+        )
         self._unknown: dict[str, dict[str, Any]] = {}
         self.system: set[str] = set()
         """Topics that tools may not create or delete here: the reserved names and what this broker made for itself."""
@@ -223,10 +225,7 @@ class TopicTable(PersistedTable):
 
     def _altered(self, topic: TopicConfig) -> dict[str, str]:
         old = self.get(topic.topic_name)
-        settled = altered(TOPIC_ATTRIBUTES, old.attributes if old else {}, topic.attributes, create=old is None)
-        if any(signed[1:] == RESERVE_TIME for signed in topic.attributes):
-            raise BadAttribute("Update topic reserveTime not supported")
-        return settled
+        return altered(TOPIC_ATTRIBUTES, old.attributes if old else {}, topic.attributes, create=old is None)
 
     def _create(self, topic: TopicConfig, *, register: bool = True) -> None:
         if names.path_problem(topic.topic_name):
