@@ -35,7 +35,7 @@ from broker_impl.engine import Engine
 from broker_impl.env import Env
 from broker_impl.intake import Intake
 from broker_impl.limits import Limits
-from broker_impl.namesrv.routes import Registration
+from broker_impl.namesrv.registrations import Registration
 from broker_impl.namesrv.server import NameServer
 from broker_impl.registration import Announcement, Identity, Registrar
 from broker_impl.router import Router

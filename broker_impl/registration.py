@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from broker_impl.namesrv.routes import Registration, Unregistration
+from broker_impl.namesrv.registrations import Registration, Unregistration
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.kv import KVTable
 from rmq_wire.bodies.registration import RegisterBrokerBody, write_compressed

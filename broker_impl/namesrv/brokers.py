@@ -7,8 +7,9 @@ import logging
 from broker_impl.call import Answer, Call, Refusal, Reply, plain_text
 from broker_impl.namesrv.config import NamesrvConfig
 from broker_impl.namesrv.kv import KvTable
+from broker_impl.namesrv.registrations import Registration, Unregistration
 from broker_impl.namesrv.route_answers import RouteAnswers
-from broker_impl.namesrv.routes import Registration, RouteTable, Unregistration
+from broker_impl.namesrv.routes import RouteTable
 from broker_impl.router import Capability, answers
 from rmq_wire.bodies.cluster import BrokerMemberGroupAnswer
 from rmq_wire.bodies.data_version import DataVersion

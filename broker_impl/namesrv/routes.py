@@ -13,22 +13,25 @@ while one of its brokers is live there; a topic has queues only in known brokers
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from broker_impl.call import plain_text
+from broker_impl.namesrv.registrations import (
+    Expired,
+    Key,
+    Link,
+    LiveBroker,
+    MinIdChanged,
+    Registered,
+    Registration,
+    Unregistration,
+)
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.route import MASTER_ID, BrokerData, QueueData, TopicQueueMappingInfo
-from rmq_wire.bodies.topics import PERM_READ, PERM_WRITE, TopicConfig
+from rmq_wire.bodies.topics import PERM_READ, PERM_WRITE
 
 log = logging.getLogger("rmq.namesrv")
-
-HEARTBEAT_TIMEOUT_MS: Final = 120_000
-"""How long a broker lives that does not say so itself (Java: `DEFAULT_BROKER_CHANNEL_EXPIRED_TIME`)."""
-
-
-Link = Hashable
-"""A connection, compared by identity."""
 
 
 class Settings(Protocol):
@@ -38,88 +41,6 @@ class Settings(Protocol):
     def delete_topic_with_broker_registration(self) -> bool: ...
     @property
     def notify_min_broker_id_changed(self) -> bool: ...
-
-
-class Registration(NamedTuple):
-    """What a broker says about itself.
-
-    `acting_master`: None from a broker that does not know the option.  `timeout_ms`: how long it lives without a sign of life.
-    `topics`: by name; exactly one is an increment.  `filter_servers`: None says nothing about them.  `link`: the connection it
-    came in on.  `embedded`: it runs in this process, cannot expire, and each asker is told an address of it that the asker
-    reaches.
-    """
-
-    cluster: str
-    name: str
-    broker_id: int
-    addr: str
-    ha_addr: str | None
-    topics: dict[str, TopicConfig]
-    version: DataVersion
-    acting_master: bool | None = None
-    zone: str | None = None
-    timeout_ms: int | None = None
-    mappings: dict[str, TopicQueueMappingInfo] | None = None
-    filter_servers: Sequence[str] | None = None
-    link: Link | None = None
-    embedded: bool = False
-
-
-class Unregistration(NamedTuple):
-    """A broker that goes."""
-
-    cluster: str
-    name: str
-    broker_id: int
-    addr: str
-
-
-class Registered(NamedTuple):
-    """What a slave needs to know of its master; both None for a master."""
-
-    ha_addr: str | None = None
-    master_addr: str | None = None
-
-
-class MinIdChanged(NamedTuple):
-    """The smallest broker id under a name changed (code 905): whom to tell, and what."""
-
-    tell: list[str]
-    min_broker_id: int
-    min_broker_addr: str
-    offline_addr: str | None
-    ha_addr: str | None
-
-
-Key = tuple[str, str]
-"""Cluster and address: what a registration is known by."""
-
-
-class LiveBroker:
-    """One registered broker.  `updated_ms`: mono time of its last sign of life.  `former`: connections that it had before."""
-
-    __slots__ = ("broker_id", "embedded", "former", "ha_addr", "link", "name", "timeout_ms", "updated_ms", "version")
-
-    def __init__(self, asked: Registration, mono_ms: int, previous: LiveBroker | None) -> None:
-        self.name = asked.name
-        self.broker_id = asked.broker_id
-        self.ha_addr = asked.ha_addr
-        self.version = asked.version.copy()
-        self.timeout_ms = HEARTBEAT_TIMEOUT_MS if asked.timeout_ms is None else asked.timeout_ms
-        self.updated_ms = mono_ms
-        self.link = asked.link
-        self.former = {*previous.former, previous.link} - {asked.link} if previous is not None else set()
-        self.embedded = asked.embedded
-
-
-class Expired(NamedTuple):
-    """A broker that gave no sign of life for too long; its connection is to be closed."""
-
-    cluster: str
-    addr: str
-    name: str
-    timeout_ms: int
-    link: Link | None
 
 
 class RouteTable:
@@ -145,6 +66,9 @@ class RouteTable:
         key = (asked.cluster, asked.addr)
         known = self.brokers.get(asked.name)
         holder = known.broker_addrs.get(asked.broker_id) if known else None
+        if not asked.embedded and self._is_embedded(asked, holder):
+            log.warning("registration ignored: it would take the place of a broker of this process: %s", _who(asked))
+            return Registered()
         if holder is not None and holder != asked.addr and self._is_newer(asked, holder):
             self._remove([key])
             return Registered()
@@ -166,6 +90,12 @@ class RouteTable:
         if asked.broker_id < min_before:
             self._tell_min_id(broker, None, asked.ha_addr)
         return self._master_of(asked, broker)
+
+    def _is_embedded(self, asked: Registration, holder: str | None) -> bool:
+        """Does a broker of this process, which surely lives, have this address or this id?"""
+        return any(
+            live.embedded and live.name == asked.name and key[1] in (asked.addr, holder) for key, live in self.live.items()
+        )
 
     def _is_newer(self, asked: Registration, holder: str) -> bool:
         """Does the live broker under this id, at another address, have a newer state version (a controller's epoch)?"""
@@ -261,8 +191,8 @@ class RouteTable:
             live = self.live.get((asked.cluster, asked.addr))
             if live is None or live.name != asked.name:
                 log.info("unregistration of a broker that is not here: %s", _who(asked))
-            elif link in live.former:
-                log.warning("unregistration on a connection older than the registration: ignored: %s", _who(asked))
+            elif link in live.former or (live.embedded and link is not None):
+                log.warning("unregistration ignored, the broker is known to live: %s", _who(asked))
             else:
                 keys.append((asked.cluster, asked.addr))
         self._remove(keys)

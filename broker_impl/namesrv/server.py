@@ -19,8 +19,9 @@ from broker_impl.namesrv.config import NamesrvConfig
 from broker_impl.namesrv.configuration import Configuration
 from broker_impl.namesrv.files import Files
 from broker_impl.namesrv.kv import KeyValues, KvTable
+from broker_impl.namesrv.registrations import MinIdChanged, Registered, Registration, Unregistration
 from broker_impl.namesrv.route_answers import RouteAnswers
-from broker_impl.namesrv.routes import MinIdChanged, Registered, Registration, RouteTable, Unregistration
+from broker_impl.namesrv.routes import RouteTable
 from broker_impl.namesrv.topics import MS_PER_S, Routes, TopicLists
 from broker_impl.peer import Peer
 from broker_impl.router import Router

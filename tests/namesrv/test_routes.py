@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from broker_impl.namesrv.registrations import MinIdChanged, Registered, Registration, Unregistration
 from broker_impl.namesrv.route_answers import RouteAnswers, at_host, near_zone
-from broker_impl.namesrv.routes import MinIdChanged, Registered, Registration, RouteTable, Unregistration
+from broker_impl.namesrv.routes import RouteTable
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.route import BrokerData, QueueData, TopicQueueMappingInfo
 from rmq_wire.bodies.topics import TopicConfig
@@ -151,6 +152,19 @@ def test_an_embedded_broker_does_not_expire(world: World) -> None:
     assert not world.table.expire(1 << 60)
     world.unregister()
     assert world.addrs() is None
+
+
+def test_nobody_from_outside_takes_the_place_of_an_embedded_broker(world: World) -> None:
+    world.register(embedded=True)
+    stranger = Link(1)
+    for port in (1, 2):
+        world.register(port=port, counter=9, link=stranger, topics={"X": 6, "Y": 6})
+    world.unregister(link=stranger)
+    world.table.link_closed(stranger)
+    assert world.addrs() == {"a": {0: "h:1"}}
+    assert world.addrs("X") is None
+    world.register(number=1, port=2, link=stranger, acting_master=False)
+    assert world.addrs() == {"a": {0: "h:1", 1: "h:2"}}, "a slave may come from outside"
 
 
 def test_a_closed_connection_takes_away_what_is_its_own(world: World) -> None:

@@ -13,7 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker_impl.namesrv.routes import HEARTBEAT_TIMEOUT_MS, Registration, RouteTable, Unregistration
+from broker_impl.namesrv.registrations import HEARTBEAT_TIMEOUT_MS, Registration, Unregistration
+from broker_impl.namesrv.routes import RouteTable
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.topics import TopicConfig
 

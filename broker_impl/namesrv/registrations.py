@@ -1,0 +1,101 @@
+"""What brokers say when they come and go, and what the name server keeps of it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final, NamedTuple
+
+from rmq_wire.bodies.data_version import DataVersion
+from rmq_wire.bodies.route import TopicQueueMappingInfo
+from rmq_wire.bodies.topics import TopicConfig
+
+HEARTBEAT_TIMEOUT_MS: Final = 120_000
+"""How long a broker lives that does not say so itself (Java: `DEFAULT_BROKER_CHANNEL_EXPIRED_TIME`)."""
+
+
+Link = Hashable
+"""A connection, compared by identity."""
+
+
+class Registration(NamedTuple):
+    """What a broker says about itself.
+
+    `acting_master`: None from a broker that does not know the option.  `timeout_ms`: how long it lives without a sign of life.
+    `topics`: by name; exactly one is an increment.  `filter_servers`: None says nothing about them.  `link`: the connection it
+    came in on.  `embedded`: it runs in this process, cannot expire, and each asker is told an address of it that the asker
+    reaches.
+    """
+
+    cluster: str
+    name: str
+    broker_id: int
+    addr: str
+    ha_addr: str | None
+    topics: dict[str, TopicConfig]
+    version: DataVersion
+    acting_master: bool | None = None
+    zone: str | None = None
+    timeout_ms: int | None = None
+    mappings: dict[str, TopicQueueMappingInfo] | None = None
+    filter_servers: Sequence[str] | None = None
+    link: Link | None = None
+    embedded: bool = False
+
+
+class Unregistration(NamedTuple):
+    """A broker that goes."""
+
+    cluster: str
+    name: str
+    broker_id: int
+    addr: str
+
+
+class Registered(NamedTuple):
+    """What a slave needs to know of its master; both None for a master."""
+
+    ha_addr: str | None = None
+    master_addr: str | None = None
+
+
+class MinIdChanged(NamedTuple):
+    """The smallest broker id under a name changed (code 905): whom to tell, and what."""
+
+    tell: list[str]
+    min_broker_id: int
+    min_broker_addr: str
+    offline_addr: str | None
+    ha_addr: str | None
+
+
+Key = tuple[str, str]
+"""Cluster and address: what a registration is known by."""
+
+
+class LiveBroker:
+    """One registered broker.  `updated_ms`: mono time of its last sign of life.  `former`: connections that it had before."""
+
+    __slots__ = ("broker_id", "embedded", "former", "ha_addr", "link", "name", "timeout_ms", "updated_ms", "version")
+
+    def __init__(self, asked: Registration, mono_ms: int, previous: LiveBroker | None) -> None:
+        self.name = asked.name
+        self.broker_id = asked.broker_id
+        self.ha_addr = asked.ha_addr
+        self.version = asked.version.copy()
+        self.timeout_ms = HEARTBEAT_TIMEOUT_MS if asked.timeout_ms is None else asked.timeout_ms
+        self.updated_ms = mono_ms
+        self.link = asked.link
+        self.former: set[Link] = set()
+        if previous is not None:
+            self.former = {*previous.former, previous.link} - {None, asked.link}
+        self.embedded = asked.embedded
+
+
+class Expired(NamedTuple):
+    """A broker that gave no sign of life for too long; its connection is to be closed."""
+
+    cluster: str
+    addr: str
+    name: str
+    timeout_ms: int
+    link: Link | None
