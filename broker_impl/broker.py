@@ -25,6 +25,7 @@ from broker_impl.registration import Asked
 from rmq_net.connection import Connection, ConnectionLost
 from rmq_net.service import Service
 from rmq_net.streams import StreamShell
+from rmq_wire.errors import BadHeader
 
 log = logging.getLogger("rmq.broker")
 
@@ -157,7 +158,7 @@ class _NameServerLinks:
         try:
             link = await self._link(asked.namesrv)
             response = await link.ask(asked.request, asked.body, timeout_ms=asked.timeout_ms)
-        except (OSError, ConnectionLost, trio.TooSlowError) as error:
+        except (OSError, BadHeader, ConnectionLost, trio.TooSlowError) as error:
             self._env.refresh()
             log.warning("%s", self._registrar.failed(asked, str(error) or type(error).__name__, self._env.mono_ms))
         else:
@@ -170,13 +171,16 @@ class _NameServerLinks:
     async def _say_goodbye(self, asked: Asked) -> None:
         link = self._links.get(asked.namesrv)
         if link is not None:
-            with contextlib.suppress(OSError, ConnectionLost, trio.TooSlowError):
+            with contextlib.suppress(OSError, BadHeader, ConnectionLost, trio.TooSlowError):
                 await link.ask(asked.request, asked.body, timeout_ms=asked.timeout_ms)
 
     async def _link(self, namesrv: str) -> Connection:
         link = self._links.get(namesrv)
         if link is None:
-            link = await Connection.open(self._nursery, namesrv, timeout_ms=self._timeout_ms)
+            host, _, port = namesrv.rpartition(":")
+            link = await Connection.connect(
+                host.strip("[]"), int(port), nursery=self._nursery, timeout_ms=self._timeout_ms
+            )
             self._links[namesrv] = link
             self._nursery.start_soon(self._watch, namesrv, link)
         return link
@@ -186,7 +190,6 @@ class _NameServerLinks:
         await link.closed.wait()
         if self._links.get(namesrv) is link:
             del self._links[namesrv]
-        await link.close()
         self._registrar.disconnected(namesrv)
 
 

@@ -32,7 +32,8 @@ async def answers_default_route(address: str, seconds: float) -> bool:
 
 async def _route_code(address: str) -> int:
     async with trio.open_nursery() as nursery:
-        connection = await Connection.open(nursery, address)
+        host, _, port = address.rpartition(":")
+        connection = await Connection.connect(host.strip("[]"), int(port), nursery=nursery)
         answer = await connection.ask(GetRouteInfo(topic=AUTO_CREATE_TOPIC), timeout_ms=ASK_MS_MAX)
         await connection.close()
     return answer.code
