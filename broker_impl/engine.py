@@ -313,7 +313,9 @@ class Engine:
             if commits is not None:
                 commits.undo(mark, error)
             answer = self._excuse(error, peer, command.code)
-        if isinstance(answer, SENDABLE):
+        if answer.__class__ is Durable and commits is not None and not flag & ONE_WAY:
+            commits.staged.append((peer, command.opaque, command.form, answer))
+        elif isinstance(answer, SENDABLE):
             if not flag & ONE_WAY:
                 self._finish(peer, command.opaque, command.form, answer, mark)
         elif isinstance(answer, Generator):

@@ -29,8 +29,12 @@ class Outboxes:
         if peer.closing is not None or peer.closed:
             return
         frame = answer if isinstance(answer, bytes) else self._encoded(opaque, form, answer)
-        if isinstance(frame, bytes):
-            self.push(peer, frame)
+        if isinstance(frame, bytes):  # `push`, without the call
+            outbox = peer.outbox
+            if not outbox:
+                self.dirty.append(peer)
+            outbox.append(frame)
+            peer.unsent_bytes += len(frame)
         else:
             for chunk in frame:
                 self.push(peer, chunk)

@@ -7,7 +7,6 @@ client sees.
 
 from __future__ import annotations
 
-import errno
 import logging
 import math
 import socket
@@ -26,6 +25,9 @@ log = logging.getLogger("rmq.net")
 
 SEND_BYTES = 64 * 1024
 """One send_all: how finely a slow reader's progress shows."""
+
+CLOSE_S = 1.0
+"""A connection that we close has so long to take what it was sent before; none if it did not take anything already."""
 
 
 class Link:
@@ -78,14 +80,11 @@ class StreamShell:
         self._token = trio.lowlevel.current_trio_token()
         try:
             async with trio.open_nursery() as nursery:
-                for listener, name in self._listeners:
-                    nursery.start_soon(self._accept, nursery, listener, name)
+                nursery.start_soon(self._accept_all, nursery)
                 task_status.started()
                 await self._pump()
                 nursery.cancel_scope.cancel()
         finally:
-            for listener, _name in self._listeners:
-                listener.socket.close()
             for link in list(self._links.values()):
                 self._lose(link)
             self._lanes.stop()
@@ -135,9 +134,10 @@ class StreamShell:
         for peer, chunks, close in outputs:
             link = self._links.get(peer)
             if link is not None:
-                link.unsent.extend(chunks)
                 if close:
                     link.closing, link.why = True, "closed by us"
+                    link.ending.deadline = trio.current_time() + (0 if link.unsent else CLOSE_S)
+                link.unsent.extend(chunks)
                 link.more.set()
 
     def _feed(self) -> None:
@@ -154,19 +154,29 @@ class StreamShell:
 
     # Connections
 
-    async def _accept(self, nursery: trio.Nursery, listener: trio.SocketListener, name: str) -> None:
-        with self._accepting:
-            while True:
-                try:
-                    stream = await listener.accept()
-                except OSError as error:
-                    if error.errno not in NO_DESCRIPTOR:
-                        log.debug("a connection ended before it was accepted: %s", errno.errorcode.get(error.errno or 0, error))
-                        continue
+    async def _accept_all(self, connections: trio.Nursery) -> None:
+        """Accept on every listener until `stop`; then they are closed."""
+        try:
+            with self._accepting:
+                async with trio.open_nursery() as nursery:
+                    for listener, name in self._listeners:
+                        nursery.start_soon(self._accept, connections, listener, name)
+        finally:
+            for listener, _name in self._listeners:
+                listener.socket.close()
+
+    async def _accept(self, connections: trio.Nursery, listener: trio.SocketListener, name: str) -> None:
+        while True:
+            try:
+                stream = await listener.accept()
+            except OSError as error:
+                if error.errno in NO_DESCRIPTOR:
                     log.warning("accepting rests for %d ms: %s", self._tuning.accept_pause_ms, error)
                     await trio.sleep(self._tuning.accept_pause_ms / 1e3)
-                    continue
-                nursery.start_soon(self._welcome, stream, name)
+                else:
+                    log.debug("a connection ended before it was accepted: %s", error)
+            else:
+                connections.start_soon(self._welcome, stream, name)
 
     async def _welcome(self, stream: trio.SocketStream, name: str) -> None:
         async with stream:
@@ -179,6 +189,7 @@ class StreamShell:
             if peer is None:
                 return
             link = self._links[peer] = Link(stream, peer)
+            self._kick.set()  # there may be an earlier deadline now
             try:
                 with link.ending:
                     async with trio.open_nursery() as nursery:

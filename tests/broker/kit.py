@@ -145,8 +145,9 @@ class Server:
         store: FakeStore | None = None,
         engine_class: type[Engine] = Engine,
         hidden: dict[str, frozenset[int]] | None = None,
+        env: Env | None = None,
     ) -> None:
-        self.env = Env(wall_ms=WALL_MS, mono_ms=1_000)
+        self.env = env or Env(wall_ms=WALL_MS, mono_ms=1_000)
         self.store = store
         sync_flush = store is not None and store.sync_flush
         sync = None if store is None else store.sync

@@ -1,0 +1,50 @@
+"""Threads for blocking jobs: each lane in order, results on the loop, errors as results."""
+
+from __future__ import annotations
+
+import threading
+
+from rmq_net.lanes import Lanes
+from rmq_net.service import Job
+
+
+def test_jobs_of_a_lane_run_in_order_and_end_on_the_loop() -> None:
+    ready = threading.Semaphore(0)
+    lanes = Lanes(lambda: ready.release())
+    log: list[object] = []
+    here = threading.current_thread()
+
+    def done(result: object, error: BaseException | None) -> None:
+        assert threading.current_thread() is here
+        log.append(result if error is None else str(error))
+
+    def fail() -> None:
+        raise OSError("no")
+
+    for job in (Job("sync", lambda: 1, done), Job("sync", fail, done), Job("sync", lambda: 3, done)):
+        lanes.start(job)
+    for _ in range(3):
+        assert ready.acquire(timeout=10)
+    assert not log
+    assert lanes.running == 3
+    assert lanes.finish()
+    assert log == [1, "no", 3]
+    assert lanes.running == 0
+    assert not lanes.finish()
+    lanes.stop()
+
+
+def test_a_stuck_lane_does_not_hold_up_the_other() -> None:
+    ready = threading.Semaphore(0)
+    lanes = Lanes(lambda: ready.release())
+    gate = threading.Event()
+    results: list[object] = []
+    lanes.start(Job("sync", lambda: gate.wait(10), lambda result, error: results.append("sync")))
+    lanes.start(Job("read", lambda: None, lambda result, error: results.append("read")))
+    assert ready.acquire(timeout=10)
+    lanes.finish()
+    assert results == ["read"]
+    gate.set()
+    lanes.stop()
+    lanes.finish()
+    assert results == ["read", "sync"]
