@@ -101,10 +101,8 @@ class BrokerConfig:
     auto_create_subscription_group: bool
     auto_create_topic_enable: bool
     auto_delete_unused_stats: bool
-    broker_config_path: str | None
     broker_ip1: str
     broker_ip2: str
-    broker_not_active_timeout_millis: int
     broker_permission: int
     broker_topic_enable: bool
     channel_expired_timeout: int
@@ -123,7 +121,6 @@ class BrokerConfig:
     enable_single_topic_register: bool
     enable_split_metadata: bool
     enable_split_registration: bool
-    filter_support_retry: bool
     flush_consumer_offset_interval: int
     force_register: bool
     # NettyServerConfig
@@ -153,42 +150,30 @@ class BrokerConfig:
     # NettyServerConfig
     bind_address: str
     server_channel_max_idle_time_seconds: int
-    server_socket_backlog: int
-    server_socket_rcv_buf_size: int
-    server_socket_snd_buf_size: int
     # NettyClientConfig
     connect_timeout_millis: int
     # MessageStoreConfig
     access_message_in_memory_max_ratio: int
     auto_message_version_on_topic_len: bool
-    commit_log_recover_max_num: int
     default_query_max_num: int
-    disk_max_used_space_ratio: int
-    disk_space_clean_forcibly_ratio: int
     disk_space_warning_level_ratio: int
     enable_schedule_message_stats: bool
-    flush_commit_log_thorough_interval: int
     flush_consume_queue_thorough_interval: int
     flush_delay_offset_interval: int
     flush_disk_type: str
     flush_interval_commit_log: int
-    flush_interval_consume_queue: int
     ha_listen_port: int
-    index_file_read_enable: bool
-    index_file_write_enable: bool
     mapped_file_size_commit_log: int
     mapped_file_size_consume_queue: int
     max_hash_slot_num: int
     max_index_num: int
     max_message_size: int
-    max_topic_length: int
     max_transfer_bytes_on_message_in_disk: int
     max_transfer_bytes_on_message_in_memory: int
     max_transfer_count_on_message_in_disk: int
     max_transfer_count_on_message_in_memory: int
     message_delay_level: str
     message_index_enable: bool
-    pull_batch_max_message_count: int
     store_path_commit_log: str | None
     store_path_root_dir: str
     sync_flush_timeout: int
@@ -298,7 +283,7 @@ class BrokerConfig:
 
     def file_text(self) -> bytes:
         """The same with its secrets, as a file that reads back as it was (*differs*: Java escapes nothing)."""
-        return properties_text.dumps({_escaped(name): _escaped(text) for name, text in self._all().items()}).encode("ascii")
+        return properties_text.dumps({_escaped_key(name): _escaped(text) for name, text in self._all().items()}).encode("ascii")
 
     def _all(self) -> dict[str, str]:
         known = {name: self.text(name) for name, key in keys().items() if key.owner != "AuthConfig" or name in self._set}
@@ -388,9 +373,13 @@ class BrokerConfig:
 
 
 def _escaped(text: str) -> str:
-    """So that `Properties.load` gives the text back."""
+    """So that `Properties.load` gives the text back, as a key or as a value."""
     escaped = "".join(_ESCAPES.get(c) or (c if " " <= c <= "~" else _unicode_escapes(c)) for c in text)
     return "\\" + escaped if escaped.startswith(" ") else escaped
+
+
+def _escaped_key(text: str) -> str:
+    return "".join("\\" + c if c in " =:#!" else _escaped(c) for c in text)
 
 
 def _unicode_escapes(character: str) -> str:

@@ -18,25 +18,20 @@ DEV_DIFFERENCES: dict[str, Difference] = {
     "brokerIP2": Difference("127.0.0.1", "as brokerIP1"),
     "brokerName": Difference("broker-a", "Java takes the host name; a store then follows you to another machine"),
     "enablePropertyFilter": Difference("true", "subscriptions by SQL92 work"),
-    "diskMaxUsedSpaceRatio": Difference(None, "measured: Java stops at 90 % of the disk, however much the rest is"),
-    "diskSpaceCleanForciblyRatio": Difference(None, "measured, as above"),
-    "diskSpaceWarningLevelRatio": Difference(None, "measured, as above"),
+    "diskSpaceWarningLevelRatio": Difference(None, "measured: Java stops at 90 % of the disk, however much the rest is"),
 }
 """What `rmq dev` sets unless it is told `--like-java`."""
 
 DEV_FREE_BYTES_MIN = 512 << 20
 """`rmq dev` takes messages until the disk has less room than this (room for half a commit log file)."""
 PERCENT_MAX = 99
+JAVA_PERCENT = 90
 
 
 def measured_disk_ratios(total_bytes: int, used_bytes: int) -> dict[str, str]:
-    """The disk limits of `rmq dev` in per cent: the warning level is where `DEV_FREE_BYTES_MIN` are left, at least Java's 90."""
+    """The disk limit of `rmq dev` in per cent: where `DEV_FREE_BYTES_MIN` are left, at least Java's 90; 99 on a fuller disk."""
     room = max(0, total_bytes - DEV_FREE_BYTES_MIN)
-    level = min(PERCENT_MAX, max(90, room * 100 // max(1, total_bytes)))
+    level = min(PERCENT_MAX, max(JAVA_PERCENT, room * 100 // max(1, total_bytes)))
     if used_bytes * 100 >= level * total_bytes:
         level = PERCENT_MAX
-    return {
-        "diskMaxUsedSpaceRatio": str(max(75, level - 2)),
-        "diskSpaceCleanForciblyRatio": str(max(85, level - 1)),
-        "diskSpaceWarningLevelRatio": str(level),
-    }
+    return {"diskSpaceWarningLevelRatio": str(level)}

@@ -23,6 +23,7 @@ from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets
 from rmq_wire import names
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.topics import PERM_INHERIT, PERM_READ, PERM_WRITE, TOPIC_UNIT_SUB, TopicConfig, TopicConfigTable
+from rmq_wire.errors import BadBody
 
 _log = logging.getLogger(__name__)
 
@@ -244,7 +245,7 @@ def page_of(table: Mapping[str, Any], ours: DataVersion, theirs: str | None, sta
     """A slice of a table in the order of names.  `theirs` is the JSON of the version that the asker began with."""
     try:
         same = theirs is not None and theirs.strip() != "" and DataVersion.read(theirs.encode()) == ours
-    except msgspec.MsgspecError:
+    except BadBody:
         same = False
     first = max(0, start) if same else 0
     return {name: table[name] for name in sorted(table)[first : first + max(0, count)]}
