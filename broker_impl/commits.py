@@ -162,7 +162,7 @@ class Commits:
         limit = max(waiting - self._left, limits.dispatch_units_min)
         arrived = store.dispatch(self.env.wall_ms, limit)
         self._left = store.undispatched
-        if not self._left or len(arrived) < limit:
+        if not self._left or waiting - self._left < limit:
             self._behind_since_ms = None  # what is left waits for the disk, not for us
         elif self._behind_since_ms is None:
             self._behind_since_ms = self.env.mono_ms
@@ -170,8 +170,8 @@ class Commits:
 
     @property
     def behind(self) -> bool:
-        """More could be dispatched at once."""
-        return self._behind_since_ms is not None
+        """More could be dispatched at once: the last dispatch ended early, or something was committed after it."""
+        return self._behind_since_ms is not None or self.store.undispatched > self._left
 
     @property
     def lagging(self) -> bool:

@@ -1,0 +1,259 @@
+"""Pulls that are answered at once: every check and every outcome, with the reference's codes, texts and fields."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmq_store.errors import Cold
+from rmq_wire.bodies.groups import SubscriptionGroupConfig
+from rmq_wire.codes import ResponseCode
+from rmq_wire.command import Form
+from rmq_wire.headers.pull import LitePullMessage, PullMessage
+from tests.broker.house import COMMIT, SUBSCRIPTION, House, heartbeat, pairs, props, pull, said, send, units
+
+FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    house = House(tmp_path)
+    house.topic("T")
+    client = house.connect()
+    for number in range(5):
+        assert client.ask(send(properties=pairs(TAGS="AB"[number % 2], n=str(number))), f"m{number}".encode()).code == 0
+    return house
+
+
+def found(house: House, asked: PullMessage) -> list[str]:
+    answer = house.connect().ask(asked)
+    assert answer.code == 0, answer.remark
+    return [bytes(unit.body).decode() for unit in units(answer.body)]
+
+
+def fields(next_offset: int, lowest: int = 0, highest: int = 5) -> dict[str, str]:
+    return {
+        "suggestWhichBrokerId": "0",
+        "nextBeginOffset": str(next_offset),
+        "minOffset": str(lowest),
+        "maxOffset": str(highest),
+        "topicSysFlag": "0",
+        "groupSysFlag": "0",
+    }
+
+
+@pytest.mark.parametrize("form", list(Form))
+def test_found(house: House, form: Form) -> None:
+    answer = house.connect().ask(pull(offset=1, max_msg_nums=3), form=form)
+    assert said(answer) == (0, "FOUND", fields(4))
+    got = units(answer.body)
+    assert [unit.queue_offset for unit in got] == [1, 2, 3]
+    assert got == house.stored("T", 0)[1:4]
+    assert answer.form == form
+
+
+@pytest.mark.parametrize(
+    ("queue", "offset", "code", "status", "expected"),
+    [
+        (0, 5, ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE", fields(5)),
+        (0, 6, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY", fields(5)),
+        (0, 2**63 - 1, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY", fields(5)),
+        (0, -1, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL", fields(0)),
+        (1, 0, ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE", fields(0, 0, 0)),
+        (1, 7, ResponseCode.PULL_OFFSET_MOVED, "NO_MESSAGE_IN_QUEUE", fields(0, 0, 0)),
+    ],
+)
+def test_nothing_there(house: House, queue: int, offset: int, code: int, status: str, expected: dict[str, str]) -> None:
+    assert said(house.connect().ask(pull(queue_id=queue, offset=offset))) == (code, status, expected)
+
+
+def test_reading_makes_no_queue(house: House) -> None:
+    house.connect().ask(pull(queue_id=3))
+    assert not (house.root / "consumequeue" / "T" / "3").exists()
+
+
+@pytest.mark.parametrize(("most", "count"), [(1, 1), (0, 1), (-5, 1), (3, 3), (2**31 - 1, 5)])
+def test_how_many(house: House, most: int, count: int) -> None:
+    assert len(found(house, pull(max_msg_nums=most))) == count
+
+
+def test_tags(house: House) -> None:
+    assert found(house, pull(subscription="A")) == ["m0", "m2", "m4"]
+    assert found(house, pull(subscription="B || C")) == ["m1", "m3"]
+    assert found(house, pull(subscription="A||B", max_msg_nums=2)) == ["m0", "m1"]
+    nothing = house.connect().ask(pull(subscription="C"))
+    assert said(nothing) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", fields(5))
+
+
+def test_by_heartbeat(house: House) -> None:
+    client = house.connect()
+    heartbeat(client, expression="B")
+    assert [bytes(unit.body) for unit in units(client.ask(pull(flags=0, subscription=None, sub_version=1)).body)] == [
+        b"m1",
+        b"m3",
+    ]
+
+
+def refused(house: House, asked: PullMessage) -> tuple[int, str | None, dict[str, str]]:
+    return said(house.connect().ask(asked))
+
+
+def test_the_broker_is_not_readable(house: House) -> None:
+    house.node.config.broker_permission = 2
+    assert refused(house, pull()) == (16, "the broker[127.0.0.1] pulling message is forbidden", {"forbiddenType": "1"})
+
+
+def test_lite_pull_can_be_switched_off(house: House) -> None:
+    lite = LitePullMessage(**{name: getattr(pull(), name) for name in PullMessage.__struct_fields__})
+    assert house.connect().ask(lite).code == 0
+    house.node.config.lite_pull_message_enable = False
+    remark = "the broker[127.0.0.1] for lite pull consumer is forbidden"
+    assert refused(house, lite) == (16, remark, {"forbiddenType": "1"})
+    assert house.connect().ask(pull()).code == 0
+
+
+def test_groups(house: House) -> None:
+    house.node.groups.put(SubscriptionGroupConfig(group_name="Off", consume_enable=False))
+    remark = "subscription group no permission, Off"
+    assert refused(house, pull(consumer_group="Off")) == (16, remark, {"forbiddenType": "2"})
+    house.node.config.auto_create_subscription_group = False
+    assert refused(house, pull(consumer_group="New")) == (26, f"subscription group [New] does not exist, {FAQ}", {})
+
+
+def test_topics(house: House) -> None:
+    assert refused(house, pull("None")) == (17, f"topic[None] not exist, apply first please! {FAQ}", {})
+    house.topic("WriteOnly", perm=2)
+    remark = "the topic[WriteOnly] pulling message is forbidden"
+    assert refused(house, pull("WriteOnly")) == (16, remark, {"forbiddenType": "3"})
+    client = house.connect()
+    for queue in (-1, 4):
+        code, told, ext = said(client.ask(pull(queue_id=queue)))
+        assert (code, ext) == (ResponseCode.INVALID_PARAMETER, {})
+        assert told == (
+            f"queueId[{queue}] is illegal, topic:[T] topicConfig.readQueueNums:[4] consumer:[/127.0.0.1:{client.peer.remote[1]}]"
+        )
+
+
+@pytest.mark.parametrize("expression", ["||", "x" * (1 << 17)], ids=["bars", "long"])
+def test_expressions_that_cannot_be_read(house: House, expression: str) -> None:
+    assert refused(house, pull(subscription=expression)) == (23, "parse the consumer's subscription failed", {})
+
+
+def test_expressions_of_another_kind(house: House) -> None:
+    remark = "The broker does not support consumer to filter message by SQL92"
+    assert refused(house, pull(subscription="a > 1", expression_type="SQL92")) == (1, remark, {})
+    client = house.connect()
+    heartbeat(client, expression="a > 1", expression_type="SQL92")
+    assert said(client.ask(pull(flags=0)))[:2] == (1, remark)
+
+
+def test_without_heartbeat(house: House) -> None:
+    bare: dict[str, Any] = {"flags": 0, "subscription": None}
+    assert refused(house, pull(**bare)) == (24, f"the consumer's group info not exist{FAQ}", {})
+    heartbeat(house.connect(), topic="Other")
+    assert refused(house, pull(**bare)) == (24, f"the consumer's subscription not exist{FAQ}", {})
+    heartbeat(house.connect())
+    assert refused(house, pull(**bare, sub_version=2)) == (25, "the consumer's subscription not latest", {})
+    house.node.groups.set_forbidden("G", "T", 2, True)
+    assert refused(house, pull(**bare)) == (16, "the consumer group[G] is forbidden for topic[T]", {"forbiddenType": "5"})
+
+
+def test_broadcasting_that_is_not_wanted(house: House) -> None:
+    heartbeat(house.connect())
+    group = house.node.clients.consumer_group("G")
+    assert group is not None
+    group.message_model = "BROADCASTING"
+    house.node.groups.put(SubscriptionGroupConfig(group_name="G", consume_broadcast_enable=False))
+    remark = "the consumer group[G] can not consume by broadcast way"
+    assert refused(house, pull(flags=0, subscription=None)) == (16, remark, {"forbiddenType": "4"})
+
+
+def test_pull_consumers_can_be_rejected(house: House) -> None:
+    house.node.config.reject_pull_consumer_enable = True
+    remark = f"the consumer's group info not exist, or the pull consumer is rejected by server.{FAQ}"
+    assert refused(house, pull()) == (24, remark, {})
+    assert house.connect().ask(pull(consumer_group="TOOLS_CONSUMER")).code == 0
+    heartbeat(house.connect())
+    assert house.connect().ask(pull()).code == 0
+
+
+@pytest.mark.parametrize(("committed", "stored"), [(3, 3), (5, 5), (0, 0), (6, -1), (-5, -1), (2**63 - 1, -1)])
+def test_commit_with_a_pull(house: House, committed: int, stored: int) -> None:
+    house.connect().ask(pull(flags=SUBSCRIPTION | COMMIT, commit_offset=committed))
+    assert house.node.offsets.query("G", "T", 0) == stored
+    assert house.node.offsets.query_pull("G", "T", 0) == 5
+
+
+def test_no_commit_without_the_flag(house: House) -> None:
+    house.connect().ask(pull(commit_offset=3))
+    assert house.node.offsets.query("G", "T", 0) == -1
+
+
+def test_a_reset_is_found_once(house: House) -> None:
+    house.node.offsets.assign_reset("G", "T", 0, 2)
+    answer = house.connect().ask(pull(offset=4))
+    assert said(answer) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", fields(2))
+    assert found(house, pull(offset=4)) == ["m4"]
+
+
+def test_statistics(house: House) -> None:
+    body = house.connect().ask(pull()).body
+    stats = house.capability(11)._stats
+    assert stats.item("GROUP_GET_NUMS", "T@G").value == 5
+    assert stats.item("GROUP_GET_SIZE", "T@G").value == len(body)
+
+
+def test_cold_bytes_park_the_pull(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = house.node.store.read_queue
+    loads: list[str] = []
+    cold = Cold(lambda: loads.append("loaded"), "somewhere")
+
+    def read(*arguments: Any, **more: Any) -> Any:
+        if not loads:
+            raise cold
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(house.node.store, "read_queue", read)
+    house.driver.held = True
+    clients = [house.connect() for _ in range(3)]
+    asked = [client.send(pull(flags=SUBSCRIPTION | COMMIT, commit_offset=2)) for client in clients]
+    clients[2].close()
+    assert len(house.driver.jobs) == 1  # one read for all
+    assert not any(client.answers for client in clients)
+    house.driver.end_job()
+    house.driver.run()
+    for client, opaque in zip(clients[:2], asked, strict=False):
+        assert len(units(client.answers.pop(opaque).body)) == 5
+    assert house.node.offsets.query("G", "T", 0) == 2
+
+
+def test_a_cold_read_that_fails_is_an_error_for_its_askers_only(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = house.node.store.read_queue
+
+    def read(topic: str, queue_id: int, *rest: Any, **more: Any) -> Any:
+        if queue_id == 0:
+            raise Cold(lambda: None, "somewhere")
+        return real(topic, queue_id, *rest, **more)
+
+    monkeypatch.setattr(house.node.store, "read_queue", read)
+    house.driver.held = True
+    client = house.connect()
+    opaque = client.send(pull())
+    house.driver.end_job(OSError(5, "Input/output error"))
+    house.driver.run()
+    assert client.answers.pop(opaque).code == ResponseCode.SYSTEM_ERROR
+    assert client.ask(pull(queue_id=1)).code == ResponseCode.PULL_NOT_FOUND
+
+
+def test_many_small_pieces_come_as_one_body(house: House) -> None:
+    client = house.connect()
+    for number in range(20):
+        client.ask(send(queue_id=2 + number % 2), str(number).encode())
+    assert found(house, pull(queue_id=2)) == [str(number) for number in range(0, 20, 2)]
+    assert [props(unit)["UNIQ_KEY"] for unit in house.stored("T", 3)]
+
+
+def test_a_lite_queue_that_does_not_exist(house: House) -> None:
+    assert said(house.connect().ask(pull(lite_topic="child")))[1] == "NO_MESSAGE_IN_QUEUE"
