@@ -233,13 +233,13 @@ class BrokerNode:
         return f"CL:{float(physical):5.2f} CQ:{float(logical):5.2f} INDEX:{float(logical):5.2f}"
 
     def close(self) -> bool:
-        """Write what changed and close the store.  True when the next start finds a clean stop."""
+        """Write every table, as Java does at its end, and close the store.  True when the next start finds a clean stop."""
         self.schedule.stop()
-        self.persister.save_dirty()
-        for table in (self.topics, self.groups, self.offsets, self.delay_offsets):
-            if not table.dirty:
-                continue
-            log.error("%s holds changes that could not be written", table.file)
+        for table in self.persister.tables:
+            try:
+                self.persister.save(table)
+            except OSError as error:
+                log.error("%s could not be written, its changes since the last write are lost: %s", table.file, error)
         return self.store.close(self.env.wall_ms)
 
 
