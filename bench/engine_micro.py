@@ -105,9 +105,9 @@ def main() -> None:
     assert peer is not None
 
     def turn() -> None:
-        for output in engine.turn([(peer, data)]):
+        for _peer, chunks, _close in engine.turn([(peer, data)]):
             peer.unsent_bytes = 0
-            b"".join(output.chunks)
+            b"".join(chunks)
         engine.settle()
 
     measure("feed", feed)

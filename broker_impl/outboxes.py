@@ -55,10 +55,10 @@ class Outboxes:
     def take(self, now_ms: int) -> list[Output]:
         """Everything gathered since the last call."""
         dirty, self.dirty = self.dirty, []
-        outputs = []
+        outputs: list[Output] = []
         for peer in dirty:
             if not peer.closed:
-                outputs.append(Output(peer, peer.outbox, peer.closing is not None))
+                outputs.append((peer, peer.outbox, peer.closing is not None))
                 peer.outbox = []
                 peer.last_ms = now_ms
         return outputs

@@ -191,7 +191,7 @@ class Reactor:
                 continue
             if link.unsent:
                 link.unsent.extend(chunks)
-            elif chunks and not self._offer(link, chunks):
+            elif chunks and not self._offer(link, peer, chunks):
                 continue
             if close:
                 if link.unsent and self._stop_at_ms is not None:
@@ -202,11 +202,11 @@ class Reactor:
             if link.unsent or link.mask != READ or peer.backlog:
                 self._watch(link)
 
-    def _offer(self, link: Link, chunks: list[Buffer]) -> bool:
+    def _offer(self, link: Link, peer: Any, chunks: list[Buffer]) -> bool:
         """Offer fresh chunks to the kernel; keep what it does not take.  False: the connection is lost."""
         if len(chunks) == 1:
             data = chunks[0]
-        elif link.peer.unsent_bytes <= self.tuning.join_bytes_max:
+        elif peer.unsent_bytes <= self.tuning.join_bytes_max:
             data = b"".join(chunks)
         else:
             link.unsent.extend(chunks)
@@ -218,7 +218,6 @@ class Reactor:
         except OSError as error:
             self._lose(link, error.strerror or str(error))
             return False
-        peer = link.peer
         peer.unsent_bytes -= sent
         peer.sent_bytes += sent
         if sent < len(data):

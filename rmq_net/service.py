@@ -46,12 +46,8 @@ class PeerLike(Protocol):
 P = TypeVar("P", bound=PeerLike)
 
 
-class Output(NamedTuple):
-    """Bytes for one peer, in order; `close` once they have been offered to the kernel."""
-
-    peer: Any
-    chunks: list[Buffer]
-    close: bool
+Output = tuple[Any, list[Buffer], bool]
+"""For one peer: the peer, bytes for it in order, and whether to close it once they have been offered to the kernel."""
 
 
 class Service(Protocol[P]):

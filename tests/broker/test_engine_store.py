@@ -149,6 +149,15 @@ def test_dispatch_follows_the_answers_and_is_told() -> None:
     assert arrived == ["a", "b"]
 
 
+def test_what_is_staged_outside_a_request_is_dispatched_without_waiting() -> None:
+    server, store = server_with()
+    arrived: list[str] = []
+    server.engine.on_arrival(lambda units: arrived.extend(units))
+    server.engine.at(server.env.mono_ms + 5, lambda: store.stage("due") and None)
+    server.driver.advance(5)
+    assert arrived == ["due"]
+
+
 def test_a_failing_arrival_callback_does_not_keep_the_others_from_hearing() -> None:
     server, _store = server_with()
     client = server.connect()

@@ -50,11 +50,37 @@ def offsets(sock: FakeSocket) -> dict[int, str]:
 # V1: a view of the receive buffer is kept over a turn
 
 
+class Viewing(Conversation):
+    """Hands out bodies as views of what was received."""
+
+    def feed(self, data: Buffer) -> Iterator[Command | Unreadable]:
+        whole = bytes(data)
+        for command in super().feed(data):
+            if isinstance(command, Command) and command.body:
+                at = whole.index(command.body)
+                command.body = memoryview(data)[at : at + len(command.body)]
+            yield command
+
+
 class KeepsViews(Engine):
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, converse=Viewing, **options)
+
     def _keep(self, peer: Peer, commands: Iterator[Command | Unreadable]) -> None:
         peer.backlog.extend(commands)
         if peer.backlog:
             self._ready.append(peer)
+
+
+class CopiesViews(Engine):
+    """Ours, were bodies still views."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, converse=Viewing, **options)
+
+
+def test_backlogs_copy_views() -> None:
+    bodies_are_what_was_sent(CopiesViews, Reactor)
 
 
 def bodies_are_what_was_sent(engine_class: type[Engine], reactor_class: type[Reactor]) -> None:
@@ -143,8 +169,8 @@ def a_bad_peer_hurts_nobody_else(engine_class: type[Engine], reactor_class: type
 
 
 class DropsTheRest(Reactor):
-    def _offer(self, link: Link, chunks: list[Buffer]) -> bool:
-        alive = super()._offer(link, chunks)
+    def _offer(self, link: Link, peer: Any, chunks: list[Buffer]) -> bool:
+        alive = super()._offer(link, peer, chunks)
         link.unsent.clear()
         return alive
 
