@@ -38,6 +38,7 @@ def clients(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaDriver]:
     """mqadmin (and clients) of the reference's version."""
     with JavaDriver(tmp_path_factory.mktemp("tools"), REFERENCE) as driver:
+        driver.call("rebalance_interval", ms=1000)
         yield driver
 
 

@@ -158,12 +158,18 @@ def start_name_server(kind: str, directory: Path) -> OurNameServer | JavaNameSer
 
 
 def start_broker(
-    kind: str, directory: Path, namesrv: str, *, name: str = "broker-a", properties: Mapping[str, str] | None = None
+    kind: str,
+    directory: Path,
+    namesrv: str,
+    *,
+    name: str = "broker-a",
+    properties: Mapping[str, str] | None = None,
+    wait: bool = True,
 ) -> OurBroker | JavaBroker:
-    """A master of this kind, registered."""
+    """A master of this kind; registered, if told to wait."""
     if kind == "ours":
-        return OurBroker(directory, namesrv, name=name, properties=properties).start()
-    return JavaBroker(directory, namesrv, name=name, version=version_of(kind), properties=properties).start()
+        return OurBroker(directory, namesrv, name=name, properties=properties).start(wait=wait)
+    return JavaBroker(directory, namesrv, name=name, version=version_of(kind), properties=properties).start(wait=wait)
 
 
 def version_of(kind: str) -> str:
