@@ -14,6 +14,7 @@ from collections.abc import Callable
 from broker_impl.call import Answer, Call, Refusal, Reply, plain_text
 from broker_impl.config import BrokerConfig, UpdateRefused
 from broker_impl.router import Capability, answers
+from rmq_store.errors import StoreError
 from rmq_wire.bodies import properties_text
 from rmq_wire.codes import ResponseCode
 from rmq_wire.errors import BadBody
@@ -75,7 +76,7 @@ class Configuration(Capability):
             return
         try:
             self._write_file(self._config.path, self._config.file_text())
-        except OSError as failed:
+        except (OSError, StoreError) as failed:
             _log.error("%s could not be written, the change lasts until the next start: %s", self._config.path, failed)
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR, f"changed until the next start; {self._config.path} could not be written: {failed}"

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from broker_impl.call import Refusal, plain_text
 from broker_impl.state.persisted import PersistedTable
+from rmq_store.errors import StoreError
 from rmq_wire.codes import ResponseCode
 
 
@@ -27,5 +28,5 @@ class Saver:
             return
         try:
             self._persister.save(table)
-        except OSError as failed:
+        except (OSError, StoreError) as failed:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"{table.file} could not be written: {plain_text(failed)}") from failed

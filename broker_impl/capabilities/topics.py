@@ -2,7 +2,7 @@
 
 Names are checked before anything else, for they become directories.  A change is on disk before its answer leaves, and is told to
 the registration at once.  Java: `AdminBrokerProcessor` (updateAndCreateTopic, …List, deleteTopic, getTopicConfig,
-getTopicStatsInfo).  Differences: queue numbers have a limit; a deleted name must be lawful too.
+getTopicStatsInfo).  Differences: queue numbers have a limit; a name to delete exists, or is lawful.
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ class Topics(Capability):
     @answers(DeleteTopic)
     def delete(self, call: Call, asked: DeleteTopic) -> Answer:
         """Delete the topic, its messages' queues and all progress in it, its POP retry topics too."""
-        self._check_name(asked.topic)
+        if asked.topic not in self._topics:
+            self._check_name(asked.topic)
+        self._check_not_system(asked.topic)
         doomed = [asked.topic]
         if self._config.clear_retry_topic_when_delete_topic:
             for group in self._offsets.groups_of(asked.topic):
@@ -165,6 +167,9 @@ class Topics(Capability):
         problem = names.topic_problem(name)
         if problem is not None:
             raise Refusal(ResponseCode.INVALID_PARAMETER, problem)
+        self._check_not_system(name)
+
+    def _check_not_system(self, name: str) -> None:
         if self._config.validate_system_topic_when_update_topic and self._topics.is_system(name):
             raise Refusal(ResponseCode.INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic.")
 

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from rmq_store.config_files import load_config, persist_config
 from rmq_store.disk import Disk
+from rmq_store.errors import StoreError
 from rmq_wire import fastjson
 from rmq_wire.errors import BadBody
 from rmq_wire.java import string_hash
@@ -254,7 +255,7 @@ class Persister:
             table.on_dirty = self._soon
 
     def save(self, table: PersistedTable) -> None:
-        """Write the table now.  Raises `OSError`; the table then stays dirty."""
+        """Write the table now.  Raises `OSError`, `StoreError`; the table then stays dirty."""
         self._check_loaded(table)
         persist_config(self._disk, self._path(table), table.encode_slices())
         table.written()
@@ -265,7 +266,7 @@ class Persister:
             if table.dirty:
                 try:
                     self.save(table)
-                except OSError as failed:
+                except (OSError, StoreError) as failed:
                     _log.error("%s could not be written, the change is kept in memory: %s", table.file, failed)
 
     def slices(self, table: PersistedTable) -> Generator[None, None, bytes]:
@@ -282,9 +283,10 @@ class Persister:
         persist_config(self._disk, self._path(table), (text,))
 
     def _soon(self, table: PersistedTable) -> None:
-        if not self._waiting:
-            self._defer(self._save_waiting)
+        nobody_waits = not self._waiting
         self._waiting[table] = None
+        if nobody_waits:
+            self._defer(self._save_waiting)
 
     def _save_waiting(self) -> None:
         waiting, self._waiting = self._waiting, {}

@@ -28,7 +28,7 @@ class SubscriptionData(Body):
     tags_set: list[str] = field(default_factory=list)
     code_set: list[int] = field(default_factory=list)
     sub_version: int = 0
-    expression_type: str | None = TAG
+    expression_type: str = TAG
     class_filter_mode: bool = False
 
 
