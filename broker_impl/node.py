@@ -65,6 +65,8 @@ FAST_LISTENER: Final = "fast"
 """Names of the two listeners: the fast port takes everything but pulls."""
 FIRST_SAVE_MS: Final = 10_000
 """When offsets are first written after the start (Java: `initializeBrokerScheduledTasks`)."""
+SAVE_AGAIN_MS: Final = 10_000
+"""When a table whose write failed is written again."""
 MS_PER_S: Final = 1_000
 NEVER_IDLE_MS: Final = 1 << 62
 """`serverChannelMaxIdleTimeSeconds=0`: nobody is idle."""
@@ -104,6 +106,7 @@ class BrokerNode:
             lambda action: self.engine.after_commit(lambda _error: action()),
         )
         self.persister.load()
+        self.offsets.clamp(store.queue_bounds)
         self.clients = Clients(config, env)
         self.announcement = Announcement(
             Identity(
@@ -125,6 +128,7 @@ class BrokerNode:
         self._install()
         self.engine.every(config.flush_consumer_offset_interval, lambda: self._save_soon(self.offsets), first_ms=FIRST_SAVE_MS)
         self.engine.every(config.flush_delay_offset_interval, lambda: self._save_soon(self.delay_offsets), first_ms=FIRST_SAVE_MS)
+        self.engine.every(SAVE_AGAIN_MS, lambda: self.persister.save_dirty((self.topics, self.groups)))
         self.schedule.start()
 
     def _install(self) -> None:
@@ -152,7 +156,7 @@ class BrokerNode:
             Offsets(config, topics, groups, offsets, store),
             ClientManagement(engine, config, topics, groups, clients),
             ConsumerAsks(config, topics, groups, clients, store),
-            Locks(locks),
+            Locks(engine, locks),
             ConsumeProgress(config, topics, groups, offsets, clients, stats, store),
             Runtime(engine, config, stats, store, lambda: self.delay_offsets.progress, self._usage),
             Configuration(config, self._write_file, self._register_anew),

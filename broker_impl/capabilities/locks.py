@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_impl.call import Answer, Call, Refusal, Reply
 from broker_impl.router import Capability, answers
-from broker_impl.state.locks import QueueLocks
+from broker_impl.state.locks import LOCK_MS, QueueLocks
 from rmq_wire.bodies.locks import LockBatchRequest, LockBatchResponse
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.locks import LockBatchMq, UnlockBatchMq
+
+if TYPE_CHECKING:
+    from broker_impl.engine import Engine
 
 QUEUES_PER_REQUEST_MAX = 16_384
 """Queues of one request: as many as a topic may have."""
 
 
 class Locks(Capability):
-    """Works on the table of locks."""
+    """Works on the table of locks, and has the engine forget expired ones."""
 
-    def __init__(self, locks: QueueLocks) -> None:
+    def __init__(self, engine: Engine, locks: QueueLocks) -> None:
         self._locks = locks
+        engine.every(LOCK_MS, locks.sweep)
 
     @answers(LockBatchMq)
     def lock(self, call: Call, asked: LockBatchMq) -> Answer:
