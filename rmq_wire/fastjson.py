@@ -34,8 +34,10 @@ class MessageQueue(NamedTuple):
 
 _DECODE: Final = msgspec.json.Decoder().decode
 _ENCODE: Final = msgspec.json.Encoder().encode
-_BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
-_INTEGER_KEYS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|([{,]\s*)([+-]?[0-9]{1,20})(?=\s*:)', re.DOTALL)
+_STRING_TEXT: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
+"""A string, or one without an end up to the text's: looking for its end again at every quote in it would take quadratic time."""
+_BRACKETS: Final = re.compile(_STRING_TEXT + rb"|[\[{]|[\]}]", re.DOTALL)
+_INTEGER_KEYS: Final = re.compile(_STRING_TEXT + rb"|([{,]\s*)([+-]?[0-9]{1,20})(?=\s*:)", re.DOTALL)
 
 
 def loads(text: bytes | bytearray | memoryview, *, depth_max: int = DEPTH_MAX) -> Any:
