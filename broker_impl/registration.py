@@ -293,7 +293,7 @@ class Registrar:
         self._woken()
 
     def leave(self) -> list[Asked]:
-        """What to say at the end, to everybody who may know us.  Nothing else is due afterwards, and the answers do not matter."""
+        """What to say at the end to everybody who may know us; answers do not matter.  Nothing else is due afterwards."""
         self._left = True
         request = self.announcement.goodbye()
         known = [target.namesrv for target in self._targets.values() if target.registered or target.asking]

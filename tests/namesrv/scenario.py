@@ -24,8 +24,8 @@ T = [
 ]
 VERSION = {"counter": 1, "stateVersion": 0, "timestamp": 1_700_000_000_000}
 ORDERED = "ORDER_TOPIC_CONFIG"
-MACHINE_KEYS = ("bindAddress", "configStorePath", "kvConfigPath", "listenPort", "rocketmqHome")
-"""Keys of answer 319 whose values differ by place."""
+MACHINE_KEYS = ("bindAddress", "configStorePath", "kvConfigPath", "listenPort")
+"""Keys of answer 319 whose values differ by place; `rocketmqHome` is there only where the environment has it."""
 _UNORDERED = ("topicList", "clusterAddrTable")
 
 
@@ -83,7 +83,7 @@ def normal(body: Any) -> Any:
 
 def _entries(text: str) -> dict[str, str]:
     found = dict(line.split("=", 1) for line in text.splitlines())
-    return {key: "<here>" if key in MACHINE_KEYS else value for key, value in found.items()}
+    return {key: "<here>" if key in MACHINE_KEYS else value for key, value in found.items() if key != "rocketmqHome"}
 
 
 def _without_order(value: Any) -> Any:
