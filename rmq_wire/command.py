@@ -72,6 +72,10 @@ class Unreadable(msgspec.Struct, gc=False):
         return self
 
 
+class Texts(dict[str, str]):
+    """Ext fields by name.  A class of its own, so that no JSON value passes for one."""
+
+
 class Command(msgspec.Struct, gc=False):
     """One request or response.  The names on the wire are those of Java's class."""
 
@@ -83,10 +87,10 @@ class Command(msgspec.Struct, gc=False):
     remark: str | None = None
     raw_ext: msgspec.Raw = msgspec.field(name="extFields", default=msgspec.Raw())
     """The text of extFields in the JSON form.  Empty: there are none, or they are in `map_ext`."""
-    # What follows is set after decoding, whatever a header may say under these names.
-    map_ext: Any = msgspec.field(name=" map", default=None)
-    """dict[str, str] | None: the ext fields where they are known already."""
-    form: Any = msgspec.field(name=" form", default=Form.JSON)
+    # What follows is not in the header.  Should one use these names: the strict decoder knows no `Texts`, the others do no harm.
+    map_ext: Texts | None = msgspec.field(name=" map", default=None)
+    """The ext fields where they are known already."""
+    form: Form = msgspec.field(name=" form", default=Form.JSON)
     body: Any = msgspec.field(name=" body", default=b"")
     """bytes or memoryview; a view of what was received dies with the turn."""
 
@@ -118,8 +122,7 @@ class Command(msgspec.Struct, gc=False):
         """All ext fields as texts; numbers and truth values as Java prints them.  Raises `BadHeader`."""
         if self.map_ext is None:
             self.map_ext = _texts(_read_raw(self.raw_ext))
-        found: dict[str, str] = self.map_ext
-        return found
+        return self.map_ext
 
     def header(self, kind: type[H]) -> H:
         """The ext fields as this class.  Raises `BadHeader` that names the field at fault."""
@@ -137,15 +140,20 @@ class Command(msgspec.Struct, gc=False):
 
 _LANGUAGES: Final = {language.name: int(language) for language in LanguageCode}
 _LANGUAGE_NUMBERS: Final = frozenset(_LANGUAGES.values())
-_HEADER: Final = msgspec.json.Decoder(Command, strict=False)
+_decode_strictly: Final = msgspec.json.Decoder(Command, strict=False).decode
 _ANY: Final = msgspec.json.Decoder()
 _BINARY_HEAD: Final = flat(BINARY_HEAD).packed
 _SIZE: Final = Packed(">i")
 _NAME_SIZE: Final = Packed(">h")
+_SHORT_ENTRY: Final = Packed(">hxi").unpack_from
+"""Size of a name of one byte, that byte skipped, size of the value."""
+_NO_EXT: Final = msgspec.Raw()
 _NARROWED: Final = {(code & 0xFFFF ^ 0x8000) - 0x8000: int(code) for code in RequestCode if code > 0x7FFF}
 """What the binary form leaves of a code that needs more than 16 bits (3442 of 200050), to the code."""
-_SMALL_HEADER: Final = 6 * 1024
-"""A text below this has no room for 1,024 fields, which need at least `"a":1,` each."""
+_SMALL_HEADER: Final = 768
+"""A text up to this is not searched for nesting: it has no room for the thousand levels at which the C decoder stops itself."""
+_ROOM_FOR_FIELDS: Final = 6 * 1024
+"""A text up to this is not searched for fields: 1,024 of them need at least `"a":1,` each."""
 _EDGE: Final = 4096
 """Where the number of a broken header is looked for: so much of its beginning and end."""
 _OPAQUE: Final = re.compile(rb'["\']?\bopaque["\']?\s*:\s*["\']?([+-]?[0-9]{1,10})\b')
@@ -154,27 +162,24 @@ _FLAG: Final = re.compile(rb'["\']?\bflag["\']?\s*:\s*["\']?([+-]?[0-9]{1,10})\b
 
 def decode_header(header: bytes, form: int, body: Buffer = b"", limits: Limits = DEFAULT_LIMITS) -> Command | Unreadable:
     """The command of one frame.  Raises `BadFrame` when not even its number can be read."""
-    if form == 0:
-        return _decode_json(header, body, limits)
-    return _decode_binary(header, body, limits)
+    return _decode_binary(header, body, limits) if form else _decode_json(header, body, limits)
 
 
 def _decode_json(text: bytes, body: Buffer, limits: Limits) -> Command | Unreadable:
-    if len(text) > limits.header_bytes_max:
-        return _unreadable(text, f"a header of {len(text)} bytes")
-    if text.count(b"{") + text.count(b"[") > limits.json_depth_max and fastjson.nests_deeper(text, limits.json_depth_max):
+    size = len(text)
+    if size > limits.header_bytes_max:
+        return _unreadable(text, f"a header of {size} bytes")
+    if size > _SMALL_HEADER and fastjson.nests_deeper(text, limits.json_depth_max):
         return _unreadable(text, f"a header of more than {limits.json_depth_max} levels")
     try:
-        command = _HEADER.decode(text)
-        command.map_ext = None
-        command.form = Form.JSON
+        command = _decode_strictly(text)
     except (ValueError, RecursionError):
         try:
             command = _lenient(fastjson.loads(text))
         except (BadBody, BadHeader) as wrong:
             return _unreadable(text, str(wrong))
     command.body = body
-    if len(text) > _SMALL_HEADER:
+    if size > _ROOM_FOR_FIELDS:
         try:
             fields = len(command.ext_map())
         except BadHeader as wrong:
@@ -234,12 +239,12 @@ def _read_raw(raw: msgspec.Raw) -> Any:
         raise BadHeader(f"extFields: {wrong}") from None
 
 
-def _texts(ext: Any) -> dict[str, str]:
+def _texts(ext: Any) -> Texts:
     if ext is None:
-        return {}
+        return Texts()
     if not isinstance(ext, dict):
         raise BadHeader("extFields is not a JSON object")
-    return {str(name): _text(value) for name, value in ext.items() if value is not None}
+    return Texts({str(name): _text(value) for name, value in ext.items() if value is not None})
 
 
 def _text(value: Any) -> str:
@@ -267,13 +272,13 @@ def _decode_binary(header: bytes, body: Buffer, limits: Limits) -> Command | Unr
     if len(entries) > limits.ext_fields_max:
         return Unreadable(opaque, Form.ROCKETMQ, flag, f"more than {limits.ext_fields_max} ext fields")
     try:
-        texts = {name.decode(): value.decode() for name, value in entries if name and value}
+        texts = Texts({name.decode(): value.decode() for name, value in entries if name and value})
         remark = header[_BINARY_HEAD.size : ext_at - _SIZE.size].decode() or None
     except UnicodeDecodeError:
         return Unreadable(opaque, Form.ROCKETMQ, flag, "the header has text that is not UTF-8")
     if not flag & RESPONSE:
         code = _NARROWED.get(code, code)
-    return Command(code, flag, opaque, version, language, remark, map_ext=texts, form=Form.ROCKETMQ, body=body)
+    return Command(code, flag, opaque, version, language, remark, _NO_EXT, texts, Form.ROCKETMQ, body)
 
 
 def _entries(header: bytes, at: int, most: int) -> list[tuple[bytes, bytes]]:
@@ -281,14 +286,15 @@ def _entries(header: bytes, at: int, most: int) -> list[tuple[bytes, bytes]]:
     found: list[tuple[bytes, bytes]] = []
     end = len(header)
     while at < end and len(found) <= most:
-        [size] = _NAME_SIZE.unpack_from(header, at)
-        value_at = at + _NAME_SIZE.size + size
-        if size < 0:
-            raise BadFrame(f"binary header: a name of {size} bytes at {at}")
-        [value_size] = _SIZE.unpack_from(header, value_at)
-        value_at += _SIZE.size
-        if value_size < 0 or value_at + value_size > end:
-            raise BadFrame(f"binary header: a value of {value_size} bytes at {value_at}")
-        found.append((header[at + _NAME_SIZE.size : value_at - _SIZE.size], header[value_at : value_at + value_size]))
+        size, value_size = _SHORT_ENTRY(header, at)  # right for names of one letter, which the longest headers have
+        name_at = at + _NAME_SIZE.size
+        value_at = name_at + size + _SIZE.size
+        if size != 1:
+            if size < 0:
+                raise BadFrame(f"binary header: a name of {size} bytes at {at}")
+            [value_size] = _SIZE.unpack_from(header, value_at - _SIZE.size)
         at = value_at + value_size
+        if value_size < 0 or at > end:
+            raise BadFrame(f"binary header: a value of {value_size} bytes at {value_at}")
+        found.append((header[name_at : name_at + size], header[value_at:at]))
     return found

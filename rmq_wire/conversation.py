@@ -23,7 +23,7 @@ __all__ = ["Conversation", "Limits", "Pending", "Unreadable"]
 _PREFIX: Final = flat(PREFIX).packed
 _PREFIX_SIZE: Final = _PREFIX.size
 _LENGTH_SIZE: Final = 4
-_FORM_MAX: Final = max(Form)
+_MARK_MAX: Final = max(Form) << TYPE_SHIFT | HEADER_SIZE_MASK
 
 
 class Pending(NamedTuple):
@@ -56,53 +56,39 @@ class Conversation:
         return len(self._held)
 
     def feed(self, data: Buffer) -> Iterator[Command | Unreadable]:
-        """The commands that these bytes complete, in order; exhaust it.  Bodies are views of data, or of what was held.
+        """The commands that these bytes complete, in order; exhaust it.  Nothing handed out is a view of data.
+
+        Data is copied once and then cut as bytes: for the usual small frames that is quicker than two views for each.
 
         Raises `BadFrame` where the stream cannot be cut any further: close the connection.
         """
         if self._broken:
             raise BadFrame("after a bad frame nothing can be read")
-        try:
-            view = memoryview(data)
-            at = 0
-            if self._held:
-                at = self._refill(view)
-                if not self._wanted or len(self._held) < self._wanted:
-                    return
-                frame, self._held, self._wanted = self._held, bytearray(), 0
-                yield from self._cut(memoryview(frame), 0)
-            yield from self._cut(view, at)
-        except BadFrame:
-            self._broken = True
-            raise
+        if self._held:
+            return self._go_on(memoryview(data))
+        return self._cut(data if isinstance(data, bytes) else bytes(data))
 
-    def _cut(self, view: memoryview, at: int) -> Iterator[Command | Unreadable]:
-        end = len(view)
-        limits = self._limits
+    def _cut(self, data: bytes) -> Iterator[Command | Unreadable]:
+        """Commands of data, which begins with a frame.  The rest is held."""
+        at, end = 0, len(data)
+        limits, unpack = self._limits, _PREFIX.unpack_from
         length_max = limits.frame_bytes_max - _LENGTH_SIZE
-        unpack = _PREFIX.unpack_from
         while end - at >= _PREFIX_SIZE:
-            length, mark = unpack(view, at)
-            header_size = mark & HEADER_SIZE_MASK
-            form = mark >> TYPE_SHIFT
-            if length > length_max or header_size > length - _LENGTH_SIZE or form > _FORM_MAX:
-                raise _bad_prefix(length, mark, limits)
-            header_at = at + _PREFIX_SIZE
-            body_at = header_at + header_size
-            at += _LENGTH_SIZE + length
-            if at > end:
-                at = header_at - _PREFIX_SIZE
+            length, mark = unpack(data, at)
+            body_at = at + _PREFIX_SIZE + (mark & HEADER_SIZE_MASK)
+            next_at = at + _LENGTH_SIZE + length
+            if length > length_max or body_at > next_at or mark > _MARK_MAX:
+                raise self._bad_prefix(length, mark)
+            if next_at > end:
                 break
-            yield decode_header(bytes(view[header_at:body_at]), form, view[body_at:at], limits)
+            yield decode_header(data[at + _PREFIX_SIZE : body_at], mark >> TYPE_SHIFT, data[body_at:next_at], limits)
+            at = next_at
         if at < end:
-            self._hold(view[at:])
+            self._held += data[at:]
+            self._look_ahead()
 
-    def _hold(self, rest: memoryview) -> None:
-        self._held += rest
-        self._look_ahead()
-
-    def _refill(self, view: memoryview) -> int:
-        """Add what the held frame lacks, and nothing of the next one.  How many bytes that took."""
+    def _go_on(self, view: memoryview) -> Iterator[Command | Unreadable]:
+        """As `_cut`, where the beginning of the first frame is held already.  No byte of the next one is added to it."""
         taken = 0
         if not self._wanted:
             taken = min(_PREFIX_SIZE - len(self._held), len(view))
@@ -112,24 +98,38 @@ class Conversation:
             more = min(self._wanted - len(self._held), len(view) - taken)
             self._held += view[taken : taken + more]
             taken += more
-        return taken
+            if len(self._held) == self._wanted:
+                whole, self._held, self._wanted = memoryview(self._held), bytearray(), 0
+                _, mark = _PREFIX.unpack_from(whole)
+                body_at = _PREFIX_SIZE + (mark & HEADER_SIZE_MASK)
+                yield decode_header(bytes(whole[_PREFIX_SIZE:body_at]), mark >> TYPE_SHIFT, whole[body_at:], self._limits)
+                yield from self._cut(bytes(view[taken:]))
 
     def _look_ahead(self) -> None:
         """Judge the prefix of the held frame as far as it is here."""
         held = self._held
         if len(held) >= _PREFIX_SIZE:
             length, mark = _PREFIX.unpack_from(held)
-            if (
-                length > self._limits.frame_bytes_max - _LENGTH_SIZE
-                or (mark & HEADER_SIZE_MASK) > length - _LENGTH_SIZE
-                or mark >> TYPE_SHIFT > _FORM_MAX
-            ):
-                raise _bad_prefix(length, mark, self._limits)
-            self._wanted = _LENGTH_SIZE + length
         elif len(held) >= _LENGTH_SIZE:
-            length = int.from_bytes(held[:_LENGTH_SIZE], "big")
-            if not _LENGTH_SIZE <= length <= self._limits.frame_bytes_max - _LENGTH_SIZE:
-                raise _bad_prefix(length, 0, self._limits)
+            length, mark = int.from_bytes(held[:_LENGTH_SIZE], "big"), 0
+        else:
+            return
+        if length > self._limits.frame_bytes_max - _LENGTH_SIZE or (mark & HEADER_SIZE_MASK) > length - _LENGTH_SIZE:
+            raise self._bad_prefix(length, mark)
+        if mark > _MARK_MAX:
+            raise self._bad_prefix(length, mark)
+        if len(held) >= _PREFIX_SIZE:
+            self._wanted = _LENGTH_SIZE + length
+
+    def _bad_prefix(self, length: int, mark: int) -> BadFrame:
+        """What is wrong with it.  Nothing more can be read."""
+        self._broken = True
+        header_size = mark & HEADER_SIZE_MASK
+        if not _LENGTH_SIZE <= length <= self._limits.frame_bytes_max - _LENGTH_SIZE:
+            return BadFrame(f"a frame length of {length}")
+        if header_size > length - _LENGTH_SIZE:
+            return BadFrame(f"a header of {header_size} bytes in a frame of {length}")
+        return BadFrame(f"a header of type {mark >> TYPE_SHIFT}")
 
     # Questions
 
@@ -191,12 +191,3 @@ class Conversation:
             opaque = (opaque + 1) & 0x7FFFFFFF
         self._next_opaque = (opaque + 1) & 0x7FFFFFFF
         return opaque
-
-
-def _bad_prefix(length: int, mark: int, limits: Limits) -> BadFrame:
-    header_size, form = mark & HEADER_SIZE_MASK, mark >> TYPE_SHIFT
-    if not _LENGTH_SIZE <= length <= limits.frame_bytes_max - _LENGTH_SIZE:
-        return BadFrame(f"a frame length of {length}")
-    if header_size > length - _LENGTH_SIZE:
-        return BadFrame(f"a header of {header_size} bytes in a frame of {length}")
-    return BadFrame(f"a header of type {form}")

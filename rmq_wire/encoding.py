@@ -47,6 +47,8 @@ _BUCKETS_ADDED: Final = 256
 """`addExtField` makes a larger one, before the header goes into it."""
 _ADDED_FIRST: Final = frozenset({"MSG_REGION", "TRACE_ON", "IS_SUPPORT_HEART_BEAT_V2", "IS_SUB_CHANGE", "_UNIQUE_KEY_QUERY"})
 """Members of our header classes that the reference puts in with `addExtField`."""
+_MARK: Final = "\0 %d \0"
+"""Stands for a value while a template is made; no text of a constant looks like it."""
 _json: Final = msgspec.json.Encoder().encode
 
 
@@ -112,7 +114,7 @@ def _head(
     version: int,
 ) -> bytes:
     texts = None if header is None and ext is None else _ext_texts(header, ext, form)
-    if form == Form.ROCKETMQ:
+    if form:
         written = _binary_header(code, language, version, opaque, flag, remark, texts or {})
     else:
         members: dict[str, Any] = {"code": code}
@@ -133,7 +135,7 @@ def _ext_texts(header: Header | None, ext: Mapping[str, str] | None, form: int) 
     fields = {} if header is None else header.encode()
     added = dict(ext) if ext else {}
     added |= {name: fields.pop(name) for name in _ADDED_FIRST & fields.keys()}
-    if form == Form.ROCKETMQ and header is not None and header.fast:
+    if form and header is not None and header.fast:
         return {**fields, **_in_order(added, _BUCKETS_ADDED)}  # hand-written encoders go field by field, the map comes after
     return _in_order({**added, **fields}, _BUCKETS_ADDED if added else _BUCKETS)
 
@@ -196,29 +198,28 @@ class AnswerTemplate:
         if kind.fast:
             self._binary_order = [*(name for name in sources if name not in added), *_in_order(added, _BUCKETS_ADDED)]
 
-    def _json_form(self, sources: Mapping[str, str | int]) -> tuple[str, itemgetter[Any]]:
-        """The header as a format, and what picks its arguments out of (opaque, values…)."""
-        mark = "\x00%s\x00"
+    def _json_form(self, sources: Mapping[str, str | int]) -> tuple[bytes, itemgetter[Any]]:
+        """The header as a format, and what picks its arguments out of [values…, opaque]."""
         empty: dict[str, Any] = {"code": self._code}
-        empty["extFields"] = {name: mark if isinstance(source, int) else source for name, source in sources.items()}
-        empty |= {"flag": RESPONSE, "language": LanguageCode.JAVA.name, "opaque": mark}
+        empty["extFields"] = {name: _MARK % source if isinstance(source, int) else source for name, source in sources.items()}
+        empty |= {"flag": RESPONSE, "language": LanguageCode.JAVA.name, "opaque": _MARK % -1}
         if self._remark is not None:
             empty["remark"] = self._remark
         empty |= {"serializeTypeCurrentRPC": "JSON", "version": VERSION}
-        text = _json(empty).decode().replace("%", "%%")
-        form = text.replace('"opaque":"\\u0000%%s\\u0000"', '"opaque":%s').replace("\\u0000%%s\\u0000", "%s")
-        places = [source + 1 for source in sources.values() if isinstance(source, int)]
-        return form, itemgetter(*places, 0)
+        form = _json(empty).replace(b"%", b"%%").replace(_json(_MARK % -1), b"%d")
+        places = [source for source in sources.values() if isinstance(source, int)]
+        for place in places:
+            form = form.replace(_json(_MARK % place), b"%b" if place in self._texts else b'"%d"')
+        return form, itemgetter(*places, -1)
 
     def render(self, form: int, opaque: int, *values: Any, body_size: int = 0) -> bytes:
         """The frame up to its body.  values: for the names, in their order."""
-        if form == Form.ROCKETMQ:
+        if form:
             return self._render_binary(opaque, values, body_size)
+        filled = [*values, opaque]
         for at in self._texts:
-            if not values[at].isalnum():
-                values = tuple(_escaped(value) if isinstance(value, str) else value for value in values)
-                break
-        header: bytes = (self._form % self._pick((opaque, *values))).encode()
+            filled[at] = _json(filled[at])
+        header: bytes = self._form % self._pick(filled)
         size = len(header)
         return _PREFIX.pack(4 + size + body_size, size) + header
 
@@ -227,7 +228,3 @@ class AnswerTemplate:
         ordered = {name: texts[name] for name in self._binary_order}
         written = _binary_header(self._code, LanguageCode.JAVA, VERSION, opaque, RESPONSE, self._remark, ordered)
         return frame_prefix(len(written), body_size, Form.ROCKETMQ) + written
-
-
-def _escaped(text: str) -> str:
-    return _json(text)[1:-1].decode()

@@ -11,6 +11,7 @@ Sources: `MessageDecoder.string2messageProperties`, `messageProperties2String`; 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -33,6 +34,9 @@ PLANNED_CHARACTERS_MAX: Final = 1024
 """Of all names together: neither are names that no client would choose, or memory would be the client's to fill."""
 PLANS_MAX: Final = 1024
 """Plans held at once, 2 KiB each and mostly far less."""
+
+_split: Final[Callable[[str, str], Any]] = str.split
+_NAME_ENDS: Final = repeat(NAME_END)
 
 
 def decode(text: str) -> dict[str, str]:
@@ -116,12 +120,11 @@ class Rewriter:
         if not pairs[-1]:
             pairs.pop()
         try:
-            values = dict([pair.split("\x01") for pair in pairs])
-        except ValueError:
+            values = dict(map(_split, pairs, _NAME_ENDS))
+        except ValueError:  # a pair with no or more than one 0x01 in it
             return self._slowly(text, make_unique_key)
-        key = tuple(values)
-        plan = self._plans.get(key)
-        if plan is None or "" in values.values():
+        plan = self._plans.get(tuple(values))
+        if plan is None or not all(values.values()):
             return self._slowly(text, make_unique_key)
         values["MSG_REGION"] = self._region
         values["TRACE_ON"] = self._trace

@@ -133,7 +133,7 @@ BROKEN = [
     '{"code":" 7","flag":2,"opaque":77}',
     '{"code":{},"flag":2,"opaque":77}',
     "{'code':x,'flag':2,'opaque':'77'}",
-    '{"extFields":' + "[" * 100 + "]" * 100 + ',"flag":2,"opaque":77}',
+    '{"extFields":' + "[" * 65 + "]" * 65 + ',"x":"' + "x" * 768 + '","flag":2,"opaque":77}',
     '{"extFields":' + '{"a":' * 1_000_000 + ',"flag":2,"opaque":77}',
     '{"opaque":1,"flag":0,"code":5;"flag":2,"opaque":77}',
     '{"extFields":{"a":"' + "x" * (1 << 20) + '"},"flag":2,"opaque":77}',
