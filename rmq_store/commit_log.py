@@ -25,7 +25,7 @@ from rmq_store.settings import EXTRA_UNIT_BYTES, PROPERTIES_BYTES_MAX, StoreSett
 from rmq_store.values import Draft, Placed
 from rmq_wire.checksum import MASK
 from rmq_wire.layout.message import HOST_V4_SIZE
-from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
+from rmq_wire.sys_flag import TRANSACTION_PREPARED
 
 END_BYTES: Final = BLANK.size
 """Always left at a file's end, so that a blank fits."""
@@ -33,11 +33,15 @@ PIECES: Final = 5
 """pieces of a staged unit: fixed part, body, topic with length, properties length, properties"""
 PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS, errno.EACCES})
 """Errors that leave the file as it was known to be and may pass."""
-QUEUED_TYPES: Final = frozenset({TRANSACTION_NOT, TRANSACTION_COMMIT})
-"""Transaction types that get a place in their queue."""
+JOINED_BYTES_MAX: Final = 112 * 1024
+"""A bigger turn is written in portions: malloc maps fresh pages for bigger blocks, and touching them costs more than a call."""
+UNQUEUED: Final = TRANSACTION_PREPARED
+"""The sysFlag bit of units without a place in their queue: it is set in the types prepared and rollback."""
 
 _PACK_V4: Final = FIXED[0].packed.pack
 _V4_BYTES: Final = FIXED[0].size
+_NO_HOST_BITS: Final = ~(BORN_V6 | STORE_V6)
+"""A client may set these bits; only the hosts' widths decide."""
 
 
 class Staged(Placed, gc=False):
@@ -98,7 +102,7 @@ class CommitLog:
         properties_bytes = len(properties)
         born_host = draft.born_host
         store_host = draft.store_host
-        sys_flag = draft.sys_flag
+        sys_flag = draft.sys_flag & _NO_HOST_BITS
         size = _V4_BYTES + body_bytes + queue.topic_field_bytes + 2 + properties_bytes
         hosts = 0
         if len(born_host) != HOST_V4_SIZE or len(store_host) != HOST_V4_SIZE:
@@ -110,8 +114,7 @@ class CommitLog:
         if size > self._room:
             self._roll()
         at = self._end
-        queued = sys_flag & TRANSACTION_MASK in QUEUED_TYPES
-        queue_offset = queue.next_offset if queued else 0
+        queue_offset = 0 if sys_flag & UNQUEUED else queue.next_offset
         pack = FIXED[hosts].packed.pack if hosts else _PACK_V4
         self._pieces += (
             pack(
@@ -124,7 +127,7 @@ class CommitLog:
             PROPERTIES_LENGTH.pack(properties_bytes),
             properties,
         )  # fmt: skip
-        if queued:
+        if not sys_flag & UNQUEUED:
             queue.next_offset = queue_offset + 1
         end = at + size
         self._end = end
@@ -189,7 +192,7 @@ class CommitLog:
         while len(self.staged) > savepoint:
             staged = self.staged.pop()
             segment = self._turn[-1]
-            if staged.sys_flag & TRANSACTION_MASK in QUEUED_TYPES:
+            if not staged.sys_flag & UNQUEUED:
                 staged.queue.next_offset = staged.queue_offset
             if len(segment.pieces) >= PIECES:
                 del segment.pieces[-PIECES:]
@@ -222,16 +225,34 @@ class CommitLog:
             for segment in self._turn:
                 if not segment.pieces:
                     continue
-                data = b"".join(segment.pieces)
                 file = self._file_at(segment.at)
                 begun += 1
-                write_all(file, segment.at % self._file_bytes, data)
+                self._write(file, segment)
         except OSError as reason:
             self._take_back(reason, begun)
         staged = self.staged
         self.written_offset = self._end
         self._reset()
         return staged
+
+    def _write(self, file: File, segment: _Segment) -> None:
+        """Join and write; a big turn in portions. Raises OSError; a PartlyWritten counts from the segment's start."""
+        pieces = segment.pieces
+        at = segment.at % self._file_bytes
+        size = self._end - segment.at if segment is self._turn[-1] else sum(map(len, pieces))
+        if size <= JOINED_BYTES_MAX:
+            write_all(file, at, b"".join(pieces))
+            return
+        portion = max(len(pieces) * JOINED_BYTES_MAX // size, 1)
+        done = 0
+        try:
+            for first in range(0, len(pieces), portion):
+                data = b"".join(pieces[first : first + portion])
+                write_all(file, at + done, data)
+                done += len(data)
+        except PartlyWritten as reason:
+            reason.done += done
+            raise
 
     def _reset_empty(self) -> None:
         if len(self._turn) > 1 or self._turn[0].pieces:

@@ -28,6 +28,7 @@ class ConsumeQueue:
 
     __slots__ = (
         "end_physical",
+        "hash_heads",
         "hash_prefix",
         "magic",
         "max_offset",
@@ -43,7 +44,9 @@ class ConsumeQueue:
         "topic_field_bytes",
     )
 
-    def __init__(self, topic: str, queue_id: int, files: OpenFiles, directory: str, file_bytes: int) -> None:
+    def __init__(
+        self, topic: str, queue_id: int, files: OpenFiles, directory: str, file_bytes: int, hash_heads: dict[str, int]
+    ) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.segments = Segments(files, directory, file_bytes)
@@ -64,6 +67,8 @@ class ConsumeQueue:
         self.topic_field = (TOPIC_LENGTH_V2 if long else TOPIC_LENGTH_V1).pack(len(encoded)) + encoded
         self.topic_field_bytes = len(self.topic_field)
         self.hash_prefix = string_hash(topic + "#")
+        self.hash_heads = hash_heads
+        """shared by the topic's queues: hashes of `topic#` and the heads of keys seen last (rmq_store.key_hashes)"""
 
     def write_pending(self) -> tuple[list[str], list[str]]:
         """Write the pending units where they belong and make them visible.

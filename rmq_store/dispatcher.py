@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rmq_store.commit_log import QUEUED_TYPES, Staged
+from rmq_store.commit_log import UNQUEUED, Staged
 from rmq_store.consume_queue import ConsumeQueue
 from rmq_store.errors import StoreDamaged
 from rmq_store.index import TAIL_BYTES_MAX, Index
 from rmq_store.layouts import QUEUE_UNIT
 from rmq_store.values import Arrived
-from rmq_wire.sys_flag import TRANSACTION_MASK
 
 
 class Dispatcher:
@@ -81,7 +80,7 @@ class Dispatcher:
         touched: list[ConsumeQueue] = []
         pack = QUEUE_UNIT.pack
         for staged in batch:
-            if staged.sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
+            if staged.sys_flag & UNQUEUED:
                 continue
             queue = staged.queue
             pending = queue.pending

@@ -7,60 +7,25 @@ the middle of a message: room for a whole dispatch is made before its first entr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, tzinfo
 from typing import Final
+
+from msgspec.structs import replace
 
 from rmq_store.commit_log import Staged
 from rmq_store.disk import Disk, Kind
 from rmq_store.errors import ForeignFile
-from rmq_store.index_file import INT_MAX, IndexFile, file_bytes
-from rmq_wire.java import hash_suffix
-from rmq_wire.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from rmq_store.index_file import IndexFile, file_bytes
+from rmq_store.key_hashes import KeyHashes, key_hash_of
+from rmq_wire.times import Zone, compact_time
 
 TAIL_BYTES_MAX: Final = 8 * 1024
 """Entries gathered before they are written; what a kill loses of them is made again from the log."""
-SUFFIX: Final = 3
-"""Characters of a key hashed through their own cache: counters at the end of ids vary, what precedes them repeats."""
-SUFFIX_FACTOR: Final = 31**SUFFIX
-CACHED_HASHES_MAX: Final = 8192
-CACHED_CHARACTERS_MAX: Final = 128
-NAME_DIGITS: Final = 17
-"""yyyyMMddHHmmssSSS (Java: UtilAll.timeMillisToHumanString)."""
-
-
-class KeyHashes:
-    """`IndexFile.indexKeyHashMethod` of `topic#key`, fast for keys that resemble the ones before."""
-
-    def __init__(self) -> None:
-        self._heads: dict[tuple[int, str], int] = {}
-        self._tails: dict[str, int] = {}
-
-    def of(self, prefix_hash: int, key: str) -> int:
-        """Non-negative 31-bit hash; `prefix_hash` is that of `topic#`."""
-        head = (prefix_hash, key[:-SUFFIX])
-        try:
-            value = (self._heads[head] * SUFFIX_FACTOR + self._tails[key[-SUFFIX:]]) & 0xFFFFFFFF
-        except KeyError:
-            value = self._slowly(head, key) & 0xFFFFFFFF
-        if value <= INT_MAX:
-            return value
-        return 0x100000000 - value if value != 0x80000000 else 0
-
-    def _slowly(self, head: tuple[int, str], key: str) -> int:
-        if SUFFIX < len(key) <= CACHED_CHARACTERS_MAX and key.isascii():
-            if len(self._heads) >= CACHED_HASHES_MAX:
-                self._heads.clear()
-            if len(self._tails) >= CACHED_HASHES_MAX:
-                self._tails.clear()
-            self._heads[head] = hash_suffix(head[0], head[1]) & 0xFFFFFFFF
-            self._tails[key[-SUFFIX:]] = hash_suffix(0, key[-SUFFIX:]) & 0xFFFFFFFF
-        return hash_suffix(head[0], key)
 
 
 class Index:
     """All index files, oldest first; only the last is written."""
 
-    def __init__(self, disk: Disk, directory: str, slot_num: int, index_num: int, zone: tzinfo | None) -> None:
+    def __init__(self, disk: Disk, directory: str, slot_num: int, index_num: int, zone: Zone) -> None:
         self._disk = disk
         self._directory = directory
         self._slot_num = slot_num
@@ -106,7 +71,7 @@ class Index:
 
     def _create(self, wall_ms: int) -> IndexFile:
         made = self._disk.make_directories(self._directory)
-        name = time_name(wall_ms, self._zone)
+        name = compact_time(wall_ms, self._zone)
         before = [*self.files, *self._next]
         if before and name <= before[-1].name:
             name = str(int(before[-1].name) + 1)
@@ -122,35 +87,34 @@ class Index:
         """Make sure that there is room for all entries of this batch, in further files if need be. Raises OSError."""
         if not self.files:
             self.files.append(self._create(wall_ms))
-        room = self._index_num - self.files[-1].count
+        room = self.files[-1].room
         needed = sum([len(staged.keys) for staged in batch])
         while needed > room + len(self._next) * (self._index_num - 1):
             self._next.append(self._create(wall_ms))
 
     def put_batch(self, batch: Sequence[Staged]) -> None:
         """Index these messages; those indexed before are skipped. `reserve` was called with the same batch."""
+        if batch[0].physical_offset < self.indexed_offset:
+            batch = [staged for staged in batch if staged.physical_offset >= self.indexed_offset]
+        if not batch:
+            return
         file = self.files[-1]
-        hash_of = self._hashes.of
-        for staged in batch:
-            at = staged.physical_offset
-            if at < self.indexed_offset:
-                continue
-            self.indexed_offset = staged.end_offset
-            keys = staged.keys
-            if not keys or staged.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
-                continue
-            prefix = staged.queue.hash_prefix
-            hashes = [hash_of(prefix, key) for key in keys]
-            room = file.index_num - file.count
-            if len(hashes) <= room:
-                file.put(hashes, at, staged.store_timestamp)
-                continue
-            while hashes:
-                file.put(hashes[:room], at, staged.store_timestamp)
-                del hashes[:room]
-                if hashes:
-                    file = self._rotate()
-                    room = file.index_num - file.count
+        if sum([len(staged.keys) for staged in batch]) <= file.room:
+            file.put(batch, self._hashes)
+        else:
+            for staged in batch:
+                file = self._put_split(file, staged)
+        self.indexed_offset = batch[-1].end_offset
+
+    def _put_split(self, file: IndexFile, staged: Staged) -> IndexFile:
+        """Put a message whose entries may go over a file's end. Returns the file to go on with."""
+        keys = staged.keys
+        while len(keys) > file.room:
+            part, keys = keys[: file.room], keys[file.room :]
+            file.put([replace(staged, keys=part)], self._hashes)
+            file = self._rotate()
+        file.put([replace(staged, keys=keys)], self._hashes)
+        return file
 
     def _rotate(self) -> IndexFile:
         full, following = self.files[-1], self._next.pop(0)
@@ -200,7 +164,7 @@ class Index:
 
         Hashes are all that is compared. (Java: queryOffset)
         """
-        key_hash = self._hashes.of(topic_hash, key)
+        key_hash = key_hash_of(topic_hash, key)
         found = 0
         for file in reversed(self.files):
             if file.overlaps(begin_ms, end_ms):
@@ -214,7 +178,3 @@ class Index:
                 return
             yield None
 
-
-def time_name(wall_ms: int, zone: tzinfo | None) -> str:
-    moment = datetime.fromtimestamp(wall_ms // 1000, zone)
-    return f"{moment:%Y%m%d%H%M%S}{wall_ms % 1000:03d}"

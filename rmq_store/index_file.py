@@ -14,15 +14,17 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from rmq_store.commit_log import Staged
 from rmq_store.disk import File, write_all
 from rmq_store.errors import Cold
+from rmq_store.key_hashes import INT_MAX, SUFFIX, WORD, KeyHashes
 from rmq_store.layouts import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from rmq_wire.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 HEADER_BYTES: Final = INDEX_HEADER.size
 SLOT_BYTES: Final = INDEX_SLOT.size
 ENTRY_BYTES: Final = INDEX_ENTRY.size
 NO_ENTRY: Final = 0
-INT_MAX: Final = (1 << 31) - 1
 PAGE_SLOTS: Final = 1024
 """Slots written back together: 4 KiB."""
 WALK_STEPS_MAX: Final = 10_000
@@ -47,7 +49,10 @@ class IndexFile:
         self.slots_used = 0
         self.count = 1
         self._slots: memoryview | None = None
-        self._dirty = bytearray()
+        self._slots_written = 1
+        """entries from this number on are not in the file's slots yet"""
+        self._pages: list[int] = []
+        """pages of slots still to be written"""
         self._tail = bytearray()
         self._tail_first = 1
         """number of the first entry in the tail"""
@@ -67,6 +72,11 @@ class IndexFile:
         return self.count >= self.index_num
 
     @property
+    def room(self) -> int:
+        """Entries that still fit."""
+        return self.index_num - self.count
+
+    @property
     def name(self) -> str:
         return self.file.path.rpartition("/")[2]
 
@@ -84,7 +94,6 @@ class IndexFile:
         """Slots of a file without entries."""
         area = memoryview(mmap.mmap(-1, self.slot_num * SLOT_BYTES)).cast("i")
         self._slots = area
-        self._dirty = bytearray(-(-self.slot_num // PAGE_SLOTS))
         return area
 
     def load_slots(self) -> None:
@@ -96,6 +105,7 @@ class IndexFile:
             if data.count(0) == len(data):
                 continue
             area[start:stop] = _native(data)
+        self._slots_written = self.count
 
     @property
     def has_slots(self) -> bool:
@@ -105,7 +115,8 @@ class IndexFile:
         """The slots were filled from entries: take over what they say."""
         self.count = self._tail_first = count
         self.slots_used = slots_used
-        self._dirty = bytearray(b"\1") * len(self._dirty)
+        self._slots_written = count
+        self._pages = list(range(-(-self.slot_num // PAGE_SLOTS)))
         self._header_dirty = True
 
     def set_bounds(self, begin_physical: int, begin_timestamp: int, end_physical: int, end_timestamp: int) -> None:
@@ -127,37 +138,45 @@ class IndexFile:
 
     # --- writing
 
-    def put(self, hashes: Sequence[int], physical_offset: int, store_timestamp: int) -> None:
-        """Append one entry per hash; the caller has made sure that they fit."""
+    def put(self, batch: Sequence[Staged], hashes: KeyHashes) -> None:
+        """Append an entry for each key of each message, rolled back ones apart; the caller has made sure that they fit."""
         slots = self._slots
-        if not hashes or slots is None:
+        if slots is None:
             return
-        count = self.count
-        first_of_file = count <= 1
-        begin = self.begin_timestamp
-        seconds = (store_timestamp - begin) // 1000 if begin > 0 and store_timestamp > begin else 0
-        if seconds > INT_MAX:
-            seconds = INT_MAX
-        slot_num, dirty, tail, pack = self.slot_num, self._dirty, self._tail, INDEX_ENTRY.pack
-        for key_hash in hashes:
-            slot = key_hash % slot_num
-            previous = slots[slot]
-            if previous == NO_ENTRY:
-                self.slots_used += 1
-            tail += pack(key_hash, physical_offset, seconds, previous)
-            slots[slot] = count
-            dirty[slot // PAGE_SLOTS] = 1
-            if first_of_file:
-                # Java sets the header's begin after the first entry, so the first entry alone is measured from the seed.
-                first_of_file = False
-                self.begin_physical = physical_offset
-                self.begin_timestamp = store_timestamp
-                seconds = 0
-            count += 1
-        self.count = count
-        self.end_physical = physical_offset
-        self.end_timestamp = store_timestamp
-        self._header_dirty = True
+        number, used, begin = self.count, self.slots_used, self.begin_timestamp
+        slot_num, pack, tails = self.slot_num, INDEX_ENTRY.pack, hashes.tails
+        entries: list[bytes] = []
+        append = entries.append
+        for staged in batch:
+            keys = staged.keys
+            if not keys or staged.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+                continue
+            physical_offset, store_timestamp = staged.physical_offset, staged.store_timestamp
+            heads = staged.queue.hash_heads
+            seconds = min((store_timestamp - begin) // 1000, INT_MAX) if 0 < begin < store_timestamp else 0
+            for key in keys:
+                try:
+                    key_hash = heads[key[:-SUFFIX]] + tails[key[-SUFFIX:]] & WORD
+                except KeyError:
+                    key_hash = hashes.add(staged.queue, key) & WORD
+                if key_hash > INT_MAX:
+                    key_hash = -key_hash & INT_MAX
+                slot = key_hash % slot_num
+                previous = slots[slot]
+                if not previous:
+                    used += 1
+                append(pack(key_hash, physical_offset, seconds, previous))
+                slots[slot] = number
+                if number == 1:
+                    # Java sets the header's begin after the first entry, so that one alone is measured from the seed.
+                    self.begin_physical, self.begin_timestamp = physical_offset, store_timestamp
+                    begin, seconds = store_timestamp, 0
+                number += 1
+            self.end_physical, self.end_timestamp = physical_offset, store_timestamp
+        if entries:
+            self._tail += b"".join(entries)
+            self.count, self.slots_used = number, used
+            self._header_dirty = True
 
     @property
     def tail_bytes(self) -> int:
@@ -192,21 +211,29 @@ class IndexFile:
         slots = self._slots
         if slots is None:
             return True
-        page = -1
-        for _ in range(pages_max):
-            page = self._dirty.find(1, page + 1)
-            if page < 0:
-                return True
-            start = page * PAGE_SLOTS
-            data = _big_endian(slots[start : start + PAGE_SLOTS])
-            write_all(self.file, HEADER_BYTES + start * SLOT_BYTES, data)
-            self._dirty[page] = 0
-        return self._dirty.find(1) < 0
+        if not self._pages and self._slots_written < self.count:
+            self._pages = self._changed_pages()
+            self._slots_written = self.count
+        for _ in range(min(pages_max, len(self._pages))):
+            start = self._pages[-1] * PAGE_SLOTS
+            write_all(self.file, HEADER_BYTES + start * SLOT_BYTES, _big_endian(slots[start : start + PAGE_SLOTS]))
+            self._pages.pop()
+        return not self._pages
+
+    def _changed_pages(self) -> list[int]:
+        """Pages with a slot that an entry not yet written back points from; all of them when there are many entries."""
+        page_count = -(-self.slot_num // PAGE_SLOTS)
+        if self.count - self._slots_written >= page_count:
+            return list(range(page_count))
+        self.write_tail()
+        first = self._slots_written
+        data = self.file.read_at(self.entry_at(first), (self.count - first) * ENTRY_BYTES)
+        return sorted({entry[0] % self.slot_num // PAGE_SLOTS for entry in INDEX_ENTRY.iter_unpack(data)})
 
     def drop_slots(self) -> None:
         """The file is full and written back: from now on its slots are read from it."""
         self._slots = None
-        self._dirty = bytearray()
+        self._pages = []
 
     # --- reading
 

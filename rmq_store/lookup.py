@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmq_store.commit_log import QUEUED_TYPES, CommitLog
+from rmq_store.commit_log import UNQUEUED, CommitLog
 from rmq_store.consume_queue import UNIT_BYTES, ConsumeQueue
 from rmq_store.index import Index
 from rmq_store.log_reader import LogReader
@@ -21,7 +21,6 @@ from rmq_wire.errors import BadRecord
 from rmq_wire.java import string_hash
 from rmq_wire.message import StoredMessage, index_keys, read_unit
 from rmq_wire.properties import decode
-from rmq_wire.sys_flag import TRANSACTION_MASK
 
 QUERY_ROUNDS: Final = 3
 """A round that found only hashes is followed by one that ends earlier, as in Java."""
@@ -53,7 +52,7 @@ class Lookup:
         return view if not checked or self._is_in_queue(unit) else None
 
     def _is_in_queue(self, unit: StoredMessage) -> bool:
-        if unit.sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
+        if unit.sys_flag & UNQUEUED:
             return False
         queue = self._queues.find(unit.topic.decode("utf-8", "replace"), unit.queue_id)
         if queue is None or not queue.first_offset() <= unit.queue_offset < queue.max_offset:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from struct import Struct as Packed
+from struct import calcsize
 from typing import Final
 
 from rmq_store.commit_log import CommitLog
@@ -23,6 +24,8 @@ from rmq_store.values import GetStatus, Read
 PULL_BYTES_MIN: Final = 100
 PULL_BYTES_MAX: Final = 128 * MEBIBYTE
 """Java: MAX_PULL_MSG_SIZE."""
+POSITION_AND_SIZE: Final = QUEUE_UNIT.format.removeprefix(">").removesuffix("q") + f"{calcsize('>q')}x"
+"""A queue unit without its tags code."""
 _NO_SKIP: Final = -1
 _WORD: Final = 1 << 32
 _HALF: Final = 1 << 31
@@ -48,6 +51,7 @@ class QueueReader:
         )  # fmt: skip
         self._scan_bytes = settings.max_filter_message_size
         self._structs: dict[int, Packed] = {}
+        """by number of units; a pull has 32 at most"""
 
     def read(
         self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int,
@@ -86,7 +90,7 @@ class QueueReader:
         if count <= 0:
             return None
         numbers = self._unpack(queue.read(offset, count), count)
-        positions, sizes = numbers[0::3], numbers[1::3]
+        positions, sizes = numbers[0::2], numbers[1::2]
         first = positions[0]
         size = sum(sizes)
         log = self._log
@@ -95,12 +99,20 @@ class QueueReader:
         if (
             first < log.min_offset or end > written or size > bytes_max or size > limit
             or min(sizes) <= 0 or written - first > self._memory
+            or min(positions) != first or max(positions) != positions[-1]
         ):  # fmt: skip
             return None
-        if end - first == size and first // self._file_bytes == (end - 1) // self._file_bytes:
-            chunks: list[Buffer] = [self._view(first, size)]
-        else:
+        base = first - first % self._file_bytes
+        if end > base + self._file_bytes or first < self._reader.hot_from:
             chunks = self._chunks(zip(positions, sizes, strict=True))
+        else:
+            log_map = self._reader.map_of(base)
+            if end - first == size:
+                chunks = [log_map[first - base : end - base]]
+            elif base:
+                chunks = [log_map[at - base : at - base + size] for at, size in zip(positions, sizes, strict=True)]
+            else:
+                chunks = [log_map[at : at + size] for at, size in zip(positions, sizes, strict=True)]
         statistics = self._statistics
         statistics.get_found_times += 1
         statistics.transferred_messages += count
@@ -109,7 +121,7 @@ class QueueReader:
     def _unpack(self, data: bytes, count: int) -> tuple[int, ...]:
         packed = self._structs.get(count)
         if packed is None:
-            packed = self._structs[count] = Packed(">" + QUEUE_UNIT.format[1:] * count)
+            packed = self._structs[count] = Packed(">" + POSITION_AND_SIZE * count)
         return packed.unpack(data)
 
     def _one_by_one(

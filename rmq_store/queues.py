@@ -45,7 +45,8 @@ class Queues:
         if queue is None:
             if not 0 <= queue_id <= QUEUE_ID_MAX:
                 raise Illegal(IllegalKind.MESSAGE, f"queue id {queue_id} is not in 0..{QUEUE_ID_MAX}")
-            queue = ConsumeQueue(topic, queue_id, self._files, self._path(topic, queue_id), self._file_bytes)
+            heads = next(iter(queues.values())).hash_heads if queues else {}
+            queue = ConsumeQueue(topic, queue_id, self._files, self._path(topic, queue_id), self._file_bytes, heads)
             queues[queue_id] = queue
         return queue
 

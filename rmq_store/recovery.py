@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from rmq_store import index_repair, queue_repair
 from rmq_store.checkpoint import Checkpoint
-from rmq_store.commit_log import QUEUED_TYPES, CommitLog, Staged
+from rmq_store.commit_log import UNQUEUED, CommitLog, Staged
 from rmq_store.consume_queue import ConsumeQueue
 from rmq_store.dispatcher import Dispatcher
 from rmq_store.errors import Illegal, StoreDamaged
@@ -26,7 +26,6 @@ from rmq_wire import property_names as names
 from rmq_wire.errors import BadRecord
 from rmq_wire.message import StoredMessage, has_good_crc, index_keys, read_unit, tags_code
 from rmq_wire.properties import decode
-from rmq_wire.sys_flag import TRANSACTION_MASK
 
 UNKNOWN_LEVEL_DELAY_MS = 1000
 """Java: computeDeliverTimestamp for a level that is not configured."""
@@ -214,7 +213,7 @@ class Recovery:
                 if staged is None:
                     report.skipped += 1
                     continue
-                if staged.sys_flag & TRANSACTION_MASK in QUEUED_TYPES:
+                if not staged.sys_flag & UNQUEUED:
                     if staged.queue_offset != staged.queue.next_offset:
                         dispatcher.dispatch(unit.physical_offset, len(dispatcher.waiting), self._wall_ms)
                         self._align(staged.queue, staged.queue_offset, from_first_file)

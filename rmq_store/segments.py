@@ -53,13 +53,15 @@ def file_name(start: int) -> str:
 class Segments:
     """The files of one directory. `starts` is ascending."""
 
-    __slots__ = ("directory", "file_bytes", "files", "starts")
+    __slots__ = ("_last_path", "_last_start", "directory", "file_bytes", "files", "starts")
 
     def __init__(self, files: OpenFiles, directory: str, file_bytes: int) -> None:
         self.files = files
         self.directory = directory
         self.file_bytes = file_bytes
         self.starts: list[int] = []
+        self._last_start = -1
+        self._last_path = ""
 
     def load(self) -> list[str]:
         """Read the directory. Returns the paths of empty last files, which a stop between create and set_length leaves.
@@ -88,7 +90,9 @@ class Segments:
         return empty
 
     def path(self, start: int) -> str:
-        return f"{self.directory}/{start:0{NAME_DIGITS}d}"
+        if start != self._last_start:
+            self._last_start, self._last_path = start, f"{self.directory}/{file_name(start)}"
+        return self._last_path
 
     def start_of(self, position: int) -> int | None:
         """Start of the file that holds this position, or None."""

@@ -12,7 +12,6 @@ appended again, reads go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import tzinfo
 from typing import Final
 
 from rmq_store.checkpoint import Checkpoint, open_checkpoint
@@ -31,6 +30,7 @@ from rmq_store.segments import OpenFiles
 from rmq_store.settings import FlushDiskType, StoreSettings
 from rmq_store.statistics import StoreStatistics, double_text
 from rmq_store.values import Arrived, Boundary, Draft, IndexType, Placed, QueryResult, Read
+from rmq_wire.times import Zone
 
 DISPATCH_ALL: Final = 1 << 30
 SECOND_MS: Final = 1000
@@ -80,7 +80,7 @@ class Store:
     # --- opening and closing
 
     @staticmethod
-    def open(disk: Disk, settings: StoreSettings, wall_ms: int, *, pid: int, zone: tzinfo | None = None) -> Store:
+    def open(disk: Disk, settings: StoreSettings, wall_ms: int, *, pid: int, zone: Zone = None) -> Store:
         """Lock the directory, load it, bring it into one state. `zone`: for index file names, local by default.
 
         Raises StoreRefused (StoreLocked, StoreDamaged, ForeignFile) with a text that says what to do, OSError.
@@ -410,7 +410,7 @@ class Store:
         return info
 
 
-def _open_locked(disk: Disk, settings: StoreSettings, lock: Lock, wall_ms: int, pid: int, zone: tzinfo | None) -> Store:
+def _open_locked(disk: Disk, settings: StoreSettings, lock: Lock, wall_ms: int, pid: int, zone: Zone) -> Store:
     root = settings.store_path_root_dir
     abort = f"{root}/abort"
     clean = all(entry.name != "abort" for entry in disk.entries(root))

@@ -1,0 +1,15 @@
+"""Times as the reference spells them in names of files: pure conversions, no clock."""
+
+from __future__ import annotations
+
+from datetime import datetime, tzinfo
+from typing import TypeAlias
+
+Zone: TypeAlias = tzinfo | None
+"""The zone of local times; None for that of the process."""
+
+
+def compact_time(wall_ms: int, zone: Zone) -> str:
+    """Local time as 17 digits, `yyyyMMddHHmmssSSS` (`UtilAll.timeMillisToHumanString`)."""
+    moment = datetime.fromtimestamp(wall_ms // 1000, zone)
+    return f"{moment:%Y%m%d%H%M%S}{wall_ms % 1000:03d}"

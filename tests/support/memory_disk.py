@@ -1,0 +1,302 @@
+"""A disk in memory that remembers what was synced, fails on demand, and can lose the rest.
+
+Medium and cache are separate for file contents (by page), for lengths and for directory entries: syncing a file does not sync
+the directory that names it.  `crash` gives the disk that the next process finds.  It passes the same suite as the real one
+(tests/store/test_disk.py), whose contract it must not exceed: a mapped file cannot be shortened here at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from rmq_store.disk import Buffer, Entry, Kind, Usage
+from rmq_store.errors import ForeignFile
+
+PAGE_BYTES = 4096
+
+
+@dataclass(slots=True)
+class Fault:
+    """From the `first`-th call of `operation` on, `times` calls fail with `error` (0: a write is short instead)."""
+
+    operation: str
+    first: int = 1
+    times: int = 1
+    error: int = errno.ENOSPC
+    partial: int = 0
+    """bytes a failing or short write still writes"""
+    path_part: str = ""
+    """only paths that contain this"""
+
+
+@dataclass(slots=True)
+class _Inode:
+    data: bytearray
+    durable: bytes
+    dirty: set[int] = field(default_factory=set)
+    """pages that differ from `durable`"""
+    kind: Kind = Kind.FILE
+
+
+class MemoryFile:
+    """`File` over an inode."""
+
+    def __init__(self, disk: MemoryDisk, inode: _Inode, path: str) -> None:
+        self._disk = disk
+        self._inode = inode
+        self.path = path
+
+    def write_at(self, offset: int, data: Buffer) -> int:
+        fault = self._disk.fault("write", self.path)
+        view = memoryview(data).cast("B") if isinstance(data, memoryview) else memoryview(data)
+        if fault is not None:
+            view = view[: min(fault.partial, len(view))]
+        end = offset + len(view)
+        inode = self._inode
+        if end > len(inode.data):
+            inode.data.extend(bytes(end - len(inode.data)))
+        inode.data[offset:end] = view
+        if len(view):
+            inode.dirty.update(range(offset // PAGE_BYTES, (end - 1) // PAGE_BYTES + 1))
+        self._disk.log.append(("write", self.path, offset, len(view)))
+        if fault is not None and fault.error:
+            raise OSError(fault.error, os.strerror(fault.error), self.path)
+        return len(view)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        self._disk.raise_fault("read", self.path)
+        self._disk.cold.discard(self.path)
+        return bytes(self._inode.data[offset : offset + size])
+
+    def read_nowait(self, offset: int, size: int) -> bytes | None:
+        self._disk.raise_fault("read", self.path)
+        if self.path in self._disk.cold or offset + size > len(self._inode.data):
+            return None
+        return bytes(self._inode.data[offset : offset + size])
+
+    def resident(self, offset: int, size: int) -> bool:
+        return self.path not in self._disk.cold
+
+    def map(self) -> memoryview:
+        return memoryview(self._inode.data).toreadonly()
+
+    def length(self) -> int:
+        return len(self._inode.data)
+
+    def set_length(self, size: int) -> None:
+        self._disk.raise_fault("set_length", self.path)
+        data = self._inode.data
+        pages = range(min(size, len(data)) // PAGE_BYTES, max(size, len(data)) // PAGE_BYTES + 1)
+        if size < len(data):
+            del data[size:]  # BufferError while it is mapped
+        else:
+            data.extend(bytes(size - len(data)))
+        self._inode.dirty.update(pages)
+
+    def data_ranges(self, start: int) -> Iterator[tuple[int, int]]:
+        data = self._inode.data
+        for page in range(start // PAGE_BYTES, -(-len(data) // PAGE_BYTES)):
+            low, high = max(page * PAGE_BYTES, start), min((page + 1) * PAGE_BYTES, len(data))
+            if any(data[low:high]):
+                yield low, high
+
+    def sync(self) -> None:
+        fault = self._disk.fault("sync", self.path)
+        if fault is not None:
+            # As Linux does: the pages are clean now, and the medium does not have them.
+            self._inode.dirty.clear()
+            raise OSError(fault.error, os.strerror(fault.error), self.path)
+        self._inode.durable = bytes(self._inode.data)
+        self._inode.dirty.clear()
+        self._disk.log.append(("sync", self.path, 0, 0))
+
+
+class MemoryLock:
+    def __init__(self, disk: MemoryDisk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        self._disk.locked.discard(self._path)
+
+
+class MemoryDisk:
+    """`Disk` in memory. `faults` are consulted in order; `log` has every write, sync and change of names."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+        self.log: list[tuple[str, str, int, int]] = []
+        self.locked: set[str] = set()
+        self.cold: set[str] = set()
+        """files whose bytes are not in memory until read with `read_at`"""
+        self.space = Usage(1 << 40, 1 << 39, 1 << 39)
+        self.before: Callable[[str, str], None] | None = None
+        """called before each operation, with its name and path; may raise to stop there"""
+        self._calls: dict[int, int] = {}
+        self._now: dict[str, _Inode] = {"/": _directory()}
+        self._durable: dict[str, _Inode] = dict(self._now)
+
+    # --- faults
+
+    def fault(self, operation: str, path: str) -> Fault | None:
+        if self.before is not None:
+            self.before(operation, path)
+        due = None
+        for fault in self.faults:
+            if fault.operation != operation or fault.path_part not in path:
+                continue
+            calls = self._calls[id(fault)] = self._calls.get(id(fault), 0) + 1
+            if due is None and fault.first <= calls < fault.first + fault.times:
+                due = fault
+        return due
+
+    def raise_fault(self, operation: str, path: str) -> None:
+        fault = self.fault(operation, path)
+        if fault is not None:
+            raise OSError(fault.error, os.strerror(fault.error), path)
+
+    # --- names
+
+    def open(self, path: str) -> MemoryFile:
+        self.raise_fault("open", path)
+        inode = self._now.get(path)
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if inode.kind is not Kind.FILE:
+            raise ForeignFile(f"{path} is not a regular file: move it away")
+        return MemoryFile(self, inode, path)
+
+    def create(self, path: str, size: int) -> MemoryFile:
+        self.raise_fault("create", path)
+        if path in self._now:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        if self._parent(path) not in self._now:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        inode = self._now[path] = _Inode(bytearray(size), b"")
+        inode.dirty.update(range(-(-size // PAGE_BYTES)))
+        self.log.append(("create", path, 0, size))
+        return MemoryFile(self, inode, path)
+
+    def place(self, path: str, kind: Kind) -> None:
+        """Put something there that a store must refuse."""
+        self.make_directories(self._parent(path))
+        self._now[path] = _Inode(bytearray(), b"", kind=kind)
+
+    def entries(self, path: str) -> list[Entry]:
+        prefix = path.rstrip("/") + "/"
+        found = []
+        for name, inode in self._now.items():
+            rest = name[len(prefix) :]
+            if name.startswith(prefix) and rest and "/" not in rest:
+                found.append(Entry(rest, inode.kind, len(inode.data) if inode.kind is Kind.FILE else 0))
+        return sorted(found)
+
+    def make_directories(self, path: str) -> list[str]:
+        inode = self._now.get(path)
+        if inode is not None:
+            if inode.kind is not Kind.DIRECTORY:
+                raise ForeignFile(f"{path} is not a directory: move it away")
+            return []
+        changed = self.make_directories(self._parent(path))
+        self.raise_fault("mkdir", path)
+        self._now[path] = _directory()
+        return [*changed, self._parent(path)]
+
+    def rename(self, path: str, to: str) -> None:
+        self.raise_fault("rename", path)
+        self._now[to] = self._now.pop(path)
+        self.log.append(("rename", path, 0, 0))
+
+    def unlink(self, path: str) -> None:
+        self.raise_fault("unlink", path)
+        if path not in self._now:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        del self._now[path]
+        self.log.append(("unlink", path, 0, 0))
+
+    def remove_directory(self, path: str) -> None:
+        if self.entries(path):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
+        del self._now[path]
+
+    def sync_directory(self, path: str) -> None:
+        self.raise_fault("sync_directory", path)
+        if path not in self._now:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        for name in [name for name in self._durable if self._parent(name) == path and name != "/"]:
+            del self._durable[name]
+        self._durable.update({name: inode for name, inode in self._now.items() if self._parent(name) == path})
+        self.log.append(("sync_directory", path, 0, 0))
+
+    def usage(self, path: str) -> Usage:
+        self.raise_fault("usage", path)
+        return self.space
+
+    def lock(self, path: str) -> MemoryLock | None:
+        if path in self._now and self._now[path].kind is not Kind.FILE:
+            raise ForeignFile(f"{path} is not a regular file: move it away")
+        if path in self.locked:
+            return None
+        if path not in self._now:
+            self.create(path, 0)
+        self.locked.add(path)
+        return MemoryLock(self, path)
+
+    @staticmethod
+    def _parent(path: str) -> str:
+        return path.rpartition("/")[0] or "/"
+
+    # --- what the next process finds
+
+    def crash(self, keep: str | random.Random) -> MemoryDisk:
+        """`keep`: "all" (a process was killed), "synced" (power cut, nothing else survived), or a source of chance."""
+        after = MemoryDisk()
+        names = dict(self._now) if keep == "all" else self._surviving_names(keep)
+        copies: dict[int, _Inode] = {}
+        for name, inode in sorted(names.items()):
+            if self._parent(name) not in after._now and name != "/":
+                continue
+            if id(inode) not in copies:
+                data = bytearray(inode.data) if keep == "all" else _surviving(inode, keep)
+                copies[id(inode)] = _Inode(data, bytes(data), kind=inode.kind)
+            after._now[name] = copies[id(inode)]
+        after._durable = dict(after._now)
+        return after
+
+    def _surviving_names(self, keep: str | random.Random) -> dict[str, _Inode]:
+        names = dict(self._durable)
+        if isinstance(keep, random.Random):
+            for name in sorted(self._now.keys() | self._durable.keys()):
+                if self._now.get(name) is not self._durable.get(name) and keep.random() < 0.5:
+                    inode = self._now.get(name)
+                    if inode is None:
+                        del names[name]
+                    else:
+                        names[name] = inode
+        return names
+
+    def contents(self) -> dict[str, bytes]:
+        """Every regular file, as a reader sees it now."""
+        return {name: bytes(inode.data) for name, inode in sorted(self._now.items()) if inode.kind is Kind.FILE}
+
+
+def _directory() -> _Inode:
+    return _Inode(bytearray(), b"", kind=Kind.DIRECTORY)
+
+
+def _surviving(inode: _Inode, keep: str | random.Random) -> bytearray:
+    data = bytearray(inode.durable)
+    if not isinstance(keep, random.Random) or not inode.dirty:
+        return data
+    if len(inode.data) != len(data) and keep.random() < 0.7:
+        data = (data + bytes(max(len(inode.data) - len(data), 0)))[: len(inode.data)]
+    for page in sorted(inode.dirty):
+        low, high = page * PAGE_BYTES, min((page + 1) * PAGE_BYTES, len(data))
+        if low < high and keep.random() < 0.5:
+            cut = high if keep.random() < 0.8 else min(low + 512 * keep.randrange(9), high)
+            data[low:cut] = inode.data[low:cut]
+    return data

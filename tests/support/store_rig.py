@@ -1,0 +1,124 @@
+"""A small store with its own clock, for the tests of `rmq_store`: tiny files, messages by number, no threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rmq_store.disk import Disk
+from rmq_store.errors import CommitFailed
+from rmq_store.settings import FlushDiskType, StoreSettings
+from rmq_store.store import Store
+from rmq_store.values import Arrived, Draft, Placed
+from rmq_wire.message import StoredMessage, index_keys, read_unit, tags_code
+from tests.support.memory_disk import MemoryDisk
+
+START_MS = 1_700_000_000_000
+HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
+HOST_V6 = bytes.fromhex("20010db8000000000000000000000001") + (1234).to_bytes(4, "big")
+ROOT = "/store"
+
+
+def small(**changes: object) -> StoreSettings:
+    """Files of a few hundred messages, queues of 10, an index of 64."""
+    values: dict[str, object] = {
+        "store_path_root_dir": ROOT,
+        "mapped_file_size_commit_log": 8 * 4096,
+        "mapped_file_size_consume_queue": 10 * 20,
+        "max_hash_slot_num": 97,
+        "max_index_num": 64,
+        "max_message_size": 8192,
+        "disk_space_warning_level_ratio": None,
+        **changes,
+    }
+    return StoreSettings(**values)  # type: ignore[arg-type]
+
+
+def draft(
+    number: int, topic: str = "TopicA", queue_id: int = 0, body_bytes: int = 40, tags: str | None = None, **more: object
+) -> Draft:
+    """Message `number`: body, unique key and key tell which it is."""
+    tags = f"Tag{number % 3}" if tags is None else tags
+    unique, key = f"7F0000010007AAAA{number:016X}", f"key{number}"
+    properties = f"KEYS\x01{key} shared\x02UNIQ_KEY\x01{unique}\x02TAGS\x01{tags}\x02".encode()
+    body = (b"%d:" % number).ljust(body_bytes, b".")
+    values: dict[str, object] = {"tags_code": tags_code(tags), "keys": index_keys(unique, f"{key} shared", tags), **more}
+    return Draft(topic, queue_id, body, properties, START_MS, HOST, HOST, **values)  # type: ignore[arg-type]
+
+
+def number_of(unit_body: bytes | bytearray | memoryview) -> int:
+    return int(bytes(unit_body).split(b":", 1)[0])
+
+
+@dataclass
+class Rig:
+    """A store on a disk, with a hand-driven clock."""
+
+    disk: Disk = field(default_factory=MemoryDisk)
+    settings: StoreSettings = field(default_factory=small)
+    wall_ms: int = START_MS
+    mono_ms: int = 0
+
+    def __post_init__(self) -> None:
+        self.store = self.open()
+
+    def open(self) -> Store:
+        self.store = Store.open(self.disk, self.settings, self.wall_ms, pid=4711)
+        return self.store
+
+    def put(self, *drafts: Draft) -> list[Placed]:
+        """One turn: stage all, commit, dispatch."""
+        placed = [self.store.stage(one, self.wall_ms) for one in drafts]
+        self.store.commit()
+        self.arrived: list[Arrived] = self.store.dispatch(self.wall_ms)
+        return placed
+
+    def try_put(self, *drafts: Draft) -> list[Placed] | None:
+        try:
+            return self.put(*drafts)
+        except CommitFailed:
+            return None
+
+    def sync(self) -> None:
+        """Everything the flusher wants now, inline."""
+        while (ticket := self.store.begin_sync(self.mono_ms, True)) is not None:
+            try:
+                ticket.run()
+            except OSError as reason:
+                self.store.end_sync(ticket, reason)
+            else:
+                self.store.end_sync(ticket, None)
+
+    def wait(self, ms: int) -> None:
+        """Time passes; what is due is done."""
+        self.mono_ms += ms
+        self.wall_ms += ms
+        self.store.tick(self.mono_ms, self.wall_ms)
+
+    def reopen(self) -> Store:
+        assert self.store.close(self.wall_ms)
+        return self.open()
+
+    def numbers(self, topic: str = "TopicA", queue_id: int = 0) -> list[int]:
+        """Message numbers of a queue, read as a consumer does."""
+        found: list[int] = []
+        offset, end = self.store.queue_bounds(topic, queue_id)
+        while offset < end:
+            read = self.store.read_queue(topic, queue_id, offset, 32, 1 << 20)
+            assert read.message_count, read
+            found += [number_of(unit.body) for unit in units_of(read.chunks)]
+            offset = read.next_offset
+        return found
+
+
+def units_of(chunks: object) -> list[StoredMessage]:
+    data = b"".join(chunks)  # type: ignore[arg-type]
+    units = []
+    at = 0
+    while at < len(data):
+        units.append(read_unit(data, at))
+        at += units[-1].total_size
+    return units
+
+
+def sync_settings(**changes: object) -> StoreSettings:
+    return small(flush_disk_type=FlushDiskType.SYNC_FLUSH, **changes)
