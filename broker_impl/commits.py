@@ -179,11 +179,6 @@ class Commits:
         since = self._behind_since_ms
         return since is not None and self.env.mono_ms - since > self.limits.dispatch_lag_ms_max
 
-    def flush(self) -> None:
-        """Start a flush of everything written, when none is running: for an orderly stop."""
-        if not self._syncing:
-            self._begin(force=True)
-
     def _begin(self, *, force: bool) -> None:
         ticket = self.store.begin_sync(self.env.mono_ms, force)
         if ticket is not None:

@@ -153,7 +153,11 @@ def test_what_is_staged_outside_a_request_is_dispatched_without_waiting() -> Non
     server, store = server_with()
     arrived: list[str] = []
     server.engine.on_arrival(lambda units: arrived.extend(units))
-    server.engine.at(server.env.mono_ms + 5, lambda: store.stage("due") and None)
+
+    def deliver() -> None:
+        store.stage("due")
+
+    server.engine.at(server.env.mono_ms + 5, deliver)
     server.driver.advance(5)
     assert arrived == ["due"]
 
