@@ -37,6 +37,8 @@ class Watched(Protocol):
     def sent_bytes(self) -> int: ...
     @property
     def conversation(self) -> Conversing: ...
+    @property
+    def congested(self) -> bool: ...
 
 
 class Watch:
@@ -74,7 +76,7 @@ class Watch:
     def _slow(self, now_ms: int) -> str | None:
         peer, limits = self._peer, self._limits
         pending = peer.conversation.bytes_pending
-        if not pending:
+        if not pending or peer.congested:  # what we do not read cannot progress
             self._started_ms = None
         elif self._started_ms is None or self._frames != peer.frames:
             self._started_ms, self._frames, self._received_bytes = now_ms, peer.frames, peer.received_bytes

@@ -1,0 +1,194 @@
+"""A broker under attack: who attacks, who must not notice, and what has to be the same afterwards.
+
+`with siege(tmp_path) as broker:` gives a whole broker on an engine.  `with broker.unharmed():` holds the attack itself: after it
+the stored messages, tables, configuration and directories are what they were, and a witness that was connected all the time
+sends one more message and reads all of its own.  At the end of every siege nothing of ours has failed, whatever log lines
+strangers caused are one printable line each, and the store closes cleanly and opens again with the same messages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from broker_impl.config import BrokerConfig, Machine
+from broker_impl.limits import Limits
+from broker_impl.node import BrokerNode
+from rmq_store.disk import Disk, RealDisk
+from rmq_wire.command import Form
+from tests.broker.house import SETTINGS, House, pull, send, units
+from tests.support.driver import Client, Driver
+
+WITNESS = "Witness"
+LOGGERS = ("rmq", "broker_impl", "rmq_net", "rmq_store", "rmq_wire")
+
+
+class Lines(logging.Handler):
+    """What was logged.  `formatted`: with tracebacks."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.messages: list[str] = []
+        self.formatted: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+        self.formatted.append(self.format(record))
+
+    def about(self, *parts: str) -> list[str]:
+        """The lines that hold all of these."""
+        return [line for line in self.messages if all(part in line for part in parts)]
+
+    def check(self) -> None:
+        """Each line is one line, and every character of it can be shown on a terminal."""
+        for line in self.messages:
+            assert line.isprintable(), f"a log line that a stranger wrote: {line!r}"
+        for text in self.formatted:
+            assert all(line.isprintable() for line in text.split("\n")), f"a traceback with a stranger's text: {text!r}"
+
+
+@contextlib.contextmanager
+def logged() -> Iterator[Lines]:
+    """Everything that our packages log meanwhile, down to DEBUG."""
+    lines = Lines()
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    levels = [(logger, logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(lines)
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False
+    try:
+        yield lines
+    finally:
+        for logger, level, propagate in levels:
+            logger.removeHandler(lines)
+            logger.setLevel(level)
+            logger.propagate = propagate
+
+
+class Siege(House):
+    """One broker, its witness, and the log."""
+
+    def __init__(
+        self,
+        root: Path,
+        lines: Lines,
+        *,
+        limits: Limits | None = None,
+        disk: Disk | None = None,
+        config_file: Path | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.lines = lines
+        self.disk = disk or RealDisk()
+        self.config_file = config_file
+        self._witnessed: list[bytes] = []
+        super().__init__(root / "store", limits, **(settings or {}))
+        self.scratch = root
+        self.topic(WITNESS, queues=1)
+        self.witness = self.connect()
+        self.keep_faith()
+
+    def _open(self) -> None:
+        entries = {**SETTINGS, **self.settings, "storePathRootDir": str(self.root)}
+        path = None if self.config_file is None else str(self.config_file)
+        config = BrokerConfig(entries, Machine(home=str(self.root)), path=path)
+        self.node = BrokerNode(self.env, config, self.disk, self.limits)
+        self.driver = Driver(self.node.engine)
+        self.driver.run()
+
+    # The witness
+
+    def keep_faith(self) -> None:
+        """The witness sends a message and finds all that it ever sent, on the connection that it had before."""
+        body = b"witness %d" % len(self._witnessed)
+        answer = self.witness.ask(send(WITNESS), body)
+        assert answer.code == 0, f"the witness was refused: {answer.remark}"
+        self._witnessed.append(body)
+        assert self.read_all(self.witness, WITNESS, 0) == self._witnessed
+
+    @staticmethod
+    def read_all(client: Client, topic: str, queue_id: int) -> list[bytes]:
+        """The bodies of a queue, by pulls."""
+        found: list[bytes] = []
+        while True:
+            answer = client.ask(pull(topic, queue_id, len(found)))
+            if answer.code != 0:
+                return found
+            found += [bytes(unit.body) for unit in units(answer.body)]
+
+    # What must not change
+
+    def state(self) -> dict[str, Any]:
+        """Everything that an attack could harm, by name."""
+        node = self.node
+        queues = sorted((topic, queue_id) for topic, bounds in node.store.topics().items() for queue_id in bounds)
+        messages = {queue: self.stored(*queue) for queue in queues}
+        witnessed = messages.pop((WITNESS, 0), [])
+        return {
+            "messages": messages,
+            "log": node.store.written_offset - sum(unit.total_size for unit in witnessed),
+            "topics": {name: topic.plain() for name, topic in node.topics.table.items()},
+            "groups": {name: group.plain() for name, group in node.groups.table.items()},
+            "forbidden": {group: dict(row) for group, row in node.groups.forbidden_table.items()},
+            "progress": node.offsets.as_body().plain()["offsetTable"],
+            "configuration": node.config.listing(),
+            "directories": sorted(str(path.relative_to(self.scratch)) for path in self.scratch.rglob("*") if path.is_dir()),
+        }
+
+    @contextlib.contextmanager
+    def unharmed(self, *but: str) -> Iterator[None]:
+        """Inside is an attack.  `but`: what it may change, by the names of `state`; the test looks at these itself."""
+        before = self.state()
+        yield
+        after = self.state()
+        for name, value in before.items():
+            if name not in but:
+                assert after[name] == value, f"the attack changed {name}"
+        assert not self.witness.closed
+        self.keep_faith()
+
+    # Attackers
+
+    def attack(self, data: bytes) -> Client:
+        """A stranger connects and sends these bytes."""
+        stranger = self.connect()
+        stranger.raw(data)
+        return stranger
+
+    def closed_with(self, stranger: Client, *why: str) -> None:
+        """The stranger was closed, and a log line says who it was and why."""
+        assert stranger.closed, "the connection is still open"
+        host, port = stranger.peer.remote
+        assert self.lines.about(f"{host}:{port}", *why), f"no line about {host}:{port} and {why}: {self.lines.messages[-5:]}"
+
+    def raise_siege(self) -> None:
+        """The end: nothing of ours failed, the log is readable, and what is stored survives a restart."""
+        assert self.node.engine.counters.errors == 0, [line for line in self.lines.formatted if "Traceback" in line]
+        self.lines.check()
+        messages = self.state()["messages"]
+        self.restart()
+        assert self.state()["messages"] == messages
+        assert self.node.close()
+
+
+@contextlib.contextmanager
+def siege(root: Path, **options: Any) -> Iterator[Siege]:
+    """A broker to attack; see `Siege` for the options."""
+    with logged() as lines:
+        broker = Siege(root, lines, **options)
+        yield broker
+        broker.raise_siege()
+
+
+def is_safe_echo(remark: str | None, limit: int = 512) -> bool:
+    """A remark that repeats only a little of what came in, on one line (FAQ links of the reference excepted)."""
+    text = re.sub(r"\nSee https://\S+ for further details\.", "", remark or "")
+    return len(text) <= limit and text.isprintable()
+
+
+FORMS = list(Form)
