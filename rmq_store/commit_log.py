@@ -17,7 +17,7 @@ from typing import Final
 from zlib import crc32
 
 from rmq_store.consume_queue import ConsumeQueue
-from rmq_store.disk import File, PartlyWritten, write_all
+from rmq_store.disk import File, write_all
 from rmq_store.errors import Closed, CommitFailed, CreateFailed, Illegal, IllegalKind
 from rmq_store.layouts import BLANK, BORN_V6, FIXED, MAGIC_BLANK, PROPERTIES_LENGTH, STORE_V6
 from rmq_store.segments import OpenFiles, Segments
@@ -236,7 +236,7 @@ class CommitLog:
         return staged
 
     def _write(self, file: File, segment: _Segment) -> None:
-        """Join and write; a big turn in portions. Raises OSError; a PartlyWritten counts from the segment's start."""
+        """Join and write; a big turn in portions. Raises OSError."""
         pieces = segment.pieces
         at = segment.at % self._file_bytes
         size = self._end - segment.at if segment is self._turn[-1] else sum(map(len, pieces))
@@ -244,15 +244,10 @@ class CommitLog:
             write_all(file, at, b"".join(pieces))
             return
         portion = max(len(pieces) * JOINED_BYTES_MAX // size, 1)
-        done = 0
-        try:
-            for first in range(0, len(pieces), portion):
-                data = b"".join(pieces[first : first + portion])
-                write_all(file, at + done, data)
-                done += len(data)
-        except PartlyWritten as reason:
-            reason.done += done
-            raise
+        for first in range(0, len(pieces), portion):
+            data = b"".join(pieces[first : first + portion])
+            write_all(file, at, data)
+            at += len(data)
 
     def _reset_empty(self) -> None:
         if len(self._turn) > 1 or self._turn[0].pieces:
@@ -281,11 +276,8 @@ class CommitLog:
     def _take_back(self, reason: OSError, begun: int) -> None:
         """Undo a failed write: zeros where bytes may have landed, reservations given back. Raises CommitFailed."""
         fenced = reason.errno not in PASSING
-        for number, segment in enumerate(self._turn[:begun]):
-            size = sum(map(len, segment.pieces))
-            if number == begun - 1 and isinstance(reason, PartlyWritten):
-                size = reason.done
-            fenced |= not self._zero(segment.at, size)
+        for segment in self._turn[:begun]:
+            fenced |= not self._zero(segment.at, sum(map(len, segment.pieces)))
         self.rollback_to(0)
         self._reset()
         why = Closed.FENCED if fenced else Closed.DISK_FULL
@@ -293,11 +285,13 @@ class CommitLog:
         raise kind(why, str(reason)) from reason
 
     def _zero(self, at: int, size: int) -> bool:
-        """Whether no byte of the failed turn can ever be taken for a unit."""
-        if not size:
-            return True
+        """Put zeros over what has landed there, and nowhere else: a full disk has no room for more. Whether it succeeded."""
+        within = at % self._file_bytes
         try:
-            write_all(self.segments.file(at - at % self._file_bytes), at % self._file_bytes, bytes(size))
+            file = self.segments.file(at - within)
+            landed = len(file.read_at(within, size).rstrip(b"\0"))
+            if landed:
+                write_all(file, within, bytes(landed))
         except OSError:
             return False
         return True

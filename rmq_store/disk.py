@@ -135,33 +135,16 @@ class Disk(Protocol):
 
 
 def write_all(file: File, offset: int, data: Buffer) -> None:
-    """Write every byte, going on after short writes.
-
-    Raises `PartlyWritten` (an OSError) that says how far the file may have changed.
-    """
-    done = 0
-    try:
-        done = file.write_at(offset, data)
-        if done == len(data):
-            return
-        view = memoryview(data)
-        while done < len(data):
-            count = file.write_at(offset + done, view[done:])
-            if count <= 0:
-                raise OSError(errno.EIO, "write returned 0", file.path)
-            done += count
-    except PartlyWritten:
-        raise
-    except OSError as reason:
-        raise PartlyWritten(reason, done) from reason
-
-
-class PartlyWritten(OSError):
-    """A write failed after `done` bytes; `errno` is the cause's."""
-
-    def __init__(self, reason: OSError, done: int) -> None:
-        super().__init__(reason.errno, reason.strerror, reason.filename)
-        self.done = done
+    """Write every byte, going on after short writes. Raises OSError; some of it may be written then."""
+    done = file.write_at(offset, data)
+    if done == len(data):
+        return
+    view = memoryview(data)
+    while done < len(data):
+        count = file.write_at(offset + done, view[done:])
+        if count <= 0:
+            raise OSError(errno.EIO, "write returned 0", file.path)
+        done += count
 
 
 _NO_FOLLOW: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

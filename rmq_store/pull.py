@@ -140,6 +140,12 @@ class QueueReader:
         skip_to = _NO_SKIP
         next_offset = offset
         for physical, unit_bytes, tags_code in QUEUE_UNIT.iter_unpack(queue.read(offset, count)):
+            if unit_bytes <= 0 or physical < 0 or physical + unit_bytes > written:
+                # No message can be there: the entry is damaged, or fills the queue up to its first message.
+                next_offset += 1
+                if not found:
+                    status = GetStatus.MESSAGE_WAS_REMOVING
+                continue
             if found and self._is_full(len(found), size, unit_bytes, max_count, limit, written - physical):
                 break
             newest = physical
@@ -148,10 +154,10 @@ class QueueReader:
                 continue
             if accepts is not None and _as_int(tags_code) not in accepts:
                 continue
-            if physical < log.min_offset or unit_bytes <= 0 or physical + unit_bytes > written:
+            if physical < log.min_offset:
                 if not found:
                     status = GetStatus.MESSAGE_WAS_REMOVING
-                skip_to = physical - physical % self._file_bytes + self._file_bytes if physical < log.min_offset else _NO_SKIP
+                skip_to = physical - physical % self._file_bytes + self._file_bytes
                 continue
             if matches is not None and not matches(self._view(physical, unit_bytes)):
                 continue

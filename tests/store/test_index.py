@@ -1,0 +1,272 @@
+"""The key index against a slow model that writes the same bytes with construct, and key queries against a plain search."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rmq_store.index_file import WALK_STEPS_MAX, file_bytes
+from rmq_store.key_hashes import KeyHashes, key_hash_of
+from rmq_store.values import Draft, IndexType
+from rmq_wire.java import string_hash
+from rmq_wire.layout import index as layout
+from rmq_wire.message import index_hash, index_keys, read_unit
+from tests.support.memory_disk import Fault, MemoryDisk
+from tests.support.store_rig import HOST, ROOT, START_MS, Rig, draft, number_of, small
+
+SLOTS, ENTRIES = 97, 64
+
+
+class Model:
+    """`IndexService.buildIndex` and `IndexFile.putKey`, retold without a thought for speed."""
+
+    def __init__(self) -> None:
+        self.files: list[dict[str, object]] = []
+
+    def put(self, topic: str, keys: tuple[str, ...], physical: int, time: int) -> None:
+        for key in keys:
+            if not self.files or self.files[-1]["count"] == ENTRIES:
+                end = (self.files[-1]["end_time"], self.files[-1]["end_physical"]) if self.files else (0, 0)
+                self.files.append(
+                    {"begin_time": end[0], "end_time": end[0], "begin_physical": end[1], "end_physical": end[1], "count": 1,
+                     "slots": {}, "entries": []}
+                )  # fmt: skip
+            file = self.files[-1]
+            slots, entries = file["slots"], file["entries"]
+            begin = file["begin_time"]
+            key_hash = index_hash(topic, key)
+            slot = key_hash % SLOTS
+            seconds = max(time - begin, 0) // 1000 if begin > 0 else 0  # type: ignore[operator]
+            entries.append((key_hash, physical, seconds, slots.get(slot, 0)))  # type: ignore[attr-defined]
+            slots[slot] = file["count"]  # type: ignore[index]
+            if file["count"] == 1:
+                file["begin_time"], file["begin_physical"] = time, physical
+            file["count"] += 1  # type: ignore[operator]
+            file["end_time"], file["end_physical"] = time, physical
+
+    def contents(self) -> list[bytes]:
+        return [self._bytes(file) for file in self.files]
+
+    def _bytes(self, file: dict[str, object]) -> bytes:
+        slots, entries = file["slots"], file["entries"]
+        data = layout.HEADER.build(
+            {"begin_timestamp": file["begin_time"], "end_timestamp": file["end_time"],
+             "begin_physical_offset": file["begin_physical"], "end_physical_offset": file["end_physical"],
+             "slot_count": len(slots), "index_count": file["count"]}  # type: ignore[arg-type]
+        )  # fmt: skip
+        data += b"".join(layout.SLOT.build({"newest": slots.get(n, 0)}) for n in range(SLOTS))  # type: ignore[attr-defined]
+        data += bytes(layout.ENTRY.sizeof())
+        for key_hash, physical, seconds, previous in entries:  # type: ignore[attr-defined]
+            data += layout.ENTRY.build(
+                {"key_hash": key_hash, "physical_offset": physical, "seconds": seconds, "previous": previous}
+            )
+        return bytes(data.ljust(file_bytes(SLOTS, ENTRIES), b"\0"))
+
+
+def index_files(disk: MemoryDisk) -> list[bytes]:
+    return [data for path, data in disk.contents().items() if path.startswith(f"{ROOT}/index/")]
+
+
+KEYS = st.text(st.sampled_from("abAB01é "), max_size=6)
+
+
+@given(
+    messages=st.lists(
+        st.tuples(st.sampled_from(["TopicA", "B"]), KEYS, KEYS, st.sampled_from([None, "TagA", "TagB"]), st.integers(0, 3000)),
+        max_size=60,
+    ),
+    turn=st.integers(1, 20),
+    unclean=st.booleans(),
+)
+@settings(max_examples=80)
+def test_the_files_are_those_of_the_model(
+    messages: list[tuple[str, str, str, str | None, int]], turn: int, unclean: bool
+) -> None:
+    disk, model = MemoryDisk(), Model()
+    rig = Rig(disk)
+    now = START_MS
+    for number, (topic, unique, text, tags, step) in enumerate(messages):
+        now += step
+        keys = index_keys(unique.strip(), text, tags)
+        properties = "".join(
+            f"{name}\x01{value}\x02" for name, value in (("UNIQ_KEY", unique.strip()), ("KEYS", text), ("TAGS", tags)) if value
+        ).encode()
+        placed = rig.store.stage(Draft(topic, 0, b"%d:" % number, properties, now, HOST, HOST, keys=keys), now)
+        model.put(topic, keys, placed.physical_offset, now)
+        if number % turn == 0:
+            rig.store.commit()
+            rig.store.dispatch(now)
+    rig.store.commit()
+    rig.store.dispatch(now)
+    if unclean:
+        rig.disk = disk = disk.crash("all")
+        rig.open()
+        assert not rig.store.report.clean
+    rig.store.close(now)
+    found = index_files(disk)
+    if not model.files:
+        assert all(not any(data) for data in found)
+    else:
+        assert found == model.contents()
+
+
+@given(st.lists(st.text(max_size=40), max_size=30), st.sampled_from(["T", "Töpic"]))
+def test_remembered_hashes_are_the_hashes(keys: list[str], topic: str) -> None:
+    rig = Rig()
+    queue = rig.store._queues.get("T", 0)
+    queue.hash_prefix = string_hash(topic + "#")
+    hashes = KeyHashes()
+    for key in [*keys, *keys]:
+        expected = string_hash(f"{topic}#{key}") % (1 << 32)
+        assert hashes.add(queue, key) % (1 << 32) == expected
+        assert key_hash_of(queue.hash_prefix, key) == index_hash(topic, key)
+
+
+def test_the_hash_that_has_no_positive() -> None:
+    """A text whose hash is Integer.MIN_VALUE is indexed under 0."""
+    key = "polygenelubricants"
+    assert string_hash(key) == -(1 << 31)
+    assert key_hash_of(0, key) == 0
+
+
+def numbers(rig: Rig, key: str, index_type: IndexType = IndexType.KEY, count: int = 64, begin: int = 0, end: int = 1 << 60) -> list[int]:
+    return [number_of(read_unit(unit).body) for unit in rig.store.query("TopicA", key, count, begin, end, index_type).units]
+
+
+def test_queries() -> None:
+    rig = Rig()
+    for number in range(60):
+        rig.store.stage(draft(number), START_MS + number * 1000)
+        rig.store.commit()
+        rig.store.dispatch(START_MS)
+    assert len(index_files(rig.disk)) > 2  # type: ignore[arg-type]
+    assert numbers(rig, "key7") == [7]
+    assert numbers(rig, f"7F0000010007AAAA{31:016X}", IndexType.UNIQUE_KEY) == [31]
+    assert numbers(rig, "Tag1", IndexType.TAG) == list(range(1, 60, 3))
+    assert numbers(rig, "Tag1") == []
+    assert numbers(rig, "shared") == list(range(60))
+    assert numbers(rig, "shared", count=5) == [55, 56, 57, 58, 59], "the newest are found first"
+    assert numbers(rig, "shared", begin=START_MS + 20_000, end=START_MS + 23_000) == [20, 21, 22, 23]
+    assert numbers(rig, "nothing") == []
+    assert rig.store.query("Other", "key7", 64, 0, 1 << 60).units == []
+    result = rig.store.query("TopicA", "key7", 64, 0, 1 << 60)
+    assert result.index_last_update_timestamp == START_MS + 59_000
+    assert result.index_last_update_phyoffset == max(at for at in range(0, rig.store.written_offset) if rig.store.lookup(at))
+
+
+def test_never_more_than_the_limit() -> None:
+    rig = Rig(settings=small(max_index_num=1000))
+    rig.put(*[draft(number) for number in range(100)])
+    assert len(numbers(rig, "shared", count=1 << 31)) == 64
+
+
+def test_colliding_keys_are_told_apart() -> None:
+    rig = Rig()
+    assert string_hash("TopicA#Aa") == string_hash("TopicA#BB")
+    for number, key in enumerate(["Aa", "BB", "Aa"]):
+        rig.put(Draft("TopicA", 0, b"%d:" % number, f"KEYS\x01{key}\x02".encode(), START_MS, HOST, HOST, keys=(key,)))
+    assert numbers(rig, "Aa") == [0, 2]
+    assert numbers(rig, "BB") == [1]
+
+
+def test_a_message_with_one_key_twice_is_found_once() -> None:
+    rig = Rig()
+    rig.put(Draft("TopicA", 0, b"1:", b"UNIQ_KEY\x01k\x02KEYS\x01k k\x02", START_MS, HOST, HOST, keys=("k", "k", "k")))
+    assert numbers(rig, "k") == [1]
+
+
+def test_a_chain_that_bites_its_tail() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    rig.put(*[draft(number) for number in range(10)])
+    rig.store.close(START_MS)
+    [path] = [path for path in disk.contents() if "/index/" in path]
+    entries = [layout.HEADER.sizeof() + SLOTS * 4 + number * 20 for number in range(1, 40)]
+    for at in entries:
+        disk.open(path).write_at(at + 16, (5).to_bytes(4, "big"))
+    rig.open()
+    assert rig.store.report.clean
+    for number in range(10):
+        assert numbers(rig, f"key{number}") in ([number], [])
+
+
+def test_a_slot_with_very_many_entries() -> None:
+    rig = Rig(settings=small(max_index_num=WALK_STEPS_MAX + 3000, max_hash_slot_num=1))
+    for first in range(0, WALK_STEPS_MAX // 4 + 500, 100):
+        rig.put(*[draft(number, body_bytes=8) for number in range(first, first + 100)])
+    assert numbers(rig, "key0") == [], "farther than anybody walks"
+    assert numbers(rig, f"key{WALK_STEPS_MAX // 4 + 400}") == [WALK_STEPS_MAX // 4 + 400]
+
+
+def test_an_index_file_that_cannot_be_made_delays_the_dispatch() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    disk.faults = [Fault("create", error=errno.ENOSPC, path_part="/index/", times=2)]
+    rig.store.stage(draft(1), START_MS)
+    rig.store.commit()
+    assert rig.store.dispatch(START_MS) == []
+    assert rig.store.dispatch(START_MS) == []
+    [arrived] = rig.store.dispatch(START_MS)
+    assert arrived.next_queue_offset == 1
+    assert numbers(rig, "key1") == [1]
+
+
+def test_an_index_that_cannot_be_written_keeps_answering() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    rig.put(draft(1))
+    disk.faults = [Fault("write", error=errno.ENOSPC, path_part="/index/", times=3)]
+    rig.wait(1000)
+    assert rig.store.refusal is not None
+    assert numbers(rig, "key1") == [1]
+    rig.wait(1000)
+    rig.wait(1000)
+    rig.wait(1000)
+    rig.wait(1000)
+    assert rig.store.refusal is None
+    assert any(map(any, index_files(disk)))
+
+
+def test_no_index_when_it_is_off() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk, settings=small(message_index_enable=False))
+    rig.put(draft(1))
+    rig.reopen()
+    assert rig.numbers() == [1]
+    assert index_files(disk) == []
+    assert rig.store.query("TopicA", "key1", 10, 0, 1 << 60).units == []
+
+
+def test_switched_on_later_it_covers_what_was_there() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk, settings=small(message_index_enable=False))
+    rig.put(*[draft(number) for number in range(30)])
+    rig.store.close(START_MS)
+    rig.settings = small()
+    rig.open()
+    assert rig.store.report.clean
+    assert numbers(rig, "shared") == list(range(30))
+
+
+@pytest.mark.parametrize("stop", ["clean", "kill"])
+def test_names_never_go_back(stop: str) -> None:
+    """The clock may; a file's name must not sort before an older one."""
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    rig.put(*[draft(number) for number in range(15)])
+    if stop == "clean":
+        rig.store.close(START_MS)
+    else:
+        rig.disk = disk = disk.crash("all")
+    rig.wall_ms = START_MS - 86_400_000
+    rig.open()
+    for number in range(15, 60):
+        rig.put(draft(number))
+    names = [path.rpartition("/")[2] for path in disk.contents() if "/index/" in path]
+    assert len(names) > 3
+    assert names == sorted(names)
+    assert all(len(name) == 17 for name in names)
+    assert numbers(rig, "shared") == list(range(60))
