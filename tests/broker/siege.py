@@ -18,10 +18,11 @@ from typing import Any
 from broker_impl.config import BrokerConfig, Machine
 from broker_impl.limits import Limits
 from broker_impl.node import BrokerNode
-from rmq_store.disk import Disk, RealDisk
+from rmq_store.disk import Disk
 from rmq_wire.command import Form
-from tests.broker.house import SETTINGS, House, pull, send, units
+from tests.broker.house import SETTINGS, House, pairs, pull, send, units
 from tests.support.driver import Client, Driver
+from tests.support.troubled_disk import TroubledDisk
 
 WITNESS = "Witness"
 LOGGERS = ("rmq", "broker_impl", "rmq_net", "rmq_store", "rmq_wire")
@@ -84,7 +85,7 @@ class Siege(House):
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.lines = lines
-        self.disk = disk or RealDisk()
+        self.disk = disk or TroubledDisk()
         self.config_file = config_file
         self._witnessed: list[bytes] = []
         super().__init__(root / "store", limits, **(settings or {}))
@@ -110,6 +111,14 @@ class Siege(House):
         assert answer.code == 0, f"the witness was refused: {answer.remark}"
         self._witnessed.append(body)
         assert self.read_all(self.witness, WITNESS, 0) == self._witnessed
+
+    def pass_time(self, ms: int) -> None:
+        """Let time pass; the witness shows a sign of life now and then, or it would be closed as idle."""
+        while ms > 0:
+            step = min(ms, 60_000)
+            self.driver.advance(step)
+            self.keep_faith()
+            ms -= step
 
     @staticmethod
     def read_all(client: Client, topic: str, queue_id: int) -> list[bytes]:
@@ -183,6 +192,16 @@ def siege(root: Path, **options: Any) -> Iterator[Siege]:
         broker = Siege(root, lines, **options)
         yield broker
         broker.raise_siege()
+
+
+@contextlib.contextmanager
+def two_topics(tmp_path: Path, **options: Any) -> Iterator[Siege]:
+    """With the topics T and Secret; Secret has a message."""
+    with siege(tmp_path, **options) as broker:
+        broker.topic("T")
+        broker.topic("Secret", queues=1)
+        assert broker.witness.ask(send("Secret", properties=pairs(UNIQ_KEY="S" * 32, KEYS="secret")), b"a secret").code == 0
+        yield broker
 
 
 def is_safe_echo(remark: str | None, limit: int = 512) -> bool:
