@@ -1,0 +1,254 @@
+"""Crowds: many idle connections, many slow ones, many held pulls, on a whole broker behind the real shell.
+
+The crowd lives in a process of its own.  Bounds are in CPU time of the server's thread and in memory, so they do not
+depend on what else the machine does.  The full sizes run nightly, a tenth of them always.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from broker_impl.config import BrokerConfig
+from broker_impl.env import SystemEnv
+from broker_impl.limits import Limits
+from broker_impl.node import BrokerNode
+from rmq_net.connection import Connection
+from rmq_net.reactor import Reactor
+from rmq_net.shell import Shell, bind, bound_to
+from rmq_store.disk import RealDisk
+from rmq_wire.bodies.heartbeat import HeartbeatData, ProducerData
+from rmq_wire.bodies.topics import TopicConfig
+from rmq_wire.codes import RequestCode
+from rmq_wire.command import encode_request
+from rmq_wire.headers.clients import Heartbeat
+from tests.broker.house import SETTINGS, SUBSCRIPTION, SUSPEND, pull, send
+
+ROOT = Path(__file__).parents[2]
+WAIT_S = 120.0
+SIZES = [1_000, pytest.param(10_000, marks=pytest.mark.nightly)]
+"""The full size takes 10,000 descriptors on each side."""
+TURN_MS_MAX = 50.0
+PEER_BYTES_MAX = 12 * 1024
+BEAT_SHARE_MAX = 0.05
+"""Of a core, for a heartbeat of everybody in 30 s."""
+WAKE_MS_MAX = 20.0
+
+
+class LongestTurn:
+    """Measures the CPU time of the longest pass of the reactor."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ms = 0.0
+        turn = Reactor.turn
+
+        def timed(reactor: Reactor, events: Sequence[tuple[int, int]]) -> None:
+            started = time.thread_time_ns()
+            turn(reactor, events)
+            self.ms = max(self.ms, (time.thread_time_ns() - started) / 1e6)
+
+        monkeypatch.setattr(Reactor, "turn", timed)
+
+
+class Crowd:
+    """The other process."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self._process = process
+
+    async def do(self, command: str) -> int:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        await self._process.stdin.send_all(command.encode() + b"\n")
+        said = b""
+        while not said.endswith(b"\n"):
+            more = await self._process.stdout.receive_some()
+            assert more, "the crowd ended"
+            said += more
+        return int(said.split()[1])
+
+
+class Running:
+    """A broker that is being served."""
+
+    def __init__(self, node: BrokerNode, port: int, nursery: trio.Nursery) -> None:
+        self.node = node
+        self.port = port
+        self.nursery = nursery
+
+    def topic(self, name: str, queues: int = 4) -> None:
+        self.node.topics.put(TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues))
+
+    @property
+    def held(self) -> int:
+        """Pulls that wait for a message."""
+        pulls: Any = self.node.engine._rows[RequestCode.PULL_MESSAGE].handle
+        return len(pulls.__self__.holds)
+
+    async def connect(self) -> Connection:
+        return await Connection.connect("127.0.0.1", self.port, nursery=self.nursery)
+
+    async def peers(self, count: int) -> None:
+        while len(self.node.engine.peers) != count:
+            await trio.lowlevel.checkpoint()
+
+    @asynccontextmanager
+    async def crowd(self, count: int) -> AsyncIterator[Crowd]:
+        command = [sys.executable, "-m", "tests.net.crowd", str(self.port), str(count)]
+        async with trio.open_nursery() as nursery:
+            run = partial(trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+            process: trio.Process = await nursery.start(run)
+            try:
+                yield Crowd(process)
+            finally:
+                assert process.stdin is not None
+                await process.stdin.aclose()
+
+
+@asynccontextmanager
+async def serving(root: Path, limits: Limits | None = None) -> AsyncIterator[Running]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    config = BrokerConfig({**SETTINGS, "storePathRootDir": str(root / "store")})
+    node = BrokerNode(SystemEnv(), config, RealDisk(), limits)
+    sock = bind("127.0.0.1", 0)
+    port = bound_to(sock)[1]
+    shell = Shell(node.engine, [(sock, "main")])
+    try:
+        with trio.fail_after(WAIT_S):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(shell.serve)
+                yield Running(node, port, nursery)
+                nursery.cancel_scope.cancel()
+    finally:
+        node.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def heartbeat_frame() -> str:
+    body = HeartbeatData(client_id="crowd", producer_data_set=[ProducerData(group_name="P")]).encode()
+    return encode_request(Heartbeat.code, Heartbeat(), body, opaque=1).hex()
+
+
+def anonymous_bytes() -> int:
+    gc.collect()
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no RssAnon")
+
+
+@pytest.mark.parametrize("count", SIZES)
+async def test_a_crowd_that_idles_and_leaves_at_once(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = LongestTurn(monkeypatch)
+    async with serving(tmp_path) as it, it.crowd(count) as crowd:
+        before = anonymous_bytes()
+        await crowd.do(f"frame {heartbeat_frame()}")
+        assert await crowd.do("open") == count
+        await it.peers(count)
+        assert (anonymous_bytes() - before) / count < PEER_BYTES_MAX
+        started = time.thread_time()
+        assert await crowd.do("beat") == count
+        assert time.thread_time() - started < 30 * BEAT_SHARE_MAX * count / 10_000 + 0.1
+        busy = await it.connect()
+        alone = await cpu_per_send(it, busy)
+        longest.ms = 0.0
+        await crowd.do("drop")
+        await it.peers(1)
+        assert longest.ms < TURN_MS_MAX
+        assert await cpu_per_send(it, busy) > alone * 0.5, "an idle crowd makes sends dear"
+
+
+async def cpu_per_send(it: Running, connection: Connection) -> float:
+    started = time.thread_time()
+    for _ in range(200):
+        assert (await connection.ask(send("TBW102"), b"x")).code == 0
+    return (time.thread_time() - started) / 200
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(1_000, marks=pytest.mark.nightly)])
+async def test_slow_peers_cost_their_connection_and_nothing_else(count: int, tmp_path: Path) -> None:
+    """Half of them send a byte now and then, half ask for much and read nothing; all are closed in time."""
+    limits = Limits(first_frame_ms_max=500, slow_window_ms=500, stuck_ms_max=1_000, output_bytes_max=65_536)
+    async with serving(tmp_path, limits) as it:
+        it.topic("T")
+        good = await it.connect()
+        for n in range(32):
+            assert (await good.ask(send("T", 0), b"x" * 8_000, ext=None)).code == 0, n
+        frames = b"".join(encode_request(RequestCode.PULL_MESSAGE, pull("T", 0), opaque=n) for n in range(40))
+        slow = []
+        for n in range(count):
+            sock = socket.socket()
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            sock.connect(("127.0.0.1", it.port))
+            sock.setblocking(False)
+            sock.send(frames if n % 2 else b"\x00")
+            slow.append(sock)
+            await trio.lowlevel.checkpoint()
+        sent = 0
+        while len(it.node.engine.peers) > 1:
+            assert (await good.ask(send("T", 1), b"y")).code == 0
+            sent += 1
+            assert sum(peer.unsent_bytes for peer in it.node.engine.peers.values()) < count * 600_000
+        assert sent > 10
+        for sock in slow:
+            sock.close()
+
+
+@pytest.mark.parametrize("count", SIZES)
+async def test_held_pulls_wake_quickly_and_cost_little(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = LongestTurn(monkeypatch)
+    async with serving(tmp_path) as it, it.crowd(count) as crowd:
+        it.topic("Wide", queues=count)
+        it.topic("One", queues=1)
+        await crowd.do(f"frame {heartbeat_frame()}")
+        assert await crowd.do("open") == count
+        good = await it.connect()
+        before = anonymous_bytes()
+        wide = tmp_path / "wide.txt"
+        wide.write_text("\n".join(waiting_pull("Wide", n, n) for n in range(count)))
+        await crowd.do(f"each {wide}")
+        while it.held < count:
+            await trio.lowlevel.checkpoint()
+        assert (anonymous_bytes() - before) / count < PEER_BYTES_MAX
+        longest.ms = 0.0
+        for n in range(50):
+            assert (await good.ask(send("Wide", n * (count // 50)), b"wake")).code == 0
+        assert await crowd.do("wait 50") == 50
+        assert longest.ms < WAKE_MS_MAX
+        assert it.held == count - 50
+
+
+@pytest.mark.parametrize("count", [1_000])
+async def test_one_message_wakes_a_thousand(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = LongestTurn(monkeypatch)
+    async with serving(tmp_path) as it, it.crowd(count) as crowd:
+        it.topic("One", queues=1)
+        await crowd.do(f"frame {heartbeat_frame()}")
+        assert await crowd.do("open") == count
+        good = await it.connect()
+        one = tmp_path / "one.txt"
+        one.write_text("\n".join(waiting_pull("One", 0, n) for n in range(count)))
+        await crowd.do(f"each {one}")
+        while it.held < count:
+            await trio.lowlevel.checkpoint()
+        assert (await good.ask(send("One", 0), b"wake")).code == 0
+        assert await crowd.do(f"wait {count}") == count
+        assert longest.ms < 2 * TURN_MS_MAX
+
+
+def waiting_pull(topic: str, queue_id: int, opaque: int) -> str:
+    request = pull(topic, queue_id, flags=SUBSCRIPTION | SUSPEND, suspend_timeout_millis=60_000)
+    return encode_request(request.code, request, opaque=opaque).hex()
