@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from broker_impl.call import plain_text
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
 from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover
@@ -171,8 +172,9 @@ class ConsumerOffsets(PersistedTable):
                 most = queue_bounds(topic, queue_id)[1]
                 if offset > most:
                     _log.warning(
-                        "progress of %s in queue %d is %d, beyond the queue's end: set to %d", key, queue_id, offset, most
-                    )
+                        "progress of %s in queue %d is %d, beyond the queue's end: set to %d",
+                        plain_text(key), queue_id, offset, most,
+                    )  # fmt: skip
                     row[queue_id] = most
                     self._offsets.touch(key)
                     self.changed(at_once=False)

@@ -102,7 +102,9 @@ class TopicTable(PersistedTable):
             template.perm = PERM_READ | PERM_WRITE
             self._rows.touch(default_topic)
         if not template.perm & PERM_INHERIT:
-            _log.warning("topic %s not made: template %s has perm %d, asked by %s", name, default_topic, template.perm, remote)
+            _log.warning(
+                "topic %s not made: template %s has perm %d, asked by %s", name, plain_text(default_topic), template.perm, remote
+            )
             return None
         queues = max(0, min(client_default_queues, template.write_queue_nums))
         made = TopicConfig(
@@ -113,7 +115,7 @@ class TopicTable(PersistedTable):
             topic_sys_flag=topic_sys_flag,
             topic_filter_type=template.topic_filter_type,
         )
-        _log.info("topic %s made after %s with %d queues, asked by %s", name, default_topic, queues, remote)
+        _log.info("topic %s made after %s with %d queues, asked by %s", name, plain_text(default_topic), queues, remote)
         self._create(made)
         return made
 
