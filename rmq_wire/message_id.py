@@ -91,8 +91,8 @@ class UniqueKeyMaker:
         span_ms = wall_ms - self._month_begin_ms
         if -_CLOCK_STEP_MS_MAX < span_ms < 0:
             span_ms = 0
-        self._count = count = (self._count + 1) & 0xFFFF
-        return f"{self._fixed}{span_ms & 0xFFFFFFFF:08X}{(count - 1) & 0xFFFF:04X}"
+        serial, self._count = self._count & 0xFFFF, self._count + 1
+        return f"{self._fixed}{span_ms & 0xFFFFFFFF:08X}{serial:04X}"
 
 
 def month_span(wall_ms: int, zone: datetime.tzinfo | None) -> tuple[int, int]:

@@ -140,7 +140,6 @@ class Rewriter:
         sent = decode(text or "")
         order = self._stored_order(sent)
         values = {**sent, **self._first, names.CLUSTER: self._cluster}
-        values.pop(names.POP_CK, None)
         if names.UNIQ_KEY not in values:
             values[names.UNIQ_KEY] = make_unique_key()
         self._remember(tuple(sent), order)

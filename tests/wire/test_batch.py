@@ -87,6 +87,16 @@ def test_items_that_do_not_add_up(body: bytes) -> None:
         read_items(body)
 
 
+def test_a_negative_length_that_does_add_up() -> None:
+    """The properties' length is read out of the flag; the next item begins in it and takes in all the rest."""
+    first = (14).to_bytes(4, "big") + bytes(12) + (-8).to_bytes(4, "big", signed=True)
+    second_size = 0xFFFF
+    body = bytearray(first + bytes(14 + second_size - len(first)))
+    body[30:34] = (second_size - 22).to_bytes(4, "big")
+    with pytest.raises(BadBody, match="body of -8 bytes"):
+        read_items(bytes(body))
+
+
 def test_a_batch_has_an_end() -> None:
     empty = Item(0, b"", b"")
     assert len(read_items(pack_items([empty] * ITEMS_MAX))) == ITEMS_MAX

@@ -60,6 +60,7 @@ def command(text: str | bytes) -> Command:
         ('{"language":[]}', {"language": UNKNOWN_LANGUAGE}),
         ('{"serializeTypeCurrentRPC":"ZZ","unknown":{"a":[1]}}', {}),
         ('{"body":"aGk="," body":1," map":2," form":"x"}', {}),
+        ('{" body":1," map":null}', {"map_ext": None}),
     ],
 )
 def test_headers_that_java_reads(text: str, expected: dict[str, Any]) -> None:
@@ -136,6 +137,7 @@ BROKEN = [
     '{"extFields":' + "[" * 65 + "]" * 65 + ',"x":"' + "x" * 768 + '","flag":2,"opaque":77}',
     '{"extFields":' + '{"a":' * 1_000_000 + ',"flag":2,"opaque":77}',
     '{"opaque":1,"flag":0,"code":5;"flag":2,"opaque":77}',
+    '{"opaque":9999999999,"flag":0,"code":5;"flag":2,"opaque":77}',
     '{"extFields":{"a":"' + "x" * (1 << 20) + '"},"flag":2,"opaque":77}',
     json.dumps({"extFields": {f"f{at}": "" for at in range(1025)}, "flag": 2, "opaque": 77}),
 ]
@@ -243,6 +245,8 @@ def test_narrow_codes_are_widened_in_requests_only(narrow: int, wide: int) -> No
         binary(b"\x80\x00" + bytes(20)),
         binary(b"\xff\xff" + bytes(20)),
         binary(b"\x00\x01a\xff\xff\xff\xff"),
+        binary(b"\x00\x01a\xff\xff\xff\xf9"),  # back to where it began, for ever
+        binary(b"\xff\xfa" + bytes(20)),  # the value's size is read out of the size of all fields, and fits
         binary(b"\x00\x01a\x7f\xff\xff\xff"),
         binary(b"\x00\x09a"),
         binary()[:13] + b"\xff\xff\xff\xff" + binary()[17:],

@@ -100,6 +100,7 @@ def test_a_prefix_that_no_peer_sends(name: str) -> None:
     slowly = Conversation()
     assert sum(len(served(slowly, bytes([byte]))[0]) for byte in raw) == 0
     assert slowly.bytes_pending <= 8
+    assert served(slowly, b"") == ([], True)
     assert served(slowly, good) == ([], True)
     assert served(Conversation(), good + raw) == ([1], True)
 

@@ -138,6 +138,20 @@ def test_depth() -> None:
         loads(b"[[[1,],],]", depth_max=2)
 
 
+def test_depth_behind_a_quote_in_single_quotes() -> None:
+    """The quick look takes the brackets for a text here; the parser does not."""
+    hidden = "['\"'," + "[" * 62 + "]" * 62 + ",'\"']"
+    assert loads(hidden.encode())
+    with pytest.raises(BadBody, match="more than 64 levels"):
+        loads(hidden.replace("[[", "[[[[").replace("]]", "]]]]").encode())
+
+
+@pytest.mark.parametrize("text", ['{"a":{"$ref":"$"}}', '{"a":[{"$ref":".."}]}', '{"b":1,"a":{"c":1,"d":{"$ref":"@"}}}'])
+def test_what_contains_itself(text: str) -> None:
+    with pytest.raises(BadBody, match="contains itself"):
+        loads(text.encode())
+
+
 def test_references_do_not_explode() -> None:
     members = [b'"a0":["x","x"]']
     for at in range(1, 40):

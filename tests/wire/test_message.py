@@ -75,11 +75,11 @@ def test_the_walk_writes_what_the_declaration_says(unit: dict[str, Any]) -> None
 @given(units(), st.data())
 def test_no_truncation_is_accepted(unit: dict[str, Any], data: st.DataObject) -> None:
     raw = built(unit)
-    size = data.draw(st.integers(0, len(raw) - 1))
-    with pytest.raises(BadRecord):
-        read_unit(raw[:size])
-    with pytest.raises(ConstructError):
-        UNIT.parse(raw[:size])
+    for size in (data.draw(st.integers(0, len(raw) - 1)), len(raw) - 1):
+        with pytest.raises(BadRecord):
+            read_unit(raw[:size])
+        with pytest.raises(ConstructError):
+            UNIT.parse(raw[:size])
 
 
 @given(units().map(built).flatmap(damaged), st.integers(-3, 3))
@@ -132,6 +132,24 @@ def test_units_that_java_encoded(name: str) -> None:
 def test_lengths_that_do_not_add_up(at: int, value: bytes) -> None:
     raw = bytearray(V1_UNIT)
     raw[at : at + len(value)] = value
+    with pytest.raises(BadRecord):
+        read_unit(raw)
+
+
+@pytest.mark.parametrize(
+    ("total", "body_size", "rest"),
+    [
+        (83, -8, b""),  # topic and properties are read out of the zeros of the field before
+        (90, 5, b"\0\0\0\0\0\xfd"),  # topic of -3 bytes: the properties' length is read out of the body
+    ],
+)
+def test_negative_lengths_that_do_add_up(total: int, body_size: int, rest: bytes) -> None:
+    raw = bytearray(V1_UNIT[:84] + bytes(200))
+    raw[0:4] = total.to_bytes(4, "big")
+    raw[84:88] = body_size.to_bytes(4, "big", signed=True)
+    raw[88 : 88 + len(rest)] = rest
+    if rest:
+        raw[0:4] = (88 + body_size + 1 - 3 + 2).to_bytes(4, "big")
     with pytest.raises(BadRecord):
         read_unit(raw)
 

@@ -106,6 +106,12 @@ def test_deleting_and_finding(pairs: dict[str, str], name: str) -> None:
         assert (None if value is None else value.decode()) == pairs.get(wanted)
 
 
+def test_found_as_decoded() -> None:
+    assert find(b"a\x011\x02a\x012\x02", b"a") == b"2"
+    assert find(b"xa\x011\x02b\x01\x02", b"a") is None
+    assert find(b"xa\x011\x02b\x01\x02", b"b") is None
+
+
 @pytest.mark.parametrize(("text", "left"), GOLDEN["deleted_property"])
 def test_deleted_as_java_deletes(text: str, left: str) -> None:
     assert delete(text, names.POP_CK) == left

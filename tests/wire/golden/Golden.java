@@ -51,9 +51,13 @@ public class Golden {
             for (int bit = 8; bit > 0; bit /= 2) name.append((i & bit) == 0 ? "Aa" : "BB");
             colliding.add(name.toString());
         }
-        HashMap<String, String> map = new HashMap<>();
-        for (String name : colliding) map.put(name, "");
-        found.add(List.of(16, colliding, new ArrayList<>(map.keySet())));
+        for (int others = 0; others < 4; others++) {
+            List<String> names = new ArrayList<>(List.of("k0", "WAIT", "TAGS").subList(0, others));
+            names.addAll(colliding);
+            HashMap<String, String> map = new HashMap<>();
+            for (String name : names) map.put(name, "");
+            found.add(List.of(16, names, new ArrayList<>(map.keySet())));
+        }
         return found;
     }
 
