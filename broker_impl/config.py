@@ -10,6 +10,7 @@ Java: `BrokerStartup`, `Configuration`, `MixAll.properties2Object` (which swallo
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -330,6 +331,7 @@ class BrokerConfig:
             "heartbeatThreadPoolNums": min(32, machine.processors),
             "endTransactionThreadPoolNums": max(8 + machine.processors * 2, 4 * workers),
             "clientCallbackExecutorThreads": machine.processors,
+            "bitMapLengthConsumeQueueExt": self._filter_bits(),
             "haListenPort": int(self.text("listenPort") or 0) + HA_PORT_ABOVE,
         }
         for name, value in derived.items():
@@ -338,6 +340,14 @@ class BrokerConfig:
         if self.text("brokerId") != str(MASTER_ID):
             self.notices.append(f"brokerId={self.text('brokerId')} becomes 0: a master's id (as in Java)")
             self._texts["brokerId"] = str(MASTER_ID)
+
+    def _filter_bits(self) -> int:
+        """Bits of the filter by which Java would find a message's groups (`BloomFilter`); only the listing shows them."""
+        wrong = int(self.text("maxErrorRateOfBloomFilter") or 0) / 100
+        groups = int(self.text("expectConsumerNumUseFilter") or 0)
+        if not 0 < wrong < 1 or groups < 1:
+            return 0
+        return -(-math.ceil(groups * math.log2(1 / wrong) * math.log2(math.e)) // 8) * 8
 
     def _value(self, key: Key) -> Value | None:
         text = self.text(key.name)

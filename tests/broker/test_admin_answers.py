@@ -111,7 +111,7 @@ def entries(listing: str) -> dict[str, str]:
 
 SET_FOR_THE_TEST = {
     "brokerIP1", "brokerIP2", "bindAddress", "namesrvAddr", "rocketmqHome", "storePathRootDir", "storePathCommitLog",
-    "haListenPort", "listenPort", "brokerId", "bitMapLengthConsumeQueueExt", "mappedFileSizeTimerLog",
+    "haListenPort", "listenPort", "brokerId", "mappedFileSizeTimerLog",
     "diskMaxUsedSpaceRatio", "diskSpaceWarningLevelRatio",
     "maxHashSlotNum", "maxIndexNum", "mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue",
 }  # fmt: skip
