@@ -25,6 +25,8 @@ from rmq_wire.declare import Header
 
 log = logging.getLogger("rmq.engine")
 
+TICK_AFTER_ERROR_MS = 1_000
+"""When the store cannot say when it is due, it is asked again so much later."""
 END_OF_TURN = -1
 """As `Durable.end_offset`: whatever the commit of this turn has written."""
 
@@ -60,7 +62,7 @@ class Commits:
     """The staged and the parked answers of one store.
 
     `sync(ticket)` flushes what a ticket names and is run by a thread; `emit(peer, opaque, form, answer)` sends what may leave;
-    `start(job)` hands a flush to the thread.
+    `start(job)` hands a flush to the thread; `guard(action, *arguments)` runs what a capability gave, whatever it raises.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Commits:
         deadlines: Deadlines,
         emit: Emit,
         start: Callable[[Job], None],
+        guard: Callable[..., None],
         *,
         limits: Limits,
         sync_flush: bool,
@@ -80,6 +83,7 @@ class Commits:
         self.deadlines = deadlines
         self.emit = emit
         self.start = start
+        self.guard = guard
         self.limits = limits
         self.sync_flush = sync_flush
         self.sync = sync
@@ -121,7 +125,7 @@ class Commits:
             self.emit(peer, opaque, form, _failed(durable, error))
         after, self._after[after_count:] = self._after[after_count:], []
         for then in after:
-            then(error)
+            self.guard(then, error)
 
     def after_commit(self, then: Committed) -> None:
         """Call `then(None)` when this turn's stagings are written, `then(error)` when they are undone."""
@@ -148,7 +152,7 @@ class Commits:
         if self._after:
             after, self._after = self._after, []
             for then in after:
-                then(error)
+                self.guard(then, error)
         if self.parked and not self._syncing:
             self._begin(force=True)
 
@@ -232,29 +236,40 @@ class Commits:
             self._late = self.deadlines.at(self.parked[0][1], self._say_late)
 
     def _flush_when_due(self) -> None:
-        now = self.env.mono_ms
-        self.store.tick(now, self.env.wall_ms)
-        if not self._syncing:
-            self._begin(force=False)
-        self._flush_later()
+        try:
+            self.store.tick(self.env.mono_ms, self.env.wall_ms)
+            if not self._syncing:
+                self._begin(force=False)
+        finally:
+            self._flush_later()
 
     def _flush_later(self) -> None:
         now = self.env.mono_ms
-        self.deadlines.at(max(self.store.next_due(now), now + 1), self._flush_when_due)
+        due = now + TICK_AFTER_ERROR_MS
+        try:
+            due = max(self.store.next_due(now), now + 1)
+        finally:
+            self.deadlines.at(due, self._flush_when_due)
 
 
 def _failed(durable: Durable, error: BaseException) -> Settled:
     if durable.failed is not None:
-        return durable.failed(error)
+        try:
+            return durable.failed(error)
+        except Exception:
+            log.exception("the answer to a failed append cannot be made")
     return Reply(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark=f"service not available now: {plain_text(error)}")
 
 
 def _late(durable: Durable) -> Settled:
     """Java answers a late flush with the same header as a success, and the code alone says so (`SendMessageProcessor`)."""
-    if durable.late is not None:
-        return durable.late()
-    answer = durable.answer
     code = ResponseCode.FLUSH_DISK_TIMEOUT
+    answer = durable.answer
+    if durable.late is not None:
+        try:
+            return durable.late()
+        except Exception:
+            log.exception("the answer to a late flush cannot be made")
     if isinstance(answer, Header):
         return Reply(header=answer, code=code)
     if isinstance(answer, Reply):

@@ -94,9 +94,8 @@ class Engine:
         self._commits: Commits | None = None
         if store is not None:
             assert sync is not None, "a store needs somebody who flushes"
-            start = self._jobs.append
             self._commits = Commits(
-                env, store, self._deadlines, self.emit, start, limits=limits, sync_flush=sync_flush, sync=sync
+                env, store, self._deadlines, self.emit, self.job, self._guard, limits=limits, sync_flush=sync_flush, sync=sync
             )
         self._on_arrival: list[Callable[[Sequence[Any]], None]] = []
         self._on_peer_closed: list[Callable[[Peer], None]] = []
@@ -135,8 +134,8 @@ class Engine:
         self._works.add(Work(generator, ended=then))
 
     def job(self, job: Job) -> None:
-        """Have something that blocks done by one of the shell's threads."""
-        self._jobs.append(job)
+        """Have something that blocks done by one of the shell's threads.  What `done` raises is logged."""
+        self._jobs.append(job._replace(done=lambda result, error: self._guard(job.done, result, error)))
 
     def ask(self, peer: Peer, request: Request, body: bytes = b"", *, timeout_ms: int, then: Then) -> None:
         """Ask a client.  `then(response)` runs in a later turn, with None when it did not answer in time or has gone.
@@ -211,6 +210,9 @@ class Engine:
                 except BadFrame as why:
                     self.counters.bad_frames += 1
                     self.close(peer, str(why))
+                except Exception as error:  # a bug in reading ends that connection, not the server
+                    self._bug(f"reading from {peer.remote[0]}:{peer.remote[1]}", error)
+                    self.close(peer, "it cannot be read")
         if self._commits is not None:
             self._commits.commit()
         return self._outboxes.take(now) if self._outboxes.dirty else _NO_OUTPUT
@@ -218,7 +220,7 @@ class Engine:
     def settle(self) -> Sequence[Output]:
         """Dispatch, wake-ups, deadlines, slices of long works; commits what these staged."""
         if self._commits is not None:
-            self._dispatch(self._commits)
+            self._guard(self._dispatch, self._commits)
         for action in self._deadlines.due(self.env.mono_ms, self.limits.due_max):
             self._guard(action)
         if self._works:
@@ -386,8 +388,7 @@ class Engine:
         elif work.ended is not None:
             self._guard(work.ended, work.result, error)
         elif error is not None:
-            self.counters.errors += 1
-            self.complaints.say(logging.ERROR, "a long work failed: %s", str(error), error=error)
+            self._bug("a long work", error)
 
     def _guard(self, action: Callable[..., None], *arguments: object) -> None:
         """Run something of a capability's.  What it raises is logged, its stagings are dropped, nobody else notices."""
@@ -397,8 +398,11 @@ class Engine:
         except Exception as error:
             if self._commits is not None:
                 self._commits.undo(mark, error)
-            self.counters.errors += 1
-            self.complaints.say(logging.ERROR, "%s failed: %s", repr(action), str(error), error=error)
+            self._bug(repr(action), error)
+
+    def _bug(self, what: str, error: BaseException) -> None:
+        self.counters.errors += 1
+        self.complaints.say(logging.ERROR, "%s failed: %s", what, str(error), error=error)
 
     def _look_later(self, peer: Peer, watch: Watch) -> None:
         peer.watching = self.at(watch.next_look(self.env.mono_ms), lambda: self._look(peer, watch))

@@ -339,3 +339,75 @@ def test_a_cold_read_is_a_job_of_its_own_lane() -> None:
     server.engine.job(job)
     server.driver.run()
     assert results == [(b"cold", None)]
+
+
+# Bugs of ours stay where they are
+
+
+def test_a_bug_in_a_continuation_ends_nothing() -> None:
+    server, store = server_with()
+    client = server.connect()
+
+    def bug(*_arguments: object) -> None:
+        raise RuntimeError("a bug")
+
+    def deliver() -> None:
+        store.stage("due")
+        server.engine.after_commit(bug)
+
+    server.engine.at(server.env.mono_ms, deliver)
+    server.engine.job(Job("read", lambda: 1, bug))
+    server.driver.run()
+    assert store.written == ["due"]
+    assert server.engine.counters.errors == 2
+    assert client.ask(put("a")).code == 0
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_bug_in_making_the_answer_of_a_failure_gives_the_usual_one(late: bool) -> None:
+    server, store = server_with(sync_flush=True)
+    server.driver.held = True
+    client = server.connect()
+    opaque = client.send(GetMinOffset(topic="t", queue_id=0))
+
+    def bug(*_arguments: object) -> Reply:
+        raise RuntimeError("a bug")
+
+    def answer() -> None:
+        server.kit.parked[0].answer(Durable(Reply(remark="r"), store.stage("x"), late=bug, failed=bug))
+
+    server.engine.at(server.env.mono_ms, answer)
+    server.driver.run()
+    if late:
+        server.driver.advance(5_000)
+    else:
+        server.driver.end_job(OSError(5, "Input/output error"))
+        server.driver.run()
+    assert client.answers[opaque].code == (ResponseCode.FLUSH_DISK_TIMEOUT if late else NOT_AVAILABLE)
+
+
+def test_a_store_that_fails_at_its_own_work_is_asked_again() -> None:
+    server, store = server_with()
+    ticks: list[int] = []
+
+    def tick(mono_ms: int, wall_ms: int) -> None:
+        ticks.append(mono_ms)
+        raise RuntimeError("a bug")
+
+    store.tick = tick  # type: ignore[method-assign]
+    server.driver.advance(2_000)
+    assert len(ticks) == 4
+    assert server.connect().ask(put("a")).code == 0
+
+
+def test_a_bug_in_reading_ends_that_connection_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, _store = server_with()
+    bad, good = server.connect(), server.connect()
+
+    def feed(data: object) -> object:
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(bad.peer, "conversation", type("Broken", (), {"feed": staticmethod(feed), "abandon": lambda self: []})())
+    bad.raw(b"x")
+    assert bad.closed
+    assert good.ask(put("a")).code == 0
