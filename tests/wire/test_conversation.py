@@ -105,6 +105,22 @@ def test_a_prefix_that_no_peer_sends(name: str) -> None:
     assert served(Conversation(), good + raw) == ([1], True)
 
 
+def test_a_sound_header_of_an_unknown_type() -> None:
+    raw = bytearray(encode_request(11, None, opaque=1, form=Form.ROCKETMQ))
+    raw[4] = 2
+    assert served(Conversation(), bytes(raw)) == ([], True)
+
+
+def test_frames_smaller_than_two_prefixes() -> None:
+    tiny = b"\x00\x00\x00\x06\x00\x00\x00\x02{}"
+    stream = tiny * 4
+    for first in range(len(stream)):
+        for second in range(first, len(stream)):
+            conversation = Conversation()
+            pieces = (stream[:first], stream[first:second], stream[second:])
+            assert sum(len(served(conversation, piece)[0]) for piece in pieces) == 4
+
+
 def test_the_largest_frame() -> None:
     head = encode_request(11, None, opaque=1)
     raw = encode_request(11, None, bytes(16_777_216 - len(head)), opaque=1)

@@ -107,7 +107,7 @@ def test_deleting_and_finding(pairs: dict[str, str], name: str) -> None:
 
 
 def test_found_as_decoded() -> None:
-    assert find(b"a\x011\x02a\x012\x02", b"a") == b"2"
+    assert find(b"a\x011\x02a\x012\x02a\x013\x02", b"a") == b"3"
     assert find(b"xa\x011\x02b\x01\x02", b"a") is None
     assert find(b"xa\x011\x02b\x01\x02", b"b") is None
 

@@ -51,8 +51,8 @@ public class Golden {
             for (int bit = 8; bit > 0; bit /= 2) name.append((i & bit) == 0 ? "Aa" : "BB");
             colliding.add(name.toString());
         }
-        for (int others = 0; others < 4; others++) {
-            List<String> names = new ArrayList<>(List.of("k0", "WAIT", "TAGS").subList(0, others));
+        for (List<String> others : List.of(List.<String>of(), List.of("a", "b", "c"), List.of("KEYS", "orderId", "x"), List.of("UNIQ_KEY", "CLUSTER", "DELAY"))) {
+            List<String> names = new ArrayList<>(others);
             names.addAll(colliding);
             HashMap<String, String> map = new HashMap<>();
             for (String name : names) map.put(name, "");
