@@ -21,7 +21,7 @@ class Dispatcher:
     """`dispatched_offset`: everything that begins before it in the log is in queues and index."""
 
     def __init__(self, index: Index | None, dispatched_offset: int) -> None:
-        self._index = index
+        self.index = index
         self.waiting: list[Staged] = []
         self.dispatched_offset = dispatched_offset
         self.dirty_files: dict[str, None] = {}
@@ -56,10 +56,10 @@ class Dispatcher:
         try:
             for queue in touched:
                 self._arrived.append(self._write(queue))
-            if self._index is not None:
-                self._index.reserve(batch, wall_ms)
-                self._index.put_batch(batch)
-                self._index.write_gathered(TAIL_BYTES_MAX)
+            if self.index is not None:
+                self.index.reserve(batch, wall_ms)
+                self.index.put_batch(batch)
+                self.index.write_gathered(TAIL_BYTES_MAX)
         finally:
             for queue in touched:
                 queue.pending = []

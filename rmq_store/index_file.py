@@ -111,10 +111,11 @@ class IndexFile:
     def has_slots(self) -> bool:
         return self._slots is not None
 
-    def rebuilt(self, count: int, slots_used: int) -> None:
+    def rebuilt(self, count: int, slots_used: int, end_physical: int) -> None:
         """The slots were filled from entries: take over what they say."""
         self.count = self._tail_first = count
         self.slots_used = slots_used
+        self.end_physical = end_physical
         self._slots_written = count
         self._pages = list(range(-(-self.slot_num // PAGE_SLOTS)))
         self._header_dirty = True
@@ -149,7 +150,7 @@ class IndexFile:
         append = entries.append
         for staged in batch:
             keys = staged.keys
-            if not keys or staged.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+            if not keys or is_rolled_back(staged):
                 continue
             physical_offset, store_timestamp = staged.physical_offset, staged.store_timestamp
             heads = staged.queue.hash_heads
@@ -285,6 +286,11 @@ class IndexFile:
             file = self.file
             raise Cold(lambda: file.read_at(at, size), f"{file.path} at {at}")
         return data
+
+
+def is_rolled_back(staged: Staged) -> bool:
+    """Messages of rolled back transactions have no entry."""
+    return staged.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK
 
 
 def file_bytes(slot_num: int, index_num: int) -> int:

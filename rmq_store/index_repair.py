@@ -2,7 +2,7 @@
 
 Entries are only ever appended, so what was lost shows as the first entry that cannot follow the ones before: its position goes
 back, or its link is not what its slot held.  Everything from there on goes, with whatever there is of the message it stops in;
-so does everything from the position where the log is walked again.  Slots are filled anew and headers computed.
+so does what belongs behind the log's end.  Slots are filled anew and headers computed.
 (Java deletes every file newer than the checkpoint and loses the keys of older messages in it.)
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from rmq_store.index import Index
 from rmq_store.index_file import ENTRY_BYTES, IndexFile
@@ -20,41 +20,63 @@ from rmq_store.queue_repair import zero_from
 SCAN_ENTRIES: Final = 16_384
 NOWHERE: Final = -1
 
-StoreTime = Callable[[int], int]
-"""Store time of the unit that begins at a log position, ms; -1 when there is none."""
+
+class AboutLog(NamedTuple):
+    """What mending has to ask about the log."""
+
+    min_offset: int
+    store_time: Callable[[int], int]
+    """store time of the unit that begins here, ms; -1 when there is none"""
+    next_indexed: Callable[[int, int], int]
+    """position of the first unit with an index entry, walking from the unit at the first number, behind the second number"""
 
 
 class _Ended(Enum):
     """Why reading a file's entries stopped."""
 
-    CUT = "an entry belongs behind the cut"
+    CUT = "an entry belongs behind the log's end"
     FULL = "no more room"
     LOST = "the next entry cannot be one"
 
 
-def mend(index: Index, safe_timestamp: int, cut: int, store_time: StoreTime) -> int:
-    """Mend the files that may be incomplete and drop what belongs to log positions from `cut` on.
+def mend(index: Index, safe_timestamp: int, end: int, log: AboutLog) -> int:
+    """Mend the files that may be incomplete and drop what belongs to log positions from the log's `end` on.
 
     `safe_timestamp`: full files that end at or before it are known to be complete on disk. Returns the log position from which
     messages have to be indexed again, NOWHERE when nothing is left. Raises OSError.
     """
     first = 0
-    while first < len(index.files) - 1 and _is_safe(index.files[first], safe_timestamp, cut):
+    while first < len(index.files) - 1 and _is_safe(index.files[first], safe_timestamp, end):
         first += 1
     ended = _Ended.LOST
     for number, file in enumerate(index.files[first:], first):
-        ended = _rebuild(file, cut)
-        if ended is not _Ended.FULL:
-            for later in index.files[number + 1 :]:
+        ended = _rebuild(file, end)
+        keep = number + 1
+        if not _follows(index, number, log):
+            ended, keep = _Ended.LOST, number
+        if ended is not _Ended.FULL or keep == number:
+            for later in index.files[keep:]:
                 index.remove(later)
             break
-    resume = cut if ended is _Ended.CUT else _drop_last_message(index)
-    _finish(index, store_time)
+    resume = end if ended is _Ended.CUT else _drop_last_message(index)
+    _finish(index, log)
     return resume if index.files else NOWHERE
 
 
-def _is_safe(file: IndexFile, safe_timestamp: int, cut: int) -> bool:
-    return file.is_full and 0 < file.end_timestamp <= safe_timestamp and file.end_physical < cut
+def _follows(index: Index, number: int, log: AboutLog) -> bool:
+    """Whether no file is missing before this one: its first message is the next with an entry."""
+    file = index.files[number]
+    if file.count <= 1:
+        return True
+    first = file.read_entry(1)[1]
+    if not number:
+        return first <= log.next_indexed(log.min_offset, log.min_offset - 1)
+    before = index.files[number - 1].end_physical
+    return first == before or log.next_indexed(before, before) == first
+
+
+def _is_safe(file: IndexFile, safe_timestamp: int, end: int) -> bool:
+    return file.is_full and 0 < file.end_timestamp <= safe_timestamp and file.end_physical < end
 
 
 def _rebuild(file: IndexFile, cut: int) -> _Ended:
@@ -77,7 +99,7 @@ def _rebuild(file: IndexFile, cut: int) -> _Ended:
             slots[slot] = number
             last_physical = physical
             number += 1
-    file.rebuilt(number, used)
+    file.rebuilt(number, used, last_physical)
     return ended
 
 
@@ -99,14 +121,14 @@ def _drop_last_message(index: Index) -> int:
     return physical
 
 
-def _finish(index: Index, store_time: StoreTime) -> None:
+def _finish(index: Index, log: AboutLog) -> None:
     """No file without an entry; headers computed; zeros behind the last entry."""
     while index.files and index.files[-1].count <= 1:
         index.remove(index.files[-1])
     for file in index.files:
         if file.has_slots:
             first, last = file.read_entry(1)[1], file.read_entry(file.count - 1)[1]
-            file.set_bounds(first, store_time(first), last, store_time(last))
+            file.set_bounds(first, log.store_time(first), last, log.store_time(last))
     if index.files:
         newest = index.files[-1]
         if not newest.has_slots:

@@ -15,6 +15,7 @@ from rmq_wire.errors import BadRecord
 from rmq_wire.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, StoredMessage, has_good_crc, read_size_and_magic, read_unit
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
+CHUNK_BYTES_MIN: Final = 64 * 1024
 HEAD_BYTES: Final = 8
 """length and magic, of a unit or a blank"""
 UNIT_MAGICS: Final = frozenset({MAGIC_V1, MAGIC_V2})
@@ -49,7 +50,7 @@ class LogWalk:
         """The units of one file from `end` on; then `end` is the next file's start, or `reason` is set."""
         file = self._segments.file(start)
         file_end = start + self._segments.file_bytes
-        want = CHUNK_BYTES
+        want = CHUNK_BYTES if self._stop is None else min(CHUNK_BYTES, max(self._stop - self.end, CHUNK_BYTES_MIN))
         while not self.reason and self.end < file_end:
             data = file.read_at(self.end - start, min(want, file_end - self.end))
             units, want = self._units(data, file_end)

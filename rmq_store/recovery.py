@@ -1,9 +1,10 @@
 """Bringing log, queues and index into one state when a store is opened.
 
 After a clean stop the queues say where the log was dispatched to, and only what lies behind is walked.  After an unclean one
-the walk starts at the newest log file whose first unit is known to be dispatched by the checkpoint; queues and index are
-first cut back to that position, then everything is dispatched again, so what follows it equals a rebuild from the log.
-Where the log ends, the rest of the file is overwritten with zeros: stale units must not come back at the next start.
+the walk starts at the newest log file whose first unit is known to be dispatched by the checkpoint; queues are first cut
+back to that position, then everything is dispatched again, so what follows it equals a rebuild from the log.  The index is
+mended from its own entries and completed from the log.  Where the log ends, the rest of the file is overwritten with zeros:
+stale units must not come back at the next start.
 A queue that turns out to miss units before the walk makes the walk start over from the first file.
 (Java: DefaultMessageStore.recover, CommitLog.recoverNormally and recoverAbnormally)
 """
@@ -19,6 +20,7 @@ from rmq_store.consume_queue import ConsumeQueue
 from rmq_store.dispatcher import Dispatcher
 from rmq_store.errors import Illegal, StoreDamaged
 from rmq_store.index import Index
+from rmq_store.index_file import is_rolled_back
 from rmq_store.log_walk import LogWalk
 from rmq_store.queues import Queues
 from rmq_store.settings import StoreSettings
@@ -84,6 +86,10 @@ class Recovery:
             start = self._start_file()
         assert start is not None
         dispatcher = self._walk(start, report)
+        self._check_end(report)
+        if self._index is not None:
+            self._complete_index(self._index, report)
+        dispatcher.index = self._index
         self._finish(report)
         return report, dispatcher
 
@@ -148,15 +154,19 @@ class Recovery:
             return None
         return unit if unit.physical_offset == start and has_good_crc(unit) else None
 
-    # --- walking
+    # --- queues
 
     def _walk(self, start: int, report: Report) -> Dispatcher:
+        """Dispatch everything from `start` on to the queues; sets the report's end."""
         while True:
             report.walked_from = start
-            resume = self._prepare(start, report)
-            if resume < start:
-                self._index_only(resume, start)
-            dispatcher = Dispatcher(self._index, start)
+            if not report.clean:
+                for queue in self._queues:
+                    if queue.segments.starts:
+                        queue_repair.cut_to(queue, queue_repair.first_at_or_after(queue, start))
+                    else:
+                        queue.max_offset = queue.next_offset = 0
+            dispatcher = Dispatcher(None, start)
             walk = LogWalk(self._log.segments, start)
             try:
                 self._dispatch_walk(walk, dispatcher, report)
@@ -169,41 +179,6 @@ class Recovery:
             if not report.clean and walk.last_unit_at >= 0:
                 self._checkpoint.confirm_physical_offset = walk.last_unit_at
             return dispatcher
-
-    def _prepare(self, start: int, report: Report) -> int:
-        """Cut queues and index back to `start`; the position from which messages are to be indexed again."""
-        log_min = self._log.min_offset
-        if not report.clean:
-            for queue in self._queues:
-                if not queue.segments.starts:
-                    queue.max_offset = queue.next_offset = 0
-                    continue
-                queue_repair.cut_to(queue, queue_repair.first_at_or_after(queue, start))
-        if self._index is None:
-            return start
-        self._index.write_gathered()
-        if report.clean and self._index.files:
-            self._index.files[-1].load_slots()
-            resume = start
-        elif self._index.files:
-            resume = index_repair.mend(self._index, self._checkpoint.index_message_timestamp, start, self._store_time)
-        else:
-            resume = log_min
-        resume = max(resume, log_min)
-        self._index.indexed_offset = resume
-        return min(resume, start)
-
-    def _store_time(self, at: int) -> int:
-        unit = self._unit(at)
-        return -1 if unit is None else unit.store_timestamp
-
-    def _index_only(self, resume: int, start: int) -> None:
-        assert self._index is not None
-        for units in LogWalk(self._log.segments, resume, start).batches():
-            batch = [staged for unit in units if (staged := self._staged(unit)) is not None]
-            self._index.reserve(batch, self._wall_ms)
-            self._index.put_batch(batch)
-            self._index.write_gathered()
 
     def _dispatch_walk(self, walk: LogWalk, dispatcher: Dispatcher, report: Report) -> None:
         from_first_file = walk.end <= self._log.min_offset
@@ -232,6 +207,44 @@ class Recovery:
             queue.remove_files()
         queue.max_offset = queue.next_offset = offset
 
+    # --- index
+
+    def _complete_index(self, index: Index, report: Report) -> None:
+        """Index what is not: after a clean stop, and all of it when there is no index, what follows the last entry."""
+        log_min = self._log.min_offset
+        resume = log_min
+        if index.files and report.clean:
+            newest = index.files[-1]
+            newest.load_slots()
+            if newest.count > 1:
+                resume = newest.end_physical
+                index.indexed_offset = resume + 1
+        elif index.files:
+            resume = index_repair.mend(index, self._checkpoint.index_message_timestamp, report.end, self._about_log())
+            index.indexed_offset = resume
+        for units in LogWalk(self._log.segments, max(resume, log_min), report.end).batches():
+            batch = [staged for unit in units if (staged := self._staged(unit)) is not None]
+            index.reserve(batch, self._wall_ms)
+            index.put_batch(batch)
+            index.write_gathered()
+
+    def _about_log(self) -> index_repair.AboutLog:
+        return index_repair.AboutLog(self._log.min_offset, self._store_time, self._next_indexed)
+
+    def _store_time(self, at: int) -> int:
+        unit = self._unit(at)
+        return -1 if unit is None else unit.store_timestamp
+
+    def _next_indexed(self, at: int, behind: int) -> int:
+        """Position of the first unit behind `behind` that has an index entry; the walk's end when none has."""
+        walk = LogWalk(self._log.segments, max(at, self._log.min_offset))
+        for units in walk.batches():
+            for unit in units:
+                staged = self._staged(unit) if unit.physical_offset > behind else None
+                if staged is not None and staged.keys and not is_rolled_back(staged):
+                    return unit.physical_offset
+        return walk.end
+
     # --- units to staged
 
     def _staged(self, unit: StoredMessage) -> Staged | None:
@@ -259,16 +272,18 @@ class Recovery:
 
     # --- afterwards
 
-    def _finish(self, report: Report) -> None:
-        """Check the end against what is known to be safe, clear what lies behind it, set the queues' bounds."""
-        end = report.end
-        log = self._log
+    def _check_end(self, report: Report) -> None:
+        """Raises StoreDamaged when the log ends before what is known to have been safe."""
         known = self._checkpoint.logics_physical_offset
-        if known >= end and known > 0:
+        if known >= report.end and known > 0:
             raise StoreDamaged(
-                f"{log.segments.directory}: good units end at {end} ({report.reason}), but {known} was safe on disk: restore"
-                " the files, or remove the checkpoint file to go on with what is left"
+                f"{self._log.segments.directory}: good units end at {report.end} ({report.reason}), but {known} was safe on disk:"
+                " restore the files, or remove the checkpoint file to go on with what is left"
             )
+
+    def _finish(self, report: Report) -> None:
+        """Clear what lies behind the log's end, make sure of what lies before it, set the queues' bounds."""
+        end, log = report.end, self._log
         start = log.segments.start_of(end)
         for later in [found for found in log.segments.starts if found >= end and found != start]:
             if report.clean and self._first_unit(later) is not None:

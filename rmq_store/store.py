@@ -14,19 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from rmq_store.checkpoint import Checkpoint, open_checkpoint
-from rmq_store.commit_log import PASSING, CommitLog, Staged
-from rmq_store.disk import Disk, Lock, write_all
-from rmq_store.dispatcher import Dispatcher
-from rmq_store.errors import Closed, CommitFailed, Illegal, StoreLocked, StoreRefused, Unwritable
+from rmq_store.commit_log import PASSING, Staged
+from rmq_store.disk import Disk, Lock
+from rmq_store.errors import Closed, CommitFailed, Illegal, StoreLocked, Unwritable
 from rmq_store.flush import Flusher, Ticket
-from rmq_store.index import Index
 from rmq_store.log_reader import LogReader
 from rmq_store.lookup import Lookup
+from rmq_store.opening import Parts, open_locked
 from rmq_store.pull import QueueReader
-from rmq_store.queues import Queues
-from rmq_store.recovery import Recovery, Report
-from rmq_store.segments import OpenFiles
 from rmq_store.settings import FlushDiskType, StoreSettings
 from rmq_store.statistics import StoreStatistics, double_text
 from rmq_store.values import Arrived, Boundary, Draft, IndexType, Placed, QueryResult, Read
@@ -48,10 +43,8 @@ WRITE_BACK_PAGES: Final = 64
 class Store:
     """One open store directory. Make it with `Store.open`."""
 
-    def __init__(
-        self, disk: Disk, settings: StoreSettings, lock: Lock, log: CommitLog, queues: Queues, index: Index | None,
-        checkpoint: Checkpoint, dispatcher: Dispatcher, files: OpenFiles, report: Report, wall_ms: int,
-    ) -> None:  # fmt: skip
+    def __init__(self, disk: Disk, settings: StoreSettings, lock: Lock, parts: Parts, wall_ms: int) -> None:
+        files, log, queues, index, checkpoint, dispatcher, report = parts
         self.settings = settings
         self.report = report
         self.statistics = StoreStatistics(wall_ms)
@@ -86,12 +79,12 @@ class Store:
         Raises StoreRefused (StoreLocked, StoreDamaged, ForeignFile) with a text that says what to do, OSError.
         """
         root = settings.store_path_root_dir
-        disk.make_directories(root)
+        changed = disk.make_directories(root)
         lock = disk.lock(f"{root}/lock")
         if lock is None:
             raise StoreLocked(f"{root} is in use by another broker: stop it, or choose another directory")
         try:
-            return _open_locked(disk, settings, lock, wall_ms, pid, zone)
+            return Store(disk, settings, lock, open_locked(disk, settings, changed, wall_ms, pid, zone), wall_ms)
         except BaseException:
             lock.release()
             raise
@@ -408,42 +401,3 @@ class Store:
         info["commitLogMinOffset"] = str(self.min_offset if self._log.segments.starts else -1)
         info["commitLogMaxOffset"] = str(self.written_offset)
         return info
-
-
-def _open_locked(disk: Disk, settings: StoreSettings, lock: Lock, wall_ms: int, pid: int, zone: Zone) -> Store:
-    root = settings.store_path_root_dir
-    abort = f"{root}/abort"
-    clean = all(entry.name != "abort" for entry in disk.entries(root))
-    files = OpenFiles(disk, settings.open_files_max)
-    log = CommitLog(settings, files)
-    queues = Queues(settings, files)
-    index = None
-    wrong: list[str] = []
-    empty = log.segments.load()
-    empty += queues.load()
-    if settings.message_index_enable:
-        index = Index(disk, f"{root}/index", settings.max_hash_slot_num, settings.max_index_num, zone)
-        wrong = index.load()
-    # Nothing was touched up to here; from here on a stop of any kind must be seen by the next start.
-    if clean:
-        write_all(disk.create(abort, 0), 0, str(pid).encode())
-        disk.sync_directory(root)
-    try:
-        for path in [*empty, *wrong]:
-            disk.unlink(path)
-        for directory in (log.segments.directory, queues.directory):
-            disk.make_directories(directory)
-        checkpoint = open_checkpoint(disk, root)
-        recovery = Recovery(settings, log, queues, index, checkpoint)
-        report, dispatcher = recovery.run(clean and not wrong, wall_ms)
-    except StoreRefused:
-        if clean:
-            disk.unlink(abort)
-        raise
-    if not clean:
-        text = str(pid).encode()
-        file = disk.open(abort)
-        write_all(file, 0, text)
-        file.set_length(len(text))
-    checkpoint.write()
-    return Store(disk, settings, lock, log, queues, index, checkpoint, dispatcher, files, report, wall_ms)

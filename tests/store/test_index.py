@@ -132,7 +132,9 @@ def test_the_hash_that_has_no_positive() -> None:
     assert key_hash_of(0, key) == 0
 
 
-def numbers(rig: Rig, key: str, index_type: IndexType = IndexType.KEY, count: int = 64, begin: int = 0, end: int = 1 << 60) -> list[int]:
+def numbers(
+    rig: Rig, key: str, index_type: IndexType = IndexType.KEY, count: int = 64, begin: int = 0, end: int = 1 << 60
+) -> list[int]:
     return [number_of(read_unit(unit).body) for unit in rig.store.query("TopicA", key, count, begin, end, index_type).units]
 
 
@@ -154,7 +156,7 @@ def test_queries() -> None:
     assert rig.store.query("Other", "key7", 64, 0, 1 << 60).units == []
     result = rig.store.query("TopicA", "key7", 64, 0, 1 << 60)
     assert result.index_last_update_timestamp == START_MS + 59_000
-    assert result.index_last_update_phyoffset == max(at for at in range(0, rig.store.written_offset) if rig.store.lookup(at))
+    assert result.index_last_update_phyoffset == max(at for at in range(rig.store.written_offset) if rig.store.lookup(at))
 
 
 def test_never_more_than_the_limit() -> None:

@@ -1,0 +1,74 @@
+"""Opening a directory that is already locked: look at everything first, then touch it, and leave a mark while it is touched.
+
+Whatever has to be refused is found before a byte is changed.  Then `abort` is written, which says to the next start that this one
+did not end well, until a clean close removes it.  (Java: DefaultMessageStore.load, which takes its lock only afterwards)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rmq_store.checkpoint import Checkpoint, open_checkpoint
+from rmq_store.commit_log import CommitLog
+from rmq_store.disk import Disk, write_all
+from rmq_store.dispatcher import Dispatcher
+from rmq_store.errors import StoreRefused
+from rmq_store.index import Index
+from rmq_store.queues import Queues
+from rmq_store.recovery import Recovery, Report
+from rmq_store.segments import OpenFiles
+from rmq_store.settings import StoreSettings
+from rmq_wire.times import Zone
+
+
+class Parts(NamedTuple):
+    """What an opened directory consists of, in one state."""
+
+    files: OpenFiles
+    log: CommitLog
+    queues: Queues
+    key_index: Index | None
+    checkpoint: Checkpoint
+    dispatcher: Dispatcher
+    report: Report
+
+
+def open_locked(disk: Disk, settings: StoreSettings, changed: list[str], wall_ms: int, pid: int, zone: Zone) -> Parts:
+    """`changed`: directories whose entries the caller has changed. Raises StoreRefused, OSError."""
+    root = settings.store_path_root_dir
+    abort = f"{root}/abort"
+    text = str(pid).encode()
+    clean = all(entry.name != "abort" for entry in disk.entries(root))
+    files = OpenFiles(disk, settings.open_files_max)
+    log = CommitLog(settings, files)
+    queues = Queues(settings, files)
+    index = None
+    wrong: list[str] = []
+    empty = log.segments.load()
+    empty += queues.load()
+    if settings.message_index_enable:
+        index = Index(disk, f"{root}/index", settings.max_hash_slot_num, settings.max_index_num, zone)
+        wrong = index.load()
+    # Nothing was touched up to here; from here on a stop of any kind must be seen by the next start.
+    if clean:
+        write_all(disk.create(abort, 0), 0, text)
+        disk.sync_directory(root)
+    try:
+        for path in [*empty, *wrong]:
+            disk.unlink(path)
+        for directory in (root, log.segments.directory, queues.directory):
+            changed += disk.make_directories(directory)
+        for directory in dict.fromkeys(changed):
+            disk.sync_directory(directory)
+        checkpoint = open_checkpoint(disk, root)
+        report, dispatcher = Recovery(settings, log, queues, index, checkpoint).run(clean and not wrong, wall_ms)
+    except StoreRefused:
+        if clean:
+            disk.unlink(abort)
+        raise
+    if not clean:
+        file = disk.open(abort)
+        write_all(file, 0, text)
+        file.set_length(len(text))
+    checkpoint.write()
+    return Parts(files, log, queues, index, checkpoint, dispatcher, report)
