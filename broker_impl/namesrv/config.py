@@ -42,6 +42,12 @@ def keys() -> dict[str, Key]:
 
 
 @cache
+def start_only() -> frozenset[str]:
+    """Keys that no request changes."""
+    return frozenset(name for name, key in keys().items() if key.start_only)
+
+
+@cache
 def shown_keys() -> tuple[Key, ...]:
     """Those that answer 319 always lists."""
     return tuple(key for key in keys().values() if key.owner != _CLIENT)
@@ -111,8 +117,11 @@ class NamesrvConfig:
         return [(key.name, key.why or "") for key in changed]
 
     def black_list(self) -> frozenset[str]:
-        """Keys that code 318 must not change."""
-        return BLACK_LIST | frozenset(self.config_black_list.split(";"))
+        """Keys that code 318 must not change: the reference's, those that count at the start only, and what the operator added.
+
+        *Differs*: Java lets anybody widen `bindAddress` for the next start.
+        """
+        return BLACK_LIST | start_only() | frozenset(self.config_black_list.split(";"))
 
     def values(self) -> dict[str, str]:
         """Every key that has a value, as text: answer 319 and the file."""

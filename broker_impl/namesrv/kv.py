@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
-from broker_impl.call import Answer, Call, Refusal, Reply
+from broker_impl.call import Answer, Call, Refusal, Reply, plain_text
 from broker_impl.namesrv.files import Files
 from broker_impl.router import Capability, answers
 from rmq_wire import fastjson
@@ -12,6 +13,8 @@ from rmq_wire.bodies.kv import KVConfig, KVTable
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.naming import DeleteKVConfig, GetKVConfig, GetKVConfigResponse, GetKVListByNamespace, PutKVConfig
 from rmq_wire.java import iteration_order
+
+log = logging.getLogger("rmq.namesrv")
 
 CHARACTERS_MAX: Final = 8 << 20
 """Of all names and values together: an answer with one namespace must still fit into a frame of 16 MiB."""
@@ -84,12 +87,14 @@ class KeyValues(Capability):
         """Set a value and save the file."""
         if not self.kv.put(asked.namespace, asked.key, asked.value):
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"the key-value table holds {CHARACTERS_MAX} characters at most")
+        log.info("%s:%d set %s in %s", *call.peer.remote, plain_text(asked.key, 64), plain_text(asked.namespace, 64))
         return self.files.write(call, self.path, self.kv.document())
 
     @answers(DeleteKVConfig)
     def delete(self, call: Call, asked: DeleteKVConfig) -> Answer:
         """Remove a value and save the file."""
         self.kv.delete(asked.namespace, asked.key)
+        log.info("%s:%d deleted %s of %s", *call.peer.remote, plain_text(asked.key, 64), plain_text(asked.namespace, 64))
         return self.files.write(call, self.path, self.kv.document())
 
     @answers(GetKVConfig)

@@ -6,6 +6,7 @@ import json
 import struct
 from typing import Any
 
+from rmq_wire.command import Form, encode_request
 from tests.broker.siege import WITNESS
 
 FRAME_BYTES_MAX = 16_777_216
@@ -43,3 +44,11 @@ def entry(name: bytes, value: bytes, name_size: int | None = None, value_size: i
     """One ext field of a binary header."""
     sizes = (len(name) if name_size is None else name_size, len(value) if value_size is None else value_size)
     return struct.pack(">H", sizes[0] & 0xFFFF) + name + struct.pack(">i", sizes[1]) + value
+
+
+def header_and_body(code: int, fields: dict[str, str], body: bytes, form: Form) -> bytes:
+    """A request number 7; also of texts that are no UTF-8, for JSON spells them with escapes."""
+    if form is Form.ROCKETMQ:
+        return encode_request(code, None, body, opaque=7, form=form, ext=fields)
+    header = json.dumps({"code": code, "opaque": 7, "version": 513, "extFields": fields}).encode()
+    return (4 + len(header) + len(body)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header + body

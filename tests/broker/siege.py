@@ -25,6 +25,7 @@ from tests.support.driver import Client, Driver
 from tests.support.troubled_disk import TroubledDisk
 
 WITNESS = "Witness"
+SMALL_BYTES = 100_000
 LOGGERS = ("rmq", "broker_impl", "rmq_net", "rmq_store", "rmq_wire")
 
 
@@ -202,6 +203,12 @@ def two_topics(tmp_path: Path, **options: Any) -> Iterator[Siege]:
         broker.topic("Secret", queues=1)
         assert broker.witness.ask(send("Secret", properties=pairs(UNIQ_KEY="S" * 32, KEYS="secret")), b"a secret").code == 0
         yield broker
+
+
+def files_below(root: Path) -> dict[str, bytes]:
+    """Path to content, of files that are small."""
+    files = [path for path in root.rglob("*") if path.is_file() and path.stat().st_size < SMALL_BYTES]
+    return {str(path.relative_to(root)): path.read_bytes() for path in files}
 
 
 def is_safe_echo(remark: str | None, limit: int = 512) -> bool:

@@ -64,7 +64,13 @@ bad_names = pytest.mark.parametrize("name", BAD_NAMES.values(), ids=BAD_NAMES.ke
 def test_attack_31_a_topic_that_is_a_path(tmp_path: Path, name: str) -> None:
     with two_topics(tmp_path) as broker, broker.unharmed():
         stranger = broker.connect()
-        queues: dict[str, Any] = {"default_topic": "TBW102", "read_queue_nums": 4, "write_queue_nums": 4, "perm": 6, "order": False}
+        queues: dict[str, Any] = {
+            "default_topic": "TBW102",
+            "read_queue_nums": 4,
+            "write_queue_nums": 4,
+            "perm": 6,
+            "order": False,
+        }
         listed = {"topicName": name, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
         requests: list[tuple[Any, bytes]] = [
             (send(name), b"x"),
