@@ -7,6 +7,7 @@ import resource
 import socket
 import struct
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -348,6 +349,34 @@ async def test_a_connection_lost_ends_its_questions(shell_class: AnyShell) -> No
         assert lost
         with pytest.raises(ConnectionLost):
             await connection.ask(where(1))
+
+
+@BOTH
+async def test_without_descriptors_accepting_rests_and_goes_on(shell_class: AnyShell, caplog: pytest.LogCaptureFixture) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with running(shell_class, tuning=Tuning(accept_pause_ms=50)) as it:
+        good = await it.connect()
+        await good.ask(where(1))
+        waiting = [trio.socket.socket() for _ in range(5)]
+        lowest_free = os.dup(0)
+        os.close(lowest_free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+        try:
+            for sock in waiting:
+                await sock.connect(("127.0.0.1", it.ports["main"]))
+                await sock.send(unasked(where(2)))
+            while caplog.text.count("accepting rests") < 3:
+                assert (await good.ask(where(3))).code == 0
+            started = time.monotonic()
+            said = caplog.text.count("accepting rests")
+            while time.monotonic() < started + 0.2:
+                await good.ask(where(4))
+            assert caplog.text.count("accepting rests") - said <= 5, "it spins"
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for sock in waiting:
+            assert await sock.recv(1_000)
+            sock.close()
 
 
 def test_a_taken_port_is_an_os_error() -> None:
