@@ -28,8 +28,8 @@ Row = TypeVar("Row")
 
 ROWS_PER_SLICE = 32
 """Rows that are encoded between two yields: some 10 µs each, so a slice stays below the 0.5 ms of long work."""
-FRAGMENTS_PER_CHUNK = 256
-"""Fragments that are joined into one chunk of the document."""
+ROWS_PER_CHUNK = 256
+"""Encoded rows that are joined into one chunk of the document."""
 
 
 class JavaOrder:
@@ -62,6 +62,10 @@ class JavaOrder:
     def place(self, key: str) -> tuple[int, int, str]:
         """What to sort a key by to have it where it stands here."""
         return self._places[key]
+
+    def copy(self) -> list[tuple[int, int, str]]:
+        """Places in order; the key is the last of each."""
+        return self._sorted.copy()
 
     def __iter__(self) -> Iterator[str]:
         return (key for _, _, key in self._sorted)
@@ -121,12 +125,22 @@ class Rows(Generic[Row]):
                 self._fragments[key] = b"\t\t" + indented(text, 2)
             yield
 
-    def snapshot(self) -> list[bytes]:
-        """Every row as a member of this object, two levels deep."""
+    def snapshot(self) -> Iterator[bytes]:
+        """The object of all rows as it is now, one level deep, in chunks that are made when they are asked for."""
         for _ in self.refresh():
             pass
-        fragments = self._fragments
-        return [fragments[key] for key in self.order]
+        return _object(self.order.copy(), self._fragments.copy())
+
+
+def _object(order: list[tuple[int, int, str]], fragments: dict[str, bytes]) -> Iterator[bytes]:
+    if not order:
+        yield b"{}"
+        return
+    yield b"{\n"
+    for start in range(0, len(order), ROWS_PER_CHUNK):
+        rows = [fragments[key] for _, _, key in order[start : start + ROWS_PER_CHUNK]]
+        yield (b",\n" if start else b"") + b",\n".join(rows)
+    yield b"\n\t}"
 
 
 class PersistedTable:
@@ -180,42 +194,24 @@ class PersistedTable:
             if isinstance(member, Rows):
                 for _ in member.refresh():
                     yield b""
-        document = self._snapshot()
-        yield from _joined(document)
+        yield from self._snapshot()
 
     def encode(self) -> bytes:
         """The whole document at once."""
         return b"".join(self.encode_slices())
 
-    def _snapshot(self) -> list[bytes]:
+    def _snapshot(self) -> Iterator[bytes]:
         self._in_writing = self.changes
         members = {**self.unknown, **self.members()}
-        found: list[bytes] = []
-        for name in sorted(members):
-            member = members[name]
-            found.append((b"," if found else b"{") + b"\n\t" + fastjson.dumps_strict(name) + b":")
-            if isinstance(member, Rows):
-                found.extend(_object(member.snapshot()))
-            else:
-                found.append(indented(fastjson.dumps_pretty(member), 1))
-        found.append(b"\n}" if found else b"{}")
-        return found
+        taken = {name: member.snapshot() if isinstance(member, Rows) else _value(member) for name, member in members.items()}
+        for number, name in enumerate(sorted(taken)):
+            yield (b",\n\t" if number else b"{\n\t") + fastjson.dumps_strict(name) + b":"
+            yield from taken[name]
+        yield b"\n}" if taken else b"{}"
 
 
-def _object(rows: list[bytes]) -> Iterator[bytes]:
-    if not rows:
-        yield b"{}"
-        return
-    yield b"{\n"
-    yield rows[0]
-    for row in rows[1:]:
-        yield b",\n" + row
-    yield b"\n\t}"
-
-
-def _joined(pieces: list[bytes]) -> Iterator[bytes]:
-    for start in range(0, len(pieces), FRAGMENTS_PER_CHUNK):
-        yield b"".join(pieces[start : start + FRAGMENTS_PER_CHUNK])
+def _value(value: Any) -> Iterator[bytes]:
+    return iter((indented(fastjson.dumps_pretty(value), 1),))
 
 
 def indented(text: bytes, levels: int) -> bytes:
