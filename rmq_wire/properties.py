@@ -115,6 +115,7 @@ class _QuickPlan(NamedTuple):
     keys_at: int
     """-1, where the empty rest behind the last separator stands: there are none."""
     tags_at: int
+    wait_at: int
 
 
 class Rewriter:
@@ -129,8 +130,8 @@ class Rewriter:
         self._quick_plans: dict[tuple[str, ...], _QuickPlan] = {}
         self._not_quick = {*special, names.POP_CK, *self._first, names.CLUSTER}
 
-    def quick(self, text: str | None) -> tuple[bytes, str, str | None, str | None] | None:
-        """The bytes to store, UNIQ_KEY, KEYS and TAGS of what stock producers send.  None: ask `rewrite`.
+    def quick(self, text: str | None) -> tuple[bytes, str, str | None, str | None, str | None] | None:
+        """The bytes to store, UNIQ_KEY, KEYS, TAGS and WAIT of what stock producers send.  None: ask `rewrite`.
 
         That is so the first time for a set of names, without UNIQ_KEY, and for names that are special or the broker's own.
         """
@@ -143,8 +144,9 @@ class Rewriter:
         values = tuple(sent[1::2])
         if plan.sent % values != text or "" in values:
             return None
-        encoded = (plan.stored % plan.pick(sent)).encode()
-        return encoded, sent[plan.unique_key_at], sent[plan.keys_at] or None, sent[plan.tags_at] or None
+        _, stored, pick, unique_key_at, keys_at, tags_at, wait_at = plan
+        encoded = (stored % pick(sent)).encode()
+        return encoded, sent[unique_key_at], sent[keys_at] or None, sent[tags_at] or None, sent[wait_at] or None
 
     def rewrite(self, text: str | None, make_unique_key: Callable[[], str]) -> tuple[bytes, dict[str, str]]:
         """The bytes to store and the properties in them.  make_unique_key is called when the client set no UNIQ_KEY."""
@@ -211,6 +213,7 @@ class Rewriter:
             unique_key_at=at[names.UNIQ_KEY],
             keys_at=at.get(names.KEYS, -1),
             tags_at=at.get(names.TAGS, -1),
+            wait_at=at.get(names.WAIT, -1),
         )
 
 
