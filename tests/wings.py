@@ -1,7 +1,7 @@
 """Runs the test suite wing by wing and prints what each took.
 
-A wing is a directory of `tests/`, cheap ones first; what is marked `java`, wherever it stands, is the last wing.  With RMQ_REQUIRE=java (CI) a Java test that skips counts as failed: the
-machine was supposed to have a JDK and Maven.
+A wing is a directory of `tests/`, cheap ones first; what is marked `java`, wherever it stands, is the last wing.  With
+RMQ_REQUIRE=java (CI) a Java test that skips counts as failed: the machine was supposed to have a JDK and Maven.
 """
 
 from __future__ import annotations
