@@ -151,7 +151,7 @@ class _NameServerLinks:
             async with trio.open_nursery() as nursery:
                 for asked in self._registrar.leave():
                     nursery.start_soon(self._say_goodbye, asked)
-            for link in self._links.values():
+            for link in list(self._links.values()):
                 await link.close()
 
     async def _ask(self, asked: Asked) -> None:

@@ -24,7 +24,7 @@ EPILOG = "\b\nWhere it differs from Java's defaults (--like-java drops these):\n
 
 
 @click.command("dev", epilog=EPILOG)
-@click.option("--store", type=click.Path(file_okay=False, path_type=Path), help="Directory of the store.  [default: ./.rmq]")
+@click.option("--store", type=click.Path(path_type=Path), help="Directory of the store.  [default: ./.rmq]")
 @click.option("--ephemeral", is_flag=True, help="Keep the store in a temporary directory and remove it at the end.")
 @click.option("--namesrv-port", type=PORT, default=9876, show_default=True, help="0 picks a free one.")
 @click.option("--broker-port", type=PORT, default=10911, show_default=True, help="0 picks a free one.")

@@ -70,17 +70,28 @@ def open_dev(plan: DevPlan) -> tuple[House, Summary]:
         files = {"kvConfigPath": str(directory / "kvConfig.json"), "configStorePath": str(directory / "namesrv.properties")}
         listening = {"listenPort": str(bound_to(names_socket)[1]), "bindAddress": bind}
         names = create_name_server(SystemEnv(own), NamesrvConfig({**files, **listening}))
-        places: list[BrokerPlace] = []
         notices: list[str] = []
-        for number in range(plan.brokers):
-            config = BrokerConfig(_dev_entries(plan, bind, number, settings), machine(own)._replace(namesrv_addr=None))
-            port = config.listen_port + number * PORT_STEP if config.listen_port else 0
-            place = _broker_place(config, bind, port, fast_required=False, option="--broker-port")
-            places.append(place)
-            notices += config.notices if number == 0 else []
+        with _all_or_none() as places:
+            for number in range(plan.brokers):
+                config = BrokerConfig(_dev_entries(plan, bind, number, settings), machine(own)._replace(namesrv_addr=None))
+                port = config.listen_port + number * PORT_STEP if config.listen_port else 0
+                places.append(_broker_place(config, bind, port, fast_required=False, option="--broker-port"))
+                notices += config.notices if number == 0 else []
     address = reachable(names_socket)
     summary = Summary(address, [reachable(place.sockets[0][0]) for place in places], str(plan.root), address, notices)
     return House(names, [(names_socket, MAIN_LISTENER)], places, plan.plain_streams), summary
+
+
+@contextlib.contextmanager
+def _all_or_none() -> Iterator[list[BrokerPlace]]:
+    """Brokers opened one by one: when one cannot be, those before it are closed as by a clean stop."""
+    places: list[BrokerPlace] = []
+    try:
+        yield places
+    except BaseException:
+        for place in places:
+            place.node.close()
+        raise
 
 
 def _dev_entries(plan: DevPlan, bind: str, number: int, settings: Mapping[str, str]) -> dict[str, str]:
@@ -152,7 +163,12 @@ def _broker_place(config: BrokerConfig, bind: str, port: int, *, fast_required: 
     )
     if fast is not None:
         sockets.append((fast, FAST_LISTENER))
-    Path(config.store_path_root_dir).mkdir(parents=True, exist_ok=True)
+    root = config.store_path_root_dir
+    try:
+        os.makedirs(root, exist_ok=True)
+    except OSError as error:
+        why = os.strerror(error.errno or 0)
+        raise Complaint(f"the store directory {root} cannot be made ({why}); choose another: storePathRootDir=") from None
     return BrokerPlace(BrokerNode(SystemEnv(config.broker_ip1), config, RealDisk()), sockets)
 
 

@@ -1,0 +1,394 @@
+"""The command line: what it refuses, with one line and status 1; what it prints; how it stops and what is there afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_impl.dev_differences import DEV_DIFFERENCES
+from rmq_wire.bodies.cluster import ClusterInfo
+from rmq_wire.headers.naming import GetBrokerClusterInfo
+from tests.cli.rmq import DEV, ROOT, Server, Talk, complaint, environment, run
+
+COMMIT_LOG_BYTES = 1 << 30
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    path = tmp_path / "home"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that somebody listens on."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        yield sock.getsockname()[1]
+
+
+# What is refused
+
+
+def test_a_taken_port(home: Path, taken: int) -> None:
+    port = str(taken)
+    line = complaint("dev", "--ephemeral", "--namesrv-port", port, "--broker-port", "0", home=home)
+    assert f"port {port} for the name server is taken" in line
+    assert "--namesrv-port" in line
+    line = complaint("dev", "--ephemeral", "--namesrv-port", "0", "--broker-port", port, home=home)
+    assert f"port {port} for the broker is taken" in line
+    assert "--broker-port" in line
+    line = complaint("broker", "--set", f"listenPort={port}", "--set", "bindAddress=127.0.0.1", home=home)
+    assert f"port {port} for the broker is taken" in line
+    line = complaint("broker", "--set", f"listenPort={taken + 2}", "--set", "bindAddress=127.0.0.1", home=home)
+    assert f"port {port} for the broker's fast port" in line
+    line = complaint("namesrv", "--port", port, home=home)
+    assert f"port {port} for the name server is taken" in line
+    assert "--port" in line
+
+
+def test_an_address_that_is_not_ours(home: Path) -> None:
+    assert "cannot listen on 192.0.2.1:0" in complaint("namesrv", "--port", "0", "--bind", "192.0.2.1", home=home)
+
+
+def test_a_store_that_cannot_be_written(home: Path) -> None:
+    (home / "file").write_text("x")
+    for place in (home / "file" / "store", home / "file", Path("/proc/store")):
+        line = complaint(*DEV, "--store", str(place), home=home)
+        assert f"the store directory {place} cannot be made" in line
+        assert "choose another with --store" in line
+    line = complaint("broker", "--set", "listenPort=0", "--set", "storePathRootDir=/proc/store", home=home)
+    assert "the store directory /proc/store cannot be made" in line
+    assert "storePathRootDir" in line
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_store_without_write_permission(home: Path) -> None:
+    (home / "store").mkdir(mode=0o500)
+    assert "is not writable" in complaint(*DEV, "--store", str(home / "store"), home=home)
+
+
+def test_a_locked_store(home: Path) -> None:
+    store = home / "store"
+    with Server(home, *DEV, "--store", str(store)) as first:
+        before = sorted(path.name for path in store.iterdir())
+        line = complaint(*DEV, "--store", str(store), home=home)
+        assert f"{store} is in use by another broker: stop it, or choose another directory" in line
+        assert sorted(path.name for path in store.iterdir()) == before
+        with Talk(first.told["broker"]) as talk:
+            assert talk.send("T", b"still served").code == 0
+        assert first.end() == 0
+
+
+def test_the_second_broker_that_cannot_start_leaves_the_first_as_after_a_clean_stop(home: Path) -> None:
+    store = home / "store"
+    with Server(home, *DEV, "--store", str(store / "broker-b")) as other:
+        assert "is in use" in complaint(*DEV, "--brokers", "2", "--store", str(store), home=home)
+        assert not (store / "abort").exists()
+        assert other.end() == 0
+
+
+def test_a_file_that_does_not_belong_in_the_store(home: Path) -> None:
+    log = home / "store" / "commitlog"
+    log.mkdir(parents=True)
+    (log / ("0" * 20)).symlink_to("/dev/null")
+    line = complaint(*DEV, "--store", str(home / "store"), home=home)
+    assert f"{log / ('0' * 20)} is a symbolic link: move it away" in line
+
+
+def test_a_configuration_file_of_the_store_that_cannot_be_read(home: Path) -> None:
+    config = home / "store" / "config"
+    config.mkdir(parents=True)
+    (config / "topics.json").write_text("{torn")
+    assert f"{config / 'topics.json'}" in complaint(*DEV, "--store", str(home / "store"), home=home)
+    assert (config / "topics.json").read_text() == "{torn"
+    assert not (home / "store" / "abort").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("maxMessageSize=x", "maxMessageSize='x': a whole number from"),
+        ("maxMessageSize=99999999999", "maxMessageSize='99999999999': a whole number from"),
+        ("autoCreateTopicEnable=yes", "autoCreateTopicEnable='yes': true or false is expected"),
+        ("flushDiskType=NEVER", "flushDiskType='NEVER': one of"),
+        ("listenPort=70000", "listenPort='70000': a whole number from"),
+        ("messageDelayLevel=1s 2y", "messageDelayLevel='1s 2y': times like 1s 5s 1m 2h 1d"),
+        ("namesrvAddr=nowhere", "namesrvAddr: 'nowhere' is not host:port"),
+        ("brokerName=a/b", "brokerName='a/b' cannot name a topic"),
+        ("novalue", "'novalue' is not KEY=VALUE"),
+        ("=x", "'=x' is not KEY=VALUE"),
+        ("brokerRole=SLAVE", "brokerRole=SLAVE is refused"),
+        ("brokerRole=SYNC_MASTER", "brokerRole=SYNC_MASTER is refused"),
+        ("enableControllerMode=true", "enableControllerMode=true is refused"),
+        ("enableDLegerCommitLog=true", "enableDLegerCommitLog=true is refused"),
+        ("storeType=defaultRocksDB", "storeType=defaultRocksDB is refused"),
+        ("authenticationEnabled=true", "authenticationEnabled=true is refused"),
+        ("authorizationEnabled=true", "authorizationEnabled=true is refused"),
+        ("aclEnable=true", "aclEnable=true is refused"),
+    ],
+)
+def test_a_bad_or_refused_setting(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, setting: str, said: str
+) -> None:
+    """By option and by file; nothing is made on disk."""
+    from rmq_cli.main import main
+
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("HOME", str(home))
+    (home / "broker.conf").write_text(f"listenPort=0\n{setting}\n")
+    ways = [["broker", "--set", "listenPort=0", "--set", setting]]
+    if "=" in setting and not setting.startswith("="):
+        ways.append(["broker", "-c", "broker.conf"])
+    for arguments in ways:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 1
+        out, err = capsys.readouterr()
+        assert out == ""
+        [line] = err.splitlines()
+        assert line.startswith("rmq: bad configuration: ")
+        assert said in line
+    assert sorted(path.name for path in home.iterdir()) == ["broker.conf"]
+
+
+def test_all_faults_at_once(home: Path) -> None:
+    bad = ["--set", "maxMessageSize=x", "--set", "brokerRole=SLAVE", "--set", "flushDiskType=NEVER"]
+    line = complaint(*DEV, "--ephemeral", *bad, home=home)
+    assert all(key in line for key in ("maxMessageSize", "brokerRole", "flushDiskType"))
+
+
+def test_a_missing_configuration_file(home: Path) -> None:
+    assert "none.conf cannot be read: No such file" in complaint("broker", "-c", "none.conf", home=home)
+    assert "none.conf cannot be read: No such file" in complaint("namesrv", "-c", "none.conf", home=home)
+
+
+def test_bad_values_for_the_name_server(home: Path) -> None:
+    (home / "names.conf").write_text("scanNotActiveBrokerInterval=soon\n")
+    assert "scanNotActiveBrokerInterval=soon" in complaint("namesrv", "-c", "names.conf", "--port", "0", home=home)
+    (home / "names.conf").write_text("enableControllerInNamesrv=true\n")
+    assert "enableControllerInNamesrv=true" in complaint("namesrv", "-c", "names.conf", "--port", "0", home=home)
+
+
+def test_wrong_usage_is_status_2(home: Path) -> None:
+    for arguments in (["dev", "--ephemeral", "--store", "x"], ["dev", "--brokers", "0"], ["nothing"], ["dev", "--nothing"]):
+        done = run(*arguments, home=home)
+        assert done.returncode == 2, done
+        assert done.stdout == ""
+        assert "Error" in done.stderr
+
+
+# What is reported, and does not keep from starting
+
+
+def test_unknown_and_idle_keys_are_reported_at_the_start(home: Path) -> None:
+    settings = ["--set", "maxMesageSize=1", "--set", "sendThreadPoolQueueCapacity=1", "--set", "defaultTopicQueueNums=3"]
+    with Server(home, *DEV, "--ephemeral", *settings) as server:
+        assert server.logged("unknown property maxMesageSize", "maxMessageSize")
+        assert server.logged("sendThreadPoolQueueCapacity=1", "has no effect")
+        assert not server.logged("defaultTopicQueueNums")
+        assert server.end() == 0
+
+
+# What is printed when ready
+
+
+def test_one_json_line_with_four_keys(home: Path) -> None:
+    with Server(home, *DEV, "--ephemeral") as server:
+        told = server.told
+        assert list(told) == ["namesrv", "broker", "store", "pid"]
+        assert told["pid"] == server.process.pid
+        store = Path(told["store"])
+        assert (store / "commitlog").is_dir()
+        for address in (told["namesrv"], told["broker"]):
+            host, _, port = address.partition(":")
+            assert host == "127.0.0.1"
+            assert 1024 < int(port) < 65_536
+        with Talk(told["broker"]) as talk:
+            assert talk.send("T", b"x").code == 0
+        assert server.end() == 0
+        assert server.rest == b""
+        assert server.log.read_text() == ""
+        assert not store.exists(), "an ephemeral store is removed"
+
+
+def test_ready_means_that_the_route_is_there(home: Path) -> None:
+    with Server(home, *DEV, "--ephemeral", "--brokers", "2") as server:
+        assert list(server.told) == ["namesrv", "broker", "store", "pid", "brokers"]
+        assert server.told["brokers"][0] == server.told["broker"]
+        assert len(set(server.told["brokers"])) == 2
+        with Talk(server.told["namesrv"]) as names:
+            cluster = ClusterInfo.read(names.ask(GetBrokerClusterInfo()).body)
+        listed = {name: data.broker_addrs for name, data in cluster.broker_addr_table.items()}
+        assert listed == {f"broker-{letter}": {0: address} for letter, address in zip("ab", server.told["brokers"], strict=True)}
+        for address in server.told["brokers"]:
+            with Talk(address) as talk:
+                assert talk.send("T", address.encode()).code == 0
+                assert talk.read("T") == [address.encode()]
+        assert server.end() == 0
+
+
+def test_the_sheet_for_people(home: Path) -> None:
+    server = Server(home, "dev", "--ephemeral", "--namesrv-port", "0", "--broker-port", "0")
+    with server.log.open("ab") as log:
+        server._process = subprocess.Popen(
+            server._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=environment(home), cwd=home
+        )
+    first = server.line().decode()
+    assert first.startswith("ready: name server 127.0.0.1:")
+    assert server.line() == b""
+    address = first.split()[3].rstrip(",")
+    assert server.line().decode() == f"  export NAMESRV_ADDR={address}"
+    assert server.end() == 0
+    assert f'producer.setNamesrvAddr("{address}");' in server.rest.decode()
+
+
+def test_only_loopback_unless_told_otherwise(home: Path) -> None:
+    """Also attack 40: whoever reaches a name server may change everything, so it takes an explicit word to widen it."""
+    for arguments in (("namesrv", "--port", "0", "--json"), (*DEV, "--ephemeral")):
+        with Server(home, *arguments) as server:
+            for address in filter(None, (server.told["namesrv"], server.told["broker"])):
+                with pytest.raises(ConnectionRefusedError):
+                    Talk(address.replace("127.0.0.1", "127.0.0.2"))
+            assert server.end() == 0
+    with Server(home, "namesrv", "--port", "0", "--json", "--bind", "0.0.0.0") as server:
+        Talk(server.told["namesrv"].replace("127.0.0.1", "127.0.0.2")).close()
+        assert server.end() == 0
+
+
+# How it stops
+
+
+def commit_log(store: Path) -> list[str]:
+    return sorted(path.name for path in (store / "commitlog").iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize("shell", [(), ("--plain-streams",)], ids=["epoll", "streams"])
+def test_a_clean_stop(home: Path, number: signal.Signals, shell: tuple[str, ...]) -> None:
+    """Status 0, no abort file, no preallocated log file, nothing in the log; a busy connection does not hold it up."""
+    store = home / "store"
+    with (
+        Server(home, *DEV, "--store", str(store), *shell) as server,
+        Talk(server.told["broker"]) as talk,
+        Talk(server.told["broker"]),
+    ):
+        assert (store / "abort").exists()
+        assert talk.send("T", b"kept").code == 0
+        talk.raw(b"\0\0")
+        assert server.end(number) == 0
+        assert server.log.read_text() == ""
+    assert not (store / "abort").exists()
+    assert commit_log(store) == ["0" * 20]
+    assert (store / "commitlog" / ("0" * 20)).stat().st_size == COMMIT_LOG_BYTES
+    assert sorted(path.name for path in (store / "config").iterdir() if path.suffix == ".json") == [
+        "consumerOffset.json", "delayOffset.json", "subscriptionGroup.json", "topics.json",
+    ]  # fmt: skip
+
+
+def test_two_stop_signals_end_it_at_once(home: Path) -> None:
+    with Server(home, *DEV, "--ephemeral") as server:
+        server.process.send_signal(signal.SIGINT)
+        assert server.end(signal.SIGINT) in (0, 130)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_a_restart_keeps_what_was_acknowledged(home: Path, number: signal.Signals) -> None:
+    store, bodies = home / "store", [b"%d" % n for n in range(100)]
+    with Server(home, *DEV, "--store", str(store)) as server, Talk(server.told["broker"]) as talk:
+        for n, body in enumerate(bodies):
+            assert talk.send("T", body, n % 4).code == 0
+        assert server.end(number) == (0 if number is signal.SIGTERM else -9)
+    with Server(home, *DEV, "--store", str(store)) as server, Talk(server.told["broker"]) as talk:
+        assert [talk.read("T", queue) for queue in range(4)] == [bodies[queue::4] for queue in range(4)]
+        assert talk.send("T", b"and more").code == 0
+        assert server.end() == 0
+
+
+def test_the_default_store_is_where_one_stands(home: Path) -> None:
+    with Server(home, *DEV) as server:
+        assert server.told["store"] == str(home / ".rmq")
+        assert server.end() == 0
+    assert (home / ".rmq" / "commitlog").is_dir()
+    assert sorted(path.name for path in home.iterdir()) == [".rmq", "rmq.log"]
+
+
+def test_a_broker_alone_registers_where_it_is_told(home: Path) -> None:
+    """Java's file form, `NAMESRV_ADDR` in the environment, and a list of name servers."""
+    with Server(home, "namesrv", "--port", "0", "--json", name="one") as one, Server(
+        home, "namesrv", "--port", "0", "--json", name="two"
+    ) as two:  # fmt: skip
+        servers = f"{one.told['namesrv']};{two.told['namesrv']}"
+        (home / "broker.conf").write_text(
+            "brokerName=mine\nbrokerIP1=127.0.0.1\nlistenPort=0\nbindAddress=127.0.0.1\n"
+            f"storePathRootDir={home}/store\\\n2\n# a comment\nautoCreateTopicEnable = true\n"
+        )
+        with Server(home, "broker", "-c", "broker.conf", "-n", servers, "--json") as broker:
+            assert broker.told["store"] == f"{home}/store2"
+            for names in (one, two):
+                with Talk(names.told["namesrv"]) as talk:
+                    table = ClusterInfo.read(talk.ask(GetBrokerClusterInfo()).body).broker_addr_table
+                    assert [(name, data.broker_addrs) for name, data in table.items()] == [("mine", {0: broker.told["broker"]})]
+            assert broker.end() == 0
+        for names in (one, two):
+            with Talk(names.told["namesrv"]) as talk:
+                assert not ClusterInfo.read(talk.ask(GetBrokerClusterInfo()).body).broker_addr_table, "it took its leave"
+            assert names.end() == 0
+
+
+# What only prints
+
+
+def test_codes_as_json(home: Path) -> None:
+    done = run("codes", "--json", home=home)
+    assert done.returncode == 0
+    rows = json.loads(done.stdout)
+    by_code = {(row["code"], *row["roles"]): row for row in rows}
+    assert by_code[310, "broker"]["name"] == "SEND_MESSAGE_V2"
+    refused = [row for row in rows if row["refused"]]
+    assert refused
+    assert all(reason for row in refused for reason in row["refused"].values())
+    assert run("codes", "no-such-code", home=home).returncode == 1
+
+
+def test_versions(home: Path) -> None:
+    for arguments in (["version"], ["--version"]):
+        done = run(*arguments, home=home)
+        assert done.returncode == 0
+        assert "5.5.0" in done.stdout
+        assert done.stdout.count("\n") == 1
+
+
+def test_help_of_dev_names_every_difference(home: Path) -> None:
+    done = run("dev", "--help", home=home)
+    assert done.returncode == 0
+    assert all(key in done.stdout for key in DEV_DIFFERENCES)
+
+
+SCRIPT = """
+import sys
+from rmq_cli.main import main
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    assert not end.code
+heavy = {"trio", "construct", "asyncio", "numpy", "pyarrow"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+@pytest.mark.parametrize("line", ["--version", "--help", "version", "codes 310", "dev --help", "broker --help"])
+def test_what_only_prints_imports_no_trio_and_no_layouts(home: Path, line: str) -> None:
+    command = [sys.executable, "-c", SCRIPT, *line.split()]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(home), cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
