@@ -69,10 +69,12 @@ class CommitLog:
     """`written_offset` is the log's end; positions count bytes from the very first file ever."""
 
     def __init__(self, settings: StoreSettings, files: OpenFiles) -> None:
-        self.segments = Segments(files, settings.commit_log_directory, settings.mapped_file_size_commit_log)
+        self.unsynced_directories: dict[str, None] = {}
+        self.segments = Segments(
+            files, settings.commit_log_directory, settings.mapped_file_size_commit_log, self.unsynced_directories
+        )
         self.written_offset = 0
         self.staged: list[Staged] = []
-        self.unsynced_directories: dict[str, None] = {}
         self._file_bytes = settings.mapped_file_size_commit_log
         self._unit_bytes_max = min(settings.max_message_size + EXTRA_UNIT_BYTES, self._file_bytes - END_BYTES)
         self._body_bytes_max = settings.max_message_size
@@ -270,8 +272,12 @@ class CommitLog:
         return self.segments.file(start)
 
     def _create(self, start: int) -> None:
-        _, changed = self.segments.create(start)
-        self.unsynced_directories.update(dict.fromkeys(changed))
+        is_first = not self.segments.starts
+        file = self.segments.create(start)
+        if is_first:
+            # A log whose first file went with a power cut, and its second did not, would not look like one that lost anything.
+            file.sync()
+            self.segments.files.disk.sync_directory(self.segments.directory)
 
     def _take_back(self, reason: OSError, begun: int) -> None:
         """Undo a failed write: zeros where bytes may have landed, reservations given back. Raises CommitFailed."""

@@ -13,7 +13,7 @@ from typing import Final
 from rmq_store.disk import File, write_all
 from rmq_store.errors import Cold, StoreError
 from rmq_store.layouts import MAGIC_V1, MAGIC_V2, QUEUE_UNIT, TOPIC_LENGTH_V1, TOPIC_LENGTH_V2
-from rmq_store.segments import OpenFiles, Segments
+from rmq_store.segments import Segments
 from rmq_wire.java import string_hash
 from rmq_wire.message import TOPIC_V1_BYTES_MAX
 
@@ -44,12 +44,10 @@ class ConsumeQueue:
         "topic_field_bytes",
     )
 
-    def __init__(
-        self, topic: str, queue_id: int, files: OpenFiles, directory: str, file_bytes: int, hash_heads: dict[str, int]
-    ) -> None:
+    def __init__(self, topic: str, queue_id: int, segments: Segments, hash_heads: dict[str, int]) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        self.segments = Segments(files, directory, file_bytes)
+        self.segments = segments
         self.next_offset = 0
         self.max_offset = 0
         self.min_offset = 0
@@ -70,14 +68,12 @@ class ConsumeQueue:
         self.hash_heads = hash_heads
         """shared by the topic's queues: hashes of `topic#` and the heads of keys seen last (rmq_store.key_hashes)"""
 
-    def write_pending(self) -> tuple[list[str], list[str]]:
+    def write_pending(self) -> list[str]:
         """Write the pending units where they belong and make them visible.
 
-        Returns the paths of the files written and the directories that changed. Raises OSError: the units then stay pending, as
-        many as are not written, and the call may be repeated.
+        Returns the paths of the files written. Raises OSError: the units then stay pending, as many as are not written.
         """
         written: list[str] = []
-        changed: list[str] = []
         segments = self.segments
         while self.pending:
             position = self.max_offset * UNIT_BYTES
@@ -86,20 +82,24 @@ class ConsumeQueue:
             room = (segments.file_bytes - within) // UNIT_BYTES
             units = self.pending if len(self.pending) <= room else self.pending[:room]
             data = b"".join(units)
-            if segments.starts and segments.starts[-1] >= start:
-                file = segments.file(start)
-            else:
-                file, made = segments.create(start)
-                changed += made
-                if within and len(segments.starts) == 1:
-                    write_all(file, 0, PRE_BLANK * (within // UNIT_BYTES))
+            if not segments.starts or segments.starts[-1] < start:
+                if not segments.starts:
                     self.min_offset = self.max_offset
+                segments.create(start)
+            file = segments.file(start)
+            if self.min_offset == self.max_offset and within and segments.starts[0] == start:
+                self._fill_up(file, within)
             write_all(file, within, data)
             written.append(file.path)
             self.max_offset += len(units)
             self.end_physical = end_of_message(units[-1])
             del self.pending[: len(units)]
-        return written, changed
+        return written
+
+    def _fill_up(self, file: File, within: int) -> None:
+        """A new queue that begins later than its first file does: blanks up to there, unless old units are there."""
+        if not any(file.read_at(within - UNIT_BYTES, UNIT_BYTES)):
+            write_all(file, 0, PRE_BLANK * (within // UNIT_BYTES))
 
     def unit(self, offset: int) -> tuple[int, int, int]:
         """(physical offset, size, tags code) of one visible unit. Raises Cold."""

@@ -115,6 +115,8 @@ class Disk(Protocol):
         """Entries sorted by name; empty when there is no such directory."""
         ...
 
+    def is_directory(self, path: str) -> bool: ...
+
     def make_directories(self, path: str) -> list[str]:
         """Make `path` and what is missing above it; returns the directories whose entries changed."""
         ...
@@ -317,6 +319,9 @@ class RealDisk:
                 else:
                     entries.append(Entry(entry.name, Kind.OTHER, 0))
         return sorted(entries)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
 
     def make_directories(self, path: str) -> list[str]:
         if os.path.isdir(path):

@@ -26,7 +26,6 @@ class Dispatcher:
         self.dispatched_offset = dispatched_offset
         self.dirty_files: dict[str, None] = {}
         """queue files written since their last sync"""
-        self.unsynced_directories: dict[str, None] = {}
         self.last_store_timestamp = 0
         self.last_physical_offset = -1
         """of the newest dispatched message"""
@@ -99,9 +98,6 @@ class Dispatcher:
 
     def _write(self, queue: ConsumeQueue) -> Arrived:
         tags_codes = queue.pending_tags
-        written, changed = queue.write_pending()
-        for path in written:
+        for path in queue.write_pending():
             self.dirty_files[path] = None
-        if changed:
-            self.unsynced_directories.update(dict.fromkeys(changed))
         return Arrived(queue.topic, queue.queue_id, queue.max_offset, tags_codes, queue.pending_timestamp)

@@ -16,6 +16,7 @@ from rmq_store.disk import Disk, File
 from rmq_store.dispatcher import Dispatcher
 from rmq_store.index import Index
 from rmq_store.index_file import IndexFile
+from rmq_store.queues import Queues
 from rmq_store.settings import StoreSettings
 
 FIRST_ROUND_MS: Final = 1000
@@ -56,11 +57,12 @@ class Flusher:
     """Which ticket is due. At most one is out."""
 
     def __init__(
-        self, disk: Disk, settings: StoreSettings, log: CommitLog, dispatcher: Dispatcher, index: Index | None,
-        checkpoint: Checkpoint,
+        self, disk: Disk, settings: StoreSettings, log: CommitLog, queues: Queues, dispatcher: Dispatcher,
+        index: Index | None, checkpoint: Checkpoint,
     ) -> None:  # fmt: skip
         self._disk = disk
         self._log = log
+        self._queues = queues
         self._dispatcher = dispatcher
         self._index = index
         self._checkpoint = checkpoint
@@ -136,8 +138,8 @@ class Flusher:
             self._round_running = True
         files: list[File | str] = list(self._round[:ROUND_FILES])
         del self._round[:ROUND_FILES]
-        ticket = Ticket(self._disk, files, list(dispatcher.unsynced_directories), -1)
-        dispatcher.unsynced_directories.clear()
+        ticket = Ticket(self._disk, files, list(self._queues.unsynced_directories), -1)
+        self._queues.unsynced_directories.clear()
         ticket.is_last_of_round = not self._round
         return ticket
 
@@ -165,7 +167,7 @@ class Flusher:
         ticket.run()
         self.end(ticket)
         files: list[File | str] = [*self._round, *dispatcher.dirty_files]
-        directories = [*dispatcher.unsynced_directories, *log.unsynced_directories]
+        directories = [*self._queues.unsynced_directories, *log.unsynced_directories]
         if self._index is not None:
             files += [file.file for file in self._index.retired]
             files += [file.file for file in self._index.files[-1:]]

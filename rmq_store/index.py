@@ -27,7 +27,7 @@ class Index:
 
     def __init__(self, disk: Disk, directory: str, slot_num: int, index_num: int, zone: Zone) -> None:
         self._disk = disk
-        self._directory = directory
+        self.directory = directory
         self._slot_num = slot_num
         self._index_num = index_num
         self._zone = zone
@@ -51,8 +51,8 @@ class Index:
         Raises ForeignFile for links and the like, OSError. Names that are no number are left alone, as Java does.
         """
         wrong = []
-        for name, kind, size in self._disk.entries(self._directory):
-            path = f"{self._directory}/{name}"
+        for name, kind, size in self._disk.entries(self.directory):
+            path = f"{self.directory}/{name}"
             if kind in (Kind.LINK, Kind.OTHER):
                 raise ForeignFile(f"{path} is a {kind.value}: move it away, only regular files belong there")
             if kind is not Kind.FILE or not (name.isascii() and name.isdigit()):
@@ -70,13 +70,13 @@ class Index:
         self._disk.unlink(file.file.path)
 
     def _create(self, wall_ms: int) -> IndexFile:
-        made = self._disk.make_directories(self._directory)
+        made = self._disk.make_directories(self.directory)
         name = compact_time(wall_ms, self._zone)
         before = [*self.files, *self._next]
         if before and name <= before[-1].name:
             name = str(int(before[-1].name) + 1)
-        handle = self._disk.create(f"{self._directory}/{name}", file_bytes(self._slot_num, self._index_num))
-        self.unsynced_directories.update(dict.fromkeys([*made, self._directory]))
+        handle = self._disk.create(f"{self.directory}/{name}", file_bytes(self._slot_num, self._index_num))
+        self.unsynced_directories.update(dict.fromkeys([*made, self.directory]))
         file = IndexFile(handle, self._slot_num, self._index_num)
         file.blank_slots()
         return file

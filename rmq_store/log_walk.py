@@ -6,8 +6,8 @@ file.  It never raises for bad bytes; it says where and why it ended.  (Java: Co
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 from rmq_store.segments import Segments
@@ -18,15 +18,21 @@ CHUNK_BYTES: Final = 4 * 1024 * 1024
 CHUNK_BYTES_MIN: Final = 64 * 1024
 HEAD_BYTES: Final = 8
 """length and magic, of a unit or a blank"""
+SECTOR_BYTES: Final = 512
+"""What a disk writes whole or not at all."""
 UNIT_MAGICS: Final = frozenset({MAGIC_V1, MAGIC_V2})
 
 
 class LogWalk:
     """`end` is where the log ends as far as walked; `reason` says why; `last_unit_at` is the start of the last good unit."""
 
-    def __init__(self, segments: Segments, start: int, stop: int | None = None) -> None:
-        """Walk from the unit that begins at `start`, up to `stop` if given (a unit's start)."""
+    def __init__(self, segments: Segments, start: int, stop: int | None = None, *, torn: bool = False) -> None:
+        """Walk from the unit that begins at `start`, up to `stop` if given (a unit's start).
+
+        `torn`: a power cut may have left sectors of zeros; where the check sum does not look, they end the walk, too.
+        """
         self._segments = segments
+        self._torn = torn
         self._stop = stop
         self.end = start
         self.reason = ""
@@ -37,13 +43,9 @@ class LogWalk:
         while not self.reason:
             start = self._segments.start_of(self.end)
             if start is None:
-                starts = self._segments.starts
-                following = bisect_right(starts, self.end)
-                if following == len(starts):
-                    self.reason = "no more files"
-                    return
-                # A hole between files; Java logs it and goes on.
-                start = self.end = starts[following]
+                # A missing file ends the log, too: what is behind it is no continuation. (Java goes on.)
+                self.reason = f"no file holds {self.end}"
+                return
             yield from self._file(start)
 
     def _file(self, start: int) -> Iterator[list[StoredMessage]]:
@@ -88,7 +90,23 @@ class LogWalk:
             if not has_good_crc(unit):
                 self.reason = f"the unit at {base + at} has a body without the check sum {unit.body_crc & 0xFFFFFFFF:08X}"
                 break
+            if self._torn and has_lost_sector(unit, at=base + at):
+                self.reason = f"the unit at {base + at} has a sector of zeros in its topic or properties"
+                break
             units.append(unit)
             at += size
         self.end = base + at
         return units, want
+
+
+def has_lost_sector(unit: StoredMessage, at: int) -> bool:
+    """Whether topic or properties, which no check sum covers, have nothing but zeros from a sector's edge to the next (#7437).
+
+    `at` is where the unit begins; files begin at sectors' edges.
+    """
+    if 0 not in unit.topic and 0 not in unit.properties:
+        return False
+    tail = unit.topic + bytes((1, 1)) + unit.properties  # lengths add up, so the length between them was not lost
+    tail_at = at + unit.total_size - len(tail)
+    edges = [0, *range(-tail_at % SECTOR_BYTES, len(tail), SECTOR_BYTES), len(tail)]
+    return any(low < high and not any(tail[low:high]) for low, high in pairwise(edges))

@@ -44,8 +44,8 @@ def open_locked(disk: Disk, settings: StoreSettings, changed: list[str], wall_ms
     queues = Queues(settings, files)
     index = None
     wrong: list[str] = []
-    empty = log.segments.load()
-    empty += queues.load()
+    empty = log.segments.load(clean)
+    empty += queues.load(clean)
     if settings.message_index_enable:
         index = Index(disk, f"{root}/index", settings.max_hash_slot_num, settings.max_index_num, zone)
         wrong = index.load()

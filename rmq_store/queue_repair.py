@@ -46,11 +46,14 @@ def scan_end(queue: ConsumeQueue) -> None:
     if not segments.starts:
         _set_end(queue, 0)
         return
-    end = segments.starts[max(len(segments.starts) - SCANNED_FILES, 0)]
+    unbroken = next(
+        (n for n, start in enumerate(segments.starts) if start != segments.starts[0] + n * segments.file_bytes),
+        len(segments.starts),
+    )
+    scanned = segments.starts[max(unbroken - SCANNED_FILES, 0) : unbroken]
+    end = scanned[0]
     last_physical = -1
-    for start in segments.starts[max(len(segments.starts) - SCANNED_FILES, 0) :]:
-        if start != end:
-            break
+    for start in scanned:
         count, last_physical = _count_units(segments.file(start), segments.file_bytes, last_physical)
         end = start + count * UNIT_BYTES
         if end < start + segments.file_bytes:

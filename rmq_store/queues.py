@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from rmq_store.consume_queue import ConsumeQueue
 from rmq_store.disk import Disk, Kind
 from rmq_store.errors import ForeignFile, Illegal, IllegalKind
-from rmq_store.segments import OpenFiles
+from rmq_store.segments import OpenFiles, Segments
 from rmq_store.settings import StoreSettings
 from rmq_wire.names import path_problem
 
@@ -23,6 +23,7 @@ class Queues:
     def __init__(self, settings: StoreSettings, files: OpenFiles) -> None:
         self.directory = f"{settings.store_path_root_dir}/consumequeue"
         self.by_topic: dict[str, dict[int, ConsumeQueue]] = {}
+        self.unsynced_directories: dict[str, None] = {}
         self._files = files
         self._file_bytes = settings.consume_queue_file_bytes
 
@@ -46,23 +47,34 @@ class Queues:
             if not 0 <= queue_id <= QUEUE_ID_MAX:
                 raise Illegal(IllegalKind.MESSAGE, f"queue id {queue_id} is not in 0..{QUEUE_ID_MAX}")
             heads = next(iter(queues.values())).hash_heads if queues else {}
-            queue = ConsumeQueue(topic, queue_id, self._files, self._path(topic, queue_id), self._file_bytes, heads)
+            segments = Segments(self._files, self._path(topic, queue_id), self._file_bytes, self.unsynced_directories)
+            queue = ConsumeQueue(topic, queue_id, segments, heads)
             queues[queue_id] = queue
         return queue
 
     def _path(self, topic: str, queue_id: int) -> str:
         return f"{self.directory}/{topic}/{queue_id}"
 
-    def load(self) -> list[str]:
-        """Find every queue's files. Returns paths of empty last files, to be removed. Raises ForeignFile, OSError."""
+    def load(self, clean: bool) -> list[str]:
+        """Find every queue's files. Returns paths of empty files, to be removed. Raises ForeignFile, OSError."""
         disk = self._files.disk
         empty: list[str] = []
         for topic in _directories(disk, self.directory):
             for name in _directories(disk, f"{self.directory}/{topic}"):
                 if not (name.isascii() and name.isdigit()) or name != str(int(name)):
                     continue
-                empty += self.get(topic, int(name)).segments.load()
+                empty += self.get(topic, int(name)).segments.load(clean)
         return empty
+
+    def sync_directories(self) -> None:
+        """Every directory down to the files: after a power cut nobody knows which entries are safe. Raises OSError."""
+        disk = self._files.disk
+        disk.sync_directory(self.directory)
+        for topic in _directories(disk, self.directory):
+            disk.sync_directory(f"{self.directory}/{topic}")
+            for name in _directories(disk, f"{self.directory}/{topic}"):
+                disk.sync_directory(f"{self.directory}/{topic}/{name}")
+        self.unsynced_directories.clear()
 
     def delete(self, topics: Iterable[str]) -> int:
         """Remove the files and directories of these topics; how many were there. Raises OSError."""

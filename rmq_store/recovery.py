@@ -73,7 +73,7 @@ class Recovery:
         self._wall_ms = wall_ms
         report = Report(clean)
         if not self._log.segments.starts:
-            return report, self._start_empty()
+            return report, self._start_empty(clean)
         if clean:
             for queue in self._queues:
                 queue_repair.find_end(queue)
@@ -93,10 +93,11 @@ class Recovery:
         self._finish(report)
         return report, dispatcher
 
-    def _start_empty(self) -> Dispatcher:
+    def _start_empty(self, clean: bool) -> Dispatcher:
         """Without a log queues and index mean nothing. (Java destroys them, too, without a question.)"""
+        known = clean or self._checkpoint.logics_physical_offset > 0
         for queue in self._queues:
-            if queue.segments.starts:
+            if queue.segments.starts and known:
                 raise StoreDamaged(
                     f"{self._log.segments.directory} holds no files, but {queue.segments.directory} does: restore the log, or"
                     f" remove {self._queues.directory} to start empty"
@@ -167,7 +168,7 @@ class Recovery:
                     else:
                         queue.max_offset = queue.next_offset = 0
             dispatcher = Dispatcher(None, start)
-            walk = LogWalk(self._log.segments, start)
+            walk = LogWalk(self._log.segments, start, torn=not report.clean)
             try:
                 self._dispatch_walk(walk, dispatcher, report)
             except _Gap:
@@ -303,6 +304,10 @@ class Recovery:
             for walked in log.segments.starts:
                 if walked + log.segments.file_bytes > report.walked_from:
                     log.segments.file(walked).sync()
+            log.segments.files.disk.sync_directory(log.segments.directory)
+            self._queues.sync_directories()
+            if self._index is not None:
+                self._index.unsynced_directories[self._index.directory] = None
         log.begin_at(end)
         for queue in self._queues:
             if not queue.segments.starts:

@@ -53,28 +53,32 @@ def file_name(start: int) -> str:
 class Segments:
     """The files of one directory. `starts` is ascending."""
 
-    __slots__ = ("_last_path", "_last_start", "directory", "file_bytes", "files", "starts")
+    __slots__ = ("_last_path", "_last_start", "directory", "file_bytes", "files", "starts", "unsynced_directories")
 
-    def __init__(self, files: OpenFiles, directory: str, file_bytes: int) -> None:
+    def __init__(self, files: OpenFiles, directory: str, file_bytes: int, unsynced_directories: dict[str, None]) -> None:
+        """`unsynced_directories` collects those whose entries change here, also when the change then fails half way."""
         self.files = files
+        self.unsynced_directories = unsynced_directories
         self.directory = directory
         self.file_bytes = file_bytes
         self.starts: list[int] = []
         self._last_start = -1
         self._last_path = ""
 
-    def load(self) -> list[str]:
-        """Read the directory. Returns the paths of empty last files, which a stop between create and set_length leaves.
+    def load(self, clean: bool) -> list[str]:
+        """Read the directory. Returns the paths of empty files, to be removed: the last one may be empty after any stop (as for
+        Java), others only when the last stop was not clean, for a power cut may take a new file's length.
 
         Raises ForeignFile for what the Java broker would refuse too (links, strange names, wrong sizes) and for names that
         are not a multiple of the file size.
         """
         entries = [entry for entry in self.files.disk.entries(self.directory) if entry.kind is not Kind.DIRECTORY]
         empty = []
-        if entries and entries[-1].kind is Kind.FILE and entries[-1].size == 0:
-            empty.append(f"{self.directory}/{entries.pop().name}")
         for name, kind, size in entries:
             path = f"{self.directory}/{name}"
+            if kind is Kind.FILE and not size and (not clean or name == entries[-1].name):
+                empty.append(path)
+                continue
             if kind is not Kind.FILE:
                 raise ForeignFile(f"{path} is a {kind.value}: move it away, only regular files belong there")
             if len(name) != NAME_DIGITS or not (name.isascii() and name.isdigit()):
@@ -104,13 +108,28 @@ class Segments:
     def file(self, start: int) -> File:
         return self.files.get(self.path(start))
 
-    def create(self, start: int) -> tuple[File, list[str]]:
-        """Make the file that starts here, full length and sparse. Returns it and the directories to sync. Raises OSError."""
-        changed = self.files.disk.make_directories(self.directory)
-        file = self.files.add(self.files.disk.create(self.path(start), self.file_bytes))
+    def create(self, start: int) -> File:
+        """Make the file that starts here, full length and sparse. Raises OSError."""
+        disk = self.files.disk
+        if not self.starts:
+            missing = self._missing_directories()
+            self.unsynced_directories.update(dict.fromkeys(missing))  # noted first: what follows may fail half way
+            if missing:
+                disk.make_directories(self.directory)
+        self.unsynced_directories[self.directory] = None
+        file = self.files.add(disk.create(self.path(start), self.file_bytes))
         self.starts.append(start)
         self.starts.sort()
-        return file, [*changed, self.directory]
+        return file
+
+    def _missing_directories(self) -> list[str]:
+        """Directories that will get a new entry when this one is made, nearest first."""
+        found = []
+        directory = self.directory
+        while not self.files.disk.is_directory(directory):
+            directory = directory.rpartition("/")[0] or "/"
+            found.append(directory)
+        return found
 
     def remove(self, start: int) -> None:
         """Unlink the file. Raises OSError."""

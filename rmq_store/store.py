@@ -56,7 +56,7 @@ class Store:
         self._checkpoint = checkpoint
         self._dispatcher = dispatcher
         self._files = files
-        self._flusher = Flusher(disk, settings, log, dispatcher, index, checkpoint)
+        self._flusher = Flusher(disk, settings, log, queues, dispatcher, index, checkpoint)
         self._reader = LogReader(log, settings.hot_window_bytes)
         self._pull = QueueReader(settings, log, queues, self._reader, self.statistics)
         self._lookup = Lookup(settings, log, queues, index, self._reader)

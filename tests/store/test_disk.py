@@ -66,6 +66,8 @@ def test_names(place: tuple[Disk, str]) -> None:
     disk, base = place
     assert disk.make_directories(f"{base}/a/b") == [base, f"{base}/a"]
     assert disk.make_directories(f"{base}/a/b") == []
+    assert disk.is_directory(f"{base}/a/b")
+    assert not disk.is_directory(f"{base}/none")
     disk.create(f"{base}/a/z", 3)
     assert disk.entries(f"{base}/a") == [("b", Kind.DIRECTORY, 0), ("z", Kind.FILE, 3)]
     assert disk.entries(f"{base}/none") == []

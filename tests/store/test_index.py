@@ -8,62 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_store.index_file import WALK_STEPS_MAX, file_bytes
+from rmq_store.index_file import WALK_STEPS_MAX
 from rmq_store.key_hashes import KeyHashes, key_hash_of
 from rmq_store.values import Draft, IndexType
 from rmq_wire.java import string_hash
 from rmq_wire.layout import index as layout
 from rmq_wire.message import index_hash, index_keys, read_unit
+from tests.support.index_model import IndexModel
 from tests.support.memory_disk import Fault, MemoryDisk
 from tests.support.store_rig import HOST, ROOT, START_MS, Rig, draft, number_of, small
 
 SLOTS, ENTRIES = 97, 64
-
-
-class Model:
-    """`IndexService.buildIndex` and `IndexFile.putKey`, retold without a thought for speed."""
-
-    def __init__(self) -> None:
-        self.files: list[dict[str, object]] = []
-
-    def put(self, topic: str, keys: tuple[str, ...], physical: int, time: int) -> None:
-        for key in keys:
-            if not self.files or self.files[-1]["count"] == ENTRIES:
-                end = (self.files[-1]["end_time"], self.files[-1]["end_physical"]) if self.files else (0, 0)
-                self.files.append(
-                    {"begin_time": end[0], "end_time": end[0], "begin_physical": end[1], "end_physical": end[1], "count": 1,
-                     "slots": {}, "entries": []}
-                )  # fmt: skip
-            file = self.files[-1]
-            slots, entries = file["slots"], file["entries"]
-            begin = file["begin_time"]
-            key_hash = index_hash(topic, key)
-            slot = key_hash % SLOTS
-            seconds = max(time - begin, 0) // 1000 if begin > 0 else 0  # type: ignore[operator]
-            entries.append((key_hash, physical, seconds, slots.get(slot, 0)))  # type: ignore[attr-defined]
-            slots[slot] = file["count"]  # type: ignore[index]
-            if file["count"] == 1:
-                file["begin_time"], file["begin_physical"] = time, physical
-            file["count"] += 1  # type: ignore[operator]
-            file["end_time"], file["end_physical"] = time, physical
-
-    def contents(self) -> list[bytes]:
-        return [self._bytes(file) for file in self.files]
-
-    def _bytes(self, file: dict[str, object]) -> bytes:
-        slots, entries = file["slots"], file["entries"]
-        data = layout.HEADER.build(
-            {"begin_timestamp": file["begin_time"], "end_timestamp": file["end_time"],
-             "begin_physical_offset": file["begin_physical"], "end_physical_offset": file["end_physical"],
-             "slot_count": len(slots), "index_count": file["count"]}  # type: ignore[arg-type]
-        )  # fmt: skip
-        data += b"".join(layout.SLOT.build({"newest": slots.get(n, 0)}) for n in range(SLOTS))  # type: ignore[attr-defined]
-        data += bytes(layout.ENTRY.sizeof())
-        for key_hash, physical, seconds, previous in entries:  # type: ignore[attr-defined]
-            data += layout.ENTRY.build(
-                {"key_hash": key_hash, "physical_offset": physical, "seconds": seconds, "previous": previous}
-            )
-        return bytes(data.ljust(file_bytes(SLOTS, ENTRIES), b"\0"))
 
 
 def index_files(disk: MemoryDisk) -> list[bytes]:
@@ -81,11 +36,11 @@ KEYS = st.text(st.sampled_from("abAB01é "), max_size=6)
     turn=st.integers(1, 20),
     unclean=st.booleans(),
 )
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 def test_the_files_are_those_of_the_model(
     messages: list[tuple[str, str, str, str | None, int]], turn: int, unclean: bool
 ) -> None:
-    disk, model = MemoryDisk(), Model()
+    disk, model = MemoryDisk(), IndexModel(SLOTS, ENTRIES)
     rig = Rig(disk)
     now = START_MS
     for number, (topic, unique, text, tags, step) in enumerate(messages):
@@ -114,6 +69,7 @@ def test_the_files_are_those_of_the_model(
 
 
 @given(st.lists(st.text(max_size=40), max_size=30), st.sampled_from(["T", "Töpic"]))
+@settings(deadline=None)
 def test_remembered_hashes_are_the_hashes(keys: list[str], topic: str) -> None:
     rig = Rig()
     queue = rig.store._queues.get("T", 0)

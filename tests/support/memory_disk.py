@@ -195,6 +195,9 @@ class MemoryDisk:
                 found.append(Entry(rest, inode.kind, len(inode.data) if inode.kind is Kind.FILE else 0))
         return sorted(found)
 
+    def is_directory(self, path: str) -> bool:
+        return path in self._now and self._now[path].kind is Kind.DIRECTORY
+
     def make_directories(self, path: str) -> list[str]:
         inode = self._now.get(path)
         if inode is not None:
