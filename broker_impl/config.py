@@ -248,7 +248,8 @@ class BrokerConfig:
     def change(self, entries: Mapping[str, str]) -> set[str]:
         """Change what a request names, all or nothing; returns the names that have a new value.  Raises `UpdateRefused`.
 
-        Unknown names are passed over as in Java (`Configuration.update`).  The caller writes the file (`properties`).
+        Unknown names are passed over as in Java (`Configuration.update`).  The caller writes the file (`file_text`).  A key that
+        counts from the next start only (`Key.next_start`) has its new text in listing and file, its attribute stays.
         """
         black = {*JAVA_BLACK_LIST, *(piece.strip() for piece in self.config_black_list.split(";"))}
         if any(name in black for name in entries):
@@ -267,7 +268,7 @@ class BrokerConfig:
                 raise UpdateRefused(_fault(key, text, expected), forbidden=False) from None
         changed = {name for name, text in entries.items() if name in keys() and self.text(name) != text.strip()}
         for name in changed:
-            self._assign(keys()[name], entries[name].strip())
+            self._assign(keys()[name], entries[name].strip(), now=not keys()[name].next_start)
         for listener in self.on_update:
             listener(changed)
         return changed
@@ -356,10 +357,10 @@ class BrokerConfig:
         except ValueError:
             return None if key.default is None else key.read(key.default)
 
-    def _assign(self, key: Key, text: str) -> None:
+    def _assign(self, key: Key, text: str, *, now: bool = True) -> None:
         self._texts[key.name] = text
         self._set.add(key.name)
-        if key.status == "effective":
+        if now and key.status == "effective":
             setattr(self, key.attribute, key.read(text))
 
     def _faults_of_the_whole(self) -> list[str]:

@@ -31,6 +31,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
 
     has the key too, and whose value is hidden by this one's in the merged listing.  `words`: the values of an enumeration.
     `allowed`: the values of a refused key with which the broker starts.  `settable`: false where Java has no setter.
+    `start_only`: cannot be changed from afar.  `next_start`: can, and counts from the next start.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     least: int | None = None
     most: int | None = None
     start_only: bool = False
+    next_start: bool = False
     secret: bool = False
     settable: bool = True
     also: str | None = None

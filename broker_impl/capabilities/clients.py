@@ -29,6 +29,7 @@ from rmq_wire.bodies.connections import (
     ProducerInfo,
     ProducerTableInfo,
 )
+from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.bodies.heartbeat import CONSUME_ACTIVELY, TAG, CheckClientRequest, ConsumerData, HeartbeatData
 from rmq_wire.bodies.topics import TOPIC_UNIT_SUB
 from rmq_wire.codes import LanguageCode, ResponseCode
@@ -50,8 +51,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-GROUPS_PER_HEARTBEAT_MAX = 4_096
-"""Consumer groups and producer groups of one client, each; one process with a thousand consumers is known of."""
+GROUPS_PER_CONNECTION_MAX = 4_096
+"""Consumer groups or producer groups of one client; a process with a thousand consumers is known of."""
+CLIENT_ID_CHARACTERS_MAX = 1_024
+"""Of a client id, which is an address, a process id and a unit name."""
 SUBSCRIPTIONS_PER_GROUP_MAX = 4_096
 """Topics of one group."""
 SCAN_MS = 10_000
@@ -89,17 +92,21 @@ class ClientManagement(Capability):
     def heartbeat(self, call: Call, asked: Heartbeat) -> Answer:
         """A client's groups and subscriptions.  Both versions of the protocol; always answered with success."""
         data = HeartbeatData.read(call.body)
-        self._check_counts(data)
+        self._check_counts(call.peer, data)
         command, env = call.command, call.env
         client_id = data.client_id or ""
         changed = data.heartbeat_fingerprint == 0
         for consumer in data.consumer_data_set:
             if self._config.reject_pull_consumer_enable and consumer.consume_type == CONSUME_ACTIVELY:
                 continue
+            group = self._groups.find(consumer.group_name)
+            if group is None:
+                continue
             if self._clients.fingerprint_changed(consumer.group_name, data.heartbeat_fingerprint):
                 changed = True
             client = Client(call.peer, client_id, command.language, command.version, env)
-            self._register(client, consumer, with_subscriptions=data.heartbeat_fingerprint == 0 or not data.without_sub)
+            full = data.heartbeat_fingerprint == 0 or not data.without_sub
+            self._register(client, consumer, group, with_subscriptions=full)
         for producer in data.producer_data_set:
             client = Client(call.peer, client_id, command.language, command.version, env)
             self._clients.register_producer(producer.group_name, client)
@@ -172,10 +179,9 @@ class ClientManagement(Capability):
         data = {group: [_producer(client) for client in members.values()] for group, members in groups.items()}
         return Reply(body=ProducerTableInfo(data=data).encode())
 
-    def _register(self, client: Client, consumer: ConsumerData, *, with_subscriptions: bool) -> None:
-        group = self._groups.find(consumer.group_name)
-        if group is None:
-            return
+    def _register(
+        self, client: Client, consumer: ConsumerData, group: SubscriptionGroupConfig, *, with_subscriptions: bool
+    ) -> None:
         self._topics.create_in_send_back(
             names.retry_topic(consumer.group_name),
             group.retry_queue_nums,
@@ -186,10 +192,13 @@ class ClientManagement(Capability):
             client, consumer, notify=group.notify_consumer_ids_changed_enable, with_subscriptions=with_subscriptions
         )
 
-    @staticmethod
-    def _check_counts(data: HeartbeatData) -> None:
-        if max(len(data.consumer_data_set), len(data.producer_data_set)) > GROUPS_PER_HEARTBEAT_MAX:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"more than {GROUPS_PER_HEARTBEAT_MAX} groups in one heartbeat")
+    def _check_counts(self, peer: Peer, data: HeartbeatData) -> None:
+        consumers = {consumer.group_name for consumer in data.consumer_data_set}
+        producers = {producer.group_name for producer in data.producer_data_set}
+        if self._clients.memberships(peer, consumers, producers) > GROUPS_PER_CONNECTION_MAX:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"more than {GROUPS_PER_CONNECTION_MAX} groups on one connection")
+        if len(data.client_id or "") > CLIENT_ID_CHARACTERS_MAX:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"a client id of more than {CLIENT_ID_CHARACTERS_MAX} characters")
         if any(len(consumer.subscription_data_set) > SUBSCRIPTIONS_PER_GROUP_MAX for consumer in data.consumer_data_set):
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"more than {SUBSCRIPTIONS_PER_GROUP_MAX} subscriptions in one group")
 

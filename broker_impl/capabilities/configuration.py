@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from broker_impl.call import Answer, Call, Refusal, Reply, plain_text
 from broker_impl.config import BrokerConfig, UpdateRefused
+from broker_impl.config_keys import keys
 from broker_impl.router import Capability, answers
 from rmq_store.errors import StoreError
 from rmq_wire.bodies import properties_text
@@ -66,6 +67,9 @@ class Configuration(Capability):
             call.peer,
             plain_text({name: self._config.shown(name) for name in sorted(changed)}, 1024),
         )
+        later = sorted(name for name in changed if keys()[name].next_start)
+        if later:
+            _log.warning("these count from the next start: %s", ", ".join(later))
         if "brokerPermission" in entries:
             self._register()
         self._save()

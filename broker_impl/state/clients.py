@@ -10,7 +10,7 @@ Java: `ConsumerManager`, `ConsumerGroupInfo`, `ProducerManager`, `ClientChannelI
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, TypeVar
 
 from broker_impl.call import plain_text
@@ -225,6 +225,12 @@ class Clients:
             del self._producers[group]
 
     # -- connections
+
+    def memberships(self, peer: Peer, consumers: Set[str] = frozenset(), producers: Set[str] = frozenset()) -> int:
+        """How many consumer groups, or producer groups if those are more, the connection would be in with these."""
+        consumes = self._consumes.get(peer, {}).keys() | consumers
+        produces = self._produces.get(peer, {}).keys() | producers
+        return max(len(consumes), len(produces))
 
     def on_close(self, peer: Peer) -> None:
         """The connection is gone: its memberships end, and the other members hear of it (`doChannelCloseEvent`)."""

@@ -58,15 +58,16 @@ def beat(client: Client, *groups: str, topics: tuple[str, ...] = ("T",), client_
     return client.ask(Heartbeat(), HeartbeatData(client_id=client_id, consumer_data_set=consumers).encode())
 
 
-def send(client: Client, topic: str, queue_id: int = 0) -> str:
-    answer = client.ask(
-        SendMessageV2(
-            producer_group="P", topic=topic, default_topic="TBW102", default_topic_queue_nums=4, queue_id=queue_id, sys_flag=0,
-            born_timestamp=1, flag=0, properties="UNIQ_KEY\x01" + "0" * 32 + "\x02", reconsume_times=0, unit_mode=False,
-            batch=False,
-        ),
-        b"body",
+def send_request(topic: str, queue_id: int = 0) -> SendMessageV2:
+    return SendMessageV2(
+        producer_group="P", topic=topic, default_topic="TBW102", default_topic_queue_nums=4, queue_id=queue_id, sys_flag=0,
+        born_timestamp=1, flag=0, properties="UNIQ_KEY\x01" + "0" * 32 + "\x02", reconsume_times=0, unit_mode=False, batch=False,
     )  # fmt: skip
+
+
+def send(client: Client, topic: str, queue_id: int = 0) -> str:
+    """Its offset message id."""
+    answer = client.ask(send_request(topic, queue_id), b"body")
     assert answer.code == SUCCESS, answer.remark
     return answer.ext_map()["msgId"]
 
@@ -187,6 +188,10 @@ def test_a_heartbeat_cannot_name_a_hundred_thousand_groups(broker: Broker) -> No
     assert client.ask(Heartbeat(), HeartbeatData(client_id="c", consumer_data_set=wide).encode()).code == SYSTEM_ERROR
     assert broker.node.clients.consumer_groups == {}
     assert len(broker.node.groups) == 8
+    for part in (producers[:3000], producers[:3000]):
+        assert client.ask(Heartbeat(), HeartbeatData(client_id="c", producer_data_set=part).encode()).code == SUCCESS
+    assert client.ask(Heartbeat(), HeartbeatData(client_id="c", producer_data_set=producers[2000:]).encode()).code == SYSTEM_ERROR
+    assert client.ask(Heartbeat(), HeartbeatData(client_id="c" * 1025).encode()).code == SYSTEM_ERROR
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"[" * 100_000, b'{"consumerDataSet":5}', b"\xff\xfe", b'{"a":' * 1000])
@@ -357,6 +362,27 @@ def test_a_message_that_is_not_there_is_not_consumed(broker: Broker, msg_id: str
     assert [command.code for command in consumer.asked] == [NotifyConsumerIdsChanged.code]
 
 
+def test_a_stored_unit_inside_a_body_is_no_message(broker: Broker) -> None:
+    """Attack 16: the body is a unit with the right physical offset, which can be guessed from the last message id."""
+    asker, consumer = broker.connect(), broker.connect()
+    first = send(asker, "T")
+    unit = bytearray(broker.node.store.lookup(0) or b"")
+    end = broker.node.store.written_offset
+    forged = asker.ask(send_request("T"), bytes(unit))
+    assert forged.code == SUCCESS
+    outer = bytes(broker.node.store.lookup(end) or b"")
+    inner = end + outer.index(bytes(unit))
+    unit[28:36] = (inner + len(outer)).to_bytes(8, "big")  # where it will lie when sent once more
+    second = broker.node.store.written_offset
+    assert asker.ask(send_request("T"), bytes(unit)).code == SUCCESS
+    inner = second + bytes(broker.node.store.lookup(second) or b"").index(bytes(unit))
+    assert bytes(broker.node.store.lookup(inner) or b"") == bytes(unit), "the forgery is perfect"
+    beat(consumer, "G", client_id="one")
+    msg_id = first[:16] + f"{inner:016X}"
+    answer = asker.ask(ConsumeMessageDirectly(consumer_group="G", client_id="one", msg_id=msg_id, topic="T"))
+    assert answer.code == SYSTEM_ERROR
+
+
 # -- configuration (attacks 36 to 39)
 
 
@@ -383,7 +409,7 @@ def change(client: Client, text: str) -> Command:
 def test_a_change_with_one_bad_part_changes_nothing(broker: Broker, text: str, code: int) -> None:
     client = broker.connect()
     assert change(client, text).code == code
-    assert broker.config.max_message_size == 4194304
+    assert broker.config.text("maxMessageSize") == "4194304"
     assert broker.config.data_version.counter == 0
 
 
@@ -411,14 +437,7 @@ def test_a_change_reaches_the_file_that_was_given_at_the_start_and_no_other(tmp_
 def test_a_changed_limit_is_obeyed_at_once(broker: Broker) -> None:
     client = broker.connect()
     assert change(client, "autoCreateTopicEnable=false\n").code == SUCCESS
-    send_code = client.ask(
-        SendMessageV2(
-            producer_group="P", topic="New", default_topic="TBW102", default_topic_queue_nums=4, queue_id=0, sys_flag=0,
-            born_timestamp=1, flag=0, properties="", reconsume_times=0, unit_mode=False, batch=False,
-        ),
-        b"body",
-    ).code  # fmt: skip
-    assert send_code == TOPIC_NOT_EXIST
+    assert client.ask(send_request("New"), b"body").code == TOPIC_NOT_EXIST
 
 
 # -- the rest

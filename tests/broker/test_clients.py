@@ -256,6 +256,7 @@ def test_a_queue_is_locked_by_one_member_until_it_is_silent() -> None:
     assert locks.lock("G", QUEUES, "b") == QUEUES[2:]
     assert locks.lock("H", QUEUES, "b") == QUEUES
     env.mono_ms = LOCK_MS
+    assert locks.lock("G", QUEUES[:2], "b") == []
     assert locks.lock("G", QUEUES[:1], "a") == QUEUES[:1]
     assert locks.holder("G", QUEUES[1]) == "a"
     env.mono_ms = LOCK_MS + 1

@@ -216,20 +216,30 @@ def test_a_change_reaches_the_attribute_and_the_listeners() -> None:
     found = config()
     heard: list[set[str]] = []
     found.on_update.append(heard.append)
-    assert found.change({"maxMessageSize": "7", "traceOn": "true", "nosuchkey": "1"}) == {"maxMessageSize"}
-    assert found.max_message_size == 7
-    assert heard == [{"maxMessageSize"}]
-    assert "maxMessageSize=7\n" in found.listing()
+    assert found.change({"shortPollingTimeMills": "7", "longPollingEnable": "true", "nosuchkey": "1"}) == {
+        "shortPollingTimeMills"
+    }
+    assert found.short_polling_time_mills == 7
+    assert heard == [{"shortPollingTimeMills"}]
+    assert "shortPollingTimeMills=7\n" in found.listing()
     assert "nosuchkey" not in found.listing()
+
+
+def test_what_was_taken_at_the_start_changes_at_the_next() -> None:
+    found = config()
+    assert found.change({"maxMessageSize": "7"}) == {"maxMessageSize"}
+    assert found.max_message_size == 4194304
+    assert "maxMessageSize=7\n" in found.listing()
+    assert BrokerConfig(read_properties(found.file_text())).max_message_size == 7
 
 
 @pytest.mark.parametrize("key", ["brokerConfigPath", "rocketmqHome", "configBlackList", "traceOn"])
 def test_a_black_listed_key_spoils_the_whole_change(key: str) -> None:
     found = config(configBlackList="configBlackList;traceOn")
     with pytest.raises(UpdateRefused, match=r"Can not update config in black list\.") as caught:
-        found.change({"maxMessageSize": "7", key: "false"})
+        found.change({"shortPollingTimeMills": "7", key: "false"})
     assert caught.value.forbidden
-    assert found.max_message_size == 4194304
+    assert found.short_polling_time_mills == 1000
 
 
 START_ONLY = [key.name for key in keys().values() if key.start_only]
@@ -239,9 +249,9 @@ START_ONLY = [key.name for key in keys().values() if key.start_only]
 def test_a_start_only_key_is_forbidden(key: str) -> None:
     found = config()
     with pytest.raises(UpdateRefused) as caught:
-        found.change({"maxMessageSize": "7", key: "1"})
+        found.change({"shortPollingTimeMills": "7", key: "1"})
     assert caught.value.forbidden
-    assert found.max_message_size == 4194304
+    assert found.short_polling_time_mills == 1000
 
 
 def test_what_names_files_classes_and_secrets_is_start_only() -> None:
