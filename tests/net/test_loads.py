@@ -163,12 +163,12 @@ async def test_a_crowd_that_idles_and_leaves_at_once(count: int, tmp_path: Path,
         assert await crowd.do("beat") == count
         assert time.thread_time() - started < 30 * BEAT_SHARE_MAX * count / 10_000 + 0.1
         busy = await it.connect()
-        alone = await cpu_per_send(it, busy)
+        beside_the_crowd = await cpu_per_send(it, busy)
         longest.ms = 0.0
         await crowd.do("drop")
         await it.peers(1)
         assert longest.ms < TURN_MS_MAX
-        assert await cpu_per_send(it, busy) > alone * 0.5, "an idle crowd makes sends dear"
+        assert beside_the_crowd < await cpu_per_send(it, busy) * 2, "an idle crowd makes sends dear"
 
 
 async def cpu_per_send(it: Running, connection: Connection) -> float:
