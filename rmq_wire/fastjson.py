@@ -1,9 +1,10 @@
 """The JSON that RocketMQ's libraries write and read, where it is not JSON: bare integers and whole objects as keys, and the rest.
 
-Reading: the strict C decoder first, since nearly every text is plain JSON.  Where it refuses, bare integer keys are put in
-quotes and it gets a second try (tables of offsets).  Only what is left goes through a parser of our own, which keeps its stack
-itself and so can be neither nested nor numbered to death.  Writing: `dumps_strict` for whatever any JSON reader should take,
-`dumps_fastjson` as Java writes a body, `dumps_pretty` as 5.5.0 writes a configuration file.
+Reading: the strict C decoder first, since nearly every text is plain JSON.  Where it refuses, keys that are bare integers or
+flat objects (tables of offsets, of queues) are put in quotes, and it gets a second try.  Only what is left goes through a
+parser of our own, which keeps its stack itself and so can be neither nested nor numbered to death.  Writing: `dumps_strict`
+for whatever any JSON reader should take, `dumps_fastjson` as Java writes a body, `dumps_pretty` as 5.5.0 writes a
+configuration file.
 Sources: fastjson 1.2.83 and fastjson2 2.0.59 as `RemotingSerializable` uses them, by experiment.
 """
 
@@ -20,6 +21,8 @@ from rmq_wire.java import double_text
 
 DEPTH_MAX: Final = 64
 """Levels of nesting that are read; the deepest body of the protocol has 7."""
+PARSED_BYTES_MAX: Final = 256 * 1024
+"""What our own parser takes on: it needs half a second for a megabyte, and nobody sends it anything but a spelling by hand."""
 NUMBER_CHARACTERS_MAX: Final = 64
 """Longer numbers are no Java numbers, and Python takes quadratic time for them."""
 
@@ -36,8 +39,13 @@ _DECODE: Final = msgspec.json.Decoder().decode
 _ENCODE: Final = msgspec.json.Encoder().encode
 _STRING_TEXT: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
 """A string, or one without an end up to the text's: looking for its end again at every quote in it would take quadratic time."""
+_BRACE: Final = ord("{")
 _BRACKETS: Final = re.compile(_STRING_TEXT + rb"|[\[{]|[\]}]", re.DOTALL)
-_INTEGER_KEYS: Final = re.compile(_STRING_TEXT + rb"|([{,]\s*)([+-]?[0-9]{1,20})(?=\s*:)", re.DOTALL)
+_ODD_KEY: Final = rb'(?:[+-]?[0-9]{1,20}|\{(?:[^{}"]++|' + _STRING_TEXT + rb")*+\})"
+_UP_TO_ODD_KEY: Final = re.compile(
+    rb'((?:[^"{,]++|%b|[{,](?!\s*+%b\s*+:))*+[{,]\s*+)(%b)(?=\s*+:)' % (_STRING_TEXT, _ODD_KEY, _ODD_KEY), re.DOTALL
+)
+"""All up to a key that is a bare integer or a flat object, and that key.  Never tried twice at one place: time stays linear."""
 
 
 def loads(text: bytes | bytearray | memoryview, *, depth_max: int = DEPTH_MAX) -> Any:
@@ -51,7 +59,11 @@ def loads(text: bytes | bytearray | memoryview, *, depth_max: int = DEPTH_MAX) -
     try:
         found = _DECODE(raw)
     except (ValueError, RecursionError):
-        found = _loads_dialect(raw, depth_max)
+        raw = _with_quoted_keys(raw)
+        try:
+            found = _DECODE(raw)
+        except (ValueError, RecursionError):
+            found = _parse(raw, depth_max)
     if b'"{' in raw:
         found = _with_queue_keys(found)
     if b"$ref" in raw:
@@ -87,22 +99,26 @@ def queue_of(value: Any) -> MessageQueue | None:
     return None
 
 
-def _loads_dialect(raw: bytes, depth_max: int) -> Any:
-    quoted = _INTEGER_KEYS.sub(_quote_key, raw)
-    if quoted is not raw:
-        try:
-            return _DECODE(quoted)
-        except (ValueError, RecursionError):
-            pass
+def _with_quoted_keys(raw: bytes) -> bytes:
+    pieces = []
+    at = 0
+    try:
+        while found := _UP_TO_ODD_KEY.match(raw, at):
+            before, key = found.groups()
+            pieces += (before, _ENCODE(key.decode()) if key[0] == _BRACE else b'"%b"' % key)
+            at = found.end()
+    except UnicodeDecodeError:
+        raise BadBody("JSON that is not UTF-8") from None
+    return b"".join([*pieces, raw[at:]])
+
+
+def _parse(raw: bytes, depth_max: int) -> Any:
+    if len(raw) > PARSED_BYTES_MAX:
+        raise BadBody(f"JSON that is not strict, of {len(raw)} bytes")
     try:
         return _Parser(raw.decode(), depth_max).parse()
     except UnicodeDecodeError:
         raise BadBody("JSON that is not UTF-8") from None
-
-
-def _quote_key(found: re.Match[bytes]) -> bytes:
-    before, key = found.groups()
-    return found[0] if key is None else b'%b"%b"' % (before, key)
 
 
 def _with_queue_keys(value: Any) -> Any:

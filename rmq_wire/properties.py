@@ -26,7 +26,9 @@ MESSAGE_BUCKETS: Final = 16
 """Of the map that a `Message` object makes for itself."""
 ENCODED_BYTES_MAX: Final = 32767
 """The length is a Java short.  Longer ones are refused by whoever stores them (PROPERTIES_SIZE_EXCEEDED)."""
-ORDERED_NAMES_MAX: Final = 1024
+HOPELESS_CHARACTERS: Final = 2 * ENCODED_BYTES_MAX
+"""A longer string is not even read: half of it would have to be senseless for the rest to be storable."""
+ORDERED_NAMES_MAX: Final = 512
 """Above it pairs stay in the order in which they came: hashing them all would let one client stop the others for milliseconds."""
 PLANNED_NAMES_MAX: Final = 32
 """Above it a tuple of names is not remembered: real clients send 4 to 15."""
@@ -135,7 +137,7 @@ class Rewriter:
 
         That is so the first time for a set of names, without UNIQ_KEY, and for names that are special or the broker's own.
         """
-        if not text:
+        if not text or len(text) > ENCODED_BYTES_MAX:
             return None
         sent = text.replace("\x02", "\x01").split("\x01")
         plan = self._quick_plans.get(tuple(sent[0:-1:2]))
@@ -149,10 +151,18 @@ class Rewriter:
         return encoded, sent[unique_key_at], sent[keys_at] or None, sent[tags_at] or None, sent[wait_at] or None
 
     def rewrite(self, text: str | None, make_unique_key: Callable[[], str]) -> tuple[bytes, dict[str, str]]:
-        """The bytes to store and the properties in them.  make_unique_key is called when the client set no UNIQ_KEY."""
+        """The bytes to store and the properties in them.  make_unique_key is called when the client set no UNIQ_KEY.
+
+        A hopelessly long string comes back as it is, for the store to refuse, with only the broker's own properties.
+        """
+        if text and len(text) > HOPELESS_CHARACTERS:
+            own = {names.UNIQ_KEY: make_unique_key(), **self._first, names.CLUSTER: self._cluster}
+            return text.encode("utf-8", "replace"), own
         pairs = text.split("\x02") if text else [""]
         if not pairs[-1]:
             pairs.pop()
+        if len(pairs) > PLANNED_NAMES_MAX:
+            return self._slowly(text, make_unique_key)
         try:
             values = dict(map(_split, pairs, _NAME_ENDS))
         except ValueError:  # a pair with no or more than one 0x01 in it

@@ -152,6 +152,16 @@ def test_what_contains_itself(text: str) -> None:
         loads(text.encode())
 
 
+def test_what_only_our_parser_reads_is_small() -> None:
+    row = b'{"a":[1,{"b":"c"}]}'
+    assert len(loads(b"[" + b",".join([row] * 1000) + b",]")) == 1000
+    with pytest.raises(BadBody, match="not strict"):
+        loads(b"[" + b",".join([row] * 20_000) + b",]")
+    queues = [b'{"brokerName":"b{\\"","queueId":%d,"topic":"t"}' % at for at in range(20_000)]
+    assert len(loads(b"{" + b",".join(queue + b":0" for queue in queues) + b"}")) == 20_000
+    assert len(loads(b"{" + b",".join(b"%d:0" % at for at in range(100_000)) + b"}")) == 100_000
+
+
 def test_references_do_not_explode() -> None:
     members = [b'"a0":["x","x"]']
     for at in range(1, 40):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmq_wire import properties
 from rmq_wire import property_names as names
 from rmq_wire.java import iteration_order
 from rmq_wire.properties import PLANS_MAX, Rewriter, decode, delete, encode, encode_java, find, java_order
@@ -102,6 +103,16 @@ def test_new_names_for_ever_do_not_fill_memory() -> None:
         before = len(quick._plans)
         quick.rewrite(text, lambda: KEY)
         assert len(quick._plans) == before
+
+
+def test_hopelessly_long_strings_are_left_to_the_store() -> None:
+    text = encode({f"n{at}": "v" for at in range(100_000)})
+    encoded, values = rewriter().rewrite(text, lambda: KEY)
+    assert encoded == text.encode()
+    assert values == decode(rewriter().rewrite("", lambda: KEY)[0].decode())
+    assert rewriter().quick(text) is None
+    long = encode({"a": "x" * 40_000})
+    assert len(rewriter().rewrite(long, lambda: KEY)[0]) > properties.ENCODED_BYTES_MAX
 
 
 def test_colliding_and_countless_names() -> None:
