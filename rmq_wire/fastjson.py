@@ -100,7 +100,7 @@ def queue_of(value: Any) -> MessageQueue | None:
 
 
 def _with_quoted_keys(raw: bytes) -> bytes:
-    pieces = []
+    pieces: list[bytes] = []
     at = 0
     try:
         while found := _UP_TO_ODD_KEY.match(raw, at):
