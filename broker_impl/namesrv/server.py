@@ -50,7 +50,9 @@ class NameServer:
     ) -> None:
         self.config = config
         idle_ms = config.server_channel_max_idle_time_seconds * MS_PER_S or NEVER_IDLE_MS
-        self.engine = Engine(env, limits=(limits or Limits())._replace(idle_ms_max=idle_ms))
+        # Java brokers and clients connect to every name server and say nothing there until they need it: brokers for 10 s after
+        # their start, clients for ever.  So silence at the beginning is as lawful as later.
+        self.engine = Engine(env, limits=(limits or Limits())._replace(idle_ms_max=idle_ms, first_frame_ms_max=idle_ms))
         self.table = RouteTable(config, on_min_id_changed)
         self.told = RouteAnswers(self.table, lambda: config.support_acting_master)
         self.kv = KvTable()

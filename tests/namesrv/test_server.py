@@ -107,6 +107,17 @@ def test_an_idle_connection_is_closed_and_with_it_its_broker(session: EngineSess
     assert session.route() is None
 
 
+def test_a_java_broker_that_says_nothing_for_its_first_10_s_is_welcome(session: EngineSession) -> None:
+    client = session.client("a")
+    session.driver.advance(100_000)
+    assert not client.closed
+    register(session)
+    assert session.route() == MASTER
+    silent = session.client("silent")
+    session.driver.advance(130_000)
+    assert silent.closed
+
+
 def test_the_wall_clock_decides_nothing(session: EngineSession) -> None:
     register(session, heartbeatTimeoutMillis=10_000)
     session.env.wall_ms += 10**9
