@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -34,21 +33,7 @@ def clients(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield driver
 
 
-@pytest.fixture(scope="session")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaDriver]:
-    """mqadmin (and clients) of the reference's version."""
-    with JavaDriver(tmp_path_factory.mktemp("tools"), REFERENCE) as driver:
-        driver.call("rebalance_interval", ms=1000)
-        yield driver
-
-
 @pytest.fixture
 def fresh() -> Callable[[str], str]:
     """Names that no other test of this run uses: `fresh("topic")` -> `topic-7`."""
     return lambda stem: f"{stem}-{next(_numbers)}"
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    """A directory for the servers of one test."""
-    return tmp_path

@@ -16,7 +16,6 @@ RULES: tuple[tuple[str, str, str], ...] = (
     ("times of day", r"\b\d{4}-\d\d-\d\d[ #]\d\d:\d\d:\d\d(?:[,.:]\d+)?", "<time>"),
     ("times in ms since 1970", r"\b1[0-9]{12}\b", "<ms>"),
     ("directories of the test run", r"/[^\s,;:=]*/mqadmin-\w+/", "<directory>/"),
-    ("client ids", r"\b([cp])-(?:ours|theirs)\b", r"\1-side"),
 )
 """(what, pattern, placeholder), in this order."""
 

@@ -104,8 +104,17 @@ class JavaDriver(ServerProcess):
 
     def mqadmin(self, *line: str) -> Printed:
         """Run one mqadmin command line, for example `mqadmin("topicList", "-n", address)`."""
-        told = self.call("mqadmin", **{f"a.{i}": word for i, word in enumerate(line)})
-        return Printed(told["status"], told["out"], told["err"], told["ms"])
+        return self.begin_mqadmin(*line)()
+
+    def begin_mqadmin(self, *line: str) -> Callable[[], Printed]:
+        """The same beside others; the function returned waits for its end.  One JVM runs one after the other."""
+        wait = self.begin("mqadmin", **{f"a.{i}": word for i, word in enumerate(line)})
+
+        def printed() -> Printed:
+            told = wait(CALL_S_MAX)
+            return Printed(told["status"], told["out"], told["err"], told["ms"])
+
+        return printed
 
     def messages(self, consumer: str) -> list[Message]:
         """What this push consumer has been given so far, in order."""

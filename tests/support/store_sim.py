@@ -39,6 +39,7 @@ class Stored:
     placed: Placed
     keys: tuple[str, ...]
     wall_ms: int
+    body: bytes
     acked: bool = False
 
 
@@ -90,7 +91,7 @@ class Sim:
                     store.rollback_to(mark)
                     continue
                 staged += [
-                    Stored(number_of(one.body), one.topic, one.queue_id, at, one.keys, self.rig.wall_ms)
+                    Stored(number_of(one.body), one.topic, one.queue_id, at, one.keys, self.rig.wall_ms, bytes(one.body))
                     for one, at in zip(made, placed, strict=True)
                 ]
             store.commit()
@@ -126,7 +127,8 @@ class Sim:
         ticket = store.begin_sync(self.rig.mono_ms, self.chance.random() < 0.8)
         if ticket is None:
             return
-        if self.chance.random() < 0.3:
+        beside = self.chance.random() < 0.3
+        if beside:
             self.rare["appends beside a sync"] += 1
             self.turn()
         try:
@@ -138,6 +140,8 @@ class Sim:
             store.end_sync(ticket, None)
         self.dispatch()
         self.answer()
+        if beside and self.chance.random() < 0.2:
+            self.crash()
 
     def wait(self) -> None:
         self.rig.wait(self.chance.choice([10, 600, 1500, 30_000]))
@@ -155,7 +159,8 @@ class Sim:
         self.disk.faults.append(Fault(operation, times=self.chance.choice([1, 3]), error=error, partial=partial, path_part=part))
 
     def broken_disk(self) -> None:
-        self.disk.faults.append(Fault(self.chance.choice(["write", "sync"]), error=errno.EIO, partial=3, path_part="/store/"))
+        operation, part = self.chance.choice([("write", "/store/"), ("sync", "/commitlog/"), ("sync", "/store/")])
+        self.disk.faults.append(Fault(operation, error=errno.EIO, partial=3, path_part=part))
 
     # --- the end of a process, and the next one
 
@@ -233,7 +238,7 @@ class Sim:
             view = store.lookup(one.placed.physical_offset, checked=True)
             assert view is not None
             unit = read_unit(view)
-            assert (number_of(unit.body), unit.queue_offset) == (one.number, one.placed.queue_offset)
+            assert (bytes(unit.body), unit.queue_offset) == (one.body, one.placed.queue_offset)
         for path, data in self.disk.contents().items():
             assert "/consumequeue/" not in path or any(data), f"{path} has no entry"
         if self.rig.settings.message_index_enable:
