@@ -21,11 +21,13 @@ async def answers_default_route(address: str, seconds: float) -> bool:
     """Ask the name server for the route of TBW102 until it has one; False when it has none in time."""
     with trio.move_on_after(seconds):
         while True:
+            code: int | None = None
             try:
-                if await _route_code(address) == ResponseCode.SUCCESS:
-                    return True
-            except (OSError, ConnectionLost, trio.TooSlowError):
+                code = await _route_code(address)
+            except* (OSError, ConnectionLost, trio.TooSlowError):  # it comes out of a nursery, so in a group
                 pass
+            if code == ResponseCode.SUCCESS:
+                return True
             await trio.sleep(AGAIN_S)
     return False
 
