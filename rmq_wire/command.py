@@ -10,6 +10,7 @@ Sources: `RemotingCommand`, `RemotingCommand.decode`, `RocketMQSerializable.rock
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from struct import Struct as Packed
 from struct import error as PackedError
 from typing import Any, Final, NamedTuple, TypeVar
@@ -18,7 +19,7 @@ import msgspec
 
 from rmq_wire import fastjson
 from rmq_wire.codes import LanguageCode, RequestCode
-from rmq_wire.declare import I32, Header
+from rmq_wire.declare import I32, Header, typed_reader
 from rmq_wire.encoding import ONE_WAY, RESPONSE, AnswerTemplate, Buffer, Form, encode_request, encode_response
 from rmq_wire.errors import BadBody, BadFrame, BadHeader
 from rmq_wire.layout.flat import flat
@@ -128,6 +129,19 @@ class Command(msgspec.Struct, gc=False):
         """The ext fields as this class.  Raises `BadHeader` that names the field at fault."""
         if self.map_ext is not None:
             return kind.decode(self.map_ext)
+        reader = _READERS.get(kind)
+        if reader is None:
+            reader = _READERS[kind] = typed_reader(kind)
+        read, truths = reader
+        try:
+            header: H = read(self.raw_ext)
+            if truths is None or True not in truths(header):
+                return header
+        except (ValueError, RecursionError):
+            pass
+        return self._header_exactly(kind)
+
+    def _header_exactly(self, kind: type[H]) -> H:
         try:
             return kind.decode_json(self.raw_ext)
         except BadHeader:
@@ -138,6 +152,7 @@ class Command(msgspec.Struct, gc=False):
             raise BadHeader(f"{kind.__name__}: {wrong}") from None
 
 
+_READERS: Final[dict[type[Header], tuple[Callable[[Any], Any], Callable[[Any], tuple[Any, ...]] | None]]] = {}
 _LANGUAGES: Final = {language.name: int(language) for language in LanguageCode}
 _LANGUAGE_NUMBERS: Final = frozenset(_LANGUAGES.values())
 _decode_strictly: Final = msgspec.json.Decoder(Command, strict=False).decode

@@ -177,6 +177,15 @@ def _codec(cls: type[Header]) -> _Codec:
     return codec
 
 
+def typed_reader(cls: type[_H]) -> tuple[Callable[[Any], _H], Callable[[Any], tuple[Any, ...]] | None]:
+    """The quick half of `decode_json`: a decoder of JSON text, and what fetches the booleans of its result, if there are any.
+
+    When the decoder raises, or one of the booleans is true, `decode_json` has the last word.
+    """
+    codec = _codec(cls)
+    return codec.json, codec.truths
+
+
 def _spelled_true(codec: _Codec, header: Header, ext: Mapping[str, Any]) -> bool:
     """Whether every boolean that was read as true says `true`, in any case, as `Boolean.parseBoolean` wants it."""
     return all(
