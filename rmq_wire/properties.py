@@ -132,8 +132,8 @@ class Rewriter:
         self._quick_plans: dict[tuple[str, ...], _QuickPlan] = {}
         self._not_quick = {*special, names.POP_CK, *self._first, names.CLUSTER}
 
-    def quick(self, text: str | None) -> tuple[bytes, str, str | None, str | None, str | None] | None:
-        """The bytes to store, UNIQ_KEY, KEYS, TAGS and WAIT of what stock producers send.  None: ask `rewrite`.
+    def quick(self, text: str | None) -> tuple[bytes, str, str, str, str] | None:
+        """The bytes to store, UNIQ_KEY, KEYS, TAGS and WAIT (empty when absent) of what producers send.  None: ask `rewrite`.
 
         That is so the first time for a set of names, without UNIQ_KEY, and for names that are special or the broker's own.
         """
@@ -148,7 +148,7 @@ class Rewriter:
             return None
         _, stored, pick, unique_key_at, keys_at, tags_at, wait_at = plan
         encoded = (stored % pick(sent)).encode()
-        return encoded, sent[unique_key_at], sent[keys_at] or None, sent[tags_at] or None, sent[wait_at] or None
+        return encoded, sent[unique_key_at], sent[keys_at], sent[tags_at], sent[wait_at]
 
     def rewrite(self, text: str | None, make_unique_key: Callable[[], str]) -> tuple[bytes, dict[str, str]]:
         """The bytes to store and the properties in them.  make_unique_key is called when the client set no UNIQ_KEY.

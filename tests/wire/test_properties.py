@@ -53,7 +53,7 @@ def test_the_quick_way_stores_the_same_or_nothing(sent: list[str]) -> None:
         quick = rewriting.quick(text)
         encoded, values = rewriting.rewrite(text, lambda: KEY)
         if quick is not None:
-            assert quick == (encoded, values["UNIQ_KEY"], values.get("KEYS"), values.get("TAGS"), values.get("WAIT"))
+            assert quick == (encoded, values["UNIQ_KEY"], values.get("KEYS", ""), values.get("TAGS", ""), values.get("WAIT", ""))
 
 
 def test_what_goes_the_quick_way() -> None:
@@ -62,7 +62,13 @@ def test_what_goes_the_quick_way() -> None:
     for pairs in (usual, {**usual, "TAGS": "t"}, {"UNIQ_KEY": KEY}):
         assert rewriting.quick(encode(pairs)) is None
         encoded, _ = rewriting.rewrite(encode(pairs), no_key)
-        assert rewriting.quick(encode(pairs)) == (encoded, KEY, pairs.get("KEYS"), pairs.get("TAGS"), pairs.get("WAIT"))
+        assert rewriting.quick(encode(pairs)) == (
+            encoded,
+            KEY,
+            pairs.get("KEYS", ""),
+            pairs.get("TAGS", ""),
+            pairs.get("WAIT", ""),
+        )
         assert rewriting.quick(encode(pairs)[:-1]) is None
         assert rewriting.quick(encode({**pairs, "UNIQ_KEY": ""})) is None
     for pairs in ({"a": "b"}, *({**usual, name: "1"} for name in ("DELAY", "POP_CK", "CLUSTER", "TRACE_ON", "MSG_REGION"))):
