@@ -10,7 +10,7 @@ Sources: `MessageDecoder.string2messageProperties`, `messageProperties2String`; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -106,49 +106,15 @@ class _Plan(NamedTuple):
     holds_pop_ck: bool
 
 
-class _QuickPlan(NamedTuple):
-    """The same for strings that need no dictionary: places are those in `name, value, name, value, …` as it was sent."""
-
-    sent: str
-    """Gives the string back from its values: proof that it had the shape it seems to have."""
-    stored: str
-    pick: Callable[[list[str]], Any]
-    unique_key_at: int
-    keys_at: int
-    """-1, where the empty rest behind the last separator stands: there are none."""
-    tags_at: int
-    wait_at: int
-
-
 class Rewriter:
     """Turns the property string of a send into what this broker stores.  One per broker: what it adds is constant."""
 
-    def __init__(self, *, cluster: str, region: str, trace_on: bool, special: Collection[str] = ()) -> None:
-        """cluster: brokerClusterName.  region: regionId.  trace_on: traceOn.  special: names that `quick` leaves to `rewrite`."""
+    def __init__(self, *, cluster: str, region: str, trace_on: bool) -> None:
+        """cluster: brokerClusterName.  region: regionId.  trace_on: traceOn."""
         self._first = {names.MSG_REGION: region, names.TRACE_ON: "true" if trace_on else "false"}
         self._cluster = cluster
         self._region, self._trace = region, self._first[names.TRACE_ON]
         self._plans: dict[tuple[str, ...], _Plan] = {}
-        self._quick_plans: dict[tuple[str, ...], _QuickPlan] = {}
-        self._not_quick = {*special, names.POP_CK, *self._first, names.CLUSTER}
-
-    def quick(self, text: str | None) -> tuple[bytes, str, str, str, str] | None:
-        """The bytes to store, UNIQ_KEY, KEYS, TAGS and WAIT (empty when absent) of what producers send.  None: ask `rewrite`.
-
-        That is so the first time for a set of names, without UNIQ_KEY, and for names that are special or the broker's own.
-        """
-        if not text or len(text) > ENCODED_BYTES_MAX:
-            return None
-        sent = text.replace("\x02", "\x01").split("\x01")
-        plan = self._quick_plans.get(tuple(sent[0:-1:2]))
-        if plan is None:
-            return None
-        values = tuple(sent[1::2])
-        if plan.sent % values != text or "" in values:
-            return None
-        _, stored, pick, unique_key_at, keys_at, tags_at, wait_at = plan
-        encoded = (stored % pick(sent)).encode()
-        return encoded, sent[unique_key_at], sent[keys_at], sent[tags_at], sent[wait_at]
 
     def rewrite(self, text: str | None, make_unique_key: Callable[[], str]) -> tuple[bytes, dict[str, str]]:
         """The bytes to store and the properties in them.  make_unique_key is called when the client set no UNIQ_KEY.
@@ -199,31 +165,12 @@ class Rewriter:
         if not _is_modest(sent):
             return
         if len(self._plans) >= PLANS_MAX:  # all at once: those in use are back after one slow turn each
-            self._plans, self._quick_plans = {}, {}
+            self._plans = {}
         self._plans[sent] = _Plan(
             form="".join(map(_form, order)),
             pick=itemgetter(*order),
             lacks_unique_key=names.UNIQ_KEY not in sent,
             holds_pop_ck=names.POP_CK in sent,
-        )
-        if names.UNIQ_KEY in sent and self._not_quick.isdisjoint(sent):
-            self._quick_plans[sent] = self._quick_plan(sent, order)
-
-    def _quick_plan(self, sent: tuple[str, ...], order: list[str]) -> _QuickPlan:
-        constant = {**self._first, names.CLUSTER: self._cluster}
-        at = {name: 2 * place + 1 for place, name in enumerate(sent)}
-        stored = "".join(
-            [f"{name}\x01{constant[name]}\x02".replace("%", "%%") if name in constant else _form(name) for name in order]
-        )
-        places = [at[name] for name in order if name in at]
-        return _QuickPlan(
-            sent="".join(map(_form, sent)),
-            stored=stored,
-            pick=itemgetter(*places),
-            unique_key_at=at[names.UNIQ_KEY],
-            keys_at=at.get(names.KEYS, -1),
-            tags_at=at.get(names.TAGS, -1),
-            wait_at=at.get(names.WAIT, -1),
         )
 
 

@@ -46,39 +46,6 @@ def test_plans_store_what_the_slow_path_stores(sent: list[str]) -> None:
         assert fast[1] == slow[1]
 
 
-@given(st.lists(PAIRS.map(lambda pairs: encode({**pairs, "UNIQ_KEY": KEY})) | ODD_TEXT, min_size=1, max_size=6))
-def test_the_quick_way_stores_the_same_or_nothing(sent: list[str]) -> None:
-    rewriting = Rewriter(cluster="100 %", region="%s", trace_on=False, special={names.DELAY})
-    for text in [*sent, *sent, sent[0] + "x", sent[0][:-1], sent[0].replace("\x01", "\x02", 1)]:
-        quick = rewriting.quick(text)
-        encoded, values = rewriting.rewrite(text, lambda: KEY)
-        if quick is not None:
-            assert quick == (encoded, values["UNIQ_KEY"], values.get("KEYS", ""), values.get("TAGS", ""), values.get("WAIT", ""))
-
-
-def test_what_goes_the_quick_way() -> None:
-    rewriting = Rewriter(cluster="c", region="r", trace_on=True, special={names.DELAY})
-    usual = {"KEYS": "k", "UNIQ_KEY": KEY, "WAIT": "true", "a%": "b"}
-    for pairs in (usual, {**usual, "TAGS": "t"}, {"UNIQ_KEY": KEY}):
-        assert rewriting.quick(encode(pairs)) is None
-        encoded, _ = rewriting.rewrite(encode(pairs), no_key)
-        assert rewriting.quick(encode(pairs)) == (
-            encoded,
-            KEY,
-            pairs.get("KEYS", ""),
-            pairs.get("TAGS", ""),
-            pairs.get("WAIT", ""),
-        )
-        assert rewriting.quick(encode(pairs)[:-1]) is None
-        assert rewriting.quick(encode({**pairs, "UNIQ_KEY": ""})) is None
-    for pairs in ({"a": "b"}, *({**usual, name: "1"} for name in ("DELAY", "POP_CK", "CLUSTER", "TRACE_ON", "MSG_REGION"))):
-        for _ in range(2):
-            assert rewriting.quick(encode(pairs)) is None
-            rewriting.rewrite(encode(pairs), lambda: KEY)
-    for text in (None, "", "a\x01b\x02UNIQ_KEY\x01x\x02" * 2):
-        assert rewriting.quick(text) is None
-
-
 def test_a_plan_meets_a_string_that_only_looks_alike() -> None:
     rewrite = rewriter().rewrite
     assert rewrite("a\x011\x02b\x012\x02", lambda: KEY)[1]["b"] == "2"
@@ -104,7 +71,6 @@ def test_new_names_for_ever_do_not_fill_memory() -> None:
     for at in range(2 * PLANS_MAX + 10):
         quick.rewrite(f"name{at}\x01v\x02UNIQ_KEY\x01{KEY}\x02", no_key)
         assert len(quick._plans) <= PLANS_MAX
-        assert len(quick._quick_plans) <= PLANS_MAX
     for text in (encode({f"{at}": "v" for at in range(33)}), f"{'x' * 1025}\x01v\x02"):
         before = len(quick._plans)
         quick.rewrite(text, lambda: KEY)
@@ -116,7 +82,6 @@ def test_hopelessly_long_strings_are_left_to_the_store() -> None:
     encoded, values = rewriter().rewrite(text, lambda: KEY)
     assert encoded == text.encode()
     assert values == decode(rewriter().rewrite("", lambda: KEY)[0].decode())
-    assert rewriter().quick(text) is None
     long = encode({"a": "x" * 40_000})
     assert len(rewriter().rewrite(long, lambda: KEY)[0]) > properties.ENCODED_BYTES_MAX
 
