@@ -90,6 +90,9 @@ class TroubledDisk:
     def entries(self, path: str) -> list[Entry]:
         return self._inner.entries(path)
 
+    def is_directory(self, path: str) -> bool:
+        return self._inner.is_directory(path)
+
     def make_directories(self, path: str) -> list[str]:
         self.ask("make_directories", path, 0)
         return self._inner.make_directories(path)
