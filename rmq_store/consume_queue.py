@@ -68,12 +68,11 @@ class ConsumeQueue:
         self.hash_heads = hash_heads
         """shared by the topic's queues: hashes of `topic#` and the heads of keys seen last (rmq_store.key_hashes)"""
 
-    def write_pending(self) -> list[str]:
-        """Write the pending units where they belong and make them visible.
+    def write_pending(self, dirty_files: dict[str, None]) -> None:
+        """Write the pending units where they belong and make them visible; adds the files' paths to `dirty_files`.
 
-        Returns the paths of the files written. Raises OSError: the units then stay pending, as many as are not written.
+        Raises OSError: the units then stay pending, as many as are not written.
         """
-        written: list[str] = []
         segments = self.segments
         while self.pending:
             position = self.max_offset * UNIT_BYTES
@@ -87,14 +86,13 @@ class ConsumeQueue:
                     self.min_offset = self.max_offset
                 segments.create(start)
             file = segments.file(start)
+            dirty_files[file.path] = None  # noted first: what follows may fail half way
             if self.min_offset == self.max_offset and within and segments.starts[0] == start:
                 self._fill_up(file, within)
             write_all(file, within, data)
-            written.append(file.path)
             self.max_offset += len(units)
             self.end_physical = end_of_message(units[-1])
             del self.pending[: len(units)]
-        return written
 
     def _fill_up(self, file: File, within: int) -> None:
         """A new queue that begins later than its first file does: blanks up to there, unless old units are there."""

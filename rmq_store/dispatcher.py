@@ -98,6 +98,5 @@ class Dispatcher:
 
     def _write(self, queue: ConsumeQueue) -> Arrived:
         tags_codes = queue.pending_tags
-        for path in queue.write_pending():
-            self.dirty_files[path] = None
+        queue.write_pending(self.dirty_files)
         return Arrived(queue.topic, queue.queue_id, queue.max_offset, tags_codes, queue.pending_timestamp)

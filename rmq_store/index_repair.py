@@ -42,8 +42,8 @@ class _Ended(Enum):
 def mend(index: Index, safe_timestamp: int, end: int, log: AboutLog) -> int:
     """Mend the files that may be incomplete and drop what belongs to log positions from the log's `end` on.
 
-    `safe_timestamp`: full files that end at or before it are known to be complete on disk. Returns the log position from which
-    messages have to be indexed again, NOWHERE when nothing is left. Raises OSError.
+    `safe_timestamp`: full files that end before it are known to be complete on disk (several may end at it). Returns the log
+    position from which messages have to be indexed again, NOWHERE when nothing is left. Raises OSError.
     """
     first = 0
     while first < len(index.files) - 1 and _is_safe(index.files[first], safe_timestamp, end):
@@ -76,7 +76,7 @@ def _follows(index: Index, number: int, log: AboutLog) -> bool:
 
 
 def _is_safe(file: IndexFile, safe_timestamp: int, end: int) -> bool:
-    return file.is_full and 0 < file.end_timestamp <= safe_timestamp and file.end_physical < end
+    return file.is_full and 0 < file.end_timestamp < safe_timestamp and file.end_physical < end
 
 
 def _rebuild(file: IndexFile, cut: int) -> _Ended:
@@ -134,4 +134,5 @@ def _finish(index: Index, log: AboutLog) -> None:
         if not newest.has_slots:
             newest.load_slots()
         zero_from(newest.file, newest.entry_at(newest.count))
+        newest.file.sync()  # or the next power cut brings back entries of positions that are written anew from here on
     index.retiring = [file for file in index.files[:-1] if file.has_slots]

@@ -163,10 +163,7 @@ class Recovery:
             report.walked_from = start
             if not report.clean:
                 for queue in self._queues:
-                    if queue.segments.starts:
-                        queue_repair.cut_to(queue, queue_repair.first_at_or_after(queue, start))
-                    else:
-                        queue.max_offset = queue.next_offset = 0
+                    self._cut_back(queue, start)
             dispatcher = Dispatcher(None, start)
             walk = LogWalk(self._log.segments, start, torn=not report.clean)
             try:
@@ -180,6 +177,16 @@ class Recovery:
             if not report.clean and walk.last_unit_at >= 0:
                 self._checkpoint.confirm_physical_offset = walk.last_unit_at
             return dispatcher
+
+    def _cut_back(self, queue: ConsumeQueue, start: int) -> None:
+        """Leave what belongs before the log position `start`."""
+        if queue.segments.starts:
+            queue_repair.cut_to(queue, queue_repair.first_at_or_after(queue, start))
+        if not queue.segments.starts:
+            # Only a log that has lost its beginning to retention can owe this queue offsets without a file.
+            if not self._log.min_offset:
+                queue.max_offset = queue.next_offset = 0
+            queue.min_offset = queue.max_offset
 
     def _dispatch_walk(self, walk: LogWalk, dispatcher: Dispatcher, report: Report) -> None:
         from_first_file = walk.end <= self._log.min_offset

@@ -17,6 +17,7 @@ from rmq_store.disk import Buffer, Entry, Kind, Usage
 from rmq_store.errors import ForeignFile
 
 PAGE_BYTES = 4096
+SECTOR_BYTES = 512
 
 
 @dataclass(slots=True)
@@ -299,7 +300,12 @@ def _surviving(inode: _Inode, keep: str | random.Random) -> bytearray:
         data = (data + bytes(max(len(inode.data) - len(data), 0)))[: len(inode.data)]
     for page in sorted(inode.dirty):
         low, high = page * PAGE_BYTES, min((page + 1) * PAGE_BYTES, len(data))
-        if low < high and keep.random() < 0.5:
-            cut = high if keep.random() < 0.8 else min(low + 512 * keep.randrange(9), high)
-            data[low:cut] = inode.data[low:cut]
+        kind = keep.random()
+        if kind < 0.4:
+            data[low:high] = inode.data[low:high]
+        elif kind < 0.6:  # torn: any of its sectors
+            for sector in range(low, high, SECTOR_BYTES):
+                if keep.random() < 0.5:
+                    end = min(sector + SECTOR_BYTES, high)
+                    data[sector:end] = inode.data[sector:end]
     return data

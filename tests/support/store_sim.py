@@ -76,7 +76,7 @@ class Sim:
     def make(self) -> Draft:
         self.number += 1
         topic = self.chance.choice(TOPICS)
-        return draft(self.number, topic, self.chance.randrange(2), self.chance.choice([10, 50, 200, 700]))
+        return draft(self.number, topic, self.chance.randrange(2), self.chance.choice([10, 50, 200, 700, 1150]))
 
     def turn(self) -> None:
         store = self.rig.store
