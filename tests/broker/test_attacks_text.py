@@ -45,7 +45,9 @@ def test_attack_50_in_every_text_field_of_every_request(tmp_path: Path, text: st
     if text == "\ud800" and form is Form.ROCKETMQ:
         pytest.skip("no UTF-8")
     may_change = ("topics", "groups", "forbidden", "messages", "log", "directories", "progress")
-    body = json.dumps({"clientID": text[:CLIENT_ID_MAX], "groupName": text, "consumerGroup": text, "topicConfigList": [{"topicName": text}]})
+    body = json.dumps(
+        {"clientID": text[:CLIENT_ID_MAX], "groupName": text, "consumerGroup": text, "topicConfigList": [{"topicName": text}]}
+    )
     with two_topics(tmp_path) as broker, broker.unharmed(*may_change):
         client = broker.connect()
         for request in REQUESTS.values():
@@ -69,7 +71,9 @@ def test_attack_50_in_names_that_clients_give_themselves(tmp_path: Path, text: s
         text = text.replace("\ud800", "")[:20_000]
         subscription = {"topic": "T", "subString": text, "tagsSet": [text], "codeSet": [1], "subVersion": 1}
         consumer = {"groupName": "G", "consumeType": text, "messageModel": text, "subscriptionDataSet": [subscription]}
-        body = json.dumps({"clientID": text[:CLIENT_ID_MAX], "consumerDataSet": [consumer], "producerDataSet": [{"groupName": text}]}).encode()
+        body = json.dumps(
+            {"clientID": text[:CLIENT_ID_MAX], "consumerDataSet": [consumer], "producerDataSet": [{"groupName": text}]}
+        ).encode()
         assert client.ask(Heartbeat(), body).code == 0
         found = ConsumerConnection.read(tool.ask(GetConsumerConnectionList(consumer_group="G")).body)
         assert [connection.client_id for connection in found.connection_set] == [text[:CLIENT_ID_MAX]]
