@@ -90,7 +90,7 @@ class Flusher:
             self._log_due_ms = mono_ms + self._interval_ms
         if self._round_due_ms is None:
             self._round_due_ms = mono_ms + FIRST_ROUND_MS
-        if self._round_running:
+        if self._round_running or (self._index is not None and self._index.retired):
             return mono_ms
         return min(self._log_due_ms if self.is_behind else self._round_due_ms, self._round_due_ms)
 

@@ -1,0 +1,114 @@
+"""The figures of code 28 that the store owns, in Java's spelling."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmq_store.disk import Usage
+from rmq_store.statistics import StoreStatistics, double_text, running_text
+from tests.support.memory_disk import MemoryDisk
+from tests.support.store_rig import ROOT, START_MS, Rig, draft
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0"), (1.0, "1.0"), (-2.5, "-2.5"), (0.001, "0.001"), (0.00099, "9.9E-4"), (1234567.0, "1234567.0"),
+        (9999999.0, "9999999.0"), (1e7, "1.0E7"), (12345678.5, "1.23456785E7"), (1e21, "1.0E21"), (-1e-5, "-1.0E-5"),
+        (100 / 3, "33.333333333333336"), (float("nan"), "NaN"), (float("inf"), "Infinity"), (2e10, "2.0E10"),
+    ],
+)  # fmt: skip
+def test_double_to_string(value: float, text: str) -> None:
+    assert double_text(value) == text
+
+
+def test_running_time() -> None:
+    assert running_text(0) == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"
+    assert running_text((((1234 * 24 + 5) * 60 + 6) * 60 + 7) * 1000 + 999) == "[ 1,234 days, 5 hours, 6 minutes, 7 seconds ]"
+
+
+def test_an_idle_store() -> None:
+    info = StoreStatistics(START_MS).runtime_info(START_MS)
+    assert info == {
+        "bootTimestamp": str(START_MS),
+        "runtime": "[ 0 days, 0 hours, 0 minutes, 0 seconds ]",
+        "putMessageEntireTimeMax": "0",
+        "putMessageTimesTotal": "1",
+        "putMessageFailedTimes": "0",
+        "putMessageSizeTotal": "0",
+        "putMessageDistributeTime": "null",
+        "putMessageAverageSize": "0.0",
+        "dispatchMaxBuffer": "0",
+        "getMessageEntireTimeMax": "0",
+        "putTps": "  ",
+        "getFoundTps": "  ",
+        "getMissTps": "  ",
+        "getTotalTps": "0.0 0.0 0.0",
+        "getTransferredTps": "  ",
+        "putLatency99": "0.00",
+        "putLatency999": "0.00",
+    }
+
+
+def test_rates_appear_when_there_are_samples_enough() -> None:
+    statistics = StoreStatistics(0)
+    for second in range(62):
+        statistics.put_times += 100
+        statistics.get_found_times += 3
+        statistics.get_missed_times += 2
+        statistics.transferred_messages += 10
+        statistics.sample(second * 1000)
+    info = statistics.runtime_info(62_000)
+    assert info["putTps"] == "100.0 100.0 "
+    assert info["getTotalTps"] == "5.0 5.0 0.0"
+    assert info["getTransferredTps"] == "10.0 10.0 "
+    for second in range(62, 700):
+        statistics.sample(second * 1000)
+    assert statistics.runtime_info(0)["putTps"] == "0.0 0.0 0.0"
+    assert len(statistics._samples) == 601
+
+
+def test_the_distribution_is_last_minute_s() -> None:
+    statistics = StoreStatistics(0)
+    for elapsed in (0, 0, 5, 9, 10, 49, 50, 150, 400, 700, 1500, 2500, 3500, 4500, 7000, 20_000):
+        statistics.put_elapsed(elapsed)
+    assert statistics.distribution_text() == "null"
+    statistics.sample(60_000)
+    assert statistics.distribution_text() == "null"
+    statistics.sample(60_001)
+    assert statistics.distribution_text() == (
+        "[<=0ms]:2 [0~10ms]:2 [10~50ms]:2 [50~100ms]:1 [100~200ms]:1 [200~500ms]:1 [500ms~1s]:1 [1~2s]:1 [2~3s]:1 [3~4s]:1 "
+        "[4~5s]:1 [5~10s]:1 [10s~]:1 "
+    )
+    assert statistics.put_elapsed_max_ms == 20_000
+
+
+def test_percentiles_are_interpolated() -> None:
+    statistics = StoreStatistics(0)
+    statistics.put_elapsed(1, 98)
+    statistics.put_elapsed(10, 1)
+    statistics.put_elapsed(1000, 1)
+    statistics.sample(60_001)
+    info = statistics.runtime_info(0)
+    assert info["putLatency99"] == "10.00"
+    assert info["putLatency999"] == "10.00"
+    assert 0.99 < statistics.percentile(0.98) <= 1.0
+
+
+def test_a_store_counts() -> None:
+    disk = MemoryDisk()
+    disk.space = Usage(1000, 600, 500)
+    rig = Rig(disk)
+    info = rig.store.runtime_info(START_MS)
+    assert info["commitLogMinOffset"] == "-1"
+    rig.put(draft(1), draft(2))
+    rig.store.read_queue("TopicA", 0, 0, 32, 1000)
+    rig.store.read_queue("TopicA", 0, 2, 32, 1000)
+    info = rig.store.runtime_info(START_MS + 1000)
+    assert info["putMessageTimesTotal"] == "2"
+    assert info["putMessageSizeTotal"] == str(rig.store.written_offset)
+    assert info["putMessageAverageSize"] == double_text(rig.store.written_offset / 2)
+    assert (info["commitLogMinOffset"], info["commitLogMaxOffset"]) == ("0", str(rig.store.written_offset))
+    assert info["commitLogDiskRatio"] == info[f"commitLogDiskRatio_{ROOT}/commitlog"] == info["consumeQueueDiskRatio"] == "0.45"
+    statistics = rig.store.statistics
+    assert (statistics.get_found_times, statistics.get_missed_times, statistics.transferred_messages) == (1, 1, 2)
