@@ -7,6 +7,8 @@ standard error that says what to do, and exit status 1; wrong usage is click's, 
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -60,11 +62,22 @@ def rmq() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `rmq`; a complaint ends it with one line and status 1."""
+    if os.getpid() == 1:
+        _heed_sigterm_from_the_start()
     try:
         rmq.main(args=arguments, prog_name="rmq")
     except Complaint as complaint:
         click.echo(f"rmq: {complaint}", err=True)
         sys.exit(1)
+
+
+def _heed_sigterm_from_the_start() -> None:
+    """What happens to any other process by default: SIGTERM ends it.
+
+    Linux drops a signal that process 1 (we are, in a container without an init) has no handler for: `docker stop` in the first
+    moment would wait in vain and then kill.  A server puts its own handler, for a clean stop, in this one's place.
+    """
+    signal.signal(signal.SIGTERM, lambda number, _frame: os._exit(128 + number))
 
 
 if __name__ == "__main__":
