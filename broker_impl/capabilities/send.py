@@ -51,6 +51,7 @@ from rmq_wire.errors import BadBody
 from rmq_wire.headers.send import SendBatchMessage, SendMessage, SendMessageV2
 from rmq_wire.message import index_keys, tags_code
 from rmq_wire.message_id import UniqueKeyMaker
+from rmq_wire.property_shapes import Shapes
 
 Sent = SendMessage | SendMessageV2
 
@@ -69,7 +70,7 @@ LANES_MAX: Final = 4_096
 TAGS_MAX: Final = 4_096
 TAG_CHARACTERS_MAX: Final = 128
 """Tags whose hashes are remembered: applications have dozens of short ones."""
-_SPECIAL: Final = frozenset({prop.DELAY, *TIMERS, prop.TRAN_MSG, prop.INNER_NUM, prop.LITE_TOPIC, prop.PRIORITY})
+SPECIAL: Final = frozenset({prop.DELAY, *TIMERS, prop.TRAN_MSG, prop.INNER_NUM, prop.LITE_TOPIC, prop.PRIORITY})
 """Properties that make a send more than an append."""
 
 
@@ -119,6 +120,7 @@ class Send(Capability):
             max_message_size=lambda: config.max_message_size,
             disk_use=disk_use,
         )
+        self._shapes = Shapes(self._rewriter, SPECIAL)
         self._sync_flush = config.flush_disk_type == "SYNC_FLUSH"
         self._lanes: dict[str, Lane] = {}
         self._tags: dict[str, tuple[int, str]] = {}
@@ -139,23 +141,23 @@ class Send(Capability):
             or not config.broker_permission & sys_flag.PERM_WRITE
         ):
             return self._checked(call, asked)
-        encoded, values = self._rewriter.rewrite(asked.properties, self._make_key)
-        if not _SPECIAL.isdisjoint(values) or asked.sys_flag & sys_flag.INNER_BATCH:
+        if asked.sys_flag & sys_flag.INNER_BATCH:
             return self._checked(call, asked)
-        unique_key = values["UNIQ_KEY"]
-        keys = values.get("KEYS")
-        tags = values.get("TAGS")
+        plain = self._shapes.rewrite(asked.properties)
+        if plain is not None:
+            encoded, unique_key, keys, tags, wait = plain
+        else:
+            encoded, values = self._rewriter.rewrite(asked.properties, self._make_key)
+            if not SPECIAL.isdisjoint(values):
+                return self._checked(call, asked)
+            unique_key, wait = values["UNIQ_KEY"], values.get("WAIT", "")
+            keys, tags = values.get("KEYS", ""), values.get("TAGS", "")
         code = 0
-        if tags is None:
-            indexed = (unique_key,) if keys is None else index_keys(unique_key, keys, None)
+        if not tags:
+            indexed = index_keys(unique_key, keys, None)
         else:
             code, tag_key = self._tags.get(tags) or self._learn(tags)
-            if keys is None:
-                indexed = (unique_key, tag_key)
-            elif " " in keys:
-                indexed = index_keys(unique_key, keys, tags)
-            else:
-                indexed = (unique_key, keys, tag_key)
+            indexed = (unique_key, keys, tag_key) if keys and " " not in keys else index_keys(unique_key, keys, tags)
         try:
             placed = self._store.stage(
                 Draft(
@@ -167,7 +169,7 @@ class Send(Capability):
         except (Illegal, Unwritable) as error:
             return self._answers.refusal(not_taken(error).status)
         self._stats.add_put(topic, asked.queue_id, 1, placed.size)
-        return self._stored(call, asked.queue_id, placed, self._answers.message_id(placed.physical_offset), unique_key, values)
+        return self._one_stored(call, asked.queue_id, placed, unique_key, wait)
 
     def _learn(self, tags: str) -> tuple[int, str]:
         """Tag code and index key of tags.  Remembered while few: applications have dozens."""
@@ -259,8 +261,7 @@ class Send(Capability):
             raise Refusal(ResponseCode.NO_PERMISSION, remark)
         placed = self._intake.put(message, self._env.wall_ms)
         self._stats.add_put(message.topic, message.queue_id, 1, placed.size)
-        message_id = self._answers.message_id(placed.physical_offset)
-        return self._stored(call, queue_id, placed, message_id, values[prop.UNIQ_KEY], values)
+        return self._one_stored(call, queue_id, placed, values[prop.UNIQ_KEY], values.get(prop.WAIT, ""))
 
     def _give_up_or_retry(self, call: Call, asked: Sent, topic: TopicConfig, message: Message) -> TopicConfig:
         """A consumer that could not give a message back sends it itself (`handleRetryAndDLQ`): one time too often means dead."""
@@ -331,7 +332,7 @@ class Send(Capability):
         first = placed[0]
         last = placed[-1]
         whole = Placed(first.physical_offset, first.queue_offset, last.end_offset - first.physical_offset, last.end_offset)
-        return self._stored(call, queue_id, whole, ids, common.get(prop.UNIQ_KEY), common)
+        return self._batch_stored(call, queue_id, whole, ids, common)
 
     def _batch_draft(self, call: Call, asked: Sent, queue_id: int, flags: int, item: Item) -> Draft:
         """One message of a batch, its properties byte for byte as sent: 5.5.0 adds nothing."""
@@ -345,24 +346,36 @@ class Send(Capability):
 
     # Answers
 
-    def _stored(
-        self, call: Call, queue_id: int, placed: Placed, message_id: str, unique_key: str | None, values: dict[str, str]
-    ) -> Answer:
+    def _one_stored(self, call: Call, queue_id: int, placed: Placed, unique_key: str, wait: str) -> Answer:
         command = call.command
         if command.flag & ONE_WAY:
             return LATER
-        queue_offset = placed.queue_offset
-        frame = self._answers.stored(command.form, command.opaque, message_id, queue_id, queue_offset, unique_key)
+        form, opaque, queue_offset = command.form, command.opaque, placed.queue_offset
+        frame = self._answers.one(form, opaque, placed.physical_offset, queue_id, queue_offset, unique_key)
         if not self._sync_flush:
-            return Durable(frame, placed.end_offset, failed=self._undone)
-        late = partial(self._answers.late, command.form, command.opaque, message_id, queue_id, queue_offset, unique_key)
-        waits = values.get(prop.WAIT, "true").lower() == "true"
-        return Durable(frame, placed.end_offset, waits, late, self._undone)
+            return Durable(frame, placed.end_offset, True, None, self._undone)
+        message_id = self._answers.message_id(placed.physical_offset)
+        late = partial(self._answers.late, form, opaque, message_id, queue_id, queue_offset, unique_key)
+        return Durable(frame, placed.end_offset, _waits(wait), late, self._undone)
+
+    def _batch_stored(self, call: Call, queue_id: int, placed: Placed, ids: str, common: dict[str, str]) -> Answer:
+        command = call.command
+        if command.flag & ONE_WAY:
+            return LATER
+        said = (command.form, command.opaque, ids, queue_id, placed.queue_offset, common.get(prop.UNIQ_KEY))
+        late = partial(self._answers.late, *said)
+        waits = _waits(common.get(prop.WAIT, ""))
+        return Durable(self._answers.stored(*said), placed.end_offset, waits, late, self._undone)
 
     def _undone(self, error: BaseException) -> Settled:
         """The turn was not written, or the disk refused to say that it has it."""
         status = not_taken(error).status if isinstance(error, StoreError) else PutStatus.SERVICE_NOT_AVAILABLE
         return self._answers.refusal(status)
+
+
+def _waits(wait: str) -> bool:
+    """`Message.isWaitStoreMsgOK`."""
+    return not wait or wait.lower() == "true"
 
 
 def human_time(wall_ms: int, env: Env) -> str:

@@ -1,7 +1,8 @@
 """What a sender is told when its message is stored, and the texts of the reference for when it is not.
 
-The success is the answer that leaves most often: templates hold all of it but four values.  Every answer of a send, the refusals
-too, carries region and trace switch beside its fields.
+The success is the answer that leaves most often: templates hold all of it but four values, and for one message in the JSON form
+one format has the message id in it, too.  Every answer of a send, the refusals too, carries region and trace switch beside its
+fields.
 
 Java: `SendMessageProcessor.handlePutMessageResult`, `preSend`.
 """
@@ -11,14 +12,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from broker_impl.call import Reply
 from broker_impl.intake import PutStatus
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import AnswerTemplate, Form
+from rmq_wire.encoding import frame_prefix
 from rmq_wire.headers.send import SendMessageResponse
 from rmq_wire.message_id import offset_message_id
 
 _FIELDS: Final = ("msg_id", "queue_id", "queue_offset", "transaction_id")
+_MARKS: Final = (b'"1900000001"', b'"\xee\x80\x81"', b"\xee\x80\x82", b'"1900000003"', b":1900000004,")
+"""What stands for queue id, unique key, message id, queue offset and opaque in a specimen, as they follow each other."""
+_json: Final = msgspec.json.Encoder().encode
 _HOST_CHARACTERS_LEFT: Final = -16
 """What an offset takes at the end of a message id."""
 
@@ -35,11 +42,29 @@ class SendAnswers:
         self._disk_use = disk_use
         self._stored = self._template(ResponseCode.SUCCESS, _FIELDS)
         self._late = self._template(ResponseCode.FLUSH_DISK_TIMEOUT, _FIELDS)
+        self._one = self._format()
         self._nameless = self._template(ResponseCode.SUCCESS, _FIELDS[:-1])
         self._late_nameless = self._template(ResponseCode.FLUSH_DISK_TIMEOUT, _FIELDS[:-1])
 
     def _template(self, code: int, fields: tuple[str, ...]) -> AnswerTemplate:
         return AnswerTemplate(SendMessageResponse, fields, constants=self.ext, code=code)
+
+    def _format(self) -> bytes:
+        """The JSON header of one message's success, its values still to be filled in."""
+        specimen = self._stored.render(Form.JSON, 1900000004, "\ue002", 1900000001, 1900000003, "\ue001")
+        header = specimen[len(frame_prefix(0, 0, Form.JSON)) :].replace(b"%", b"%%")
+        places = [header.index(mark) for mark in _MARKS]
+        assert places == sorted(places), "the fields have another order"
+        for mark, form in zip(_MARKS, (b'"%d"', b"%b", self._host.encode() + b"%016X", b'"%d"', b":%d,"), strict=True):
+            header = header.replace(mark, form)
+        return header
+
+    def one(self, form: Form, opaque: int, physical_offset: int, queue_id: int, queue_offset: int, unique_key: str) -> bytes:
+        """SUCCESS for one message: the same as `stored`, quicker."""
+        if form:
+            return self.stored(form, opaque, self.message_id(physical_offset), queue_id, queue_offset, unique_key)
+        header = self._one % (queue_id, _json(unique_key), physical_offset, queue_offset, opaque)
+        return frame_prefix(len(header), 0, 0) + header
 
     def message_id(self, physical_offset: int) -> str:
         """The offset message id of a unit that this broker stores."""
