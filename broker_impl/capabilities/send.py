@@ -189,6 +189,8 @@ class Send(Capability):
         _, values = self._rewriter.rewrite(asked.properties, self._make_key)
         try:
             topic = self._admit(call, asked)
+            if len(asked.properties or "") > properties.HOPELESS_CHARACTERS:
+                raise NotTaken(PutStatus.PROPERTIES_SIZE_EXCEEDED, "nobody read them")
             if asked.batch:
                 return self._batch(call, asked, topic, body)
             if not names.is_retry_topic(asked.topic):
