@@ -5,7 +5,10 @@ The composition root sets them from the configuration; a test sets what it needs
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+DESCRIPTORS_KEPT: Final = 512
+"""Of those that the process may open, kept from connections: for the store's files, listeners and connections of our own."""
 
 
 class Limits(NamedTuple):
@@ -45,3 +48,8 @@ class Limits(NamedTuple):
     """Long works that get a slice in one turn, in rotation; a slice is at most 0.5 ms."""
     asks_max: int = 1_024
     """Questions open towards one client; a client that never answers does not fill memory."""
+
+    def within_descriptors(self, descriptors: int, services: int) -> Limits:
+        """The same, with no more peers than so many descriptors allow when so many services share them evenly."""
+        kept = min(DESCRIPTORS_KEPT, descriptors // 2)
+        return self._replace(peers_max=min(self.peers_max, max(1, (descriptors - kept) // services)))

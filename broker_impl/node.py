@@ -70,8 +70,6 @@ SAVE_AGAIN_MS: Final = 10_000
 MS_PER_S: Final = 1_000
 NEVER_IDLE_MS: Final = 1 << 62
 """`serverChannelMaxIdleTimeSeconds=0`: nobody is idle."""
-DESCRIPTORS_KEPT: Final = 512
-"""Of those the process may open, kept for the store's files; the rest are connections."""
 
 
 class BrokerNode:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from broker_impl.broker import BrokerPlace, House
 from broker_impl.config import BadConfig, BrokerConfig, Machine, read_pair, read_properties
 from broker_impl.dev_differences import DEV_DIFFERENCES, measured_disk_ratios
 from broker_impl.env import SystemEnv
+from broker_impl.limits import DESCRIPTORS_KEPT, Limits
 from broker_impl.namesrv.config import ConfigError, NamesrvConfig
 from broker_impl.namesrv.server import NameServer, create_name_server
 from broker_impl.node import FAST_LISTENER, MAIN_LISTENER, BrokerNode
@@ -59,6 +61,18 @@ def machine(own: str) -> Machine:
     )
 
 
+def limits_for(services: int) -> Limits:
+    """Limits of each of so many services in this process.  Takes all descriptors that it may, as the JVM does."""
+    wanted = services * Limits().peers_max + DESCRIPTORS_KEPT
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return Limits() if soft == resource.RLIM_INFINITY else Limits().within_descriptors(soft, services)
+
+
 def open_dev(plan: DevPlan) -> tuple[House, Summary]:
     """The name server and the brokers of `rmq dev`.  Raises `Complaint`."""
     bind = plan.bind or (EVERYWHERE if plan.like_java else LOOPBACK)
@@ -69,13 +83,14 @@ def open_dev(plan: DevPlan) -> tuple[House, Summary]:
         directory = plan.root / "namesrv"
         files = {"kvConfigPath": str(directory / "kvConfig.json"), "configStorePath": str(directory / "namesrv.properties")}
         listening = {"listenPort": str(bound_to(names_socket)[1]), "bindAddress": bind}
-        names = create_name_server(SystemEnv(own), NamesrvConfig({**files, **listening}))
+        limits = limits_for(1 + plan.brokers)
+        names = create_name_server(SystemEnv(own), NamesrvConfig({**files, **listening}), limits=limits)
         notices: list[str] = []
         with _all_or_none() as places:
             for number in range(plan.brokers):
                 config = BrokerConfig(_dev_entries(plan, bind, number, settings), machine(own)._replace(namesrv_addr=None))
                 port = config.listen_port + number * PORT_STEP if config.listen_port else 0
-                places.append(_broker_place(config, bind, port, fast_required=False, option="--broker-port"))
+                places.append(_broker_place(config, bind, port, limits, fast_required=False, option="--broker-port"))
                 notices += config.notices if number == 0 else []
     address = reachable(names_socket)
     summary = Summary(address, [reachable(place.sockets[0][0]) for place in places], str(plan.root), address, notices)
@@ -125,7 +140,8 @@ def open_broker(
         entries.setdefault("listenPort", "10911")
         path = None if config_file is None else str(config_file.absolute())
         config = BrokerConfig(entries, machine(own_address()), path=path)
-        place = _broker_place(config, config.bind_address, config.listen_port, fast_required=True, option="listenPort=")
+        address, port = config.bind_address, config.listen_port
+        place = _broker_place(config, address, port, limits_for(1), fast_required=True, option="listenPort=")
     servers = ";".join(config.name_servers)
     asks = config.name_servers[0] if config.name_servers and place.node.config.broker_permission != 0 else None
     summary = Summary(servers or None, [reachable(place.sockets[0][0])], config.store_path_root_dir, asks, config.notices)
@@ -147,12 +163,12 @@ def open_name_server(
             entries.setdefault("configStorePath", str(config_file.absolute()))
         config = NamesrvConfig(entries)
         sock = listen(config.bind_address, config.listen_port, "name server", "--port")
-        names: NameServer = create_name_server(SystemEnv(own_address()), config)
+        names: NameServer = create_name_server(SystemEnv(own_address()), config, limits=limits_for(1))
     house = House(names, [(sock, MAIN_LISTENER)], (), plain_streams)
     return house, Summary(reachable(sock), (), None, None)
 
 
-def _broker_place(config: BrokerConfig, bind: str, port: int, *, fast_required: bool, option: str) -> BrokerPlace:
+def _broker_place(config: BrokerConfig, bind: str, port: int, limits: Limits, *, fast_required: bool, option: str) -> BrokerPlace:
     main = listen(bind, port, "broker", option)
     config.listening_on(bound_to(main)[1])
     sockets = [(main, MAIN_LISTENER)]
@@ -169,7 +185,7 @@ def _broker_place(config: BrokerConfig, bind: str, port: int, *, fast_required: 
     except OSError as error:
         why = os.strerror(error.errno or 0)
         raise Complaint(f"the store directory {root} cannot be made ({why}); choose another: storePathRootDir=") from None
-    return BrokerPlace(BrokerNode(SystemEnv(config.broker_ip1), config, RealDisk()), sockets)
+    return BrokerPlace(BrokerNode(SystemEnv(config.broker_ip1), config, RealDisk(), limits), sockets)
 
 
 def _read(path: Path) -> bytes:
