@@ -85,8 +85,21 @@ async def run(house: House, ready: Callable[[], Awaitable[None]], stop: trio.Eve
             gc.collect()
             gc.freeze()
             gc.set_threshold(*GC_THRESHOLDS)
-            await ready()
+            await _until(stop, ready)
             await stop.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def _until(stop: trio.Event, job: Callable[[], Awaitable[None]]) -> None:
+    """Do the job, or leave it undone when the stop comes first."""
+
+    async def give_up() -> None:
+        await stop.wait()
+        nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(give_up)
+        await job()
         nursery.cancel_scope.cancel()
 
 

@@ -8,15 +8,18 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker_impl.dev_differences import DEV_DIFFERENCES
+from rmq_cli.ready import READY_S_MAX
 from rmq_wire.bodies.cluster import ClusterInfo
-from rmq_wire.headers.naming import GetBrokerClusterInfo
-from tests.cli.rmq import DEV, ROOT, Server, Talk, complaint, environment, run
+from rmq_wire.codes import ResponseCode
+from rmq_wire.headers.naming import GetBrokerClusterInfo, GetRouteInfo
+from tests.cli.rmq import DEV, PATIENCE_S, ROOT, Server, Talk, command, complaint, environment, run
 
 COMMIT_LOG_BYTES = 1 << 30
 
@@ -238,6 +241,15 @@ def test_ready_means_that_the_route_is_there(home: Path) -> None:
         assert server.end() == 0
 
 
+def test_ready_without_automatic_topics(home: Path) -> None:
+    """There is no TBW102 then, in Java neither."""
+    with Server(home, *DEV, "--ephemeral", "--set", "autoCreateTopicEnable=false") as server:
+        with Talk(server.told["namesrv"]) as talk:
+            assert talk.ask(GetRouteInfo(topic="TBW102")).code == ResponseCode.TOPIC_NOT_EXIST
+            assert talk.ask(GetRouteInfo(topic="SELF_TEST_TOPIC")).code == ResponseCode.SUCCESS
+        assert server.end() == 0
+
+
 def test_the_sheet_for_people(home: Path) -> None:
     server = Server(home, "dev", "--ephemeral", "--namesrv-port", "0", "--broker-port", "0")
     with server.log.open("ab") as log:
@@ -300,6 +312,26 @@ def test_two_stop_signals_end_it_at_once(home: Path) -> None:
     with Server(home, *DEV, "--ephemeral") as server:
         server.process.send_signal(signal.SIGINT)
         assert server.end(signal.SIGINT) in (0, 130)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_stop_while_the_name_server_is_waited_for(home: Path, number: signal.Signals) -> None:
+    """It would be waited for 30 s; a mute name server takes the connection and says nothing."""
+    store = home / "store"
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        mute.settimeout(PATIENCE_S)
+        names = f"127.0.0.1:{mute.getsockname()[1]}"
+        line = command("broker", "-n", names, "--set", f"storePathRootDir={store}", "--set", "listenPort=0")
+        process = subprocess.Popen(line, cwd=home, env=environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        links = [mute.accept()[0] for _ in range(2)]
+        started = time.monotonic()
+        process.send_signal(number)
+        out, log = process.communicate(timeout=PATIENCE_S)
+        assert (process.returncode, out) == (0, b""), log
+        assert time.monotonic() - started < READY_S_MAX / 2
+        for link in links:
+            link.close()
+    assert not (store / "abort").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
