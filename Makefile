@@ -18,7 +18,7 @@ $(RUN): pyproject.toml
 	@touch $@
 
 $(TOOLS): $(RUN)
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,dev]'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,dev,docker]'
 	@touch $@
 
 setup: $(TOOLS)  ## make .venv with everything that tests and checks need
@@ -30,7 +30,7 @@ test: $(TOOLS)  ## run all tests, the ones with stock Java clients included, and
 	@$(BIN)/python -m tests.wings $(ARGS)
 
 fast: $(TOOLS)  ## run the tests that need neither Java nor Docker
-	@$(BIN)/python -m tests.wings --without java $(ARGS)
+	@$(BIN)/python -m tests.wings --without java --without docker $(ARGS)
 
 java: $(TOOLS)  ## run only the tests with stock Java clients, mqadmin and the real broker
 	@$(BIN)/python -m tests.wings --only java $(ARGS)

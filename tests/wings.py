@@ -1,7 +1,8 @@
 """Runs the test suite wing by wing and prints what each took.
 
 A wing is a directory of `tests/`, cheap ones first; what is marked `java`, wherever it stands, is the last wing.  With
-RMQ_REQUIRE=java (CI) a Java test that skips counts as failed: the machine was supposed to have a JDK and Maven.
+RMQ_REQUIRE=java (CI) a Java test that skips counts as failed: the machine was supposed to have a JDK and Maven.  `docker` there
+says the same of the tests that need a daemon and the images.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).parent
-WINGS = ("tidy", "wire", "store", "net", "broker", "namesrv", "conformance", "cli", "java")
+WINGS = ("tidy", "wire", "store", "net", "broker", "namesrv", "conformance", "cli", "docker", "java")
 JAVA = "java"
 WING_SECONDS_MAX = {JAVA: 2400}
 """A wing that takes longer hangs: it is ended.  Half of what CI allows for everything."""
