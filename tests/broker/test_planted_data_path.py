@@ -1,0 +1,224 @@
+"""Bugs planted into the data path, each caught by a test that otherwise passes.
+
+A row names the test that must fail and what is done to the code before it runs.  The tests themselves, without the bug, are run
+where they stand; numbers like V6 and S34 are those of the list of bugs that the suite must catch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_impl.capabilities.pull import Pull
+from broker_impl.capabilities.schedule import Schedule
+from broker_impl.capabilities.send_back import SendBack
+from broker_impl.intake import Intake
+from broker_impl.state.delay_offsets import DelayOffsets
+from broker_impl.state.holds import Held, Holds
+from rmq_store.commit_log import CommitLog
+from rmq_store.lookup import Lookup
+from rmq_wire.batch import Item, pack_items
+from tests.broker import test_delay_offsets, test_long_polling, test_pull, test_schedule, test_send_back
+from tests.broker.house import House, pairs, pull, send
+from tests.broker.test_send import batch
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+Check = Callable[[House, pytest.MonkeyPatch], None]
+
+
+def with_house(test: Callable[[House], None]) -> Check:
+    return lambda house, _: test(house)
+
+
+def plain(house: House) -> House:
+    house.topic("T")
+    return house
+
+
+def with_a_message(house: House) -> House:
+    house.topic("T")
+    house.connect().ask(send(properties=pairs(UNIQ_KEY="K" * 32)), b"once more")
+    return house
+
+
+def with_tagged_messages(house: House) -> House:
+    house.topic("T")
+    client = house.connect()
+    for number in range(5):
+        client.ask(send(properties=pairs(TAGS="AB"[number % 2])), f"m{number}".encode())
+    return house
+
+
+def after_the_start(house: House) -> House:
+    house.topic("T")
+    house.driver.advance(2_000)
+    return house
+
+
+# S34: a part of a batch can be seen without the rest
+
+
+def a_batch_is_never_torn(house: House, _: pytest.MonkeyPatch) -> None:
+    """A batch that does not fit into what is left of a file goes into the next one as a whole."""
+    client = house.connect()
+    file_bytes = house.node.config.mapped_file_size_commit_log
+    while file_bytes - house.node.store.written_offset > 3_000:
+        client.ask(send(queue_id=1), b"x" * 1_000)
+    request, body = batch(*[Item(0, b"y" * 500, b"")] * 8)
+    assert len(pack_items([Item(0, b"y" * 500, b"")] * 8)) == len(body)
+    client.ask(request, body)
+    assert {unit.physical_offset // file_bytes for unit in house.stored("T", 0)} == {1}
+
+
+def no_room_made(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CommitLog, "make_room", lambda *_: None)
+
+
+# Pulls
+
+
+def held_pulls_ignore_the_output_cap(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Pull, "_wake", lambda self, held: self._look_again(held.asked, held.owed, first=False))
+
+
+def arrivals_wake_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Holds, "arrived", lambda *_: [])
+
+
+def arrivals_wake_everybody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("broker_impl.state.holds.matches", lambda *_: True)
+
+
+def the_sweep_finds_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Holds, "behind", lambda *_: [])
+
+
+def a_woken_pull_waits_again(patch: pytest.MonkeyPatch) -> None:
+    real = Pull._look
+    patch.setattr(Pull, "_look", lambda self, asked, owed, *, first: real(self, asked, owed, first=True))
+
+
+def time_never_ends(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Pull, "_set_alarm", lambda _: None)
+
+
+def those_who_left_are_kept(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Holds, "of_peer", lambda *_: [])
+
+
+def time_ends_early(patch: pytest.MonkeyPatch) -> None:
+    real = Held.__init__
+
+    def early(self: Held, *arguments: Any, deadline_ms: int, **more: Any) -> None:
+        real(self, *arguments, deadline_ms=deadline_ms - 1_000, **more)
+
+    patch.setattr(Held, "__init__", early)
+
+
+def any_commit_is_stored(patch: pytest.MonkeyPatch) -> None:
+    def commit(self: Pull, asked: Any, peer: Any, read: Any, *, first: bool) -> None:
+        self._offsets.commit(asked.consumer_group, asked.topic, asked.queue_id, asked.commit_offset)
+
+    patch.setattr(Pull, "_commit", commit)
+
+
+# Messages given back
+
+
+def any_place_is_believed(patch: pytest.MonkeyPatch) -> None:
+    real = Lookup.unit
+    patch.setattr(Lookup, "unit", lambda self, at, checked: real(self, at, False))
+
+
+def anybody_s_message_is_given_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SendBack, "_check_belongs", lambda *_: None)
+
+
+# Delay levels
+
+
+def progress_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    real: Any = Schedule._written
+    patch.setattr(Schedule, "_written", lambda self, *arguments: real(self, *arguments[:-1], None))
+
+
+def progress_is_not_clamped(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DelayOffsets, "clamp", lambda *_: None)
+    patch.setattr("broker_impl.capabilities.schedule.min", max, raising=False)
+
+
+def progress_written_before_its_copies(patch: pytest.MonkeyPatch) -> None:
+    real = DelayOffsets.__init__
+    patch.setattr(DelayOffsets, "__init__", lambda self, flushed, **more: real(self, lambda: 1 << 62, **more))
+
+
+def delivered_copies_are_delayed_again(patch: pytest.MonkeyPatch) -> None:
+    real = Intake.stage
+
+    def stage(self: Intake, message: Any, wall_ms: int, **more: Any) -> Any:
+        if message.topic != test_schedule.SCHEDULE:
+            self.divert(message)
+        return real(self, message, wall_ms, **more)
+
+    patch.setattr(Intake, "stage", stage)
+
+
+def delivered_a_second_early(patch: pytest.MonkeyPatch) -> None:
+    real = Schedule._wait_ms
+    patch.setattr(Schedule, "_wait_ms", lambda self, level, offset: real(self, level, offset) - 500)
+
+
+ROWS: list[tuple[Check, Plant, Callable[[House], House]]] = [
+    (a_batch_is_never_torn, no_room_made, plain),
+    (
+        with_house(test_long_polling.test_a_peer_that_does_not_read_gets_no_messages_pushed),
+        held_pulls_ignore_the_output_cap,
+        plain,
+    ),
+    (with_house(test_long_polling.test_an_arrival_ends_the_wait), arrivals_wake_nobody, plain),
+    (with_house(test_long_polling.test_a_pull_and_a_send_in_one_turn), arrivals_wake_nobody, plain),
+    (with_house(test_long_polling.test_only_its_own_queue_and_tags_wake_it), arrivals_wake_everybody, plain),
+    (with_house(test_long_polling.test_the_sweep_moves_it_past_what_it_does_not_want), the_sweep_finds_nobody, plain),
+    (with_house(test_long_polling.test_it_waits_once_and_commits_once), a_woken_pull_waits_again, plain),
+    (with_house(test_long_polling.test_two_hundred_that_end_together), time_never_ends, plain),
+    (with_house(test_long_polling.test_those_of_a_closed_connection_are_dropped), those_who_left_are_kept, plain),
+    (lambda house, _: waits_its_time(house), time_ends_early, plain),
+    (lambda house, _: test_pull.test_commit_with_a_pull(house, 6, -1), any_commit_is_stored, with_tagged_messages),
+    (with_house(test_send_back.test_a_body_that_looks_like_a_message_is_none), any_place_is_believed, with_a_message),
+    (with_house(test_send_back.test_messages_of_others_cannot_be_given_back), anybody_s_message_is_given_back, with_a_message),
+    (test_schedule.test_a_failing_append_is_tried_again_and_nothing_is_passed_over, progress_before_the_commit, after_the_start),
+    (with_house(test_schedule.test_progress_beyond_the_queue_is_clamped), progress_is_not_clamped, after_the_start),
+    (
+        lambda *_: test_delay_offsets.test_progress_is_written_when_its_copies_are_safe(),
+        progress_written_before_its_copies,
+        plain,
+    ),
+    (with_house(test_schedule.test_the_copy), delivered_copies_are_delayed_again, after_the_start),
+    (lambda house, _: test_schedule.test_each_level_waits_its_time(house, 3), delivered_a_second_early, after_the_start),
+]
+
+
+def waits_its_time(house: House) -> None:
+    client = house.connect()
+    opaque = test_long_polling.waiting(house, client, pull(flags=test_long_polling.WAIT))
+    house.driver.advance(14_999)
+    assert opaque not in client.answers
+
+
+@pytest.mark.parametrize(("check", "plant", "prepared"), ROWS, ids=[plant.__name__ for _, plant, _ in ROWS])
+def test_the_bug_is_caught(
+    tmp_path: Path, check: Check, plant: Plant, prepared: Callable[[House], House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = prepared(House(tmp_path))
+    with monkeypatch.context() as patch:
+        plant(patch)
+        with pytest.raises((AssertionError, KeyError, ValueError)):
+            check(house, patch)
+
+
+def test_without_the_bug_the_new_checks_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_batch_is_never_torn(plain(House(tmp_path / "a")), monkeypatch)
+    waits_its_time(plain(House(tmp_path / "b")))
