@@ -18,15 +18,24 @@ from rmq_store.layouts import INDEX_ENTRY
 from rmq_store.queue_repair import zero_from
 
 SCAN_ENTRIES: Final = 16_384
+SECTOR_BYTES: Final = 512
+"""What a disk writes whole or not at all."""
 NOWHERE: Final = -1
+
+
+class Implied(NamedTuple):
+    """What a unit means for the index."""
+
+    store_timestamp: int
+    hashes: frozenset[int]
 
 
 class AboutLog(NamedTuple):
     """What mending has to ask about the log."""
 
     min_offset: int
-    store_time: Callable[[int], int]
-    """store time of the unit that begins here, ms; -1 when there is none"""
+    entries_of: Callable[[int], Implied | None]
+    """what the unit that begins here has in the index; None when no unit does"""
     next_indexed: Callable[[int, int], int]
     """position of the first unit with an index entry, walking from the unit at the first number, behind the second number"""
 
@@ -50,39 +59,39 @@ def mend(index: Index, safe_timestamp: int, end: int, log: AboutLog) -> int:
         first += 1
     ended = _Ended.LOST
     for number, file in enumerate(index.files[first:], first):
-        ended = _rebuild(file, end)
+        ended = _rebuild(file, end, log)
         keep = number + 1
-        if not _follows(index, number, log):
+        has_entries = ended is _Ended.CUT or file.count > 1
+        if has_entries and not _follows(index, number, end, log):
             ended, keep = _Ended.LOST, number
         if ended is not _Ended.FULL or keep == number:
             for later in index.files[keep:]:
                 index.remove(later)
             break
-    resume = end if ended is _Ended.CUT else _drop_last_message(index)
+    resume = end if ended is _Ended.CUT else _drop_last_message(index, log)
     _finish(index, log)
     return resume if index.files else NOWHERE
 
 
-def _follows(index: Index, number: int, log: AboutLog) -> bool:
+def _follows(index: Index, number: int, end: int, log: AboutLog) -> bool:
     """Whether no file is missing before this one: its first message is the next with an entry."""
-    file = index.files[number]
-    if file.count <= 1:
-        return True
-    first = file.read_entry(1)[1]
+    first = index.files[number].read_entry(1)[1]
     if not number:
         return first <= log.next_indexed(log.min_offset, log.min_offset - 1)
     before = index.files[number - 1].end_physical
-    return first == before or log.next_indexed(before, before) == first
+    following = log.next_indexed(before, before)
+    return first in (before, following) or min(first, following) >= end
 
 
 def _is_safe(file: IndexFile, safe_timestamp: int, end: int) -> bool:
     return file.is_full and 0 < file.end_timestamp < safe_timestamp and file.end_physical < end
 
 
-def _rebuild(file: IndexFile, cut: int) -> _Ended:
+def _rebuild(file: IndexFile, cut: int, log: AboutLog) -> _Ended:
     """Fill the slots from the good entries below `cut`."""
     slots = file.blank_slots()
     number, last_physical, used = 1, 0, 0
+    begin = NOWHERE
     ended = _Ended.FULL
     while number < file.index_num and ended is _Ended.FULL:
         count = min(SCAN_ENTRIES, file.index_num - number)
@@ -95,6 +104,13 @@ def _rebuild(file: IndexFile, cut: int) -> _Ended:
             if physical >= cut:
                 ended = _Ended.CUT
                 break
+            if file.entry_at(number) % SECTOR_BYTES + ENTRY_BYTES > SECTOR_BYTES or number == 1:
+                implied = log.entries_of(physical)
+                if implied is not None and number == 1:
+                    begin = implied.store_timestamp
+                if implied is None or not _matches(implied, key_hash, seconds, begin if number > 1 else NOWHERE):
+                    ended = _Ended.LOST
+                    break
             used += not previous
             slots[slot] = number
             last_physical = physical
@@ -103,7 +119,14 @@ def _rebuild(file: IndexFile, cut: int) -> _Ended:
     return ended
 
 
-def _drop_last_message(index: Index) -> int:
+def _matches(implied: Implied, key_hash: int, seconds: int, begin: int) -> bool:
+    """Whether an entry that lies across two sectors is whole: a power cut may have written one of them."""
+    if begin >= 0 and seconds != max(implied.store_timestamp - begin, 0) // 1000:
+        return False
+    return key_hash in implied.hashes
+
+
+def _drop_last_message(index: Index, log: AboutLog) -> int:
     """Drop all entries of the newest message, for there may have been more. Returns its log position."""
     physical = NOWHERE
     while index.files:
@@ -115,7 +138,7 @@ def _drop_last_message(index: Index) -> int:
             number -= 1
         if number:
             if not file.has_slots or number < file.count - 1:
-                _rebuild(file, physical)
+                _rebuild(file, physical, log)
             break
         index.remove(file)
     return physical
@@ -128,7 +151,7 @@ def _finish(index: Index, log: AboutLog) -> None:
     for file in index.files:
         if file.has_slots:
             first, last = file.read_entry(1)[1], file.read_entry(file.count - 1)[1]
-            file.set_bounds(first, log.store_time(first), last, log.store_time(last))
+            file.set_bounds(first, _time_of(log, first), last, _time_of(log, last))
     if index.files:
         newest = index.files[-1]
         if not newest.has_slots:
@@ -136,3 +159,8 @@ def _finish(index: Index, log: AboutLog) -> None:
         zero_from(newest.file, newest.entry_at(newest.count))
         newest.file.sync()  # or the next power cut brings back entries of positions that are written anew from here on
     index.retiring = [file for file in index.files[:-1] if file.has_slots]
+
+
+def _time_of(log: AboutLog, position: int) -> int:
+    implied = log.entries_of(position)
+    return NOWHERE if implied is None else implied.store_timestamp

@@ -21,16 +21,21 @@ from rmq_store.dispatcher import Dispatcher
 from rmq_store.errors import Illegal, StoreDamaged
 from rmq_store.index import Index
 from rmq_store.index_file import is_rolled_back
+from rmq_store.key_hashes import key_hash_of
 from rmq_store.log_walk import LogWalk
 from rmq_store.queues import Queues
 from rmq_store.settings import StoreSettings
 from rmq_wire import property_names as names
 from rmq_wire.errors import BadRecord
-from rmq_wire.message import StoredMessage, has_good_crc, index_keys, read_unit, tags_code
+from rmq_wire.message import StoredMessage, has_good_crc, index_keys, read_size_and_magic, read_unit, tags_code
 from rmq_wire.properties import decode
 
 UNKNOWN_LEVEL_DELAY_MS = 1000
 """Java: computeDeliverTimestamp for a level that is not configured."""
+
+
+UNIT_READ_BYTES = 4096
+"""What is read to look at one unit; more only when it is longer."""
 
 
 class Report(Struct):
@@ -127,10 +132,20 @@ class Recovery:
 
     def _unit(self, at: int) -> StoredMessage | None:
         """The good unit that begins here, or None."""
-        walk = LogWalk(self._log.segments, at, at + 1)
-        for units in walk.batches():
-            return units[0]
-        return None
+        segments = self._log.segments
+        start = segments.start_of(at)
+        if start is None:
+            return None
+        file = segments.file(start)
+        data = file.read_at(at - start, UNIT_READ_BYTES)
+        try:
+            size, _ = read_size_and_magic(data, 0)
+            if len(data) < size <= segments.file_bytes:
+                data = file.read_at(at - start, size)
+            unit = read_unit(data)
+        except BadRecord:
+            return None
+        return unit if unit.physical_offset == at and has_good_crc(unit) else None
 
     def _start_file(self) -> int:
         """After an unclean stop: start of the newest file whose first unit the checkpoint covers, else of the first file."""
@@ -139,21 +154,12 @@ class Recovery:
         if all(queue.max_offset == 0 for queue in self._queues):
             return self._log.min_offset
         for start in reversed(self._log.segments.starts):
-            unit = self._first_unit(start)
+            unit = self._unit(start)
             if unit is None or not unit.store_timestamp:
                 continue
             if (start <= covered) if covered else (unit.store_timestamp <= covered_ms):
                 return start
         return self._log.min_offset
-
-    def _first_unit(self, start: int) -> StoredMessage | None:
-        segments = self._log.segments
-        data = segments.file(start).read_at(0, min(segments.file_bytes, self._settings.max_message_size + (1 << 16)))
-        try:
-            unit = read_unit(data)
-        except BadRecord:
-            return None
-        return unit if unit.physical_offset == start and has_good_crc(unit) else None
 
     # --- queues
 
@@ -237,11 +243,15 @@ class Recovery:
             index.write_gathered()
 
     def _about_log(self) -> index_repair.AboutLog:
-        return index_repair.AboutLog(self._log.min_offset, self._store_time, self._next_indexed)
+        return index_repair.AboutLog(self._log.min_offset, self._entries_of, self._next_indexed)
 
-    def _store_time(self, at: int) -> int:
+    def _entries_of(self, at: int) -> index_repair.Implied | None:
         unit = self._unit(at)
-        return -1 if unit is None else unit.store_timestamp
+        staged = None if unit is None else self._staged(unit)
+        if unit is None or staged is None:
+            return None
+        prefix = staged.queue.hash_prefix
+        return index_repair.Implied(unit.store_timestamp, frozenset([key_hash_of(prefix, key) for key in staged.keys]))
 
     def _next_indexed(self, at: int, behind: int) -> int:
         """Position of the first unit behind `behind` that has an index entry; the walk's end when none has."""
@@ -294,7 +304,7 @@ class Recovery:
         end, log = report.end, self._log
         start = log.segments.start_of(end)
         for later in [found for found in log.segments.starts if found >= end and found != start]:
-            if report.clean and self._first_unit(later) is not None:
+            if report.clean and self._unit(later) is not None:
                 raise StoreDamaged(
                     f"{log.segments.directory}: good units end at {end} ({report.reason}), but the file of {later} holds more:"
                     " restore the damaged file; an empty file named `abort` in the root says that these may be dropped"

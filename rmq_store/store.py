@@ -260,6 +260,8 @@ class Store:
         due = min(self._second_due_ms, self._disk_due_ms, self._residency_due_ms)
         if self._index is not None and self._index.retiring:
             due = min(due, mono_ms + WRITE_BACK_MS)
+        if self._refusal in (Closed.FENCED, Closed.SHUT):
+            return due  # nothing is synced any more
         return min(due, self._flusher.due(mono_ms))
 
     def _guarded(self, action: Callable[[], object]) -> None:
