@@ -8,6 +8,8 @@ what consumers may see.  No file is made before its first unit is at hand: Java 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from struct import Struct as Packed
 from typing import Final
 
 from rmq_store.disk import File, write_all
@@ -18,6 +20,10 @@ from rmq_wire.java import string_hash
 from rmq_wire.message import TOPIC_V1_BYTES_MAX
 
 UNIT_BYTES: Final = QUEUE_UNIT.size
+UNIT_FIELDS: Final = 3
+PACKED_FIELDS_MAX: Final = 64 * UNIT_FIELDS
+_PACKS: Final[dict[int, Callable[..., bytes]]] = {}
+"""By number of fields: what packs so many at once."""
 PRE_BLANK: Final = QUEUE_UNIT.pack(0, 0x7FFFFFFF, 0)
 """What Java fills a new queue's first file with, up to the first offset it has a message for."""
 NOTHING: Final = -1
@@ -35,7 +41,6 @@ class ConsumeQueue:
         "min_offset",
         "next_offset",
         "pending",
-        "pending_tags",
         "pending_timestamp",
         "queue_id",
         "segments",
@@ -53,10 +58,8 @@ class ConsumeQueue:
         self.min_offset = 0
         self.end_physical = NOTHING
         """log position one past the last unit's message; -1 for none (Java: maxPhysicOffset)"""
-        self.pending: list[bytes] = []
-        """units of the running dispatch, the first of them at max_offset"""
-        self.pending_tags: list[int] = []
-        """tag codes of the units of the running dispatch"""
+        self.pending: list[int] = []
+        """fields of the units of the running dispatch, one unit after the other, the first of them at max_offset"""
         self.pending_timestamp = 0
         """store time of the newest of them, ms"""
         encoded = topic.encode()
@@ -74,25 +77,29 @@ class ConsumeQueue:
         Raises OSError: the units then stay pending, as many as are not written.
         """
         segments = self.segments
-        while self.pending:
+        starts = segments.starts
+        pending = self.pending
+        while pending:
             position = self.max_offset * UNIT_BYTES
             within = position % segments.file_bytes
             start = position - within
-            room = (segments.file_bytes - within) // UNIT_BYTES
-            units = self.pending if len(self.pending) <= room else self.pending[:room]
-            data = b"".join(units)
-            if not segments.starts or segments.starts[-1] < start:
-                if not segments.starts:
+            room = (segments.file_bytes - within) // UNIT_BYTES * UNIT_FIELDS
+            fields = pending if len(pending) <= room else pending[:room]
+            if not starts or starts[-1] < start:
+                if not starts:
                     self.min_offset = self.max_offset
                 segments.create(start)
-            file = segments.file(start)
-            dirty_files[file.path] = None  # noted first: what follows may fail half way
-            if self.min_offset == self.max_offset and within and segments.starts[0] == start:
+            path = segments.path(start)
+            file = segments.files.get(path)
+            dirty_files[path] = None  # noted first: what follows may fail half way
+            if self.min_offset == self.max_offset and within and starts[0] == start:
                 self._fill_up(file, within)
-            write_all(file, within, data)
-            self.max_offset += len(units)
-            self.end_physical = end_of_message(units[-1])
-            del self.pending[: len(units)]
+            write_all(file, within, pack_units(fields))
+            self.max_offset += len(fields) // UNIT_FIELDS
+            self.end_physical = fields[-3] + fields[-2]
+            if fields is pending:
+                return
+            del pending[:room]
 
     def _fill_up(self, file: File, within: int) -> None:
         """A new queue that begins later than its first file does: blanks up to there, unless old units are there."""
@@ -130,9 +137,18 @@ class ConsumeQueue:
             self.segments.remove(start)
 
 
-def end_of_message(unit: bytes) -> int:
-    physical, size, _ = QUEUE_UNIT.unpack(unit)
-    return int(physical) + int(size)
+def pack_units(fields: list[int]) -> bytes:
+    """Queue units from their fields, (physical offset, size, tags code) over and over."""
+    pack = _PACKS.get(len(fields))
+    if pack is not None:
+        return pack(*fields)
+    if len(fields) > PACKED_FIELDS_MAX:
+        return b"".join(
+            [pack_units(fields[at : at + PACKED_FIELDS_MAX]) for at in range(0, len(fields), PACKED_FIELDS_MAX)]
+        )
+    units = Packed(">" + QUEUE_UNIT.format.removeprefix(">") * (len(fields) // UNIT_FIELDS))
+    _PACKS[len(fields)] = units.pack
+    return units.pack(*fields)
 
 
 def _load(file: File, within: int, size: int) -> None:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rmq_store.commit_log import UNQUEUED, Staged
-from rmq_store.consume_queue import ConsumeQueue
+from rmq_store.consume_queue import UNIT_FIELDS, ConsumeQueue
 from rmq_store.errors import StoreDamaged
 from rmq_store.index import TAIL_BYTES_MAX, Index
-from rmq_store.layouts import QUEUE_UNIT
 from rmq_store.values import Arrived
 
 
@@ -51,8 +50,9 @@ class Dispatcher:
             if not count:
                 return []
             batch = waiting[:count]
-        touched = self._gather(batch)
+        touched: list[ConsumeQueue] = []
         try:
+            self._gather(batch, touched)
             for queue in touched:
                 self._arrived.append(self._write(queue))
             if self.index is not None:
@@ -62,7 +62,6 @@ class Dispatcher:
         finally:
             for queue in touched:
                 queue.pending = []
-                queue.pending_tags = []
         arrived, self._arrived = self._arrived, []
         last = batch[-1]
         self.dispatched_offset = last.end_offset
@@ -74,10 +73,8 @@ class Dispatcher:
             del waiting[: len(batch)]
         return arrived
 
-    def _gather(self, batch: list[Staged]) -> list[ConsumeQueue]:
-        """Pack each queue's units into its `pending`; the queues that got some, in order of their first."""
-        touched: list[ConsumeQueue] = []
-        pack = QUEUE_UNIT.pack
+    def _gather(self, batch: list[Staged], touched: list[ConsumeQueue]) -> None:
+        """Put each queue's units into its `pending`, and the queues that got some into `touched`, in order of their first."""
         for staged in batch:
             if staged.sys_flag & UNQUEUED:
                 continue
@@ -91,12 +88,10 @@ class Dispatcher:
                         f"{queue.segments.directory} ends at {queue.max_offset}, the next message has {staged.queue_offset}"
                     )
                 touched.append(queue)
-            pending.append(pack(staged.physical_offset, staged.size, staged.tags_code))
-            queue.pending_tags.append(staged.tags_code)
+            pending += (staged.physical_offset, staged.size, staged.tags_code)
             queue.pending_timestamp = staged.store_timestamp
-        return touched
 
     def _write(self, queue: ConsumeQueue) -> Arrived:
-        tags_codes = queue.pending_tags
+        tags_codes = queue.pending[UNIT_FIELDS - 1 :: UNIT_FIELDS]
         queue.write_pending(self.dirty_files)
         return Arrived(queue.topic, queue.queue_id, queue.max_offset, tags_codes, queue.pending_timestamp)

@@ -26,6 +26,8 @@ PULL_BYTES_MAX: Final = 128 * MEBIBYTE
 """Java: MAX_PULL_MSG_SIZE."""
 POSITION_AND_SIZE: Final = QUEUE_UNIT.format.removeprefix(">").removesuffix("q") + f"{calcsize('>q')}x"
 """A queue unit without its tags code."""
+BLOCK_UNITS: Final = 32
+_TAGS_OF_BLOCK: Final = Packed(">" + f"{calcsize(QUEUE_UNIT.format) - calcsize('>q')}xq" * BLOCK_UNITS)
 _NO_SKIP: Final = -1
 _WORD: Final = 1 << 32
 _HALF: Final = 1 << 31
@@ -133,13 +135,17 @@ class QueueReader:
         written = log.written_offset
         scan = -(-max(self._scan_bytes, max_count * UNIT_BYTES) // UNIT_BYTES)
         count = min(scan, queue.max_offset - offset, queue.units_to_file_end(offset))
+        data = queue.read(offset, count)
         status = GetStatus.NO_MATCHED_MESSAGE
         found: list[tuple[int, int]] = []
         size = 0
         newest = 0
         skip_to = _NO_SKIP
-        next_offset = offset
-        for physical, unit_bytes, tags_code in QUEUE_UNIT.iter_unpack(queue.read(offset, count)):
+        skipped = 0 if accepts is None else _units_without(accepts, data)
+        next_offset = offset + skipped
+        if skipped:
+            newest = int(QUEUE_UNIT.unpack_from(data, (skipped - 1) * UNIT_BYTES)[0])
+        for physical, unit_bytes, tags_code in QUEUE_UNIT.iter_unpack(memoryview(data)[skipped * UNIT_BYTES :]):
             if unit_bytes <= 0 or physical < 0 or physical + unit_bytes > written:
                 # No message can be there: the entry is damaged, or fills the queue up to its first message.
                 next_offset += 1
@@ -219,3 +225,13 @@ class QueueReader:
 def _as_int(tags_code: int) -> int:
     """The low 32 bits, signed (Java: the long's intValue)."""
     return (tags_code + _HALF) % _WORD - _HALF
+
+
+def _units_without(accepts: frozenset[int], data: bytes) -> int:
+    """How many of the first units have none of these tags, in whole blocks; the search for the first match, in C."""
+    block = BLOCK_UNITS * UNIT_BYTES
+    for at in range(0, len(data) - block + 1, block):
+        codes = _TAGS_OF_BLOCK.unpack_from(data, at)
+        if not accepts.isdisjoint(codes) or max(codes) >= _HALF or min(codes) < -_HALF:
+            return at // UNIT_BYTES
+    return len(data) // block * BLOCK_UNITS
