@@ -44,10 +44,11 @@ class ShellLike(Protocol):
 
 
 class BrokerPlace(NamedTuple):
-    """A broker and the sockets that it answers on."""
+    """A broker and the sockets that it answers on.  `keeps_address`: an embedded name server tells everybody brokerIP1."""
 
     node: BrokerNode
     sockets: Sockets
+    keeps_address: bool = False
 
 
 class House(NamedTuple):
@@ -122,7 +123,7 @@ async def _broker(place: BrokerPlace, embedded: NameServer | None, plain_streams
     try:
         async with _serving(node.engine, place.sockets, plain_streams):
             if embedded is not None:
-                node.register_with(embedded)
+                node.register_with(embedded, keeps_address=place.keeps_address)
             async with keep_registered(node):
                 yield
             if embedded is not None:

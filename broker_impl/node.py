@@ -119,6 +119,7 @@ class BrokerNode:
         )
         self.registrar = Registrar(self.announcement, config.name_servers, env.mono_ms)
         self._embedded: NameServer | None = None
+        self._keeps_address = False
         self.topics.on_change.append(self._topics_changed)
         self._saving: set[PersistedTable] = set()
         self._save_again: set[PersistedTable] = set()
@@ -163,9 +164,13 @@ class BrokerNode:
 
     # -- name servers
 
-    def register_with(self, name_server: NameServer) -> None:
-        """Enter this broker into a name server of the same process, and keep its topics up to date there."""
+    def register_with(self, name_server: NameServer, *, keeps_address: bool = False) -> None:
+        """Enter this broker into a name server of the same process, and keep its topics up to date there.
+
+        `keeps_address`: everybody is told brokerIP1; else each asker an address that it reaches.
+        """
         self._embedded = name_server
+        self._keeps_address = keeps_address
         name_server.embed(self._embeddable(self.announcement.registration()))
 
     def withdraw_from(self, name_server: NameServer) -> None:
@@ -184,9 +189,8 @@ class BrokerNode:
         if self._embedded is not None:
             self._embedded.embed(self._embeddable(self.announcement.registration()))
 
-    @staticmethod
-    def _embeddable(registration: Registration) -> Registration:
-        return registration._replace(embedded=True)
+    def _embeddable(self, registration: Registration) -> Registration:
+        return registration._replace(embedded=True, keeps_address=self._keeps_address)
 
     # -- files
 

@@ -90,10 +90,11 @@ def open_dev(plan: DevPlan) -> tuple[House, Summary]:
             for number in range(plan.brokers):
                 config = BrokerConfig(_dev_entries(plan, bind, number, settings), machine(own)._replace(namesrv_addr=None))
                 port = config.listen_port + number * PORT_STEP if config.listen_port else 0
-                places.append(_broker_place(config, bind, port, limits, fast_required=False, option="--broker-port"))
+                place = _broker_place(config, bind, port, limits, fast_required=False, option="--broker-port")
+                places.append(place._replace(keeps_address="brokerIP1" in settings))
                 notices += config.notices if number == 0 else []
     address = reachable(names_socket)
-    summary = Summary(address, [reachable(place.sockets[0][0]) for place in places], str(plan.root), address, notices)
+    summary = Summary(address, [reachable(place.sockets[0][0]) for place in places], str(plan.root), [address], notices)
     return House(names, [(names_socket, MAIN_LISTENER)], places, plan.plain_streams), summary
 
 
@@ -141,10 +142,11 @@ def open_broker(
         path = None if config_file is None else str(config_file.absolute())
         config = BrokerConfig(entries, machine(own_address()), path=path)
         address, port = config.bind_address, config.listen_port
-        place = _broker_place(config, address, port, limits_for(1), fast_required=True, option="listenPort=")
+        place = _broker_place(config, address, port, limits_for(1), fast_required=True, option="--set listenPort=N")
     servers = ";".join(config.name_servers)
-    asks = config.name_servers[0] if config.name_servers and place.node.config.broker_permission != 0 else None
-    summary = Summary(servers or None, [reachable(place.sockets[0][0])], config.store_path_root_dir, asks, config.notices)
+    asks = config.name_servers if config.broker_permission != 0 else ()
+    broker = reachable(place.sockets[0][0])
+    summary = Summary(servers or None, [broker], config.store_path_root_dir, asks, config.notices, alone=True)
     return House(brokers=[place], plain_streams=plain_streams), summary
 
 
@@ -165,7 +167,7 @@ def open_name_server(
         sock = listen(config.bind_address, config.listen_port, "name server", "--port")
         names: NameServer = create_name_server(SystemEnv(own_address()), config, limits=limits_for(1))
     house = House(names, [(sock, MAIN_LISTENER)], (), plain_streams)
-    return house, Summary(reachable(sock), (), None, None)
+    return house, Summary(reachable(sock), (), None, ())
 
 
 def _broker_place(config: BrokerConfig, bind: str, port: int, limits: Limits, *, fast_required: bool, option: str) -> BrokerPlace:

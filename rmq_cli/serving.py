@@ -21,21 +21,28 @@ log = logging.getLogger("rmq.cli")
 
 
 class Summary(NamedTuple):
-    """What to tell when ready.  `asks`: the name server that must know TBW102 first, None to wait for nothing."""
+    """What to tell when ready.  `asks`: name servers, one of which must know TBW102 first; none: wait for nothing.
+
+    `alone`: a broker whose name servers are elsewhere; it stays up without them, as Java's does, and registers when one comes.
+    """
 
     namesrv: str | None
     brokers: Sequence[str]
     store: str | None
-    asks: str | None
+    asks: Sequence[str]
     notices: Sequence[str] = ()
+    alone: bool = False
 
 
 def serve(house: House, summary: Summary, *, as_json: bool) -> None:
     """Serve until SIGTERM or Ctrl-C; exit status 0 after a clean stop."""
 
     async def ready() -> None:
-        if summary.asks is not None and not await answers_default_route(summary.asks, READY_S_MAX):
-            raise Complaint(f"the name server at {summary.asks} does not list the broker after {READY_S_MAX:g} s")
+        if summary.asks and not await answers_default_route(summary.asks, READY_S_MAX):
+            missing = f"no name server of {';'.join(summary.asks)} lists the broker after {READY_S_MAX:g} s"
+            if not summary.alone:
+                raise Complaint(missing)
+            log.warning("%s; it goes on and registers when one answers", missing)
         for notice in summary.notices:
             log.warning("%s", notice)
         click.echo(_json_line(summary) if as_json else _sheet(summary))
@@ -76,7 +83,7 @@ def _sheet(summary: Summary) -> str:
     brokers = ", ".join(summary.brokers)
     if summary.namesrv is None:
         return f"broker ready at {brokers}, store {summary.store}, registered with no name server"
-    if summary.asks != summary.namesrv or summary.store is None:
+    if summary.alone:
         return f"broker ready at {brokers}, store {summary.store}, name server {summary.namesrv}"
     return f"""ready: name server {summary.namesrv}, broker {brokers}, store {summary.store}
 

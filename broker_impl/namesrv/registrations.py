@@ -23,7 +23,7 @@ class Registration(NamedTuple):
     `acting_master`: None from a broker that does not know the option.  `timeout_ms`: how long it lives without a sign of life.
     `topics`: by name; exactly one is an increment.  `filter_servers`: None says nothing about them.  `link`: the connection it
     came in on.  `embedded`: it runs in this process, cannot expire, and each asker is told an address of it that the asker
-    reaches.
+    reaches, unless `keeps_address`.
     """
 
     cluster: str
@@ -40,6 +40,7 @@ class Registration(NamedTuple):
     filter_servers: Sequence[str] | None = None
     link: Link | None = None
     embedded: bool = False
+    keeps_address: bool = False
 
 
 class Unregistration(NamedTuple):
@@ -75,7 +76,9 @@ Key = tuple[str, str]
 class LiveBroker:
     """One registered broker.  `updated_ms`: mono time of its last sign of life.  `former`: connections that it had before."""
 
-    __slots__ = ("broker_id", "embedded", "former", "ha_addr", "link", "name", "timeout_ms", "updated_ms", "version")
+    __slots__ = (
+        "broker_id", "embedded", "former", "ha_addr", "keeps_address", "link", "name", "timeout_ms", "updated_ms", "version",
+    )  # fmt: skip
 
     def __init__(self, asked: Registration, mono_ms: int, previous: LiveBroker | None) -> None:
         self.name = asked.name
@@ -89,6 +92,7 @@ class LiveBroker:
         if previous is not None:
             self.former = {*previous.former, previous.link} - {None, asked.link}
         self.embedded = asked.embedded
+        self.keeps_address = asked.keeps_address
 
 
 class Expired(NamedTuple):

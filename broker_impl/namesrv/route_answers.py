@@ -77,7 +77,7 @@ class RouteAnswers:
         if addr is None or asker_host is None:
             return addr
         live = self.table.live.get((cluster, addr))
-        return at_host(addr, asker_host) if live is not None and live.embedded else addr
+        return at_host(addr, asker_host) if live is not None and live.embedded and not live.keeps_address else addr
 
     def all_topics(self) -> TopicList:
         """Every topic with a route (206)."""
