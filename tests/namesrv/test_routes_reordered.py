@@ -79,6 +79,12 @@ class NameServerHistory(RuleBasedStateMachine):
         self, cluster: str, name: str, number: int, addr: str, topics: dict[str, int], state: int, counter: int, which: int,
         acting: bool | None, timeout: int | None,
     ) -> None:  # fmt: skip
+        self.tell(cluster, name, number, addr, topics, state, counter, which, acting, timeout)
+
+    def tell(
+        self, cluster: str, name: str, number: int, addr: str, topics: dict[str, int], state: int, counter: int, which: int,
+        acting: bool | None, timeout: int | None,
+    ) -> None:  # fmt: skip
         link = self.some_link(which)
         configs = {topic: TopicConfig(topic_name=topic, perm=perm) for topic, perm in topics.items()}
         version = DataVersion(counter=counter, state_version=state)
@@ -115,15 +121,32 @@ class NameServerHistory(RuleBasedStateMachine):
             del self.model[cluster, addr]
 
     @precondition(lambda self: self.model)
+    @rule(pick=st.integers(0, 7), which=st.integers(0, 5), counter=st.integers(0, 2))
+    def register_again(self, pick: int, which: int, counter: int) -> None:
+        """The same broker, often on another connection: what a reconnect is."""
+        key, live = list(self.model.items())[pick % len(self.model)]
+        topics = {"S": 6, "T": 6}
+        self.tell(key[0], live.name, live.broker_id, key[1], topics, live.state, counter, which, None, live.timeout_ms)
+
+    @precondition(lambda self: self.model)
     @rule(pick=st.integers(0, 7), which=st.integers(0, 5))
     def say_goodbye(self, pick: int, which: int) -> None:
         key, live = list(self.model.items())[pick % len(self.model)]
         self.unregister(key[0], live.name, live.broker_id, key[1], which)
 
+    @precondition(lambda self: any(live.former for live in self.model.values()))
+    @rule(pick=st.integers(0, 7))
+    def a_former_connection_closes(self, pick: int) -> None:
+        former = sorted({link.id for live in self.model.values() for link in live.former})
+        gone = former[pick % len(former)]
+        self.drop(next(link for link in self.links if link.id == gone))
+
     @precondition(lambda self: len(self.links) > 1)
     @rule(which=st.integers(0, 5))
     def close(self, which: int) -> None:
-        link = self.some_link(which)
+        self.drop(self.some_link(which))
+
+    def drop(self, link: Link) -> None:
         self.links.remove(link)
         self.table.link_closed(link)
         kept = {key: live for key, live in self.model.items() if live.link is not link}
@@ -131,12 +154,27 @@ class NameServerHistory(RuleBasedStateMachine):
 
     @rule(steps=st.integers(1, 5))
     def wait(self, steps: int) -> None:
-        self.now += steps * STEP_MS
+        self.pass_time(steps * STEP_MS)
+
+    def pass_time(self, ms: int) -> None:
+        self.now += ms
         late = {key for key, live in self.model.items() if live.updated_ms + live.timeout_ms < self.now}
         assert {(gone.cluster, gone.addr) for gone in self.table.expire(self.now)} == late
         self.model = {key: live for key, live in self.model.items() if key not in late}
 
+    @precondition(lambda self: self.model)
+    @rule(pick=st.integers(0, 7), late=st.booleans())
+    def beat_when_it_counts(self, pick: int, late: bool) -> None:
+        """A sign of life shortly before the time is up, and a look shortly after."""
+        key, live = list(self.model.items())[pick % len(self.model)]
+        self.now = max(self.now, live.updated_ms + live.timeout_ms)
+        self.touch(*key)
+        self.pass_time(live.timeout_ms + late)
+
     @rule(cluster=CLUSTERS, addr=ADDRS)
+    def touch_anybody(self, cluster: str, addr: str) -> None:
+        self.touch(cluster, addr)
+
     def touch(self, cluster: str, addr: str) -> None:
         self.table.touch(cluster, addr, self.now)
         if (cluster, addr) in self.model:
