@@ -33,6 +33,7 @@ from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.bodies.heartbeat import CONSUME_ACTIVELY, TAG, CheckClientRequest, ConsumerData, HeartbeatData
 from rmq_wire.bodies.topics import TOPIC_UNIT_SUB
 from rmq_wire.codes import LanguageCode, ResponseCode
+from rmq_wire.declare import Header
 from rmq_wire.headers.clients import (
     CheckClientConfig,
     GetAllProducerInfo,
@@ -121,7 +122,7 @@ class ClientManagement(Capability):
             group = self._groups.find(asked.consumer_group)
             notify = group is None or group.notify_consumer_ids_changed_enable
             self._clients.unregister_consumer(asked.consumer_group, call.peer, notify=notify)
-        return Reply()
+        return Header()  # with an empty extFields: the reference has a response class without fields
 
     @answers(CheckClientConfig)
     def check(self, call: Call, asked: CheckClientConfig) -> Answer:
@@ -145,9 +146,10 @@ class ClientManagement(Capability):
     def consumer_ids(self, call: Call, asked: GetConsumerListByGroup) -> Answer:
         """Client ids of the group's members: what every member shares the queues by."""
         found = self._clients.consumer_ids(asked.consumer_group)
+        none = Header()  # an empty extFields: the reference has a response class without fields
         if not found:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {asked.consumer_group}")
-        return Reply(body=ConsumerIdList(consumer_id_list=found).encode())
+            return Reply(none, code=ResponseCode.SYSTEM_ERROR, remark=f"no consumer for this group, {asked.consumer_group}")
+        return Reply(none, body=ConsumerIdList(consumer_id_list=found).encode())
 
     @answers(GetConsumerConnectionList)
     def consumers(self, call: Call, asked: GetConsumerConnectionList) -> Answer:

@@ -6,7 +6,7 @@ getMinOffset, getEarliestMsgStoretime).  Left out: static topics.
 
 from __future__ import annotations
 
-from broker_impl.call import Answer, Call
+from broker_impl.call import Answer, Call, Reply
 from broker_impl.cold_reads import ColdReads
 from broker_impl.router import Capability, answers
 from rmq_store.store import Store
@@ -45,9 +45,9 @@ class Positions(Capability):
         return GetMaxOffsetResponse(offset=self._store.queue_bounds(asked.topic, asked.queue_id)[1])
 
     @answers(GetMinOffset)
-    def min_offset(self, call: Call, asked: GetMinOffset) -> GetMinOffsetResponse:
-        """The offset of the oldest message."""
-        return GetMinOffsetResponse(offset=self._store.queue_bounds(asked.topic, asked.queue_id)[0])
+    def min_offset(self, call: Call, asked: GetMinOffset) -> Reply:
+        """The offset of the oldest message.  With an empty remark, as the reference's path through `RpcResponse` gives it."""
+        return Reply(GetMinOffsetResponse(offset=self._store.queue_bounds(asked.topic, asked.queue_id)[0]), remark="")
 
     @answers(GetEarliestMsgStoretime)
     def earliest_store_time(self, call: Call, asked: GetEarliestMsgStoretime) -> Answer:

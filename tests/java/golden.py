@@ -19,9 +19,8 @@ from conformance.recorder import Frame, Recorder, pick, save
 from tests.java.flows import drain, producer, push
 from tests.support.clients import JavaDriver, JavaError
 from tests.support.java import OLD_CLIENT, OLD_SERVER, REFERENCE
-from tests.support.process import free_ports, until
-from tests.support.reference import JavaBroker, JavaNameServer
-from tests.support.subject import Subject
+from tests.support.process import until
+from tests.support.subject import Subject, start_broker, start_name_server, version_of
 
 GOLDEN = Path(__file__).resolve().parents[2] / "conformance" / "golden"
 RELAYED = "127.0.0.2"
@@ -45,34 +44,31 @@ class Names:
 
 
 class Stage(NamedTuple):
-    """A real name server and broker that everybody reaches through recorders."""
+    """A name server and a broker that everybody reaches through recorders."""
 
     subject: Subject
-    broker: JavaBroker
     names_relay: Recorder
     broker_relay: Recorder
 
 
 @contextlib.contextmanager
-def stage(directory: Path, version: str = REFERENCE, properties: Mapping[str, str] | None = None) -> Iterator[Stage]:
+def stage(directory: Path, kind: str = "java", properties: Mapping[str, str] | None = None) -> Iterator[Stage]:
     """Both servers and both recorders, started."""
-    port = free_ports(-2, 1)
-    advertised = "127.0.0.1" if version.startswith("4.") else RELAYED  # 4.x listens on every address: nothing left to relay at
-    with (
-        JavaNameServer(directory / "namesrv", version=version) as names,
-        Recorder(("127.0.0.1", 0), ("127.0.0.1", names.port)) as names_relay,
-        contextlib.ExitStack() as stack,
-    ):
+    old = version_of(kind).startswith("4.")
+    advertised = "127.0.0.1" if old else RELAYED  # 4.x listens on every address: nothing is left to relay at
+    addresses = {"brokerIP1": advertised, "brokerIP2": advertised, **(properties or {})}
+    with contextlib.ExitStack() as stack:
+        names = start_name_server(kind, directory / "namesrv")
+        stack.callback(names.end)
+        names_relay = stack.enter_context(Recorder(("127.0.0.1", 0), ("127.0.0.1", names.port)))
         address = f"127.0.0.1:{names_relay.address[1]}"
-        addresses = {"brokerIP1": advertised, "brokerIP2": advertised}
-        broker = JavaBroker(
-            directory / "broker", address, version=version, port=port, properties={**addresses, **(properties or {})}
-        )
-        relay = Recorder((RELAYED, port if advertised == RELAYED else 0), ("127.0.0.1", port))
-        stack.enter_context(relay)
-        stack.enter_context(broker)
-        subject = Subject("java", address, f"{advertised}:{port}", broker.broker_name, "DefaultCluster", broker.store, broker)
-        yield Stage(subject, broker, names_relay, relay)
+        broker = start_broker(kind, directory / "broker", address, properties=addresses, wait=False)
+        stack.callback(broker.end)
+        relay = stack.enter_context(Recorder((RELAYED, 0 if old else broker.port), ("127.0.0.1", broker.port)))
+        broker.wait_ready()
+        at = f"{advertised}:{broker.port}"
+        subject = Subject(kind, address, at, broker.broker_name, "DefaultCluster", broker.store, broker)
+        yield Stage(subject, names_relay, relay)
 
 
 def produce(clients: JavaDriver, subject: Subject, fresh: Names, topic: str) -> None:
@@ -170,9 +166,12 @@ def administer(clients: JavaDriver, subject: Subject, fresh: Names, topic: str) 
             clients.mqadmin(*line.format(**names).split(), "-n", subject.namesrv)
 
 
+FLOWS: dict[str, Flow] = {"producer": produce, "consumer": consume, "admin": administer}
+
+
 def make_frames(*, clients: bool = True) -> None:
     """All files of frames, or only those between brokers and name servers."""
-    flows = {"producer": produce, "consumer": consume, "admin": administer} if clients else {}
+    flows = FLOWS if clients else {}
     with tempfile.TemporaryDirectory() as scratch, stage(Path(scratch)) as on:
         about = f"A {REFERENCE} broker starts and registers with a {REFERENCE} name server."
         _save(f"registration-{REFERENCE}", on.names_relay.frames(), about)
@@ -182,34 +181,28 @@ def make_frames(*, clients: bool = True) -> None:
                     _record(Path(scratch), on, f"{kind}-{version}-{form.lower()}", flow, version, form)
         if clients:
             _record(Path(scratch), on, f"producer-classic-{REFERENCE}-json", produce, REFERENCE, "JSON", CLASSIC_HEADER)
-    with tempfile.TemporaryDirectory() as scratch, stage(Path(scratch), OLD_SERVER) as on:
+    with tempfile.TemporaryDirectory() as scratch, stage(Path(scratch), f"java-{OLD_SERVER}") as on:
         about = f"A {OLD_SERVER} broker starts and registers with a {OLD_SERVER} name server."
         _save(f"registration-{OLD_SERVER}", on.names_relay.frames(), about)
 
 
-def _record(
-    scratch: Path,
-    on: Stage,
-    name: str,
-    flow: Callable[[JavaDriver, Subject, Names, str], None],
-    version: str,
-    form: str,
-    *flags: str,
-) -> None:
-    """One file: a JVM of its own plays one flow."""
+def record(directory: Path, on: Stage, flow: Flow, topic: str, version: str, form: str, *flags: str) -> list[Frame]:
+    """What passes while a JVM of its own plays one flow, without what the broker itself says to the name server."""
     at_names, at_broker = len(on.names_relay.frames()), len(on.broker_relay.frames())
-    fresh = Names()
-    with JavaDriver(scratch / name, version, form=form, flags=flags) as clients:
+    with JavaDriver(directory, version, form=form, flags=flags) as clients:
         clients.call("rebalance_interval", ms=1000)
-        flow(clients, on.subject, fresh, name.replace(".", "_"))
+        flow(clients, on.subject, Names(), topic)
     brokers_own = {frame.connection for frame in on.names_relay.frames()[:at_names]}
     asked = [frame for frame in on.names_relay.frames()[at_names:] if frame.connection not in brokers_own]
-    about = (
-        f"A {version} client ({flow.__name__}, {form} headers{''.join(f', {flag}' for flag in flags)}) and a {REFERENCE} broker."
-    )
     after = 1 + max((frame.connection for frame in asked), default=0)
-    served = [frame._replace(connection=frame.connection + after) for frame in on.broker_relay.frames()[at_broker:]]
-    _save(name, asked + served, about)
+    return asked + [frame._replace(connection=frame.connection + after) for frame in on.broker_relay.frames()[at_broker:]]
+
+
+def _record(scratch: Path, on: Stage, name: str, flow: Flow, version: str, form: str, *flags: str) -> None:
+    """One file."""
+    frames = record(scratch / name, on, flow, name.replace(".", "_"), version, form, *flags)
+    how = ", ".join((flow.__name__, f"{form} headers", *flags))
+    _save(name, frames, f"A {version} client ({how}) and a {REFERENCE} name server and broker.")
 
 
 def _save(name: str, frames: list[Frame], about: str) -> None:

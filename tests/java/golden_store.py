@@ -49,8 +49,8 @@ def make_store() -> None:
                 clients.call("rebalance_interval", ms=1000)
                 fill(clients, on.subject, version, told)
         frames = on.broker_relay.frames()
-        on.broker.stop()
-        _keep(on.broker.store, target)
+        on.subject.server.stop()
+        _keep(on.subject.store, target)
         about = f"Clients {REFERENCE} and {OLD_CLIENT} fill the store of a {REFERENCE} broker ({SMALL_FILES})."
         save(target / "frames.bin", _sends(frames), f"{about}\n{made()}")
         (target / "told.json").write_text(json.dumps(told, indent=1) + "\n")

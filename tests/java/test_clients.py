@@ -138,7 +138,7 @@ def test_two_consumers_share_the_queues_and_one_takes_over_when_told(subject: Su
                     until(lambda: [len(queues_of(clients, c, topic)) for c in (one, two)] == [4, 4], "four queues each")
                     assert not set(queues_of(clients, one, topic)) & set(queues_of(clients, two, topic))
                     clients.call("send", producer=p, topic=topic, form="selector", count=80, body="s", spread=8)
-                    bodies = Counter(m["body"] for m in clients.wait_messages([one, two], 81, distinct=True))
+                    bodies = Counter(m["body"] for m in clients.wait_messages([one, two], 81))
                     assert set(bodies) == {"x", *(f"s{i}" for i in range(80))}
                     # The queues that moved may come twice, nothing else: `x` was there before the second joined.
                     assert {body for body, times in bodies.items() if times > 1} <= {"x"}
@@ -170,7 +170,7 @@ def test_a_thousand_messages_in_order_over_eight_queues(subject: Subject, client
         clients.call("send", producer=p, topic=topic, form="selector", count=1000, body="", tags="T", spread=8)
         options: dict[str, Any] = {"group": group, "orderly": True}
         with push(clients, subject, fresh, topic, **options) as one, push(clients, subject, fresh, topic, **options) as two:
-            messages = clients.wait_messages([one, two], 1000, distinct=True)
+            messages = clients.wait_messages([one, two], 1000)
     by_queue: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for message in sorted(messages, key=lambda m: m["number"]):
         by_queue[message["queue"]].append(message)

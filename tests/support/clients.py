@@ -132,9 +132,7 @@ class JavaDriver(ServerProcess):
                 self._changed.wait(min(1.0, left))
         return answer
 
-    def wait_messages(
-        self, consumers: str | Sequence[str], count: int, *, distinct: bool = False, timeout_s: float = MESSAGES_S_MAX
-    ) -> list[Message]:
+    def wait_messages(self, consumers: str | Sequence[str], count: int, *, timeout_s: float = MESSAGES_S_MAX) -> list[Message]:
         """Wait until these push consumers together have been given `count` different stored messages; all they were given.
 
         A queue that moves from one to another may be read again from its last committed offset: those come twice.

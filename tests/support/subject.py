@@ -99,7 +99,7 @@ class OurBroker(OurServer):
         return super().command()
 
     def ready(self) -> bool:
-        return registered(self.namesrv, self.address)
+        return registered(self.namesrv, f"{self.properties['brokerIP1']}:{self.port}")
 
 
 class OurDev(OurServer):
