@@ -25,6 +25,8 @@ from tests.support.driver import Client, Driver
 from tests.support.troubled_disk import TroubledDisk
 
 WITNESS = "Witness"
+WITNESS_GROUP = "WitnessGroup"
+"""Names that no attack guesses: who may administrate may also forbid."""
 SMALL_BYTES = 100_000
 LOGGERS = ("rmq", "broker_impl", "rmq_net", "rmq_store", "rmq_wire")
 
@@ -73,7 +75,7 @@ def logged() -> Iterator[Lines]:
 
 
 class Siege(House):
-    """One broker, its witness, and the log."""
+    """One broker with a group G, its witness, and the log."""
 
     def __init__(
         self,
@@ -92,6 +94,7 @@ class Siege(House):
         super().__init__(root / "store", limits, **(settings or {}))
         self.scratch = root
         self.topic(WITNESS, queues=1)
+        assert self.node.groups.find("G") is not None, "made by asking for it"
         self.witness = self.connect()
         self.keep_faith()
 
@@ -126,7 +129,7 @@ class Siege(House):
         """The bodies of a queue, by pulls."""
         found: list[bytes] = []
         while True:
-            answer = client.ask(pull(topic, queue_id, len(found)))
+            answer = client.ask(pull(topic, queue_id, len(found), consumer_group=WITNESS_GROUP))
             if answer.code != 0:
                 return found
             found += [bytes(unit.body) for unit in units(answer.body)]

@@ -122,7 +122,7 @@ def test_attack_32_a_group_that_is_a_path(tmp_path: Path, name: str) -> None:
             subscription = {"topic": "T", "subString": "*", "subVersion": 1}
             consumer = {"groupName": name, "consumeType": "CONSUME_PASSIVELY", "subscriptionDataSet": [subscription]}
             producer = {"groupName": name}
-            body = json.dumps({"clientID": name, "consumerDataSet": [consumer], "producerDataSet": [producer]}).encode()
+            body = json.dumps({"clientID": name[:128], "consumerDataSet": [consumer], "producerDataSet": [producer]}).encode()
             assert stranger.ask(Heartbeat(), body).code == 0
             assert not broker.node.clients.consumer_groups
             group = json.dumps({"groupName": name}).encode()

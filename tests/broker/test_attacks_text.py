@@ -68,7 +68,7 @@ def test_attack_50_in_names_that_clients_give_themselves(tmp_path: Path, text: s
     """Client ids, tags, keys and expressions are handed on as they are, as data, and logged as one line."""
     with two_topics(tmp_path) as broker:
         client, tool = broker.connect(), broker.connect()
-        text = text.replace("\ud800", "")[:20_000]
+        text = text.replace("\ud800", "")[:1_000]
         subscription = {"topic": "T", "subString": text, "tagsSet": [text], "codeSet": [1], "subVersion": 1}
         consumer = {"groupName": "G", "consumeType": text, "messageModel": text, "subscriptionDataSet": [subscription]}
         body = json.dumps(
