@@ -171,7 +171,13 @@ class BrokerNode:
         """
         self._embedded = name_server
         self._keeps_address = keeps_address
-        name_server.embed(self._embeddable(self.announcement.registration()))
+        self._tell_embedded()
+        self.engine.every(self.config.register_name_server_period, self._tell_embedded)
+
+    def _tell_embedded(self) -> None:
+        """Everything; again and again, as over the wire, so that a route that was deleted there comes back."""
+        if self._embedded is not None:
+            self._embedded.embed(self._embeddable(self.announcement.registration()))
 
     def withdraw_from(self, name_server: NameServer) -> None:
         """Take it out again."""
@@ -186,8 +192,7 @@ class BrokerNode:
 
     def _register_anew(self) -> None:
         self.registrar.everything_changed()
-        if self._embedded is not None:
-            self._embedded.embed(self._embeddable(self.announcement.registration()))
+        self._tell_embedded()
 
     def _embeddable(self, registration: Registration) -> Registration:
         return registration._replace(embedded=True, keeps_address=self._keeps_address)
