@@ -27,7 +27,6 @@ from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.command import Command, Form
 from rmq_wire.headers.send import SendMessageV2
 from rmq_wire.message_id import UniqueKeyMaker, pack_host
-from rmq_wire.properties import Rewriter
 
 ROUNDS = 15
 MESSAGES = 20_000
@@ -98,9 +97,8 @@ def main() -> None:
             assert answer.__class__ is Durable
 
     def rewrite() -> None:
-        rewriter = Rewriter(cluster="DefaultCluster", region="DefaultRegion", trace_on=True)
         for header in asked:
-            rewriter.rewrite(header.properties, str)
+            send._shapes.rewrite(header.properties)
 
     def count() -> None:
         for header in asked:
@@ -108,7 +106,7 @@ def main() -> None:
 
     def answer() -> None:
         for number in range(MESSAGES):
-            send._answers.stored(Form.JSON, number, send._answers.message_id(number), 1, number, "7F00000123456B884D571234")
+            send._answers.one(Form.JSON, number, number, 1, number, "7F00000123456B884D57123456780000")
 
     handle()
     measure("handler", handle)
