@@ -1,0 +1,227 @@
+"""Loads that a broker has to hold, with figures: many idle connections, many slow ones, many waiting pulls.
+
+    python -m bench.loads [--seconds 4]
+
+A broker process, a crowd in a process of its own, and the load generator of `make bench` beside them; each figure stands next
+to what it must be.  The same loads run as tests, bounded by counts and CPU time (tests/net/test_loads.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.compare import Row, Side, drive
+from bench.processes import cpu_seconds, rss_anon_mib
+from rmq_wire.command import encode_request
+from rmq_wire.declare import Request
+from rmq_wire.headers.clients import GetProducerConnectionList
+from rmq_wire.headers.topics import CreateTopic
+from tests.broker.house import SUBSCRIPTION, SUSPEND, pull
+from tests.cli.rmq import Server, Talk, command, split
+
+IDLE = 10_000
+SLOW = 1_000
+HELD_QUEUES = 10_000
+HELD_ON_ONE = 1_000
+WAKES = 200
+BEAT_PERIOD_S = 30
+SUSPEND_MS = 60_000
+TOPIC = "loads"
+
+
+class Figure(NamedTuple):
+    """One line of the table.  `bound`: what it must be."""
+
+    what: str
+    value: str
+    bound: str
+    held: bool
+
+
+class Crowd:
+    """`tests.net.crowd` as a process."""
+
+    def __init__(self, port: int, count: int) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.net.crowd", str(port), str(count)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def do(self, words: str) -> None:
+        """Run one command to its end."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(words + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer.startswith("ok"):
+            raise SystemExit(f"the crowd failed at {words[:40]!r}: {answer!r}")
+
+    def end(self) -> None:
+        """Close all its connections."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+@contextlib.contextmanager
+def crowd(port: int, count: int) -> Iterator[Crowd]:
+    """So many connections, each of which has asked something once."""
+    made = Crowd(port, count)
+    try:
+        made.do(f"frame {hexed(GetProducerConnectionList(producer_group='none'))}")
+        made.do("open")
+        yield made
+    finally:
+        made.end()
+
+
+def hexed(request: Request, opaque: int = 1) -> str:
+    return encode_request(request.code, request, opaque=opaque).hex()
+
+
+@contextlib.contextmanager
+def broker(directory: Path) -> Iterator[tuple[Server, Side, int]]:
+    """A broker alone, the generator's view of it, and its port."""
+    directory.mkdir()
+    settings = {
+        "listenPort": "0",
+        "bindAddress": "127.0.0.1",
+        "brokerIP1": "127.0.0.1",
+        "storePathRootDir": str(directory / "store"),
+    }
+    words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    with Server(directory, program=[sys.executable, "-O", *command("broker", "--json", *words)[1:]]) as server:
+        port = split(server.told["broker"])[1]
+        yield server, Side("ours", port, server.process.pid), port
+        server.end()
+
+
+def make_topic(port: int, topic: str, queues: int) -> None:
+    with Talk(f"127.0.0.1:{port}") as talk:
+        asked = CreateTopic(
+            topic=topic, default_topic="TBW102", read_queue_nums=queues, write_queue_nums=queues, perm=6,
+            topic_filter_type="SINGLE_TAG", order=False,
+        )  # fmt: skip
+        answer = talk.ask(asked)
+        if answer.code:
+            raise SystemExit(f"topic {topic}: {answer.remark}")
+
+
+def rate(side: Side, seconds: float) -> float:
+    return drive(side, Row("send 16 x 16", "send", 16, 16, False, None, None), TOPIC, seconds, 1.0).rate
+
+
+def idle(directory: Path, seconds: float) -> Iterator[Figure]:
+    """10,000 connections with a heartbeat each 30 s."""
+    with broker(directory) as (server, side, port):
+        alone = rate(side, seconds)
+        before = rss_anon_mib(server.process.pid)
+        with crowd(port, IDLE) as idlers:
+            each_kib = (rss_anon_mib(server.process.pid) - before) * 1024 / IDLE
+            used = cpu_seconds(server.process.pid)
+            idlers.do("beat")
+            share = (cpu_seconds(server.process.pid) - used) / BEAT_PERIOD_S
+            beside = rate(side, seconds)
+        again = rate(side, seconds)
+    ratio = beside / max(alone, again)
+    yield Figure(f"{IDLE:,} idle: send rate beside them", f"{ratio:.0%}", "≥ 95 %", ratio >= 0.95)
+    yield Figure(f"{IDLE:,} idle: memory of each", f"{each_kib:.1f} KiB", "≤ 12 KiB", each_kib <= 12)
+    yield Figure(f"{IDLE:,} idle: a sign of life each {BEAT_PERIOD_S} s", f"{share:.1%} of a core", "< 5 %", share < 0.05)
+
+
+def slow(directory: Path, seconds: float) -> Iterator[Figure]:
+    """1,000 peers of which half do not go on with a frame and half do not read."""
+    with broker(directory) as (_, side, port):
+        alone = rate(side, seconds)
+        flood = b"".join(encode_request(11, pull(TOPIC), opaque=n) for n in range(40))
+        peers = []
+        for number in range(SLOW):
+            sock = socket.create_connection(("127.0.0.1", port))
+            sock.setblocking(False)
+            sock.send(flood if number % 2 else encode_request(11, pull(TOPIC), opaque=1)[:-1])
+            peers.append(sock)
+        beside = rate(side, seconds)
+        for sock in peers:
+            sock.close()
+        again = rate(side, seconds)
+    ratio = beside / max(alone, again)
+    yield Figure(f"{SLOW:,} slow peers: send rate beside them", f"{ratio:.0%}", "≥ 90 %", ratio >= 0.9)
+
+
+def wakes(port: int, waiters: Crowd, rounds: int, per_round: int, queues: int) -> list[float]:
+    """Milliseconds from a send until the crowd has heard of it, sorted."""
+    found = []
+    with Talk(f"127.0.0.1:{port}") as talk:
+        for number in range(rounds):
+            started = time.perf_counter()
+            if talk.send(TOPIC, b"wake", number * (queues // rounds) % queues).code:
+                raise SystemExit("a send was refused")
+            waiters.do(f"wait {per_round}")
+            found.append((time.perf_counter() - started) * 1e3)
+    return sorted(found)
+
+
+def held(directory: Path, _: float) -> Iterator[Figure]:
+    """10,000 pulls on 10,000 queues, and 1,000 on one."""
+    with broker(directory) as (server, _side, port):
+        make_topic(port, TOPIC, HELD_QUEUES)
+        frames = directory / "frames"
+        with crowd(port, HELD_QUEUES) as waiters:
+            before = rss_anon_mib(server.process.pid)
+            frames.write_text("\n".join(waiting(number, number) for number in range(HELD_QUEUES)))
+            waiters.do(f"each {frames}")
+            with Talk(f"127.0.0.1:{port}") as talk:
+                talk.send("beside", b"x")  # everything before it has been served
+            each_kib = (rss_anon_mib(server.process.pid) - before) * 1024 / HELD_QUEUES
+            times = wakes(port, waiters, WAKES, 1, HELD_QUEUES)
+        p99 = times[int(len(times) * 0.99)]
+        yield Figure(f"{HELD_QUEUES:,} held pulls: p99 of a wake-up", f"{p99:.1f} ms", "≤ 20 ms", p99 <= 20)
+        yield Figure(f"{HELD_QUEUES:,} held pulls: memory of each", f"{each_kib:.1f} KiB", "≤ 2 KiB", each_kib <= 2)
+        with crowd(port, HELD_ON_ONE) as waiters:
+            with Talk(f"127.0.0.1:{port}") as talk:
+                end = len(talk.read(TOPIC, 1))
+            frames.write_text("\n".join(waiting(1, number, end) for number in range(HELD_ON_ONE)))
+            waiters.do(f"each {frames}")
+            with Talk(f"127.0.0.1:{port}") as talk:
+                talk.send("beside", b"x")
+                started = time.perf_counter()
+                talk.send(TOPIC, b"wake", 1)
+                waiters.do(f"wait {HELD_ON_ONE}")
+                took = (time.perf_counter() - started) * 1e3
+        yield Figure(f"{HELD_ON_ONE:,} held on one queue: until all have it", f"{took:.0f} ms", "reported", True)
+
+
+def waiting(queue_id: int, opaque: int, offset: int = 0) -> str:
+    flags = SUBSCRIPTION | SUSPEND
+    return hexed(pull(TOPIC, queue_id, offset, flags=flags, suspend_timeout_millis=SUSPEND_MS), opaque)
+
+
+def main() -> int:
+    """Exit status 1 when a bound is broken."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each measured load")
+    seconds = parser.parse_args().seconds
+    print("| load | figure | bound | |\n|---|---:|---:|---|")
+    held_all = True
+    with tempfile.TemporaryDirectory(prefix="rmq-loads-") as scratch:
+        for load in (idle, slow, held):
+            for figure in load(Path(scratch) / load.__name__, seconds):
+                held_all &= figure.held
+                print(
+                    f"| {figure.what} | {figure.value} | {figure.bound} | {'held' if figure.held else 'NOT held'} |", flush=True
+                )
+    return 0 if held_all else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
