@@ -92,7 +92,7 @@ class IndexFile:
 
     def blank_slots(self) -> memoryview:
         """Slots of a file without entries."""
-        area = memoryview(mmap.mmap(-1, self.slot_num * SLOT_BYTES)).cast("i")
+        area = memoryview(mmap.mmap(-1, self.slot_num * SLOT_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)).cast("i")
         self._slots = area
         return area
 

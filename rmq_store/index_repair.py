@@ -20,6 +20,8 @@ from rmq_store.queue_repair import zero_from
 SCAN_ENTRIES: Final = 16_384
 SECTOR_BYTES: Final = 512
 """What a disk writes whole or not at all."""
+WHOLE_AT_MAX: Final = SECTOR_BYTES - ENTRY_BYTES
+"""An entry that begins farther within a sector goes over its edge."""
 NOWHERE: Final = -1
 
 
@@ -95,7 +97,8 @@ def _rebuild(file: IndexFile, cut: int, log: AboutLog) -> _Ended:
     ended = _Ended.FULL
     while number < file.index_num and ended is _Ended.FULL:
         count = min(SCAN_ENTRIES, file.index_num - number)
-        data = file.file.read_at(file.entry_at(number), count * ENTRY_BYTES)
+        at = file.entry_at(number)
+        data = file.file.read_at(at, count * ENTRY_BYTES)
         for key_hash, physical, seconds, previous in INDEX_ENTRY.iter_unpack(data):
             slot = key_hash % file.slot_num
             if key_hash < 0 or physical < last_physical or seconds < 0 or previous != slots[slot] or not (key_hash or physical):
@@ -104,7 +107,7 @@ def _rebuild(file: IndexFile, cut: int, log: AboutLog) -> _Ended:
             if physical >= cut:
                 ended = _Ended.CUT
                 break
-            if file.entry_at(number) % SECTOR_BYTES + ENTRY_BYTES > SECTOR_BYTES or number == 1:
+            if at % SECTOR_BYTES > WHOLE_AT_MAX or number == 1:
                 implied = log.entries_of(physical)
                 if implied is not None and number == 1:
                     begin = implied.store_timestamp
@@ -115,6 +118,7 @@ def _rebuild(file: IndexFile, cut: int, log: AboutLog) -> _Ended:
             slots[slot] = number
             last_physical = physical
             number += 1
+            at += ENTRY_BYTES
     file.rebuilt(number, used, last_physical)
     return ended
 

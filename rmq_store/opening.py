@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from rmq_store.checkpoint import Checkpoint, open_checkpoint
 from rmq_store.commit_log import CommitLog
-from rmq_store.disk import Disk, write_all
+from rmq_store.disk import Disk, Kind, write_all
 from rmq_store.dispatcher import Dispatcher
-from rmq_store.errors import StoreRefused
+from rmq_store.errors import ForeignFile, StoreRefused
 from rmq_store.index import Index
 from rmq_store.queues import Queues
 from rmq_store.recovery import Recovery, Report
@@ -38,7 +38,11 @@ def open_locked(disk: Disk, settings: StoreSettings, changed: list[str], wall_ms
     root = settings.store_path_root_dir
     abort = f"{root}/abort"
     text = str(pid).encode()
-    clean = all(entry.name != "abort" for entry in disk.entries(root))
+    present = {entry.name: entry.kind for entry in disk.entries(root)}
+    for name in ("abort", "checkpoint"):
+        if present.get(name, Kind.FILE) is not Kind.FILE:
+            raise ForeignFile(f"{root}/{name} is a {present[name].value}: move it away")
+    clean = "abort" not in present
     files = OpenFiles(disk, settings.open_files_max)
     log = CommitLog(settings, files)
     queues = Queues(settings, files)

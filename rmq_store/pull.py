@@ -115,6 +115,8 @@ class QueueReader:
                 chunks = [log_map[at - base : at - base + size] for at, size in zip(positions, sizes, strict=True)]
             else:
                 chunks = [log_map[at : at + size] for at, size in zip(positions, sizes, strict=True)]
+        if sum(map(len, chunks)) != size:
+            return None
         statistics = self._statistics
         statistics.get_found_times += 1
         statistics.transferred_messages += count
@@ -146,7 +148,10 @@ class QueueReader:
         if skipped:
             newest = int(QUEUE_UNIT.unpack_from(data, (skipped - 1) * UNIT_BYTES)[0])
         for physical, unit_bytes, tags_code in QUEUE_UNIT.iter_unpack(memoryview(data)[skipped * UNIT_BYTES :]):
-            if unit_bytes <= 0 or physical < 0 or physical + unit_bytes > written:
+            if (
+                unit_bytes <= 0 or physical < 0 or physical + unit_bytes > written
+                or physical % self._file_bytes + unit_bytes > self._file_bytes
+            ):  # fmt: skip
                 # No message can be there: the entry is damaged, or fills the queue up to its first message.
                 next_offset += 1
                 if not found:

@@ -28,12 +28,13 @@ from rmq_store.settings import StoreSettings
 from rmq_wire import property_names as names
 from rmq_wire.errors import BadRecord
 from rmq_wire.message import StoredMessage, has_good_crc, index_keys, read_size_and_magic, read_unit, tags_code
-from rmq_wire.properties import decode
+from rmq_wire.properties import decode, find
 
 UNKNOWN_LEVEL_DELAY_MS = 1000
 """Java: computeDeliverTimestamp for a level that is not configured."""
 
 
+TAGS = names.TAGS.encode()
 UNIT_READ_BYTES = 4096
 """What is read to look at one unit; more only when it is longer."""
 
@@ -198,7 +199,7 @@ class Recovery:
         from_first_file = walk.end <= self._log.min_offset
         for units in walk.batches():
             for unit in units:
-                staged = self._staged(unit)
+                staged = self._staged(unit, with_keys=False)
                 if staged is None:
                     report.skipped += 1
                     continue
@@ -237,7 +238,7 @@ class Recovery:
             resume = index_repair.mend(index, self._checkpoint.index_message_timestamp, report.end, self._about_log())
             index.indexed_offset = resume
         for units in LogWalk(self._log.segments, max(resume, log_min), report.end).batches():
-            batch = [staged for unit in units if (staged := self._staged(unit)) is not None]
+            batch = [staged for unit in units if (staged := self._staged(unit, with_keys=True)) is not None]
             index.reserve(batch, self._wall_ms)
             index.put_batch(batch)
             index.write_gathered()
@@ -247,7 +248,7 @@ class Recovery:
 
     def _entries_of(self, at: int) -> index_repair.Implied | None:
         unit = self._unit(at)
-        staged = None if unit is None else self._staged(unit)
+        staged = None if unit is None else self._staged(unit, with_keys=True)
         if unit is None or staged is None:
             return None
         prefix = staged.queue.hash_prefix
@@ -258,35 +259,46 @@ class Recovery:
         walk = LogWalk(self._log.segments, max(at, self._log.min_offset))
         for units in walk.batches():
             for unit in units:
-                staged = self._staged(unit) if unit.physical_offset > behind else None
+                staged = self._staged(unit, with_keys=True) if unit.physical_offset > behind else None
                 if staged is not None and staged.keys and not is_rolled_back(staged):
                     return unit.physical_offset
         return walk.end
 
     # --- units to staged
 
-    def _staged(self, unit: StoredMessage) -> Staged | None:
-        """What the unit's staging would have left for the dispatch; None when its topic cannot be a queue's directory."""
+    def _queue_of(self, unit: StoredMessage) -> ConsumeQueue | None:
+        """The unit's queue; None when its topic cannot be a directory."""
+        topic = self._topics.get(unit.topic)
         try:
-            topic = self._topics.get(unit.topic) or self._topics.setdefault(unit.topic, unit.topic.decode())
-            queue = self._queues.get(topic, unit.queue_id)
+            if topic is None:
+                topic = self._topics[unit.topic] = unit.topic.decode()
+            return self._queues.get(topic, unit.queue_id)
         except (UnicodeDecodeError, Illegal):
             return None
-        properties = decode(unit.properties.decode("utf-8", "replace"))
-        tags = properties.get(names.TAGS)
-        return Staged(
-            unit.physical_offset, unit.queue_offset, unit.total_size, unit.physical_offset + unit.total_size, queue,
-            unit.sys_flag, unit.store_timestamp, self._code(topic, unit.store_timestamp, tags, properties.get(names.DELAY)),
-            index_keys(properties.get(names.UNIQ_KEY), properties.get(names.KEYS), tags),
-        )  # fmt: skip
 
-    def _code(self, topic: str, store_timestamp: int, tags: str | None, delay: str | None) -> int:
-        if delay is not None and topic == self._settings.schedule_topic:
-            level = int(delay) if delay.isascii() and delay.isdigit() else 0
+    def _staged(self, unit: StoredMessage, *, with_keys: bool) -> Staged | None:
+        """What the unit's staging would have left for the dispatch. Its keys cost most and only the index wants them."""
+        queue = self._queue_of(unit)
+        if queue is None:
+            return None
+        at, size = unit.physical_offset, unit.total_size
+        keys: tuple[str, ...] = ()
+        if with_keys:
+            properties = decode(unit.properties.decode("utf-8", "replace"))
+            keys = index_keys(properties.get(names.UNIQ_KEY), properties.get(names.KEYS), properties.get(names.TAGS))
+        code = self._code(queue.topic, unit)
+        return Staged(at, unit.queue_offset, size, at + size, queue, unit.sys_flag, unit.store_timestamp, code, keys)
+
+    def _code(self, topic: str, unit: StoredMessage) -> int:
+        """The queue entry's tags code: the tags' hash, or when a delayed message is due."""
+        if topic == self._settings.schedule_topic:
+            delay = find(unit.properties, names.DELAY.encode()) or b""
+            level = int(delay) if delay.isdigit() else 0
             if level > 0:
                 delays = self._settings.delay_levels_ms
-                return store_timestamp + (delays[min(level, len(delays)) - 1] if delays else UNKNOWN_LEVEL_DELAY_MS)
-        return tags_code(tags)
+                return unit.store_timestamp + (delays[min(level, len(delays)) - 1] if delays else UNKNOWN_LEVEL_DELAY_MS)
+        tags = find(unit.properties, TAGS)
+        return tags_code(tags.decode("utf-8", "replace")) if tags else 0
 
     # --- afterwards
 

@@ -324,7 +324,7 @@ def test_a_second_broker_is_refused_before_a_byte_is_touched() -> None:
 @pytest.mark.parametrize("kind", [Kind.LINK, Kind.OTHER])
 @pytest.mark.parametrize(
     "path",
-    [f"commitlog/{0:020d}", "consumequeue/T", "consumequeue/T/0", f"consumequeue/T/0/{0:020d}", "index/1", "lock"],
+    ["lock", "abort", "checkpoint", "commitlog/1", "consumequeue/T", "consumequeue/T/0", "consumequeue/T/0/1", "index/1"],
 )
 def test_links_and_devices_are_refused(kind: Kind, path: str) -> None:
     disk = MemoryDisk()
