@@ -36,6 +36,7 @@ class ConsumeQueue:
         "end_physical",
         "hash_heads",
         "hash_prefix",
+        "is_deleted",
         "magic",
         "max_offset",
         "min_offset",
@@ -58,6 +59,8 @@ class ConsumeQueue:
         self.min_offset = 0
         self.end_physical = NOTHING
         """log position one past the last unit's message; -1 for none (Java: maxPhysicOffset)"""
+        self.is_deleted = False
+        """its topic was deleted: units still on their way go to no queue"""
         self.pending: list[int] = []
         """fields of the units of the running dispatch, one unit after the other, the first of them at max_offset"""
         self.pending_timestamp = 0

@@ -81,8 +81,8 @@ class Dispatcher:
             queue = staged.queue
             pending = queue.pending
             if not pending:
-                if staged.queue_offset < queue.max_offset:
-                    continue  # written by a dispatch that failed later
+                if staged.queue_offset < queue.max_offset or queue.is_deleted:
+                    continue  # written by a dispatch that failed later; or its topic is gone
                 if staged.queue_offset > queue.max_offset:
                     raise StoreDamaged(
                         f"{queue.segments.directory} ends at {queue.max_offset}, the next message has {staged.queue_offset}"

@@ -81,14 +81,14 @@ class Queues:
         disk = self._files.disk
         count = 0
         for topic in topics:
-            queues = self.by_topic.get(topic)
+            queues = self.by_topic.pop(topic, None)
             if not queues:
                 continue
             for queue in queues.values():
+                queue.is_deleted = True
                 queue.remove_files()
                 _remove_empty(disk, self._path(topic, queue.queue_id))
             _remove_empty(disk, f"{self.directory}/{topic}")
-            del self.by_topic[topic]
             count += 1
         return count
 

@@ -244,14 +244,22 @@ def test_deleted_topics() -> None:
     assert rig.numbers() == [100]
 
 
-def test_a_topic_with_messages_on_their_way_is_not_deleted() -> None:
+def test_messages_on_their_way_go_with_their_topic() -> None:
     rig = Rig()
-    rig.store.stage(draft(1), START_MS)
-    assert rig.store.delete_topics(["TopicA"]) == 0
+    rig.put(draft(1))
+    rig.store.stage(draft(2), START_MS)
     rig.store.commit()
-    assert rig.store.delete_topics(["TopicA"]) == 0
-    rig.store.dispatch(START_MS)
+    rig.store.stage(draft(3), START_MS)
     assert rig.store.delete_topics(["TopicA"]) == 1
+    [new] = [rig.store.stage(draft(4), START_MS)]
+    assert new.queue_offset == 0
+    rig.store.commit()
+    [arrived] = rig.store.dispatch(START_MS)
+    assert arrived.next_queue_offset == 1
+    assert rig.numbers() == [4]
+    assert rig.store.undispatched == 0
+    rig.reopen()
+    assert rig.numbers() == [4]
 
 
 def test_transaction_types_survive_a_walk() -> None:
