@@ -87,6 +87,8 @@ class Engine:
         self.emit = self._outboxes.emit
         self._ready: deque[Peer] = deque()
         """Peers with a backlog."""
+        self._requests_share = limits.requests_max
+        self._bytes_share = limits.turn_output_bytes_max
         self._deadlines = Deadlines()
         self._asks = Asks(env, self._deadlines, self._outboxes, self._guard, limits.asks_max)
         self._works = Works()
@@ -199,6 +201,8 @@ class Engine:
         """Serve what arrived, commit, hand out the answers.  The buffers may be overwritten afterwards."""
         self.env.refresh()
         now = self.env.mono_ms
+        if arrived or self._ready:
+            self._share(len(arrived))
         if self._ready:
             self._serve_backlogs()
         for peer, data in arrived:
@@ -257,10 +261,17 @@ class Engine:
 
     # Requests
 
+    def _share(self, arrived: int) -> None:
+        """What each peer may have of this turn: a crowd that asks for much at once must not keep a latecomer waiting."""
+        limits = self.limits
+        active = arrived + min(len(self._ready), limits.turn_backlogs_max)
+        self._requests_share = min(limits.requests_max, max(limits.turn_requests_max // active, 1))
+        self._bytes_share = limits.turn_output_bytes_max // active
+
     def _serve_some(self, peer: Peer, commands: Iterator[Command | Unreadable]) -> None:
         """Serve up to the cap; what is left goes to the backlog, as a copy, for the views die with the turn."""
-        left = self.limits.requests_max
-        output_bytes_max = peer.output_bytes_max
+        allowed = left = self._requests_share
+        output_bytes_max = min(peer.output_bytes_max, peer.unsent_bytes + self._bytes_share)
         serve = self._serve
         for command in commands:
             serve(peer, command)
@@ -268,7 +279,7 @@ class Engine:
             if left == 0 or peer.unsent_bytes > output_bytes_max:
                 self._keep(peer, commands)
                 break
-        served = self.limits.requests_max - left
+        served = allowed - left
         peer.frames += served
         self.counters.requests += served
 
@@ -280,7 +291,7 @@ class Engine:
             self._outboxes.touch(peer)
 
     def _serve_backlogs(self) -> None:
-        for _ in range(len(self._ready)):
+        for _ in range(min(len(self._ready), self.limits.turn_backlogs_max)):
             peer = self._ready.popleft()
             if peer.unsent_bytes > peer.output_bytes_max:
                 self._ready.append(peer)

@@ -20,6 +20,12 @@ class Limits(NamedTuple):
     """The same while dispatch lags: appends slow down until queues and index have caught up."""
     requests_max: int = 256
     """Of one peer in one turn; the rest waits in its backlog.  256 KiB may hold thousands of tiny requests."""
+    turn_requests_max: int = 2_048
+    """Of all peers in one turn, shared evenly by those who have something to say, one each at least: some 50 ms of sends."""
+    turn_output_bytes_max: int = 4 * 1024 * 1024
+    """Answers of one turn, shared in the same way: a hundred full pulls cost as much as a thousand sends."""
+    turn_backlogs_max: int = 512
+    """Peers whose backlog gets its share in one turn, in rotation."""
     output_bytes_max: int = 2 * 1024 * 1024
     """Unsent answers above which a peer is not read any more: eight full pulls of maxTransferBytesOnMessageInMemory (256 KiB)."""
     idle_ms_max: int = 120_000

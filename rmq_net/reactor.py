@@ -96,6 +96,9 @@ class Reactor:
         self._by_peer: dict[Any, Link] = {}
         self._listeners: dict[int, tuple[socket.socket, str]] = {}
         self._wakes: dict[int, Callable[[], None]] = {}
+        self._starved: dict[int, int] = {}
+        """Descriptors that the last pass had no room for, each with its place in the queue: they come first in the next pass,
+        since the order in which the poller reports them never changes."""
         self._accepting = True
         self._accept_again_ms: int | None = None
         self._stop_at_ms: int | None = None
@@ -143,6 +146,10 @@ class Reactor:
         links = self._links
         cap = self.service.receive_bytes_max
         room_min = self.tuning.room_bytes_min
+        starved = self._starved
+        if starved:
+            events = sorted(events, key=lambda event: starved.get(event[0], len(starved)))
+            self._starved = {}
         for fd, event in events:
             link = links.get(fd)
             if link is None:
@@ -155,6 +162,7 @@ class Reactor:
                     self._lose(link, "reset by the peer")
                 continue
             if len(rest) < room_min:
+                self._starved[fd] = len(self._starved)
                 continue
             try:
                 count = link.sock.recv_into(rest, cap if cap < len(rest) else 0)

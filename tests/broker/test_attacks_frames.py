@@ -189,6 +189,30 @@ def feed_as_a_shell_does(broker: Siege, client: Client, data: bytes) -> int:
     return min(at, len(data))
 
 
+def test_attack_04_a_crowd_that_pulls_at_once_leaves_time_for_others(tmp_path: Path) -> None:
+    """All active peers share a turn: 300 with 40 full pulls each take many; who asks meanwhile is answered in the same."""
+    with sieged_topic(tmp_path) as broker:
+        for _ in range(32):
+            assert broker.witness.ask(send("T"), bytes(1_000)).code == 0
+        with broker.unharmed():
+            driver, limits = broker.driver, broker.node.engine.limits
+            crowd = [broker.connect() for _ in range(300)]
+            calm = broker.connect()
+            arrived = [(client, b"".join(client.frame(pull("T")) for _ in range(40))) for client in crowd]
+            served = turns = 0
+            while served < 300 * 40:
+                driver.turn(*arrived, (calm, calm.frame(GetMaxOffset(topic="T", queue_id=0))))
+                arrived = []
+                turns += 1
+                assert len(calm.answers) == turns, "an answer in the turn of its question"
+                done = sum(len(client.answers) for client in crowd)
+                assert 0 < done - served <= limits.turn_requests_max
+                one_answer = 40_000
+                assert (done - served) * 32 * 1_000 <= limits.turn_output_bytes_max + 300 * one_answer
+                served = done
+            assert all(len(client.answers) == 40 for client in crowd)
+
+
 @pytest.mark.parametrize("count", [20_000, pytest.param(100_000, marks=pytest.mark.nightly)])
 def test_attack_04_a_hundred_thousand_requests_in_one_write(tmp_path: Path, count: int) -> None:
     """They are served a few at a time; who asks meanwhile is answered in the very next turn."""
