@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 MODULE_LINES_MAX = 450
 TEST_MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 80
-ROOMS = ("rmq_wire", "rmq_net", "rmq_store", "broker_impl", "rmq_cli", "conformance", "bench", "tests")
+ROOMS = ("rmq_wire", "rmq_net", "rmq_store", "broker_impl", "rmq_cli", "rmq_inspect", "conformance", "bench", "tests")
 FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 
 

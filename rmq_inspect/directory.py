@@ -1,0 +1,434 @@
+"""A store directory as a list of files by kind, and bounded reading of any of them.
+
+Nothing here writes, locks or maps: a live broker goes on undisturbed, files may grow or vanish while they are read, and every
+number a caller gets is what was true at that moment.  (A map would be SIGBUS when somebody shortens the file.)  Links are
+never followed, neither the last part of a path nor one before it: whatever is opened lies beneath the root or beneath a
+commit-log path that was named by the user.  What does not belong is a `Stray` with a reason; it is listed, never opened.
+Source of the tree: `StorePathConfigHelper`, `MultiPathMappedFileQueue`, `BrokerPathConfigHelper` of the reference.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from rmq_inspect.errors import CannotLook
+
+CHUNK_BYTES: Final = 4 << 20
+"""Read at once when a whole file is walked: one message unit of the default maximum, and a fraction of any cache."""
+OFFSET_DIGITS: Final = 20
+"""`UtilAll.offset2FileName`: where a file begins, padded with zeros."""
+INDEX_DIGITS: Final = 17
+"""Local wall time, yyyyMMddHHmmssSSS."""
+STRAYS_MAX: Final = 1000
+"""Kept by name; more are only counted."""
+COMMIT_LOG: Final = "commitlog"
+_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+"""Not blocking: a pipe in the place of a file must not hold us up."""
+
+
+class Kind(StrEnum):
+    """What a file is, by its place in the tree."""
+
+    COMMIT_LOG = "commit log"
+    CONSUME_QUEUE = "consume queue"
+    EXTENSION = "consume queue extension"
+    BATCH_QUEUE = "batch consume queue"
+    INDEX = "index"
+    CHECKPOINT = "checkpoint"
+    ABORT = "abort"
+    LOCK = "lock"
+    CONFIG = "config"
+    TIMER_CHECK = "timer checkpoint"
+    TIMER_LOG = "timer log"
+    TIMER_WHEEL = "timer wheel"
+    OTHER = "other"
+    """Known to belong to a broker, but no layout of ours: RocksDB, compaction, backups."""
+
+
+class Stray(NamedTuple):
+    """Something in the store that no broker put there, or that we do not open."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFile:
+    """One file.  name: as shown, relative to the root (a foreign commit-log path in full).  size: bytes when it was listed."""
+
+    base: str
+    """directory that was named by the user"""
+    parts: tuple[str, ...]
+    """path beneath it"""
+    name: str
+    kind: Kind
+    size: int
+    start: int = -1
+    """byte of its log or queue at which it begins, from its name; -1 when the name is no offset"""
+    topic: str = ""
+    queue_id: int = -1
+
+    @property
+    def path(self) -> Path:
+        """Where it is; to be shown, open it with `open`."""
+        return Path(self.base, *self.parts)
+
+    @property
+    def end(self) -> int:
+        """Byte of its log or queue behind its last one."""
+        return self.start + self.size
+
+    def open(self) -> Reader:
+        """Raises `CannotLook` when it is gone, not a regular file any more, or may not be read."""
+        return Reader(_open_beneath(self.base, self.parts), self.name)
+
+
+class Reader:
+    """Read-only access by position; a context manager.  Reads behind the end come back shorter, never with an error."""
+
+    def __init__(self, descriptor: int, name: str) -> None:
+        self._descriptor = descriptor
+        self.name = name
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """More than once is allowed."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def size(self) -> int:
+        """Bytes now."""
+        return os.fstat(self._descriptor).st_size
+
+    def modified_ms(self) -> int:
+        """Wall time of the last write that the file system noticed."""
+        return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
+
+    def read(self, at: int, size: int) -> bytes:
+        """Up to size bytes from this byte of the file.  Callers bound the size.  Raises `CannotLook` for an I/O error."""
+        if size <= 0 or at < 0:
+            return b""
+        try:
+            data = os.pread(self._descriptor, size, at)
+        except (OSError, OverflowError) as reason:
+            raise CannotLook(f"{self.name}: cannot be read at {at}: {_why(reason)}") from reason
+        return data
+
+    def read_into(self, at: int, buffer: memoryview) -> int:
+        """As `read`, into a buffer of the caller's; how many bytes it was."""
+        try:
+            return os.preadv(self._descriptor, [buffer], at)
+        except (OSError, OverflowError) as reason:
+            raise CannotLook(f"{self.name}: cannot be read at {at}: {_why(reason)}") from reason
+
+    def chunks(self, at: int = 0, end: int | None = None, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[int, bytes]]:
+        """(position, bytes) one after another until end, or until the file ends."""
+        while end is None or at < end:
+            data = self.read(at, chunk_bytes if end is None else min(chunk_bytes, end - at))
+            if not data:
+                return
+            yield at, data
+            at += len(data)
+
+    def data_ranges(self, start: int = 0) -> Iterator[tuple[int, int]]:
+        """(begin, end) of the parts that are not holes: holes read as zeros, and a preallocated file is nearly all hole."""
+        end = self.size()
+        while start < end:
+            try:
+                data = os.lseek(self._descriptor, start, os.SEEK_DATA)
+                hole = os.lseek(self._descriptor, data, os.SEEK_HOLE)
+            except OSError as reason:
+                if reason.errno != errno.ENXIO:  # a file system that does not tell
+                    yield start, end
+                return
+            except AttributeError:  # an operating system that does not
+                yield start, end
+                return
+            yield data, min(hole, end)
+            start = hole
+
+
+@dataclass
+class StoreDirectory:
+    """The files of one store.  Lists are sorted by where the files begin; index files by name, that is by time."""
+
+    root: Path
+    commit_log: list[StoreFile] = field(default_factory=list)
+    """of all commit-log paths together"""
+    queues: dict[tuple[str, int], list[StoreFile]] = field(default_factory=dict)
+    """(topic, queue id) -> files"""
+    extensions: dict[tuple[str, int], list[StoreFile]] = field(default_factory=dict)
+    batch_queues: dict[tuple[str, int], list[StoreFile]] = field(default_factory=dict)
+    index: list[StoreFile] = field(default_factory=list)
+    timer_log: list[StoreFile] = field(default_factory=list)
+    config: dict[str, StoreFile] = field(default_factory=dict)
+    """file name (`topics.json`, `topics.json.bak`, `timermetrics`) -> file"""
+    checkpoint: StoreFile | None = None
+    abort: StoreFile | None = None
+    lock: StoreFile | None = None
+    timer_wheel: StoreFile | None = None
+    timer_check: StoreFile | None = None
+    others: list[StoreFile] = field(default_factory=list)
+    strays: list[Stray] = field(default_factory=list)
+    stray_count: int = 0
+    """also of those that are not in `strays`"""
+
+    def files(self) -> Iterator[StoreFile]:
+        """Every file that has a kind: the log first, then what is derived from it, then the rest."""
+        yield from self.commit_log
+        for queues in (self.queues, self.extensions, self.batch_queues):
+            for key in sorted(queues):
+                yield from queues[key]
+        yield from self.index
+        yield from self.timer_log
+        singles = (self.timer_wheel, self.timer_check, self.checkpoint, self.abort, self.lock)
+        yield from (file for file in singles if file is not None)
+        yield from (self.config[name] for name in sorted(self.config))
+        yield from self.others
+
+    def find(self, path: Path) -> StoreFile | None:
+        """The file of this path, given from the current directory."""
+        wanted = os.path.abspath(path)
+        return next((file for file in self.files() if os.path.abspath(file.path) == wanted), None)
+
+    def log_file_at(self, offset: int) -> StoreFile | None:
+        """The commit log file that holds this physical offset."""
+        low, high = 0, len(self.commit_log)
+        while low < high:
+            middle = (low + high) // 2
+            if self.commit_log[middle].start <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        file = self.commit_log[low - 1] if low else None
+        return file if file is not None and offset < file.end else None
+
+    def stray(self, name: str, why: str) -> None:
+        self.stray_count += 1
+        if len(self.strays) < STRAYS_MAX:
+            self.strays.append(Stray(name, why))
+
+
+def list_store(root: str | os.PathLike[str], commit_logs: Sequence[str | os.PathLike[str]] = ()) -> StoreDirectory:
+    """The files beneath root; commit_logs: directories of the log when they are not root/commitlog (`storePathCommitLog`).
+
+    The paths named here may be links, what lies beneath them may not.  Raises `CannotLook` when one of them cannot be listed.
+    """
+    base = os.fspath(root)
+    found = StoreDirectory(Path(base))
+    for name, entry in _entries(base, (), found, required=True):
+        _place(found, base, name, entry)
+    for other in commit_logs:
+        path = os.fspath(other)
+        if os.path.realpath(path) != os.path.realpath(os.path.join(base, COMMIT_LOG)):
+            _offset_files(found, path, (), Kind.COMMIT_LOG, found.commit_log, shown=path, required=True)
+    found.commit_log.sort(key=_start)
+    found.index.sort(key=_name)
+    return found
+
+
+def _start(file: StoreFile) -> int:
+    return file.start
+
+
+def _name(file: StoreFile) -> str:
+    return file.parts[-1]
+
+
+class _Entry(NamedTuple):
+    mode: int
+    size: int
+
+    @property
+    def is_directory(self) -> bool:
+        return stat.S_ISDIR(self.mode)
+
+
+QUEUE_TREES: Final = {
+    "consumequeue": Kind.CONSUME_QUEUE,
+    "consumequeue_ext": Kind.EXTENSION,
+    "batchconsumequeue": Kind.BATCH_QUEUE,
+}
+SINGLES: Final = {
+    "checkpoint": Kind.CHECKPOINT,
+    "abort": Kind.ABORT,
+    "lock": Kind.LOCK,
+    "timerwheel": Kind.TIMER_WHEEL,
+}
+FOREIGN_TREES: Final = {"compaction", "rocksdbstore", "kvStore", "consumequeue_rocksdb", "transaction", "timerrocksdb"}
+"""Directories of the reference that hold nothing with a layout of ours."""
+CONFIG_NAMES: Final = (".json", "timermetrics", "transactionMetrics")
+FOREIGN_FILES: Final = {"abort.bak", "epochFileCheckpoint", "epochFileCheckpoint.bak", "brokerIdentity", "brokerIdentity-temp"}
+
+
+def _place(found: StoreDirectory, base: str, name: str, entry: _Entry) -> None:
+    if entry.is_directory:
+        _place_directory(found, base, name)
+    elif name in SINGLES:
+        file = StoreFile(base, (name,), name, SINGLES[name], entry.size)
+        setattr(found, {"timerwheel": "timer_wheel"}.get(name, name), file)
+    elif name in FOREIGN_FILES or name.startswith("timerwheel."):
+        found.others.append(StoreFile(base, (name,), name, Kind.OTHER, entry.size))
+    else:
+        found.stray(name, "no file of a store has this name")
+
+
+def _place_directory(found: StoreDirectory, base: str, name: str) -> None:
+    if name == COMMIT_LOG:
+        _offset_files(found, base, (name,), Kind.COMMIT_LOG, found.commit_log)
+    elif name in QUEUE_TREES:
+        _queue_tree(found, base, name)
+    elif name == "index":
+        _index(found, base)
+    elif name == "timerlog":
+        _offset_files(found, base, (name,), Kind.TIMER_LOG, found.timer_log)
+    elif name == "config":
+        _config(found, base)
+    elif name not in FOREIGN_TREES:
+        found.stray(f"{name}/", "no directory of a store has this name")
+
+
+def _offset_files(
+    found: StoreDirectory,
+    base: str,
+    parts: tuple[str, ...],
+    kind: Kind,
+    into: list[StoreFile],
+    *,
+    topic: str = "",
+    queue_id: int = -1,
+    shown: str | None = None,
+    required: bool = False,
+) -> None:
+    for name, entry in _entries(base, parts, found, required=required):
+        full = os.path.join(shown, name) if shown is not None else "/".join((*parts, name))
+        if entry.is_directory:
+            found.stray(f"{full}/", "a directory among the files of a log or queue")
+        elif not (len(name) == OFFSET_DIGITS and name.isascii() and name.isdigit()):
+            found.stray(full, f"not a name of {OFFSET_DIGITS} digits; Java refuses to start with such a file here")
+        else:
+            into.append(StoreFile(base, (*parts, name), full, kind, entry.size, int(name), topic, queue_id))
+    into.sort(key=_start)
+
+
+def _queue_tree(found: StoreDirectory, base: str, tree: str) -> None:
+    kind = QUEUE_TREES[tree]
+    queues = {Kind.CONSUME_QUEUE: found.queues, Kind.EXTENSION: found.extensions, Kind.BATCH_QUEUE: found.batch_queues}[kind]
+    for topic, entry in _entries(base, (tree,), found):
+        if not entry.is_directory:
+            found.stray(f"{tree}/{topic}", "a file where directories of topics are")
+            continue
+        for number, below in _entries(base, (tree, topic), found):
+            place = f"{tree}/{topic}/{number}"
+            if not below.is_directory:
+                found.stray(place, "a file where directories of queues are")
+            elif not (number.isascii() and number.isdigit() and len(number) <= 10):
+                found.stray(f"{place}/", "not a queue number")
+            else:
+                files = queues.setdefault((topic, int(number)), [])
+                _offset_files(found, base, (tree, topic, number), kind, files, topic=topic, queue_id=int(number))
+
+
+def _index(found: StoreDirectory, base: str) -> None:
+    for name, entry in _entries(base, ("index",), found):
+        if entry.is_directory:
+            found.stray(f"index/{name}/", "a directory among the index files")
+        elif not (name.isascii() and name.isdigit() and len(name) == INDEX_DIGITS):
+            found.stray(f"index/{name}", f"not a time of {INDEX_DIGITS} digits")
+        else:
+            found.index.append(StoreFile(base, ("index", name), f"index/{name}", Kind.INDEX, entry.size))
+
+
+def _config(found: StoreDirectory, base: str) -> None:
+    for name, entry in _entries(base, ("config",), found):
+        shown = f"config/{name}"
+        if entry.is_directory:  # users, acls, metadata: RocksDB of optional features
+            continue
+        if name == "timercheck":
+            found.timer_check = StoreFile(base, ("config", name), shown, Kind.TIMER_CHECK, entry.size)
+        elif name.removesuffix(".bak").removesuffix(".tmp").endswith(CONFIG_NAMES):
+            found.config[name] = StoreFile(base, ("config", name), shown, Kind.CONFIG, entry.size)
+        else:
+            found.stray(shown, "no configuration file has this name")
+
+
+def _entries(base: str, parts: tuple[str, ...], found: StoreDirectory, *, required: bool = False) -> Iterator[tuple[str, _Entry]]:
+    """Files and directories, by name.  Links, pipes, sockets and devices become strays; a directory that vanished is empty."""
+    shown = "/".join(parts)
+    try:
+        descriptor = _open_directory(base, parts)
+    except OSError as reason:
+        if required:
+            raise CannotLook(f"{os.path.join(base, *parts)}: {_why(reason)}") from reason
+        if reason.errno != errno.ENOENT:
+            found.stray(f"{shown}/", f"cannot be listed: {_why(reason)}")
+        return
+    listed: list[tuple[str, _Entry]] = []
+    try:
+        for name in os.listdir(descriptor):
+            with contextlib.suppress(FileNotFoundError):
+                status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                listed.append((name, _Entry(status.st_mode, status.st_size)))
+    finally:
+        os.close(descriptor)
+    for name, entry in sorted(listed):
+        if entry.is_directory or stat.S_ISREG(entry.mode):
+            yield name, entry
+        else:
+            what = "a link; links are not followed" if stat.S_ISLNK(entry.mode) else "a pipe, socket or device; not opened"
+            found.stray(f"{shown}/{name}" if shown else name, what)
+
+
+def _open_directory(base: str, parts: tuple[str, ...]) -> int:
+    """A descriptor of base/parts…; only base itself may be a link.  Raises OSError."""
+    descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for part in parts:
+        try:
+            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = below
+    return descriptor
+
+
+def _open_beneath(base: str, parts: tuple[str, ...]) -> int:
+    name = os.path.join(base, *parts)
+    try:
+        directory = _open_directory(base, parts[:-1])
+        try:
+            descriptor = os.open(parts[-1], _FLAGS, dir_fd=directory)
+        finally:
+            os.close(directory)
+    except (OSError, ValueError) as reason:
+        raise CannotLook(f"{name}: {_why(reason)}") from reason
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise CannotLook(f"{name}: not a regular file")
+    return descriptor
+
+
+def open_file(path: str | os.PathLike[str]) -> Reader:
+    """Any single file that the user named; it may be a link, but must lead to a regular file.  Raises `CannotLook`."""
+    real = os.path.realpath(path)
+    return Reader(_open_beneath(os.path.dirname(real), (os.path.basename(real),)), os.fspath(path))
+
+
+def _why(reason: Exception) -> str:
+    if isinstance(reason, OSError) and reason.errno == errno.ELOOP:
+        return "a link; links are not followed"
+    return (reason.strerror if isinstance(reason, OSError) else None) or str(reason)
