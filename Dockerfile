@@ -19,9 +19,12 @@ RUN set -eu; getent passwd 3000 >/dev/null || useradd --no-log-init --uid 3000 -
 WORKDIR /opt/rmq-src
 ARG PIP_OPTIONS=""
 COPY . .
-# Before the installation: what it compiles is then what runs (the user cannot write there).
+# Before the installation: what is compiled here is then what runs.  The user cannot write there, so what is not compiled now
+# would be compiled at every start: the standard library too, which comes without byte code of this level, or without any.
 ENV PATH=/opt/rmq/bin:$PATH PYTHONOPTIMIZE=1 PYTHONUNBUFFERED=1
-RUN /opt/rmq/bin/pip install -q --no-cache-dir --disable-pip-version-check ${PIP_OPTIONS} . && rm -rf /opt/rmq-src/*
+RUN set -eu; /opt/rmq/bin/pip install -q --no-cache-dir --disable-pip-version-check ${PIP_OPTIONS} .; rm -rf /opt/rmq-src/*; \
+    library=$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))'); \
+    python -m compileall -q -j 0 -x '/(test|tests|idlelib|lib2to3|tkinter|turtledemo|ensurepip|site-packages|dist-packages)/' "$library"
 
 USER 3000
 WORKDIR /var/lib/rmq

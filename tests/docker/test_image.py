@@ -133,6 +133,24 @@ def test_killed_it_leaves_the_mark_and_comes_back(volume: str, run: Run) -> None
         assert talk.read(TOPIC) == [b"kept"]
 
 
+NOT_COMPILED = """
+import importlib.util, os, pathlib, sys
+import rmq_cli, broker_impl.broker, rmq_cli.main, rmq_cli.ready
+ours = [str(f) for f in pathlib.Path(rmq_cli.__path__[0]).parent.glob("[rb]*_*/**/*.py")]
+if len(ours) < 100: sys.exit(f"is this all? {ours}")
+loaded = [m.__file__ for m in list(sys.modules.values()) if (getattr(m, "__file__", None) or "").endswith(".py")]
+if len(loaded) < 200: sys.exit(f"is this all? {loaded}")
+print(*(f for f in [*ours, *loaded] if not os.path.exists(importlib.util.cache_from_source(f))))
+"""
+"""Prints the modules that every start would have to compile anew: all of ours, and whatever a server loads."""
+
+
+def test_every_module_was_compiled_when_the_image_was_built(run: Run) -> None:
+    container = run("sleep", "60")
+    status, printed = container.exec_run(["python", "-c", NOT_COMPILED])
+    assert (status, printed.strip()) == (0, b"")
+
+
 def test_a_stop_in_the_first_moment_is_heeded(run: Run) -> None:
     """Under an init (`docker run --init`, as the compose file has it) there is no moment in which SIGTERM is lost."""
     status, took = stop(run(init=True))
