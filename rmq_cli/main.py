@@ -15,12 +15,14 @@ from collections.abc import Sequence
 import click
 
 from rmq_cli.complaint import Complaint
+from rmq_cli.printing import told_output
 
 SUBCOMMANDS = {
     "dev": "Start a name server and a broker in one process, ready for a Java client.",
     "namesrv": "Start a name server.",
     "broker": "Start a broker.",
     "codes": "List the request codes: what is answered, what is refused and why.",
+    "inspect": "Look into the files of a store: decode, find, explain, verify, repair.",
     "version": "Say which version this is, and of which RocketMQ.",
 }
 """Name -> the line that `rmq --help` shows: kept here so that listing them imports none of them."""
@@ -65,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if os.getpid() == 1:
         _heed_sigterm_from_the_start()
     try:
-        rmq.main(args=arguments, prog_name="rmq")
+        with told_output():
+            rmq.main(args=arguments, prog_name="rmq")
     except Complaint as complaint:
         click.echo(f"rmq: {complaint}", err=True)
         sys.exit(1)

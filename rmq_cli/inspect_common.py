@@ -1,0 +1,93 @@
+"""What the subcommands of `rmq inspect` share: how a store is named, how progress is shown, how output is written.
+
+Data goes to standard output, everything else to standard error; progress only to a terminal, at most five times a second.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from rmq_inspect.directory import StoreDirectory, list_store
+from rmq_inspect.errors import CannotLook
+from rmq_inspect.progress import Progress, quiet
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+PROGRESS_PAUSE_S: Final = 0.2
+WIDTH_MIN, WIDTH_MAX, WIDTH_PIPED = 80, 130, 120
+"""Columns of our tables."""
+SHOWN_PARTS: Final = 10
+"""Characters of the bar."""
+
+commit_log_option = click.option(
+    "--commit-log",
+    "commit_logs",
+    multiple=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Where the log is when not in DIR/commitlog (storePathCommitLog); may be given several times.",
+)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Machine-readable, one JSON value a line where there are many."
+)
+
+
+def store_argument(command: Command) -> Command:
+    """DIR and --commit-log, as `directory` and `commit_logs`."""
+    return click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))(commit_log_option(command))
+
+
+def open_store(directory: Path, commit_logs: Sequence[Path] = ()) -> StoreDirectory:
+    """The store's files.  Raises `CannotLook`, also for a directory in which nothing is a store's."""
+    if directory.exists() and not directory.is_dir():
+        raise CannotLook(f"{directory}: not a directory (rmq inspect show takes single files)")
+    found = list_store(directory, commit_logs)
+    if next(found.files(), None) is None:
+        hint = "; it seems to be the commit log alone: give its parent" if _is_log(directory) else ""
+        raise CannotLook(f"{directory}: no store is here: neither commitlog nor consumequeue nor checkpoint{hint}")
+    return found
+
+
+def _is_log(directory: Path) -> bool:
+    return any(len(name) == 20 and name.isdigit() for name in os.listdir(directory))
+
+
+def width() -> int:
+    """Columns that a table may take."""
+    if not sys.stdout.isatty():
+        return WIDTH_PIPED
+    return max(WIDTH_MIN, min(WIDTH_MAX, shutil.get_terminal_size((WIDTH_PIPED, 24)).columns))
+
+
+def progress() -> Progress:
+    """Writes one line again and again when standard error is a terminal."""
+    return _Line().show if sys.stderr.isatty() else quiet
+
+
+class _Line:
+    def __init__(self) -> None:
+        self._next = time.monotonic() + PROGRESS_PAUSE_S
+
+    def show(self, what: str, done: int, of: int) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + PROGRESS_PAUSE_S
+        parts = min(SHOWN_PARTS, done * SHOWN_PARTS // of) if of > 0 else 0
+        percent = min(100, done * 100 // of) if of > 0 else 0
+        line = f"\r{'#' * parts}{'.' * (SHOWN_PARTS - parts)} {percent:3d} %  {what}"
+        print(line[:WIDTH_MIN].ljust(WIDTH_MIN), end="\r", file=sys.stderr, flush=True)
+
+
+def clear_progress() -> None:
+    """Take the line away before anything else is printed."""
+    if sys.stderr.isatty():
+        print(" " * WIDTH_MIN, end="\r", file=sys.stderr, flush=True)
