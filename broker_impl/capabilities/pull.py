@@ -61,6 +61,8 @@ MESSAGES_MAX: Final = 32_767
 """The store's own limits (32 and 8 messages) are far below."""
 BODY_BYTES_MAX: Final = 128 * 1024 * 1024
 """`DefaultMessageStore.MAX_PULL_MSG_SIZE`; the asker's maxMsgBytes is not looked at, as in 5.5.0."""
+COMPENSATED_MS: Final = 1_000
+"""What a pull says of its group's subscription is noted again after this time; Java notes it at each pull."""
 VIEWS_MAX: Final = 2
 """More pieces than this are joined: copying 32 KiB costs less than 32 entries for the kernel."""
 
@@ -206,12 +208,15 @@ class Pull(Capability):
             wanted = parse(asked.subscription, asked.expression_type)
         except Unreadable:
             raise Forbidden(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed") from None
+        text, kind, now = asked.subscription or "*", asked.expression_type or "TAG", self._env.wall_ms
+        known = self._clients.compensated(asked.consumer_group, asked.topic)
+        if (
+            known is not None and known.sub_string == text and known.expression_type == kind
+            and 0 <= now - known.sub_version < COMPENSATED_MS
+        ):  # fmt: skip
+            return wanted
         said = SubscriptionData(
-            topic=asked.topic,
-            sub_string=asked.subscription or "*",
-            code_set=sorted(wanted.codes or ()),
-            sub_version=self._env.wall_ms,
-            expression_type=asked.expression_type or "TAG",
+            topic=asked.topic, sub_string=text, code_set=sorted(wanted.codes or ()), sub_version=now, expression_type=kind
         )
         self._clients.compensate(asked.consumer_group, CONSUME_PASSIVELY, CLUSTERING, said)
         return wanted

@@ -172,6 +172,11 @@ class Clients:
         if notify and not group.broadcasting:
             self._members_changed(group)
 
+    def compensated(self, group_name: str, topic: str) -> SubscriptionData | None:
+        """What a pull said last of its group's subscription to a topic."""
+        group = self._compensated.get(group_name)
+        return None if group is None else group.subscriptions.get(topic)
+
     def compensate(self, group_name: str, consume_type: str, message_model: str, subscription: SubscriptionData | None) -> None:
         """What a pull without heartbeat says of its group (`compensateBasicConsumerInfo`, `compensateSubscribeData`)."""
         group = self._compensated.get(group_name)
