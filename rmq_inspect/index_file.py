@@ -1,0 +1,182 @@
+"""One index file: its header, how many hash slots it has (it does not say), a slot, an entry, a chain.
+
+The number of slots is a setting of the broker that wrote it (`maxHashSlotNum`).  It is found from what must hold: the newest
+entry lies where the header's count says, its slot names it, and its chain leads backwards.  Chains are followed only from
+higher to lower numbers, so a cyclic one ends.  Source: `IndexFile`, `IndexHeader` of the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from rmq_inspect.directory import StoreFile
+from rmq_wire.layout import index
+from rmq_wire.layout.flat import flat
+
+HEADER: Final = flat(index.HEADER)
+SLOT: Final = flat(index.SLOT)
+ENTRY: Final = flat(index.ENTRY)
+DEFAULT_SLOTS: Final = 5_000_000
+DEFAULT_ENTRIES: Final = 20_000_000
+"""`maxHashSlotNum`, `maxIndexNum`."""
+SLOTS_OF_ENTRIES: Final = 4
+"""What people who change both keep: a slot to four entries."""
+CHECKED_ENTRIES: Final = 64
+CHAIN_STEPS_MAX: Final = 1_000_000
+"""Entries looked at for one key in one file; an honest chain has some dozens."""
+READ_ENTRIES: Final = 4096
+
+
+class Header(NamedTuple):
+    """As `IndexHeader`."""
+
+    begin_timestamp: int
+    end_timestamp: int
+    begin_physical_offset: int
+    end_physical_offset: int
+    slot_count: int
+    index_count: int
+
+
+class Entry(NamedTuple):
+    """number: its own, from 1 on.  at: byte of the file."""
+
+    number: int
+    at: int
+    key_hash: int
+    physical_offset: int
+    seconds: int
+    previous: int
+
+    def store_time(self, header: Header) -> int:
+        """ms, as exact as the index is: whole seconds behind the first message."""
+        return header.begin_timestamp + self.seconds * 1000
+
+    @property
+    def raw(self) -> bytes:
+        return ENTRY.packed.pack(self.key_hash, self.physical_offset, self.seconds, self.previous)
+
+
+class IndexReader:
+    """Reads one file; a context manager.  slots: how many hash slots, 0 when that could not be found."""
+
+    def __init__(self, file: StoreFile, slots: int | None = None) -> None:
+        self.file = file
+        self._reader = file.open()
+        self.size = self._reader.size()
+        self.header = Header(*HEADER.packed.unpack(self._reader.read(0, HEADER.size).ljust(HEADER.size, b"\0")))
+        self.slots = slots if slots is not None else self._guess_slots()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._reader.close()
+
+    @property
+    def capacity(self) -> int:
+        """Entries for which there is room, the unused one included."""
+        return max((self.size - HEADER.size - self.slots * SLOT.size) // ENTRY.size, 0)
+
+    @property
+    def count(self) -> int:
+        """Behind the number of the newest entry: the header's, but never more than there is room for."""
+        return min(max(self.header.index_count, 0), self.capacity)
+
+    def slot_at(self, slot: int) -> int:
+        """Byte of a slot."""
+        return HEADER.size + slot * SLOT.size
+
+    def entry_at(self, number: int) -> int:
+        """Byte of an entry."""
+        return HEADER.size + self.slots * SLOT.size + number * ENTRY.size
+
+    def slot(self, slot: int) -> int:
+        """The number of its newest entry, as it stands there."""
+        data = self._reader.read(self.slot_at(slot), SLOT.size)
+        return int(SLOT.packed.unpack(data)[0]) if len(data) == SLOT.size else 0
+
+    def entry(self, number: int) -> Entry | None:
+        """None where there is no room for one."""
+        at = self.entry_at(number)
+        data = self._reader.read(at, ENTRY.size)
+        return Entry(number, at, *ENTRY.packed.unpack(data)) if number >= 0 and len(data) == ENTRY.size else None
+
+    def entries(self, first: int = 1) -> Iterator[Entry]:
+        """All entries that the header counts, oldest first."""
+        for at, data in self._reader.chunks(self.entry_at(first), self.entry_at(self.count), READ_ENTRIES * ENTRY.size):
+            whole = len(data) - len(data) % ENTRY.size
+            for number, fields in enumerate(ENTRY.packed.iter_unpack(memoryview(data)[:whole])):
+                place = at + number * ENTRY.size
+                yield Entry((place - self.entry_at(0)) // ENTRY.size, place, *fields)
+
+    def chain(self, slot: int) -> Iterator[Entry]:
+        """The entries of a slot, newest first; ends where Java's walk does, and where a chain does not lead backwards."""
+        number = self.slot(slot)
+        if not 0 < number < max(self.count, 1):
+            return
+        for _ in range(CHAIN_STEPS_MAX):
+            entry = self.entry(number)
+            if entry is None:
+                return
+            yield entry
+            if not 0 < entry.previous < number:
+                return
+            number = entry.previous
+
+    # --- how many slots
+
+    def _guess_slots(self) -> int:
+        room = self.size - HEADER.size
+        if room == DEFAULT_SLOTS * SLOT.size + DEFAULT_ENTRIES * ENTRY.size:
+            return DEFAULT_SLOTS
+        by_ratio, rest = divmod(max(room, 0), SLOT.size + SLOTS_OF_ENTRIES * ENTRY.size)
+        if rest == 0 and by_ratio and (self.header.index_count <= 1 or self._holds(by_ratio)):
+            return by_ratio
+        found = self._searched_slots() if self.header.index_count > 1 else 0
+        return found or (by_ratio if rest == 0 else 0)
+
+    def _holds(self, slots: int) -> bool:
+        """Whether newest entries and their slots agree with this many slots."""
+        newest = self.header.index_count - 1
+        count = min(newest, CHECKED_ENTRIES)
+        first = newest - count + 1
+        data = self._reader.read(HEADER.size + slots * SLOT.size + first * ENTRY.size, count * ENTRY.size)
+        if slots < 1 or len(data) < count * ENTRY.size:
+            return False
+        newest_of: dict[int, int] = {}
+        for place, (key_hash, physical, seconds, previous) in enumerate(ENTRY.packed.iter_unpack(data)):
+            number = first + place
+            slot = key_hash % slots
+            before = newest_of.get(slot)
+            expected = previous == before if before is not None else 0 <= previous < first
+            if key_hash < 0 or physical < 0 or seconds < 0 or not expected:
+                return False
+            newest_of[slot] = number
+        return all(self._slot_of(slot) == number for slot, number in newest_of.items())
+
+    def _slot_of(self, slot: int) -> int:
+        return int(SLOT.packed.unpack(self._reader.read(self.slot_at(slot), SLOT.size).ljust(SLOT.size, b"\0"))[0])
+
+    def _searched_slots(self) -> int:
+        """Where the newest entry is, by the offset that it and the header name."""
+        wanted = self.header.end_physical_offset.to_bytes(8, "big", signed=True)
+        newest = self.header.index_count - 1
+        overlap = len(wanted) - 1
+        for begin, end in self._reader.data_ranges(HEADER.size):
+            for at, data in self._reader.chunks(begin, end):
+                data += self._reader.read(at + len(data), overlap)
+                hit = data.find(wanted)
+                tried = 0
+                while hit >= 0 and tried < 1 << 16:
+                    tried += 1
+                    slots, rest = divmod(at + hit - ENTRY_OFFSET_AT - newest * ENTRY.size - HEADER.size, SLOT.size)
+                    if rest == 0 and slots > 0 and self._holds(slots):
+                        return slots
+                    hit = data.find(wanted, hit + 1)
+        return 0
+
+
+ENTRY_OFFSET_AT: Final = ENTRY.at["physical_offset"]

@@ -1,0 +1,323 @@
+"""The commit log as a sequence of pieces: units, blanks, spoilt stretches, and the zeros behind the end.
+
+One pass, one buffer: a file is read in chunks, each unit is looked at where it lies, and after a stretch that is no unit the walk
+goes on at the next place where a unit says of itself that it belongs exactly there (magic, own physical offset, lengths that add
+up).  So damage costs what it covers and nothing behind it, time stays linear whatever the bytes are, and no claim of a length
+makes us read more than `UNIT_BYTES_MAX`.  Holes of a sparse file are not read.
+Sources: `CommitLog.checkMessageAndReturnSize`, `DefaultAppendMessageCallback` of the reference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from struct import Struct as Packed
+from struct import error as PackedError
+from typing import Final, NamedTuple
+
+from rmq_inspect.directory import CHUNK_BYTES, Reader, StoreFile
+from rmq_inspect.errors import CannotLook
+from rmq_inspect.progress import Progress, quiet
+from rmq_wire.errors import BadRecord
+from rmq_wire.layout.flat import flat
+from rmq_wire.layout.message import BLANK, BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
+from rmq_wire.message import StoredMessage, read_unit
+
+UNIT_BYTES_MAX: Final = 64 << 20
+"""No unit is larger: the body came in one frame, and a frame has at most 16 MiB (`com.rocketmq.remoting.frameMaxLength`); four
+times that, for whoever raised it."""
+OPEN_FILES_MAX: Final = 16
+BLANK_BYTES: Final = BLANK.sizeof()
+UNIT_BYTES_MIN: Final = FIXED[0].size + 1 + 2
+_HEAD: Final = flat(HEAD)
+_SIZE_MAGIC: Final = Packed(">ii")
+_LONG: Final = Packed(">q")
+_MAGIC_AT: Final = _HEAD.at["magic"]
+_SYS_FLAG_AT: Final = _HEAD.at["sys_flag"]
+_PHYSICAL_AT: Final = _HEAD.at["physical_offset"]
+_BODY_SIZE_AT: Final = {bits: layout.at["body_size"] for bits, layout in FIXED.items()}
+_MAGICS: Final = re.compile(b"|".join(re.escape(Packed(">i").pack(m)) for m in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)))
+_ZEROS: Final = bytes(CHUNK_BYTES)
+
+
+class Unit(NamedTuple):
+    """A message unit.  at: byte of the file.  raw: all of it."""
+
+    file: StoreFile
+    at: int
+    message: StoredMessage
+    raw: bytes
+
+    @property
+    def end(self) -> int:
+        return self.at + len(self.raw)
+
+
+class Blank(NamedTuple):
+    """The rest of a file that means nothing."""
+
+    file: StoreFile
+    at: int
+    end: int
+
+
+class Spoilt(NamedTuple):
+    """Bytes that should be units and are not.  end: where the next unit begins, or where the file ends."""
+
+    file: StoreFile
+    at: int
+    end: int
+    why: str
+
+
+class Unused(NamedTuple):
+    """Zeros up to the end of a file: nothing was written there yet."""
+
+    file: StoreFile
+    at: int
+    end: int
+
+
+Piece = Unit | Blank | Spoilt | Unused
+
+
+def pieces(files: Sequence[StoreFile], start: int = 0, end: int | None = None, progress: Progress = quiet) -> Iterator[Piece]:
+    """All pieces of these log files that begin at or behind start (a physical offset) and before end, in order.
+
+    start need not be where a unit begins: the walk begins with the next unit.  Raises `CannotLook`.
+    """
+    total = sum(file.size for file in files if file.end > start)
+    done = 0
+    for number, file in enumerate(files):
+        if file.end <= start or (end is not None and file.start >= end):
+            continue
+        following = files[number + 1].start if number + 1 < len(files) else None
+        with file.open() as reader:
+            walk = _FileWalk(file, reader, following, progress, done, total)
+            for piece in walk.run(max(start - file.start, 0)):
+                if end is not None and file.start + piece.at >= end:
+                    return
+                yield piece
+        done += file.size
+
+
+class _FileWalk:
+    """One pass over one file."""
+
+    def __init__(self, file: StoreFile, reader: Reader, following: int | None, progress: Progress, done: int, total: int) -> None:
+        self._file = file
+        self._reader = reader
+        self._size = reader.size()
+        self._limits = {self._size, file.size} | ({following - file.start} if following is not None else set())
+        self._progress = progress
+        self._done = done
+        self._total = total
+        self._data = b""
+        self._data_at = 0
+
+    def run(self, at: int) -> Iterator[Piece]:
+        if at and not self._begins(at):
+            at = self._next_place(at)
+        while at < self._size:
+            piece = self._piece(at)
+            if isinstance(piece, Spoilt) and piece.end == self._size:
+                self._size = max(self._size, self._reader.size())
+                self._data = b""
+                piece = self._piece(at)  # a live broker may have been in the middle of writing it
+            yield piece
+            at = piece.end
+        self._progress(self._file.name, self._done + min(at, self._file.size), self._total)
+
+    def _piece(self, at: int) -> Piece:
+        head = self._bytes(at, _HEAD.size)
+        if len(head) < BLANK_BYTES:
+            return self._spoilt_or_unused(at, "fewer bytes than a blank needs are left")
+        size, magic = _SIZE_MAGIC.unpack_from(head)
+        if magic == MAGIC_BLANK:
+            if at + size in self._limits:
+                return Blank(self._file, at, max(self._size, at + size) if at + size >= self._size else self._size)
+            return self._spoilt_or_unused(at, f"a blank of {size} bytes where {self._size - at} are left")
+        try:
+            raw = self._unit_bytes(at, head, size, magic)
+            return Unit(self._file, at, read_unit(raw), raw)
+        except (BadRecord, PackedError) as reason:
+            return self._spoilt_or_unused(at, _reason(reason, at))
+
+    def _unit_bytes(self, at: int, head: bytes, size: int, magic: int) -> bytes:
+        if magic not in (MAGIC_V1, MAGIC_V2):
+            raise BadRecord(f"magic {magic & 0xFFFFFFFF:08X} where a unit should begin")
+        if not UNIT_BYTES_MIN <= size <= UNIT_BYTES_MAX:
+            raise BadRecord(f"a unit of {size} bytes")
+        if at + size > self._size:
+            raise BadRecord(f"a unit of {size} bytes where {self._size - at} are left in the file")
+        [own] = _LONG.unpack_from(head, _PHYSICAL_AT)
+        if own != self._file.start + at:
+            raise BadRecord(f"a unit that says it begins at {own}, at {self._file.start + at}")
+        raw = self._bytes(at, size)
+        if len(raw) < size:
+            raise BadRecord(f"a unit of {size} bytes of which {len(raw)} can be read")
+        return raw
+
+    def _spoilt_or_unused(self, at: int, why: str) -> Spoilt | Unused:
+        place, is_zero = self._search(at)
+        if is_zero:
+            return Unused(self._file, at, self._size)
+        return Spoilt(self._file, at, place, why)
+
+    def _next_place(self, at: int) -> int:
+        return self._search(at)[0]
+
+    def _search(self, at: int) -> tuple[int, bool]:
+        """The next place from at + 1 on where a unit or the blank begins, the file's end without; whether all was zeros."""
+        is_zero = True
+        for begin, end in self._reader.data_ranges(at):
+            for chunk_at, data in self._reader.chunks(begin, end):
+                self._progress(self._file.name, self._done + min(chunk_at, self._file.size), self._total)
+                if data == _ZEROS[: len(data)] and len(data) <= len(_ZEROS):
+                    continue
+                is_zero = False
+                ahead = self._reader.read(chunk_at + len(data), _MAGIC_AT + 3)
+                for hit in _MAGICS.finditer(data + ahead):
+                    place = chunk_at + hit.start() - _MAGIC_AT
+                    if place > at and self._begins(place):
+                        return place, False
+        return max(self._size, at), is_zero
+
+    def _begins(self, at: int) -> bool:
+        """Whether a unit or a blank that belongs exactly here begins here; reads little, whatever lengths it claims."""
+        head = self._reader.read(at, _BODY_SIZE_AT[BORN_V6 | STORE_V6] + 4)
+        if len(head) < BLANK_BYTES:
+            return False
+        size, magic = _SIZE_MAGIC.unpack_from(head)
+        if magic == MAGIC_BLANK:
+            return at + size in self._limits
+        if magic not in (MAGIC_V1, MAGIC_V2) or not UNIT_BYTES_MIN <= size <= min(UNIT_BYTES_MAX, self._size - at):
+            return False
+        if len(head) < _SYS_FLAG_AT + 4 or _LONG.unpack_from(head, _PHYSICAL_AT)[0] != self._file.start + at:
+            return False
+        bits = head[_SYS_FLAG_AT + 3] & (BORN_V6 | STORE_V6)
+        body_size_at = _BODY_SIZE_AT[bits]
+        body_size = int.from_bytes(head[body_size_at : body_size_at + 4], "big", signed=True)
+        topic_at = body_size_at + 4 + body_size
+        width = 1 if magic == MAGIC_V1 else 2
+        if body_size < 0 or topic_at + width > size:
+            return False
+        topic_size = int.from_bytes(self._reader.read(at + topic_at, width), "big", signed=True)
+        properties_at = topic_at + width + topic_size
+        if topic_size < 0 or properties_at + 2 > size:
+            return False
+        properties_size = int.from_bytes(self._reader.read(at + properties_at, 2), "big", signed=True)
+        return bool(properties_size >= 0 and properties_at + 2 + properties_size == size)
+
+    def _bytes(self, at: int, size: int) -> bytes:
+        within = at - self._data_at
+        if within < 0 or within + size > len(self._data):
+            self._progress(self._file.name, self._done + min(at, self._file.size), self._total)
+            self._data = self._reader.read(at, max(CHUNK_BYTES, size))
+            self._data_at, within = at, 0
+        return self._data[within : within + size]
+
+
+def _reason(reason: Exception, at: int) -> str:
+    return str(reason).removeprefix(f"unit at {at}: ").removeprefix("unit at 0: ")
+
+
+class Log:
+    """Single units by physical offset; a context manager that keeps a few files open."""
+
+    def __init__(self, files: Sequence[StoreFile]) -> None:
+        self.files = files
+        self._open: OrderedDict[int, Reader] = OrderedDict()
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
+
+    @property
+    def start(self) -> int:
+        return self.files[0].start if self.files else 0
+
+    def file_of(self, offset: int) -> StoreFile | None:
+        """The file that holds this byte."""
+        low, high = 0, len(self.files)
+        while low < high:
+            middle = (low + high) // 2
+            if self.files[middle].start <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        file = self.files[low - 1] if low else None
+        return file if file is not None and offset < file.end else None
+
+    def reader(self, file: StoreFile) -> Reader:
+        """Stays open until others take its place.  Raises `CannotLook`."""
+        reader = self._open.get(file.start)
+        if reader is None:
+            while len(self._open) >= OPEN_FILES_MAX:
+                self._open.popitem(last=False)[1].close()
+            reader = self._open[file.start] = file.open()
+        self._open.move_to_end(file.start)
+        return reader
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Up to size bytes from here, not beyond the file's end; size is capped at `UNIT_BYTES_MAX`."""
+        file = self.file_of(offset)
+        return b"" if file is None else self.reader(file).read(offset - file.start, min(size, UNIT_BYTES_MAX))
+
+    def unit(self, offset: int, expect: int = 4096) -> Unit:
+        """The unit that begins here.  expect: its likely size, read at once.  Raises `BadRecord` with the reason."""
+        file = self.file_of(offset)
+        if file is None:
+            raise BadRecord(f"the log has no byte {offset}: {self._bounds()}")
+        at = offset - file.start
+        try:
+            raw = self.reader(file).read(at, max(min(expect, UNIT_BYTES_MAX), 256))
+            if len(raw) < BLANK_BYTES:
+                raise BadRecord(f"only {len(raw)} bytes are left in {file.name}")
+            size, magic = _SIZE_MAGIC.unpack_from(raw)
+            if magic == MAGIC_BLANK:
+                raise BadRecord("the blank at the end of a file")
+            if magic not in (MAGIC_V1, MAGIC_V2):
+                raise BadRecord("zeros: nothing was written here" if not size and not magic else _bad_magic(magic))
+            if not UNIT_BYTES_MIN <= size <= UNIT_BYTES_MAX:
+                raise BadRecord(f"a unit of {size} bytes")
+            if len(raw) < size:
+                raw = self.reader(file).read(at, size)
+            raw = raw[:size]
+            message = read_unit(raw)
+        except CannotLook as reason:
+            raise BadRecord(str(reason)) from reason
+        except (BadRecord, PackedError) as reason:
+            raise BadRecord(_reason(reason, 0)) from reason
+        if message.physical_offset != offset:
+            raise BadRecord(f"a unit that says it begins at {message.physical_offset}")
+        return Unit(file, at, message, raw)
+
+    def _bounds(self) -> str:
+        return f"it goes from {self.start} to {self.files[-1].end}" if self.files else "there is no log file"
+
+    def first_file_before(self, time_ms: int) -> int:
+        """Physical offset of the newest file whose first unit was stored before this time; where the log starts, without one."""
+        low, high = 0, len(self.files)
+        while low < high:
+            middle = (low + high) // 2
+            try:
+                is_before = self.unit(self.files[middle].start).message.store_timestamp < time_ms
+            except BadRecord:
+                is_before = False  # then an earlier file: more is read, nothing is missed
+            if is_before:
+                low = middle + 1
+            else:
+                high = middle
+        return self.files[max(low - 1, 0)].start if self.files else 0
+
+
+def _bad_magic(magic: int) -> str:
+    return f"no unit begins here: magic {magic & 0xFFFFFFFF:08X}"

@@ -1,0 +1,212 @@
+"""One stored message as a flat record for people and programs: MessageExt's names, both ids, properties as a map.
+
+Texts that are shown never contain what a terminal would obey.  A compressed body is unpacked when the standard library can
+(zlib), up to a limit; otherwise it is shown as stored and the record says how it is packed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import unicodedata
+import zlib
+from enum import StrEnum
+from typing import Any, Final
+
+from rmq_inspect.log import Unit
+from rmq_wire import property_names as names
+from rmq_wire import sys_flag as flags
+from rmq_wire.checksum import body_crc
+from rmq_wire.message import MAGIC_V2, StoredMessage, has_good_crc
+from rmq_wire.message_id import host_address, offset_message_id
+from rmq_wire.properties import decode
+
+BODY_BYTES_MAX: Final = 64 << 20
+"""A compressed body is not unpacked beyond this."""
+TRANSACTIONS: Final = {
+    flags.TRANSACTION_NOT: "none",
+    flags.TRANSACTION_PREPARED: "prepared",
+    flags.TRANSACTION_COMMIT: "commit",
+    flags.TRANSACTION_ROLLBACK: "rollback",
+}
+COMPRESSIONS: Final = {0: "zlib", flags.COMPRESSION_LZ4: "lz4", flags.COMPRESSION_ZSTD: "zstd", flags.COMPRESSION_ZLIB: "zlib"}
+
+
+class BodyForm(StrEnum):
+    """How a body is shown."""
+
+    TEXT = "text"
+    HEX = "hex"
+    JSON = "json"
+    NONE = "none"
+
+
+def properties_of(message: StoredMessage) -> dict[str, str]:
+    """Bytes that are no UTF-8 become replacement marks."""
+    return decode(message.properties.decode("utf-8", "replace"))
+
+
+def topic_of(message: StoredMessage) -> str:
+    return message.topic.decode("utf-8", "replace")
+
+
+def compression_of(message: StoredMessage) -> str | None:
+    """None: not compressed."""
+    if not message.sys_flag & flags.COMPRESSED:
+        return None
+    return COMPRESSIONS.get(message.sys_flag & flags.COMPRESSION_MASK, "unknown")
+
+
+def unpacked_body(message: StoredMessage) -> tuple[bytes, str | None]:
+    """The body as it was sent, and what still packs it when it cannot be unpacked here."""
+    body = bytes(message.body)
+    packed = compression_of(message)
+    if packed != "zlib":
+        return body, packed
+    try:
+        engine = zlib.decompressobj()
+        plain = engine.decompress(body, BODY_BYTES_MAX)
+        if engine.unconsumed_tail or not engine.eof:
+            return body, "zlib, larger than we unpack" if engine.unconsumed_tail else "zlib, cut short"
+        return plain, None
+    except zlib.error:
+        return body, "zlib, spoilt"
+
+
+def host_text(host: bytes) -> str:
+    address, port = host_address(host)
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def record_of(unit: Unit, form: BodyForm = BodyForm.TEXT) -> dict[str, Any]:
+    """Ready for JSON.  `body` is text when it is UTF-8, else there is `body_base64`; form `hex`: `body_hex`; `json`: parsed."""
+    message = unit.message
+    values = properties_of(message)
+    made: dict[str, Any] = {
+        "topic": topic_of(message),
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "commitLogOffset": message.physical_offset,
+        "storeSize": message.total_size,
+        "offsetMsgId": offset_message_id(message.store_host, message.physical_offset),
+        "uniqKey": values.get(names.UNIQ_KEY),
+        "keys": [key for key in values.get(names.KEYS, "").split(names.KEY_SEPARATOR) if key],
+        "tags": values.get(names.TAGS),
+        "storeTimestamp": message.store_timestamp,
+        "storeHost": host_text(message.store_host),
+        "bornTimestamp": message.born_timestamp,
+        "bornHost": host_text(message.born_host),
+        "version": 2 if message.magic == MAGIC_V2 else 1,
+        "flag": message.flag,
+        "sysFlag": message.sys_flag,
+        "compression": compression_of(message),
+        "transaction": TRANSACTIONS[flags.transaction_type(message.sys_flag)],
+        "innerBatch": bool(message.sys_flag & flags.INNER_BATCH),
+        "reconsumeTimes": message.reconsume_times,
+        "preparedTransactionOffset": message.prepared_transaction_offset,
+        "bodyCRC": message.body_crc,
+        "bodyCRCOk": has_good_crc(message),
+        "bodySize": len(message.body),
+        "properties": values,
+    }
+    if not made["bodyCRCOk"]:
+        made["bodyCRCComputed"] = body_crc(message.body)
+    if form is not BodyForm.NONE:
+        made.update(_body_fields(message, form))
+    return made
+
+
+def _body_fields(message: StoredMessage, form: BodyForm) -> dict[str, Any]:
+    body, packed = unpacked_body(message)
+    fields: dict[str, Any] = {"bodyPackedAs": packed} if packed else {}
+    if form is BodyForm.HEX:
+        return {**fields, "body_hex": body.hex()}
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return {**fields, "body_base64": base64.b64encode(body).decode()}
+    if form is BodyForm.JSON:
+        from rmq_wire.fastjson import loads
+
+        try:
+            return {**fields, "body": loads(body)}
+        except Exception as reason:  # whatever the body is, it is only shown
+            return {**fields, "body": text, "bodyNotJson": str(reason)[:200]}
+    return {**fields, "body": text}
+
+
+def body_text(message: StoredMessage, form: BodyForm, characters: int) -> str:
+    """The body for a column of so many characters."""
+    body, packed = unpacked_body(message)
+    head = body[: 4 * characters + 4]
+    if form is BodyForm.NONE:
+        return ""
+    if form is BodyForm.TEXT and not packed:
+        try:
+            whole = head if len(head) == len(body) else _without_last_character(head)
+            return fit(whole.decode(), characters)
+        except UnicodeDecodeError:
+            pass
+    shown = f"[{packed}] " if packed else ""
+    return fit(shown + "0x" + head.hex(), characters)
+
+
+def _without_last_character(head: bytes) -> bytes:
+    """The cut may lie in the middle of a character."""
+    end = len(head)
+    for back in range(1, 5):
+        if head[end - back] & 0xC0 != 0x80:
+            return head[: end - back]
+    return head
+
+
+def printable(text: str) -> str:
+    """Control characters, and what would turn the direction of a line, become escapes; broken Unicode does, too."""
+    if text.isascii() and text.isprintable():
+        return text
+    made = []
+    for character in text:
+        if character.isprintable() or character == " ":
+            made.append(character)
+        else:
+            made.append(character.encode("unicode_escape").decode())
+    return "".join(made)
+
+
+def cells(text: str) -> int:
+    """Columns that a printable text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(_cells_of(character) for character in text)
+
+
+def _cells_of(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def fit(text: str, width: int) -> str:
+    """Made printable, cut to so many columns; the cut shows as `…`."""
+    shown = printable(text[: 4 * width + 4])
+    if cells(shown) <= width and len(text) <= 4 * width + 4:
+        return shown
+    made, used = [], 0
+    for character in shown:
+        step = _cells_of(character)
+        if used + step > width - 1:
+            break
+        made.append(character)
+        used += step
+    return "".join(made) + "…"
+
+
+def pad(text: str, width: int) -> str:
+    """Cut or filled to exactly so many columns."""
+    shown = fit(text, width)
+    return shown + " " * (width - cells(shown))
+
+
+def json_line(value: Any) -> str:
+    """One line of ASCII-safe JSON; lone surrogates of file names become escapes."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,231 @@
+"""Which messages: the ways to get at them, and what is asked of each.
+
+A key is looked up in the index, a topic goes by its consume queues, everything else walks the log.  What the index or the queues
+do not cover is walked; hashes only propose, texts decide.  Whoever asks is told which way was taken and what could not be read.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rmq_inspect import queues
+from rmq_inspect.directory import StoreDirectory
+from rmq_inspect.errors import CannotLook
+from rmq_inspect.index_file import IndexReader
+from rmq_inspect.log import Log, Spoilt, Unit, pieces
+from rmq_inspect.progress import Progress, quiet
+from rmq_inspect.records import properties_of, topic_of
+from rmq_wire import property_names as names
+from rmq_wire.errors import BadHeader, BadRecord
+from rmq_wire.message import index_hash, tags_code
+from rmq_wire.message_id import offset_message_id, parse_offset_message_id
+
+MERGED_QUEUES_MAX: Final = 64
+"""A topic with more is read from the log: each queue that is merged holds a file open."""
+Note = Callable[[str], None]
+"""Told in one line what was skipped or which way was taken."""
+
+
+def _silent(_line: str) -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Everything that is given must hold.  Times in ms, ends included; offsets: from there on."""
+
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    key: str | None = None
+    """one piece of KEYS, or the unique key"""
+    tag: str | None = None
+    message_id: str | None = None
+    """an offset message id or a unique key"""
+    from_ms: int | None = None
+    to_ms: int | None = None
+    from_offset: int | None = None
+    """physical"""
+
+    def accepts(self, unit: Unit) -> bool:
+        """Whether this is one of them."""
+        message = unit.message
+        if self.topic is not None and topic_of(message) != self.topic:
+            return False
+        if self.queue_id is not None and message.queue_id != self.queue_id:
+            return False
+        if self.queue_offset is not None and message.queue_offset < self.queue_offset:
+            return False
+        if self.from_ms is not None and message.store_timestamp < self.from_ms:
+            return False
+        if self.to_ms is not None and message.store_timestamp > self.to_ms:
+            return False
+        if self.from_offset is not None and message.physical_offset < self.from_offset:
+            return False
+        if self.key is None and self.tag is None and self.message_id is None:
+            return True
+        return self._texts_agree(unit)
+
+    def _texts_agree(self, unit: Unit) -> bool:
+        values = properties_of(unit.message)
+        if self.tag is not None and values.get(names.TAGS) != self.tag:
+            return False
+        unique = values.get(names.UNIQ_KEY)
+        if self.key is not None and self.key != unique and self.key not in values.get(names.KEYS, "").split(names.KEY_SEPARATOR):
+            return False
+        if self.message_id is None or self.message_id == unique:
+            return True
+        own = offset_message_id(unit.message.store_host, unit.message.physical_offset)
+        return self.message_id.upper() == own
+
+
+def messages(
+    store: StoreDirectory,
+    wanted: Wanted,
+    *,
+    scan: bool = False,
+    slots: int | None = None,
+    progress: Progress = quiet,
+    note: Note = _silent,
+) -> Iterator[Unit]:
+    """The messages in the order of the log (queues with a number: in theirs).  scan: read the log, trust nothing derived.
+
+    slots: of the index files, when they differ from what is found out.  Raises `CannotLook`.
+    """
+    with Log(store.commit_log) as log:
+        if not store.commit_log:
+            raise CannotLook(f"{store.root}: no commit log file, so there are no messages (--commit-log DIR, if it is elsewhere)")
+        if wanted.message_id is not None and (unit := _by_offset_id(log, wanted)) is not None:
+            note("found by the offset in the id")
+            yield unit
+            return
+        key = wanted.message_id or wanted.key
+        if key is not None and not scan and store.index:
+            yield from _by_index(store, log, wanted, key, slots, progress, note)
+        elif not scan and (chosen := _queues_of(store, wanted)):
+            yield from _by_queues(log, store, chosen, wanted, note)
+        else:
+            yield from _by_walk(log, wanted, 0, None, progress, note)
+
+
+def _by_offset_id(log: Log, wanted: Wanted) -> Unit | None:
+    assert wanted.message_id is not None
+    try:
+        unit = log.unit(parse_offset_message_id(wanted.message_id).physical_offset)
+    except (BadHeader, BadRecord):
+        return None
+    return unit if wanted.accepts(unit) else None
+
+
+# By key
+
+
+def topics_of(store: StoreDirectory) -> list[str]:
+    """The names that the queues have."""
+    return sorted({topic for topic, _ in (*store.queues, *store.batch_queues)})
+
+
+def _by_index(
+    store: StoreDirectory, log: Log, wanted: Wanted, key: str, slots: int | None, progress: Progress, note: Note
+) -> Iterator[Unit]:
+    topics = [wanted.topic] if wanted.topic is not None else topics_of(store)
+    hashes = {index_hash(topic, key) for topic in topics}
+    offsets: set[int] = set()
+    covered_from, covered_to = None, 0
+    for file in store.index:
+        with IndexReader(file, slots) as reader:
+            if not reader.slots:
+                note(f"{file.name}: the number of its hash slots cannot be found out (give --hash-slots); not used")
+                continue
+            if reader.count < 2:
+                continue
+            begin, end = reader.header.begin_physical_offset, reader.header.end_physical_offset
+            covered_from = begin if covered_from is None else min(begin, covered_from)
+            covered_to = max(end, covered_to)
+            for key_hash in hashes:
+                offsets.update(e.physical_offset for e in reader.chain(key_hash % reader.slots) if e.key_hash == key_hash)
+    if covered_from is None:
+        yield from _by_walk(log, wanted, 0, None, progress, note)
+        return
+    note(f"by the index, which covers the log from {covered_from} to {covered_to}; what lies outside is walked (--scan: all)")
+    yield from _by_walk(log, wanted, 0, covered_from, progress, note)
+    for offset in sorted(offsets):
+        try:
+            unit = log.unit(offset)
+        except BadRecord as reason:
+            note(f"the index leads to {offset}, where no message can be read: {reason}")
+            continue
+        if wanted.accepts(unit):
+            yield unit
+    seen_to = covered_to + 1
+    yield from (
+        unit for unit in _by_walk(log, wanted, seen_to, None, progress, note) if unit.message.physical_offset not in offsets
+    )
+
+
+# By queue
+
+
+def _queues_of(store: StoreDirectory, wanted: Wanted) -> list[tuple[str, int]]:
+    if wanted.topic is None:
+        return []
+    found = [key for key in store.queues if key[0] == wanted.topic and (wanted.queue_id is None or key[1] == wanted.queue_id)]
+    return sorted(found) if len(found) <= MERGED_QUEUES_MAX else []
+
+
+def _by_queues(log: Log, store: StoreDirectory, chosen: list[tuple[str, int]], wanted: Wanted, note: Note) -> Iterator[Unit]:
+    note(f"by the consume queue{'s' if len(chosen) > 1 else ''} of {wanted.topic} (--scan: by the log)")
+    code = None if wanted.tag is None else tags_code(wanted.tag)
+    rows = [_written(log, store, key, wanted, code) for key in chosen]
+    last = -1
+    for row in heapq.merge(*rows, key=_physical):
+        if row.physical_offset == last:
+            continue
+        last = row.physical_offset
+        try:
+            unit = log.unit(row.physical_offset, row.size)
+        except BadRecord as reason:
+            note(f"{row.file.name}: queue offset {row.queue_offset} leads to {row.physical_offset}: {reason}")
+            continue
+        if wanted.to_ms is not None and unit.message.store_timestamp > wanted.to_ms and len(chosen) == 1:
+            return
+        if wanted.accepts(unit):
+            yield unit
+
+
+def _written(
+    log: Log, store: StoreDirectory, key: tuple[str, int], wanted: Wanted, code: int | None
+) -> Iterator[queues.QueueUnit]:
+    files = store.queues[key]
+    first = wanted.queue_offset or 0
+    if wanted.from_ms is not None:
+        first = max(first, queues.first_stored_at(files, log, wanted.from_ms))
+    for unit in queues.written(files, first):
+        # Of a delayed message the code is the time when it is due: the text decides there.
+        if code is None or unit.tags_code == code or not -(1 << 31) <= unit.tags_code < 1 << 31:
+            yield unit
+
+
+def _physical(unit: queues.QueueUnit) -> int:
+    return unit.physical_offset
+
+
+# By the log
+
+
+def _by_walk(log: Log, wanted: Wanted, start: int, end: int | None, progress: Progress, note: Note) -> Iterator[Unit]:
+    if wanted.from_offset is not None:
+        start = max(start, wanted.from_offset)
+    if wanted.from_ms is not None:
+        start = max(start, log.first_file_before(wanted.from_ms))
+    for piece in pieces(log.files, start, end, progress):
+        if isinstance(piece, Unit):
+            if wanted.to_ms is not None and piece.message.store_timestamp > wanted.to_ms:
+                return
+            if wanted.accepts(piece):
+                yield piece
+        elif isinstance(piece, Spoilt):
+            note(f"{piece.file.name}: {piece.end - piece.at} bytes from {piece.at} on are no messages: {piece.why}")
