@@ -1,0 +1,60 @@
+"""Standard output that complains in one line when it cannot be written: a closed pipe, a full disk, no descriptor at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO, cast
+
+from rmq_cli.complaint import Complaint
+
+
+class _Told:
+    """A text stream whose write errors are complaints.  Everything else is the stream's own."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """As `TextIO.write`.  Raises `Complaint`."""
+        with self._complaining():
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        """As `TextIO.flush`.  Raises `Complaint`."""
+        with self._complaining():
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    @contextlib.contextmanager
+    def _complaining(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._forget()
+            raise Complaint(f"standard output cannot be written: {error.strerror or error}") from None
+
+    def _forget(self) -> None:
+        """What is still in the buffer goes nowhere: the interpreter would fail on it once more at its end."""
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
+
+
+@contextlib.contextmanager
+def told_output() -> Iterator[None]:
+    """Inside the block `sys.stdout` complains; at its end it is flushed.  Raises `Complaint`."""
+    stream = sys.stdout
+    if stream is None:  # the process was started with the descriptor closed
+        raise Complaint("standard output is closed: give it a place to go, for example >/dev/null")
+    sys.stdout = cast(TextIO, _Told(stream))
+    try:
+        yield
+        sys.stdout.flush()
+    finally:
+        sys.stdout = stream
