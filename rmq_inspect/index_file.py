@@ -162,7 +162,7 @@ class IndexReader:
 
     def _searched_slots(self) -> int:
         """Where the newest entry is, by the offset that it and the header name."""
-        wanted = self.header.end_physical_offset.to_bytes(8, "big", signed=True)
+        wanted = ENTRY.field("physical_offset").pack(self.header.end_physical_offset)
         newest = self.header.index_count - 1
         overlap = len(wanted) - 1
         for begin, end in self._reader.data_ranges(HEADER.size):

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from struct import Struct as Packed
 from struct import error as PackedError
 from typing import Final, NamedTuple
 
@@ -20,8 +19,20 @@ from rmq_inspect.directory import CHUNK_BYTES, Reader, StoreFile
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress, quiet
 from rmq_wire.errors import BadRecord
-from rmq_wire.layout.flat import flat
-from rmq_wire.layout.message import BLANK, BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
+from rmq_wire.layout.flat import Packed, flat, length_of
+from rmq_wire.layout.message import (
+    BLANK,
+    BORN_V6,
+    FIXED,
+    HEAD,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    STORE_V6,
+    TOPIC_V1,
+    TOPIC_V2,
+)
+from rmq_wire.layout.message import UNIT as UNIT_LAYOUT
 from rmq_wire.message import StoredMessage, read_unit
 
 UNIT_BYTES_MAX: Final = 64 << 20
@@ -29,15 +40,18 @@ UNIT_BYTES_MAX: Final = 64 << 20
 times that, for whoever raised it."""
 OPEN_FILES_MAX: Final = 16
 BLANK_BYTES: Final = BLANK.sizeof()
-UNIT_BYTES_MIN: Final = FIXED[0].size + 1 + 2
 _HEAD: Final = flat(HEAD)
-_SIZE_MAGIC: Final = Packed(">ii")
-_LONG: Final = Packed(">q")
+_SIZE_MAGIC: Final = flat(BLANK).packed
+_LONG: Final = _HEAD.field("physical_offset")
 _MAGIC_AT: Final = _HEAD.at["magic"]
-_SYS_FLAG_AT: Final = _HEAD.at["sys_flag"]
+_SYS_FLAG: Final = _HEAD.field("sys_flag")
 _PHYSICAL_AT: Final = _HEAD.at["physical_offset"]
-_BODY_SIZE_AT: Final = {bits: layout.at["body_size"] for bits, layout in FIXED.items()}
-_MAGICS: Final = re.compile(b"|".join(re.escape(Packed(">i").pack(m)) for m in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)))
+_BODY_SIZE: Final = FIXED[0].field("body_size")
+_FIXED_BYTES_MAX: Final = max(layout.size for layout in FIXED.values())
+TOPIC_LENGTHS: Final = {MAGIC_V1: length_of(TOPIC_V1), MAGIC_V2: length_of(TOPIC_V2)}
+PROPERTIES_LENGTH: Final = length_of(UNIT_LAYOUT, "properties")
+UNIT_BYTES_MIN: Final = FIXED[0].size + TOPIC_LENGTHS[MAGIC_V1].size + PROPERTIES_LENGTH.size
+_MAGICS: Final = re.compile(b"|".join(re.escape(_HEAD.field("magic").pack(m)) for m in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)))
 _ZEROS: Final = bytes(CHUNK_BYTES)
 
 
@@ -186,7 +200,7 @@ class _FileWalk:
 
     def _begins(self, at: int) -> bool:
         """Whether a unit or a blank that belongs exactly here begins here; reads little, whatever lengths it claims."""
-        head = self._reader.read(at, _BODY_SIZE_AT[BORN_V6 | STORE_V6] + 4)
+        head = self._reader.read(at, _FIXED_BYTES_MAX)
         if len(head) < BLANK_BYTES:
             return False
         size, magic = _SIZE_MAGIC.unpack_from(head)
@@ -194,21 +208,21 @@ class _FileWalk:
             return at + size in self._limits
         if magic not in (MAGIC_V1, MAGIC_V2) or not UNIT_BYTES_MIN <= size <= min(UNIT_BYTES_MAX, self._size - at):
             return False
-        if len(head) < _SYS_FLAG_AT + 4 or _LONG.unpack_from(head, _PHYSICAL_AT)[0] != self._file.start + at:
+        if len(head) < _HEAD.size or _LONG.unpack_from(head, _PHYSICAL_AT)[0] != self._file.start + at:
             return False
-        bits = head[_SYS_FLAG_AT + 3] & (BORN_V6 | STORE_V6)
-        body_size_at = _BODY_SIZE_AT[bits]
-        body_size = int.from_bytes(head[body_size_at : body_size_at + 4], "big", signed=True)
-        topic_at = body_size_at + 4 + body_size
-        width = 1 if magic == MAGIC_V1 else 2
-        if body_size < 0 or topic_at + width > size:
-            return False
-        topic_size = int.from_bytes(self._reader.read(at + topic_at, width), "big", signed=True)
-        properties_at = topic_at + width + topic_size
-        if topic_size < 0 or properties_at + 2 > size:
-            return False
-        properties_size = int.from_bytes(self._reader.read(at + properties_at, 2), "big", signed=True)
-        return bool(properties_size >= 0 and properties_at + 2 + properties_size == size)
+        bits = _SYS_FLAG.unpack_from(head, _HEAD.at["sys_flag"])[0] & (BORN_V6 | STORE_V6)
+        [body_size] = _BODY_SIZE.unpack_from(head.ljust(_FIXED_BYTES_MAX, b"\0"), FIXED[bits].at["body_size"])
+        topic_at = FIXED[bits].size + body_size
+        topic_length = TOPIC_LENGTHS[magic]
+        topic_size = self._number(at, topic_at, size, topic_length) if body_size >= 0 else -1
+        properties_at = topic_at + topic_length.size + topic_size
+        properties_size = self._number(at, properties_at, size, PROPERTIES_LENGTH) if topic_size >= 0 else -1
+        return properties_size >= 0 and properties_at + PROPERTIES_LENGTH.size + properties_size == size
+
+    def _number(self, unit_at: int, at: int, unit_size: int, packed: Packed) -> int:
+        """A length within a unit; -1 when it lies outside."""
+        data = self._reader.read(unit_at + at, packed.size) if at + packed.size <= unit_size else b""
+        return int(packed.unpack(data)[0]) if len(data) == packed.size else -1
 
     def _bytes(self, at: int, size: int) -> bytes:
         within = at - self._data_at
