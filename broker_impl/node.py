@@ -246,12 +246,25 @@ class BrokerNode:
     def close(self) -> bool:
         """Write every table, as Java does at its end, and close the store.  True when the next start finds a clean stop."""
         self.schedule.stop()
+        self._sync_log()
         for table in self.persister.tables:
             try:
                 self.persister.save(table)
             except OSError as error:
                 log.error("%s could not be written, its changes since the last write are lost: %s", table.file, error)
         return self.store.close(self.env.wall_ms)
+
+    def _sync_log(self) -> None:
+        """Delayed messages count as delivered in the file only when their copies are on the disk: else they come twice."""
+        ticket = self.store.begin_sync(self.env.mono_ms, force=True)
+        if ticket is None:
+            return
+        try:
+            ticket.run()
+        except OSError as error:
+            self.store.end_sync(ticket, error)
+        else:
+            self.store.end_sync(ticket, None)
 
 
 def store_settings(config: BrokerConfig) -> StoreSettings:

@@ -203,3 +203,14 @@ def test_java_s_offsets_are_asked_for(house: House) -> None:
     delayed(house, 1)
     answer = house.connect().ask(GetMaxOffset(topic=SCHEDULE, queue_id=0))
     assert answer.ext_map()["offset"] == "1"
+
+
+def test_a_clean_stop_right_after_a_delivery_remembers_it(house: House) -> None:
+    """The copy is not synced yet when the stop begins; the file must say that it is delivered nevertheless."""
+    delayed(house, 1)
+    house.driver.advance(1_000)
+    assert len(house.stored("T", 1)) == 1
+    assert house.node.store.flushed_offset < house.node.store.written_offset
+    house.restart()
+    house.driver.advance(5_000)
+    assert len(house.stored("T", 1)) == 1
