@@ -93,6 +93,10 @@ class File(Protocol):
         """Data and length are on the medium when this returns. An error is final: what is on the medium is unknown."""
         ...
 
+    def forget_cached(self) -> None:
+        """Let clean pages go, so that the next read shows the medium: after a failed sync they may differ."""
+        ...
+
 
 class Lock(Protocol):
     """Held until released."""
@@ -102,6 +106,11 @@ class Lock(Protocol):
 
 class Disk(Protocol):
     """Names to files. Paths are absolute. Every method raises OSError."""
+
+    @property
+    def boot_id(self) -> str:
+        """Differs after every start of the machine: what was written before it may be lost. "" when that is not known."""
+        ...
 
     def open(self, path: str) -> File:
         """An existing regular file, for reading and writing. ForeignFile when it is anything else."""
@@ -131,6 +140,10 @@ class Disk(Protocol):
 
     def usage(self, path: str) -> Usage: ...
 
+    def modified_ms(self, path: str) -> int:
+        """When the file was last written, wall ms."""
+        ...
+
     def lock(self, path: str) -> Lock | None:
         """The lock that Java takes (byte 0, exclusive), or None when another process has it. Makes the file if absent."""
         ...
@@ -153,9 +166,12 @@ _NO_FOLLOW: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """O_NONBLOCK: opening a pipe must not hang; regular files ignore it."""
 _MODE: Final = 0o644
 _SCRATCH_BYTES: Final = 256 * 1024
+NANOSECONDS_PER_MS: Final = 1_000_000
 _RWF_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 """Linux. 0 elsewhere: reads then may wait."""
 _NOT_SUPPORTED: Final = {errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
+_BOOT_ID_FILE: Final = "/proc/sys/kernel/random/boot_id"
+"""Linux."""
 _SYNC: Final = getattr(os, "fdatasync", os.fsync)
 
 
@@ -258,6 +274,10 @@ class RealFile:
     def sync(self) -> None:
         _SYNC(self._descriptor)
 
+    def forget_cached(self) -> None:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
 
 _HELD: set[tuple[int, int]] = set()
 """Device and inode of every lock file this process holds: POSIX locks do not exclude their own process, and closing any
@@ -279,6 +299,14 @@ class RealLock:
 
 class RealDisk:
     """`Disk` over the operating system."""
+
+    @property
+    def boot_id(self) -> str:
+        try:
+            with open(_BOOT_ID_FILE, encoding="ascii") as file:
+                return file.read().strip()
+        except OSError:
+            return ""
 
     def open(self, path: str) -> RealFile:
         try:
@@ -354,6 +382,9 @@ class RealDisk:
     def usage(self, path: str) -> Usage:
         found = os.statvfs(path)
         return Usage(found.f_blocks * found.f_frsize, found.f_bfree * found.f_frsize, found.f_bavail * found.f_frsize)
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path, follow_symlinks=False).st_mtime_ns // NANOSECONDS_PER_MS
 
     def lock(self, path: str) -> RealLock | None:
         import fcntl  # POSIX only; imported here so that the module can be read elsewhere

@@ -41,9 +41,9 @@ class LogReader:
         self._resident.clear()
         self._loading = {block: cold for block, cold in self._loading.items() if not cold.done}
 
-    def forget_file(self, start: int) -> None:
-        """The file is going away; views of it stay valid."""
-        self._maps.pop(start, None)
+    def forget_file(self, start: int) -> memoryview | None:
+        """The file is going away; views of it stay valid. Returns its map, for whoever has the time to let go of it."""
+        return self._maps.pop(start, None)
 
     def map_of(self, start: int) -> memoryview:
         """The map of the file that starts here. Raises OSError."""

@@ -12,7 +12,7 @@ from rmq_store.disk import Disk, Kind
 from rmq_store.errors import ForeignFile, Illegal, IllegalKind
 from rmq_store.segments import OpenFiles, Segments
 from rmq_store.settings import StoreSettings
-from rmq_wire.names import path_problem
+from rmq_wire.names import is_system_topic, path_problem
 
 QUEUE_ID_MAX = (1 << 31) - 1
 
@@ -90,6 +90,29 @@ class Queues:
                 _remove_empty(disk, self._path(topic, queue.queue_id))
             _remove_empty(disk, f"{self.directory}/{topic}")
             count += 1
+        return count
+
+    def remove_expired(self, log_min: int) -> int:
+        """Remove every queue whose newest message begins before this log position, but those of system topics and those with
+
+        messages on their way; how many. A queue made again begins at 0, as in Java. Raises OSError.
+        """
+        disk = self._files.disk
+        count = 0
+        for topic, queues in list(self.by_topic.items()):
+            if is_system_topic(topic):
+                continue
+            for queue in list(queues.values()):
+                if not 0 <= queue.end_physical < log_min or queue.next_offset != queue.max_offset:
+                    continue
+                del queues[queue.queue_id]
+                queue.is_deleted = True
+                queue.remove_files()
+                _remove_empty(disk, self._path(topic, queue.queue_id))
+                count += 1
+            if not queues:
+                del self.by_topic[topic]
+                _remove_empty(disk, f"{self.directory}/{topic}")
         return count
 
 

@@ -13,10 +13,12 @@ from typing import Final
 from rmq_store.commit_log import Staged
 from rmq_store.disk import Disk, Lock
 from rmq_store.errors import Closed, CommitFailed, Illegal, StoreLocked, Unwritable
+from rmq_store.disk_space import DiskSpace, RetentionRules
 from rmq_store.flush import Flusher, Ticket
 from rmq_store.opening import Parts, open_locked
 from rmq_store.reading import Reading
 from rmq_store.settings import FlushDiskType, StoreSettings
+from rmq_store.retention import Retention
 from rmq_store.statistics import StoreStatistics, double_text
 from rmq_store.upkeep import Upkeep
 from rmq_store.values import Arrived, Draft, Placed
@@ -29,7 +31,7 @@ DISPATCH_ALL: Final = 1 << 30
 class Store(Reading):
     """One open store directory. Make it with `Store.open`."""
 
-    def __init__(self, disk: Disk, settings: StoreSettings, lock: Lock, parts: Parts, wall_ms: int) -> None:
+    def __init__(self, disk: Disk, settings: StoreSettings, lock: Lock, parts: Parts, wall_ms: int, zone: Zone) -> None:
         files, log, queues, index, checkpoint, dispatcher, report = parts
         super().__init__(settings, log, queues, index, StoreStatistics(wall_ms))
         self.report = report
@@ -40,7 +42,12 @@ class Store(Reading):
         self._files = files
         self._flusher = Flusher(disk, settings, log, queues, dispatcher, index, checkpoint)
         self._writability = Writability()
-        self._upkeep = Upkeep(disk, settings, self._writability, checkpoint, index, self._reader, self.statistics)
+        self._space = DiskSpace(disk, settings, self._writability)
+        self._upkeep = Upkeep(self._space, self._writability, checkpoint, index, self._reader, self.statistics)
+        self.retention = Retention(
+            disk, self._space, log, queues, index, self._reader, self._flusher, dispatcher, self._writability, zone
+        )
+        """deletes old files; driven apart from `tick`, since it takes a thread"""
         self._is_sync = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
     # --- opening and closing
@@ -57,7 +64,7 @@ class Store(Reading):
         if lock is None:
             raise StoreLocked(f"{root} is in use by another broker: stop it, or choose another directory")
         try:
-            return Store(disk, settings, lock, open_locked(disk, settings, changed, wall_ms, pid, zone), wall_ms)
+            return Store(disk, settings, lock, open_locked(disk, settings, changed, wall_ms, pid, zone), wall_ms, zone)
         except BaseException:
             lock.release()
             raise
@@ -219,6 +226,21 @@ class Store(Reading):
     def refusal(self) -> Closed | None:
         """Why appends are refused now, None when they are not."""
         return self._writability.why
+    # --- retention
+
+    def retain_by(self, rules: RetentionRules) -> None:
+        """Other rules from now on."""
+        self._space.rules = rules
+        self._space.look()
+
+    def clean_expired_queues(self) -> int:
+        """Remove queues whose newest message the log has lost; how many (Java: ConsumeQueueStore.cleanExpired)."""
+        try:
+            return self._queues.remove_expired(self._log.min_offset)
+        except OSError as reason:
+            self._writability.failed(reason)
+            return 0
+
 
     @property
     def refusal_text(self) -> str:

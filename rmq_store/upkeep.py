@@ -9,17 +9,16 @@ from __future__ import annotations
 from typing import Final
 
 from rmq_store.checkpoint import Checkpoint
-from rmq_store.disk import Disk
+from rmq_store.disk_space import DiskSpace
 from rmq_store.errors import Closed
 from rmq_store.index import Index
 from rmq_store.log_reader import LogReader
-from rmq_store.settings import StoreSettings
 from rmq_store.statistics import StoreStatistics
 from rmq_store.writability import Writability
 
 SECOND_MS: Final = 1000
 DISK_CHECK_MS: Final = 10_000
-"""Java: cleanResourceInterval."""
+"""Java: the period of isSpaceFull."""
 RESIDENCY_MS: Final = 10_000
 """How long a log block that was in memory is taken to be still there."""
 WRITE_BACK_MS: Final = 5
@@ -31,11 +30,10 @@ class Upkeep:
     """`tick` when `next_due` has come."""
 
     def __init__(
-        self, disk: Disk, settings: StoreSettings, writability: Writability, checkpoint: Checkpoint, index: Index | None,
-        reader: LogReader, statistics: StoreStatistics,
+        self, space: DiskSpace, writability: Writability, checkpoint: Checkpoint, index: Index | None, reader: LogReader,
+        statistics: StoreStatistics,
     ) -> None:  # fmt: skip
-        self._disk = disk
-        self._settings = settings
+        self._space = space
         self._writability = writability
         self._checkpoint = checkpoint
         self._index = index
@@ -63,7 +61,7 @@ class Upkeep:
             self._reader.forget_residency()
         if mono_ms >= self._disk_due_ms:
             self._disk_due_ms = mono_ms + DISK_CHECK_MS
-            self._check_disk()
+            self._space.look()
 
     def next_due(self, mono_ms: int) -> int:
         """When `tick` has something to do, mono ms."""
@@ -71,11 +69,3 @@ class Upkeep:
         if self._index is not None and self._index.retiring and self._writability.why is not Closed.FENCED:
             due = min(due, mono_ms + WRITE_BACK_MS)
         return due
-
-    def _check_disk(self) -> None:
-        limit = self._settings.disk_space_warning_level_ratio
-        try:
-            ratio = self._disk.usage(self._settings.commit_log_directory).used_ratio
-        except OSError:
-            return
-        self._writability.set_over_limit(f"{ratio:.0%} used" if limit is not None and ratio > limit else None)

@@ -1,7 +1,8 @@
 """A disk in memory that remembers what was synced, fails on demand, and can lose the rest.
 
 Medium and cache are separate for file contents (by page), for lengths and for directory entries: syncing a file does not sync
-the directory that names it.  `crash` gives the disk that the next process finds.  It passes the same suite as the real one
+the directory that names it, and a sync that failed leaves pages that count as clean and that the medium never got.  `crash` gives
+the disk that the next process finds; after a kill it still knows what was not synced.  It passes the same suite as the real one
 (tests/store/test_disk.py), whose contract it must not exceed: a mapped file cannot be shortened here at all.
 """
 
@@ -12,12 +13,18 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 from rmq_store.disk import Buffer, Entry, Kind, Usage
 from rmq_store.errors import ForeignFile
 
 PAGE_BYTES = 4096
 SECTOR_BYTES = 512
+
+
+@cache
+def parent_of(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
 
 
 @dataclass(slots=True)
@@ -39,8 +46,11 @@ class _Inode:
     data: bytearray
     durable: bytes
     dirty: set[int] = field(default_factory=set)
-    """pages that differ from `durable`"""
+    """pages that the next sync writes"""
+    lost: set[int] = field(default_factory=set)
+    """pages that a failed sync left: clean, and not on the medium"""
     kind: Kind = Kind.FILE
+    modified_ms: int = 0
 
 
 class MemoryFile:
@@ -61,8 +71,12 @@ class MemoryFile:
         if end > len(inode.data):
             inode.data.extend(bytes(end - len(inode.data)))
         inode.data[offset:end] = view
+        inode.modified_ms = self._disk.wall_ms
         if len(view):
-            inode.dirty.update(range(offset // PAGE_BYTES, (end - 1) // PAGE_BYTES + 1))
+            pages = range(offset // PAGE_BYTES, (end - 1) // PAGE_BYTES + 1)
+            inode.dirty.update(pages)
+            if inode.lost:
+                inode.lost.difference_update(pages)
         self._disk.log.append(("write", self.path, offset, len(view)))
         if fault is not None and fault.error:
             raise OSError(fault.error, os.strerror(fault.error), self.path)
@@ -107,13 +121,24 @@ class MemoryFile:
 
     def sync(self) -> None:
         fault = self._disk.fault("sync", self.path)
+        inode = self._inode
         if fault is not None:
             # As Linux does: the pages are clean now, and the medium does not have them.
-            self._inode.dirty.clear()
+            inode.lost |= inode.dirty
+            inode.dirty.clear()
             raise OSError(fault.error, os.strerror(fault.error), self.path)
-        self._inode.durable = bytes(self._inode.data)
-        self._inode.dirty.clear()
+        inode.durable = bytes(inode.data) if not inode.lost else bytes(_but_pages(inode.data, inode.durable, inode.lost))
+        inode.dirty.clear()
         self._disk.log.append(("sync", self.path, 0, 0))
+
+    def forget_cached(self) -> None:
+        inode = self._inode
+        if inode.lost:
+            medium = _but_pages(inode.data, inode.durable, inode.lost)
+            for page in inode.lost:
+                low, high = page * PAGE_BYTES, min((page + 1) * PAGE_BYTES, len(medium))
+                inode.data[low:high] = medium[low:high]
+            inode.lost.clear()
 
 
 class MemoryLock:
@@ -135,17 +160,26 @@ class MemoryDisk:
         self.cold: set[str] = set()
         """files whose bytes are not in memory until read with `read_at`"""
         self.space = Usage(1 << 40, 1 << 39, 1 << 39)
+        self.boot = 1
+        self.wall_ms = 0
+        """for the times of files; set by the test"""
         self.before: Callable[[str, str], None] | None = None
         """called before each operation, with its name and path; may raise to stop there"""
         self._calls: dict[int, int] = {}
         self._now: dict[str, _Inode] = {"/": _directory()}
         self._durable: dict[str, _Inode] = dict(self._now)
 
+    @property
+    def boot_id(self) -> str:
+        return f"boot {self.boot}"
+
     # --- faults
 
     def fault(self, operation: str, path: str) -> Fault | None:
         if self.before is not None:
             self.before(operation, path)
+        if not self.faults:
+            return None
         due = None
         for fault in self.faults:
             if fault.operation != operation or fault.path_part not in path:
@@ -177,7 +211,7 @@ class MemoryDisk:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         if self._parent(path) not in self._now:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        inode = self._now[path] = _Inode(bytearray(size), b"")
+        inode = self._now[path] = _Inode(bytearray(size), b"", modified_ms=self.wall_ms)
         inode.dirty.update(range(-(-size // PAGE_BYTES)))
         self.log.append(("create", path, 0, size))
         return MemoryFile(self, inode, path)
@@ -240,6 +274,12 @@ class MemoryDisk:
         self.raise_fault("usage", path)
         return self.space
 
+    def modified_ms(self, path: str) -> int:
+        self.raise_fault("modified", path)
+        if path not in self._now:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return self._now[path].modified_ms
+
     def lock(self, path: str) -> MemoryLock | None:
         if path in self._now and self._now[path].kind is not Kind.FILE:
             raise ForeignFile(f"{path} is not a regular file: move it away")
@@ -250,25 +290,32 @@ class MemoryDisk:
         self.locked.add(path)
         return MemoryLock(self, path)
 
-    @staticmethod
-    def _parent(path: str) -> str:
-        return path.rpartition("/")[0] or "/"
+    _parent = staticmethod(parent_of)
 
     # --- what the next process finds
 
     def crash(self, keep: str | random.Random) -> MemoryDisk:
         """`keep`: "all" (a process was killed), "synced" (power cut, nothing else survived), or a source of chance."""
         after = MemoryDisk()
-        names = dict(self._now) if keep == "all" else self._surviving_names(keep)
+        killed = keep == "all"
+        after.boot = self.boot if killed else self.boot + 1
         copies: dict[int, _Inode] = {}
-        for name, inode in sorted(names.items()):
-            if self._parent(name) not in after._now and name != "/":
-                continue
-            if id(inode) not in copies:
-                data = bytearray(inode.data) if keep == "all" else _surviving(inode, keep)
-                copies[id(inode)] = _Inode(data, bytes(data), kind=inode.kind)
-            after._now[name] = copies[id(inode)]
-        after._durable = dict(after._now)
+
+        def copy(inode: _Inode) -> _Inode:
+            found = copies.get(id(inode))
+            if found is None:
+                if killed:
+                    found = _Inode(bytearray(inode.data), inode.durable, set(inode.dirty), set(inode.lost), inode.kind, inode.modified_ms)
+                else:
+                    data = _surviving(inode, keep)
+                    found = _Inode(data, bytes(data), kind=inode.kind, modified_ms=inode.modified_ms)
+                copies[id(inode)] = found
+            return found
+
+        for name, inode in sorted((self._now if killed else self._surviving_names(keep)).items()):
+            if parent_of(name) in after._now or name == "/":
+                after._now[name] = copy(inode)
+        after._durable = {name: copy(inode) for name, inode in self._durable.items()} if killed else dict(after._now)
         return after
 
     def _surviving_names(self, keep: str | random.Random) -> dict[str, _Inode]:
@@ -290,6 +337,15 @@ class MemoryDisk:
 
 def _directory() -> _Inode:
     return _Inode(bytearray(), b"", kind=Kind.DIRECTORY)
+
+
+def _but_pages(data: bytearray, durable: bytes, pages: set[int]) -> bytearray:
+    """`data` with these pages as they are on the medium: zeros where that never had any."""
+    medium = bytearray(data)
+    for page in pages:
+        low, high = page * PAGE_BYTES, min((page + 1) * PAGE_BYTES, len(medium))
+        medium[low:high] = durable[low:high].ljust(high - low, b"\0")
+    return medium
 
 
 def _surviving(inode: _Inode, keep: str | random.Random) -> bytearray:

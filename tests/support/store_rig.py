@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC
 
 from rmq_store.disk import Disk
 from rmq_store.errors import CommitFailed
@@ -62,8 +63,11 @@ class Rig:
         self.store = self.open()
 
     def open(self) -> Store:
-        self.store = Store.open(self.disk, self.settings, self.wall_ms, pid=4711)
+        if isinstance(self.disk, MemoryDisk):
+            self.disk.wall_ms = self.wall_ms
+        self.store = Store.open(self.disk, self.settings, self.wall_ms, pid=4711, zone=UTC)
         self.store.next_due(self.mono_ms)
+        self.store.retention.next_due(self.mono_ms)
         return self.store
 
     def put(self, *drafts: Draft) -> list[Placed]:
@@ -93,7 +97,23 @@ class Rig:
         """Time passes; what is due is done."""
         self.mono_ms += ms
         self.wall_ms += ms
+        if isinstance(self.disk, MemoryDisk):
+            self.disk.wall_ms = self.wall_ms
         self.store.tick(self.mono_ms, self.wall_ms)
+
+    def retain(self, ms: int) -> None:
+        """Time passes, in steps as retention wants them; what it wants to have done in a thread is done inline."""
+        end = self.mono_ms + ms
+        while (due := max(self.store.retention.next_due(self.mono_ms), self.mono_ms)) <= end:
+            self.wait(due - self.mono_ms)
+            while (chore := self.store.retention.begin(self.mono_ms, self.wall_ms)) is not None:
+                try:
+                    chore.run()
+                except OSError as reason:
+                    self.store.retention.end(chore, reason, self.mono_ms)
+                else:
+                    self.store.retention.end(chore, None, self.mono_ms)
+        self.wait(end - self.mono_ms)
 
     def reopen(self) -> Store:
         assert self.store.close(self.wall_ms)

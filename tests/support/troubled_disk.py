@@ -59,6 +59,9 @@ class TroubledFile:
         if self._disk.syncs:
             self._inner.sync()
 
+    def forget_cached(self) -> None:
+        self._inner.forget_cached()
+
 
 class TroubledDisk:
     """A `Disk`.  `trouble` may be set at any time."""
@@ -69,6 +72,10 @@ class TroubledDisk:
         self.trouble: Trouble | None = None
         self.full = False
         """`usage` says that nothing is left."""
+
+    @property
+    def boot_id(self) -> str:
+        return self._inner.boot_id
 
     def ask(self, operation: str, path: str, size: int) -> int | None:
         """Raise what the test wants raised."""
@@ -116,6 +123,9 @@ class TroubledDisk:
     def usage(self, path: str) -> Usage:
         found = self._inner.usage(path)
         return found._replace(free=0, usable=0) if self.full else found
+
+    def modified_ms(self, path: str) -> int:
+        return self._inner.modified_ms(path)
 
     def lock(self, path: str) -> Lock | None:
         return self._inner.lock(path)

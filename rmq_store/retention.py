@@ -1,0 +1,300 @@
+"""Deleting what has outlived its time: log files first, then the queue and index files that only spoke of them.
+
+One look every `clean_resource_interval`.  In an hour of `delete_when`, when the disk is short of space, or when somebody asked
+for it, the oldest log files go: those past `file_reserved_time`, or any when space is very short.  Never the file that is written
+to, never one that is not flushed or not dispatched, `delete_file_batch_max` of them in one look.  Then minimum offsets follow.
+
+A look is a generator that yields what has to be done in a thread (`Removal`, or a cold read) and how long to wait.  A file is
+first forgotten here, so that nobody opens it anew, and unlinked then; views of it that are on their way to a socket stay valid,
+and its space is free when the last of them is gone.
+(Java: CleanCommitLogService, CleanConsumeQueueService, IndexService.deleteExpiredFile)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+from rmq_store.commit_log import CommitLog
+from rmq_store.consume_queue import UNIT_BYTES, ConsumeQueue
+from rmq_store.disk import Disk
+from rmq_store.disk_space import DiskSpace
+from rmq_store.dispatcher import Dispatcher
+from rmq_store.errors import Closed, Cold
+from rmq_store.flush import Flusher
+from rmq_store.index import Index
+from rmq_store.log_reader import LogReader
+from rmq_store.queues import Queues
+from rmq_store.segments import Segments
+from rmq_store.writability import Writability
+from rmq_wire.times import Zone
+
+FIRST_LOOK_MS: Final = 60_000
+"""After the start (Java: addScheduleTask)."""
+MANUAL_LOOKS: Final = 20
+"""Looks that delete after a request to (Java: MAX_MANUAL_DELETE_FILE_TIMES)."""
+HOUR_MS: Final = 3_600_000
+JUMP_MS_MAX: Final = HOUR_MS
+"""A wall clock that moved further than this beside the monotonic one is not believed at first sight."""
+QUEUES_AT_ONCE: Final = 16
+"""Queues whose minimum is corrected without a pause."""
+PAUSE_MS: Final = 1
+
+
+class Removal:
+    """Files to unlink, which nobody uses any more but those who still hold a view."""
+
+    def __init__(self, disk: Disk, paths: list[str], directory: str | None, held: object = None) -> None:
+        self._disk = disk
+        self._paths = paths
+        self._directory = directory
+        self._held = held
+        self.failed: list[tuple[str, OSError]] = []
+        """what could not be removed, and why"""
+
+    def run(self) -> None:
+        """In a thread. Raises OSError when the directory cannot be synced."""
+        for path in self._paths:
+            try:
+                self._disk.unlink(path)
+            except FileNotFoundError:
+                pass
+            except OSError as reason:
+                self.failed.append((path, reason))
+        self._held = None  # unmapping and closing take time, too
+        if self._directory is not None:
+            try:
+                self._disk.sync_directory(self._directory)
+            except FileNotFoundError:
+                pass  # its topic was deleted meanwhile
+
+
+Chore: TypeAlias = Removal | Cold
+Steps: TypeAlias = Generator[Chore | int, None, None]
+"""What to do in a thread, or how many ms to wait."""
+
+
+class Retention:
+    """`begin` when `next_due` has come; run what it returns in a thread; `end` it on the loop."""
+
+    def __init__(
+        self, disk: Disk, space: DiskSpace, log: CommitLog, queues: Queues, index: Index | None, reader: LogReader,
+        flusher: Flusher, dispatcher: Dispatcher, writability: Writability, zone: Zone,
+    ) -> None:  # fmt: skip
+        self._disk = disk
+        self._space = space
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._reader = reader
+        self._flusher = flusher
+        self._dispatcher = dispatcher
+        self._writability = writability
+        self._zone = zone
+        self._steps: Steps | None = None
+        self._out = False
+        self._due_ms: int | None = None
+        self._next_look_ms = 0
+        self._mono_ms = 0
+        self._wall_ms = 0
+        self._last_look: tuple[int, int] | None = None
+        self._manual_looks = 0
+        self._followed = log.min_offset
+        """log position that the queues' minimums agree with"""
+        self._hanging: list[str] = []
+        self._hanging_since_ms = 0
+        self.removed_files = 0
+
+    # --- driving
+
+    def delete_now(self) -> None:
+        """The next looks delete expired log files at any hour (Java: executeDeleteFilesManually)."""
+        self._manual_looks = MANUAL_LOOKS
+
+    def next_due(self, mono_ms: int) -> int:
+        """When `begin` has something to do, mono ms."""
+        if self._due_ms is None:
+            self._due_ms = mono_ms + FIRST_LOOK_MS
+        return self._due_ms
+
+    def begin(self, mono_ms: int, wall_ms: int) -> Chore | None:
+        """The next thing to run in a thread; None when there is none before `next_due`. One is out at a time."""
+        if self._out or mono_ms < self.next_due(mono_ms):
+            return None
+        interval = self._space.rules.clean_resource_interval
+        if self._writability.is_over:
+            self._steps, self._due_ms = None, mono_ms + interval
+            return None
+        self._mono_ms, self._wall_ms = mono_ms, wall_ms
+        if self._steps is None:
+            self._steps = self._look()
+            self._next_look_ms = mono_ms + interval
+        self._due_ms = max(self._next_look_ms, mono_ms)
+        try:
+            step = next(self._steps)
+        except StopIteration:
+            self._steps = None
+            return None
+        except BaseException:
+            self._steps = None
+            raise
+        if isinstance(step, int):
+            self._due_ms = mono_ms + step
+            return None
+        self._out = True
+        return step
+
+    def end(self, chore: Chore, error: BaseException | None, mono_ms: int) -> None:
+        """It was run. An error of a directory's sync fences the store as any error of a sync."""
+        self._out = False
+        self._due_ms = mono_ms
+        if isinstance(chore, Removal):
+            if chore.failed:
+                self._hanging += [path for path, _ in chore.failed]
+                self._hanging_since_ms = mono_ms
+            if error is not None:
+                self._writability.refuse(Closed.FENCED, f"sync failed: {error}")
+        elif error is not None:
+            self._steps = None  # the queue cannot be read now; the next look tries again
+            self._due_ms = mono_ms + self._space.rules.clean_resource_interval
+
+    # --- one look
+
+    def _look(self) -> Steps:
+        space = self._space
+        space.look()
+        yield from self._try_again()
+        jumped = self._clock_jumped()
+        is_time = datetime.fromtimestamp(self._wall_ms / 1000, self._zone).hour in space.rules.delete_when
+        if is_time or space.deletes_expired or self._manual_looks:
+            self._manual_looks = max(self._manual_looks - 1, 0)
+            yield from self._delete_log_files(believes_clock=not jumped)
+        yield from self._follow_log()
+
+    def _clock_jumped(self) -> bool:
+        """Whether the wall clock did not go as the monotonic one since the last look."""
+        before, self._last_look = self._last_look, (self._mono_ms, self._wall_ms)
+        if before is None:
+            return False
+        return abs((self._wall_ms - before[1]) - (self._mono_ms - before[0])) > JUMP_MS_MAX
+
+    def _try_again(self) -> Steps:
+        rules = self._space.rules
+        if self._hanging and self._mono_ms - self._hanging_since_ms >= rules.redelete_hanged_file_interval:
+            hanging, self._hanging = self._hanging, []
+            yield Removal(self._disk, hanging, None)
+
+    # --- the log
+
+    def _delete_log_files(self, believes_clock: bool) -> Steps:
+        rules = self._space.rules
+        at_once = self._space.deletes_any
+        for _ in range(rules.delete_file_batch_max):
+            start = self._oldest()
+            if start is None or not (at_once or (believes_clock and self._has_expired(start))):
+                return
+            segments = self._log.segments
+            directory = segments.path(start).rpartition("/")[0]
+            view = self._reader.forget_file(start)
+            yield Removal(self._disk, [self._forget(segments, start)], directory, view)
+            yield rules.delete_commit_log_files_interval
+
+    def _oldest(self) -> int | None:
+        """The first log file, if it may be deleted at all."""
+        log = self._log
+        if not log.segments.starts:
+            return None
+        start = log.segments.starts[0]
+        end = start + log.segments.file_bytes
+        is_last = end >= log.written_offset
+        if is_last or end > self._flusher.flushed_offset or end > self._dispatcher.dispatched_offset:
+            return None
+        return start
+
+    def _has_expired(self, start: int) -> bool:
+        try:
+            changed_ms = self._disk.modified_ms(self._log.segments.path(start))
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return changed_ms + self._space.rules.file_reserved_time * HOUR_MS <= self._wall_ms
+
+    def _forget(self, segments: Segments, start: int) -> str:
+        """From here on nobody here finds the file. Its path."""
+        path = segments.path(start)
+        segments.files.forget(path)
+        segments.starts.remove(start)
+        self.removed_files += 1
+        return path
+
+    # --- queues and index
+
+    def _follow_log(self) -> Steps:
+        """Minimum offsets, queue files and index files after the log's new beginning."""
+        log_min = self._log.min_offset
+        yield from self._follow_with_index(log_min)
+        if log_min <= self._followed:
+            return
+        rules = self._space.rules
+        for number, queue in enumerate(list(self._queues), 1):
+            removal = yield from self._follow(queue, log_min)
+            if removal is not None:
+                yield removal
+                yield rules.delete_consume_queue_files_interval
+            elif number % QUEUES_AT_ONCE == 0:
+                yield PAUSE_MS
+        self._followed = log_min
+
+    def _follow(self, queue: ConsumeQueue, log_min: int) -> Generator[Chore | int, None, Removal | None]:
+        """Correct one queue's minimum (Java: ConsumeQueue.correctMinOffset); its files that are wholly below, or None."""
+        while True:
+            try:
+                first = first_kept(queue, log_min)
+                break
+            except Cold as cold:
+                yield cold
+            except FileNotFoundError:
+                return None  # its topic was deleted, or somebody else removed a file
+        if queue.is_deleted:
+            return None
+        queue.min_offset = max(queue.min_offset, first)
+        segments = queue.segments
+        below = [start for start in segments.starts[:-1] if (start + segments.file_bytes) // UNIT_BYTES <= queue.min_offset]
+        if not below:
+            return None
+        return Removal(self._disk, [self._forget(segments, start) for start in below], segments.directory)
+
+    def _follow_with_index(self, log_min: int) -> Steps:
+        index = self._index
+        if index is None:
+            return
+        gone: list[str] = []
+        busy = [*index.retiring, *index.retired]
+        held: list[Any] = []
+        while len(index.files) > 1 and index.files[0].end_physical < log_min and index.files[0] not in busy:
+            held.append(index.files.pop(0))
+            gone.append(held[-1].file.path)
+            self.removed_files += 1
+        if gone:
+            yield Removal(self._disk, gone, index.directory, held)
+
+
+def first_kept(queue: ConsumeQueue, log_min: int) -> int:
+    """The queue's first offset whose message begins at this log position or later; its maximum when there is none.
+
+    Looks at the newest entry first: most queues of an old log have nothing left, or lost nothing. Raises Cold, OSError.
+    """
+    low, high = queue.min_offset, queue.max_offset
+    if low >= high or queue.unit(high - 1)[0] < log_min:
+        return high
+    if queue.unit(low)[0] >= log_min:
+        return low
+    while low < high:
+        middle = (low + high) // 2
+        if queue.unit(middle)[0] >= log_min:
+            high = middle
+        else:
+            low = middle + 1
+    return low
