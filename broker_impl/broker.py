@@ -23,6 +23,7 @@ from broker_impl.namesrv.server import NameServer
 from broker_impl.node import BrokerNode
 from broker_impl.registration import Asked
 from rmq_net.connection import Connection, ConnectionLost
+from rmq_net.reason import reason
 from rmq_net.service import Service
 from rmq_net.streams import StreamShell
 from rmq_wire.errors import BadHeader
@@ -188,7 +189,7 @@ class _NameServerLinks:
             response = await link.ask(asked.request, asked.body, timeout_ms=asked.timeout_ms)
         except (OSError, BadHeader, ConnectionLost, trio.TooSlowError) as error:
             self._env.refresh()
-            log.warning("%s", self._registrar.failed(asked, str(error) or type(error).__name__, self._env.mono_ms))
+            log.warning("%s", self._registrar.failed(asked, reason(error), self._env.mono_ms))
         else:
             self._env.refresh()
             wrong = self._registrar.answered(asked, response, self._env.mono_ms)

@@ -80,6 +80,10 @@ class Peer:
         """
         return self.unsent_bytes > self.output_bytes_max or bool(self.backlog)
 
+    def __str__(self) -> str:
+        """As log lines name it."""
+        return f"{self.remote[0]}:{self.remote[1]}"
+
     def __repr__(self) -> str:
         return f"<Peer {self.id} {self.remote[0]}:{self.remote[1]} on {self.listener}>"
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import os
 import socket
-import struct
 
 from rmq_cli.complaint import Complaint
 from rmq_net.shell import bind, bound_to
 
 SIOCGIFADDR = 0x8915
 """Linux: the IPv4 address of an interface, in a `struct ifreq` (16 bytes of name, then a sockaddr_in)."""
+IFREQ_BYTES = 256
+"""Room for it."""
+NAME_BYTES_MAX = 15
 
 
 def listen(host: str, port: int, what: str, option: str) -> socket.socket:
@@ -24,7 +25,9 @@ def listen(host: str, port: int, what: str, option: str) -> socket.socket:
             raise Complaint(f"port {port} for the {what} is taken; stop what listens there, or take another: {option}") from None
         if error.errno in (errno.EACCES, errno.EPERM):
             raise Complaint(f"port {port} for the {what} needs more rights; choose one above 1023 with {option}") from None
-        raise Complaint(f"the {what} cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}") from None
+        raise Complaint(f"the {what} cannot listen on {host}:{port}: {error.strerror or error}") from None
+    except UnicodeError:
+        raise Complaint(f"the {what} cannot listen on {host}:{port}: that is no host name") from None
 
 
 def listen_if_free(host: str, port: int) -> socket.socket | None:
@@ -51,7 +54,7 @@ def own_address() -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             try:
-                answer = fcntl.ioctl(probe, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                answer = fcntl.ioctl(probe, SIOCGIFADDR, name.encode()[:NAME_BYTES_MAX].ljust(IFREQ_BYTES, b"\0"))
             except OSError:
                 continue
             address = socket.inet_ntoa(answer[20:24])

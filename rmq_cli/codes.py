@@ -15,6 +15,10 @@ REFUSED = "refused"
 ANSWERED = "answered"
 ANSWERED_BY_CLIENTS = "of clients"
 NARROWEST = 60
+"""Columns: reasons are not broken into shorter lines than that."""
+NO_TERMINAL = (0, 0)
+"""What `get_terminal_size` says where there is none: a pipe gets each code on one line, for grep."""
+REASON_INDENT = " " * 11
 
 
 @click.command("codes")
@@ -63,12 +67,18 @@ def _state(row: dict[str, Any]) -> str:
 
 
 def _table(found: list[dict[str, Any]]) -> str:
-    width = max(NARROWEST, shutil.get_terminal_size((120, 24)).columns)
+    """One line a code; on a terminal, reasons that are too long for it go on below, on lines of their own."""
+    width = shutil.get_terminal_size(NO_TERMINAL).columns
     lines = [f"{'code':>7}  {'name':<40} {'by':<19} state"]
     for row in found:
         why = "; ".join(row["refused"].values())
         by = ", ".join(row["roles"]).replace("name_server", "name server")
-        lines.append(f"{row['code']:>7}  {row['name']:<40} {by:<19} {_state(row)}{': ' + why if why else ''}"[:width])
+        line = f"{row['code']:>7}  {row['name']:<40} {by:<19} {_state(row)}"
+        if width and len(f"{line}: {why}") > width:
+            below = textwrap.wrap(why, max(width, NARROWEST), initial_indent=REASON_INDENT, subsequent_indent=REASON_INDENT)
+            lines += [line, *below]
+        else:
+            lines.append(f"{line}: {why}" if why else line)
     answered = sum(_state(row) == ANSWERED for row in found)
     refused = sum(_state(row) == REFUSED for row in found)
     lines.append(f"{len(found)} codes: {answered} answered, {refused} refused")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -14,9 +13,8 @@ from broker_impl.dev_differences import DEV_DIFFERENCES
 from rmq_cli.complaint import Complaint
 
 BROKERS_MAX = 16
-PORT_STEP = 10
-"""Between the ports of two brokers of one process: each takes three (listenPort - 2, listenPort, listenPort + 1)."""
 PORT = click.IntRange(0, 65_535)
+BROKER_PORT = 10_911
 
 EPILOG = "\b\nWhere it differs from Java's defaults (--like-java drops these):\n" + "\n".join(
     f"  {key}{'=' + differs.value if differs.value else ''}: {differs.why}" for key, differs in DEV_DIFFERENCES.items()
@@ -24,10 +22,10 @@ EPILOG = "\b\nWhere it differs from Java's defaults (--like-java drops these):\n
 
 
 @click.command("dev", epilog=EPILOG)
-@click.option("--store", type=click.Path(path_type=Path), help="Directory of the store.  [default: ./.rmq]")
+@click.option("--store", metavar="DIRECTORY", help="Directory of the store.  [default: ./.rmq]")
 @click.option("--ephemeral", is_flag=True, help="Keep the store in a temporary directory and remove it at the end.")
 @click.option("--namesrv-port", type=PORT, default=9876, show_default=True, help="0 picks a free one.")
-@click.option("--broker-port", type=PORT, default=10911, show_default=True, help="0 picks a free one.")
+@click.option("--broker-port", type=PORT, help="0 picks a free one.  [default: 10911]")
 @click.option("--brokers", type=click.IntRange(1, BROKERS_MAX), default=1, show_default=True, help="How many masters.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any broker property, by Java's name (repeatable).")
 @click.option("--bind", metavar="ADDRESS", help="Listen on this address.  [default: 127.0.0.1]")
@@ -36,10 +34,10 @@ EPILOG = "\b\nWhere it differs from Java's defaults (--like-java drops these):\n
 @click.option("--log-level", default="WARNING", show_default=True, type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]))
 @click.option("--plain-streams", is_flag=True, hidden=True, help="Serve over trio streams, as on systems without epoll.")
 def command(
-    store: Path | None,
+    store: str | None,
     ephemeral: bool,
     namesrv_port: int,
-    broker_port: int,
+    broker_port: int | None,
     brokers: int,
     settings: tuple[str, ...],
     bind: str | None,
@@ -55,40 +53,37 @@ def command(
     rmq dev --ephemeral --namesrv-port 0 --broker-port 0 --json
     rmq dev --set flushDiskType=SYNC_FLUSH
     """
-    from rmq_cli.house import DevPlan, open_dev
+    from rmq_cli.house import DevPlan, dev_settings, make_store_directory, open_dev
     from rmq_cli.logs import log_to_stderr
     from rmq_cli.serving import serve
 
     if ephemeral and store is not None:
         raise click.UsageError("--ephemeral keeps no store: leave out --store")
+    said = {
+        "listenPort": ("--broker-port", broker_port is not None),
+        "bindAddress": ("--bind", bind is not None),
+        "storePathRootDir": ("--ephemeral" if ephemeral else "--store", ephemeral or store is not None),
+    }
+    told = dev_settings(settings, said)
     log_to_stderr(log_level)
-    with _store_directory(store, ephemeral) as root:
+    with contextlib.ExitStack() as stack:
+        if ephemeral:
+            root = stack.enter_context(tempfile.TemporaryDirectory(prefix="rmq-"))
+        else:
+            wanted = told.get("storePathRootDir", ".rmq") if store is None else store
+            if not wanted:
+                raise Complaint("the store directory has no name; give --store one, or leave it out for ./.rmq")
+            root = os.path.abspath(wanted)
+            make_store_directory(root, "--store")
         plan = DevPlan(
-            root=root,
+            root=Path(root),
             namesrv_port=namesrv_port,
-            broker_port=broker_port,
+            broker_port=BROKER_PORT if broker_port is None else broker_port,
             brokers=brokers,
-            settings=settings,
+            settings=told,
             bind=bind,
             like_java=like_java,
             plain_streams=plain_streams,
         )
         house, summary = open_dev(plan)
         serve(house, summary, as_json=as_json)
-
-
-@contextlib.contextmanager
-def _store_directory(store: Path | None, ephemeral: bool) -> Iterator[Path]:
-    if ephemeral:
-        with tempfile.TemporaryDirectory(prefix="rmq-") as directory:
-            yield Path(directory)
-        return
-    directory_path = (store or Path(".rmq")).absolute()
-    try:
-        directory_path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        why = os.strerror(error.errno or 0)
-        raise Complaint(f"the store directory {directory_path} cannot be made ({why}); choose another with --store") from None
-    if not os.access(directory_path, os.W_OK | os.X_OK):
-        raise Complaint(f"the store directory {directory_path} is not writable; change its rights or choose another with --store")
-    yield directory_path

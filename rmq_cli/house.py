@@ -43,7 +43,7 @@ class DevPlan(NamedTuple):
     namesrv_port: int
     broker_port: int
     brokers: int
-    settings: Sequence[str]
+    settings: Mapping[str, str]
     bind: str | None
     like_java: bool
     plain_streams: bool
@@ -73,12 +73,25 @@ def limits_for(services: int) -> Limits:
     return Limits() if soft == resource.RLIM_INFINITY else Limits().within_descriptors(soft, services)
 
 
+def dev_settings(texts: Sequence[str], options: Mapping[str, tuple[str, bool]]) -> dict[str, str]:
+    """The `--set` of `rmq dev`.  `options`: key -> the option that says the same, and whether it was given.
+
+    Raises `Complaint` when a thing is said twice.
+    """
+    with _told():
+        settings = dict(read_pair(text) for text in texts)
+    for key, (option, given) in options.items():
+        if given:
+            _not_twice(settings, key, option)
+    return settings
+
+
 def open_dev(plan: DevPlan) -> tuple[House, Summary]:
     """The name server and the brokers of `rmq dev`.  Raises `Complaint`."""
-    bind = plan.bind or (EVERYWHERE if plan.like_java else LOOPBACK)
-    own = LOOPBACK if bind.startswith("127.") else own_address() if bind in (EVERYWHERE, "::") else bind
     with _told():
-        settings = dict(read_pair(text) for text in plan.settings)
+        settings = plan.settings
+        bind = settings.get("bindAddress") or plan.bind or (EVERYWHERE if plan.like_java else LOOPBACK)
+        own = LOOPBACK if bind.startswith("127.") else own_address() if bind in (EVERYWHERE, "::") else bind
         names_socket = listen(bind, plan.namesrv_port, "name server", "--namesrv-port")
         directory = plan.root / "namesrv"
         files = {"kvConfigPath": str(directory / "kvConfig.json"), "configStorePath": str(directory / "namesrv.properties")}
@@ -120,10 +133,10 @@ def _dev_entries(plan: DevPlan, bind: str, number: int, settings: Mapping[str, s
         entries.update(measured_disk_ratios(usage.total, usage.used))
         if not bind.startswith("127."):
             del entries["brokerIP1"], entries["brokerIP2"]
-    entries["bindAddress"] = bind
     entries["listenPort"] = str(plan.broker_port)
-    entries["storePathRootDir"] = str(plan.root if number == 0 else plan.root / name)
     entries.update(settings)
+    entries["bindAddress"] = bind
+    entries["storePathRootDir"] = str(plan.root if number == 0 else plan.root / name)
     if plan.brokers > 1:
         entries["brokerName"] = name if number else settings.get("brokerName", name)
     return entries
@@ -134,9 +147,10 @@ def open_broker(
 ) -> tuple[House, Summary]:
     """One broker that registers with name servers elsewhere.  Raises `Complaint`."""
     with _told():
-        entries: dict[str, str] = {} if config_file is None else read_properties(_read(config_file))
-        entries.update(dict(read_pair(text) for text in settings))
+        entries = _file_entries(config_file)
+        entries.update(told := dict(read_pair(text) for text in settings))
         if namesrv is not None:
+            _not_twice(told, "namesrvAddr", "-n")
             entries["namesrvAddr"] = namesrv
         entries.setdefault("listenPort", "10911")
         path = None if config_file is None else str(config_file.absolute())
@@ -155,7 +169,7 @@ def open_name_server(
 ) -> tuple[House, Summary]:
     """A name server alone.  Raises `Complaint`."""
     with _told():
-        entries = {} if config_file is None else read_properties(_read(config_file))
+        entries = _file_entries(config_file)
         if port is not None:
             entries["listenPort"] = str(port)
         if bind is not None:
@@ -181,20 +195,40 @@ def _broker_place(config: BrokerConfig, bind: str, port: int, limits: Limits, *,
     )
     if fast is not None:
         sockets.append((fast, FAST_LISTENER))
-    root = config.store_path_root_dir
-    try:
-        os.makedirs(root, exist_ok=True)
-    except OSError as error:
-        why = os.strerror(error.errno or 0)
-        raise Complaint(f"the store directory {root} cannot be made ({why}); choose another: storePathRootDir=") from None
+    make_store_directory(config.store_path_root_dir, "storePathRootDir=")
     return BrokerPlace(BrokerNode(SystemEnv(config.broker_ip1), config, RealDisk(), limits), sockets)
 
 
-def _read(path: Path) -> bytes:
+def make_store_directory(path: str, option: str) -> None:
+    """Make it, unless it is there.  Raises `Complaint`, which names the option that chooses another."""
+    choose = f"choose another: {option}" if option.endswith("=") else f"choose another with {option}"
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise Complaint(f"the store directory {path} is not a directory; {choose}")
     try:
-        return path.read_bytes()
+        os.makedirs(path, exist_ok=True)
     except OSError as error:
-        raise Complaint(f"the configuration file {path} cannot be read: {os.strerror(error.errno or 0)}") from None
+        raise Complaint(f"the store directory {path} cannot be made ({error.strerror}); {choose}") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise Complaint(f"the store directory {path} is not writable; change its rights or {choose}")
+
+
+def _file_entries(path: Path | None) -> dict[str, str]:
+    """What a properties file says; nothing when there is none.  Raises `Complaint`, `BadConfig` naming file and line."""
+    if path is None:
+        return {}
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise Complaint(f"the configuration file {path} cannot be read: {error.strerror}") from None
+    try:
+        return read_properties(data)
+    except BadConfig as bad:
+        raise BadConfig(f"{path}: {fault}" for fault in bad.faults) from None
+
+
+def _not_twice(settings: Mapping[str, str], key: str, option: str) -> None:
+    if key in settings:
+        raise Complaint(f"{option} and --set {key}= say the same thing: leave one of them out")
 
 
 @contextlib.contextmanager
@@ -208,4 +242,4 @@ def _told() -> Iterator[None]:
         raise Complaint(str(bad)) from None
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        raise Complaint(f"cannot start: {os.strerror(error.errno or 0) if error.errno else error}{where}") from None
+        raise Complaint(f"cannot start: {error.strerror or error}{where}") from None

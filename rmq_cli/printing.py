@@ -19,6 +19,8 @@ class _Told:
 
     def write(self, text: str) -> int:
         """As `TextIO.write`.  Raises `Complaint`."""
+        if text == "":  # click finds out with it whether this takes text, and would swallow the complaint
+            return 0
         with self._complaining():
             return self._stream.write(text)
 

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import trio
 
 from rmq_net.connection import Connection, ConnectionLost
 from rmq_wire.codes import ResponseCode
+from rmq_wire.errors import BadHeader
 from rmq_wire.headers.naming import GetRouteInfo
 from rmq_wire.names import AUTO_CREATE_TOPIC, SELF_TEST_TOPIC
 
 READY_S_MAX = 30.0
 """How long a server may take until its name server lists the broker; a Java name server may still be starting."""
 ASK_MS_MAX = 3_000
-AGAIN_S = 0.02
+AGAIN_S_MIN = 0.02
+"""The first pause: our own name server has the route by then.  Each further one is twice as long."""
+AGAIN_S_MAX = 1.0
 
 
 async def answers_default_route(addresses: Sequence[str], seconds: float) -> bool:
     """Ask the name servers for the route of TBW102 until one has it; False when none has it in time.
 
-    A broker with autoCreateTopicEnable=false has no TBW102: then the self-test topic counts, which comes with the same
-    registration.
+    Each has one connection, made again when it breaks, and is asked at growing intervals.  A broker with
+    autoCreateTopicEnable=false has no TBW102: then the self-test topic counts, which comes with the same registration.
     """
     with trio.move_on_after(seconds):
         found = trio.Event()
@@ -36,27 +39,38 @@ async def answers_default_route(addresses: Sequence[str], seconds: float) -> boo
 
 
 async def _until_route(address: str, found: trio.Event) -> None:
+    pauses = _pauses()
     while not found.is_set():
-        has = False
         try:
-            has = await _has_route(address)
-        except* (OSError, ConnectionLost, trio.TooSlowError):  # it comes out of a nursery, so in a group
+            await _ask_on_one_connection(address, found, pauses)
+        except* (OSError, BadHeader, ConnectionLost, trio.TooSlowError):  # they come out of a nursery, so in a group
             pass
-        if has:
-            found.set()
-        await trio.sleep(AGAIN_S)
+        await trio.sleep(next(pauses))
 
 
-async def _has_route(address: str) -> bool:
+def _pauses() -> Iterator[float]:
+    pause_s = AGAIN_S_MIN
+    while True:
+        yield pause_s
+        pause_s = min(2 * pause_s, AGAIN_S_MAX)
+
+
+async def _ask_on_one_connection(address: str, found: trio.Event, pauses: Iterator[float]) -> None:
     async with trio.open_nursery() as nursery:
         host, _, port = address.rpartition(":")
         connection = await Connection.connect(host.strip("[]"), int(port), nursery=nursery)
-        for topic in (AUTO_CREATE_TOPIC, SELF_TEST_TOPIC):
-            answer = await connection.ask(GetRouteInfo(topic=topic), timeout_ms=ASK_MS_MAX)
-            if answer.code == ResponseCode.SUCCESS:
-                break
+        while not await _has_route(connection):
+            await trio.sleep(next(pauses))
+        found.set()
         await connection.close()
-    return answer.code == ResponseCode.SUCCESS
+
+
+async def _has_route(connection: Connection) -> bool:
+    for topic in (AUTO_CREATE_TOPIC, SELF_TEST_TOPIC):
+        answer = await connection.ask(GetRouteInfo(topic=topic), timeout_ms=ASK_MS_MAX)
+        if answer.code == ResponseCode.SUCCESS:
+            return True
+    return False
 
 
 def main() -> None:

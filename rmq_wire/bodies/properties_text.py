@@ -21,11 +21,17 @@ _IN_KEY = _IN_VALUE | {ord(mark): f"\\{mark}" for mark in "=:#! "}
 
 
 def loads(text: str) -> dict[str, str]:
-    """The entries of a properties text, later ones winning.  Raises `BadBody` for a broken `\\uXXXX`, as Java refuses it."""
+    """The entries of a properties text, later ones winning.
+
+    Raises `BadBody`, which names the line, for a broken `\\uXXXX`, as Java refuses it.
+    """
     found: dict[str, str] = {}
-    for line in _logical_lines(text):
+    for number, line in _logical_lines(text):
         key_end, value_at = _split(line)
-        found[_unescape(line[:key_end])] = _unescape(line[value_at:])
+        try:
+            found[_unescape(line[:key_end])] = _unescape(line[value_at:])
+        except BadBody as wrong:
+            raise BadBody(f"line {number}: {wrong}") from None
     return found
 
 
@@ -46,16 +52,16 @@ def is_one_line(text: str) -> bool:
     return not any(mark in text for mark in _LINE_BREAKS)
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without leading blanks, comments and empty ones left out, continued ones joined."""
-    lines = iter(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
-    for natural in lines:
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without leading blanks, comments and empty ones left out, continued ones joined; each with its first one's number."""
+    lines = iter(enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1))
+    for number, natural in lines:
         line = natural.lstrip(_BLANKS)
         if not line or line[0] in "#!":
             continue
         while _continues(line):
-            line = line[:-1] + next(lines, "").lstrip(_BLANKS)
-        yield line
+            line = line[:-1] + next(lines, (0, ""))[1].lstrip(_BLANKS)
+        yield number, line
 
 
 def _continues(line: str) -> bool:
@@ -100,7 +106,7 @@ def _unescape(text: str) -> str:
         if mark == "u":
             digits = text[at : at + _UNICODE_DIGITS]
             if len(digits) < _UNICODE_DIGITS or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
-                raise BadBody("Malformed \\uxxxx encoding.")
+                raise BadBody(f"\\u{digits} is no character: four hexadecimal digits are expected after \\u")
             parts.append(chr(int(digits, 16)))
             at += _UNICODE_DIGITS
         else:

@@ -38,7 +38,7 @@ def test_read_as_java_reads(text: str, entries: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("text", ["a=\\u12", "a=\\u00zz", "a\\u1=2", "a=\\u٣٣٣٣"])
 def test_broken_unicode_escapes_are_refused(text: str) -> None:
-    with pytest.raises(BadBody, match="uxxxx"):
+    with pytest.raises(BadBody, match=r"^line 1: \\u.* is no character"):
         properties_text.loads(text)
 
 

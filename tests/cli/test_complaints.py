@@ -1,0 +1,253 @@
+"""What a user gets wrong, and what the machine refuses: one line each that says what to do, and exit status 1."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from rmq_cli import ready
+from rmq_cli.codes import rows
+from rmq_net.reason import reason
+from rmq_wire.codes import RequestCode, ResponseCode
+from rmq_wire.command import Command, encode_response
+from rmq_wire.conversation import Conversation
+from rmq_wire.headers.configuration import GetBrokerConfig, UpdateBrokerConfig
+from tests.cli.rmq import DEV, PATIENCE_S, Server, Talk, command, complaint, environment, run
+
+EPHEMERAL = (*DEV, "--ephemeral")
+PRINTING = (["codes"], ["codes", "310"], ["version"], ["--version"], ["--help"], ["dev", "--help"], [*EPHEMERAL])
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    path = tmp_path / "home"
+    path.mkdir()
+    return path
+
+
+# Standard output
+
+
+def _refused_output(home: Path, arguments: list[str], output: int, *, unbuffered: bool) -> str:
+    surroundings = environment(home) | ({"PYTHONUNBUFFERED": "1"} if unbuffered else {})
+    if not unbuffered:
+        surroundings.pop("PYTHONUNBUFFERED", None)
+    done = subprocess.run(
+        command(*arguments), stdout=output, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, cwd=home, env=surroundings,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done
+    [line] = done.stderr.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+@pytest.mark.parametrize("arguments", PRINTING, ids=lambda arguments: arguments[0])
+def test_an_output_that_takes_nothing(home: Path, arguments: list[str], unbuffered: bool) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        line = _refused_output(home, arguments, full, unbuffered=unbuffered)
+    finally:
+        os.close(full)
+    assert line == "rmq: standard output cannot be written: No space left on device"
+
+
+@pytest.mark.parametrize("arguments", PRINTING, ids=lambda arguments: arguments[0])
+def test_a_pipe_that_nobody_reads(home: Path, arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        line = _refused_output(home, arguments, writing, unbuffered=False)
+    finally:
+        os.close(writing)
+    assert line == "rmq: standard output cannot be written: Broken pipe"
+
+
+def test_no_output_at_all(home: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *command("version")], stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S,
+        cwd=home, env=environment(home), check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.splitlines()) == (
+        1, ["rmq: standard output is closed: give it a place to go, for example >/dev/null"],
+    )  # fmt: skip
+
+
+# Addresses, files and directories
+
+
+def test_a_host_that_nobody_knows(home: Path) -> None:
+    line = complaint("namesrv", "--port", "0", "--bind", "no-such-host.invalid", home=home)
+    assert line.startswith("rmq: the name server cannot listen on no-such-host.invalid:0: ")
+    assert "error" not in line
+    assert "name" in line.rpartition(": ")[2].lower()
+
+
+def test_a_bad_escape_in_a_file_is_told_with_file_and_line(home: Path) -> None:
+    (home / "broker.conf").write_text("# names\nlistenPort=\\\n0\nbrokerName=x\\u12zz\n")
+    for subcommand in ("broker", "namesrv"):
+        line = complaint(subcommand, "-c", "broker.conf", home=home)
+        assert "broker.conf: line 4: \\u12zz is no character" in line
+
+
+def test_a_directory_for_a_file_and_a_file_for_a_directory(home: Path) -> None:
+    (home / "file").write_text("")
+    for subcommand in ("broker", "namesrv"):
+        assert "configuration file . cannot be read: Is a directory" in complaint(subcommand, "-c", ".", home=home)
+    line = complaint(*DEV, "--store", "file", home=home)
+    assert f"the store directory {home / 'file'} is not a directory; choose another with --store" in line
+    line = complaint("broker", "--set", "listenPort=0", "--set", f"storePathRootDir={home / 'file'}", home=home)
+    assert "is not a directory; choose another: storePathRootDir=" in line
+
+
+def test_a_store_without_a_name(home: Path) -> None:
+    """An empty text is no path: the store must not land where one stands."""
+    for arguments in (("--store", ""), ("--set", "storePathRootDir=")):
+        assert "the store directory has no name" in complaint(*DEV, *arguments, home=home)
+    assert not list(home.iterdir())
+
+
+# The same thing said twice
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("dev", "--broker-port", "0", "--set", "listenPort=0"), "--broker-port and --set listenPort="),
+        (("dev", "--broker-port", "10911", "--set", "listenPort=10911"), "--broker-port and --set listenPort="),
+        (("dev", "--bind", "127.0.0.1", "--set", "bindAddress=127.0.0.1"), "--bind and --set bindAddress="),
+        (("dev", "--store", "a", "--set", "storePathRootDir=b"), "--store and --set storePathRootDir="),
+        (("dev", "--ephemeral", "--set", "storePathRootDir=b"), "--ephemeral and --set storePathRootDir="),
+        (("broker", "-n", "127.0.0.1:1", "--set", "namesrvAddr=127.0.0.1:1"), "-n and --set namesrvAddr="),
+    ],
+)
+def test_what_is_said_twice_is_refused(home: Path, arguments: tuple[str, ...], said: str) -> None:
+    assert complaint(*arguments, home=home) == f"rmq: {said} say the same thing: leave one of them out"
+    assert not list(home.iterdir())
+
+
+def test_what_is_said_once_by_set_counts(home: Path) -> None:
+    settings = ("--set", "listenPort=0", "--set", "bindAddress=127.0.0.2", "--set", f"storePathRootDir={home / 'there'}")
+    with Server(home, "dev", "--json", "--namesrv-port", "0", *settings) as server:
+        assert server.told["store"] == str(home / "there")
+        assert server.told["namesrv"].startswith("127.0.0.2:")
+        assert server.told["broker"].startswith("127.0.0.2:")
+        assert server.end() == 0
+    assert (home / "there" / "commitlog").is_dir()
+
+
+# Reasons
+
+
+def _reasons() -> Iterator[tuple[BaseException, str]]:
+    refused = ConnectionRefusedError(111, "Connection refused")
+    wrapped = OSError("all attempts to connect to 127.0.0.1:1 failed")
+    wrapped.__cause__ = refused
+    several = OSError("all attempts to connect to localhost:1 failed")
+    again = ConnectionRefusedError(111, "Error connecting to ('127.0.0.1', 1): Connection refused")
+    several.__cause__ = ExceptionGroup("multiple", [refused, again, OSError(101, "Network is unreachable")])
+    yield wrapped, "Connection refused"
+    yield several, "Connection refused; Network is unreachable"
+    yield trio.TooSlowError(), "no answer in time"
+    yield socket.gaierror(-2, "Name or service not known"), "Name or service not known"
+    yield RuntimeError(), "RuntimeError"
+
+
+@pytest.mark.parametrize(("error", "text"), list(_reasons()))
+def test_the_reason_at_the_bottom(error: BaseException, text: str) -> None:
+    assert reason(error) == text
+
+
+def test_the_log_says_why_a_name_server_cannot_be_reached(home: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        names = f"127.0.0.1:{closed.getsockname()[1]}"
+        settings = ("--set", f"storePathRootDir={home / 'store'}", "--set", "listenPort=0")
+        line = command("broker", "-n", names, *settings)
+        with subprocess.Popen(line, cwd=home, env=environment(home), stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            first = process.stderr.readline()
+            process.terminate()
+        assert f"name server {names}: Connection refused; again in" in first
+
+
+def test_a_change_from_afar_names_the_peer_and_says_what_waits_for_the_next_start(home: Path) -> None:
+    with Server(home, *EPHEMERAL) as server, Talk(server.told["broker"]) as talk:
+        talk.ask(UpdateBrokerConfig(), b"maxMessageSize=5000\nautoCreateTopicEnable=false\n")
+        assert server.logged(f"configuration changed by {talk.name}: ", "maxMessageSize", "autoCreateTopicEnable")
+        [later] = server.logged("these count from the next start")
+        assert later.endswith(": maxMessageSize")
+        assert "maxMessageSize=5000\n" in bytes(talk.ask(GetBrokerConfig()).body).decode()
+        assert not server.logged("<Peer")
+        assert server.end() == 0
+
+
+# rmq codes
+
+
+def _codes(home: Path, columns: int | None) -> list[str]:
+    surroundings = {name: value for name, value in environment(home).items() if name != "COLUMNS"}
+    if columns is not None:
+        surroundings["COLUMNS"] = str(columns)
+    done = subprocess.run(command("codes", "--refused"), capture_output=True, text=True, env=surroundings, cwd=home, check=True)
+    return done.stdout.splitlines()
+
+
+def test_reasons_are_whole_whatever_the_width(home: Path) -> None:
+    reasons = {why for row in rows() for why in row["refused"].values()}
+    piped = _codes(home, None)
+    narrow, wide = _codes(home, 60), _codes(home, 200)
+    assert len(piped) == len([row for row in rows() if row["refused"]]) + 2, "a pipe gets one line a code"
+    assert len(narrow) > len(wide) >= len(piped)
+    for lines in (piped, narrow, wide):
+        text = " ".join(" ".join(lines).split())
+        assert all(" ".join(why.split()) in text for why in reasons)
+    assert max(len(line) for line in wide) <= 200
+    assert max(len(line) for line in narrow if line.startswith(" " * 11)) <= 60
+
+
+# Waiting until ready
+
+
+def test_pauses_grow_to_a_second() -> None:
+    pauses = ready._pauses()
+    first = [next(pauses) for _ in range(10)]
+    assert first[:3] == [0.02, 0.04, 0.08]
+    assert first == sorted(first)
+    assert first[-1] == 1.0
+
+
+async def test_one_connection_asks_until_the_route_is_there() -> None:
+    """The name server says no twice (both topics), then yes."""
+    codes = [ResponseCode.TOPIC_NOT_EXIST] * 4 + [ResponseCode.SUCCESS]
+    asked: list[int] = []
+    connections = 0
+
+    async def serve(stream: trio.SocketStream) -> None:
+        nonlocal connections
+        connections += 1
+        conversation = Conversation()
+        async for data in stream:
+            for request in conversation.feed(data):
+                assert isinstance(request, Command)
+                asked.append(request.code)
+                answer = encode_response(codes[len(asked) - 1], request.opaque, form=request.form)
+                await stream.send_all(answer if isinstance(answer, bytes) else b"".join(answer))
+
+    async with trio.open_nursery() as nursery:
+        [listener] = await nursery.start(lambda task_status: trio.serve_tcp(serve, 0, host="127.0.0.1", task_status=task_status))
+        address = f"127.0.0.1:{listener.socket.getsockname()[1]}"
+        assert await ready.answers_default_route([address], PATIENCE_S)
+        nursery.cancel_scope.cancel()
+    assert asked == [RequestCode.GET_ROUTEINFO_BY_TOPIC] * 5
+    assert connections == 1
+
+
+def test_codes_of_one_code_still_prints(home: Path) -> None:
+    assert run("codes", "310", home=home).stdout.startswith("310 SEND_MESSAGE_V2")
