@@ -20,8 +20,9 @@ from rmq_store.consume_queue import ConsumeQueue
 from rmq_store.disk import File, write_all
 from rmq_store.errors import Closed, CommitFailed, CreateFailed, Illegal, IllegalKind
 from rmq_store.layouts import BLANK, BORN_V6, FIXED, MAGIC_BLANK, PROPERTIES_LENGTH, STORE_V6
-from rmq_store.segments import OpenFiles, Segments
+from rmq_store.segments import OpenFiles
 from rmq_store.settings import EXTRA_UNIT_BYTES, PROPERTIES_BYTES_MAX, StoreSettings
+from rmq_store.spread import log_segments
 from rmq_store.values import Draft, Placed
 from rmq_wire.checksum import MASK
 from rmq_wire.layout.message import HOST_V4_SIZE
@@ -70,9 +71,7 @@ class CommitLog:
 
     def __init__(self, settings: StoreSettings, files: OpenFiles) -> None:
         self.unsynced_directories: dict[str, None] = {}
-        self.segments = Segments(
-            files, settings.commit_log_directory, settings.mapped_file_size_commit_log, self.unsynced_directories
-        )
+        self.segments = log_segments(settings, files, self.unsynced_directories)
         self.written_offset = 0
         self.staged: list[Staged] = []
         self._file_bytes = settings.mapped_file_size_commit_log
@@ -277,7 +276,7 @@ class CommitLog:
         if is_first:
             # A log whose first file went with a power cut, and its second did not, would not look like one that lost anything.
             file.sync()
-            self.segments.files.disk.sync_directory(self.segments.directory)
+            self.segments.files.disk.sync_directory(self.segments.directory_of(start))
 
     def _take_back(self, reason: OSError, begun: int) -> None:
         """Undo a failed write: zeros where bytes may have landed, reservations given back. Raises CommitFailed."""

@@ -60,7 +60,7 @@ def open_locked(disk: Disk, settings: StoreSettings, changed: list[str], wall_ms
     try:
         for path in [*empty, *wrong]:
             disk.unlink(path)
-        for directory in (root, log.segments.directory, queues.directory):
+        for directory in (root, *log.segments.directories, queues.directory):
             changed += disk.make_directories(directory)
         for directory in dict.fromkeys(changed):
             disk.sync_directory(directory)

@@ -333,7 +333,8 @@ class Recovery:
             for walked in log.segments.starts:
                 if walked + log.segments.file_bytes > report.walked_from:
                     log.segments.file(walked).sync()
-            log.segments.files.disk.sync_directory(log.segments.directory)
+            for directory in log.segments.directories:
+                log.segments.files.disk.sync_directory(directory)
             self._queues.sync_directories()
             if self._index is not None:
                 self._index.unsynced_directories[self._index.directory] = None

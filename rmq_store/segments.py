@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from rmq_store.disk import Disk, File, Kind
+from rmq_store.disk import Disk, Entry, File, Kind
 from rmq_store.errors import ForeignFile
 
 NAME_DIGITS = 20
@@ -72,11 +72,10 @@ class Segments:
         Raises ForeignFile for what the Java broker would refuse too (links, strange names, wrong sizes) and for names that
         are not a multiple of the file size.
         """
-        entries = [entry for entry in self.files.disk.entries(self.directory) if entry.kind is not Kind.DIRECTORY]
+        entries = self._entries()
         empty = []
-        for name, kind, size in entries:
-            path = f"{self.directory}/{name}"
-            if kind is Kind.FILE and not size and (not clean or name == entries[-1].name):
+        for path, (name, kind, size) in entries:
+            if kind is Kind.FILE and not size and (not clean or name == entries[-1][1].name):
                 empty.append(path)
                 continue
             if kind is not Kind.FILE:
@@ -93,9 +92,23 @@ class Segments:
             self.starts.append(int(name))
         return empty
 
+    def _entries(self) -> list[tuple[str, Entry]]:
+        """What lies there, with its path, by name; directories are nobody's business (Java's neither)."""
+        found = self.files.disk.entries(self.directory)
+        return [(f"{self.directory}/{entry.name}", entry) for entry in found if entry.kind is not Kind.DIRECTORY]
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """Where files may be made."""
+        return (self.directory,)
+
+    def directory_of(self, start: int) -> str:
+        """Where the file that starts here lies."""
+        return self.directory
+
     def path(self, start: int) -> str:
         if start != self._last_start:
-            self._last_start, self._last_path = start, f"{self.directory}/{file_name(start)}"
+            self._last_start, self._last_path = start, f"{self.directory_of(start)}/{file_name(start)}"
         return self._last_path
 
     def start_of(self, position: int) -> int | None:
@@ -111,21 +124,21 @@ class Segments:
     def create(self, start: int) -> File:
         """Make the file that starts here, full length and sparse. Raises OSError."""
         disk = self.files.disk
+        directory = self.directory_of(start)
         if not self.starts:
-            missing = self._missing_directories()
+            missing = self._missing_directories(directory)
             self.unsynced_directories.update(dict.fromkeys(missing))  # noted first: what follows may fail half way
             if missing:
-                disk.make_directories(self.directory)
-        self.unsynced_directories[self.directory] = None
+                disk.make_directories(directory)
+        self.unsynced_directories[directory] = None
         file = self.files.add(disk.create(self.path(start), self.file_bytes))
         self.starts.append(start)
         self.starts.sort()
         return file
 
-    def _missing_directories(self) -> list[str]:
+    def _missing_directories(self, directory: str) -> list[str]:
         """Directories that will get a new entry when this one is made, nearest first."""
         found = []
-        directory = self.directory
         while not self.files.disk.is_directory(directory):
             directory = directory.rpartition("/")[0] or "/"
             found.append(directory)

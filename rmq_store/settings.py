@@ -22,6 +22,15 @@ DELAY_LEVELS_MS: tuple[int, ...] = tuple(
 
 
 class FlushDiskType(Enum):
+PATH_SEPARATOR = ","
+"""Java: MULTI_PATH_SPLITTER, which a system property may change there."""
+
+
+def split_paths(text: str | None) -> tuple[str, ...]:
+    """The directories that a configuration value names, each once."""
+    return tuple(dict.fromkeys(piece.strip() for piece in (text or "").split(PATH_SEPARATOR) if piece.strip()))
+
+
     """When an append counts as safe (Java: `FlushDiskType`)."""
 
     ASYNC_FLUSH = "ASYNC_FLUSH"
@@ -33,7 +42,9 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
 
     store_path_root_dir: str
     store_path_commit_log: str | None = None
-    """None: `commitlog` under the root."""
+    """None: `commitlog` under the root. Several directories are separated by commas."""
+    read_only_commit_log_store_paths: str | None = None
+    """Directories of log files where no new ones are made, separated by commas; counts only beside several directories."""
     mapped_file_size_commit_log: int = 1024 * MEBIBYTE
     mapped_file_size_consume_queue: int = QUEUE_UNITS_PER_FILE * QUEUE_UNIT_BYTES
     """Rounded up to whole units."""
@@ -71,7 +82,19 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def commit_log_directory(self) -> str:
-        return self.store_path_commit_log or f"{self.store_path_root_dir}/commitlog"
+        """The first of them."""
+        return self.commit_log_directories[0]
+
+    @property
+    def commit_log_directories(self) -> tuple[str, ...]:
+        """Where new files of the commit log may be made, as configured."""
+        read_only = self.read_only_commit_log_directories
+        paths = split_paths(self.store_path_commit_log) or (f"{self.store_path_root_dir}/commitlog",)
+        return tuple(path for path in paths if path not in read_only)
+
+    @property
+    def read_only_commit_log_directories(self) -> tuple[str, ...]:
+        return split_paths(self.read_only_commit_log_store_paths)
 
     @property
     def consume_queue_file_bytes(self) -> int:
