@@ -15,6 +15,7 @@ SUBCOMMANDS = {
     "layouts": "Every layout of wire and store, as a table.",
     "show": "Print what is in a store or a file: messages, queue units, index entries, checkpoint, configuration.",
     "find": "Find messages by id, unique key, key, tag or time.",
+    "explain": "Walk one look-up through the files, byte by byte.",
     "verify": "Check everything; say what is wrong, what follows from it and what to do.",
 }
 """Name -> the line that `rmq inspect --help` shows: kept here so that listing them imports none of them."""
