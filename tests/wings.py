@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).parent
-WINGS = ("tidy", "wire", "store", "net", "broker", "namesrv", "conformance", "inspect", "cli", "docker", "java")
+WINGS = ("tidy", "wire", "store", "net", "broker", "namesrv", "columns", "inspect", "conformance", "inspect", "cli", "docker", "java")
 JAVA = "java"
 WING_SECONDS_MAX = {JAVA: 2400}
 """A wing that takes longer hangs: it is ended.  Half of what CI allows for everything."""

@@ -1,0 +1,286 @@
+"""A commit log file from one end to the other, in blocks of bounded size: batches of whole units, and what lies between them.
+
+The file is anything that reads bytes at a position (a local file, an object in a store).  Blocks go into one buffer that is used
+again and again, which is faster than a map and never a SIGBUS.  Where the chain breaks, the scan looks for the next place that
+says of itself what only a unit can: a magic word, and behind it the very position where it stands; the bytes before it are a
+`Gap`.  Time is linear in the file's size whatever is in it: candidates are found for a whole block at once, one that fails costs
+a few small reads, and after `GAPS_MAX` gaps the scan gives the file up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+
+from rmq_columns.dtypes import Bytes, Ints, gather
+from rmq_columns.units import UNIT_BYTES_MAX, UNIT_SIZE_MIN, Fault, Units, is_blank, read, walk
+from rmq_wire.layout.flat import flat
+from rmq_wire.layout.message import BLANK, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+
+BLOCK_BYTES: Final = 4 << 20
+"""Best of the sizes measured; a larger unit makes the buffer grow to it."""
+GAPS_MAX: Final = 10_000
+"""Of one file.  With more of them nobody wants to read on."""
+CAREFUL_UNITS: Final = 16
+"""After a gap so many units are taken at first, then twice as many each time: where damage is dense, little is done in vain."""
+FIXED_SIZE_MAX: Final = max(layout.size for layout in FIXED.values())
+_HEAD: Final = flat(HEAD)
+_BLANK: Final = flat(BLANK).packed
+_MAGIC_AT: Final = _HEAD.at["magic"]
+_OWN_OFFSET_AT: Final = _HEAD.at["physical_offset"]
+_LONG: Final = np.dtype(">i8")
+_INT: Final = np.dtype(">i4")
+_FIRST_MAGIC_BYTE: Final = MAGIC_V1 >> 24 & 0xFF
+_FIRST_BLANK_BYTE: Final = MAGIC_BLANK >> 24 & 0xFF
+
+
+class Source(Protocol):
+    """Bytes by position.  `rmq_inspect.directory.Reader` is one."""
+
+    def size(self) -> int: ...
+
+    def read(self, at: int, size: int) -> bytes: ...
+
+    def read_into(self, at: int, buffer: memoryview) -> int: ...
+
+    def data_ranges(self, start: int = 0) -> Iterable[tuple[int, int]]:
+        """(begin, end) of the parts that are not holes."""
+        ...
+
+
+class Batch(NamedTuple):
+    """Whole units, one after another, without structural fault.  `buffer` is overwritten when the next item is asked for."""
+
+    buffer: Bytes
+    base: int
+    """byte of the file at which the buffer begins"""
+    units: Units
+
+
+class Gap(NamedTuple):
+    """Bytes of the file that no unit holds, with sound units or the file's end behind them."""
+
+    start: int
+    end: int
+    fault: Fault
+    """why the unit that should begin at `start` is none"""
+    is_zero: bool
+    """whether all of it is zeros"""
+
+
+class Ending(StrEnum):
+    """How a file ends."""
+
+    BLANK = "blank"
+    """a blank record that reaches to the end: the file is full"""
+    ZEROS = "zeros"
+    """nothing was written behind the last unit: the file is the last one"""
+    FULL = "full"
+    """the last unit ends where the file ends"""
+    TORN = "torn"
+    """bytes that are no unit, and none behind them"""
+    BLANK_SIZE = "blank size"
+    """a blank record that does not reach to the end"""
+    HOPELESS = "hopeless"
+    """more gaps than `GAPS_MAX`: not looked at any further"""
+
+
+class End(NamedTuple):
+    """The last item of a scan.  at: one past the last unit.  fault: why no unit begins there, when torn."""
+
+    at: int
+    how: Ending
+    fault: Fault
+    displaced_by: int
+    """own offset of the units minus where they are; 0 in a file with its right name"""
+
+
+def scan(
+    source: Source, first_offset: int, *, start: int = 0, end: int | None = None, block_bytes: int = BLOCK_BYTES
+) -> Iterator[Batch | Gap | End]:
+    """The units of one file from byte `start` up to `end` (its size).  first_offset: physical offset of the file's first byte.
+
+    Raises whatever the source raises.
+    """
+    return _Scan(source, first_offset, source.size() if end is None else end, block_bytes).run(start)
+
+
+class _Scan:
+    def __init__(self, source: Source, first_offset: int, size: int, block_bytes: int) -> None:
+        self._source = source
+        self._first_offset = first_offset
+        self._size = size
+        self._block_bytes = max(block_bytes, 4 * FIXED_SIZE_MAX)  # what a resync steps back must not be all of a block
+        self._grow(self._block_bytes)
+        self._base = 0
+        self._filled = 0
+        self._candidates: Ints | None = None
+        self._gaps = 0
+
+    def _grow(self, size: int) -> None:
+        self._raw = bytearray(size)
+        self._view = memoryview(self._raw)
+        self._bytes: Bytes = np.frombuffer(self._raw, np.uint8)
+
+    def _fill(self, at: int, wanted: int = 0) -> None:
+        """Read a block that begins here, `wanted` bytes at least.  Ends early where the file does."""
+        if wanted > len(self._raw):
+            self._grow(wanted)
+        self._base, self._filled, self._candidates = at, 0, None
+        want = min(max(self._block_bytes, wanted), self._size - at)
+        while self._filled < want:
+            got = self._source.read_into(at + self._filled, self._view[self._filled : want])
+            if got <= 0:
+                self._size = at + self._filled
+                return
+            self._filled += got
+
+    def run(self, at: int) -> Iterator[Batch | Gap | End]:
+        displaced_by = self._displacement(at)
+        self._own = self._first_offset + displaced_by
+        few: int | None = None
+        while True:
+            if not self._base <= at < self._base + self._filled:
+                self._fill(at)
+            positions, stop = walk(self._view, at - self._base, self._filled, few)
+            if positions and stop > self._filled:
+                stop = positions.pop()
+            units = read(self._bytes, np.array(positions, np.int64), self._filled)
+            good = int(np.argmax(units.fault != 0)) if units.fault.any() else len(units)
+            if good:
+                yield Batch(self._bytes, self._base, units.take(slice(0, good)))
+            if good < len(units):
+                at = self._base + positions[good]
+            else:
+                at = self._base + stop
+                few = None if few is None or few >= self._block_bytes // UNIT_SIZE_MIN else few * 2
+                if good and self._base + self._filled < self._size and stop <= self._filled:
+                    continue
+            outcome = self._look(at)
+            if outcome is Fault.NONE:
+                continue
+            if isinstance(outcome, Ending):
+                yield End(at, outcome, Fault.NONE, displaced_by)
+                return
+            gap, has_more = self._resync(at, outcome)
+            if not has_more:
+                yield End(at, Ending.ZEROS if gap.is_zero else Ending.TORN, outcome, displaced_by)
+                return
+            yield gap
+            self._gaps += 1
+            if self._gaps >= GAPS_MAX:
+                yield End(gap.end, Ending.HOPELESS, outcome, displaced_by)
+                return
+            at, few = gap.end, CAREFUL_UNITS
+
+    def _displacement(self, at: int) -> int:
+        """How far the first two units say that they are from where they are; 0 unless both agree."""
+        found = []
+        for _ in range(2):
+            head = self._source.read(at, _HEAD.size)
+            if len(head) < _HEAD.size:
+                return 0
+            fields = dict(zip(_HEAD.names, _HEAD.packed.unpack(head), strict=True))
+            if fields["magic"] not in (MAGIC_V1, MAGIC_V2) or not UNIT_SIZE_MIN <= fields["total_size"] <= UNIT_BYTES_MAX:
+                return 0
+            found.append(fields["physical_offset"] - self._first_offset - at)
+            at += fields["total_size"]
+        return found[0] if found[0] == found[1] else 0
+
+    def _look(self, at: int) -> Fault | Ending:
+        """What begins here, where the chain could not be followed in the block: NONE when the block was merely too short."""
+        if at >= self._size:
+            return Ending.FULL
+        head = self._source.read(at, _BLANK.size)
+        if len(head) < _BLANK.size:
+            return Fault.SIZE if any(head) else Ending.FULL
+        size, magic = _BLANK.unpack(head)
+        if magic == MAGIC_BLANK:
+            return Ending.BLANK if at + size == self._size else Ending.BLANK_SIZE
+        fault = self._probe(at)
+        if fault is Fault.NONE:
+            self._fill(at, size)
+        return fault
+
+    def _probe(self, at: int) -> Fault:
+        """Whether a whole unit begins here, its lengths read one by one: never more than a few hundred bytes are read."""
+        head = self._source.read(at, FIXED_SIZE_MAX)
+        units = read(np.frombuffer(head, np.uint8), np.zeros(1, np.int64), len(head))
+        size = int(units["total_size"][0])
+        if len(head) < UNIT_SIZE_MIN or not UNIT_SIZE_MIN <= size <= UNIT_BYTES_MAX or at + size > self._size:
+            return Fault.SIZE
+        if is_blank(units)[0] or units["magic"][0] not in (MAGIC_V1, MAGIC_V2):
+            return Fault.MAGIC
+        body_at, body_size = int(units.body_at[0]), int(units.body_size[0])
+        rest = size - body_at - body_size
+        if body_size < 0 or rest < 3:
+            return Fault.BODY
+        v2 = bool(units["magic"][0] == MAGIC_V2)
+        tail = self._source.read(at + body_at + body_size, 2)
+        topic = int.from_bytes(tail[: 1 + v2], "big", signed=True)
+        rest -= 1 + v2 + topic
+        if topic < 0 or rest < 2:
+            return Fault.TOPIC
+        tail = self._source.read(at + size - rest, 2)
+        properties = int.from_bytes(tail, "big", signed=True)
+        if properties < 0 or properties > rest - 2:
+            return Fault.PROPERTIES
+        return Fault.NONE if properties == rest - 2 else Fault.SUM
+
+    # --- behind a broken place
+
+    def _resync(self, at: int, fault: Fault) -> tuple[Gap, bool]:
+        """The gap from here to the next unit or blank, and whether there is one; without one it reaches to the file's end."""
+        zeros = True
+        begin = at
+        for data, hole in self._source.data_ranges(at):
+            place = max(data, at)
+            while place < min(hole, self._size):
+                if not self._base <= place < self._base + self._filled - FIXED_SIZE_MAX:
+                    self._fill(place)
+                if self._filled <= 0:
+                    break
+                for found in self._found_behind(place if place > begin else begin + 1):
+                    if self._probe(found) is Fault.NONE or self._is_blank(found):
+                        zeros = zeros and self._is_zero(begin, found)
+                        return Gap(begin, found, fault, zeros), True
+                zeros = zeros and self._is_zero(max(place, begin), self._base + self._filled)
+                reached = self._base + self._filled
+                place = reached if reached >= self._size else max(reached - FIXED_SIZE_MAX, place + 1)
+        return Gap(begin, self._size, fault, zeros), False
+
+    def _is_zero(self, begin: int, end: int) -> bool:
+        """Of the part that is in the block."""
+        low = max(begin - self._base, 0)
+        return not self._bytes[low : max(min(end - self._base, self._filled), low)].any()
+
+    def _found_behind(self, at: int) -> Iterator[int]:
+        """Places of this block, from here on, that look like the beginning of a unit."""
+        if self._candidates is None:
+            self._candidates = self._find_candidates()
+        first = int(np.searchsorted(self._candidates, at))
+        return iter(self._candidates[first:].tolist())
+
+    def _find_candidates(self) -> Ints:
+        """Units that say where they are, and blanks that reach exactly to the file's end."""
+        block = self._bytes[: self._filled]
+        limit = max(self._filled - _BLANK.size + 1, 0)
+        units = np.flatnonzero(block[_MAGIC_AT : _MAGIC_AT + limit] == _FIRST_MAGIC_BYTE)
+        units = units[units + UNIT_SIZE_MIN <= self._filled]
+        magic = gather(block, units + _MAGIC_AT, _INT)
+        units = units[(magic == MAGIC_V1) | (magic == MAGIC_V2)]
+        own = gather(block, units + _OWN_OFFSET_AT, _LONG).astype(np.int64)
+        units = units[own == units + self._base + self._own]
+        size = gather(block, units, _INT).astype(np.int64)
+        units = units[(size >= UNIT_SIZE_MIN) & (units + self._base + size <= self._size)]
+        at = np.flatnonzero(block[_MAGIC_AT : _MAGIC_AT + limit] == _FIRST_BLANK_BYTE)
+        at = at[gather(block, at + _MAGIC_AT, _INT) == MAGIC_BLANK]
+        blanks = at[gather(block, at, _INT).astype(np.int64) + at + self._base == self._size]
+        return np.sort(np.concatenate((units, blanks))) + self._base
+
+    def _is_blank(self, at: int) -> bool:
+        head = self._source.read(at, _BLANK.size)
+        return len(head) == _BLANK.size and _BLANK.unpack(head) == (self._size - at, MAGIC_BLANK)
