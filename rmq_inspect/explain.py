@@ -133,9 +133,12 @@ def _entry_step(file: StoreFile, reader: IndexReader, entry: Entry, wanted: int)
     before = f"then entry {entry.previous}" if entry.previous > 0 else "the chain ends here"
     if entry.previous >= entry.number:
         before = f"then {entry.previous}: a chain must lead to lower numbers, so it ends here"
+    if not same:
+        says = [f"hash {entry.key_hash}: another key of the same slot, passed over; {before}"]
+        return Step(f"Entry {entry.number}", says, file.name, entry.at, entry.raw)
     says = [
         f"at byte {HEADER.size} + {SLOT.size} * {reader.slots} + {ENTRY.size} * {entry.number} = {entry.at}",
-        f"hash {entry.key_hash}: " + ("the same" if same else "another key of the same slot, passed over"),
+        f"hash {entry.key_hash}: the same",
         f"stored {entry.seconds} s after the file's first message: {text_of(entry.store_time(reader.header))}",
         before,
     ]

@@ -50,7 +50,7 @@ def unit_fields(unit: Unit) -> list[Field]:
     """Of a message unit, all of them, without a gap."""
     message, raw, at = unit.message, unit.raw, unit.at
     layout = FIXED[message.sys_flag & (BORN_V6 | STORE_V6)]
-    fields = [field._replace(**_said(field.name, message)) for field in flat_fields(layout, raw[: layout.size], at)]
+    fields = [_said(one, message) for one in flat_fields(layout, raw[: layout.size], at)]
     body_end = layout.size + len(message.body)
     topic_length = TOPIC_LENGTHS[message.magic]
     topic_at = body_end + topic_length.size
@@ -98,9 +98,9 @@ _SAID: Final[dict[str, Callable[[StoredMessage], dict[str, str]]]] = {
 }
 
 
-def _said(name: str, message: StoredMessage) -> dict[str, str]:
-    say = _SAID.get(name)
-    return say(message) if say is not None else {}
+def _said(one: Field, message: StoredMessage) -> Field:
+    said = _SAID[one.name](message) if one.name in _SAID else {}
+    return one._replace(value=said.get("value", one.value), meaning=said.get("meaning", ""))
 
 
 def hex_text(raw: bytes, shown: int = RAW_SHOWN) -> str:
