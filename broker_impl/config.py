@@ -157,8 +157,17 @@ class BrokerConfig:
     access_message_in_memory_max_ratio: int
     auto_message_version_on_topic_len: bool
     default_query_max_num: int
+    clean_file_forcibly_enable: bool
+    clean_resource_interval: int
+    delete_commit_log_files_interval: int
+    delete_consume_queue_files_interval: int
+    delete_file_batch_max: int
+    delete_when: str
+    disk_max_used_space_ratio: int
+    disk_space_clean_forcibly_ratio: int
     disk_space_warning_level_ratio: int
     enable_schedule_message_stats: bool
+    file_reserved_time: int
     flush_consume_queue_thorough_interval: int
     flush_delay_offset_interval: int
     flush_disk_type: str
@@ -175,6 +184,7 @@ class BrokerConfig:
     max_transfer_count_on_message_in_memory: int
     message_delay_level: str
     message_index_enable: bool
+    redelete_hanged_file_interval: int
     store_path_commit_log: str | None
     store_path_root_dir: str
     sync_flush_timeout: int

@@ -7,7 +7,6 @@ serves requests.  `close` undoes it: whatever changed is written, the store stop
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -16,6 +15,7 @@ from broker_impl.capabilities.clients import ClientManagement
 from broker_impl.capabilities.configuration import Configuration
 from broker_impl.capabilities.consume_stats import ConsumeProgress
 from broker_impl.capabilities.consumer_asks import ConsumerAsks
+from broker_impl.capabilities.files import Files
 from broker_impl.capabilities.groups import Groups
 from broker_impl.capabilities.listings import Listings
 from broker_impl.capabilities.locks import Locks
@@ -47,13 +47,13 @@ from broker_impl.state.locks import QueueLocks
 from broker_impl.state.persisted import PersistedTable, Persister
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
+from broker_impl.store_settings import retention_rules, store_settings
 from rmq_net.service import Job
 from rmq_store.config_files import persist_config
 from rmq_store.disk import Disk, Usage
 from rmq_store.flush import Ticket
-from rmq_store.settings import FlushDiskType, StoreSettings
+from rmq_store.settings import FlushDiskType
 from rmq_store.store import Store
-from rmq_wire import names
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.declare import Role
 from rmq_wire.message_id import UniqueKeyMaker, pack_host
@@ -84,6 +84,7 @@ class BrokerNode:
         self.offsets = ConsumerOffsets(config, env)
         self.store = Store.open(disk, store_settings(config), env.wall_ms, pid=env.pid, zone=env.zone)
         try:
+            self.store.retain_by(retention_rules(config))
             self._put_together(limits or Limits())
         except BaseException:
             self.store.close(env.wall_ms)
@@ -159,6 +160,7 @@ class BrokerNode:
             ConsumeProgress(config, topics, groups, offsets, clients, stats, store),
             Runtime(engine, config, stats, store, lambda: self.delay_offsets.progress, self._usage),
             Configuration(config, self._write_file, self._register_anew),
+            Files(engine, config, topics, store),
         )
         engine.install(Router(Role.BROKER, capabilities, refused.BROKER), {FAST_LISTENER: refused.FAST_PORT})
 
@@ -241,7 +243,7 @@ class BrokerNode:
         """Used parts of the partitions as Java's remark tells them (`diskUtil`)."""
         info: Mapping[str, str] = self.store.runtime_info(self.env.wall_ms)
         physical, logical = info.get("commitLogDiskRatio", "-1"), info.get("consumeQueueDiskRatio", "-1")
-        return f"CL:{float(physical):5.2f} CQ:{float(logical):5.2f} INDEX:{float(logical):5.2f}"
+        return f"CL: {float(physical):5.2f} CQ: {float(logical):5.2f} INDEX: {float(logical):5.2f}"
 
     def close(self) -> bool:
         """Write every table, as Java does at its end, and close the store.  True when the next start finds a clean stop."""
@@ -265,30 +267,3 @@ class BrokerNode:
             self.store.end_sync(ticket, error)
         else:
             self.store.end_sync(ticket, None)
-
-
-def store_settings(config: BrokerConfig) -> StoreSettings:
-    """What the store is told, from the broker's properties."""
-    return StoreSettings(
-        store_path_root_dir=config.store_path_root_dir,
-        store_path_commit_log=config.store_path_commit_log,
-        mapped_file_size_commit_log=config.mapped_file_size_commit_log,
-        mapped_file_size_consume_queue=config.mapped_file_size_consume_queue,
-        message_index_enable=config.message_index_enable,
-        max_hash_slot_num=config.max_hash_slot_num,
-        max_index_num=config.max_index_num,
-        flush_disk_type=FlushDiskType(config.flush_disk_type),
-        flush_interval_commit_log=config.flush_interval_commit_log,
-        flush_consume_queue_thorough_interval=config.flush_consume_queue_thorough_interval,
-        max_message_size=config.max_message_size,
-        auto_message_version_on_topic_len=config.auto_message_version_on_topic_len,
-        schedule_topic=names.SCHEDULE_TOPIC,
-        delay_levels_ms=config.delay_levels,
-        max_transfer_bytes_on_message_in_memory=config.max_transfer_bytes_on_message_in_memory,
-        max_transfer_count_on_message_in_memory=config.max_transfer_count_on_message_in_memory,
-        max_transfer_bytes_on_message_in_disk=config.max_transfer_bytes_on_message_in_disk,
-        max_transfer_count_on_message_in_disk=config.max_transfer_count_on_message_in_disk,
-        access_message_in_memory_max_ratio=config.access_message_in_memory_max_ratio,
-        physical_memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        disk_space_warning_level_ratio=config.disk_space_warning_level_ratio / 100,
-    )

@@ -70,11 +70,6 @@ _BROKER: dict[str, tuple[Code, ...]] = {
         Code.AUTH_GET_ACL,
         Code.AUTH_LIST_ACL,
     ),
-    "retention, which removes queues and files, is not implemented": (
-        Code.CLEAN_EXPIRED_CONSUMEQUEUE,
-        Code.CLEAN_UNUSED_TOPIC,
-        Code.DELETE_EXPIRED_COMMITLOG,
-    ),
     "resetting and copying a group's progress is not implemented; commits (15) do both": (
         Code.INVOKE_BROKER_TO_RESET_OFFSET,
         Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,

@@ -13,7 +13,9 @@ from typing import Final
 from msgspec import Struct
 
 from rmq_store.disk import Disk
+from rmq_store.segments import Segments
 from rmq_store.settings import StoreSettings
+from rmq_store.spread import SpreadSegments
 from rmq_store.writability import Writability
 
 PERCENT: Final = 100
@@ -59,23 +61,29 @@ def hours(text: str) -> frozenset[int]:
 class DiskSpace:
     """Ratios are parts in whole percent, rounded up as Java does; negative while unknown."""
 
-    def __init__(self, disk: Disk, settings: StoreSettings, writability: Writability) -> None:
+    def __init__(self, disk: Disk, settings: StoreSettings, segments: Segments, writability: Writability) -> None:
+        """`segments`: the log's; told which of their directories are full."""
         self.rules = RetentionRules(disk_space_warning_level_ratio=_percent(settings.disk_space_warning_level_ratio))
         self.log_ratio = -1.0
         """of the least full log directory"""
         self.queue_ratio = -1.0
         self._disk = disk
         self._settings = settings
+        self._segments = segments
         self._writability = writability
 
     def look(self) -> None:
         """Measure, and refuse or allow appends by it. A partition that cannot be asked leaves things as they are."""
         rules = self.rules
         try:
-            self.log_ratio = min(self._disk.usage(path).used_ratio for path in _log_directories(self._settings))
+            used = {path: self._disk.usage(path).used_ratio for path in self._settings.commit_log_directories}
+            self.log_ratio = min(used.values())
             self.queue_ratio = self._disk.usage(self._settings.store_path_root_dir).used_ratio
         except OSError:
             return
+        if isinstance(self._segments, SpreadSegments):
+            forcibly = _between(rules.disk_space_clean_forcibly_ratio, FORCIBLY_BOUNDS)
+            self._segments.full = frozenset(path for path, ratio in used.items() if ratio > forcibly)
         level = rules.disk_space_warning_level_ratio
         ratio = max(self.log_ratio, self.queue_ratio)
         over = level is not None and ratio > max(level, WARNING_MIN) / PERCENT
@@ -96,12 +104,12 @@ class DiskSpace:
         return self._above(self.rules.disk_space_clean_forcibly_ratio, FORCIBLY_BOUNDS)
 
     def _above(self, percent: int, bounds: tuple[int, int]) -> bool:
-        low, high = bounds
-        return max(self.log_ratio, self.queue_ratio) > min(max(percent, low), high) / PERCENT
+        return max(self.log_ratio, self.queue_ratio) > _between(percent, bounds)
 
 
-def _log_directories(settings: StoreSettings) -> tuple[str, ...]:
-    return (settings.commit_log_directory,)
+def _between(percent: int, bounds: tuple[int, int]) -> float:
+    low, high = bounds
+    return min(max(percent, low), high) / PERCENT
 
 
 def _percent(ratio: float | None) -> int | None:

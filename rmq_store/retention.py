@@ -13,7 +13,6 @@ and its space is free when the last of them is gone.
 from __future__ import annotations
 
 from collections.abc import Generator
-from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from rmq_store.commit_log import CommitLog
@@ -28,7 +27,7 @@ from rmq_store.log_reader import LogReader
 from rmq_store.queues import Queues
 from rmq_store.segments import Segments
 from rmq_store.writability import Writability
-from rmq_wire.times import Zone
+from rmq_wire.times import Zone, local_hour
 
 FIRST_LOOK_MS: Final = 60_000
 """After the start (Java: addScheduleTask)."""
@@ -47,7 +46,7 @@ class Removal:
 
     def __init__(self, disk: Disk, paths: list[str], directory: str | None, held: object = None) -> None:
         self._disk = disk
-        self._paths = paths
+        self.paths = paths
         self._directory = directory
         self._held = held
         self.failed: list[tuple[str, OSError]] = []
@@ -55,7 +54,7 @@ class Removal:
 
     def run(self) -> None:
         """In a thread. Raises OSError when the directory cannot be synced."""
-        for path in self._paths:
+        for path in self.paths:
             try:
                 self._disk.unlink(path)
             except FileNotFoundError:
@@ -166,7 +165,7 @@ class Retention:
         space.look()
         yield from self._try_again()
         jumped = self._clock_jumped()
-        is_time = datetime.fromtimestamp(self._wall_ms / 1000, self._zone).hour in space.rules.delete_when
+        is_time = local_hour(self._wall_ms, self._zone) in space.rules.delete_when
         if is_time or space.deletes_expired or self._manual_looks:
             self._manual_looks = max(self._manual_looks - 1, 0)
             yield from self._delete_log_files(believes_clock=not jumped)

@@ -42,7 +42,7 @@ class Store(Reading):
         self._files = files
         self._flusher = Flusher(disk, settings, log, queues, dispatcher, index, checkpoint)
         self._writability = Writability()
-        self._space = DiskSpace(disk, settings, self._writability)
+        self._space = DiskSpace(disk, settings, log.segments, self._writability)
         self._upkeep = Upkeep(self._space, self._writability, checkpoint, index, self._reader, self.statistics)
         self.retention = Retention(
             disk, self._space, log, queues, index, self._reader, self._flusher, dispatcher, self._writability, zone
@@ -220,12 +220,6 @@ class Store(Reading):
             return due  # nothing is synced any more
         return min(due, self._flusher.due(mono_ms))
 
-    # --- state
-
-    @property
-    def refusal(self) -> Closed | None:
-        """Why appends are refused now, None when they are not."""
-        return self._writability.why
     # --- retention
 
     def retain_by(self, rules: RetentionRules) -> None:
@@ -242,6 +236,12 @@ class Store(Reading):
             return 0
 
 
+    # --- state
+
+    @property
+    def refusal(self) -> Closed | None:
+        """Why appends are refused now, None when they are not."""
+        return self._writability.why
     @property
     def refusal_text(self) -> str:
         return self._writability.detail

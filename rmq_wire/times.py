@@ -13,3 +13,8 @@ def compact_time(wall_ms: int, zone: Zone) -> str:
     """Local time as 17 digits, `yyyyMMddHHmmssSSS` (`UtilAll.timeMillisToHumanString`)."""
     moment = datetime.fromtimestamp(wall_ms // 1000, zone)
     return f"{moment:%Y%m%d%H%M%S}{wall_ms % 1000:03d}"
+
+
+def local_hour(wall_ms: int, zone: Zone) -> int:
+    """Hour of the day, 0 to 23 (`UtilAll.isItTimeToDo`)."""
+    return datetime.fromtimestamp(wall_ms // 1000, zone).hour

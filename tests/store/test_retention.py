@@ -499,7 +499,7 @@ def shortens_what_it_deletes(patch: pytest.MonkeyPatch) -> None:
     run = retention.Removal.run
 
     def planted(self: retention.Removal) -> None:
-        for path in self._paths:
+        for path in self.paths:
             self._disk.open(path).set_length(0)
         run(self)
 
@@ -511,7 +511,7 @@ def wipes_what_it_deletes(patch: pytest.MonkeyPatch) -> None:
     run = retention.Removal.run
 
     def planted(self: retention.Removal) -> None:
-        for path in self._paths:
+        for path in self.paths:
             file = self._disk.open(path)
             file.write_at(0, bytes(file.length()))
         run(self)

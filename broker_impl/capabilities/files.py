@@ -1,0 +1,107 @@
+"""Files of the store that have had their time: deleted when the store says so, and when somebody asks for it (306, 316, 329).
+
+The store decides what goes and when; here it gets a thread (the lane `clean`) and the clock.  Java: `AdminBrokerProcessor`
+(cleanExpiredConsumeQueue, cleanUnusedTopic, deleteExpiredCommitLog), `DefaultMessageStore.addScheduleTask`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from broker_impl.call import Answer, Call, Reply, plain_text
+from broker_impl.config import BrokerConfig
+from broker_impl.router import Capability, answers
+from broker_impl.state.topics import TopicTable
+from broker_impl.store_settings import retention_rules
+from rmq_net.service import Job
+from rmq_store.disk_space import RetentionRules
+from rmq_store.retention import Chore, Removal, Retention
+from rmq_wire import names
+from rmq_wire.headers.files import CleanExpiredConsumeQueue, DeleteExpiredCommitLog
+from rmq_wire.headers.topics import CleanUnusedTopic
+
+if TYPE_CHECKING:
+    from broker_impl.engine import Engine
+
+log = logging.getLogger("rmq.broker")
+
+LANE = "clean"
+
+
+class FilesStore(Protocol):
+    """What is asked of the store here."""
+
+    retention: Retention
+
+    def retain_by(self, rules: RetentionRules) -> None: ...
+    def clean_expired_queues(self) -> int: ...
+    def topics(self) -> dict[str, dict[int, tuple[int, int]]]: ...
+    def delete_topics(self, topics: Iterable[str]) -> int: ...
+
+
+class Files(Capability):
+    """Registers the looks for old files with the engine, and obeys the configuration as it changes."""
+
+    def __init__(self, engine: Engine, config: BrokerConfig, topics: TopicTable, store: FilesStore) -> None:
+        self._engine = engine
+        self._config = config
+        self._topics = topics
+        self._store = store
+        config.on_update.append(lambda _changed: store.retain_by(retention_rules(config)))
+        self._later()
+
+    @answers(CleanExpiredConsumeQueue)
+    def clean_expired_queues(self, call: Call, asked: CleanExpiredConsumeQueue) -> Answer:
+        """Remove queues whose messages have all gone with the log."""
+        count = self._store.clean_expired_queues()
+        log.warning("%d queues without a message left are removed for %s", count, call.peer)
+        return Reply()
+
+    @answers(CleanUnusedTopic)
+    def clean_unused_topics(self, call: Call, asked: CleanUnusedTopic) -> Answer:
+        """Remove the queues of topics that are not configured any more, but those of system topics and light queues."""
+        unused = [
+            topic
+            for topic in self._store.topics()
+            if topic not in self._topics and not self._topics.is_system(topic) and not names.is_lmq(topic)
+        ]
+        log.warning("the queues of topics %s are removed for %s", plain_text(unused), call.peer)
+        self._store.delete_topics(unused)
+        return Reply()
+
+    @answers(DeleteExpiredCommitLog)
+    def delete_expired_log_files(self, call: Call, asked: DeleteExpiredCommitLog) -> Answer:
+        """Delete log files past their time at any hour, in the next looks."""
+        log.warning("expired files of the commit log are deleted for %s", call.peer)
+        self._store.retention.delete_now()
+        return Reply()
+
+    # -- looks
+
+    def _later(self) -> None:
+        mono_ms = self._engine.env.mono_ms
+        self._engine.at(max(self._store.retention.next_due(mono_ms), mono_ms + 1), self._look)
+
+    def _look(self) -> None:
+        env = self._engine.env
+        chore = None
+        try:
+            chore = self._store.retention.begin(env.mono_ms, env.wall_ms)
+        finally:
+            if chore is None:
+                self._later()
+        if chore is not None:
+            self._engine.job(Job(LANE, chore.run, lambda _, error: self._done(chore, error)))
+
+    def _done(self, chore: Chore, error: BaseException | None) -> None:
+        self._store.retention.end(chore, error, self._engine.env.mono_ms)
+        if isinstance(chore, Removal):
+            failed = dict(chore.failed)
+            log.info("old files removed: %s", plain_text([path for path in chore.paths if path not in failed], 1024))
+            for path, why in failed.items():
+                log.error("%s is not needed any more and cannot be removed: %s", path, why)
+        if error is not None:
+            log.error("cleaning up met an error: %s", error)
+        self._later()

@@ -1,0 +1,54 @@
+"""What the store is told, from the broker's properties: once at its start, and by what it deletes, at any time."""
+
+from __future__ import annotations
+
+import os
+
+from broker_impl.config import BrokerConfig
+from rmq_store.disk_space import RetentionRules, hours
+from rmq_store.settings import FlushDiskType, StoreSettings
+from rmq_wire import names
+
+
+def store_settings(config: BrokerConfig) -> StoreSettings:
+    """What counts from the start on."""
+    return StoreSettings(
+        store_path_root_dir=config.store_path_root_dir,
+        store_path_commit_log=config.store_path_commit_log,
+        mapped_file_size_commit_log=config.mapped_file_size_commit_log,
+        mapped_file_size_consume_queue=config.mapped_file_size_consume_queue,
+        message_index_enable=config.message_index_enable,
+        max_hash_slot_num=config.max_hash_slot_num,
+        max_index_num=config.max_index_num,
+        flush_disk_type=FlushDiskType(config.flush_disk_type),
+        flush_interval_commit_log=config.flush_interval_commit_log,
+        flush_consume_queue_thorough_interval=config.flush_consume_queue_thorough_interval,
+        max_message_size=config.max_message_size,
+        auto_message_version_on_topic_len=config.auto_message_version_on_topic_len,
+        schedule_topic=names.SCHEDULE_TOPIC,
+        delay_levels_ms=config.delay_levels,
+        max_transfer_bytes_on_message_in_memory=config.max_transfer_bytes_on_message_in_memory,
+        max_transfer_count_on_message_in_memory=config.max_transfer_count_on_message_in_memory,
+        max_transfer_bytes_on_message_in_disk=config.max_transfer_bytes_on_message_in_disk,
+        max_transfer_count_on_message_in_disk=config.max_transfer_count_on_message_in_disk,
+        access_message_in_memory_max_ratio=config.access_message_in_memory_max_ratio,
+        physical_memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        disk_space_warning_level_ratio=config.disk_space_warning_level_ratio / 100,
+    )
+
+
+def retention_rules(config: BrokerConfig) -> RetentionRules:
+    """What counts from now on."""
+    return RetentionRules(
+        file_reserved_time=config.file_reserved_time,
+        delete_when=hours(config.delete_when),
+        disk_max_used_space_ratio=config.disk_max_used_space_ratio,
+        disk_space_clean_forcibly_ratio=config.disk_space_clean_forcibly_ratio,
+        disk_space_warning_level_ratio=config.disk_space_warning_level_ratio,
+        clean_file_forcibly_enable=config.clean_file_forcibly_enable,
+        clean_resource_interval=config.clean_resource_interval,
+        delete_commit_log_files_interval=config.delete_commit_log_files_interval,
+        delete_consume_queue_files_interval=config.delete_consume_queue_files_interval,
+        delete_file_batch_max=config.delete_file_batch_max,
+        redelete_hanged_file_interval=config.redelete_hanged_file_interval,
+    )

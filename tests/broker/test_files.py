@@ -1,0 +1,197 @@
+"""Old files go while clients send and pull: what each of them is told, and what an administrator may ask for."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from rmq_store.disk import Usage
+from rmq_store.retention import HOUR_MS
+from rmq_wire import fastjson
+from rmq_wire.codes import ResponseCode
+from rmq_wire.headers.configuration import UpdateBrokerConfig
+from rmq_wire.headers.files import CleanExpiredConsumeQueue, DeleteExpiredCommitLog
+from rmq_wire.headers.positions import GetMinOffset
+from rmq_wire.headers.runtime import GetBrokerRuntimeInfo
+from rmq_wire.headers.topics import CleanUnusedTopic
+from tests.broker.house import SUBSCRIPTION, SUSPEND, WALL_MS, House, pull, send
+from tests.broker.siege import siege
+from tests.support.driver import Client
+from tests.support.troubled_disk import TroubledDisk
+
+LOG_BYTES = 32_768
+RESERVED_HOURS = 2
+YEARS_BACK_MS = 20 * 365 * 24 * HOUR_MS
+
+
+class DatedDisk(TroubledDisk):
+    """Every file was written when the test began; how full the partition is, the test says."""
+
+    used_percent = 50
+
+    def modified_ms(self, path: str) -> int:
+        return WALL_MS
+
+    def usage(self, path: str) -> Usage:
+        return Usage(100, 100 - self.used_percent, 100 - self.used_percent)
+
+
+def fill(client: Client, files: int = 3, topic: str = "T") -> int:
+    """Messages over so many files; how many."""
+    count = files * LOG_BYTES // 3000
+    for _ in range(count):
+        assert client.ask(send(topic), b"." * 2900).code == 0
+    return count
+
+
+def least(client: Client, topic: str = "T") -> int:
+    return int(client.ask(GetMinOffset(topic=topic, queue_id=0)).ext_map()["offset"])
+
+
+SETTINGS = {"mappedFileSizeCommitLog": LOG_BYTES, "fileReservedTime": RESERVED_HOURS, "deleteWhen": ";".join(map(str, range(24)))}
+
+
+def test_old_files_go_and_consumers_are_told(tmp_path: Path) -> None:
+    """An offset that is gone is answered with 21 and the one to go on with; a pull at the end stays held all the time."""
+    with siege(tmp_path, disk=DatedDisk(), settings=SETTINGS) as broker:
+        broker.topic("T")
+        client, holder = broker.connect(), broker.connect()
+        count = fill(client)
+        held = holder.send(pull("T", offset=count, flags=SUBSCRIPTION | SUSPEND, suspend_timeout_millis=300_000))
+        assert least(client) == 0
+        broker.env.wall_ms += RESERVED_HOURS * HOUR_MS
+        broker.driver.advance(60_000)
+        broker.driver.advance(20_000)
+        low = least(client)
+        assert 0 < low < count
+        gone = client.ask(pull("T", offset=0))
+        assert gone.code == ResponseCode.PULL_OFFSET_MOVED
+        assert gone.ext_map()["nextBeginOffset"] == str(low)
+        assert gone.ext_map()["minOffset"] == str(low)
+        assert client.ask(pull("T", offset=low)).code == 0
+        assert held not in holder.answers
+        assert client.ask(send("T"), b"new").code == 0
+        assert holder.answers.pop(held).code == 0
+        assert broker.lines.about("old files removed", f"{0:020d}")
+        table = fastjson.loads(bytes(client.ask(GetBrokerRuntimeInfo()).body))["table"]
+        assert int(table["commitLogMinOffset"]) == broker.node.store.min_offset > 0
+        assert table["commitLogDiskRatio"] == table["consumeQueueDiskRatio"] == "0.5"
+        assert int(table["earliestMessageTimeStamp"]) >= WALL_MS
+        broker._witnessed.clear()
+        broker.restart()
+
+
+def test_a_held_pull_whose_file_goes(tmp_path: Path) -> None:
+    """Filtered pulls wait within the queue: what they waited behind is removed, and they go on when something comes."""
+    with siege(tmp_path, disk=DatedDisk(), settings=SETTINGS) as broker:
+        broker.topic("T")
+        client, holder = broker.connect(), broker.connect()
+        count = fill(client)
+        held = holder.send(pull("T", offset=count, flags=SUBSCRIPTION | SUSPEND, subscription="wanted"))
+        broker.env.wall_ms += RESERVED_HOURS * HOUR_MS
+        broker.node.store.retention.delete_now()
+        broker.driver.advance(12_000)
+        if held in holder.answers:
+            assert holder.answers.pop(held).code == ResponseCode.PULL_NOT_FOUND
+        broker._witnessed.clear()
+
+
+def test_the_oldest_go_and_then_sends_are_refused(tmp_path: Path) -> None:
+    """001-76, 001-77: over 85 percent whatever the age; over 90 sends get 14 with Java's text until there is room."""
+    disk = DatedDisk()
+    settings = {**SETTINGS, "deleteWhen": "", "fileReservedTime": 1000, "diskSpaceWarningLevelRatio": 90}
+    with siege(tmp_path, disk=disk, settings=settings) as broker:
+        broker.topic("T")
+        client = broker.connect()
+        count = fill(client)
+        broker.driver.advance(60_000)
+        assert least(client) == 0
+        disk.used_percent = 91
+        broker.driver.advance(20_000)
+        refused = client.ask(send("T"), b"no")
+        assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert refused.remark == (
+            "service not available now. It may be caused by one of the following reasons: the broker's disk is full "
+            "[CL:  0.91 CQ:  0.91 INDEX:  0.91], messages are put to the slave, message store has been shut down, etc."
+        )
+        low = least(client)
+        assert 0 < low < count
+        assert client.ask(pull("T", offset=low)).code == 0, "reads go on"
+        disk.used_percent = 90
+        broker.driver.advance(10_000)
+        assert client.ask(send("T"), b"yes").code == 0
+        broker._witnessed.clear()
+
+
+def test_rules_change_while_the_broker_runs(tmp_path: Path) -> None:
+    with siege(tmp_path, disk=DatedDisk(), settings={**SETTINGS, "fileReservedTime": 100}) as broker:
+        broker.topic("T")
+        client = broker.connect()
+        fill(client)
+        broker.env.wall_ms += 3 * HOUR_MS
+        broker.driver.advance(90_000)
+        assert least(client) == 0
+        assert client.ask(UpdateBrokerConfig(), b"fileReservedTime=2\n").code == 0
+        broker.driver.advance(20_000)
+        assert least(client) > 0
+        broker._witnessed.clear()
+
+
+def test_an_administrator_asks_for_it(tmp_path: Path) -> None:
+    """001-78: 329 at any hour; 306 queues without a message left; 316 topics that are not configured any more."""
+    settings = {**SETTINGS, "deleteWhen": ""}
+    with siege(tmp_path, disk=DatedDisk(), settings=settings) as broker:
+        for name in ("T", "Gone", "Old"):
+            broker.topic(name)
+        client = broker.connect()
+        for name in ("Gone", "Old"):
+            assert client.ask(send(name), b"x").code == 0
+        fill(client)
+        assert client.ask(send("Gone"), b"y").code == 0
+        assert client.ask(send("T"), b"the newest").code == 0
+        broker.env.wall_ms += RESERVED_HOURS * HOUR_MS
+        broker.driver.advance(90_000)
+        assert least(client) == 0
+        assert client.ask(DeleteExpiredCommitLog()).code == 0
+        broker.driver.advance(20_000)
+        assert least(client) > 0
+        assert client.ask(CleanExpiredConsumeQueue()).code == 0
+        assert not (broker.root / "consumequeue" / "Old").exists()
+        assert (broker.root / "consumequeue" / "Gone").exists()
+        broker.node.topics.delete("Gone")
+        assert client.ask(CleanUnusedTopic()).code == 0
+        assert not (broker.root / "consumequeue" / "Gone").exists()
+        assert set(broker.node.store.topics()) == {"T"}, "the witness's only message was in the first file, too"
+        broker._witnessed.clear()
+
+
+def test_a_file_that_cannot_be_removed_is_said_aloud(tmp_path: Path) -> None:
+    disk = DatedDisk()
+    with siege(tmp_path, disk=disk, settings=SETTINGS) as broker:
+        broker.topic("T")
+        client = broker.connect()
+        fill(client)
+        disk.trouble = lambda operation, path, _: OSError(errno.EACCES, "not yours", path) if operation == "unlink" else None
+        broker.env.wall_ms += RESERVED_HOURS * HOUR_MS
+        broker.driver.advance(80_000)
+        assert broker.lines.about("cannot be removed", "not yours")
+        assert client.ask(send("T"), b"all the same").code == 0
+        disk.trouble = None
+        broker.driver.advance(150_000)
+        assert not (broker.root / "commitlog" / f"{0:020d}").exists()
+        broker._witnessed.clear()
+
+
+@pytest.mark.parametrize("unknown", [True, False])
+def test_nothing_to_clean(tmp_path: Path, unknown: bool) -> None:
+    house = House(tmp_path)
+    client = house.connect()
+    if unknown:
+        house.topic("T")
+        assert client.ask(send("T"), b"x").code == 0
+    for request in (CleanExpiredConsumeQueue(), CleanUnusedTopic(), DeleteExpiredCommitLog()):
+        answer = client.ask(request)
+        assert (answer.code, answer.remark, answer.body) == (0, None, b"")
+    assert [len(bounds) for bounds in house.node.store.topics().values()] == ([1] if unknown else [])
