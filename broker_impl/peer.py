@@ -5,21 +5,18 @@ No socket: the shell of `rmq_net` moves the bytes.  Peers compare by identity, s
 
 from __future__ import annotations
 
-import ipaddress
-import struct
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rmq_net.service import Address, Buffer
+from rmq_wire.message_id import pack_host
 
 if TYPE_CHECKING:
     from broker_impl.deadlines import Deadline
     from broker_impl.router import Row
     from rmq_wire.command import Command, Unreadable
     from rmq_wire.conversation import Conversation
-
-_PORT = struct.Struct(">i")
 
 
 class Peer:
@@ -90,9 +87,7 @@ class Peer:
 
 def pack_address(address: Address) -> bytes:
     """IP bytes and a 4-byte port, as `MessageDecoder` lays a host out.  An unreadable host packs as 0.0.0.0."""
-    host, port = address
     try:
-        ip = ipaddress.ip_address(host.partition("%")[0]).packed
+        return pack_host(*address)
     except ValueError:
-        ip = bytes(4)
-    return ip + _PORT.pack(port)
+        return pack_host("0.0.0.0", address[1])

@@ -40,7 +40,8 @@ UNQUEUED: Final = TRANSACTION_PREPARED
 """The sysFlag bit of units without a place in their queue: it is set in the types prepared and rollback."""
 
 _PACK_V4: Final = FIXED[0].packed.pack
-_V4_BYTES: Final = FIXED[0].size
+_V4_BYTES: Final = FIXED[0].size + PROPERTIES_LENGTH.size
+"""Of a unit with IPv4 hosts: all but topic, body and properties."""
 _NO_HOST_BITS: Final = ~(BORN_V6 | STORE_V6)
 """A client may set these bits; only the hosts' widths decide."""
 
@@ -104,12 +105,12 @@ class CommitLog:
         born_host = draft.born_host
         store_host = draft.store_host
         sys_flag = draft.sys_flag & _NO_HOST_BITS
-        size = _V4_BYTES + body_bytes + queue.topic_field_bytes + 2 + properties_bytes
+        size = _V4_BYTES + body_bytes + queue.topic_field_bytes + properties_bytes
         hosts = 0
         if len(born_host) != HOST_V4_SIZE or len(store_host) != HOST_V4_SIZE:
             hosts = (BORN_V6 if len(born_host) != HOST_V4_SIZE else 0) | (STORE_V6 if len(store_host) != HOST_V4_SIZE else 0)
             sys_flag |= hosts
-            size += FIXED[hosts].size - _V4_BYTES
+            size += FIXED[hosts].size - FIXED[0].size
         if size > self._unit_bytes_max or body_bytes > self._body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
             self._refuse(size, body_bytes, properties_bytes)
         if size > self._room:

@@ -9,18 +9,17 @@ what consumers may see.  No file is made before its first unit is at hand: Java 
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import Struct as Packed
 from typing import Final
 
 from rmq_store.disk import File, write_all
 from rmq_store.errors import Cold, StoreError
-from rmq_store.layouts import MAGIC_V1, MAGIC_V2, QUEUE_UNIT, TOPIC_LENGTH_V1, TOPIC_LENGTH_V2
+from rmq_store.layouts import MAGIC_V1, MAGIC_V2, QUEUE_UNIT, QUEUE_UNITS, TOPIC_LENGTH_V1, TOPIC_LENGTH_V2
 from rmq_store.segments import Segments
 from rmq_wire.java import string_hash
 from rmq_wire.message import TOPIC_V1_BYTES_MAX
 
 UNIT_BYTES: Final = QUEUE_UNIT.size
-UNIT_FIELDS: Final = 3
+UNIT_FIELDS: Final = len(QUEUE_UNITS.names)
 PACKED_FIELDS_MAX: Final = 64 * UNIT_FIELDS
 _PACKS: Final[dict[int, Callable[..., bytes]]] = {}
 """By number of fields: what packs so many at once."""
@@ -149,7 +148,7 @@ def pack_units(fields: list[int]) -> bytes:
         return b"".join(
             [pack_units(fields[at : at + PACKED_FIELDS_MAX]) for at in range(0, len(fields), PACKED_FIELDS_MAX)]
         )
-    units = Packed(">" + QUEUE_UNIT.format.removeprefix(">") * (len(fields) // UNIT_FIELDS))
+    units = QUEUE_UNITS.rows(len(fields) // UNIT_FIELDS)
     _PACKS[len(fields)] = units.pack
     return units.pack(*fields)
 

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
+from rmq_store.layouts import BLANK
 from rmq_store.segments import Segments
 from rmq_wire.errors import BadRecord
 from rmq_wire.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, StoredMessage, has_good_crc, read_size_and_magic, read_unit
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 CHUNK_BYTES_MIN: Final = 64 * 1024
-HEAD_BYTES: Final = 8
+HEAD_BYTES: Final = BLANK.size
 """length and magic, of a unit or a blank"""
 SECTOR_BYTES: Final = 512
 """What a disk writes whole or not at all."""

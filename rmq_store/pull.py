@@ -7,27 +7,24 @@ and within the limits) is decided on the sums of its queue units; every other go
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from struct import Struct as Packed
-from struct import calcsize
 from typing import Final
 
 from rmq_store.commit_log import CommitLog
 from rmq_store.consume_queue import UNIT_BYTES, ConsumeQueue
 from rmq_store.disk import Buffer
-from rmq_store.layouts import QUEUE_UNIT
+from rmq_store.layouts import QUEUE_UNIT, QUEUE_UNITS
 from rmq_store.log_reader import LogReader
 from rmq_store.queues import Queues
 from rmq_store.settings import MEBIBYTE, StoreSettings
 from rmq_store.statistics import StoreStatistics
 from rmq_store.values import GetStatus, Read
+from rmq_wire.layout.flat import Packed
 
 PULL_BYTES_MIN: Final = 100
 PULL_BYTES_MAX: Final = 128 * MEBIBYTE
 """Java: MAX_PULL_MSG_SIZE."""
-POSITION_AND_SIZE: Final = QUEUE_UNIT.format.removeprefix(">").removesuffix("q") + f"{calcsize('>q')}x"
-"""A queue unit without its tags code."""
 BLOCK_UNITS: Final = 32
-_TAGS_OF_BLOCK: Final = Packed(">" + f"{calcsize(QUEUE_UNIT.format) - calcsize('>q')}xq" * BLOCK_UNITS)
+_TAGS_OF_BLOCK: Final = QUEUE_UNITS.rows(BLOCK_UNITS, "tags_code")
 _NO_SKIP: Final = -1
 _WORD: Final = 1 << 32
 _HALF: Final = 1 << 31
@@ -125,7 +122,7 @@ class QueueReader:
     def _unpack(self, data: bytes, count: int) -> tuple[int, ...]:
         packed = self._structs.get(count)
         if packed is None:
-            packed = self._structs[count] = Packed(">" + POSITION_AND_SIZE * count)
+            packed = self._structs[count] = QUEUE_UNITS.rows(count, "physical_offset", "size")
         return packed.unpack(data)
 
     def _one_by_one(

@@ -10,10 +10,11 @@ from enum import Enum
 
 from msgspec import Struct
 
+from rmq_store.layouts import QUEUE_UNIT
+
 MEBIBYTE = 1 << 20
 QUEUE_UNITS_PER_FILE = 300_000
-QUEUE_UNIT_BYTES = 20
-"""Only to round the configured size, as Java does; the layout module owns the unit (a test holds the two together)."""
+QUEUE_UNIT_BYTES = QUEUE_UNIT.size
 
 DELAY_LEVELS_MS: tuple[int, ...] = tuple(
     1000 * seconds for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)

@@ -7,18 +7,18 @@ lengths and never looks at its total size; here they must add up exactly, since 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from struct import Struct as Packed
 from struct import error as PackedError
 from typing import Final, NamedTuple
 
 from rmq_wire.errors import BadBody
-from rmq_wire.layout.flat import flat
-from rmq_wire.layout.message import ITEM_HEAD
+from rmq_wire.layout.flat import flat, length_of
+from rmq_wire.layout.message import ITEM, ITEM_HEAD
 
 ITEMS_MAX: Final = 32_768
 """A body of 4 MiB could hold six times as many empty items, which would stop everybody else for a tenth of a second."""
 _HEAD: Final = flat(ITEM_HEAD).packed
-_SHORT: Final = Packed(">h")
+_PROPERTIES_LENGTH: Final = length_of(ITEM, "properties")
+_PROPERTIES_LENGTH_SIZE: Final = _PROPERTIES_LENGTH.size
 
 
 class Item(NamedTuple):
@@ -41,11 +41,12 @@ def read_items(body: bytes | memoryview) -> list[Item]:
             body_end = body_at + body_size
             if body_size < 0:
                 raise BadBody(f"batch item at {at}: body of {body_size} bytes")
-            [properties_size] = _SHORT.unpack_from(view, body_end)
+            [properties_size] = _PROPERTIES_LENGTH.unpack_from(view, body_end)
+            properties_at = body_end + _PROPERTIES_LENGTH_SIZE
             at += size
-            if properties_size < 0 or at != body_end + 2 + properties_size or at > end:
+            if properties_size < 0 or at != properties_at + properties_size or at > end:
                 raise BadBody(f"batch item at {at - size}: its fields do not fill {size} bytes")
-            items.append(Item(flag, view[body_at:body_end], bytes(view[body_end + 2 : at])))
+            items.append(Item(flag, view[body_at:body_end], bytes(view[properties_at:at])))
             if len(items) > ITEMS_MAX:
                 raise BadBody(f"more than {ITEMS_MAX} messages in a batch")
     except PackedError as reason:
@@ -59,6 +60,6 @@ def pack_items(items: Iterable[Item]) -> bytes:
     """The body that a producer sends for these messages."""
     parts: list[bytes | memoryview] = []
     for flag, body, properties in items:
-        size = _HEAD.size + len(body) + 2 + len(properties)
-        parts += (_HEAD.pack(size, 0, 0, flag, len(body)), body, _SHORT.pack(len(properties)), properties)
+        size = _HEAD.size + len(body) + _PROPERTIES_LENGTH_SIZE + len(properties)
+        parts += (_HEAD.pack(size, 0, 0, flag, len(body)), body, _PROPERTIES_LENGTH.pack(len(properties)), properties)
     return b"".join(parts)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from struct import Struct as Packed
 from struct import error as PackedError
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -22,8 +21,8 @@ from rmq_wire.codes import LanguageCode, RequestCode
 from rmq_wire.declare import I32, Header, typed_reader
 from rmq_wire.encoding import ONE_WAY, RESPONSE, AnswerTemplate, Buffer, Form, encode_request, encode_response
 from rmq_wire.errors import BadBody, BadFrame, BadHeader
-from rmq_wire.layout.flat import flat
-from rmq_wire.layout.frame import BINARY_HEAD
+from rmq_wire.layout.flat import flat, length_of, lengths_of
+from rmq_wire.layout.frame import BINARY_HEAD, BINARY_HEADER, EXT_ENTRY
 
 __all__ = [
     "ONE_WAY",
@@ -158,9 +157,11 @@ _LANGUAGE_NUMBERS: Final = frozenset(_LANGUAGES.values())
 _decode_strictly: Final = msgspec.json.Decoder(Command, strict=False).decode
 _ANY: Final = msgspec.json.Decoder()
 _BINARY_HEAD: Final = flat(BINARY_HEAD).packed
-_SIZE: Final = Packed(">i")
-_NAME_SIZE: Final = Packed(">h")
-_SHORT_ENTRY: Final = Packed(">hxi").unpack_from
+_EXT_LENGTH: Final = length_of(BINARY_HEADER, "ext")
+_NAME_LENGTH_SIZE: Final = length_of(EXT_ENTRY, "name").size
+_VALUE_LENGTH: Final = length_of(EXT_ENTRY, "value")
+_VALUE_LENGTH_SIZE: Final = _VALUE_LENGTH.size
+_SHORT_ENTRY: Final = lengths_of(EXT_ENTRY, 1).unpack_from
 """Size of a name of one byte, that byte skipped, size of the value."""
 _NO_EXT: Final = msgspec.Raw()
 _NARROWED: Final = {(code & 0xFFFF ^ 0x8000) - 0x8000: int(code) for code in RequestCode if code > 0x7FFF}
@@ -277,8 +278,9 @@ def _decode_binary(header: bytes, body: Buffer, limits: Limits) -> Command | Unr
         code, language, version, opaque, flag, remark_size = _BINARY_HEAD.unpack_from(header)
         if len(header) > limits.header_bytes_max:
             return Unreadable(opaque, Form.ROCKETMQ, flag, f"a header of {len(header)} bytes")
-        ext_at = _BINARY_HEAD.size + remark_size + _SIZE.size
-        [ext_size] = _SIZE.unpack_from(header, ext_at - _SIZE.size)
+        remark_end = _BINARY_HEAD.size + remark_size
+        ext_at = remark_end + _EXT_LENGTH.size
+        [ext_size] = _EXT_LENGTH.unpack_from(header, remark_end)
         if remark_size < 0 or ext_size < 0 or ext_at + ext_size != len(header):
             raise BadFrame(f"binary header of {len(header)} bytes: remark of {remark_size}, ext fields of {ext_size}")
         entries = _entries(header, ext_at, limits.ext_fields_max)
@@ -288,7 +290,7 @@ def _decode_binary(header: bytes, body: Buffer, limits: Limits) -> Command | Unr
         return Unreadable(opaque, Form.ROCKETMQ, flag, f"more than {limits.ext_fields_max} ext fields")
     try:
         texts = Texts({name.decode(): value.decode() for name, value in entries if name and value})
-        remark = header[_BINARY_HEAD.size : ext_at - _SIZE.size].decode() or None
+        remark = header[_BINARY_HEAD.size : remark_end].decode() or None
     except UnicodeDecodeError:
         return Unreadable(opaque, Form.ROCKETMQ, flag, "the header has text that is not UTF-8")
     if not flag & RESPONSE:
@@ -302,12 +304,12 @@ def _entries(header: bytes, at: int, most: int) -> list[tuple[bytes, bytes]]:
     end = len(header)
     while at < end and len(found) <= most:
         size, value_size = _SHORT_ENTRY(header, at)  # right for names of one letter, which the longest headers have
-        name_at = at + _NAME_SIZE.size
-        value_at = name_at + size + _SIZE.size
+        name_at = at + _NAME_LENGTH_SIZE
+        value_at = name_at + size + _VALUE_LENGTH_SIZE
         if size != 1:
             if size < 0:
                 raise BadFrame(f"binary header: a name of {size} bytes at {at}")
-            [value_size] = _SIZE.unpack_from(header, value_at - _SIZE.size)
+            [value_size] = _VALUE_LENGTH.unpack_from(header, name_at + size)
         at = value_at + value_size
         if value_size < 0 or at > end:
             raise BadFrame(f"binary header: a value of {value_size} bytes at {value_at}")

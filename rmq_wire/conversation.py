@@ -22,7 +22,8 @@ __all__ = ["Conversation", "Limits", "Pending", "Unreadable"]
 
 _PREFIX: Final = flat(PREFIX).packed
 _PREFIX_SIZE: Final = _PREFIX.size
-_LENGTH_SIZE: Final = 4
+_LENGTH: Final = flat(PREFIX).field("length")
+_LENGTH_SIZE: Final = _LENGTH.size
 _MARK_MAX: Final = max(Form) << TYPE_SHIFT | HEADER_SIZE_MASK
 
 
@@ -111,7 +112,7 @@ class Conversation:
         if len(held) >= _PREFIX_SIZE:
             length, mark = _PREFIX.unpack_from(held)
         elif len(held) >= _LENGTH_SIZE:
-            length, mark = int.from_bytes(held[:_LENGTH_SIZE], "big"), 0
+            [length], mark = _LENGTH.unpack_from(held), 0
         else:
             return
         if length > self._limits.frame_bytes_max - _LENGTH_SIZE or (mark & HEADER_SIZE_MASK) > length - _LENGTH_SIZE:

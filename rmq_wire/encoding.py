@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from operator import itemgetter
-from struct import Struct as Packed
 from typing import Any, Final
 
 import msgspec
@@ -19,8 +18,8 @@ import msgspec
 from rmq_wire.codes import VERSION, LanguageCode
 from rmq_wire.declare import Header
 from rmq_wire.java import permutation
-from rmq_wire.layout.flat import flat
-from rmq_wire.layout.frame import BINARY_HEAD, FRAME_BYTES_MAX, HEADER_SIZE_MASK, PREFIX, TYPE_SHIFT
+from rmq_wire.layout.flat import flat, length_of
+from rmq_wire.layout.frame import BINARY_HEAD, BINARY_HEADER, EXT_ENTRY, FRAME_BYTES_MAX, HEADER_SIZE_MASK, PREFIX, TYPE_SHIFT
 
 Buffer = bytes | bytearray | memoryview
 
@@ -39,8 +38,9 @@ ONE_WAY: Final = 2
 
 _PREFIX: Final = flat(PREFIX).packed
 _BINARY_HEAD: Final = flat(BINARY_HEAD).packed
-_NAME_SIZE: Final = Packed(">h")
-_SIZE: Final = Packed(">i")
+_EXT_LENGTH: Final = length_of(BINARY_HEADER, "ext")
+_NAME_LENGTH: Final = length_of(EXT_ENTRY, "name")
+_VALUE_LENGTH: Final = length_of(EXT_ENTRY, "value")
 _BUCKETS: Final = 16
 """`makeCustomHeaderToNet` makes a plain `HashMap`."""
 _BUCKETS_ADDED: Final = 256
@@ -152,11 +152,11 @@ def _binary_header(
     entries = b"".join([_binary_entry(name.encode(), value.encode("utf-8", "replace")) for name, value in texts.items()])
     narrow = (code & 0xFFFF ^ 0x8000) - 0x8000  # Java writes a short: POP codes lose their high bits
     head = _BINARY_HEAD.pack(narrow, language, version, opaque, flag, len(remark_bytes))
-    return b"".join((head, remark_bytes, _SIZE.pack(len(entries)), entries))
+    return b"".join((head, remark_bytes, _EXT_LENGTH.pack(len(entries)), entries))
 
 
 def _binary_entry(name: bytes, value: bytes) -> bytes:
-    return b"".join((_NAME_SIZE.pack(len(name)), name, _SIZE.pack(len(value)), value))
+    return b"".join((_NAME_LENGTH.pack(len(name)), name, _VALUE_LENGTH.pack(len(value)), value))
 
 
 class AnswerTemplate:

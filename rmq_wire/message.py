@@ -10,7 +10,6 @@ Sources: `MessageDecoder.decode`, `CommitLog.checkMessageAndReturnSize`, `Messag
 from __future__ import annotations
 
 from functools import lru_cache
-from struct import Struct as Packed
 from struct import error as PackedError
 from typing import Final, NamedTuple
 
@@ -18,8 +17,20 @@ from rmq_wire import property_names as names
 from rmq_wire.checksum import body_crc
 from rmq_wire.errors import BadRecord
 from rmq_wire.java import hash_suffix, string_hash
-from rmq_wire.layout.flat import flat
-from rmq_wire.layout.message import BLANK, BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
+from rmq_wire.layout.flat import Packed, flat, length_of
+from rmq_wire.layout.message import (
+    BLANK,
+    BORN_V6,
+    FIXED,
+    HEAD,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    STORE_V6,
+    TOPIC_V1,
+    TOPIC_V2,
+    UNIT,
+)
 
 __all__ = [
     "MAGIC_BLANK",
@@ -37,17 +48,19 @@ Buffer = bytes | bytearray | memoryview
 
 TOPIC_V1_BYTES_MAX: Final = 127
 """Longer topics make a version 2 unit: the length of version 1 is a signed byte."""
-TAIL_MIN: Final = 8
-"""Bytes that a file keeps free after its last unit, for the blank."""
 _HEAD: Final = flat(HEAD)
 _BLANK: Final = flat(BLANK)
+"""A unit begins with the same two fields (a test looks)."""
+TAIL_MIN: Final = _BLANK.size
+"""Bytes that a file keeps free after its last unit, for the blank."""
+_SYS_FLAG: Final = _HEAD.field("sys_flag")
 _SYS_FLAG_AT: Final = _HEAD.at["sys_flag"]
 _HOST_BITS: Final = BORN_V6 | STORE_V6
 _FIXED: Final[dict[int, Packed]] = {bits: layout.packed for bits, layout in FIXED.items()}
-_INT: Final = Packed(">i")
-_SHORT: Final = Packed(">h")
-_BYTE: Final = Packed(">b")
-_TWO_INTS: Final = Packed(">ii")
+_TOPIC_LENGTH_V1: Final = length_of(TOPIC_V1)
+_TOPIC_LENGTH_V2: Final = length_of(TOPIC_V2)
+_PROPERTIES_LENGTH: Final = length_of(UNIT, "properties")
+_PROPERTIES_LENGTH_SIZE: Final = _PROPERTIES_LENGTH.size
 _CACHED_TAGS_CHARACTERS_MAX: Final = 128
 
 PHYSICAL_OFFSET_AT: Final = _HEAD.at["physical_offset"]
@@ -78,8 +91,9 @@ class StoredMessage(NamedTuple):
 
 def unit_size(*, sys_flag: int, body_size: int, topic_size: int, properties_size: int) -> int:
     """Bytes of a unit with these parts (`MessageExtEncoder.calMsgLength`)."""
-    topic_length_size = 1 if topic_size <= TOPIC_V1_BYTES_MAX else 2
-    return _FIXED[sys_flag & _HOST_BITS].size + body_size + topic_length_size + topic_size + 2 + properties_size
+    topic_length = _TOPIC_LENGTH_V1 if topic_size <= TOPIC_V1_BYTES_MAX else _TOPIC_LENGTH_V2
+    lengths = topic_length.size + _PROPERTIES_LENGTH_SIZE
+    return _FIXED[sys_flag & _HOST_BITS].size + lengths + body_size + topic_size + properties_size
 
 
 def pack_unit(
@@ -104,10 +118,8 @@ def pack_unit(
     """
     fixed = _FIXED[sys_flag & _HOST_BITS]
     body_size, topic_size, properties_size = len(body), len(topic), len(properties)
-    if topic_size <= TOPIC_V1_BYTES_MAX:
-        magic, topic_length, size = MAGIC_V1, _BYTE.pack(topic_size), fixed.size + body_size + topic_size + properties_size + 3
-    else:
-        magic, topic_length, size = MAGIC_V2, _SHORT.pack(topic_size), fixed.size + body_size + topic_size + properties_size + 4
+    magic, topic_length = (MAGIC_V1, _TOPIC_LENGTH_V1) if topic_size <= TOPIC_V1_BYTES_MAX else (MAGIC_V2, _TOPIC_LENGTH_V2)
+    size = fixed.size + topic_length.size + _PROPERTIES_LENGTH_SIZE + body_size + topic_size + properties_size
     head = fixed.pack(
         size,
         magic,
@@ -125,7 +137,7 @@ def pack_unit(
         prepared_transaction_offset,
         body_size,
     )
-    return b"".join((head, body, topic_length, topic, _SHORT.pack(properties_size), properties))
+    return b"".join((head, body, topic_length.pack(topic_size), topic, _PROPERTIES_LENGTH.pack(properties_size), properties))
 
 
 def read_unit(log: Buffer, at: int = 0) -> StoredMessage:
@@ -136,7 +148,7 @@ def read_unit(log: Buffer, at: int = 0) -> StoredMessage:
     if at < 0:
         raise BadRecord(f"unit at {at}")
     try:
-        fixed = _FIXED[_INT.unpack_from(log, at + _SYS_FLAG_AT)[0] & _HOST_BITS]
+        fixed = _FIXED[_SYS_FLAG.unpack_from(log, at + _SYS_FLAG_AT)[0] & _HOST_BITS]
         *head, body_size = fixed.unpack_from(log, at)
         magic = head[1]
         body_at = at + fixed.size
@@ -144,30 +156,31 @@ def read_unit(log: Buffer, at: int = 0) -> StoredMessage:
         if body_size < 0:
             raise BadRecord(f"unit at {at}: body of {body_size} bytes")
         if magic == MAGIC_V1:
-            [topic_size] = _BYTE.unpack_from(log, topic_at)
-            body_end, topic_at = topic_at, topic_at + 1
+            [topic_size] = _TOPIC_LENGTH_V1.unpack_from(log, topic_at)
+            body_end, topic_at = topic_at, topic_at + _TOPIC_LENGTH_V1.size
         elif magic == MAGIC_V2:
-            [topic_size] = _SHORT.unpack_from(log, topic_at)
-            body_end, topic_at = topic_at, topic_at + 2
+            [topic_size] = _TOPIC_LENGTH_V2.unpack_from(log, topic_at)
+            body_end, topic_at = topic_at, topic_at + _TOPIC_LENGTH_V2.size
         else:
             raise BadRecord(f"unit at {at}: magic {magic & 0xFFFFFFFF:08X}")
         if topic_size < 0:
             raise BadRecord(f"unit at {at}: topic of {topic_size} bytes")
         topic_end = topic_at + topic_size
-        [properties_size] = _SHORT.unpack_from(log, topic_end)
+        [properties_size] = _PROPERTIES_LENGTH.unpack_from(log, topic_end)
+        properties_at = topic_end + _PROPERTIES_LENGTH_SIZE
     except PackedError as reason:
         raise BadRecord(f"unit at {at}: {reason}") from None
-    end = topic_end + 2 + properties_size
+    end = properties_at + properties_size
     if properties_size < 0 or end > len(log) or end - at != head[0]:
         raise BadRecord(f"unit at {at}: its fields end after {end - at} bytes, it says {head[0]}")
-    parts = (*head, log[body_at:body_end], bytes(log[topic_at:topic_end]), bytes(log[topic_end + 2 : end]))
+    parts = (*head, log[body_at:body_end], bytes(log[topic_at:topic_end]), bytes(log[properties_at:end]))
     return StoredMessage._make(parts)
 
 
 def read_size_and_magic(log: Buffer, at: int) -> tuple[int, int]:
-    """The first 8 bytes of a unit or blank.  Raises `BadRecord` where there are fewer."""
+    """How a unit or a blank begins.  Raises `BadRecord` where there are fewer."""
     try:
-        size, magic = _TWO_INTS.unpack_from(log, at)
+        size, magic = _BLANK.packed.unpack_from(log, at)
     except PackedError as reason:
         raise BadRecord(f"unit at {at}: {reason}") from None
     return size, magic

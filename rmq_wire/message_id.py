@@ -10,20 +10,37 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-from struct import Struct
+from collections.abc import Container
 from typing import Final, NamedTuple
 
 from rmq_wire.errors import BadHeader
+from rmq_wire.layout.flat import flat
+from rmq_wire.layout.message import HOST_V4, HOST_V4_SIZE, HOST_V6_SIZE
+from rmq_wire.layout.message_id import OFFSET_ID_V4, OFFSET_ID_V6, UNIQUE_KEY_V4, UNIQUE_KEY_V6
 
-HOST_V4_SIZE: Final = 8
-"""4 bytes of address and a 4-byte port."""
-HOST_V6_SIZE: Final = 20
-ID_V4_CHARACTERS: Final = 32
-ID_V6_CHARACTERS: Final = 56
-_OFFSET: Final = Struct(">q")
-_PORT: Final = Struct(">i")
-_UNIQUE_FIXED: Final = Struct(">Hi")
-_UNIQUE_MOVING: Final = Struct(">IH")
+__all__ = [
+    "HOST_V4_SIZE",
+    "HOST_V6_SIZE",
+    "OffsetMessageId",
+    "UniqueKey",
+    "UniqueKeyMaker",
+    "host_address",
+    "month_span",
+    "offset_message_id",
+    "pack_host",
+    "parse_offset_message_id",
+    "parse_unique_key",
+]
+
+_PORT: Final = flat(HOST_V4).field("port")
+_OFFSET: Final = flat(OFFSET_ID_V4).field("physical_offset")
+_OFFSET_IDS: Final = {one.size: one.packed for one in (flat(OFFSET_ID_V4), flat(OFFSET_ID_V6))}
+_UNIQUE_KEYS: Final = {one.size: one.packed for one in (flat(UNIQUE_KEY_V4), flat(UNIQUE_KEY_V6))}
+_UNIQUE_KEY: Final = flat(UNIQUE_KEY_V4)
+_PID: Final = _UNIQUE_KEY.field("pid")
+_PROCESS_NUMBER: Final = _UNIQUE_KEY.field("process_number")
+_MOVING: Final = "%s" + "".join(f"%0{2 * _UNIQUE_KEY.field(name).size}X" for name in ("span_ms", "serial"))
+"""What changes from key to key, as text behind what does not."""
 _CLOCK_STEP_MS_MAX: Final = 1_000_000
 """A clock that went back by less counts as standing still (`createUniqID`)."""
 
@@ -60,7 +77,7 @@ def pack_host(ip: str, port: int) -> bytes:
 
 def host_address(host: bytes) -> tuple[str, int]:
     """IP text and port of 8 or 20 packed bytes."""
-    return str(ipaddress.ip_address(host[:-4])), _PORT.unpack_from(host, len(host) - 4)[0]
+    return str(ipaddress.ip_address(host[: -_PORT.size])), _PORT.unpack(host[-_PORT.size :])[0]
 
 
 def offset_message_id(host: bytes, physical_offset: int) -> str:
@@ -70,8 +87,8 @@ def offset_message_id(host: bytes, physical_offset: int) -> str:
 
 def parse_offset_message_id(text: str) -> OffsetMessageId:
     """Raises `BadHeader` unless this is 32 or 56 hexadecimal digits (Java takes lower case, too)."""
-    raw = _unhex(text, "message id")
-    return OffsetMessageId(raw[:-8], _OFFSET.unpack_from(raw, len(raw) - 8)[0])
+    raw = _unhex(text, "message id", _OFFSET_IDS)
+    return OffsetMessageId._make(_OFFSET_IDS[len(raw)].unpack(raw))
 
 
 class UniqueKeyMaker:
@@ -79,7 +96,7 @@ class UniqueKeyMaker:
 
     def __init__(self, *, ip: bytes, pid: int, process_number: int, zone: datetime.tzinfo | None, count: int = 0) -> None:
         """ip: 4 or 16 bytes.  process_number: any 32 bits that tell apart processes with one pid.  zone: whose months count."""
-        self._fixed = (ip + _UNIQUE_FIXED.pack(pid & 0xFFFF, _signed32(process_number))).hex().upper()
+        self._fixed = (ip + _PID.pack(pid & 0xFFFF) + _PROCESS_NUMBER.pack(_signed32(process_number))).hex().upper()
         self._zone = zone
         self._count = count
         self._month_begin_ms = self._month_end_ms = 0
@@ -92,7 +109,7 @@ class UniqueKeyMaker:
         if -_CLOCK_STEP_MS_MAX < span_ms < 0:
             span_ms = 0
         serial, self._count = self._count & 0xFFFF, self._count + 1
-        return f"{self._fixed}{span_ms & 0xFFFFFFFF:08X}{serial:04X}"
+        return _MOVING % (self._fixed, span_ms & 0xFFFFFFFF, serial)
 
 
 def month_span(wall_ms: int, zone: datetime.tzinfo | None) -> tuple[int, int]:
@@ -105,13 +122,12 @@ def month_span(wall_ms: int, zone: datetime.tzinfo | None) -> tuple[int, int]:
 
 def parse_unique_key(text: str) -> UniqueKey:
     """Raises `BadHeader` unless this is 32 or 56 hexadecimal digits: producers may set any text as their key."""
-    raw = _unhex(text, "unique key")
-    ip = raw[: -(_UNIQUE_FIXED.size + _UNIQUE_MOVING.size)]
-    return UniqueKey(ip, *_UNIQUE_FIXED.unpack_from(raw, len(ip)), *_UNIQUE_MOVING.unpack_from(raw, len(ip) + _UNIQUE_FIXED.size))
+    raw = _unhex(text, "unique key", _UNIQUE_KEYS)
+    return UniqueKey._make(_UNIQUE_KEYS[len(raw)].unpack(raw))
 
 
-def _unhex(text: str, what: str) -> bytes:
-    if len(text) in (ID_V4_CHARACTERS, ID_V6_CHARACTERS) and text.isascii():
+def _unhex(text: str, what: str, sizes: Container[int]) -> bytes:
+    if len(text) / 2 in sizes and text.isascii():
         try:
             raw = bytes.fromhex(text)
         except ValueError:

@@ -9,7 +9,6 @@ bytes from anybody (Java: `RegisterBrokerBody.decode` allocates what the length 
 from __future__ import annotations
 
 import json
-import struct
 import zlib
 from collections.abc import Iterable
 from typing import Final
@@ -23,6 +22,8 @@ from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.route import TopicQueueMappingInfo
 from rmq_wire.bodies.topics import TopicConfig, TopicConfigTable
 from rmq_wire.errors import BadBody
+from rmq_wire.layout.flat import flat
+from rmq_wire.layout.registration import COUNT
 
 V3_0_11: Final = 37
 """`MQVersion`: the first that sends a `RegisterBrokerBody`."""
@@ -35,7 +36,7 @@ _BLOCK_BYTES: Final = 1 << 16
 _ZLIB_MARK: Final = 0x78
 """First byte of a zlib stream with the usual window; no JSON starts with it (`x`)."""
 _LEVEL: Final = 9
-_LENGTH: Final = struct.Struct(">i")
+_COUNT: Final = flat(COUNT).packed
 _TOPIC_FIELDS_MIN: Final = 5
 _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
@@ -69,17 +70,17 @@ def read_register_body(body: bytes | memoryview, *, compressed: bool, version: i
 def write_compressed(body: RegisterBrokerBody) -> bytes:
     """The zlib spelling, for a name server that is told `compressed`=true."""
     table = body.topic_config_serialize_wrapper
-    pieces: list[bytes] = [_sized(table.data_version.encode()), _LENGTH.pack(len(table.topic_config_table))]
+    pieces: list[bytes] = [_sized(table.data_version.encode()), _COUNT.pack(len(table.topic_config_table))]
     pieces += [_sized(_topic_text(config).encode()) for config in table.topic_config_table.values()]
     pieces.append(_sized(msgspec.json.encode(body.filter_server_list or [])))
     mappings = table.topic_queue_mapping_info_map or {}
-    pieces.append(_LENGTH.pack(len(mappings)))
+    pieces.append(_COUNT.pack(len(mappings)))
     pieces += [_sized(fastjson.dumps_fastjson(mapping)) for mapping in mappings.values()]
     return zlib.compress(b"".join(pieces), _LEVEL)
 
 
 def _sized(piece: bytes) -> bytes:
-    return _LENGTH.pack(len(piece)) + piece
+    return _COUNT.pack(len(piece)) + piece
 
 
 def _topic_text(config: TopicConfig) -> str:
@@ -104,7 +105,7 @@ class _Pieces:
 
     def number(self) -> int:
         """A signed 32-bit integer."""
-        return int(_LENGTH.unpack(self._take(_LENGTH.size))[0])
+        return int(_COUNT.unpack(self._take(_COUNT.size))[0])
 
     def count(self) -> int:
         """A number of pieces.  Java's loop takes a negative one for none."""

@@ -38,13 +38,14 @@ FRAME: Final = Struct(
     "body" / Bytes(this.length - 4 - (this.mark & HEADER_SIZE_MASK)) * "the rest of the frame",
 )
 
+REMARK: Final = Prefixed(Int32sb, GreedyBytes)
 BINARY_HEAD: Final = Struct(
     "code" / Int16sb * "of the request or the response; POP codes lose their high bits here",
     "language" / Int8sb * "LanguageCode",
     "version" / Int16sb * "of the sender's library",
     "opaque" / Int32sb * "number of the request, repeated by its response",
     "flag" / Int32sb * "bit 0: response; bit 1: one-way",
-    "remark_size" / Int32sb * "bytes of the remark that follows; 0 is no remark",
+    "remark_size" / REMARK.lengthfield * "bytes of the remark that follows; 0 is no remark",
 )
 EXT_ENTRY: Final = Struct(
     "name" / Prefixed(Int16sb, GreedyBytes) * "UTF-8; 2-byte length before it; empty is null",
@@ -52,7 +53,7 @@ EXT_ENTRY: Final = Struct(
 )
 BINARY_HEADER: Final = Struct(
     *BINARY_HEAD.subcons[:-1],
-    "remark" / Prefixed(Int32sb, GreedyBytes) * "UTF-8; 4-byte length before it",
+    "remark" / REMARK * "UTF-8; 4-byte length before it",
     "ext"
     / Prefixed(Int32sb, FocusedSeq("entries", "entries" / GreedyRange(EXT_ENTRY), Terminated))
     * "name, value, name, value; 4-byte length of all before them",

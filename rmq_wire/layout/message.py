@@ -32,8 +32,16 @@ MAGIC_V2: Final = 0xDAA320AB - (1 << 32)
 MAGIC_BLANK: Final = 0xCBD43194 - (1 << 32)
 BORN_V6: Final = 0x10
 STORE_V6: Final = 0x20
-HOST_V4_SIZE: Final = 8
-HOST_V6_SIZE: Final = 20
+
+HOST_V4: Final = Struct("ip" / Bytes(4) * "address", "port" / Int32sb * "TCP")
+HOST_V6: Final = Struct("ip" / Bytes(16) * "address", "port" / Int32sb * "TCP")
+HOST_V4_SIZE: Final = HOST_V4.sizeof()
+HOST_V6_SIZE: Final = HOST_V6.sizeof()
+
+BODY: Final = Prefixed(Int32sb, GreedyBytes)
+TOPIC_V1: Final = Prefixed(Int8sb, GreedyBytes)
+TOPIC_V2: Final = Prefixed(Int16sb, GreedyBytes)
+PROPERTIES: Final = Prefixed(Int16sb, GreedyBytes)
 
 HEAD: Final = Struct(
     "total_size" / Int32sb * "bytes of the whole unit, this field included",
@@ -66,11 +74,11 @@ UNIT: Final = Struct(
     *BETWEEN.subcons,
     "store_host" / IfThenElse(this.sys_flag & STORE_V6, _host(True, _STORE), _host(False, _STORE)) * _STORE,
     *REST.subcons,
-    "body" / Prefixed(Int32sb, GreedyBytes) * "as the producer sent it, compressed or not; 4-byte length before it",
+    "body" / BODY * "as the producer sent it, compressed or not; 4-byte length before it",
     "topic"
-    / IfThenElse(this.magic == MAGIC_V2, Prefixed(Int16sb, GreedyBytes), Prefixed(Int8sb, GreedyBytes))
+    / IfThenElse(this.magic == MAGIC_V2, TOPIC_V2, TOPIC_V1)
     * "UTF-8; length before it of 1 byte in version 1, of 2 in version 2",
-    "properties" / Prefixed(Int16sb, GreedyBytes) * "name 01 value 02 and so on, UTF-8; 2-byte length before it",
+    "properties" / PROPERTIES * "name 01 value 02 and so on, UTF-8; 2-byte length before it",
 )
 """One stored message.  construct checks neither magic nor total size: `rmq_wire.message` does."""
 
@@ -84,12 +92,12 @@ ITEM_HEAD: Final = Struct(
     "magic" / Int32sb * "0",
     "body_crc" / Int32sb * "0",
     "flag" / Int32sb * "the client's own",
-    "body_size" / Int32sb * "bytes of the body that follows",
+    "body_size" / BODY.lengthfield * "bytes of the body that follows",
 )
 ITEM: Final = Struct(
     *ITEM_HEAD.subcons[:-1],
-    "body" / Prefixed(Int32sb, GreedyBytes) * "4-byte length before it",
-    "properties" / Prefixed(Int16sb, GreedyBytes) * "of this message; 2-byte length before it",
+    "body" / BODY * "4-byte length before it",
+    "properties" / PROPERTIES * "of this message; 2-byte length before it",
 )
 ITEMS: Final = Struct("items" / GreedyRange(ITEM) * "until the body ends", Terminated, Check(this.items))
 """The body of a send with code 320.  A judge for tests, too slow for anything else."""
@@ -103,7 +111,7 @@ def fixed(born_v6: bool, store_v6: bool) -> Struct:
         *BETWEEN.subcons,
         "store_host" / _host(store_v6, _STORE),
         *REST.subcons,
-        "body_size" / Int32sb * "bytes of the body that follows",
+        "body_size" / BODY.lengthfield * "bytes of the body that follows",
     )
 
 

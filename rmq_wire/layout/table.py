@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from construct import Construct, FormatField, IfThenElse, Padded, Prefixed, Renamed, SizeofError, Struct
 
-from rmq_wire.layout import checkpoint, consume_queue, frame, index, message, replication, timer
+from rmq_wire.layout import checkpoint, consume_queue, frame, index, message, message_id, registration, replication, timer
 
 LAYOUTS: Final[tuple[tuple[str, Any], ...]] = (
     ("remoting frame", frame.FRAME),
@@ -27,6 +27,11 @@ LAYOUTS: Final[tuple[tuple[str, Any], ...]] = (
     ("index file: slot", index.SLOT),
     ("index file: entry", index.ENTRY),
     ("checkpoint", checkpoint.FILE),
+    ("address and port", message.HOST_V4),
+    ("offset message id", message_id.OFFSET_ID_V4),
+    ("unique key", message_id.UNIQUE_KEY_V4),
+    ("compressed registration: count", registration.COUNT),
+    ("compressed registration: piece", registration.PIECE),
     ("replication: report", replication.REPORT),
     ("replication: transfer", replication.TRANSFER),
     ("timer log: unit", timer.LOG_UNIT),
