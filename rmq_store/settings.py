@@ -22,7 +22,6 @@ DELAY_LEVELS_MS: tuple[int, ...] = tuple(
 """messageDelayLevel "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"; level 1 is the first."""
 
 
-class FlushDiskType(Enum):
 PATH_SEPARATOR = ","
 """Java: MULTI_PATH_SPLITTER, which a system property may change there."""
 
@@ -32,6 +31,7 @@ def split_paths(text: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(piece.strip() for piece in (text or "").split(PATH_SEPARATOR) if piece.strip()))
 
 
+class FlushDiskType(Enum):
     """When an append counts as safe (Java: `FlushDiskType`)."""
 
     ASYNC_FLUSH = "ASYNC_FLUSH"
