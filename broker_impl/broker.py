@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import trio
 
+from broker_impl.call import plain_text
 from broker_impl.namesrv.server import NameServer
 from broker_impl.node import BrokerNode
 from broker_impl.registration import Asked
@@ -35,6 +36,10 @@ GC_THRESHOLDS = (50_000, 50, 100)
 HEAP_SLACK_BYTES = 16 * 1024 * 1024
 """Freed memory that the process keeps for what comes next: a turn's worth of full pulls (4 MiB) and to spare."""
 MS_PER_S = 1_000
+NOTICE_S_MAX = 3.0
+"""To connect to a broker and tell it something (Java: 3 s to connect, 300 ms to write)."""
+NOTICE_LINKS_MAX = 16
+"""Connections to brokers at a time."""
 Sockets = Sequence[tuple[socket.socket, str]]
 """Listening sockets, each with the name of the listener."""
 
@@ -77,13 +82,14 @@ async def run(house: House, ready: Callable[[], Awaitable[None]], stop: trio.Eve
 
     Raises what a server could not bear; everything is closed then too.
     """
-    stop = stop or trio.Event()
+    stop = trio.Event() if stop is None else stop
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_by_signal, stop)
         async with contextlib.AsyncExitStack() as stack:
             if house.name_server is not None:
                 sockets = house.name_server_sockets
                 await stack.enter_async_context(_serving(house.name_server.engine, sockets, house.plain_streams))
+                nursery.start_soon(_send_notices, house.name_server)
             for place in house.brokers:
                 await stack.enter_async_context(_broker(place, house.name_server, house.plain_streams))
             gc.collect()
@@ -129,6 +135,30 @@ async def _serving(service: Service[Any], sockets: Sockets, plain_streams: bool)
             yield
         finally:
             shell.stop()
+
+
+async def _send_notices(names: NameServer) -> None:
+    """Send brokers what the name server has to tell them, for ever; each address has its notices in order."""
+    limiter = trio.CapacityLimiter(NOTICE_LINKS_MAX)
+    while True:
+        wake = trio.Event()
+        names.notices.on_due = wake.set
+        async with trio.open_nursery() as nursery:
+            for addr, frames in names.notices.take().items():
+                nursery.start_soon(_send_notice, addr, b"".join(frames), limiter)
+        await wake.wait()
+
+
+async def _send_notice(addr: str, frames: bytes, limiter: trio.CapacityLimiter) -> None:
+    """Nobody answers a notice; a broker that cannot be told learns the same when it registers next."""
+    host, _, port = addr.rpartition(":")
+    async with limiter:
+        try:
+            with trio.fail_after(NOTICE_S_MAX):
+                async with await trio.open_tcp_stream(host.strip("[]"), int(port)) as stream:
+                    await stream.send_all(frames)
+        except (OSError, ValueError, OverflowError, trio.TooSlowError, trio.BrokenResourceError) as error:
+            log.warning("broker %s was not told of the new smallest id: %s", plain_text(addr), plain_text(reason(error)))
 
 
 @contextlib.asynccontextmanager

@@ -1,8 +1,9 @@
 """The config files' write and load steps, as 5.5.0 does them; what is in the files is not our business.
 
 Write: the old file becomes `.bak` by rename, the directory is synced, the new file is written and synced, the directory is
-synced.  At every instant one of the two is whole.  Load: an absent, empty or unreadable main file falls back to `.bak`; when
-both exist and neither can be read the caller must refuse to start, for defaults would delete topics and progress.
+synced.  At every instant one of the two is whole.  Load: an absent, empty or unreadable main file falls back to `.bak`, and an
+unreadable one is kept as `.broken` for whoever wants to mend it; when both exist and neither can be read the caller must refuse
+to start, for defaults would delete topics and progress.
 (Java: ConfigManager.load, MixAll.string2File)
 """
 
@@ -13,17 +14,19 @@ from typing import TypeVar
 
 from rmq_store.disk import Disk, write_all
 from rmq_store.errors import StoreDamaged
+from rmq_wire.errors import WireError
 
 T = TypeVar("T")
 
 BACKUP_SUFFIX = ".bak"
+BROKEN_SUFFIX = ".broken"
 
 
-def load_config(disk: Disk, path: str, decode: Callable[[bytes], T]) -> T | None:
+def load_config(disk: Disk, path: str, decode: Callable[[bytes], T], tell: Callable[[str], None]) -> T | None:
     """The decoded content of `path`, else of its backup; None when neither exists (or both are empty).
 
-    `decode` raises ValueError, or an error of the wire package derived from Exception, for text it cannot read.
-    Raises StoreDamaged when nothing readable is left of a file that exists, OSError.
+    `decode` raises ValueError or WireError for text it cannot read; what else it raises is a bug and passes.  `tell` hears one
+    line when the backup had to serve.  Raises StoreDamaged when nothing readable is left of a file that exists, OSError.
     """
     failures = []
     for candidate in (path, path + BACKUP_SUFFIX):
@@ -32,17 +35,26 @@ def load_config(disk: Disk, path: str, decode: Callable[[bytes], T]) -> T | None
             continue
         try:
             decoded = decode(text)
-        except Exception as reason:
-            failures.append(f"{candidate}: {reason}")
+        except (ValueError, WireError) as wrong:
+            failures.append(f"{candidate}: {wrong}")
             continue
         if candidate != path:
-            # A main file that is torn must not become the backup at the next write.
-            _unlink(disk, path)
-            disk.sync_directory(path.rpartition("/")[0])
+            _make_way(disk, path, failures, tell)
         return decoded
     if failures:
         raise StoreDamaged("no readable copy of a config file is left; mend or remove it: " + "; ".join(failures))
     return None
+
+
+def _make_way(disk: Disk, path: str, failures: list[str], tell: Callable[[str], None]) -> None:
+    """The backup was read: a main file that is torn must not become the backup at the next write, nor be lost."""
+    if failures:
+        disk.rename(path, path + BROKEN_SUFFIX)
+        tell(f"{failures[0]}; its backup is used, the unreadable file is kept as {path}{BROKEN_SUFFIX}")
+    else:
+        _unlink(disk, path)
+        tell(f"{path} is missing or empty; its backup is used")
+    disk.sync_directory(path.rpartition("/")[0])
 
 
 def _read(disk: Disk, path: str) -> bytes:

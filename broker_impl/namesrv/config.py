@@ -63,7 +63,6 @@ class NamesrvConfig:
     bind_address: str
     listen_port: int
     server_channel_max_idle_time_seconds: int
-    server_socket_backlog: int
     config_black_list: str
     config_store_path: str
     kv_config_path: str
@@ -152,7 +151,7 @@ class NamesrvConfig:
                 continue
             try:
                 setattr(self, key.attribute, read(key, text))
-                said.append(f"{name} is now {text}")
+                said.append(f"{name} is now {text}" + (", which counts from the next start" if key.next_start else ""))
             except ConfigError as why:
                 said.append(f"not taken: {why}")
         return said

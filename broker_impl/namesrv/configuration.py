@@ -52,5 +52,5 @@ class Configuration(Capability):
         except ConfigError as why:
             raise Refusal(ResponseCode.INVALID_PARAMETER, plain_text(why)) from None
         for line in said:
-            log.info("configuration by %s:%d: %s", *call.peer.remote, plain_text(line))
+            log.warning("configuration by %s:%d: %s", *call.peer.remote, plain_text(line))
         return self.files.write(call, self.path, properties_text.dumps_escaped(self.config.values()).encode())

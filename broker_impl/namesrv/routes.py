@@ -218,6 +218,8 @@ class RouteTable:
     def _remove(self, keys: Iterable[Key]) -> None:
         removed: set[str] = set()
         reduced: set[str] = set()
+        least_gone: dict[str, str] = {}
+        """Broker name -> the address of its smallest id that went last."""
         for key in keys:
             live = self.live.pop(key, None)
             if live is None:
@@ -233,10 +235,13 @@ class RouteTable:
                 removed.add(live.name)
             else:
                 reduced.add(live.name)
-                if was_least and broker.enable_acting_master:
-                    self._tell_min_id(broker, key[1], None)
+                if was_least:
+                    least_gone[live.name] = key[1]
         if removed or reduced:
             self._clean_topics(removed, reduced - removed)
+        for name, addr in least_gone.items():
+            if name in self.brokers and self.brokers[name].enable_acting_master:
+                self._tell_min_id(self.brokers[name], addr, None)
 
     def _leave_cluster(self, cluster: str, name: str) -> None:
         """The cluster's list loses the name when none of its brokers is live there any more; the name goes with the others."""

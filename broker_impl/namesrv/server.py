@@ -7,7 +7,6 @@ themselves by `NameServer.embed` instead of over the wire.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Final
 
 from broker_impl.call import plain_text
@@ -19,7 +18,8 @@ from broker_impl.namesrv.config import NamesrvConfig
 from broker_impl.namesrv.configuration import Configuration
 from broker_impl.namesrv.files import Files
 from broker_impl.namesrv.kv import KeyValues, KvTable
-from broker_impl.namesrv.registrations import MinIdChanged, Registered, Registration, Unregistration
+from broker_impl.namesrv.notices import Notices
+from broker_impl.namesrv.registrations import Registered, Registration, Unregistration
 from broker_impl.namesrv.route_answers import RouteAnswers
 from broker_impl.namesrv.routes import RouteTable
 from broker_impl.namesrv.topics import MS_PER_S, Routes, TopicLists
@@ -46,17 +46,18 @@ class NameServer:
         config: NamesrvConfig,
         disk: Disk,
         limits: Limits | None,
-        on_min_id_changed: Callable[[MinIdChanged], None] | None,
     ) -> None:
         self.config = config
         idle_ms = config.server_channel_max_idle_time_seconds * MS_PER_S or NEVER_IDLE_MS
         # Java brokers and clients connect to every name server and say nothing there until they need it: brokers for 10 s after
         # their start, clients for ever.  So silence at the beginning is as lawful as later.
         self.engine = Engine(env, limits=(limits or Limits())._replace(idle_ms_max=idle_ms, first_frame_ms_max=idle_ms))
-        self.table = RouteTable(config, on_min_id_changed)
+        self.notices = Notices()
+        """For who can connect to brokers."""
+        self.table = RouteTable(config, self.notices.min_id_changed)
         self.told = RouteAnswers(self.table, lambda: config.support_acting_master)
         self.kv = KvTable()
-        load_config(disk, config.kv_config_path, self.kv.load)
+        load_config(disk, config.kv_config_path, self.kv.load, log.warning)
         files = Files(self.engine, disk)
         capabilities = (
             Brokers(self.table, self.told, self.kv, config),
@@ -94,11 +95,9 @@ def create_name_server(
     disk: Disk | None = None,
     *,
     limits: Limits | None = None,
-    on_min_id_changed: Callable[[MinIdChanged], None] | None = None,
 ) -> NameServer:
     """A name server with what its key-value file holds; `disk` is the real one by default.
 
-    `on_min_id_changed(change)` has to send code 905 one-way to each broker in `change.tell`; without it
-    `notifyMinBrokerIdChanged` has no effect.  Raises `OSError` or `rmq_store.errors.StoreDamaged` when the file cannot be read.
+    Raises `OSError` or `rmq_store.errors.StoreDamaged` when the file cannot be read.
     """
-    return NameServer(env, config, disk or RealDisk(), limits, on_min_id_changed)
+    return NameServer(env, config, disk or RealDisk(), limits)

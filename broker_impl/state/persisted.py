@@ -245,7 +245,7 @@ class Persister:
     def load(self) -> None:
         """Read every table's file, or its backup.  Raises `StoreDamaged` when neither can be read; then nothing is written."""
         for table in self.tables:
-            load_config(self._disk, self._path(table), lambda text, table=table: table.load(text))  # type: ignore[misc]
+            load_config(self._disk, self._path(table), table.load, _log.warning)
         self._loaded = True
         for table in self.tables:
             table.on_dirty = self._soon

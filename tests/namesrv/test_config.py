@@ -123,6 +123,11 @@ def test_updates_take_what_fits() -> None:
     assert (values["waitSecondsForService"], values["listenPort"]) == ("45", AT_START["listenPort"])
     assert "yours" not in values
     assert len([line for line in said if line.startswith("not taken")]) == 2
+    assert "enableTopicList is now false" in said
+    assert told.update({"scanNotActiveBrokerInterval": "7"}) == [
+        "scanNotActiveBrokerInterval is now 7, which counts from the next start"
+    ]
+    values = told.values()
     with pytest.raises(ConfigError, match="no controller"):
         told.update({"enableTopicList": "true", "enableControllerInNamesrv": "true"})
     assert told.values() == values

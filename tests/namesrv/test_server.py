@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker_impl.namesrv.config import NamesrvConfig
-from broker_impl.namesrv.registrations import MinIdChanged, Registration, Unregistration
+from broker_impl.namesrv.registrations import Registration, Unregistration
 from rmq_store.errors import StoreDamaged
 from rmq_wire.bodies import properties_text
 from rmq_wire.bodies.data_version import DataVersion
@@ -147,18 +147,6 @@ def test_one_way_requests_are_obeyed_and_not_answered(session: EngineSession) ->
     session.tell(104, broker(), who="a")
     assert session.route() is None
     assert not session.client("a").answers
-
-
-def test_changes_of_the_smallest_id_are_handed_out(tmp_path: Path) -> None:
-    said: list[MinIdChanged] = []
-    session = EngineSession(str(tmp_path), {"notifyMinBrokerIdChanged": "true"}, on_min_id_changed=said.append)
-    register(session, "s", number=1, port=10921, enableActingMaster="true")
-    register(session, "m", enableActingMaster="true")
-    session.close("m")
-    assert [(change.min_broker_id, change.tell, change.offline_addr) for change in said] == [
-        (0, ["127.0.0.1:10921"], None),
-        (1, ["127.0.0.1:10921"], "127.0.0.1:10911"),
-    ]
 
 
 # Brokers of the same process

@@ -8,6 +8,7 @@ import pytest
 
 from rmq_store.config_files import load_config, persist_config
 from rmq_store.errors import StoreDamaged
+from rmq_wire import fastjson
 from tests.support.memory_disk import Fault, MemoryDisk
 
 PATH = "/store/config/topics.json"
@@ -17,8 +18,8 @@ class Stopped(BaseException):
     pass
 
 
-def load(disk: MemoryDisk) -> object:
-    return load_config(disk, PATH, json.loads)
+def load(disk: MemoryDisk, told: list[str] | None = None) -> object:
+    return load_config(disk, PATH, json.loads, (told if told is not None else []).append)
 
 
 def test_what_is_written_is_read() -> None:
@@ -40,10 +41,39 @@ def test_a_torn_file_gives_way_to_its_backup_and_never_becomes_one(torn: bytes) 
     persist_config(disk, PATH, [b"[2]"])
     disk.unlink(PATH)
     disk.create(PATH, 0).write_at(0, torn)
-    assert load(disk) == [1]
+    told: list[str] = []
+    assert load(disk, told) == [1]
     assert PATH not in disk.contents()
+    assert disk.contents().get(PATH + ".broken") == (torn or None), "what can be mended is kept"
+    assert disk.crash("synced").contents().keys() == disk.contents().keys()
+    [line] = told
+    assert line.startswith(PATH)
+    assert "its backup is used" in line
+    assert load(disk, told) == [1]
     persist_config(disk, PATH, [b"[3]"])
     assert (load(disk), disk.contents()[PATH + ".bak"]) == ([3], b"[1]")
+
+
+def test_a_bug_of_the_reader_is_not_taken_for_a_bad_file() -> None:
+    """The good file would be moved away for it."""
+    disk = MemoryDisk()
+    persist_config(disk, PATH, [b"[1]"])
+    persist_config(disk, PATH, [b"[2]"])
+    before = disk.contents()
+
+    def buggy(text: bytes) -> object:
+        return {}[text]  # type: ignore[var-annotated]
+
+    with pytest.raises(KeyError):
+        load_config(disk, PATH, buggy, print)
+    assert disk.contents() == before
+
+
+def test_what_the_wire_package_refuses_is_a_bad_file() -> None:
+    disk = MemoryDisk()
+    persist_config(disk, PATH, [b"[1]"])
+    persist_config(disk, PATH, [b"[1"])
+    assert load_config(disk, PATH, fastjson.loads, print) == [1]
 
 
 def test_an_empty_file_is_not_kept_as_the_backup() -> None:
