@@ -6,6 +6,10 @@ RUN := $(VENV)/.run
 TOOLS := $(VENV)/.tools
 ARGS ?=
 
+# The servers that tests and benchmarks start are to find their modules compiled, as an installed package does; otherwise each start
+# compiles all of them anew, which takes longer than the start itself.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup dev test check fast java bench truth nightly fuzz clean
 
@@ -26,14 +30,14 @@ setup: $(TOOLS)  ## make .venv with everything that tests and checks need
 dev: $(RUN)  ## start a name server and a broker in one process, ready for a Java client (ARGS="--help" shows what it takes)
 	@exec $(BIN)/rmq dev $(ARGS)
 
-test: $(TOOLS)  ## run all tests, the ones with stock Java clients included, and print the time of each wing
-	@$(BIN)/python -m tests.wings $(ARGS)
+test: $(TOOLS)  ## run all tests, the ones with stock Java clients included, and print the time of each part
+	@$(BIN)/python -m tests.parts $(ARGS)
 
 fast: $(TOOLS)  ## run the tests that need neither Java nor Docker
-	@$(BIN)/python -m tests.wings --without java --without docker $(ARGS)
+	@$(BIN)/python -m tests.parts --without java --without docker $(ARGS)
 
 java: $(TOOLS)  ## run only the tests with stock Java clients, mqadmin and the real broker
-	@$(BIN)/python -m tests.wings --only java $(ARGS)
+	@$(BIN)/python -m tests.parts --only java $(ARGS)
 
 check: $(TOOLS)  ## ruff and mypy --strict
 	@$(BIN)/ruff check .
@@ -46,7 +50,7 @@ truth: $(TOOLS)  ## read codes, headers and defaults out of the Java jars again 
 	@$(BIN)/python -m conformance.truth $(ARGS)
 
 nightly: $(TOOLS)  ## the long variants: fuzzing, many rounds, every Java version
-	@$(BIN)/python -m tests.wings --nightly $(ARGS)
+	@$(BIN)/python -m tests.parts --nightly $(ARGS)
 
 clean:  ## remove what was built
 	@rm -rf $(VENV) tests/java/target tests/java/lib-* .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -52,7 +52,7 @@ class TopicConfigTable(Body):
 
 
 class TopicConfigAndQueueMapping(TopicConfig):
-    """Answer 351: one topic; `mapping_detail` only for static topics, which carry their own wing."""
+    """Answer 351: one topic; `mapping_detail` only for static topics, whose queues are mapped onto brokers."""
 
     mapping_detail: dict[str, Any] | None = None
 

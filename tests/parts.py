@@ -1,6 +1,6 @@
-"""Runs the test suite wing by wing and prints what each took.
+"""Runs the test suite part by part and prints what each took.
 
-A wing is a directory of `tests/`, cheap ones first; what is marked `java`, wherever it stands, is the last wing.  With
+A part is a directory of `tests/`, cheap ones first; what is marked `java`, wherever it stands, is the last part.  With
 RMQ_REQUIRE=java (CI) a Java test that skips counts as failed: the machine was supposed to have a JDK and Maven.  `docker` there
 says the same of the tests that need a daemon and the images.
 """
@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).parent
-WINGS = ("tidy", "wire", "store", "net", "broker", "namesrv", "columns", "inspect", "conformance", "inspect", "cli", "docker", "java")
+PARTS = ("tidy", "wire", "store", "net", "broker", "namesrv", "columns", "conformance", "inspect", "cli", "docker", "java")
 JAVA = "java"
-WING_SECONDS_MAX = {JAVA: 2400}
-"""A wing that takes longer hangs: it is ended.  Half of what CI allows for everything."""
+PART_SECONDS_MAX = {JAVA: 2400}
+"""A part that takes longer hangs: it is ended.  Half of what CI allows for everything."""
 
 
 class Outcome(NamedTuple):
@@ -31,19 +31,19 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-def run_wing(wing: str, *, nightly: bool, extra: list[str]) -> Outcome:
+def run_part(part: str, *, nightly: bool, extra: list[str]) -> Outcome:
     """Run one directory under pytest; its counts come from the JUnit file, so a crash of pytest itself counts as a failure."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.xml"
-        marks = ("java" if wing == JAVA else "not java") + ("" if nightly else " and not nightly")
-        place = HERE if wing == JAVA else HERE / wing
+        marks = ("java" if part == JAVA else "not java") + ("" if nightly else " and not nightly")
+        place = HERE if part == JAVA else HERE / part
         command = [sys.executable, "-m", "pytest", str(place), f"--junitxml={report}", "--durations=5", "-m", marks, *extra]
         try:
-            status = subprocess.run(command, check=False, timeout=WING_SECONDS_MAX.get(wing, 900)).returncode
+            status = subprocess.run(command, check=False, timeout=PART_SECONDS_MAX.get(part, 900)).returncode
         except subprocess.TimeoutExpired:
             status = -1
-            print(f"wing {wing}: ended after its time limit", flush=True)
+            print(f"part {part}: ended after its time limit", flush=True)
         took = time.monotonic() - started
         if status == 5:
             return Outcome(0, 0, 0, took)
@@ -60,20 +60,20 @@ def run_wing(wing: str, *, nightly: bool, extra: list[str]) -> Outcome:
 def main() -> int:
     """Exit status 0 when nothing failed and nothing that had to run was skipped."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", action="append", choices=WINGS, help="run this wing (repeatable)")
-    parser.add_argument("--without", action="append", choices=WINGS, default=[], help="leave this wing out (repeatable)")
+    parser.add_argument("--only", action="append", choices=PARTS, help="run this part (repeatable)")
+    parser.add_argument("--without", action="append", choices=PARTS, default=[], help="leave this part out (repeatable)")
     parser.add_argument("--nightly", action="store_true", help="run the long variants too")
     options, extra = parser.parse_known_args()
-    wings = [w for w in WINGS if (not options.only or w in options.only) and w not in options.without and (HERE / w).is_dir()]
-    outcomes = {wing: run_wing(wing, nightly=options.nightly, extra=extra) for wing in wings}
+    parts = [p for p in PARTS if (not options.only or p in options.only) and p not in options.without and (HERE / p).is_dir()]
+    outcomes = {part: run_part(part, nightly=options.nightly, extra=extra) for part in parts}
     required = os.environ.get("RMQ_REQUIRE", "").split(",")
-    print(f"\n{'wing':<12} {'passed':>7} {'failed':>7} {'skipped':>8} {'seconds':>8}")
-    for wing, outcome in outcomes.items():
-        print(f"{wing:<12} {outcome.passed:>7} {outcome.failed:>7} {outcome.skipped:>8} {outcome.seconds:>8.1f}")
+    print(f"\n{'part':<12} {'passed':>7} {'failed':>7} {'skipped':>8} {'seconds':>8}")
+    for part, outcome in outcomes.items():
+        print(f"{part:<12} {outcome.passed:>7} {outcome.failed:>7} {outcome.skipped:>8} {outcome.seconds:>8.1f}")
     passed, failed, skipped = (sum(o[i] for o in outcomes.values()) for i in range(3))
-    missing = [w for w in required if w in outcomes and (outcomes[w].skipped or not outcomes[w].passed)]
-    for wing in missing:
-        print(f"wing {wing} was required and has skipped tests, or ran none")
+    missing = [p for p in required if p in outcomes and (outcomes[p].skipped or not outcomes[p].passed)]
+    for part in missing:
+        print(f"part {part} was required and has skipped tests, or ran none")
     print(f"{passed} passed, {failed + len(missing)} failed, {skipped} skipped")
     return 1 if failed or missing or not passed else 0
 
