@@ -26,6 +26,7 @@ from rmq_store.spread import log_segments
 from rmq_store.values import Draft, Placed
 from rmq_wire.checksum import MASK
 from rmq_wire.layout.message import HOST_V4_SIZE
+from rmq_wire.message import SEAL_BYTES, crc32_property
 from rmq_wire.sys_flag import TRANSACTION_PREPARED
 
 END_BYTES: Final = BLANK.size
@@ -54,6 +55,12 @@ class Staged(Placed, gc=False):
     store_timestamp: int
     tags_code: int
     keys: tuple[str, ...]
+    count: int = 1
+    """offsets that it takes in its queue; more than one for an inner batch"""
+    light: tuple[tuple[ConsumeQueue, int], ...] = ()
+    """light queues that it goes to as well, with its offset there"""
+    undone: tuple[tuple[ConsumeQueue, int], ...] = ()
+    """light queues whose offsets it only counts on"""
 
 
 class _Segment:
@@ -142,6 +149,17 @@ class CommitLog:
         self.staged.append(staged)
         return staged
 
+    def seal(self) -> None:
+        """Put the check sum of the newest staged unit into the place that its properties keep for it at their end.
+
+        It covers everything before it (Java: __CRC32#, enabledAppendPropCRC).
+        """
+        *before, properties = self._pieces[-PIECES:]
+        crc = 0
+        for piece in (*before, properties[:-SEAL_BYTES]):
+            crc = crc32(piece, crc)
+        self._pieces[-1] = bytes(properties[:-SEAL_BYTES]) + crc32_property(crc & MASK)
+
     def unit_bytes(self, draft: Draft, queue: ConsumeQueue) -> int:
         """Size of the unit that this draft becomes."""
         hosts = (BORN_V6 if len(draft.born_host) != HOST_V4_SIZE else 0) | (
@@ -196,6 +214,8 @@ class CommitLog:
             segment = self._turn[-1]
             if not staged.sys_flag & UNQUEUED:
                 staged.queue.next_offset = staged.queue_offset
+            for queue, offset in (*staged.light, *staged.undone):
+                queue.next_offset = offset
             if len(segment.pieces) >= PIECES:
                 del segment.pieces[-PIECES:]
             self._end = staged.physical_offset

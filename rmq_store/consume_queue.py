@@ -49,6 +49,9 @@ class ConsumeQueue:
         "topic_field_bytes",
     )
 
+    is_batch = False
+    """its units may hold several messages each (`BatchConsumeQueue`)"""
+
     def __init__(self, topic: str, queue_id: int, segments: Segments, hash_heads: dict[str, int]) -> None:
         self.topic = topic
         self.queue_id = queue_id

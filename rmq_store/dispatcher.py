@@ -76,6 +76,8 @@ class Dispatcher:
     def _gather(self, batch: list[Staged], touched: list[ConsumeQueue]) -> None:
         """Put each queue's units into its `pending`, and the queues that got some into `touched`, in order of their first."""
         for staged in batch:
+            if staged.light:
+                self._gather_light(staged, touched)
             if staged.sys_flag & UNQUEUED:
                 continue
             queue = staged.queue
@@ -89,6 +91,16 @@ class Dispatcher:
                     )
                 touched.append(queue)
             pending += (staged.physical_offset, staged.size, staged.tags_code)
+            queue.pending_timestamp = staged.store_timestamp
+
+    def _gather_light(self, staged: Staged, touched: list[ConsumeQueue]) -> None:
+        """A light queue takes each unit once, at its end."""
+        for queue, _ in staged.light:
+            if not queue.pending:
+                if queue.is_deleted or staged.end_offset <= queue.end_physical:
+                    continue
+                touched.append(queue)
+            queue.pending += (staged.physical_offset, staged.size, staged.tags_code)
             queue.pending_timestamp = staged.store_timestamp
 
     def _write(self, queue: ConsumeQueue) -> Arrived:

@@ -61,6 +61,8 @@ class IllegalKind(IntEnum):
 
     MESSAGE = 1
     PROPERTIES = 2
+    LIGHT_QUEUES = 3
+    """it names one light queue too many"""
 
 
 class Illegal(StoreError):

@@ -13,7 +13,16 @@ from typing import Final
 from rmq_store.layouts import BLANK
 from rmq_store.segments import Segments
 from rmq_wire.errors import BadRecord
-from rmq_wire.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, StoredMessage, has_good_crc, read_size_and_magic, read_unit
+from rmq_wire.message import (
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    StoredMessage,
+    has_good_crc,
+    has_good_seal,
+    read_size_and_magic,
+    read_unit,
+)
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 CHUNK_BYTES_MIN: Final = 64 * 1024
@@ -27,11 +36,13 @@ UNIT_MAGICS: Final = frozenset({MAGIC_V1, MAGIC_V2})
 class LogWalk:
     """`end` is where the log ends as far as walked; `reason` says why; `last_unit_at` is the start of the last good unit."""
 
-    def __init__(self, segments: Segments, start: int, stop: int | None = None, *, torn: bool = False) -> None:
+    def __init__(self, segments: Segments, start: int, stop: int | None = None, *, torn: bool = False, sealed: bool = False) -> None:
         """Walk from the unit that begins at `start`, up to `stop` if given (a unit's start).
 
         `torn`: a power cut may have left sectors of zeros; where the check sum does not look, they end the walk, too.
+        `sealed`: every unit must end with a check sum over all of it (Java: forceVerifyPropCRC).
         """
+        self._sealed = sealed
         self._segments = segments
         self._torn = torn
         self._stop = stop
@@ -90,6 +101,9 @@ class LogWalk:
                 break
             if not has_good_crc(unit):
                 self.reason = f"the unit at {base + at} has a body without the check sum {unit.body_crc & 0xFFFFFFFF:08X}"
+                break
+            if self._sealed and not has_good_seal(data[at : at + size]):
+                self.reason = f"the unit at {base + at} does not end with its check sum, which forceVerifyPropCRC asks for"
                 break
             if self._torn and has_lost_sector(unit, at=base + at):
                 self.reason = f"the unit at {base + at} has a sector of zeros in its topic or properties"

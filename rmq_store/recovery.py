@@ -25,6 +25,7 @@ from rmq_store.key_hashes import key_hash_of
 from rmq_store.log_walk import LogWalk
 from rmq_store.queues import Queues
 from rmq_store.settings import StoreSettings
+from rmq_store.special_staging import SpecialStaging
 from rmq_wire import property_names as names
 from rmq_wire.errors import BadRecord
 from rmq_wire.message import StoredMessage, has_good_crc, index_keys, read_size_and_magic, read_unit, tags_code
@@ -69,6 +70,7 @@ class Recovery:
         self._settings = settings
         self._log = log
         self._queues = queues
+        self._special = SpecialStaging(settings, log, queues)
         self._index = index
         self._checkpoint = checkpoint
         self._topics: dict[bytes, str] = {}
@@ -172,7 +174,8 @@ class Recovery:
                 for queue in self._queues:
                     self._cut_back(queue, start)
             dispatcher = Dispatcher(None, start)
-            walk = LogWalk(self._log.segments, start, torn=not report.clean)
+            sealed = self._settings.force_verify_prop_crc
+            walk = LogWalk(self._log.segments, start, torn=not report.clean, sealed=sealed)
             try:
                 self._dispatch_walk(walk, dispatcher, report)
             except _Gap:
@@ -207,7 +210,12 @@ class Recovery:
                     if staged.queue_offset != staged.queue.next_offset:
                         dispatcher.dispatch(unit.physical_offset, len(dispatcher.waiting), self._wall_ms)
                         self._align(staged.queue, staged.queue_offset, from_first_file)
-                    staged.queue.next_offset += 1
+                    staged.queue.next_offset += staged.count
+                for light, offset in staged.light:
+                    if offset != light.next_offset:
+                        dispatcher.dispatch(unit.physical_offset, len(dispatcher.waiting), self._wall_ms)
+                        self._align_light(light, offset, from_first_file)
+                    light.next_offset += 1
                 dispatcher.waiting.append(staged)
             dispatcher.dispatch(walk.end, len(dispatcher.waiting), self._wall_ms)
         dispatcher.dispatched_offset = walk.end
@@ -221,6 +229,13 @@ class Recovery:
                 raise _Gap
             queue.remove_files()
         queue.max_offset = queue.next_offset = offset
+
+    def _align_light(self, queue: ConsumeQueue, offset: int, from_first_file: bool) -> None:
+        """The same for a light queue, whose units stay together even where Java has counted an offset too many."""
+        if offset < queue.max_offset or not queue.segments.starts:
+            self._align(queue, offset, from_first_file)
+        elif not from_first_file:
+            raise _Gap
 
     # --- index
 
@@ -287,7 +302,10 @@ class Recovery:
             properties = decode(unit.properties.decode("utf-8", "replace"))
             keys = index_keys(properties.get(names.UNIQ_KEY), properties.get(names.KEYS), properties.get(names.TAGS))
         code = self._code(queue.topic, unit)
-        return Staged(at, unit.queue_offset, size, at + size, queue, unit.sys_flag, unit.store_timestamp, code, keys)
+        staged = Staged(at, unit.queue_offset, size, at + size, queue, unit.sys_flag, unit.store_timestamp, code, keys)
+        if not with_keys and (queue.is_batch or self._special.is_always):
+            self._special.restore(staged, unit.properties)
+        return staged
 
     def _code(self, topic: str, unit: StoredMessage) -> int:
         """The queue entry's tags code: the tags' hash, or when a delayed message is due."""

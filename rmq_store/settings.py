@@ -60,6 +60,16 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     max_message_size: int = 4 * MEBIBYTE
     """Body bytes; a whole unit may have `EXTRA_UNIT_BYTES` more."""
     auto_message_version_on_topic_len: bool = True
+    enabled_append_prop_crc: bool = False
+    """Every unit gets a check sum over all of it, as its last property."""
+    force_verify_prop_crc: bool = False
+    """At the start, units without that check sum, or with a wrong one, end the log."""
+    enable_lmq: bool = False
+    """Messages get their offsets in the light queues that they name."""
+    enable_multi_dispatch: bool = False
+    """They get there, too; both keys are needed."""
+    max_lmq_consume_queue_num: int = 20_000
+    """Light queues; Java obeys it only with `enableLmqQuota`."""
     schedule_topic: str = "SCHEDULE_TOPIC_XXXX"
     delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS
     max_transfer_bytes_on_message_in_memory: int = 256 * 1024

@@ -18,6 +18,7 @@ from rmq_store.flush import Flusher, Ticket
 from rmq_store.opening import Parts, open_locked
 from rmq_store.reading import Reading
 from rmq_store.settings import FlushDiskType, StoreSettings
+from rmq_store.special_staging import SpecialStaging
 from rmq_store.retention import Retention
 from rmq_store.statistics import StoreStatistics, double_text
 from rmq_store.upkeep import Upkeep
@@ -48,6 +49,8 @@ class Store(Reading):
             disk, self._space, log, queues, index, self._reader, self._flusher, dispatcher, self._writability, zone
         )
         """deletes old files; driven apart from `tick`, since it takes a thread"""
+        self._special = SpecialStaging(settings, log, queues)
+        self._is_special = self._special.is_always
         self._is_sync = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
     # --- opening and closing
@@ -117,6 +120,8 @@ class Store(Reading):
         queue = queues.get(draft.queue_id) if queues is not None else None
         if queue is None:
             queue = self._queues.get(draft.topic, draft.queue_id)
+        if self._is_special or queue.is_batch:
+            return self._special.stage(draft, queue, wall_ms)
         return self._log.stage(draft, queue, wall_ms)
 
     def stage_batch(self, drafts: Sequence[Draft], wall_ms: int) -> Sequence[Placed]:
@@ -125,10 +130,9 @@ class Store(Reading):
             raise Unwritable(self._writability.why, self._writability.detail)
         log = self._log
         queues = [self._queues.get(draft.topic, draft.queue_id) for draft in drafts]
-        log.make_room(sum(map(log.unit_bytes, drafts, queues)))
         savepoint = log.savepoint()
         try:
-            return [log.stage(draft, queue, wall_ms) for draft, queue in zip(drafts, queues, strict=True)]
+            return self._special.stage_batch(drafts, queues, wall_ms)
         except Illegal:
             log.rollback_to(savepoint)
             raise

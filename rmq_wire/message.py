@@ -196,6 +196,12 @@ def has_good_crc(unit: StoredMessage) -> bool:
     return not unit.body or body_crc(memoryview(unit.body)) == unit.body_crc
 
 
+def has_good_seal(raw: bytes | memoryview) -> bool:
+    """Whether a whole unit ends with the check sum over all before it (`__CRC32#`, enabledAppendPropCRC)."""
+    end = len(raw) - SEAL_BYTES
+    return end > 0 and bytes(raw[end:]) == crc32_property(body_crc(memoryview(raw)[:end]))
+
+
 def tags_code(tags: str | None) -> int:
     """What a queue entry holds of the tags: Java's hash of the text, 0 without any (`tagsString2tagsCode`)."""
     if not tags:
@@ -240,6 +246,10 @@ def crc32_property(crc: int) -> bytes:
     """`__CRC32#`, 01, ten digits with the lowest first, 02 (`MessageDecoder.createCrc32`)."""
     digits = f"{crc:010d}"[::-1]
     return f"{names.CRC32}\x01{digits}\x02".encode()
+
+
+SEAL_BYTES: Final = len(crc32_property(0))
+"""Java: CRC32_RESERVED_LEN."""
 
 
 def parse_crc32_property(value: str) -> int:

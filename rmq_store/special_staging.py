@@ -1,0 +1,142 @@
+"""Staging messages that are more than an append: light queues, inner batches, check sums over whole units.
+
+Everything here changes the properties and then stages as usual; nothing of it lies on the way of a plain message.  What a unit
+takes besides its own place (more offsets, places in light queues) is noted in its `Staged`, which gives it back on a rollback
+and hands it to the dispatch.  `restore` reads the same out of a stored unit, for recovery.
+(Java: LmqDispatch, BatchConsumeQueue.assignQueueOffset, CommitLog.DefaultAppendMessageCallback)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from rmq_store import light_queues
+from rmq_store.commit_log import CommitLog, Staged
+from rmq_store.consume_queue import ConsumeQueue
+from rmq_store.errors import Illegal, IllegalKind
+from rmq_store.queues import Queues
+from rmq_store.settings import StoreSettings
+from rmq_store.values import Draft
+from rmq_wire import names
+from rmq_wire import property_names as prop
+from rmq_wire.message import crc32_property
+from rmq_wire.properties import PAIR_END, decode, delete, encode_java, find
+from rmq_wire.sys_flag import INNER_BATCH
+
+INNER_COUNT_MAX: Final = 32_767
+"""Java: INNER_NUM is a short."""
+_SEAL_PLACE: Final = crc32_property(0)
+_PAIR_END: Final = PAIR_END.encode()
+_CRC_NAME: Final = prop.CRC32.encode()
+_INNER_NUM: Final = prop.INNER_NUM.encode()
+
+
+class SpecialStaging:
+    """`is_always`: every message comes here, since the configuration asks something of every one."""
+
+    def __init__(self, settings: StoreSettings, log: CommitLog, queues: Queues) -> None:
+        self._log = log
+        self._queues = queues
+        self._seals = settings.enabled_append_prop_crc
+        self._has_light = settings.enable_lmq
+        self._dispatches = settings.enable_lmq and settings.enable_multi_dispatch
+        self._light_max = settings.max_lmq_consume_queue_num
+        self._light_count: int | None = None
+        self.is_always = self._seals or self._has_light
+
+    def stage(self, draft: Draft, queue: ConsumeQueue, wall_ms: int) -> Staged:
+        """As `CommitLog.stage`. Raises Illegal."""
+        properties = draft.properties
+        count = 1
+        light: list[tuple[ConsumeQueue, int]] = []
+        if queue.is_batch and draft.sys_flag & INNER_BATCH:
+            count = inner_count(properties)
+            values = decode(properties.decode("utf-8", "replace"))
+            values[prop.INNER_BASE] = str(queue.next_offset)
+            properties = encode_java(values)
+        elif self._has_light:
+            found = light_queues.light_names(draft.topic, properties)
+            if found:
+                light = [(self._light_queue(name), 0) for name in light_queues.queues_among(found)]
+                light = [(queue, queue.next_offset) for queue, _ in light]
+                offsets = {queue.topic: str(offset) for queue, offset in light}
+                texts = [offsets.get(name, _offset_of_none(name)) for name in found]
+                properties = light_queues.with_offsets(properties, texts)
+        if self._seals:
+            properties = with_seal_place(properties)
+        staged = self._log.stage(replace(draft, properties=properties), queue, wall_ms)
+        if count > 1:
+            staged.count = count
+            queue.next_offset += count - 1
+        if light:
+            for lit, _ in light:
+                lit.next_offset += 1
+            if self._dispatches:
+                staged.light = tuple(light)
+            else:
+                staged.undone = tuple(light)
+        if self._seals:
+            self._log.seal()
+        return staged
+
+    def stage_batch(self, drafts: Sequence[Draft], queues: Sequence[ConsumeQueue], wall_ms: int) -> list[Staged]:
+        """Messages of one batch, all in one file. They name no light queues (as in Java). Raises Illegal."""
+        log = self._log
+        if self._seals:
+            drafts = [replace(draft, properties=with_seal_place(draft.properties)) for draft in drafts]
+        log.make_room(sum(map(log.unit_bytes, drafts, queues)))
+        staged = []
+        for draft, queue in zip(drafts, queues, strict=True):
+            staged.append(log.stage(draft, queue, wall_ms))
+            if self._seals:
+                log.seal()
+        return staged
+
+    def restore(self, staged: Staged, properties: bytes) -> None:
+        """Complete what a stored unit takes besides its place."""
+        if staged.queue.is_batch and staged.sys_flag & INNER_BATCH:
+            try:
+                staged.count = inner_count(properties)
+            except Illegal:
+                pass  # nobody but a forger wrote it: one place
+        if self._dispatches:
+            found = light_queues.light_names(staged.queue.topic, properties)
+            said = light_queues.offsets_in(found, properties) if found else {}
+            staged.light = tuple((self._queues.get(name, light_queues.QUEUE_ID), offset) for name, offset in said.items())
+
+    def _light_queue(self, name: str) -> ConsumeQueue:
+        """The light queue, made in memory when there is room for one more. Raises Illegal."""
+        queue = self._queues.find(name, light_queues.QUEUE_ID)
+        if queue is not None:
+            return queue
+        if self._light_count is None or self._light_count >= self._light_max:
+            self._light_count = sum(topic.startswith(names.LMQ_PREFIX) for topic in self._queues.by_topic)
+        if self._light_count >= self._light_max:
+            raise Illegal(IllegalKind.LIGHT_QUEUES, f"there are {self._light_count} light queues, {self._light_max} are allowed")
+        self._light_count += 1
+        return self._queues.get(name, light_queues.QUEUE_ID)
+
+
+def inner_count(properties: bytes) -> int:
+    """Messages in an inner batch. Raises Illegal."""
+    text = find(properties, _INNER_NUM) or b""
+    if not (text.isdigit() and len(text) <= len(str(INNER_COUNT_MAX)) and 0 < int(text) <= INNER_COUNT_MAX):
+        raise Illegal(IllegalKind.MESSAGE, f"an inner batch of {text[:16]!r} messages")
+    return int(text)
+
+
+def with_seal_place(properties: bytes) -> bytes:
+    """The properties with a place for the check sum at their end, any that a client has put there gone."""
+    if _CRC_NAME in properties:
+        properties = delete(properties.decode("utf-8", "surrogateescape"), prop.CRC32).encode("utf-8", "surrogateescape")
+    if properties and not properties.endswith(_PAIR_END):
+        properties += _PAIR_END
+    return properties + _SEAL_PLACE
+
+
+def _offset_of_none(name: str) -> str:
+    """What stands for a name that has no queue: nothing when it is no light queue (as in Java)."""
+    return str(light_queues.NO_OFFSET) if name.startswith(names.LMQ_PREFIX) else ""
