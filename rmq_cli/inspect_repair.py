@@ -1,0 +1,77 @@
+"""`rmq inspect repair`: save what can be saved into a new directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rmq_cli.inspect_common import clear_progress, json_option, open_store, progress, store_argument
+from rmq_inspect.records import fit, json_line, printable
+from rmq_inspect.repair import repair
+from rmq_inspect.repair_report import Report
+from rmq_inspect.times import bytes_text
+
+LOST = 1
+LISTED = 10
+
+
+@click.command("repair")
+@store_argument
+@click.option("--to", metavar="NEWDIR", type=click.Path(path_type=Path), required=True, help="A directory that is new or empty.")
+@click.option("--hash-slots", type=click.IntRange(1), metavar="N", help="maxHashSlotNum, where it cannot be found out.")
+@json_option
+def command(directory: Path, commit_logs: tuple[Path, ...], to: Path, hash_slots: int | None, as_json: bool) -> None:
+    """Make a new store out of what is good in DIR; DIR itself is only read.
+
+    \b
+    rmq inspect repair ./store --to ./store-repaired
+
+    Every message that is whole keeps its place in the log, so ids and offsets stay right.  Queues, index and checkpoint are made
+    anew.  A broker, ours or Java's, starts on the result with the same file sizes as before (mappedFileSizeCommitLog and so on).
+
+    Exit status 0 when nothing was lost, 1 when something was (the report says what), 2 when nothing could be saved.
+    """
+    report = repair(open_store(directory, commit_logs), to, slots=hash_slots, progress=progress())
+    clear_progress()
+    if as_json:
+        click.echo(json_line(report.as_json()))
+    else:
+        _print(report, to)
+    if not report.is_whole:
+        raise SystemExit(LOST)
+
+
+def _print(report: Report, to: Path) -> None:
+    saved = f"{report.messages} messages ({bytes_text(report.message_bytes)})"
+    click.echo(f"saved into {printable(str(to))}")
+    click.echo(f"  log       {saved}, offsets {report.log_start} to {report.log_end}")
+    click.echo(f"  queues    {report.queues}, with {report.queue_units} messages")
+    click.echo(f"  index     {report.index_entries} entries in {report.index_files} file{'s' if report.index_files != 1 else ''}")
+    click.echo(f"  config    {', '.join(report.config) or 'none'}")
+    for note in report.notes:
+        click.echo(f"  note      {printable(note)}")
+    if report.is_whole:
+        click.echo("nothing was lost")
+        return
+    click.echo(f"lost: {bytes_text(report.lost_bytes)} of the log")
+    _list(report, "lost", "stretches of the log", lambda e: f"{e['file']} byte {e['byte']}: {e['bytes']} bytes: {e['why']}")
+    _list(report, "gaps", "gaps in queues", _gap_text)
+    _list(report, "unqueued", "messages that no queue can hold", lambda e: f"at {e['offset']}: {e['why']}")
+
+
+def _gap_text(gap: dict[str, Any]) -> str:
+    place = f"{gap['topic']} [{gap['queueId']}] from offset {gap['from']}"
+    return f"{place}: {gap['why']}" if "why" in gap else f"{place}: {gap['count']} messages"
+
+
+def _list(report: Report, name: str, title: str, text: Any) -> None:
+    count = report.counts.get(name, 0)
+    if not count:
+        return
+    click.echo(f"  {count} {title}:")
+    for entry in getattr(report, name)[:LISTED]:
+        click.echo("    " + fit(text(entry), 150))
+    if count > LISTED:
+        click.echo(f"    and {count - LISTED} more (--json lists up to 1000)")

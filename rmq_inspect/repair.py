@@ -1,0 +1,234 @@
+"""A new store out of a damaged one: the good messages at their places, everything that is derived made anew.
+
+DIR is only read.  NEWDIR must be new; while it is being made it holds the file `abort`, so that a broker which is started on
+half of it takes it for what it is.  The log comes first (`repair_log`), then one pass over that log makes queues and index
+(`repair_queues`, `repair_index`), then the checkpoint, which says that all of it is on disk.  Configuration is taken over where
+it can be read, from its backup where only that can; the timer's files as they are, for every offset in them is still right.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+from rmq_inspect import files as small_files
+from rmq_inspect.directory import StoreDirectory, StoreFile, list_store
+from rmq_inspect.errors import CannotLook
+from rmq_inspect.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS, IndexReader
+from rmq_inspect.log import Unit, pieces
+from rmq_inspect.progress import Progress, quiet
+from rmq_inspect.queues import BATCH, UNIT, bounds, unit_at
+from rmq_inspect.repair_index import IndexWriter
+from rmq_inspect.repair_log import FILLER_TOPIC, write_log
+from rmq_inspect.repair_queues import Queues
+from rmq_inspect.repair_report import Report
+from rmq_wire.layout import checkpoint
+
+UNITS_PER_FILE: Final = 300_000
+"""Of a consume queue by default (`mappedFileSizeConsumeQueue`)."""
+ABORT: Final = "abort"
+BACKUP: Final = ".bak"
+
+
+def repair(store: StoreDirectory, to: Path, *, slots: int | None = None, progress: Progress = quiet) -> Report:
+    """Make the new store; what was saved and lost.  slots: `maxHashSlotNum` of the source where it cannot be found out.
+
+    Raises `CannotLook` when the new directory is not new, or nothing can be saved.
+    """
+    if not store.commit_log:
+        raise CannotLook(
+            f"{store.root}: no commit log file, so there is nothing to repair (--commit-log DIR, if it is elsewhere)"
+        )
+    _check_place(store, to)
+    try:
+        return _repair(store, to, slots, progress)
+    except OSError as reason:
+        raise CannotLook(f"{to}: {reason.strerror or reason}: what was made so far is there, with a file `abort`") from reason
+
+
+def _check_place(store: StoreDirectory, to: Path) -> None:
+    here, there = os.path.realpath(store.root), os.path.realpath(to)
+    if os.path.commonpath([here, there]) in (here, there):
+        raise CannotLook(f"{to}: a repaired store must lie beside the old one, not within it or around it")
+    if to.exists() and (not to.is_dir() or any(to.iterdir())):
+        raise CannotLook(f"{to}: is there already and not empty; a repair never writes into a store")
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        needed = sum(file.path.stat().st_blocks * 512 for file in store.commit_log)
+        free = shutil.disk_usage(to).free
+    except OSError as reason:
+        raise CannotLook(f"{to}: {reason.strerror}") from reason
+    if needed > free:
+        raise CannotLook(f"{to}: the log takes {needed} bytes and {free} are free")
+
+
+def _repair(store: StoreDirectory, to: Path, slots: int | None, progress: Progress) -> Report:
+    report = Report()
+    (to / ABORT).touch()
+    if store.abort is not None:
+        report.notes.append("the broker did not stop cleanly (abort is there)")
+    _config(store, to, report)
+    log_file_bytes = write_log(store.commit_log, to / "commitlog", report, progress)
+    made = list_store(to)
+    last = _derive(store, made, to, report, log_file_bytes, slots, progress)
+    _timer(store, to, report)
+    (to / "checkpoint").write_bytes(checkpoint_bytes(*last))
+    if store.extensions:
+        report.notes.append("consumequeue_ext is not made anew: queue units hold tags again, SQL filters read the messages")
+    _sync(to)
+    (to / ABORT).unlink()
+    return report
+
+
+def _derive(
+    store: StoreDirectory,
+    made: StoreDirectory,
+    to: Path,
+    report: Report,
+    log_file_bytes: int,
+    slots: int | None,
+    progress: Progress,
+) -> tuple[int, int, int, int, int]:
+    """Queues and index out of the new log; the numbers of the checkpoint."""
+    slot_num, entries_max = _index_sizes(store, slots, report)
+    index = IndexWriter(to / "index", report, slots=slot_num, entries_max=entries_max)
+    queues = Queues(
+        to, report,
+        file_bytes=_file_bytes(store.queues, UNITS_PER_FILE * UNIT.size),
+        batch_file_bytes=_file_bytes(store.batch_queues, UNITS_PER_FILE * BATCH.size),
+        batch_topics=_batch_topics(store, report),
+        first_file_end=log_file_bytes,
+    )  # fmt: skip
+    stored = queued = last_queued = last = 0
+    for piece in pieces(made.commit_log, progress=progress):
+        if isinstance(piece, Unit) and piece.message.topic != FILLER_TOPIC[: len(piece.message.topic)]:
+            message = piece.message
+            stored, last = message.store_timestamp, message.physical_offset
+            if queues.take(piece):
+                queued, last_queued = stored, last
+            index.take(piece)
+    queues.flush()
+    index.close()
+    _compare_ends(store, queues.bounds(), report)
+    return stored, queued, index.end_timestamp, last, last_queued
+
+
+def _compare_ends(store: StoreDirectory, made: dict[tuple[str, int], tuple[int, int]], report: Report) -> None:
+    """What the old queues had before the first and behind the last message that was saved."""
+    for key in sorted(store.queues):
+        row = store.queues[key]
+        try:
+            low, end = bounds(row)
+            while low < end and (unit := unit_at(row, low)) is not None and unit.physical_offset < report.log_start:
+                low += max((end - low) // 2, 1)  # retention took these; the exact number does not matter
+        except CannotLook as reason:
+            report.notes.append(str(reason))
+            continue
+        start, behind = made.get(key, (end, end))
+        where = {"topic": key[0], "queueId": key[1]}
+        if key not in made and low < end:
+            report.add("gaps", {**where, "from": low, "count": end - low, "why": "no message of this queue was saved"})
+        elif low < start:
+            report.add("gaps", {**where, "from": low, "count": start - low})
+        if behind < end:
+            report.add("gaps", {**where, "from": behind, "count": end - behind})
+
+
+def checkpoint_bytes(physic_ms: int, logics_ms: int, index_ms: int, confirm_offset: int, logics_offset: int) -> bytes:
+    """A checkpoint file that says all of this is on disk."""
+    packed = small_files.CHECKPOINT.packed.pack(physic_ms, logics_ms, index_ms, 0, confirm_offset, logics_offset)
+    return packed.ljust(checkpoint.FILE_SIZE, b"\0")
+
+
+def _file_bytes(rows: dict[tuple[str, int], list[StoreFile]], default: int) -> int:
+    """The size that most files of this kind have."""
+    sizes: dict[int, int] = {}
+    unit = UNIT.size if default % BATCH.size else BATCH.size
+    for row in rows.values():
+        for file in row:
+            if file.size and file.size % unit == 0:
+                sizes[file.size] = sizes.get(file.size, 0) + 1
+    return max(sizes, key=lambda size: sizes[size]) if sizes else default
+
+
+def _index_sizes(store: StoreDirectory, slots: int | None, report: Report) -> tuple[int, int]:
+    """`maxHashSlotNum`, `maxIndexNum`: those of the newest file that tells, else the defaults."""
+    for file in reversed(store.index):
+        try:
+            with IndexReader(file, slots) as reader:
+                if reader.slots and reader.capacity > 1:
+                    return reader.slots, reader.capacity
+        except CannotLook as reason:
+            report.notes.append(str(reason))
+    if store.index:
+        report.notes.append(
+            f"sizes of the index cannot be found out; taken are {DEFAULT_SLOTS} slots and {DEFAULT_ENTRIES} entries"
+        )
+    return slots or DEFAULT_SLOTS, DEFAULT_ENTRIES
+
+
+def _batch_topics(store: StoreDirectory, report: Report) -> set[str]:
+    """Topics with the attribute queue.type=BatchCQ."""
+    for name in ("topics.json", "topics.json.bak"):
+        if name not in store.config:
+            continue
+        try:
+            value: Any = small_files.config_value(store.config[name])
+            table = value["topicConfigTable"]
+            return {topic for topic, config in table.items() if (config.get("attributes") or {}).get("queue.type") == "BatchCQ"}
+        except (CannotLook, KeyError, TypeError, AttributeError):
+            continue
+    report.notes.append("no topics.json can be read: the broker will know no topic until it is told again (mqadmin updateTopic)")
+    return {topic for topic, _ in store.batch_queues}
+
+
+def _config(store: StoreDirectory, to: Path, report: Report) -> None:
+    """Files that can be read, under their own names; a backup in the place of a file that cannot."""
+    names = sorted({name.removesuffix(BACKUP) for name in store.config})
+    directory = to / "config"
+    for name in names:
+        for source in (name, name + BACKUP):
+            file = store.config.get(source)
+            if file is None:
+                continue
+            try:
+                small_files.config_value(file)
+            except CannotLook as reason:
+                report.notes.append(f"left out: {reason}")
+                continue
+            _copy(file, directory / name)
+            report.config.append(name if source == name else f"{name} (from {source})")
+            break
+
+
+def _timer(store: StoreDirectory, to: Path, report: Report) -> None:
+    for file in (store.timer_wheel, store.timer_check, *store.timer_log):
+        if file is not None and file.size:
+            _copy(file, to.joinpath(*file.parts))
+    if store.timer_log:
+        report.notes.append("the timer's wheel and log are taken over as they are")
+
+
+def _copy(file: StoreFile, path: Path) -> None:
+    """At full length, holes as holes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with file.open() as reader, path.open("xb") as made:
+        for begin, end in reader.data_ranges():
+            for at, data in reader.chunks(begin, end):
+                made.seek(at)
+                made.write(data)
+        made.truncate(reader.size())
+
+
+def _sync(to: Path) -> None:
+    """Names and small files to the disk."""
+    for directory, _, _ in os.walk(to):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    if hasattr(os, "sync"):
+        os.sync()

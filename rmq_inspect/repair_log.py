@@ -1,0 +1,197 @@
+"""The log of a repaired store: every good unit at its own offset, and something valid in between.
+
+Offsets stay as they are, for message ids, consume queues, half messages and the timer all contain them.  What was lost inside a
+file is filled with units of a rolled-back transaction: both brokers walk over those, and neither puts them into a queue or the
+index.  The end of a file, and files that are missing, become blanks.  What follows the last good unit is zeros.
+Sources: `CommitLog.checkMessageAndReturnSize`, `MappedFileQueue.findMappedFileByOffset`, `CommitLogDispatcherBuildConsumeQueue`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rmq_inspect.directory import StoreFile
+from rmq_inspect.errors import CannotLook
+from rmq_inspect.log import BLANK_BYTES, UNIT_BYTES_MIN, Spoilt, Unit, pieces
+from rmq_inspect.progress import Progress
+from rmq_inspect.repair_report import Report
+from rmq_wire import sys_flag as flags
+from rmq_wire.layout.message import HOST_V4_SIZE
+from rmq_wire.message import has_good_crc, pack_blank, pack_unit
+from rmq_wire.message_id import pack_host
+
+FILLER_TOPIC: Final = b"RMQ_INSPECT_REPAIR_FILLER"
+FILLER_BYTES_MAX: Final = 1 << 20
+HOST: Final = pack_host("127.0.0.1", 10911)
+WRITE_BYTES: Final = 4 << 20
+MISSING_FILES_MAX: Final = 1000
+"""Between two log files.  A larger step in their names is no log with a hole, it is another log."""
+NAME_DIGITS: Final = 20
+
+
+class FileWriter:
+    """Appends and seeks over one file after another of a row, each at full length from the beginning, holes where nothing was."""
+
+    def __init__(self, directory: Path, file_bytes: int) -> None:
+        self.directory = directory
+        self.file_bytes = file_bytes
+        self._descriptor = -1
+        self._start = -1
+        self._pending = bytearray()
+        self._pending_at = 0
+
+    def write(self, at: int, data: bytes) -> None:
+        """At this byte of the row; never across a file's end."""
+        start = at - at % self.file_bytes
+        if start != self._start:
+            self._open(start)
+        if at != self._pending_at + len(self._pending) or len(self._pending) >= WRITE_BYTES:
+            self.flush()
+            self._pending_at = at
+        self._pending += data
+
+    def _open(self, start: int) -> None:
+        self.close()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / f"{start:0{NAME_DIGITS}d}"
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        os.ftruncate(self._descriptor, self.file_bytes)
+        self._start = start
+
+    def flush(self) -> None:
+        """To the operating system."""
+        view, at = memoryview(self._pending), self._pending_at - max(self._start, 0)
+        while view:
+            count = os.pwrite(self._descriptor, view, at)
+            view, at = view[count:], at + count
+        self._pending_at += len(self._pending)
+        self._pending = bytearray()
+
+    def close(self) -> None:
+        """To the disk."""
+        if self._descriptor >= 0:
+            self.flush()
+            os.fsync(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor, self._start = -1, -1
+            self._pending_at = 0
+
+
+def file_bytes_of(files: Sequence[StoreFile]) -> int:
+    """`mappedFileSizeCommitLog` of the broker that wrote them: the step between their names, or the size of the only one."""
+    starts = [file.start for file in files]
+    steps = [later - earlier for earlier, later in itertools.pairwise(starts)]
+    largest = max((file.size for file in files), default=0)
+    if not steps:
+        return largest
+    step = math.gcd(*steps)
+    return step if step >= largest else largest
+
+
+def write_log(files: Sequence[StoreFile], directory: Path, report: Report, progress: Progress) -> int:
+    """Carve the good units out of these files into new ones; the size of a file.  Raises `CannotLook` when there is nothing."""
+    file_bytes = file_bytes_of(files)
+    usable = _usable(files, file_bytes, report)
+    if not usable:
+        raise CannotLook("no commit log file that could be saved")
+    writer = _LogWriter(FileWriter(directory, file_bytes), report)
+    for piece in pieces(usable, progress=progress):
+        if isinstance(piece, Unit):
+            writer.take(piece)
+        elif isinstance(piece, Spoilt):
+            writer.lose(piece.file, piece.at, piece.end - piece.at, piece.why)
+    writer.end()
+    if not report.messages:
+        raise CannotLook("no message could be found in the commit log")
+    return file_bytes
+
+
+def _usable(files: Sequence[StoreFile], file_bytes: int, report: Report) -> list[StoreFile]:
+    """Files at places where a log of this file size can have one, without a step that is too far."""
+    kept: list[StoreFile] = []
+    for file in files:
+        if file.start % file_bytes or file.start >= 1 << 62 or (kept and file.start < kept[-1].end):
+            report.add("lost", {"file": file.name, "byte": 0, "bytes": file.size, "why": "no file of this log begins there"})
+            report.lost_bytes += file.size
+        elif kept and (file.start - kept[-1].start) // file_bytes > MISSING_FILES_MAX:
+            for dropped in kept:
+                report.add("lost", {"file": dropped.name, "byte": 0, "bytes": dropped.size, "why": "too far before the others"})
+                report.lost_bytes += dropped.size
+            kept = [file]
+        else:
+            kept.append(file)
+    return kept
+
+
+class _LogWriter:
+    """position: where the next unit belongs; what was lost before it is filled when that unit comes."""
+
+    def __init__(self, files: FileWriter, report: Report) -> None:
+        self._files = files
+        self._report = report
+        self._position = -1
+        self._file_bytes = files.file_bytes
+        self._stored_ms = 0
+        self._host = HOST
+
+    def lose(self, file: StoreFile, at: int, size: int, why: str) -> None:
+        self._report.add("lost", {"file": file.name, "byte": at, "bytes": size, "why": why})
+        self._report.lost_bytes += size
+
+    def take(self, unit: Unit) -> None:
+        message = unit.message
+        at = message.physical_offset
+        file_end = at - at % self._file_bytes + self._file_bytes
+        if not has_good_crc(message):
+            self.lose(unit.file, unit.at, len(unit.raw), "the body is not the one that was stored: its check sum is wrong")
+        elif at + len(unit.raw) + BLANK_BYTES > file_end:
+            self.lose(unit.file, unit.at, len(unit.raw), "it leaves no room for the blank at the file's end")
+        elif not self._can_fill(at):
+            self.lose(unit.file, unit.at, len(unit.raw), "the hole before it is too small to be filled")
+        else:
+            self._stored_ms = message.store_timestamp
+            if len(message.store_host) == HOST_V4_SIZE:
+                self._host = message.store_host
+            self._fill_to(at)
+            self._files.write(at, unit.raw)
+            self._position = at + len(unit.raw)
+            self._report.messages += 1
+            self._report.message_bytes += len(unit.raw)
+            self._report.log_end = self._position
+
+    def _can_fill(self, at: int) -> bool:
+        begin = max(self._position, at - at % self._file_bytes)
+        return at == begin or at - begin >= UNIT_BYTES_MIN
+
+    def _fill_to(self, at: int) -> None:
+        """Something valid from the position to here."""
+        file_start = at - at % self._file_bytes
+        if self._position < 0:
+            self._position = self._report.log_start = file_start
+        while self._position < file_start:
+            within = self._position % self._file_bytes
+            if within == 0:  # a whole file is missing; its first unit should be one, for brokers look at it
+                self._filler(min(UNIT_BYTES_MIN + len(FILLER_TOPIC), self._file_bytes - BLANK_BYTES))
+                within = self._position % self._file_bytes
+            self._files.write(self._position, pack_blank(self._file_bytes - within))
+            self._position += self._file_bytes - within
+        while self._position < at:
+            left = at - self._position
+            size = min(left, FILLER_BYTES_MAX)
+            self._filler(size if left - size == 0 or left - size >= UNIT_BYTES_MIN else left - UNIT_BYTES_MIN)
+
+    def _filler(self, size: int) -> None:
+        topic = FILLER_TOPIC[: size - UNIT_BYTES_MIN]
+        body = bytes(size - UNIT_BYTES_MIN - len(topic))
+        where = (0, 0, 0, self._position, flags.TRANSACTION_ROLLBACK)
+        times = (self._stored_ms, self._host, self._stored_ms, self._host)
+        self._files.write(self._position, pack_unit(*where, *times, 0, 0, body, topic, b""))
+        self._position += size
+
+    def end(self) -> None:
+        self._files.close()

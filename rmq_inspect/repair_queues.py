@@ -1,0 +1,226 @@
+"""The consume queues of a repaired store, made from its log.
+
+Unit k of a queue stands for offset k, so offsets whose messages were lost need a unit, too.  Where the next surviving message
+lies behind the first log file that unit is the filler which Java puts before a queue's first message: every reader passes over
+it.  Within the first log file Java would skip the survivors behind a filler (`DefaultMessageStore.getMessage`: after a unit that
+leads nowhere it goes on behind that log file), so there the unit leads to the next survivor, without tags: who subscribes to all
+tags gets that message more than once, and nobody misses one.  Units are gathered and written in portions; memory is bounded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from rmq_inspect.log import Unit
+from rmq_inspect.queues import BATCH, FILLER_SIZE, UNIT
+from rmq_inspect.records import properties_of
+from rmq_inspect.repair_report import Report
+from rmq_wire import property_names as names
+from rmq_wire import sys_flag as flags
+from rmq_wire.message import tags_code
+
+GATHERED_BYTES_MAX: Final = 32 << 20
+"""Of all queues together, before they are written."""
+GATHERED_QUEUES_MAX: Final = 10_000
+GAP_MAX: Final = 10_000_000
+"""Offsets.  A larger step is no loss but another life of the topic: the queue begins anew behind it."""
+QUEUE_ID_MAX: Final = (1 << 31) - 1
+NAME_BYTES_MAX: Final = 255
+NAME_DIGITS: Final = 20
+UNQUEUED: Final = flags.TRANSACTION_PREPARED
+"""This bit is set in the types prepared and rollback, which no queue has."""
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+DELAY_LEVELS_S: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+"""`messageDelayLevel` by default."""
+FILLER: Final = UNIT.packed.pack(0, FILLER_SIZE, 0)
+
+Key = tuple[str, int]
+
+
+class _Queue:
+    """One queue that is being made."""
+
+    __slots__ = ("directory", "gathered", "gathered_at", "next_offset", "start")
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.start = -1
+        """first offset"""
+        self.next_offset = 0
+        self.gathered = bytearray()
+        self.gathered_at = 0
+        """byte of the queue"""
+
+
+class Queues:
+    """All queues of a store.  batch_topics: those with queue.type=BatchCQ.  delays: level -> ms, of delayed messages."""
+
+    def __init__(
+        self,
+        root: Path,
+        report: Report,
+        *,
+        file_bytes: int,
+        batch_file_bytes: int,
+        batch_topics: Collection[str],
+        first_file_end: int,
+    ) -> None:
+        self._root = root
+        self._report = report
+        self._file_bytes = file_bytes
+        self._batch_file_bytes = batch_file_bytes
+        self._batch_topics = batch_topics
+        self._first_file_end = first_file_end
+        self._queues: dict[Key, _Queue] = {}
+        self._gathered: dict[Key, None] = {}
+        self._gathered_bytes = 0
+
+    def take(self, unit: Unit) -> bool:
+        """Put a message of the log into its queue; whether it belongs into one."""
+        message = unit.message
+        if message.sys_flag & UNQUEUED:
+            return False
+        why, topic = _topic_of(message.topic, message.queue_id, message.queue_offset)
+        if topic is None:
+            self._report.add("unqueued", {"offset": message.physical_offset, "why": why})
+            return False
+        key = (topic, message.queue_id)
+        properties = properties_of(message)
+        if topic in self._batch_topics or message.sys_flag & flags.INNER_BATCH:
+            self._take_batch(key, unit, properties)
+            return True
+        queue = self._queues.get(key) or self._new(key, "consumequeue")
+        self._align(queue, key, unit)
+        code = _code(topic, message.store_timestamp, properties)
+        self._append(queue, key, UNIT.packed.pack(message.physical_offset, message.total_size, code), self._file_bytes)
+        queue.next_offset += 1
+        self._report.queue_units += 1
+        return True
+
+    def _new(self, key: Key, tree: str) -> _Queue:
+        queue = self._queues[key] = _Queue(self._root / tree / key[0] / str(key[1]))
+        self._report.queues += 1
+        return queue
+
+    def _align(self, queue: _Queue, key: Key, unit: Unit) -> None:
+        """Make this message's offset the next one of the queue."""
+        offset = unit.message.queue_offset
+        if queue.start >= 0 and queue.next_offset < offset <= queue.next_offset + GAP_MAX:
+            count = offset - queue.next_offset
+            self._report.add("gaps", {"topic": key[0], "queueId": key[1], "from": queue.next_offset, "count": count})
+            is_safe = unit.message.physical_offset >= self._first_file_end
+            filler = FILLER if is_safe else UNIT.packed.pack(unit.message.physical_offset, unit.message.total_size, 0)
+            for _ in range(count):
+                self._append(queue, key, filler, self._file_bytes)
+        elif queue.start < 0 or offset != queue.next_offset:
+            self._write(key, queue)
+            if queue.start >= 0:
+                why = "the queue goes back, or far ahead: its topic was deleted and made again"
+                gap = {"topic": key[0], "queueId": key[1], "from": queue.next_offset, "count": offset - queue.next_offset}
+                self._report.add("gaps", {**gap, "why": why})
+            if queue.start >= 0 and queue.start < offset < queue.next_offset:
+                self._cut(queue, offset)
+            else:
+                self._begin(queue, key, offset)
+        queue.next_offset = offset
+
+    def _begin(self, queue: _Queue, key: Key, offset: int) -> None:
+        """No file yet, or none that is still wanted; the file of this offset begins with fillers (`fillPreBlank`)."""
+        self._remove_from(queue, 0)
+        byte = offset * UNIT.size
+        queue.gathered_at = byte - byte % self._file_bytes
+        queue.start = offset
+        for _ in range((byte - queue.gathered_at) // UNIT.size):
+            self._append(queue, key, FILLER, self._file_bytes)
+
+    def _cut(self, queue: _Queue, offset: int) -> None:
+        """Keep what is before this offset."""
+        byte = offset * UNIT.size
+        start = byte - byte % self._file_bytes
+        self._remove_from(queue, start if byte == start else start + self._file_bytes)
+        path = queue.directory / f"{start:0{NAME_DIGITS}d}"
+        if path.exists():
+            os.truncate(path, byte - start)
+            os.truncate(path, self._file_bytes)
+        queue.gathered_at = byte
+
+    def _remove_from(self, queue: _Queue, start: int) -> None:
+        for path in queue.directory.glob("*"):
+            if int(path.name) >= start:
+                path.unlink()
+
+    def _take_batch(self, key: Key, unit: Unit, properties: dict[str, str]) -> None:
+        message = unit.message
+        number = properties.get(names.INNER_NUM, "1")
+        is_batch = bool(message.sys_flag & flags.INNER_BATCH) and number.isascii() and number.isdigit() and len(number) < 5
+        fields = (message.physical_offset, message.total_size, tags_code(properties.get(names.TAGS)), message.store_timestamp)
+        raw = BATCH.packed.pack(*fields, message.queue_offset, int(number) if is_batch else 1, -1, 0)
+        queue = self._queues.get(key) or self._new(key, "batchconsumequeue")
+        queue.start = max(queue.start, 0)
+        self._append(queue, key, raw, self._batch_file_bytes)
+        self._report.queue_units += 1
+
+    # --- writing
+
+    def _append(self, queue: _Queue, key: Key, raw: bytes, file_bytes: int) -> None:
+        queue.gathered += raw
+        self._gathered[key] = None
+        self._gathered_bytes += len(raw)
+        if (queue.gathered_at + len(queue.gathered)) % file_bytes == 0:
+            self._write(key, queue, file_bytes)
+        elif self._gathered_bytes > GATHERED_BYTES_MAX or len(self._gathered) > GATHERED_QUEUES_MAX:
+            self.flush()
+
+    def _write(self, key: Key, queue: _Queue, file_bytes: int | None = None) -> None:
+        if file_bytes is None:
+            file_bytes = self._batch_file_bytes if queue.directory.parts[-3] == "batchconsumequeue" else self._file_bytes
+        if queue.gathered:
+            start = queue.gathered_at - queue.gathered_at % file_bytes
+            queue.directory.mkdir(parents=True, exist_ok=True)
+            path = queue.directory / f"{start:0{NAME_DIGITS}d}"
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.ftruncate(descriptor, file_bytes)
+                os.pwrite(descriptor, queue.gathered, queue.gathered_at - start)
+            finally:
+                os.close(descriptor)
+            queue.gathered_at += len(queue.gathered)
+            self._gathered_bytes -= len(queue.gathered)
+            queue.gathered = bytearray()
+        self._gathered.pop(key, None)
+
+    def bounds(self) -> dict[Key, tuple[int, int]]:
+        """(first, behind the last) offset of each plain queue."""
+        return {key: (one.start, one.next_offset) for key, one in self._queues.items() if one.next_offset}
+
+    def flush(self) -> None:
+        """Write what was gathered."""
+        for key in list(self._gathered):
+            self._write(key, self._queues[key])
+
+
+def _topic_of(raw: bytes, queue_id: int, queue_offset: int) -> tuple[str, str | None]:
+    """The topic, or why there can be no directory for it."""
+    try:
+        topic = raw.decode()
+    except UnicodeDecodeError:
+        return "the topic is no UTF-8", None
+    if not topic or topic in (".", "..") or "/" in topic or "\0" in topic or len(raw) > NAME_BYTES_MAX:
+        return "the topic cannot be the name of a directory", None
+    if not 0 <= queue_id <= QUEUE_ID_MAX:
+        return f"there is no queue {queue_id}", None
+    if not 0 <= queue_offset < 1 << 56:
+        return f"there is no queue offset {queue_offset}", None
+    return "", topic
+
+
+def _code(topic: str, stored_ms: int, properties: dict[str, str]) -> int:
+    """The tags' hash; of a delayed message when it is due (`CommitLog.checkMessageAndReturnSize`)."""
+    if topic == SCHEDULE_TOPIC:
+        level = properties.get(names.DELAY, "")
+        if level.isascii() and level.isdigit() and 0 < len(level) < 9 and int(level) > 0:
+            return stored_ms + 1000 * DELAY_LEVELS_S[min(int(level), len(DELAY_LEVELS_S)) - 1]
+    return tags_code(properties.get(names.TAGS))
