@@ -69,7 +69,7 @@ def read_files(root: Path, under: Sequence[str] = DATA) -> dict[str, bytes]:
 
 
 def by_age(files: Files) -> dict[str, bytes]:
-    """The same with `index/000`, `index/001` and so on for index files, oldest first: their names tell only when they were made."""
+    """The same with index files as `index/000`, `index/001` and so on, oldest first: their names only say when they were made."""
     aged = sorted(name for name in files if name.startswith("index/"))
     renamed = {name: f"index/{number:03}" for number, name in enumerate(aged)}
     return {renamed.get(name, name): data for name, data in files.items()}
