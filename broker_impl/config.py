@@ -168,6 +168,9 @@ class BrokerConfig:
     disk_space_warning_level_ratio: int
     enable_schedule_message_stats: bool
     file_reserved_time: int
+    flush_commit_log_least_pages: int
+    flush_commit_log_thorough_interval: int
+    flush_commit_log_timed: bool
     flush_consume_queue_thorough_interval: int
     flush_delay_offset_interval: int
     flush_disk_type: str

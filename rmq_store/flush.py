@@ -17,10 +17,14 @@ from rmq_store.dispatcher import Dispatcher
 from rmq_store.index import Index
 from rmq_store.index_file import IndexFile
 from rmq_store.queues import Queues
-from rmq_store.settings import StoreSettings
+from rmq_store.settings import FlushDiskType, StoreSettings
 
 FIRST_ROUND_MS: Final = 1000
 """The first full flush of the queues comes this long after the start."""
+GROUP_INTERVAL_MS: Final = 10
+"""Under SYNC_FLUSH what nobody waits for is flushed so often, too (Java: GroupCommitService)."""
+PAGE_BYTES: Final = 4096
+"""Java: OS_PAGE_SIZE."""
 ROUND_FILES: Final = 16
 """Queue files synced by one ticket, so that a waiting group commit is not held up."""
 
@@ -66,7 +70,12 @@ class Flusher:
         self._dispatcher = dispatcher
         self._index = index
         self._checkpoint = checkpoint
-        self._interval_ms = settings.flush_interval_commit_log
+        is_sync = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._interval_ms = GROUP_INTERVAL_MS if is_sync else settings.flush_interval_commit_log
+        self._least_pages = 0 if is_sync else settings.flush_commit_log_least_pages
+        self._thorough_ms = settings.flush_commit_log_thorough_interval
+        self._thorough_due_ms: int | None = None
+        self._timed = is_sync or settings.flush_commit_log_timed
         self._round_ms = settings.flush_consume_queue_thorough_interval
         self.flushed_offset = log.written_offset
         self.last_store_timestamp = 0
@@ -90,9 +99,21 @@ class Flusher:
             self._log_due_ms = mono_ms + self._interval_ms
         if self._round_due_ms is None:
             self._round_due_ms = mono_ms + FIRST_ROUND_MS
+            self._thorough_due_ms = mono_ms + self._thorough_ms
         if self._round_running or (self._index is not None and self._index.retired):
             return mono_ms
-        return min(self._log_due_ms if self.is_behind else self._round_due_ms, self._round_due_ms)
+        if not self.is_behind:
+            return self._round_due_ms
+        if not self._timed and self._has_enough(mono_ms):
+            return mono_ms
+        return min(self._log_due_ms, self._round_due_ms)
+
+    def _has_enough(self, mono_ms: int) -> bool:
+        """Whether the log has so many dirty pages that a flush is worth it, or has waited long enough."""
+        if not self._least_pages:
+            return True
+        dirty = self._log.written_offset // PAGE_BYTES - self.flushed_offset // PAGE_BYTES
+        return dirty >= self._least_pages or mono_ms >= (self._thorough_due_ms or 0)
 
     def begin(self, mono_ms: int, force: bool) -> Ticket | None:
         """The next sync, or None when nothing is due (or one is out). `force`: the log's, now."""
@@ -100,9 +121,14 @@ class Flusher:
             return None
         due = self.due(mono_ms)
         ticket = None
-        if self.is_behind and (force or self._log_due_ms is None or mono_ms >= self._log_due_ms):
+        log_is_due = self._log_due_ms is None or mono_ms >= self._log_due_ms or not self._timed
+        if log_is_due:
+            self._log_due_ms = mono_ms + self._interval_ms
+        if self.is_behind and (force or (log_is_due and self._has_enough(mono_ms))):
             ticket = self._log_ticket()
             self._log_due_ms = mono_ms + self._interval_ms
+            if self._thorough_due_ms is not None and mono_ms >= self._thorough_due_ms:
+                self._thorough_due_ms = mono_ms + self._thorough_ms
         elif mono_ms >= due:
             ticket = self._queue_ticket(mono_ms)
         self.is_out = ticket is not None

@@ -54,7 +54,14 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     max_index_num: int = 20_000_000
     flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
     flush_interval_commit_log: int = 500
-    """ms. Unlike Java, which waits for 4 dirty pages or 10 s, whatever is dirty is flushed (docs/durability.md)."""
+    """ms between two flushes of the log under ASYNC_FLUSH"""
+    flush_commit_log_least_pages: int = 0
+    """Fewer dirty pages than this wait for the thorough flush. 0, unlike Java's 4: whatever is dirty is flushed
+    (docs/durability.md)."""
+    flush_commit_log_thorough_interval: int = 10_000
+    """ms between two flushes of the log that do not look at the number of pages"""
+    flush_commit_log_timed: bool = True
+    """False: what was appended is flushed as soon as the last flush is through."""
     flush_consume_queue_thorough_interval: int = 60_000
     """ms between two full flushes of queues and index; the first comes 1 s after the start."""
     max_message_size: int = 4 * MEBIBYTE

@@ -127,6 +127,13 @@ CHANGING = (
     Call("deleteTopic -c DefaultCluster -t {topic}-made"),
     Call("topicRoute -t {topic}-made"),
     Call("topicList", any_order),
+    Call("cleanExpiredCQ -b {broker}"),
+    Call("cleanExpiredCQ -c DefaultCluster"),
+    Call("cleanUnusedTopic -b {broker}"),
+    Call("cleanUnusedTopic -c DefaultCluster"),
+    Call("deleteExpiredCommitLog -b {broker}"),
+    Call("deleteExpiredCommitLog -c DefaultCluster"),
+    Call("topicStatus -t {topic}", without_numbers),
 )
 """Calls that change something, and what others show of it."""
 
@@ -149,6 +156,9 @@ REFUSED = (
     Call("sendMessage -t not/a/topic -p hello"),
     Call("wipeWritePerm -b absent"),
     Call("deleteTopic -c DefaultCluster -t absent"),
+    Call("cleanExpiredCQ -c absent"),
+    Call("cleanUnusedTopic -c absent"),
+    Call("deleteExpiredCommitLog -c absent"),
     Call("topicRoute"),
     Call("notACommand -x"),
 )

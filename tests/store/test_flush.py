@@ -224,3 +224,50 @@ def test_a_deleted_topic_does_not_stop_a_sync() -> None:
     rig.sync()
     assert rig.store.refusal is None
     assert rig.numbers("Other") == [2]
+
+
+# --- Java's other intervals, for who asks for them
+
+
+def flush_times(rig: Rig, appends: dict[int, int], until_ms: int) -> list[int]:
+    """When the log was flushed, if so many bytes are appended at these times; looked at every 10 ms."""
+    found = []
+    number = 0
+    for now in range(0, until_ms + 1, 10):
+        rig.mono_ms = now
+        if size := appends.get(now):
+            rig.put(draft(number := number + 1, body_bytes=size))
+        if rig.store.next_due(now) <= now and (ticket := rig.store.begin_sync(now)) is not None:
+            ticket.run()
+            rig.store.end_sync(ticket, None)
+            found += [now] if ticket.upto >= 0 else []
+    return found
+
+
+def test_few_pages_wait_for_the_thorough_flush() -> None:
+    """flushCommitLogLeastPages, flushCommitLogThoroughInterval (Java: FlushRealTimeService)."""
+    settings = small(flush_commit_log_least_pages=4, mapped_file_size_commit_log=1 << 20)
+    assert flush_times(Rig(settings=settings), {0: 100}, 12_000) == [10_000]
+    assert flush_times(Rig(settings=settings), {0: 100, 1000: 6000, 2000: 6000, 2600: 6000}, 9_000) == [3000]
+    assert flush_times(Rig(settings=small()), {0: 100, 1000: 100}, 2000) == [500, 1000], "ours: whatever is dirty"
+
+
+def test_untimed_flushes_follow_each_append() -> None:
+    """flushCommitLogTimed=false"""
+    assert flush_times(Rig(settings=small(flush_commit_log_timed=False)), {0: 100, 30: 100, 700: 100}, 1000) == [0, 30, 700]
+
+
+def test_under_sync_flush_nothing_waits_longer_than_ten_milliseconds() -> None:
+    """Messages with WAIT=false: nobody waits for them, and yet they are flushed and seen (Java: GroupCommitService)."""
+    assert flush_times(Rig(settings=sync_settings()), {100: 100, 200: 100}, 400) == [100, 200]
+    rig = Rig(settings=sync_settings())
+    rig.store.begin_sync(0)
+    rig.put(draft(1))
+    assert rig.numbers() == []
+    assert rig.store.next_due(0) <= 10
+    ticket = rig.store.begin_sync(10)
+    assert ticket is not None
+    ticket.run()
+    rig.store.end_sync(ticket, None)
+    rig.store.dispatch(START_MS)
+    assert rig.numbers() == [1]
