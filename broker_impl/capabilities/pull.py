@@ -3,8 +3,8 @@
 A pull is admitted check by check in the reference's order, read from the store and answered from a template with the units passed
 through as they lie in the log.  An empty pull that may wait is held; an arrival that it wants, the end of its time or the sweep
 every 5 s (for arrivals that its tags do not match, so that it moves on past them) executes it once more, and then it is answered
-whatever comes out: it neither waits nor commits a second time.  A peer that does not take its answers gets none of the messages
-that it was waiting for, only the word to ask again.
+whatever comes out: it neither waits nor commits a second time.  When many are woken at once, each turn answers some of them.  A
+peer that does not take its answers gets none of the messages that it was waiting for, only the word to ask again.
 
 Java: `PullMessageProcessor`, `DefaultPullMessageResultHandler`, `PullRequestHoldService`.  Left out: static topics, reading from
 slaves, cold data flow control, the offset store of broadcasting behind a proxy.
@@ -13,6 +13,7 @@ slaves, cold data flow control, the offset store of broadcasting behind a proxy.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Generator, Sequence
 from itertools import islice
 from typing import Final
@@ -51,8 +52,8 @@ SWEEP_MS: Final = 5_000
 """`PullRequestHoldService`: every held pull is looked at this often, whatever its tags."""
 SWEEP_KEYS_PER_SLICE: Final = 100
 """Queues looked at between two yields: 2 µs each, and those who are woken."""
-EXPIRED_PER_TURN: Final = 200
-"""Pulls answered in one go when many end together: 10 ms; the rest follows in the next turn."""
+WAKES_PER_TURN: Final = 200
+"""Waiting pulls answered in one go, whatever ended their waiting: 10 ms; the rest follows in the next turns."""
 HOLD_MS_MAX: Final = 300_000
 """Stock clients wait 15 or 20 s; nobody makes us remember a pull for longer than 5 minutes."""
 HOLDS_MAX: Final = 100_000
@@ -120,6 +121,9 @@ class Pull(Capability):
         self._templates: dict[tuple[GetStatus, int], AnswerTemplate] = {}
         self._alarm: Deadline | None = None
         self.holds = Holds()
+        self._woken: deque[Held] = deque()
+        """No longer held, not answered yet; first come, first served."""
+        self._waking = False
         engine.on_arrival(self._arrived)
         engine.on_peer_closed(self._gone)
         engine.every(SWEEP_MS, lambda: engine.long_work(self._sweep()) if self.holds else None)
@@ -305,7 +309,7 @@ class Pull(Capability):
 
     def _hold(self, asked: PullMessage, owed: Parked, wanted: Wanted) -> Settled | Later:
         config = self._config
-        if len(self.holds) >= HOLDS_MAX:
+        if len(self.holds) + len(self._woken) >= HOLDS_MAX:
             return Reply(code=ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]system busy, start flow control for a while")
         asks_ms = asked.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
         held = Held(
@@ -328,24 +332,50 @@ class Pull(Capability):
         self._alarm = None if due is None else self._engine.at(due, self._time_is_up)
 
     def _time_is_up(self) -> None:
-        for held in islice(self.holds.expired(self._env.mono_ms), EXPIRED_PER_TURN):
-            self._wake(held)
-        self._set_alarm()
+        self._alarm = None
+        self._wake_some()
 
     def _arrived(self, arrived: Sequence[Arrived]) -> None:
         holds = self.holds
         if not holds:
             return
         for topic, queue_id, next_offset, tags_codes, _ in arrived:
-            for held in holds.arrived((topic, queue_id), next_offset, tags_codes):
-                self._wake(held)
+            self._woken += holds.arrived((topic, queue_id), next_offset, tags_codes)
+        if self._woken:
+            self._wake_some()
 
     def _sweep(self) -> Generator[None, None, None]:
         for count, key in enumerate(self.holds.keys()):
-            for held in self.holds.behind(key, self._store.queue_bounds(*key)[1]):
-                self._wake(held)
+            self._woken += self.holds.behind(key, self._store.queue_bounds(*key)[1])
+            if self._woken:
+                self._wake_some()
             if count % SWEEP_KEYS_PER_SLICE == SWEEP_KEYS_PER_SLICE - 1:
                 yield
+
+    def _wake_some(self) -> None:
+        """Answer those who need not wait any longer, in this turn and as many more as it takes."""
+        if not self._waking:
+            self._waking = True
+            self._engine.long_work(self._wake_in_turns(), self._all_woken)
+
+    def _wake_in_turns(self) -> Generator[None, None, None]:
+        woken = self._woken
+        while True:
+            woken += islice(self.holds.expired(self._env.mono_ms), WAKES_PER_TURN)
+            for _ in range(min(len(woken), WAKES_PER_TURN)):
+                self._wake(woken.popleft())
+            if not woken:
+                return
+            yield
+
+    def _all_woken(self, _: object, error: BaseException | None) -> None:
+        self._waking = False
+        if error is not None:
+            log.error("waking a pull failed", exc_info=error)
+        if self._alarm is None:
+            self._set_alarm()
+        if self._woken:
+            self._wake_some()
 
     def _wake(self, held: Held) -> None:
         owed: Parked = held.owed

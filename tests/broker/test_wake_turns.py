@@ -1,0 +1,158 @@
+"""Many waiting pulls woken at once: so many answers a turn, in the order of their asking, each exactly one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_impl.capabilities.pull import WAKES_PER_TURN, Pull
+from broker_impl.state.holds import TICK_MS
+from rmq_wire.codes import ResponseCode
+from tests.broker.house import SUBSCRIPTION, SUSPEND, House, pull, send, units
+from tests.support.driver import Client
+
+WAIT = SUBSCRIPTION | SUSPEND
+WAITERS = 1_000
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    house = House(tmp_path)
+    house.topic("T")
+    return house
+
+
+def capability(house: House) -> Pull:
+    found: Pull = house.capability(11)
+    return found
+
+
+def crowd(house: House, count: int = WAITERS, **asked: Any) -> list[tuple[Client, int]]:
+    """So many pulls that wait, of ten peers in turn; ordered by their asking."""
+    clients = [house.connect() for _ in range(10)]
+    waiters = [(client, client.send(pull(flags=WAIT, **asked))) for client in clients * (count // 10)]
+    assert len(capability(house).holds) == count
+    return waiters
+
+
+def answered(waiters: list[tuple[Client, int]]) -> list[int]:
+    """The places of those who have their answer."""
+    return [place for place, (client, opaque) in enumerate(waiters) if opaque in client.answers]
+
+
+def turns(house: House, waiters: list[tuple[Client, int]], between: Callable[[int], object] = lambda turn: None) -> list[int]:
+    """How many have their answer after each further turn, until the engine rests."""
+    seen = [len(answered(waiters))]
+    while (due := house.driver.engine.next_deadline()) is not None and due <= house.driver.env.mono_ms:
+        between(len(seen))
+        house.driver.turn()
+        done = answered(waiters)
+        assert done == list(range(done[-1] + 1 if done else 0)), "not in the order of their asking"
+        seen.append(len(done))
+    return seen
+
+
+def an_arrival(house: House) -> None:
+    producer = house.connect()
+    house.driver.turn((producer, producer.frame(send(), b"x")))
+
+
+def test_an_arrival_wakes_so_many_a_turn(house: House) -> None:
+    waiters = crowd(house)
+    an_arrival(house)
+    assert turns(house, waiters) == [200, 400, 600, 800, 1_000]
+    assert WAKES_PER_TURN == 200
+    assert {len(units(client.answers[opaque].body)) for client, opaque in waiters} == {1}
+    assert not capability(house).holds
+
+
+def test_the_sweep_and_the_deadline_keep_to_it_too(house: House) -> None:
+    waiters = crowd(house, subscription="A")
+    an_arrival(house)  # without that tag
+    assert answered(waiters) == []
+    house.driver.env.advance(5_000)
+    assert sorted({0, *turns(house, waiters)}) == [0, 200, 400, 600, 800, 1_000]
+    waiters = crowd(house, queue_id=1)
+    house.driver.env.advance(15_000 + TICK_MS)
+    assert sorted({0, *turns(house, waiters)}) == [0, 200, 400, 600, 800, 1_000]
+    assert {client.answers[opaque].code for client, opaque in waiters} == {ResponseCode.PULL_NOT_FOUND}
+
+
+def test_a_deadline_does_not_answer_the_woken_again(house: House) -> None:
+    """Their time comes while they stand in the row: one answer each (the driver refuses a second one)."""
+    waiters = crowd(house)
+    an_arrival(house)
+    assert turns(house, waiters, lambda _: house.driver.env.advance(20_000))[-1] == WAITERS
+    house.driver.advance(60_000)
+    assert {client.answers[opaque].code for client, opaque in waiters} == {0}
+
+
+def test_time_still_ends_for_those_who_wait_elsewhere(house: House) -> None:
+    waiters = crowd(house)
+    other = house.connect()
+    opaque = other.send(pull(queue_id=1, flags=WAIT))
+    an_arrival(house)
+    turns(house, waiters)
+    house.driver.advance(15_000 + TICK_MS)
+    assert other.answers.pop(opaque).code == ResponseCode.PULL_NOT_FOUND
+
+
+def test_who_leaves_meanwhile_takes_nothing_from_the_others(house: House) -> None:
+    waiters = crowd(house)
+    gone = waiters[3][0]
+
+    def leave(turn: int) -> None:
+        if turn == 2:
+            gone.closed = True
+            house.driver.engine.closed(gone.peer, "closed by the peer")
+
+    an_arrival(house)
+    while (due := house.driver.engine.next_deadline()) is not None and due <= house.driver.env.mono_ms:
+        leave(len(answered(waiters)) // 200)
+        house.driver.turn()
+    assert len(answered([one for one in waiters if one[0] is not gone])) == WAITERS - 100
+    assert 0 < len(answered([one for one in waiters if one[0] is gone])) < 100
+    house.driver.advance(60_000)
+
+
+def test_a_topic_deleted_meanwhile_is_said_to_the_rest(house: House) -> None:
+    waiters = crowd(house)
+    an_arrival(house)
+    turns(house, waiters, lambda turn: house.node.topics.delete("T") if turn == 2 else None)
+    codes = [client.answers[opaque].code for client, opaque in waiters]
+    assert codes == [0] * 400 + [ResponseCode.TOPIC_NOT_EXIST] * 600
+
+
+def test_one_that_fails_is_one_that_fails(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even a bug in the waking itself ends nobody else's waiting."""
+    waiters = crowd(house)
+    real, unlucky = Pull._wake, [500]
+
+    def wake(self: Pull, held: Any) -> None:
+        unlucky[0] -= 1
+        if unlucky[0] == 0:
+            raise RuntimeError("planted")
+        real(self, held)
+
+    monkeypatch.setattr(Pull, "_wake", wake)
+    an_arrival(house)
+    house.driver.run()
+    assert len(answered(waiters)) == WAITERS - 1
+
+
+def test_those_in_the_row_count_as_waiting(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker_impl.capabilities.pull.HOLDS_MAX", WAITERS)
+    crowd(house)
+    an_arrival(house)
+    late = house.connect()
+    first, second = late.frame(pull(queue_id=1, flags=WAIT)), late.frame(pull(queue_id=1, flags=WAIT))
+    house.driver.engine.turn([(late.peer, first)])
+    assert len(capability(house).holds) == 1
+    monkeypatch.setattr("broker_impl.capabilities.pull.HOLDS_MAX", WAITERS - WAKES_PER_TURN + 1)
+    [(_, chunks, _)] = house.driver.engine.turn([(late.peer, second)])
+    late.receive(chunks, close=False)
+    [answer] = late.answers.values()
+    assert answer.code == ResponseCode.SYSTEM_BUSY
