@@ -74,21 +74,24 @@ class Course:
         self.java = self._java("java", self.store)
         self.ours = OurBroker(directory / "ours", namesrv, name=self.java.broker_name, port=self.java.port, store=self.store)
         self.ours.properties = dict(self.java.properties)
+        self.use_host(plan.host)
         self.mix = Mix(plan.log_file_bytes % 65_521, plan.body_bytes_max, now_ms(), long_names=not plan.version.startswith("4."))
         self.turns = 0
         self.answers: Answers | None = None
         self.configuration: Configuration | None = None
 
-    def _java(self, name: str, store: Path, port: int = 0) -> JavaBroker:
+    def use_host(self, host: str) -> None:
+        """Where both listen and what they advertise: the loopback address of either family."""
+        self.host = host
+        for broker in (self.java, self.ours):
+            broker.properties |= {"brokerIP1": host, "brokerIP2": host, "bindAddress": host}
+
+    def _java(self, name: str, store: Path) -> JavaBroker:
         plan = self.plan
-        addresses = {"brokerIP1": plan.host, "brokerIP2": plan.host, "bindAddress": plan.host}
-        properties = {**plan.shape.properties(), **BEHAVIOUR, **addresses}
-        broker = JavaBroker(
-            self.directory / name, self.namesrv, name=f"broker-{plan.name}", version=plan.version, port=port, store=store,
-            properties=properties, heap=HEAP,
+        return JavaBroker(
+            self.directory / name, self.namesrv, name=f"broker-{plan.name}", version=plan.version, store=store,
+            properties={**plan.shape.properties(), **BEHAVIOUR}, heap=HEAP,
         )  # fmt: skip
-        broker.properties |= addresses
-        return broker
 
     def end(self) -> None:
         """Whatever still runs."""
@@ -103,7 +106,7 @@ class Course:
         return View(files, self.plan.shape, self.mix.deleted)
 
     def line(self, broker: JavaBroker | OurBroker) -> Line:
-        return Line(f"{self.plan.host}:{broker.port}")
+        return Line(f"{self.host}:{broker.port}")
 
     def question(self, line: Line, view: View) -> Answers:
         return ask_everything(line, view, exactly_as_5_5=self.plan.is_reference)
@@ -193,6 +196,7 @@ class Course:
         """The log alone, given to Java: its queues and index are ours. Queues of deleted topics come back, as its code has it."""
         copy = self._log_alone("anew-java")
         broker = self._java("java-anew", copy)
+        broker.properties |= {name: self.java.properties[name] for name in ("brokerIP1", "brokerIP2", "bindAddress")}
         try:
             broker.start()
             view = self.view(self.files())
