@@ -9,7 +9,7 @@ what consumers may see.  No file is made before its first unit is at hand: Java 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rmq_store.disk import File, write_all
 from rmq_store.errors import Cold, StoreError
@@ -17,6 +17,9 @@ from rmq_store.layouts import MAGIC_V1, MAGIC_V2, QUEUE_UNIT, QUEUE_UNITS, TOPIC
 from rmq_store.segments import Segments
 from rmq_wire.java import string_hash
 from rmq_wire.message import TOPIC_V1_BYTES_MAX
+
+if TYPE_CHECKING:
+    from rmq_store.commit_log import Staged
 
 UNIT_BYTES: Final = QUEUE_UNIT.size
 UNIT_FIELDS: Final = len(QUEUE_UNITS.names)
@@ -51,6 +54,8 @@ class ConsumeQueue:
 
     is_batch = False
     """its units may hold several messages each (`BatchConsumeQueue`)"""
+    unit_bytes = UNIT_BYTES
+    unit_fields = UNIT_FIELDS
 
     def __init__(self, topic: str, queue_id: int, segments: Segments, hash_heads: dict[str, int]) -> None:
         self.topic = topic
@@ -75,6 +80,10 @@ class ConsumeQueue:
         self.hash_prefix = string_hash(topic + "#")
         self.hash_heads = hash_heads
         """shared by the topic's queues: hashes of `topic#` and the heads of keys seen last (rmq_store.key_hashes)"""
+
+    def pend(self, staged: Staged) -> None:
+        """Take a unit for the running dispatch."""
+        self.pending += (staged.physical_offset, staged.size, staged.tags_code)
 
     def write_pending(self, dirty_files: dict[str, None]) -> None:
         """Write the pending units where they belong and make them visible; adds the files' paths to `dirty_files`.
@@ -121,7 +130,10 @@ class ConsumeQueue:
         position = offset * UNIT_BYTES
         within = position % self.segments.file_bytes
         start = position - within
-        size = min(count * UNIT_BYTES, self.segments.file_bytes - within)
+        return self.read_bytes(start, within, min(count * UNIT_BYTES, self.segments.file_bytes - within))
+
+    def read_bytes(self, start: int, within: int, size: int) -> bytes:
+        """Bytes of the file that starts at `start`. Raises Cold."""
         file = self.segments.file(start)
         data = file.read_nowait(within, size)
         if data is None:
@@ -135,6 +147,10 @@ class ConsumeQueue:
     def first_offset(self) -> int:
         """The first offset that has a file."""
         return self.segments.starts[0] // UNIT_BYTES if self.segments.starts else 0
+
+    def offset_behind_file(self, start: int) -> int:
+        """The first offset that is behind the file of this start."""
+        return (start + self.segments.file_bytes) // UNIT_BYTES
 
     def remove_files(self) -> None:
         """Unlink everything, newest first, so that what is left after a crash is a valid shorter queue."""

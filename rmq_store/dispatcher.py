@@ -8,12 +8,16 @@ what they have, the index knows what it has seen, and the units stay here until 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from rmq_store.commit_log import UNQUEUED, Staged
 from rmq_store.consume_queue import UNIT_FIELDS, ConsumeQueue
 from rmq_store.errors import StoreDamaged
 from rmq_store.index import TAIL_BYTES_MAX, Index
 from rmq_store.values import Arrived
+
+TAGS_FIELD: Final = UNIT_FIELDS - 1
+"""Both kinds of units begin with the same fields; the tags code is the last of them."""
 
 
 class Dispatcher:
@@ -90,7 +94,10 @@ class Dispatcher:
                         f"{queue.segments.directory} ends at {queue.max_offset}, the next message has {staged.queue_offset}"
                     )
                 touched.append(queue)
-            pending += (staged.physical_offset, staged.size, staged.tags_code)
+            if queue.is_batch:
+                queue.pend(staged)
+            else:
+                pending += (staged.physical_offset, staged.size, staged.tags_code)
             queue.pending_timestamp = staged.store_timestamp
 
     def _gather_light(self, staged: Staged, touched: list[ConsumeQueue]) -> None:
@@ -100,10 +107,10 @@ class Dispatcher:
                 if queue.is_deleted or staged.end_offset <= queue.end_physical:
                     continue
                 touched.append(queue)
-            queue.pending += (staged.physical_offset, staged.size, staged.tags_code)
+            queue.pend(staged)
             queue.pending_timestamp = staged.store_timestamp
 
     def _write(self, queue: ConsumeQueue) -> Arrived:
-        tags_codes = queue.pending[UNIT_FIELDS - 1 :: UNIT_FIELDS]
+        tags_codes = queue.pending[TAGS_FIELD :: queue.unit_fields]
         queue.write_pending(self.dirty_files)
         return Arrived(queue.topic, queue.queue_id, queue.max_offset, tags_codes, queue.pending_timestamp)

@@ -17,6 +17,7 @@ TOPIC_LENGTH_V2: Final = length_of(message.TOPIC_V2)
 PROPERTIES_LENGTH: Final = length_of(message.UNIT, "properties")
 QUEUE_UNITS: Final[Flat] = flat(consume_queue.UNIT)
 QUEUE_UNIT: Final = QUEUE_UNITS.packed
+BATCH_UNIT: Final = flat(consume_queue.BATCH_UNIT).packed
 INDEX_HEADER: Final = flat(index.HEADER).packed
 INDEX_SLOT: Final = flat(index.SLOT).packed
 INDEX_ENTRY: Final = flat(index.ENTRY).packed

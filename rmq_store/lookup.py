@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from rmq_store.batch_queue import BatchConsumeQueue
 from rmq_store.commit_log import UNQUEUED, CommitLog
 from rmq_store.consume_queue import UNIT_BYTES, ConsumeQueue
 from rmq_store.index import Index
@@ -113,6 +114,10 @@ class Lookup:
         queue = self._queues.find(topic, queue_id)
         if queue is None or queue.max_offset == 0:
             return 0
+        if isinstance(queue, BatchConsumeQueue):
+            if queue.min_offset >= queue.max_offset:
+                return queue.max_offset
+            return queue.offset_by_time(timestamp, boundary)
         offset = self._search(queue, timestamp, boundary)
         return min(max(offset, queue.min_offset), queue.max_offset)
 

@@ -6,6 +6,7 @@ did not end well, until a clean close removes it.  (Java: DefaultMessageStore.lo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from rmq_store.checkpoint import Checkpoint, open_checkpoint
@@ -33,7 +34,10 @@ class Parts(NamedTuple):
     report: Report
 
 
-def open_locked(disk: Disk, settings: StoreSettings, changed: list[str], wall_ms: int, pid: int, zone: Zone) -> Parts:
+def open_locked(
+    disk: Disk, settings: StoreSettings, changed: list[str], wall_ms: int, pid: int, zone: Zone,
+    has_batch_queues: Callable[[str], bool] | None = None,
+) -> Parts:  # fmt: skip
     """`changed`: directories whose entries the caller has changed. Raises StoreRefused, OSError."""
     root = settings.store_path_root_dir
     abort = f"{root}/abort"
@@ -45,7 +49,7 @@ def open_locked(disk: Disk, settings: StoreSettings, changed: list[str], wall_ms
     clean = "abort" not in present
     files = OpenFiles(disk, settings.open_files_max)
     log = CommitLog(settings, files)
-    queues = Queues(settings, files)
+    queues = Queues(settings, files, has_batch_queues)
     index = None
     wrong: list[str] = []
     empty = log.segments.load(clean)

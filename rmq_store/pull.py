@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from rmq_store import batch_pull
+from rmq_store.batch_queue import BatchConsumeQueue
 from rmq_store.commit_log import CommitLog
 from rmq_store.consume_queue import UNIT_BYTES, ConsumeQueue
 from rmq_store.disk import Buffer
@@ -68,6 +70,8 @@ class QueueReader:
             return self._nothing(status, queue.max_offset, queue)
         limit = min(max(max_bytes, PULL_BYTES_MIN), PULL_BYTES_MAX)
         try:
+            if isinstance(queue, BatchConsumeQueue):
+                return self._batches(queue, offset, max_count, limit, accepts, matches)
             if accepts is None and matches is None:
                 read = self._all_of(queue, offset, max_count, limit)
                 if read is not None:
@@ -177,6 +181,21 @@ class QueueReader:
 
     def _is_full(self, count: int, size: int, unit_bytes: int, max_count: int, limit: int, behind: int) -> bool:
         """Whether one more message is too much (Java: isTheBatchFull); the first always fits."""
+    def _batches(
+        self, queue: BatchConsumeQueue, offset: int, max_count: int, limit: int,
+        accepts: frozenset[int] | None, matches: Callable[[memoryview], bool] | None,
+    ) -> Read:  # fmt: skip
+        scan = -(-max(self._scan_bytes, max_count * queue.unit_bytes) // queue.unit_bytes)
+        limits = batch_pull.Limits(max_count, limit, self._memory_limits, self._disk_limits, self._memory, scan)
+        chosen = batch_pull.choose(
+            queue, self._log, offset, limits,
+            lambda code: accepts is None or _as_int(code) in accepts,
+            lambda at, size: matches is None or matches(self._view(at, size)),
+        )  # fmt: skip
+        slow = self._log.written_offset - chosen.newest > self._memory
+        read = self._read(queue, chosen.status, chosen.next_offset, chosen.units, chosen.size, slow)
+        return read._replace(message_count=chosen.message_count)
+
         if size >= limit or count + 1 > max_count or size + unit_bytes > limit:
             return True
         bytes_max, count_max = self._memory_limits if behind <= self._memory else self._disk_limits

@@ -2,16 +2,18 @@
 
 After a clean stop a queue is units and then zeros, so its end is found by halving.  After an unclean one the last files are read
 unit by unit and cut at the first that cannot be.  What is cut is also overwritten with zeros, so that it does not come back at
-the next start.  (Java: ConsumeQueue.recover, truncateDirtyLogicFiles, correctMinOffset)
+the next start.  A *place* counts units: in an ordinary queue it is the offset, in a batch queue it is not.
+(Java: ConsumeQueue.recover, truncateDirtyLogicFiles, correctMinOffset, and the same of BatchConsumeQueue)
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from rmq_store.consume_queue import NOTHING, PRE_BLANK, UNIT_BYTES, ConsumeQueue
+from rmq_store.batch_queue import BatchConsumeQueue, Unit
+from rmq_store.consume_queue import NOTHING, PRE_BLANK, ConsumeQueue
 from rmq_store.disk import File, write_all
-from rmq_store.layouts import QUEUE_UNIT
+from rmq_store.layouts import BATCH_UNIT, QUEUE_UNIT
 
 SCANNED_FILES: Final = 3
 """Java looks at the last three, too."""
@@ -23,18 +25,19 @@ BLANK_SIZE: Final = QUEUE_UNIT.unpack(PRE_BLANK)[1]
 def find_end(queue: ConsumeQueue) -> None:
     """After a clean stop: set the offsets from the files; an empty last file is removed. Raises OSError."""
     segments = queue.segments
-    units_per_file = segments.file_bytes // UNIT_BYTES
+    unit_bytes = queue.unit_bytes
+    units_per_file = segments.file_bytes // unit_bytes
     while segments.starts:
         file = segments.file(segments.starts[-1])
         low, high = 0, units_per_file
         while low < high:
             middle = (low + high) // 2
-            if _is_unit(file.read_at(middle * UNIT_BYTES, UNIT_BYTES)):
+            if _is_unit(queue, file.read_at(middle * unit_bytes, unit_bytes)):
                 low = middle + 1
             else:
                 high = middle
         if low:
-            _set_end(queue, segments.starts[-1] // UNIT_BYTES + low)
+            _set_end(queue, segments.starts[-1] // unit_bytes + low)
             return
         segments.remove(segments.starts[-1])
     _set_end(queue, 0)
@@ -51,50 +54,108 @@ def scan_end(queue: ConsumeQueue) -> None:
         len(segments.starts),
     )
     scanned = segments.starts[max(unbroken - SCANNED_FILES, 0) : unbroken]
+    count_units = _count_batch_units if queue.is_batch else _count_units
     end = scanned[0]
-    last_physical = -1
+    last = (NOTHING, NOTHING)
     for start in scanned:
-        count, last_physical = _count_units(segments.file(start), segments.file_bytes, last_physical)
-        end = start + count * UNIT_BYTES
+        count, last = count_units(segments.file(start), segments.file_bytes, last)
+        end = start + count * queue.unit_bytes
         if end < start + segments.file_bytes:
             break
-    _set_end(queue, end // UNIT_BYTES)
-    cut_to(queue, end // UNIT_BYTES)
+    _set_end(queue, end // queue.unit_bytes)
+    cut_to(queue, end // queue.unit_bytes)
 
 
-def _is_unit(data: bytes) -> bool:
+def _is_unit(queue: ConsumeQueue, data: bytes) -> bool:
+    if queue.is_batch:
+        return Unit(*BATCH_UNIT.unpack(data)).is_valid
     physical, size, _ = QUEUE_UNIT.unpack(data)
     return bool(physical >= 0 and size > 0)
 
 
-def _count_units(file: File, file_bytes: int, last_physical: int) -> tuple[int, int]:
+def _count_units(file: File, file_bytes: int, last: tuple[int, int]) -> tuple[int, tuple[int, int]]:
+    """How many units of a file make sense behind the last of the file before; and the last of them (position, ignored)."""
     count = 0
-    for at in range(0, file_bytes, SCAN_UNITS * UNIT_BYTES):
-        data = file.read_at(at, min(SCAN_UNITS * UNIT_BYTES, file_bytes - at))
+    last_physical = last[0]
+    unit_bytes = QUEUE_UNIT.size
+    for at in range(0, file_bytes, SCAN_UNITS * unit_bytes):
+        data = file.read_at(at, min(SCAN_UNITS * unit_bytes, file_bytes - at))
         for physical, size, _ in QUEUE_UNIT.iter_unpack(data):
             if size <= 0 or (physical <= last_physical and size != BLANK_SIZE):
-                return count, last_physical
+                return count, (last_physical, NOTHING)
             if size != BLANK_SIZE:
                 last_physical = physical
             count += 1
-    return count, last_physical
+    return count, (last_physical, NOTHING)
+
+
+def _count_batch_units(file: File, file_bytes: int, last: tuple[int, int]) -> tuple[int, tuple[int, int]]:
+    """The same for a batch queue: each unit begins where the one before ends (position, next offset)."""
+    count = 0
+    last_physical, next_offset = last
+    unit_bytes = BATCH_UNIT.size
+    for at in range(0, file_bytes, SCAN_UNITS * unit_bytes):
+        data = file.read_at(at, min(SCAN_UNITS * unit_bytes, file_bytes - at))
+        for fields in BATCH_UNIT.iter_unpack(data):
+            unit = Unit(*fields)
+            if not unit.is_valid or unit.physical_offset <= last_physical or next_offset not in (NOTHING, unit.base_offset):
+                return count, (last_physical, next_offset)
+            last_physical, next_offset = unit.physical_offset, unit.end_offset
+            count += 1
+    return count, (last_physical, next_offset)
+
+
+def place_of(queue: ConsumeQueue, offset: int) -> int:
+    """Where the unit with this offset lies, among all that there ever were; waits for the disk. Raises OSError."""
+    if not isinstance(queue, BatchConsumeQueue):
+        return offset
+    low, high = _first_place(queue), queue.end_place
+    while low < high:
+        middle = (low + high) // 2
+        unit = _batch_unit(queue, middle)
+        if unit.end_offset > offset:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def unit_at(queue: ConsumeQueue, offset: int) -> tuple[int, int, int]:
     """(physical offset, size, tags code); waits for the disk, so only while opening. Raises OSError."""
-    position = offset * UNIT_BYTES
-    within = position % queue.segments.file_bytes
-    data = queue.segments.file(position - within).read_at(within, UNIT_BYTES)
-    physical, size, tags_code = QUEUE_UNIT.unpack(data)
+    return _unit_in(queue, place_of(queue, offset))
+
+
+def _unit_in(queue: ConsumeQueue, place: int) -> tuple[int, int, int]:
+    if isinstance(queue, BatchConsumeQueue):
+        return _batch_unit(queue, place)[:3]
+    physical, size, tags_code = QUEUE_UNIT.unpack(_raw(queue, place))
     return physical, size, tags_code
 
 
+def _batch_unit(queue: ConsumeQueue, place: int) -> Unit:
+    return Unit(*BATCH_UNIT.unpack(_raw(queue, place)))
+
+
+def _raw(queue: ConsumeQueue, place: int) -> bytes:
+    position = place * queue.unit_bytes
+    within = position % queue.segments.file_bytes
+    return queue.segments.file(position - within).read_at(within, queue.unit_bytes)
+
+
+def _first_place(queue: ConsumeQueue) -> int:
+    return queue.segments.starts[0] // queue.unit_bytes if queue.segments.starts else _end_place(queue)
+
+
+def _end_place(queue: ConsumeQueue) -> int:
+    return queue.end_place if isinstance(queue, BatchConsumeQueue) else queue.max_offset
+
+
 def first_at_or_after(queue: ConsumeQueue, physical_offset: int) -> int:
-    """The first offset whose message begins there or later; max_offset when none does. Blanks count as before."""
-    low, high = queue.first_offset() if queue.segments.starts else queue.max_offset, queue.max_offset
+    """Place of the first unit whose message begins there or later; the end when none does. Blanks count as before."""
+    low, high = _first_place(queue), _end_place(queue)
     while low < high:
         middle = (low + high) // 2
-        physical, size, _ = unit_at(queue, middle)
+        physical, size, _ = _unit_in(queue, middle)
         if size != BLANK_SIZE and physical >= physical_offset:
             high = middle
         else:
@@ -104,13 +165,21 @@ def first_at_or_after(queue: ConsumeQueue, physical_offset: int) -> int:
 
 def correct_min(queue: ConsumeQueue, log_min: int) -> None:
     """Set min_offset to the first message that the log still has; max_offset when it has none."""
-    queue.min_offset = first_at_or_after(queue, log_min)
+    queue.min_offset = _offset_in(queue, first_at_or_after(queue, log_min))
 
 
-def cut_to(queue: ConsumeQueue, offset: int) -> None:
-    """Forget the units from `offset` on, on disk too; a file that would be left without a unit is removed. Raises OSError."""
+def _offset_in(queue: ConsumeQueue, place: int) -> int:
+    """Offset of the first message of the unit in a place, or of the next one to come."""
+    if not isinstance(queue, BatchConsumeQueue):
+        return place
+    return queue.max_offset if place >= queue.end_place else _batch_unit(queue, place).base_offset
+
+
+def cut_to(queue: ConsumeQueue, place: int) -> None:
+    """Forget the units from this place on, on disk too; a file that would be left without a unit is removed. Raises OSError."""
     segments = queue.segments
-    position = offset * UNIT_BYTES
+    position = place * queue.unit_bytes
+    offset = _offset_in(queue, place)
     for start in reversed(segments.starts.copy()):
         if start >= position:
             segments.remove(start)
@@ -119,13 +188,13 @@ def cut_to(queue: ConsumeQueue, offset: int) -> None:
         zero_from(segments.file(start), position - start)
         if _only_blanks(queue, start, position):
             segments.remove(start)
-    _set_end(queue, offset)
+    _set_end(queue, place, offset)
 
 
 def _only_blanks(queue: ConsumeQueue, start: int, position: int) -> bool:
-    if len(queue.segments.starts) > 1 or position - start < UNIT_BYTES:
+    if queue.is_batch or len(queue.segments.starts) > 1 or position - start < queue.unit_bytes:
         return position == start
-    return bool(unit_at(queue, position // UNIT_BYTES - 1)[1] == BLANK_SIZE)
+    return bool(unit_at(queue, position // queue.unit_bytes - 1)[1] == BLANK_SIZE)
 
 
 def zero_from(file: File, within: int) -> int:
@@ -141,10 +210,32 @@ def zero_from(file: File, within: int) -> int:
     return total
 
 
-def _set_end(queue: ConsumeQueue, offset: int) -> None:
-    queue.max_offset = queue.next_offset = offset
+def write_again(file: File) -> None:
+    """Write what the file shows where it shows anything, so that the next sync brings all of it to the medium. Raises OSError."""
+    for start, end in file.data_ranges(0):
+        for at in range(start, end, ZEROS_BYTES):
+            write_all(file, at, file.read_at(at, min(ZEROS_BYTES, end - at)))
+
+
+def _set_end(queue: ConsumeQueue, place: int, offset: int = 0) -> None:
+    """Units end before this place. `offset`: the next message's, if no unit is left to tell it."""
     queue.end_physical = NOTHING
-    if queue.segments.starts and offset > queue.first_offset():
-        physical, size, _ = unit_at(queue, offset - 1)
+    if isinstance(queue, BatchConsumeQueue):
+        _set_batch_end(queue, place, offset)
+        return
+    queue.max_offset = queue.next_offset = place
+    if queue.segments.starts and place > queue.first_offset():
+        physical, size, _ = _unit_in(queue, place - 1)
         if size != BLANK_SIZE:
             queue.end_physical = physical + size
+
+
+def _set_batch_end(queue: BatchConsumeQueue, place: int, offset: int) -> None:
+    starts = queue.segments.starts
+    queue.end_place = place if starts else 0
+    queue.bases = {start: _batch_unit(queue, start // queue.unit_bytes).base_offset for start in starts}
+    if starts and place > _first_place(queue):
+        last = _batch_unit(queue, place - 1)
+        offset = last.end_offset
+        queue.end_physical = last.physical_offset + last.size
+    queue.max_offset = queue.next_offset = offset

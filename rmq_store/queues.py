@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from rmq_store.batch_queue import BatchConsumeQueue
 from rmq_store.consume_queue import ConsumeQueue
 from rmq_store.disk import Disk, Kind
 from rmq_store.errors import ForeignFile, Illegal, IllegalKind
@@ -20,12 +21,18 @@ QUEUE_ID_MAX = (1 << 31) - 1
 class Queues:
     """The table of queues. `by_topic` maps topic to {queue id: queue}."""
 
-    def __init__(self, settings: StoreSettings, files: OpenFiles) -> None:
+    def __init__(self, settings: StoreSettings, files: OpenFiles, has_batch_queues: Callable[[str], bool] | None = None) -> None:
+        """`has_batch_queues`: the kind of a topic (its attribute queue.type); without it what is on disk decides."""
         self.directory = f"{settings.store_path_root_dir}/consumequeue"
+        self.batch_directory = f"{settings.store_path_root_dir}/batchconsumequeue"
         self.by_topic: dict[str, dict[int, ConsumeQueue]] = {}
         self.unsynced_directories: dict[str, None] = {}
         self._files = files
         self._file_bytes = settings.consume_queue_file_bytes
+        self._batch_file_bytes = settings.batch_consume_queue_file_bytes
+        self._is_told = has_batch_queues
+        self._batch_topics: set[str] = set()
+        """found on disk, or made since"""
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         for queues in self.by_topic.values():
@@ -47,33 +54,54 @@ class Queues:
             if not 0 <= queue_id <= QUEUE_ID_MAX:
                 raise Illegal(IllegalKind.MESSAGE, f"queue id {queue_id} is not in 0..{QUEUE_ID_MAX}")
             heads = next(iter(queues.values())).hash_heads if queues else {}
-            segments = Segments(self._files, self._path(topic, queue_id), self._file_bytes, self.unsynced_directories)
-            queue = ConsumeQueue(topic, queue_id, segments, heads)
-            queues[queue_id] = queue
+            queue = queues[queue_id] = self._made(topic, queue_id, heads)
         return queue
 
-    def _path(self, topic: str, queue_id: int) -> str:
-        return f"{self.directory}/{topic}/{queue_id}"
+    def _made(self, topic: str, queue_id: int, heads: dict[str, int]) -> ConsumeQueue:
+        if topic not in self._batch_topics and self._is_told is not None and self._is_told(topic):
+            self._batch_topics.add(topic)
+        is_batch = topic in self._batch_topics
+        size = self._batch_file_bytes if is_batch else self._file_bytes
+        segments = Segments(self._files, f"{self._topic_path(topic)}/{queue_id}", size, self.unsynced_directories)
+        return (BatchConsumeQueue if is_batch else ConsumeQueue)(topic, queue_id, segments, heads)
+
+    def _topic_path(self, topic: str) -> str:
+        return f"{self.batch_directory if topic in self._batch_topics else self.directory}/{topic}"
 
     def load(self, clean: bool) -> list[str]:
         """Find every queue's files. Returns paths of empty files, to be removed. Raises ForeignFile, OSError."""
         disk = self._files.disk
         empty: list[str] = []
-        for topic in _directories(disk, self.directory):
-            for name in _directories(disk, f"{self.directory}/{topic}"):
-                if not (name.isascii() and name.isdigit()) or name != str(int(name)):
-                    continue
-                empty += self.get(topic, int(name)).segments.load(clean)
+        for root in (self.batch_directory, self.directory):
+            for topic in _directories(disk, root):
+                self._check_kind(root, topic)
+                for name in _directories(disk, f"{root}/{topic}"):
+                    if not (name.isascii() and name.isdigit()) or name != str(int(name)):
+                        continue
+                    empty += self.get(topic, int(name)).segments.load(clean)
         return empty
+
+    def _check_kind(self, root: str, topic: str) -> None:
+        """Raises ForeignFile where Java refuses, too: queues of a kind that the topic does not have."""
+        is_batch = root == self.batch_directory
+        told = self._is_told(topic) if self._is_told is not None else is_batch or topic in self._batch_topics
+        if told is not is_batch:
+            kind = "batch queues" if is_batch else "ordinary queues"
+            raise ForeignFile(f"{root}/{topic} holds {kind}, which the topic does not have (queue.type): move it away")
+        if is_batch:
+            self._batch_topics.add(topic)
 
     def sync_directories(self) -> None:
         """Every directory down to the files: after a power cut nobody knows which entries are safe. Raises OSError."""
         disk = self._files.disk
-        disk.sync_directory(self.directory)
-        for topic in _directories(disk, self.directory):
-            disk.sync_directory(f"{self.directory}/{topic}")
-            for name in _directories(disk, f"{self.directory}/{topic}"):
-                disk.sync_directory(f"{self.directory}/{topic}/{name}")
+        for root in (self.directory, self.batch_directory):
+            if not disk.is_directory(root):
+                continue
+            disk.sync_directory(root)
+            for topic in _directories(disk, root):
+                disk.sync_directory(f"{root}/{topic}")
+                for name in _directories(disk, f"{root}/{topic}"):
+                    disk.sync_directory(f"{root}/{topic}/{name}")
         self.unsynced_directories.clear()
 
     def delete(self, topics: Iterable[str]) -> int:
@@ -87,8 +115,10 @@ class Queues:
             for queue in queues.values():
                 queue.is_deleted = True
                 queue.remove_files()
-                _remove_empty(disk, self._path(topic, queue.queue_id))
-            _remove_empty(disk, f"{self.directory}/{topic}")
+                _remove_empty(disk, queue.segments.directory)
+            _remove_empty(disk, self._topic_path(topic))
+            self._batch_topics.discard(topic)
+            self.unsynced_directories[self.directory] = None
             count += 1
         return count
 
@@ -112,7 +142,8 @@ class Queues:
                 count += 1
             if not queues:
                 del self.by_topic[topic]
-                _remove_empty(disk, f"{self.directory}/{topic}")
+                _remove_empty(disk, self._topic_path(topic))
+                self._batch_topics.discard(topic)
         return count
 
 

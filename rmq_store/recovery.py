@@ -223,7 +223,7 @@ class Recovery:
     def _align(self, queue: ConsumeQueue, offset: int, from_first_file: bool) -> None:
         """Make the queue's next unit this one: cut what is behind it, start anew where the log starts behind it."""
         if offset < queue.max_offset:
-            queue_repair.cut_to(queue, offset)  # its topic was deleted and made again
+            queue_repair.cut_to(queue, queue_repair.place_of(queue, offset))  # its topic was deleted and made again
         elif queue.segments.starts:
             if not from_first_file:
                 raise _Gap

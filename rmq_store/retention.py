@@ -16,7 +16,7 @@ from collections.abc import Generator
 from typing import Any, Final, TypeAlias
 
 from rmq_store.commit_log import CommitLog
-from rmq_store.consume_queue import UNIT_BYTES, ConsumeQueue
+from rmq_store.consume_queue import ConsumeQueue
 from rmq_store.disk import Disk
 from rmq_store.disk_space import DiskSpace
 from rmq_store.dispatcher import Dispatcher
@@ -260,7 +260,7 @@ class Retention:
             return None
         queue.min_offset = max(queue.min_offset, first)
         segments = queue.segments
-        below = [start for start in segments.starts[:-1] if (start + segments.file_bytes) // UNIT_BYTES <= queue.min_offset]
+        below = [start for start in segments.starts[:-1] if queue.offset_behind_file(start) <= queue.min_offset]
         if not below:
             return None
         return Removal(self._disk, [self._forget(segments, start) for start in below], segments.directory)

@@ -10,11 +10,12 @@ from enum import Enum
 
 from msgspec import Struct
 
-from rmq_store.layouts import QUEUE_UNIT
+from rmq_store.layouts import BATCH_UNIT, QUEUE_UNIT
 
 MEBIBYTE = 1 << 20
 QUEUE_UNITS_PER_FILE = 300_000
 QUEUE_UNIT_BYTES = QUEUE_UNIT.size
+BATCH_UNIT_BYTES = BATCH_UNIT.size
 
 DELAY_LEVELS_MS: tuple[int, ...] = tuple(
     1000 * seconds for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
@@ -48,6 +49,11 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     """Directories of log files where no new ones are made, separated by commas; counts only beside several directories."""
     mapped_file_size_commit_log: int = 1024 * MEBIBYTE
     mapped_file_size_consume_queue: int = QUEUE_UNITS_PER_FILE * QUEUE_UNIT_BYTES
+    """Rounded up to whole units."""
+    enable_consume_queue_ext: bool = False
+    """Queue entries get an extension each, which holds their tags' hash and their time."""
+    mapped_file_size_consume_queue_ext: int = 48 * MEBIBYTE
+    mapper_file_size_batch_consume_queue: int = QUEUE_UNITS_PER_FILE * BATCH_UNIT_BYTES
     """Rounded up to whole units."""
     message_index_enable: bool = True
     max_hash_slot_num: int = 5_000_000
@@ -118,6 +124,11 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     def consume_queue_file_bytes(self) -> int:
         """`mappedFileSizeConsumeQueue` rounded up to a multiple of the unit (Java: getMappedFileSizeConsumeQueue)."""
         return -(-self.mapped_file_size_consume_queue // QUEUE_UNIT_BYTES) * QUEUE_UNIT_BYTES
+
+    @property
+    def batch_consume_queue_file_bytes(self) -> int:
+        """Java takes `mapperFileSizeBatchConsumeQueue` as it is, and cannot use what is no multiple of the unit."""
+        return -(-self.mapper_file_size_batch_consume_queue // BATCH_UNIT_BYTES) * BATCH_UNIT_BYTES
 
 
 EXTRA_UNIT_BYTES = 64 * 1024

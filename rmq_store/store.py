@@ -7,7 +7,7 @@ store is open, no method reads a clock, and nothing here knows what a topic is a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from rmq_store.commit_log import Staged
@@ -56,8 +56,13 @@ class Store(Reading):
     # --- opening and closing
 
     @staticmethod
-    def open(disk: Disk, settings: StoreSettings, wall_ms: int, *, pid: int, zone: Zone = None) -> Store:
+    def open(
+        disk: Disk, settings: StoreSettings, wall_ms: int, *, pid: int, zone: Zone = None,
+        has_batch_queues: Callable[[str], bool] | None = None,
+    ) -> Store:  # fmt: skip
         """Lock the directory, load it, bring it into one state. `zone`: for index file names, local by default.
+
+        `has_batch_queues`: whether a topic's attribute queue.type says BatchCQ; without it, what is on disk.
 
         Raises StoreRefused (StoreLocked, StoreDamaged, ForeignFile) with a text that says what to do, OSError.
         """
@@ -67,7 +72,8 @@ class Store(Reading):
         if lock is None:
             raise StoreLocked(f"{root} is in use by another broker: stop it, or choose another directory")
         try:
-            return Store(disk, settings, lock, open_locked(disk, settings, changed, wall_ms, pid, zone), wall_ms, zone)
+            parts = open_locked(disk, settings, changed, wall_ms, pid, zone, has_batch_queues)
+            return Store(disk, settings, lock, parts, wall_ms, zone)
         except BaseException:
             lock.release()
             raise
@@ -105,7 +111,8 @@ class Store(Reading):
         self._checkpoint.write()
         self._checkpoint.file.sync()
         root = self.settings.store_path_root_dir
-        self._disk.sync_directory(self._log.segments.directory if self._log.segments.starts else root)
+        for directory in self._log.segments.directories:
+            self._disk.sync_directory(directory)
         self._disk.unlink(f"{root}/abort")
         self._disk.sync_directory(root)
         return True
