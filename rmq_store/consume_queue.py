@@ -164,9 +164,7 @@ def pack_units(fields: list[int]) -> bytes:
     if pack is not None:
         return pack(*fields)
     if len(fields) > PACKED_FIELDS_MAX:
-        return b"".join(
-            [pack_units(fields[at : at + PACKED_FIELDS_MAX]) for at in range(0, len(fields), PACKED_FIELDS_MAX)]
-        )
+        return b"".join([pack_units(fields[at : at + PACKED_FIELDS_MAX]) for at in range(0, len(fields), PACKED_FIELDS_MAX)])
     units = QUEUE_UNITS.rows(len(fields) // UNIT_FIELDS)
     _PACKS[len(fields)] = units.pack
     return units.pack(*fields)

@@ -16,6 +16,7 @@ from rmq_store.consume_queue import UNIT_BYTES, ConsumeQueue
 from rmq_store.disk import Buffer
 from rmq_store.layouts import QUEUE_UNIT, QUEUE_UNITS
 from rmq_store.log_reader import LogReader
+from rmq_store.queue_search import first_kept
 from rmq_store.queues import Queues
 from rmq_store.settings import MEBIBYTE, StoreSettings
 from rmq_store.statistics import StoreStatistics
@@ -77,9 +78,18 @@ class QueueReader:
                 if read is not None:
                     return read
             return self._one_by_one(queue, offset, max_count, limit, accepts, matches)
-        except FileNotFoundError:
-            units_per_file = queue.segments.file_bytes // UNIT_BYTES
-            return self._nothing(GetStatus.OFFSET_FOUND_NULL, offset - offset % units_per_file + units_per_file, queue)
+        except FileNotFoundError as gone:
+            return self._vanished(queue, offset, gone)
+
+    def _vanished(self, queue: ConsumeQueue, offset: int, gone: FileNotFoundError) -> Read:
+        """Somebody else has removed a file: go on behind it, as Java does where it finds none."""
+        segments = self._log.segments
+        for start in segments.starts:
+            if segments.path(start) == gone.filename:
+                behind = first_kept(queue, start + segments.file_bytes)
+                return self._nothing(GetStatus.MESSAGE_WAS_REMOVING, max(behind, offset + 1), queue)
+        units_per_file = queue.segments.file_bytes // UNIT_BYTES
+        return self._nothing(GetStatus.OFFSET_FOUND_NULL, offset - offset % units_per_file + units_per_file, queue)
 
     def _nothing(self, status: GetStatus, next_offset: int, queue: ConsumeQueue | None) -> Read:
         self._statistics.get_missed_times += 1
@@ -108,16 +118,18 @@ class QueueReader:
         base = first - first % self._file_bytes
         if end > base + self._file_bytes or first < self._reader.hot_from:
             chunks = self._chunks(zip(positions, sizes, strict=True))
+            if sum(map(len, chunks)) != size:
+                return None
         else:
             log_map = self._reader.map_of(base)
+            if end - base > len(log_map):
+                return None
             if end - first == size:
                 chunks = [log_map[first - base : end - base]]
             elif base:
                 chunks = [log_map[at - base : at - base + size] for at, size in zip(positions, sizes, strict=True)]
             else:
                 chunks = [log_map[at : at + size] for at, size in zip(positions, sizes, strict=True)]
-        if sum(map(len, chunks)) != size:
-            return None
         statistics = self._statistics
         statistics.get_found_times += 1
         statistics.transferred_messages += count
@@ -179,8 +191,6 @@ class QueueReader:
             skip_to = _NO_SKIP
         return self._read(queue, status, next_offset, found, size, written - newest > self._memory)
 
-    def _is_full(self, count: int, size: int, unit_bytes: int, max_count: int, limit: int, behind: int) -> bool:
-        """Whether one more message is too much (Java: isTheBatchFull); the first always fits."""
     def _batches(
         self, queue: BatchConsumeQueue, offset: int, max_count: int, limit: int,
         accepts: frozenset[int] | None, matches: Callable[[memoryview], bool] | None,
@@ -196,6 +206,8 @@ class QueueReader:
         read = self._read(queue, chosen.status, chosen.next_offset, chosen.units, chosen.size, slow)
         return read._replace(message_count=chosen.message_count)
 
+    def _is_full(self, count: int, size: int, unit_bytes: int, max_count: int, limit: int, behind: int) -> bool:
+        """Whether one more message is too much (Java: isTheBatchFull); the first always fits."""
         if size >= limit or count + 1 > max_count or size + unit_bytes > limit:
             return True
         bytes_max, count_max = self._memory_limits if behind <= self._memory else self._disk_limits

@@ -5,7 +5,7 @@ Looking a queue up never makes one; only an append does, and files appear at its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from rmq_store.batch_queue import BatchConsumeQueue
 from rmq_store.consume_queue import ConsumeQueue
@@ -138,7 +138,7 @@ class Queues:
                 del queues[queue.queue_id]
                 queue.is_deleted = True
                 queue.remove_files()
-                _remove_empty(disk, self._path(topic, queue.queue_id))
+                _remove_empty(disk, queue.segments.directory)
                 count += 1
             if not queues:
                 del self.by_topic[topic]
