@@ -273,7 +273,14 @@ SINGLES: Final = {
 FOREIGN_TREES: Final = {"compaction", "rocksdbstore", "kvStore", "consumequeue_rocksdb", "transaction", "timerrocksdb"}
 """Directories of the reference that hold nothing with a layout of ours."""
 CONFIG_NAMES: Final = (".json", "timermetrics", "transactionMetrics")
-FOREIGN_FILES: Final = {"abort.bak", "epochFileCheckpoint", "epochFileCheckpoint.bak", "brokerIdentity", "brokerIdentity-temp"}
+FOREIGN_FILES: Final = {
+    "abort.bak",
+    "abort.boot",
+    "epochFileCheckpoint",
+    "epochFileCheckpoint.bak",
+    "brokerIdentity",
+    "brokerIdentity-temp",
+}
 
 
 def _place(found: StoreDirectory, base: str, name: str, entry: _Entry) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from rmq_inspect import files as small_files
 from rmq_inspect.directory import StoreDirectory, StoreFile, list_store
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS, IndexReader
+from rmq_inspect.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS, SLOTS_OF_ENTRIES, IndexReader
 from rmq_inspect.log import Unit, pieces
 from rmq_inspect.progress import Progress, quiet
 from rmq_inspect.queues import BATCH, UNIT, bounds, unit_at
@@ -33,7 +33,9 @@ BACKUP: Final = ".bak"
 
 
 def repair(store: StoreDirectory, to: Path, *, slots: int | None = None, progress: Progress = quiet) -> Report:
-    """Make the new store; what was saved and lost.  slots: `maxHashSlotNum` of the source where it cannot be found out.
+    """Make the new store; what was saved and lost.
+
+    slots: `maxHashSlotNum` where no index file tells it; `maxIndexNum` is then taken to be four times that, as by default.
 
     Raises `CannotLook` when the new directory is not new, or nothing can be saved.
     """
@@ -162,11 +164,13 @@ def _index_sizes(store: StoreDirectory, slots: int | None, report: Report) -> tu
                     return reader.slots, reader.capacity
         except CannotLook as reason:
             report.notes.append(str(reason))
+    if slots:
+        return slots, slots * SLOTS_OF_ENTRIES
     if store.index:
         report.notes.append(
-            f"sizes of the index cannot be found out; taken are {DEFAULT_SLOTS} slots and {DEFAULT_ENTRIES} entries"
+            f"no index file tells its sizes; taken are {DEFAULT_SLOTS} slots and {DEFAULT_ENTRIES} entries (--hash-slots)"
         )
-    return slots or DEFAULT_SLOTS, DEFAULT_ENTRIES
+    return DEFAULT_SLOTS, DEFAULT_ENTRIES
 
 
 def _batch_topics(store: StoreDirectory, report: Report) -> set[str]:

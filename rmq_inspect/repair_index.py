@@ -36,6 +36,7 @@ class IndexWriter:
         self._entries_max = entries_max
         self._descriptor = -1
         self._name = ""
+        self._begin_ms = self._end_ms = 0
         self.end_timestamp = 0
         """of the newest file: everything in it is on disk"""
 
