@@ -75,8 +75,11 @@ class LogReader:
         return self.map_of(at - within)[within : within + size]
 
     def unit_view(self, at: int) -> memoryview | None:
-        """The whole unit that begins here, or None when no unit does. Raises Cold."""
-        head = self.view(at, HEAD.size)
+        """The whole unit that begins here, or None when no unit does, or its file is gone. Raises Cold."""
+        try:
+            head = self.view(at, HEAD.size)
+        except FileNotFoundError:
+            return None
         if head is None:
             return None
         fields = HEAD.packed.unpack(head)

@@ -24,6 +24,7 @@ from rmq_store.errors import Closed, Cold
 from rmq_store.flush import Flusher
 from rmq_store.index import Index
 from rmq_store.log_reader import LogReader
+from rmq_store.queue_search import first_kept
 from rmq_store.queues import Queues
 from rmq_store.segments import Segments
 from rmq_store.writability import Writability
@@ -278,22 +279,3 @@ class Retention:
             self.removed_files += 1
         if gone:
             yield Removal(self._disk, gone, index.directory, held)
-
-
-def first_kept(queue: ConsumeQueue, log_min: int) -> int:
-    """The queue's first offset whose message begins at this log position or later; its maximum when there is none.
-
-    Looks at the newest entry first: most queues of an old log have nothing left, or lost nothing. Raises Cold, OSError.
-    """
-    low, high = queue.min_offset, queue.max_offset
-    if low >= high or queue.unit(high - 1)[0] < log_min:
-        return high
-    if queue.unit(low)[0] >= log_min:
-        return low
-    while low < high:
-        middle = (low + high) // 2
-        if queue.unit(middle)[0] >= log_min:
-            high = middle
-        else:
-            low = middle + 1
-    return low

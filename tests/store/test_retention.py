@@ -389,6 +389,24 @@ def test_a_cold_read_of_a_file_that_goes_meanwhile() -> None:
     assert rig.store.read_queue("TopicA", 0, 3, 32, 1 << 20).status is GetStatus.OFFSET_TOO_SMALL
 
 
+@pytest.mark.parametrize("gone", [0, 2])
+def test_a_log_file_that_somebody_else_removed(gone: int) -> None:
+    """A pull of its messages is told where those behind it begin; look-ups find nothing; the others are served."""
+    rig = filled()
+    rig.reopen()
+    disk = rig.disk
+    assert isinstance(disk, MemoryDisk)
+    positions = [rig.store.queue_unit("TopicA", 0, offset)[0] for offset in range(rig.store.queue_bounds("TopicA", 0)[1])]
+    rig.store._files.clear()
+    disk.unlink(f"{ROOT}/commitlog/{gone * FILE_BYTES:020d}")
+    within = [offset for offset, at in enumerate(positions) if at // FILE_BYTES == gone]
+    read = rig.store.read_queue("TopicA", 0, within[0], 32, 1 << 20)
+    assert (read.status, read.next_offset) == (GetStatus.MESSAGE_WAS_REMOVING, within[-1] + 1)
+    assert rig.store.read_queue("TopicA", 0, read.next_offset, 1, 1 << 20).status is GetStatus.FOUND
+    assert rig.store.lookup(positions[within[0]]) is None
+    assert rig.store.query("TopicA", f"key{within[0]}", 10, 0, 1 << 60).units == []
+
+
 # --- trouble
 
 
