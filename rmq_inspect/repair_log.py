@@ -149,6 +149,8 @@ class _LogWriter:
         file_end = at - at % self._file_bytes + self._file_bytes
         if not has_good_crc(message):
             self.lose(unit.file, unit.at, len(unit.raw), "the body is not the one that was stored: its check sum is wrong")
+        elif b"\0" in message.properties or b"\0" in message.topic:
+            self.lose(unit.file, unit.at, len(unit.raw), "there are zeros in its topic or properties, which no check sum covers")
         elif at + len(unit.raw) + BLANK_BYTES > file_end:
             self.lose(unit.file, unit.at, len(unit.raw), "it leaves no room for the blank at the file's end")
         elif not self._can_fill(at):
