@@ -19,6 +19,7 @@ SUBCOMMANDS = {
     "verify": "Check everything; say what is wrong, what follows from it and what to do.",
     "repair": "Save what can be saved into a new directory.",
     "diff": "Compare two stores; name the first difference.",
+    "export": "Write messages as JSON lines or Parquet.",
 }
 """Name -> the line that `rmq inspect --help` shows: kept here so that listing them imports none of them."""
 CANNOT_LOOK = 2

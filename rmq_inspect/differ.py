@@ -200,7 +200,7 @@ class _InLog:
             return None, end
         unit = ours[0] or theirs[0]
         topic = "" if unit is None else f" of the unit at {unit.message.physical_offset}"
-        return Difference(self._file.name, at, known.name + topic, _shown(a, ours[2]), _shown(b, theirs[2])), end
+        return Difference(self._file.name, at, known.name + topic, _shown(a, known, ours[2]), _shown(b, known, theirs[2])), end
 
 
 class _Walk:
@@ -221,8 +221,10 @@ class _Walk:
         return None, at + 1, ABSENT
 
 
-def _shown(field: Field | None, otherwise: str) -> str:
-    return otherwise if field is None else field.value if len(field.value) <= 80 else field.value[:79] + "…"
+def _shown(field: Field | None, known: Field, otherwise: str) -> str:
+    if field is None:
+        return otherwise
+    return _brief(field.value if field.name == known.name else f"{field.name} {field.value}")
 
 
 def _field_at(unit: Unit | None, at: int) -> Field | None:
