@@ -27,6 +27,8 @@ class Checkpoint:
     def __init__(self, file: File) -> None:
         self._file = file
         data = file.read_at(0, CHECKPOINT.size)
+        self.physic_message_timestamp: int
+        self.logics_physical_offset: int
         (
             self.physic_message_timestamp,
             self.logics_message_timestamp,

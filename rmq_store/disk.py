@@ -93,10 +93,6 @@ class File(Protocol):
         """Data and length are on the medium when this returns. An error is final: what is on the medium is unknown."""
         ...
 
-    def forget_cached(self) -> None:
-        """Let clean pages go, so that the next read shows the medium: after a failed sync they may differ."""
-        ...
-
 
 class Lock(Protocol):
     """Held until released."""
@@ -273,10 +269,6 @@ class RealFile:
 
     def sync(self) -> None:
         _SYNC(self._descriptor)
-
-    def forget_cached(self) -> None:
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 _HELD: set[tuple[int, int]] = set()

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, NamedTuple
 
+from rmq_store.boot_mark import Cache
 from rmq_store.index import Index
 from rmq_store.index_file import ENTRY_BYTES, IndexFile
 from rmq_store.layouts import INDEX_ENTRY
-from rmq_store.queue_repair import zero_from
+from rmq_store.queue_repair import write_again, zero_from
 
 SCAN_ENTRIES: Final = 16_384
 SECTOR_BYTES: Final = 512
@@ -50,18 +51,21 @@ class _Ended(Enum):
     LOST = "the next entry cannot be one"
 
 
-def mend(index: Index, safe_timestamp: int, end: int, log: AboutLog) -> int:
+def mend(index: Index, safe_timestamp: int, end: int, log: AboutLog, cache: Cache) -> int:
     """Mend the files that may be incomplete and drop what belongs to log positions from the log's `end` on.
 
-    `safe_timestamp`: full files that end before it are known to be complete on disk (several may end at it). Returns the log
-    position from which messages have to be indexed again, NOWHERE when nothing is left. Raises OSError.
+    `safe_timestamp`: full files that end before it are known to be complete on disk (several may end at it). `cache`: when
+    nothing that was written is lost, no entry is half written. Returns the log position from which messages have to be
+    indexed again, NOWHERE when nothing is left. Raises OSError.
     """
     first = 0
     while first < len(index.files) - 1 and _is_safe(index.files[first], safe_timestamp, end):
         first += 1
     ended = _Ended.LOST
     for number, file in enumerate(index.files[first:], first):
-        ended = _rebuild(file, end, log)
+        if cache is Cache.UNKNOWN:
+            write_again(file.file)
+        ended = _rebuild(file, end, log, are_entries_whole=cache is Cache.WHOLE)
         keep = number + 1
         has_entries = ended is _Ended.CUT or file.count > 1
         if has_entries and not _follows(index, number, end, log):
@@ -70,7 +74,7 @@ def mend(index: Index, safe_timestamp: int, end: int, log: AboutLog) -> int:
             for later in index.files[keep:]:
                 index.remove(later)
             break
-    resume = end if ended is _Ended.CUT else _drop_last_message(index, log)
+    resume = end if ended is _Ended.CUT else _drop_last_message(index, log, cache)
     _finish(index, log)
     return resume if index.files else NOWHERE
 
@@ -89,38 +93,63 @@ def _is_safe(file: IndexFile, safe_timestamp: int, end: int) -> bool:
     return file.is_full and 0 < file.end_timestamp < safe_timestamp and file.end_physical < end
 
 
-def _rebuild(file: IndexFile, cut: int, log: AboutLog) -> _Ended:
+def _rebuild(file: IndexFile, cut: int, log: AboutLog, *, are_entries_whole: bool) -> _Ended:
     """Fill the slots from the good entries below `cut`."""
     slots = file.blank_slots()
+    slot_num = file.slot_num
     number, last_physical, used = 1, 0, 0
-    begin = NOWHERE
     ended = _Ended.FULL
+    edges = None if are_entries_whole else _Edges(log)
     while number < file.index_num and ended is _Ended.FULL:
         count = min(SCAN_ENTRIES, file.index_num - number)
         at = file.entry_at(number)
         data = file.file.read_at(at, count * ENTRY_BYTES)
         for key_hash, physical, seconds, previous in INDEX_ENTRY.iter_unpack(data):
-            slot = key_hash % file.slot_num
-            if key_hash < 0 or physical < last_physical or seconds < 0 or previous != slots[slot] or not (key_hash or physical):
+            slot = key_hash % slot_num
+            if previous != slots[slot] or physical < last_physical or key_hash < 0 or seconds < 0 or not (key_hash or physical):
                 ended = _Ended.LOST
                 break
             if physical >= cut:
                 ended = _Ended.CUT
                 break
-            if at % SECTOR_BYTES > WHOLE_AT_MAX or number == 1:
-                implied = log.entries_of(physical)
-                if implied is not None and number == 1:
-                    begin = implied.store_timestamp
-                if implied is None or not _matches(implied, key_hash, seconds, begin if number > 1 else NOWHERE):
-                    ended = _Ended.LOST
-                    break
-            used += not previous
+            if number == 1 and not _begins_at_a_unit(physical, key_hash, log):
+                ended = _Ended.LOST
+                break
+            if edges is not None and not edges.is_whole(at, number, key_hash, physical, seconds):
+                ended = _Ended.LOST
+                break
+            if not previous:
+                used += 1
             slots[slot] = number
             last_physical = physical
             number += 1
             at += ENTRY_BYTES
     file.rebuilt(number, used, last_physical)
     return ended
+
+
+def _begins_at_a_unit(physical: int, key_hash: int, log: AboutLog) -> bool:
+    implied = log.entries_of(physical)
+    return implied is not None and key_hash in implied.hashes
+
+
+class _Edges:
+    """Whether entries that lie across two sectors are whole: a power cut may have written one of the two."""
+
+    def __init__(self, log: AboutLog) -> None:
+        self._log = log
+        self._begin = NOWHERE
+
+    def is_whole(self, at: int, number: int, key_hash: int, physical: int, seconds: int) -> bool:
+        """The entry at this byte of its file; the first one of a file is asked about first."""
+        if at % SECTOR_BYTES <= WHOLE_AT_MAX and number > 1:
+            return True
+        implied = self._log.entries_of(physical)
+        if implied is None:
+            return False
+        if number == 1:
+            self._begin = implied.store_timestamp
+        return _matches(implied, key_hash, seconds, self._begin if number > 1 else NOWHERE)
 
 
 def _matches(implied: Implied, key_hash: int, seconds: int, begin: int) -> bool:
@@ -130,7 +159,7 @@ def _matches(implied: Implied, key_hash: int, seconds: int, begin: int) -> bool:
     return key_hash in implied.hashes
 
 
-def _drop_last_message(index: Index, log: AboutLog) -> int:
+def _drop_last_message(index: Index, log: AboutLog, cache: Cache) -> int:
     """Drop all entries of the newest message, for there may have been more. Returns its log position."""
     physical = NOWHERE
     while index.files:
@@ -142,7 +171,7 @@ def _drop_last_message(index: Index, log: AboutLog) -> int:
             number -= 1
         if number:
             if not file.has_slots or number < file.count - 1:
-                _rebuild(file, physical, log)
+                _rebuild(file, physical, log, are_entries_whole=cache is Cache.WHOLE)
             break
         index.remove(file)
     return physical

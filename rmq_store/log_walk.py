@@ -30,21 +30,25 @@ HEAD_BYTES: Final = BLANK.size
 """length and magic, of a unit or a blank"""
 SECTOR_BYTES: Final = 512
 """What a disk writes whole or not at all."""
+NEVER_TORN: Final = 1 << 63
+"""Later than any time."""
 UNIT_MAGICS: Final = frozenset({MAGIC_V1, MAGIC_V2})
 
 
 class LogWalk:
     """`end` is where the log ends as far as walked; `reason` says why; `last_unit_at` is the start of the last good unit."""
 
-    def __init__(self, segments: Segments, start: int, stop: int | None = None, *, torn: bool = False, sealed: bool = False) -> None:
+    def __init__(
+        self, segments: Segments, start: int, stop: int | None = None, *, torn_from_ms: int = NEVER_TORN, sealed: bool = False
+    ) -> None:
         """Walk from the unit that begins at `start`, up to `stop` if given (a unit's start).
 
-        `torn`: a power cut may have left sectors of zeros; where the check sum does not look, they end the walk, too.
-        `sealed`: every unit must end with a check sum over all of it (Java: forceVerifyPropCRC).
+        `torn_from_ms`: of units stored then or later a power cut may have left sectors of zeros; where the check sum does not
+        look, they end the walk, too.  `sealed`: every unit must end with a check sum over all of it (Java: forceVerifyPropCRC).
         """
         self._sealed = sealed
         self._segments = segments
-        self._torn = torn
+        self._torn_from_ms = torn_from_ms
         self._stop = stop
         self.end = start
         self.reason = ""
@@ -105,7 +109,7 @@ class LogWalk:
             if self._sealed and not has_good_seal(data[at : at + size]):
                 self.reason = f"the unit at {base + at} does not end with its check sum, which forceVerifyPropCRC asks for"
                 break
-            if self._torn and has_lost_sector(unit, at=base + at):
+            if unit.store_timestamp >= self._torn_from_ms and has_lost_sector(unit, at=base + at):
                 self.reason = f"the unit at {base + at} has a sector of zeros in its topic or properties"
                 break
             units.append(unit)

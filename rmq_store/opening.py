@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rmq_store import boot_mark
+from rmq_store.boot_mark import BootMark
 from rmq_store.checkpoint import Checkpoint, open_checkpoint
 from rmq_store.commit_log import CommitLog
 from rmq_store.disk import Disk, Kind, write_all
@@ -16,7 +18,8 @@ from rmq_store.dispatcher import Dispatcher
 from rmq_store.errors import ForeignFile, StoreRefused
 from rmq_store.index import Index
 from rmq_store.queues import Queues
-from rmq_store.recovery import Recovery, Report
+from rmq_store.recovery import Recovery
+from rmq_store.report import Report
 from rmq_store.segments import OpenFiles
 from rmq_store.settings import StoreSettings
 from rmq_wire.times import Zone
@@ -43,7 +46,7 @@ def open_locked(
     abort = f"{root}/abort"
     text = str(pid).encode()
     present = {entry.name: entry.kind for entry in disk.entries(root)}
-    for name in ("abort", "checkpoint"):
+    for name in ("abort", "checkpoint", boot_mark.NAME):
         if present.get(name, Kind.FILE) is not Kind.FILE:
             raise ForeignFile(f"{root}/{name} is a {present[name].value}: move it away")
     clean = "abort" not in present
@@ -58,6 +61,8 @@ def open_locked(
         index = Index(disk, f"{root}/index", settings.max_hash_slot_num, settings.max_index_num, zone)
         wrong = index.load()
     # Nothing was touched up to here; from here on a stop of any kind must be seen by the next start.
+    mark = BootMark(disk, root)
+    cache = mark.take()
     if clean:
         write_all(disk.create(abort, 0), 0, text)
         disk.sync_directory(root)
@@ -69,7 +74,8 @@ def open_locked(
         for directory in dict.fromkeys(changed):
             disk.sync_directory(directory)
         checkpoint = open_checkpoint(disk, root)
-        report, dispatcher = Recovery(settings, log, queues, index, checkpoint).run(clean and not wrong, wall_ms)
+        recovery = Recovery(settings, log, queues, index, checkpoint, cache)
+        report, dispatcher = recovery.run(clean and not wrong, wall_ms)
     except StoreRefused:
         if clean:
             disk.unlink(abort)
@@ -79,4 +85,5 @@ def open_locked(
         write_all(file, 0, text)
         file.set_length(len(text))
     checkpoint.write()
+    mark.put()
     return Parts(files, log, queues, index, checkpoint, dispatcher, report)

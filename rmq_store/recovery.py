@@ -1,19 +1,18 @@
 """Bringing log, queues and index into one state when a store is opened.
 
 After a clean stop the queues say where the log was dispatched to, and only what lies behind is walked.  After an unclean one
-the walk starts at the newest log file whose first unit is known to be dispatched by the checkpoint; queues are first cut
-back to that position, then everything is dispatched again, so what follows it equals a rebuild from the log.  The index is
+the walk starts at the message that the checkpoint names, or at the newest log file whose first unit it covers; queues are first
+cut back to that position, then everything is dispatched again, so what follows it equals a rebuild from the log.  The index is
 mended from its own entries and completed from the log.  Where the log ends, the rest of the file is overwritten with zeros:
-stale units must not come back at the next start.
+stale units must not come back at the next start.  Whole units among them are first copied aside.
 A queue that turns out to miss units before the walk makes the walk start over from the first file.
 (Java: DefaultMessageStore.recover, CommitLog.recoverNormally and recoverAbnormally)
 """
 
 from __future__ import annotations
 
-from msgspec import Struct
-
-from rmq_store import index_repair, queue_repair
+from rmq_store import cut, index_repair, queue_repair
+from rmq_store.boot_mark import Cache
 from rmq_store.checkpoint import Checkpoint
 from rmq_store.commit_log import UNQUEUED, CommitLog, Staged
 from rmq_store.consume_queue import ConsumeQueue
@@ -22,13 +21,14 @@ from rmq_store.errors import Illegal, StoreDamaged
 from rmq_store.index import Index
 from rmq_store.index_file import is_rolled_back
 from rmq_store.key_hashes import key_hash_of
-from rmq_store.log_walk import LogWalk
+from rmq_store.log_walk import NEVER_TORN, LogWalk
 from rmq_store.queues import Queues
+from rmq_store.report import Report
 from rmq_store.settings import StoreSettings
 from rmq_store.special_staging import SpecialStaging
+from rmq_store.walk_start import WalkStart
 from rmq_wire import property_names as names
-from rmq_wire.errors import BadRecord
-from rmq_wire.message import StoredMessage, has_good_crc, index_keys, read_size_and_magic, read_unit, tags_code
+from rmq_wire.message import StoredMessage, index_keys, tags_code
 from rmq_wire.properties import decode, find
 
 UNKNOWN_LEVEL_DELAY_MS = 1000
@@ -36,25 +36,6 @@ UNKNOWN_LEVEL_DELAY_MS = 1000
 
 
 TAGS = names.TAGS.encode()
-UNIT_READ_BYTES = 4096
-"""What is read to look at one unit; more only when it is longer."""
-
-
-class Report(Struct):
-    """What opening found and did, for the log of the broker."""
-
-    clean: bool
-    walked_from: int = 0
-    end: int = 0
-    reason: str = ""
-    """why the walk ended where it did"""
-    cut_bytes: int = 0
-    """bytes behind the end that were not zero"""
-    removed_files: list[str] = []
-    rebuilt: bool = False
-    """queues were rebuilt from the first file on"""
-    skipped: int = 0
-    """units whose topic cannot be a directory: kept in the log, in no queue"""
 
 
 class _Gap(Exception):
@@ -65,14 +46,18 @@ class Recovery:
     """One opening. Everything here may wait for the disk and raises OSError."""
 
     def __init__(
-        self, settings: StoreSettings, log: CommitLog, queues: Queues, index: Index | None, checkpoint: Checkpoint
-    ) -> None:
+        self, settings: StoreSettings, log: CommitLog, queues: Queues, index: Index | None, checkpoint: Checkpoint,
+        cache: Cache = Cache.UNKNOWN,
+    ) -> None:  # fmt: skip
+        """`cache`: what the files show after an unclean stop."""
+        self._cache = cache
         self._settings = settings
         self._log = log
         self._queues = queues
         self._special = SpecialStaging(settings, log, queues)
         self._index = index
         self._checkpoint = checkpoint
+        self._start = WalkStart(log, queues, checkpoint)
         self._topics: dict[bytes, str] = {}
         self._wall_ms = 0
 
@@ -85,13 +70,15 @@ class Recovery:
         if clean:
             for queue in self._queues:
                 queue_repair.find_end(queue)
-            start = self._dispatched_to()
+            start = self._start.after_clean_stop()
             if start is None:
                 report.clean = clean = False
         if not clean:
+            if self._cache is Cache.UNKNOWN:
+                self._write_again()
             for queue in self._queues:
                 queue_repair.scan_end(queue)
-            start = self._start_file()
+            start = self._start.after_unclean_stop()
         assert start is not None
         dispatcher = self._walk(start, report)
         self._check_end(report)
@@ -117,52 +104,13 @@ class Recovery:
         self._log.begin_at(0)
         return Dispatcher(self._index, 0)
 
-    # --- where to start
-
-    def _dispatched_to(self) -> int | None:
-        """After a clean stop: the end of the newest dispatched message, or None when log and queues disagree."""
-        end, newest = -1, None
-        for queue in self._queues:
-            if queue.end_physical > end:
-                end, newest = queue.end_physical, queue
-        if newest is None:
-            return self._log.min_offset
-        physical, size, _ = queue_repair.unit_at(newest, newest.max_offset - 1)
-        if end < self._log.min_offset:
-            return self._log.min_offset
-        unit = self._unit(physical)
-        return end if unit is not None and unit.total_size == size else None
-
-    def _unit(self, at: int) -> StoredMessage | None:
-        """The good unit that begins here, or None."""
+    def _write_again(self) -> None:
+        """What a failed sync has left in memory only looks safe: the next sync would pass over it."""
         segments = self._log.segments
-        start = segments.start_of(at)
-        if start is None:
-            return None
-        file = segments.file(start)
-        data = file.read_at(at - start, UNIT_READ_BYTES)
-        try:
-            size, _ = read_size_and_magic(data, 0)
-            if len(data) < size <= segments.file_bytes:
-                data = file.read_at(at - start, size)
-            unit = read_unit(data)
-        except BadRecord:
-            return None
-        return unit if unit.physical_offset == at and has_good_crc(unit) else None
-
-    def _start_file(self) -> int:
-        """After an unclean stop: start of the newest file whose first unit the checkpoint covers, else of the first file."""
-        covered = self._checkpoint.logics_physical_offset
-        covered_ms = self._checkpoint.logics_message_timestamp
-        if all(queue.max_offset == 0 for queue in self._queues):
-            return self._log.min_offset
-        for start in reversed(self._log.segments.starts):
-            unit = self._unit(start)
-            if unit is None or not unit.store_timestamp:
-                continue
-            if (start <= covered) if covered else (unit.store_timestamp <= covered_ms):
-                return start
-        return self._log.min_offset
+        known = self._checkpoint.logics_physical_offset
+        for start in segments.starts:
+            if start + segments.file_bytes > known:
+                queue_repair.write_again(segments.file(start))
 
     # --- queues
 
@@ -175,7 +123,7 @@ class Recovery:
                     self._cut_back(queue, start)
             dispatcher = Dispatcher(None, start)
             sealed = self._settings.force_verify_prop_crc
-            walk = LogWalk(self._log.segments, start, torn=not report.clean, sealed=sealed)
+            walk = LogWalk(self._log.segments, start, torn_from_ms=self._torn_from_ms(report), sealed=sealed)
             try:
                 self._dispatch_walk(walk, dispatcher, report)
             except _Gap:
@@ -187,6 +135,12 @@ class Recovery:
             if not report.clean and walk.last_unit_at >= 0:
                 self._checkpoint.confirm_physical_offset = walk.last_unit_at
             return dispatcher
+
+    def _torn_from_ms(self, report: Report) -> int:
+        """Units stored from then on may not be whole; those before the newest that was synced are."""
+        if report.clean or self._cache is Cache.WHOLE:
+            return NEVER_TORN
+        return self._checkpoint.physic_message_timestamp
 
     def _cut_back(self, queue: ConsumeQueue, start: int) -> None:
         """Leave what belongs before the log position `start`."""
@@ -250,7 +204,8 @@ class Recovery:
                 resume = newest.end_physical
                 index.indexed_offset = resume + 1
         elif index.files:
-            resume = index_repair.mend(index, self._checkpoint.index_message_timestamp, report.end, self._about_log())
+            about = self._about_log()
+            resume = index_repair.mend(index, self._checkpoint.index_message_timestamp, report.end, about, self._cache)
             index.indexed_offset = resume
         for units in LogWalk(self._log.segments, max(resume, log_min), report.end).batches():
             batch = [staged for unit in units if (staged := self._staged(unit, with_keys=True)) is not None]
@@ -262,7 +217,7 @@ class Recovery:
         return index_repair.AboutLog(self._log.min_offset, self._entries_of, self._next_indexed)
 
     def _entries_of(self, at: int) -> index_repair.Implied | None:
-        unit = self._unit(at)
+        unit = self._start.unit_at(at)
         staged = None if unit is None else self._staged(unit, with_keys=True)
         if unit is None or staged is None:
             return None
@@ -333,17 +288,22 @@ class Recovery:
         """Clear what lies behind the log's end, make sure of what lies before it, set the queues' bounds."""
         end, log = report.end, self._log
         start = log.segments.start_of(end)
-        for later in [found for found in log.segments.starts if found >= end and found != start]:
-            if report.clean and self._unit(later) is not None:
+        later_files = [found for found in log.segments.starts if found >= end and found != start]
+        for later in later_files:
+            if report.clean and self._start.unit_at(later) is not None:
                 raise StoreDamaged(
                     f"{log.segments.directory}: good units end at {end} ({report.reason}), but the file of {later} holds more:"
                     " restore the damaged file; an empty file named `abort` in the root says that these may be dropped"
                 )
+        root = self._settings.store_path_root_dir
+        report.cut_units, report.kept_aside = cut.keep_aside(log.segments.files.disk, log.segments, end, root)
+        for later in later_files:
             report.removed_files.append(log.segments.path(later))
+            report.cut_bytes += sum(high - low for low, high in log.segments.file(later).data_ranges(0))
             log.segments.remove(later)
         if start is not None:
             file = log.segments.file(start)
-            report.cut_bytes = queue_repair.zero_from(file, end - start)
+            report.cut_bytes += queue_repair.zero_from(file, end - start)
             if report.cut_bytes and report.clean:
                 file.sync()
         if not report.clean:

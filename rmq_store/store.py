@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from rmq_store.boot_mark import BootMark
 from rmq_store.commit_log import Staged
 from rmq_store.disk import Disk, Lock
-from rmq_store.errors import Closed, CommitFailed, Illegal, StoreLocked, Unwritable
 from rmq_store.disk_space import DiskSpace, RetentionRules
+from rmq_store.errors import Closed, CommitFailed, Illegal, StoreLocked, Unwritable
 from rmq_store.flush import Flusher, Ticket
 from rmq_store.opening import Parts, open_locked
 from rmq_store.reading import Reading
+from rmq_store.retention import Retention
 from rmq_store.settings import FlushDiskType, StoreSettings
 from rmq_store.special_staging import SpecialStaging
-from rmq_store.retention import Retention
-from rmq_store.statistics import StoreStatistics, double_text
+from rmq_store.statistics import StoreStatistics
 from rmq_store.upkeep import Upkeep
 from rmq_store.values import Arrived, Draft, Placed
 from rmq_store.writability import Writability
@@ -42,6 +43,7 @@ class Store(Reading):
         self._dispatcher = dispatcher
         self._files = files
         self._flusher = Flusher(disk, settings, log, queues, dispatcher, index, checkpoint)
+        self._boot_mark = BootMark(disk, settings.store_path_root_dir)
         self._writability = Writability()
         self._space = DiskSpace(disk, settings, log.segments, self._writability)
         self._upkeep = Upkeep(self._space, self._writability, checkpoint, index, self._reader, self.statistics)
@@ -91,6 +93,7 @@ class Store(Reading):
                 clean = self._close_clean(wall_ms)
         except OSError as reason:
             self._writability.detail = str(reason)
+            self._boot_mark.distrust()
         self._writability.shut()
         self._files.clear()
         self._lock.release()
@@ -113,6 +116,7 @@ class Store(Reading):
         root = self.settings.store_path_root_dir
         for directory in self._log.segments.directories:
             self._disk.sync_directory(directory)
+        self._boot_mark.remove()
         self._disk.unlink(f"{root}/abort")
         self._disk.sync_directory(root)
         return True
@@ -216,6 +220,7 @@ class Store(Reading):
         else:
             self._flusher.is_out = False
             self._writability.refuse(Closed.FENCED, f"sync failed: {error}")
+            self._boot_mark.distrust()
 
     # --- time
 
@@ -246,13 +251,13 @@ class Store(Reading):
             self._writability.failed(reason)
             return 0
 
-
     # --- state
 
     @property
     def refusal(self) -> Closed | None:
         """Why appends are refused now, None when they are not."""
         return self._writability.why
+
     @property
     def refusal_text(self) -> str:
         return self._writability.detail
@@ -292,12 +297,7 @@ class Store(Reading):
 
     def runtime_info(self, wall_ms: int) -> dict[str, str]:
         """The store's part of code 28: statistics, disk, log bounds (Java: getRuntimeInfo). Raises OSError."""
-        settings = self.settings
-        info = self.statistics.runtime_info(wall_ms)
-        log_ratio = double_text(self._disk.usage(settings.commit_log_directory).used_ratio)
-        info[f"commitLogDiskRatio_{settings.commit_log_directory}"] = log_ratio
-        info["commitLogDiskRatio"] = log_ratio
-        info["consumeQueueDiskRatio"] = double_text(self._disk.usage(settings.store_path_root_dir).used_ratio)
+        info = {**self.statistics.runtime_info(wall_ms), **self._space.runtime_info()}
         info["commitLogMinOffset"] = str(self.min_offset if self._log.segments.starts else -1)
         info["commitLogMaxOffset"] = str(self.written_offset)
         return info

@@ -390,7 +390,7 @@ def test_damage_before_what_was_safe_is_refused_not_cut() -> None:
     rig.sync()
     rig.wait(1000)
     after = disk.crash("all")
-    after.open(f"{ROOT}/commitlog/{2 * FILE:020d}").write_at(200, b"\xff" * 8)
+    after.open(f"{ROOT}/commitlog/{2 * FILE:020d}").write_at(0, b"\xff" * 8)
     before = after.contents()
     refused(after, StoreDamaged, "restore")
     for path, data in before.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 
 from rmq_wire.layout import index as layout
 from rmq_wire.message import index_hash
@@ -55,8 +56,17 @@ class IndexModel:
             "slot_count": len(file.slots), "index_count": file.count,
         }  # fmt: skip
         data = bytes(layout.HEADER.build(header))
-        data += b"".join(layout.SLOT.build({"newest": file.slots.get(n, 0)}) for n in range(self.slot_num))
+        data += b"".join(_slot(file.slots.get(n, 0)) for n in range(self.slot_num))
         data += bytes(layout.ENTRY.sizeof())
-        for entry in file.entries:
-            data += layout.ENTRY.build(dict(zip(("key_hash", "physical_offset", "seconds", "previous"), entry, strict=True)))
+        data += b"".join(_entry(entry) for entry in file.entries)
         return data + bytes((self.index_num - file.count) * layout.ENTRY.sizeof())
+
+
+@cache
+def _slot(newest: int) -> bytes:
+    return bytes(layout.SLOT.build({"newest": newest}))
+
+
+@lru_cache(100_000)
+def _entry(entry: tuple[int, int, int, int]) -> bytes:
+    return bytes(layout.ENTRY.build(dict(zip(("key_hash", "physical_offset", "seconds", "previous"), entry, strict=True))))

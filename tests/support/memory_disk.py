@@ -50,6 +50,8 @@ class _Inode:
     lost: set[int] = field(default_factory=set)
     """pages that a failed sync left: clean, and not on the medium"""
     kind: Kind = Kind.FILE
+    entries: dict[str, _Inode] = field(default_factory=dict)
+    """of a directory: the paths in it that are on the medium"""
     modified_ms: int = 0
 
 
@@ -131,15 +133,6 @@ class MemoryFile:
         inode.dirty.clear()
         self._disk.log.append(("sync", self.path, 0, 0))
 
-    def forget_cached(self) -> None:
-        inode = self._inode
-        if inode.lost:
-            medium = _but_pages(inode.data, inode.durable, inode.lost)
-            for page in inode.lost:
-                low, high = page * PAGE_BYTES, min((page + 1) * PAGE_BYTES, len(medium))
-                inode.data[low:high] = medium[low:high]
-            inode.lost.clear()
-
 
 class MemoryLock:
     def __init__(self, disk: MemoryDisk, path: str) -> None:
@@ -167,7 +160,6 @@ class MemoryDisk:
         """called before each operation, with its name and path; may raise to stop there"""
         self._calls: dict[int, int] = {}
         self._now: dict[str, _Inode] = {"/": _directory()}
-        self._durable: dict[str, _Inode] = dict(self._now)
 
     @property
     def boot_id(self) -> str:
@@ -257,6 +249,9 @@ class MemoryDisk:
         self.log.append(("unlink", path, 0, 0))
 
     def remove_directory(self, path: str) -> None:
+        self.raise_fault("rmdir", path)
+        if path not in self._now:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         if self.entries(path):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
         del self._now[path]
@@ -265,9 +260,9 @@ class MemoryDisk:
         self.raise_fault("sync_directory", path)
         if path not in self._now:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        for name in [name for name in self._durable if self._parent(name) == path and name != "/"]:
-            del self._durable[name]
-        self._durable.update({name: inode for name, inode in self._now.items() if self._parent(name) == path})
+        self._now[path].entries = {
+            name: inode for name, inode in self._now.items() if parent_of(name) == path and name != "/"
+        }
         self.log.append(("sync_directory", path, 0, 0))
 
     def usage(self, path: str) -> Usage:
@@ -297,38 +292,50 @@ class MemoryDisk:
     def crash(self, keep: str | random.Random) -> MemoryDisk:
         """`keep`: "all" (a process was killed), "synced" (power cut, nothing else survived), or a source of chance."""
         after = MemoryDisk()
-        killed = keep == "all"
-        after.boot = self.boot if killed else self.boot + 1
-        copies: dict[int, _Inode] = {}
-
-        def copy(inode: _Inode) -> _Inode:
-            found = copies.get(id(inode))
+        after.boot = self.boot if keep == "all" else self.boot + 1
+        if keep == "all":
+            copies: dict[int, _Inode] = {}
+            after._now = {name: _copy(inode, copies) for name, inode in self._now.items()}
+            return after
+        survivors: dict[int, _Inode] = {}
+        for name, inode in self._surviving_names(keep).items():
+            found = survivors.get(id(inode))
             if found is None:
-                if killed:
-                    found = _Inode(bytearray(inode.data), inode.durable, set(inode.dirty), set(inode.lost), inode.kind, inode.modified_ms)
-                else:
-                    data = _surviving(inode, keep)
-                    found = _Inode(data, bytes(data), kind=inode.kind, modified_ms=inode.modified_ms)
-                copies[id(inode)] = found
-            return found
-
-        for name, inode in sorted((self._now if killed else self._surviving_names(keep)).items()):
-            if parent_of(name) in after._now or name == "/":
-                after._now[name] = copy(inode)
-        after._durable = {name: copy(inode) for name, inode in self._durable.items()} if killed else dict(after._now)
+                data = _surviving(inode, keep)
+                found = survivors[id(inode)] = _Inode(data, bytes(data), kind=inode.kind, modified_ms=inode.modified_ms)
+            after._now[name] = found
+            if name != "/":
+                after._now[parent_of(name)].entries[name] = found
         return after
 
     def _surviving_names(self, keep: str | random.Random) -> dict[str, _Inode]:
-        names = dict(self._durable)
-        if isinstance(keep, random.Random):
-            for name in sorted(self._now.keys() | self._durable.keys()):
-                if self._now.get(name) is not self._durable.get(name) and keep.random() < 0.5:
-                    inode = self._now.get(name)
-                    if inode is None:
-                        del names[name]
-                    else:
-                        names[name] = inode
+        """By name, directories first. A directory that was made anew has nothing of what the one before it had."""
+        names: dict[str, _Inode] = {}
+
+        def survive(path: str, directory: _Inode) -> None:
+            names[path] = directory
+            new = children.get(path, {}) if self._now.get(path) is directory else {}
+            for name in sorted(directory.entries.keys() | new.keys()):
+                old, other = directory.entries.get(name), new.get(name)
+                if old is not other and isinstance(keep, random.Random) and keep.random() < 0.5:
+                    old = other
+                if old is None:
+                    continue
+                if old.kind is Kind.DIRECTORY:
+                    survive(name, old)
+                else:
+                    names[name] = old
+
+        children: dict[str, dict[str, _Inode]] = {}
+        for name, inode in self._now.items():
+            if name != "/":
+                children.setdefault(parent_of(name), {})[name] = inode
+        survive("/", self._now["/"])
         return names
+
+    def live_contents(self, part: str) -> list[tuple[str, bytearray]]:
+        """Regular files with this in their path, by name, without a copy."""
+        return sorted((name, inode.data) for name, inode in self._now.items() if part in name and inode.kind is Kind.FILE)
 
     def contents(self) -> dict[str, bytes]:
         """Every regular file, as a reader sees it now."""
@@ -337,6 +344,18 @@ class MemoryDisk:
 
 def _directory() -> _Inode:
     return _Inode(bytearray(), b"", kind=Kind.DIRECTORY)
+
+
+def _copy(inode: _Inode, copies: dict[int, _Inode]) -> _Inode:
+    """As it is, with what is not synced; `copies` by identity."""
+    found = copies.get(id(inode))
+    if found is None:
+        found = _Inode(
+            bytearray(inode.data), inode.durable, set(inode.dirty), set(inode.lost), inode.kind, modified_ms=inode.modified_ms
+        )
+        copies[id(inode)] = found
+        found.entries = {name: _copy(other, copies) for name, other in inode.entries.items()}
+    return found
 
 
 def _but_pages(data: bytearray, durable: bytes, pages: set[int]) -> bytearray:

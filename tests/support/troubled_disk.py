@@ -59,9 +59,6 @@ class TroubledFile:
         if self._disk.syncs:
             self._inner.sync()
 
-    def forget_cached(self) -> None:
-        self._inner.forget_cached()
-
 
 class TroubledDisk:
     """A `Disk`.  `trouble` may be set at any time."""

@@ -1,0 +1,43 @@
+"""What opening a store found and did, as values and as sentences for the broker's log."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Report(Struct):
+    """One opening. Positions count bytes of the log."""
+
+    clean: bool
+    """the last stop was, and log and queues agreed"""
+    walked_from: int = 0
+    end: int = 0
+    """where the log goes on"""
+    reason: str = ""
+    """why the walk ended where it did"""
+    cut_bytes: int = 0
+    """bytes behind the end that were not zero"""
+    cut_units: int = 0
+    """whole units among them"""
+    kept_aside: str = ""
+    """the directory they were copied to"""
+    removed_files: list[str] = []
+    """log files behind the end, prepared ones included"""
+    rebuilt: bool = False
+    """queues were rebuilt from the first file on"""
+    skipped: int = 0
+    """units whose topic cannot be a directory: kept in the log, in no queue"""
+
+    def sentences(self) -> list[str]:
+        """For the log; none after a clean stop with nothing to say."""
+        said = []
+        if not self.clean:
+            said.append(f"the last stop was not clean: the log was read from {self.walked_from} and ends at {self.end}")
+        if self.rebuilt:
+            said.append("queues were rebuilt from the first log file on")
+        if self.cut_bytes:
+            cut = f"{self.cut_bytes} bytes behind {self.end} were cut, {self.cut_units} whole messages among them ({self.reason})"
+            said.append(cut + (f"; they are kept in {self.kept_aside}" if self.kept_aside else ""))
+        if self.skipped:
+            said.append(f"{self.skipped} messages are in no queue, for their topics cannot be directories")
+        return said
