@@ -58,6 +58,8 @@ class Batch(NamedTuple):
     base: int
     """byte of the file at which the buffer begins"""
     units: Units
+    displaced_by: int
+    """own offset of the file's first units minus where they are; 0 in a file with its right name"""
 
 
 class Gap(NamedTuple):
@@ -95,7 +97,6 @@ class End(NamedTuple):
     how: Ending
     fault: Fault
     displaced_by: int
-    """own offset of the units minus where they are; 0 in a file with its right name"""
 
 
 def scan(
@@ -151,7 +152,7 @@ class _Scan:
             units = read(self._bytes, np.array(positions, np.int64), self._filled)
             good = int(np.argmax(units.fault != 0)) if units.fault.any() else len(units)
             if good:
-                yield Batch(self._bytes, self._base, units.take(slice(0, good)))
+                yield Batch(self._bytes, self._base, units.take(slice(0, good)), displaced_by)
             if good < len(units):
                 at = self._base + positions[good]
             else:

@@ -51,7 +51,7 @@ class Hasher:
     """Hashes of runs of one buffer."""
 
     def __init__(self, data: bytes) -> None:
-        self._data = data
+        self.data = data
         raw = np.frombuffer(data, np.uint8)
         self._powers, inverses = _powers_up_to(len(raw) + 1)
         self._sums = np.zeros(len(raw) + 1, np.uint32)
@@ -66,7 +66,7 @@ class Hasher:
         signed = found.astype(np.uint32).view(np.int32)
         if self._foreign is not None:
             for row in np.flatnonzero(self._foreign[ends] != self._foreign[starts]).tolist():
-                signed[row] = string_hash(self._data[int(starts[row]) : int(ends[row])].decode("utf-8", "replace"))
+                signed[row] = string_hash(self.data[int(starts[row]) : int(ends[row])].decode("utf-8", "replace"))
         return signed
 
 

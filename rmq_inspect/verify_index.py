@@ -1,0 +1,372 @@
+"""Index files by themselves (header, slots, chains), and their entries held against the keys of the log's messages.
+
+A chain may only lead to older entries of the same slot.  So one pass over the entries in the order in which they were written,
+with the newest entry of each slot at hand, checks every link, every slot and the absence of cycles; its memory depends on the
+number of slots alone.  Entries follow the log's order, so those of a block of messages are found by a few fence posts and
+compared at once.  How many slots a file has is written nowhere: the defaults are tried, else the count is found from the first
+entries.
+Source: `IndexFile`, `IndexHeader`, `IndexService.buildIndex` of the reference.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rmq_columns.dtypes import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, Ints, Records, records
+from rmq_inspect.directory import Reader, StoreFile
+from rmq_inspect.errors import CannotLook
+from rmq_inspect.verify_findings import NOWHERE, Findings
+from rmq_wire.layout import index
+from rmq_wire.layout.flat import flat
+
+if TYPE_CHECKING:
+    from rmq_inspect.verify_log import LogReport, Wanted
+
+DEFAULT_SLOTS: Final = 5_000_000
+"""maxHashSlotNum"""
+DEFAULT_ENTRIES: Final = 20_000_000
+"""maxIndexNum"""
+SLOTS_MAX: Final = 1 << 28
+RUN_ENTRIES: Final = 1 << 20
+FENCE_ENTRIES: Final = 4096
+"""Entries between two fence posts."""
+ODD_KEPT_MAX: Final = 256
+GUESS_FILES_MAX: Final = 8
+GUESS_BYTES_MAX: Final = 64 << 20
+"""Ours: of a file whose slots have to be guessed, so much is looked at."""
+COUNT_AT: Final = flat(index.HEADER).at["index_count"]
+
+
+class Geometry(NamedTuple):
+    """How a file is divided."""
+
+    slots: int
+    entries: int
+
+    @property
+    def entries_at(self) -> int:
+        return INDEX_HEADER.itemsize + self.slots * INDEX_SLOT.itemsize
+
+
+@dataclass
+class IndexState:
+    """One index file as it is by itself."""
+
+    file: StoreFile
+    geometry: Geometry | None = None
+    count: int = 0
+    """number of the next entry; 0 without any"""
+    first_offset: int = -1
+    """physical offset of the first entry, and of the last"""
+    last_offset: int = -1
+    begin_timestamp: int = 0
+    end_timestamp: int = 0
+    fences: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """physical offset of entry 1, 1 + FENCE_ENTRIES, …"""
+    is_ordered: bool = True
+    odd: list[tuple[int, int]] = field(default_factory=list)
+    """(entry, physical offset) of entries out of order"""
+
+
+def check_index_file(file: StoreFile, size: int, slots: int | None, settled: bool) -> tuple[IndexState, Findings]:
+    """size: what index files of this store have.  slots: maxHashSlotNum when it is known.
+
+    settled: nobody writes to the file, and it was closed in order; else its slots and header may lag behind its entries, which
+    the next start mends.
+    """
+    state, findings = IndexState(file), Findings()
+    if file.size != size:
+        findings.add("index-file-size", file.name, NOWHERE, f"{file.size} bytes instead of {size}")
+    try:
+        with file.open() as reader:
+            head = records(reader.read(0, INDEX_HEADER.itemsize), INDEX_HEADER)
+            if len(head):
+                _check(file, reader, head[0], size, slots, settled, state, findings)
+    except CannotLook as reason:
+        findings.add("file-unreadable", file.name, NOWHERE, str(reason))
+    return state, findings
+
+
+def _check(
+    file: StoreFile, reader: Reader, head: Any, size: int, slots: int | None, settled: bool, state: IndexState, findings: Findings
+) -> None:  # fmt: skip
+    state.begin_timestamp, state.end_timestamp = int(head["begin_timestamp"]), int(head["end_timestamp"])
+    geometry = _geometry(reader, head, size, slots)
+    if geometry is None:
+        if any(data for _, data in reader.chunks(0, INDEX_HEADER.itemsize) if any(data)):
+            findings.add(
+                "index-geometry", file.name, NOWHERE, f"{size} bytes; give --hash-slots when maxHashSlotNum was configured"
+            )
+        return
+    state.geometry = geometry
+    count = int(head["index_count"])
+    if not 0 <= count <= geometry.entries or count == 1:
+        findings.add("index-count", file.name, COUNT_AT, f"counts {count} of {geometry.entries}")
+        count = min(max(count, 0), geometry.entries)
+    state.count = _written(reader, geometry, count)
+    if state.count != count:
+        findings.add("index-count", file.name, COUNT_AT, f"counts {count}, entries end with {state.count - 1}")
+    _Chains(file, reader, geometry, state, findings).run(head, settled)
+
+
+def _written(reader: Reader, geometry: Geometry, count: int) -> int:
+    """The count without the empty entries at its end."""
+    low, high = min(count, 1), count
+    while low < high:
+        middle = (low + high) // 2
+        entry = read_entries(reader, geometry, middle, 1)
+        if len(entry) and entry[0].tobytes().strip(b"\0"):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def slots_of(files: list[StoreFile], size: int) -> int | None:
+    """maxHashSlotNum of a store, found in the first of its index files that tells; None when none does."""
+    for file in files[:GUESS_FILES_MAX]:
+        with contextlib.suppress(CannotLook), file.open() as reader:
+            head = records(reader.read(0, INDEX_HEADER.itemsize), INDEX_HEADER)
+            geometry = _geometry(reader, head[0], size, None) if len(head) else None
+            if geometry is not None:
+                return geometry.slots
+    return None
+
+
+def _geometry(reader: Reader, head: Any, size: int, slots: int | None) -> Geometry | None:
+    room = size - INDEX_HEADER.itemsize
+    if slots is None and room == DEFAULT_SLOTS * INDEX_SLOT.itemsize + DEFAULT_ENTRIES * INDEX_ENTRY.itemsize:
+        slots = DEFAULT_SLOTS
+    if slots is not None and 0 < slots * INDEX_SLOT.itemsize < room:
+        return Geometry(slots, (room - slots * INDEX_SLOT.itemsize) // INDEX_ENTRY.itemsize)
+    return guess_geometry(reader.read(0, min(size, GUESS_BYTES_MAX)), head, room)
+
+
+def guess_geometry(data: bytes, head: Any, room: int) -> Geometry | None:
+    """Where the first entry can be: it has the header's first offset, no seconds, no previous, and a slot that is in use.
+
+    Of several places the one is taken at which the entries go on as entries do.  None when there is none.
+    """
+    raw = np.frombuffer(data, np.uint8)
+    step = INDEX_SLOT.itemsize
+    slots = np.arange(1, max(min((len(raw) - INDEX_HEADER.itemsize - 2 * INDEX_ENTRY.itemsize) // step, SLOTS_MAX), 1))
+    slots = slots[(room - slots * step) % INDEX_ENTRY.itemsize == 0]
+    at = INDEX_HEADER.itemsize + slots * step + INDEX_ENTRY.itemsize
+    if not len(at):
+        return None
+    windows: Any = np.ndarray((len(raw) - INDEX_ENTRY.itemsize + 1,), f"V{INDEX_ENTRY.itemsize}", raw, strides=(1,))
+    first = windows[at].view(INDEX_ENTRY)
+    good = (first["physical_offset"] == head["begin_physical_offset"]) & (first["seconds"] == 0) & (first["previous"] == 0)
+    good &= first["key_hash"] >= 0
+    for number in np.flatnonzero(good).tolist():
+        geometry = Geometry(int(slots[number]), (room - int(slots[number]) * step) // INDEX_ENTRY.itemsize)
+        if _fits(data, geometry, head):
+            return geometry
+    return None
+
+
+def _fits(data: bytes, geometry: Geometry, head: Any) -> bool:
+    """Whether the first entries' slots lead to them or to later ones, and entry 0 is empty."""
+    at = geometry.entries_at
+    slots = records(data[INDEX_HEADER.itemsize : at], INDEX_SLOT)["newest"]
+    if any(data[at : at + INDEX_ENTRY.itemsize]):
+        return False
+    count = min(max(int(head["index_count"]), 2), geometry.entries, 66)
+    entries = records(data[at : at + count * INDEX_ENTRY.itemsize], INDEX_ENTRY)[1:]
+    entries = entries[[bool(entry.tobytes().strip(b"\0")) for entry in entries]]
+    newest = slots[entries["key_hash"].astype(np.int64) % geometry.slots]
+    good = (
+        (entries["key_hash"] >= 0) & (newest >= np.arange(1, len(entries) + 1)) & (entries["previous"] <= np.arange(len(entries)))
+    )
+    good &= entries["physical_offset"] >= head["begin_physical_offset"]
+    return len(entries) > 0 and bool(good.sum() * 4 >= len(entries) * 3)
+
+
+class _Chains:
+    """One pass over the entries, oldest first."""
+
+    def __init__(self, file: StoreFile, reader: Reader, geometry: Geometry, state: IndexState, findings: Findings) -> None:
+        self._file, self._reader, self._geometry, self._state, self._findings = file, reader, geometry, state, findings
+        self._newest = np.zeros(geometry.slots, np.int32)
+        self._previous_offset = -1
+        self._fences: list[npt.NDArray[np.int64]] = []
+
+    def run(self, head: Any, settled: bool) -> None:
+        number = 1
+        while number < self._state.count:
+            entries = self._read(number, min(RUN_ENTRIES, self._state.count - number))
+            if not len(entries):
+                break
+            self._links(entries, number)
+            self._order(entries, number)
+            number += len(entries)
+        self._state.fences = np.concatenate(self._fences) if self._fences else np.empty(0, np.int64)
+        if settled:
+            self._slots()
+            self._header(head)
+
+    def _read(self, number: int, count: int) -> Records:
+        return read_entries(self._reader, self._geometry, number, count)
+
+    def _at(self, number: int) -> int:
+        return self._geometry.entries_at + number * INDEX_ENTRY.itemsize
+
+    def _links(self, entries: Records, number: int) -> None:
+        numbers = np.arange(number, number + len(entries), dtype=np.int64)
+        hashes = entries["key_hash"].astype(np.int64)
+        negative = hashes < 0
+        slots = np.where(negative, 0, hashes) % self._geometry.slots
+        order = np.argsort(slots, kind="stable")
+        ordered = slots[order]
+        same = np.concatenate(([False], ordered[1:] == ordered[:-1]))
+        expected_ordered = np.where(same, np.concatenate(([0], numbers[order][:-1])), self._newest[ordered])
+        expected = np.empty(len(entries), np.int64)
+        expected[order] = expected_ordered
+        previous = entries["previous"].astype(np.int64)
+        bad = (previous != expected) | negative
+        cycles = bad & (previous >= numbers)
+        for code, rows in (("index-cycle", np.flatnonzero(cycles)), ("index-chain", np.flatnonzero(bad & ~cycles))):
+            for row in rows[:1].tolist():
+                text = (
+                    f"entry {numbers[row]} leads to {previous[row]}, the one before it with slot {slots[row]} is {expected[row]}"
+                )
+                self._findings.add(code, self._file.name, self._at(int(numbers[row])), text, len(rows))
+        self._newest[slots] = numbers
+
+    def _order(self, entries: Records, number: int) -> None:
+        offsets = entries["physical_offset"].astype(np.int64)
+        if self._state.first_offset < 0:
+            self._state.first_offset = int(offsets[0])
+        before = np.concatenate(([self._previous_offset], offsets[:-1]))
+        after = np.concatenate((offsets[1:], [offsets[-1]]))
+        falls = np.flatnonzero(offsets < before)
+        clean = offsets
+        if len(falls):
+            clean = offsets.copy()
+            spikes = (offsets > after) & (after >= before)
+            odd = spikes | ((offsets < before) & ~np.concatenate(([False], spikes[:-1])))
+            clean[odd] = before[odd]
+            for row in np.flatnonzero(odd)[: ODD_KEPT_MAX - len(self._state.odd)].tolist():
+                self._state.odd.append((number + row, int(offsets[row])))
+            self._state.is_ordered = self._state.is_ordered and bool((np.diff(clean) >= 0).all())
+        self._previous_offset = int(clean[-1])
+        self._state.last_offset = self._previous_offset
+        first = -(number - 1) % FENCE_ENTRIES
+        self._fences.append(clean[first::FENCE_ENTRIES])
+
+    def _slots(self) -> None:
+        per_run = RUN_ENTRIES
+        for begin in range(0, self._geometry.slots, per_run):
+            at = INDEX_HEADER.itemsize + begin * INDEX_SLOT.itemsize
+            count = min(per_run, self._geometry.slots - begin)
+            data = self._reader.read(at, count * INDEX_SLOT.itemsize).ljust(count * INDEX_SLOT.itemsize, b"\0")
+            found = records(data, INDEX_SLOT)["newest"].astype(np.int64)
+            bad = np.flatnonzero(found != self._newest[begin : begin + count])
+            for row in bad[:1].tolist():
+                text = f"slot {begin + row} leads to entry {found[row]}, its newest is {self._newest[begin + row]}"
+                self._findings.add("index-slot", self._file.name, at + row * INDEX_SLOT.itemsize, text, len(bad))
+
+    def _header(self, head: Any) -> None:
+        """The header's bounds are those of the first and last entry; one entry more than it counts means that it lags."""
+        state, used = self._state, int(np.count_nonzero(self._newest))
+        if state.count > 1:
+            found = {
+                "begin_physical_offset": state.first_offset, "end_physical_offset": state.last_offset, "slot_count": used,
+            }  # fmt: skip
+            for name, value in found.items():
+                if int(head[name]) != value:
+                    at = flat(index.HEADER).at[name]
+                    self._findings.add("index-header", self._file.name, at, f"{name} is {head[name]}, its entries say {value}")
+        behind = self._read(max(state.count, 1), int(state.count < self._geometry.entries))
+        if behind.tobytes().strip(b"\0"):
+            self._findings.add(
+                "index-count", self._file.name, COUNT_AT, f"counts {state.count}, an entry with that number is there"
+            )
+
+
+def read_entries(reader: Reader, geometry: Geometry, number: int, count: int) -> Records:
+    """Entries from this number on."""
+    at = geometry.entries_at + number * INDEX_ENTRY.itemsize
+    return records(reader.read(at, count * INDEX_ENTRY.itemsize), INDEX_ENTRY)
+
+
+class IndexCheck:
+    """The index files, for one worker that walks one log file."""
+
+    def __init__(self, files: list[IndexState], findings: Findings, settled: bool) -> None:
+        self._files = [one for one in files if one.geometry is not None and one.count > 1]
+        if not all(one.is_ordered for one in self._files):  # said already; where its entries belong cannot be told
+            self._files = []
+        self._findings = findings
+        self._settled = settled
+        self._readers: dict[str, Reader] = {}
+        self.last_offset = max((one.last_offset for one in self._files), default=-1)
+        self.first_offset = min((one.first_offset for one in self._files), default=1 << 62)
+
+    def close(self) -> None:
+        for reader in self._readers.values():
+            reader.close()
+
+    def compare(self, own: Ints, end: Ints, wanted: Wanted, report: LogReport, log: StoreFile) -> None:
+        """own, end: where the units of a block begin and end in the log."""
+        if not self._files:
+            return
+        offsets = own[wanted.row]
+        report.index_before += int(np.count_nonzero(own < self.first_offset))
+        report.index_waiting += int(np.count_nonzero(own > self.last_offset))
+        behind = self.last_offset + 1 if self._settled else self.last_offset
+        covered = (offsets >= self.first_offset) & (offsets < behind)
+        low, high = int(own[0]), int(end[-1])
+        found_offsets, found_hashes = self._entries(low, high)
+        hashes, offsets, is_tag = wanted.key_hash[covered], offsets[covered], wanted.is_tag[covered]
+        if len(found_hashes) == len(hashes) and (found_hashes == hashes).all() and (found_offsets == offsets).all():
+            return
+        self._differ(low, (offsets, hashes, is_tag), (found_offsets, found_hashes), report, log)
+
+    def _differ(self, low: int, wanted: Any, found: Any, report: LogReport, log: StoreFile) -> None:
+        """As sets: an entry may be there twice after a restart, and brokers before 5.4 write none for tags."""
+        offsets, hashes, is_tag = wanted
+        wanted_keys, found_keys = (offsets - low) << 31 | hashes, (found[0] - low) << 31 | found[1]
+        lacking = ~np.isin(wanted_keys, found_keys)
+        extra = ~np.isin(found_keys, wanted_keys)
+        tag_only = bool((lacking == is_tag)[lacking | is_tag].all()) and bool(is_tag.any())
+        if tag_only and not extra.any():
+            report.without_tag_entries += int(lacking.sum())
+            return
+        if lacking.any():
+            missing = np.unique(offsets[lacking])
+            text = f"{len(missing)} message(s) from {missing[0]} on lack {int(lacking.sum())} entries"
+            self._findings.add("index-missing", log.name, int(missing[0]) - log.start, text, len(missing))
+        if extra.any():
+            places = found[0][extra]
+            text = f"{len(places)} entries point at {places[0]} and behind it, where no message has their keys"
+            self._findings.add("index-wrong", log.name, int(places[0]) - log.start, text, len(places))
+
+    def _entries(self, low: int, high: int) -> tuple[Ints, Ints]:
+        """(physical offset, key hash) of the entries that point at [low, high), in the order in which they were written."""
+        offsets, hashes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for state in self._files:
+            if state.last_offset < low or state.first_offset >= high or state.geometry is None:
+                continue
+            begin = max(int(np.searchsorted(state.fences, low)) - 1, 0) * FENCE_ENTRIES + 1
+            end = min(int(np.searchsorted(state.fences, high)) * FENCE_ENTRIES + 1, state.count)
+            try:
+                entries = read_entries(self._reader(state.file), state.geometry, begin, end - begin)
+            except CannotLook:
+                continue
+            places = entries["physical_offset"].astype(np.int64)
+            keep = (places >= low) & (places < min(high, self.last_offset + self._settled))
+            offsets.append(places[keep])
+            hashes.append(entries["key_hash"][keep].astype(np.int64))
+        return np.concatenate(offsets), np.concatenate(hashes)
+
+    def _reader(self, file: StoreFile) -> Reader:
+        found = self._readers.get(file.name)
+        if found is None:
+            found = self._readers[file.name] = file.open()
+        return found

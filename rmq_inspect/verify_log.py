@@ -1,0 +1,408 @@
+"""Commit log files: units, check sums, chain, and every unit held against its queue and its index entries.
+
+One call looks at one file, so that files can be looked at side by side; what goes over a file's edge (the sequence of queue
+offsets) comes back as `Edge`s, to be joined by the caller.  All is done for a block of units at once.  A unit whose queue unit is
+empty is damage only when a later message of the log has one already: queues are filled in the log's order, so behind the last
+message that any queue has, units merely wait.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from rmq_columns import texts
+from rmq_columns import units as columns
+from rmq_columns.dtypes import Ints
+from rmq_columns.scan import Batch, End, Ending, Gap, scan
+from rmq_columns.texts import Hasher, Properties, Spans
+from rmq_columns.units import Units
+from rmq_inspect.directory import Reader, StoreFile
+from rmq_inspect.errors import CannotLook
+from rmq_inspect.verify_findings import NOWHERE, Findings
+from rmq_inspect.verify_index import IndexCheck, IndexState
+from rmq_inspect.verify_places import QUEUES_MAX, Entry, Places
+from rmq_inspect.verify_queues import Key, QueueState
+from rmq_wire import property_names as names
+from rmq_wire.checksum import MASK
+from rmq_wire.errors import BadRecord
+from rmq_wire.message import CRC32_PROPERTY_SIZE, parse_crc32_property
+from rmq_wire.sys_flag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+
+BLOCK_BYTES: Final = 8 << 20
+"""Larger than the scan's own: the cost of a look into a queue is per block."""
+GAPS_KEPT_MAX: Final = 1000
+_BLANK_CHARACTER: Final = ord(" ")
+
+
+@dataclass
+class Known:
+    """What all workers are told: the queues and index files as they are by themselves."""
+
+    queues: dict[Key, QueueState]
+    index: list[IndexState]
+    dispatched_end: int
+    """where the last message with a queue unit ends in the log"""
+    log: list[StoreFile]
+    with_queues: bool = True
+    with_index: bool = True
+    live: bool = False
+    settled: bool = True
+    """whether the store was closed in order and nobody has it open"""
+
+
+class Edge(NamedTuple):
+    """The first and the last unit of a queue in one file: (queue offset, position in the file, offset expected next)."""
+
+    first: int
+    first_at: int
+    next: int
+    last_at: int
+
+
+@dataclass
+class LogReport:
+    """What one file has to tell."""
+
+    name: str
+    start: int
+    size: int
+    findings: Findings = field(default_factory=Findings)
+    units: int = 0
+    bytes_checked: int = 0
+    end_at: int = 0
+    how: Ending = Ending.FULL
+    displaced_by: int = 0
+    first_timestamp: int = -1
+    last_timestamp: int = -1
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    edges: dict[Key, Edge] = field(default_factory=dict)
+    matched: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    """(topic, queue id, file start) -> queue units that this file's messages have"""
+    told: set[tuple[str, int, int]] = field(default_factory=set)
+    """(topic, queue id, queue offset) that have a finding already"""
+    waiting: list[tuple[str, int, int, int]] = field(default_factory=list)
+    """(topic, queue id, queue offset, physical offset) of units without a queue unit yet"""
+    waiting_count: int = 0
+    homeless: dict[Key, int] = field(default_factory=dict)
+    """queue that does not exist -> its messages"""
+    superseded: int = 0
+    """units whose queue was deleted and made again"""
+    index_waiting: int = 0
+    index_before: int = 0
+    without_tag_entries: int = 0
+    topics: dict[str, int] = field(default_factory=dict)
+    """topic -> messages"""
+
+
+def check_log_file(file: StoreFile, known: Known, is_last: bool) -> LogReport:
+    """Everything about one file.  Never raises for what is in it."""
+    report = LogReport(file.name, file.start, file.size)
+    check = _LogCheck(file, known, report, is_last)
+    try:
+        with file.open() as reader:
+            check.run(reader)
+    except CannotLook as reason:
+        report.findings.add("file-unreadable", file.name, NOWHERE, str(reason))
+    finally:
+        check.close()
+    return report
+
+
+class _LogCheck:
+    def __init__(self, file: StoreFile, known: Known, report: LogReport, is_last: bool) -> None:
+        self._file, self._known, self._report, self._is_last = file, known, report, is_last
+        self._places = Places(known.queues, known.log)
+        self._index = IndexCheck(known.index, report.findings, known.settled)
+        self._topic_ids: dict[bytes, int] = {}
+        self._topic_names: list[str] = []
+        self._topic_hashes: list[int] = []
+
+    def close(self) -> None:
+        self._places.close()
+        self._index.close()
+
+    def run(self, reader: Reader) -> None:
+        report, findings, name = self._report, self._report.findings, self._file.name
+        for item in scan(reader, self._file.start, block_bytes=BLOCK_BYTES):
+            if isinstance(item, Batch):
+                self._batch(item)
+            elif isinstance(item, Gap):
+                self._gap(item)
+            else:
+                report.end_at, report.how, report.displaced_by = item.at, item.how, item.displaced_by
+                report.bytes_checked = report.size
+                if item.displaced_by:
+                    text = f"its messages say that they begin at {self._file.start + item.displaced_by}"
+                    findings.add("log-displaced", name, 0, text)
+                self._end(item, reader)
+
+    # --- what lies between units
+
+    def _gap(self, gap: Gap) -> None:
+        code = "log-zeroed" if gap.is_zero else "log-unit-broken"
+        text = f"{gap.end - gap.start} bytes up to {gap.end} ({'zeros' if gap.is_zero else gap.fault.name.lower() + ' is wrong'})"
+        self._report.findings.add(code, self._file.name, gap.start, text)
+        if len(self._report.gaps) < GAPS_KEPT_MAX:
+            self._report.gaps.append((gap.start, gap.end))
+
+    def _end(self, end: End, reader: Reader) -> None:
+        findings, name = self._report.findings, self._file.name
+        if end.how is Ending.BLANK_SIZE:
+            findings.add("log-blank-size", name, end.at, "the filler's size does not lead to the end of the file")
+        elif end.how is Ending.HOPELESS:
+            findings.add("log-hopeless", name, end.at, f"{len(self._report.gaps)} places and more")
+        elif end.how is Ending.TORN and self._is_last:
+            if not self._is_being_written(end, reader):
+                findings.add("log-torn", name, end.at, f"behind the last message; {end.fault.name.lower()} is wrong")
+        elif not self._is_last and end.how in (Ending.TORN, Ending.ZEROS):
+            findings.add("log-cut", name, end.at, f"{self._file.size - end.at} bytes to the file's end hold no message")
+            self._report.gaps.append((end.at, self._file.size))
+
+    def _is_being_written(self, end: End, reader: Reader) -> bool:
+        """On a live store a block may have been read in the midst of a write: what is there now is read again."""
+        if not self._known.live:
+            return False
+        for item in scan(reader, self._file.start + end.displaced_by, start=end.at):
+            return isinstance(item, Batch) or (isinstance(item, End) and item.how is not Ending.TORN)
+        return False
+
+    # --- units
+
+    def _batch(self, batch: Batch) -> None:
+        units, report = batch.units, self._report
+        view = batch.buffer.data
+        report.units += len(units)
+        at = units.at + batch.base
+        self._sums(view, units, at)
+        own = self._file.start + batch.displaced_by + at
+        wrong = units["physical_offset"] != own
+        if wrong.any():
+            for row in np.flatnonzero(wrong)[:1].tolist():
+                text = f"says {units['physical_offset'][row]}, is at {own[row]}"
+                report.findings.add("log-own-offset", self._file.name, int(at[row]), text, int(wrong.sum()))
+        times = units["store_timestamp"]
+        if report.first_timestamp < 0:
+            report.first_timestamp = int(times[0])
+        report.last_timestamp = int(times[-1])
+        ids = self._ids(columns.topics(view, units))
+        counts = np.bincount(ids, minlength=len(self._topic_names))
+        for number in np.flatnonzero(counts).tolist():
+            topic = self._topic_names[number]
+            if topic not in report.topics and len(report.topics) >= QUEUES_MAX:
+                continue
+            report.topics[topic] = report.topics.get(topic, 0) + int(counts[number])
+        if self._known.with_queues or self._known.with_index:
+            self._against_the_rest(view, units, at, own, ids)
+
+    def _sums(self, view: memoryview, units: Units, at: Ints) -> None:
+        bad = columns.bad_crcs(view, units)
+        for row in np.flatnonzero(bad)[:64].tolist():
+            topic = bytes(view[units.topic_at[row] : units.topic_at[row] + units.topic_size[row]]).decode("utf-8", "replace")
+            place = f"{topic} queue {units['queue_id'][row]} offset {units['queue_offset'][row]}"
+            text = f"{place}: body of {units.body_size[row]} bytes"
+            self._report.findings.add("log-body-crc", self._file.name, int(at[row]), text)
+        if (more := int(bad.sum()) - 64) > 0:
+            self._report.findings.add("log-body-crc", self._file.name, int(at[np.flatnonzero(bad)[64]]), "and more", more)
+
+    def _ids(self, found: list[bytes]) -> Ints:
+        known = self._topic_ids
+        if len(known) >= QUEUES_MAX:
+            known.clear()
+            self._topic_names.clear()
+            self._topic_hashes.clear()
+        for topic in set(found) - known.keys():
+            known[topic] = len(self._topic_names)
+            name = topic.decode("utf-8", "replace")
+            self._topic_names.append(name)
+            self._topic_hashes.append(_signed(Hasher(topic + b"#")))
+        return np.fromiter(map(known.__getitem__, found), np.int64, len(found))
+
+    def _against_the_rest(self, view: memoryview, units: Units, at: Ints, own: Ints, ids: Ints) -> None:
+        texts_of = list(columns.slices(view, units.properties_at, units.properties_size))
+        properties = texts.properties_of(texts_of, units.properties_size)
+        hasher = Hasher(properties.data)
+        tags = properties.values(names.TAGS.encode())
+        self._property_sums(view, units, at, properties)
+        if self._known.with_queues:
+            codes = hasher.hashes(tags.starts, tags.sizes).astype(np.int64)
+            self._queues(units, at, own, ids, codes, properties)
+        if self._known.with_index:
+            self._entries(units, own, ids, properties, hasher, tags)
+
+    def _property_sums(self, view: memoryview, units: Units, at: Ints, properties: Properties) -> None:
+        """`__CRC32#`: over the unit up to that property, which is its last."""
+        spans = properties.values(names.CRC32.encode())
+        for row in np.flatnonzero(spans.present).tolist():
+            begin, end = int(units.at[row]), int(units.end[row])
+            value = properties.data[int(spans.starts[row]) : int(spans.starts[row] + spans.sizes[row])]
+            try:
+                good = (
+                    parse_crc32_property(value.decode("utf-8", "replace"))
+                    == zlib.crc32(view[begin : end - CRC32_PROPERTY_SIZE]) & MASK
+                )
+            except BadRecord:
+                good = False
+            if not good:
+                self._report.findings.add("log-property-crc", self._file.name, int(at[row]), "its __CRC32# property differs")
+
+    # --- queues
+
+    def _queues(self, units: Units, at: Ints, own: Ints, ids: Ints, codes: Ints, properties: Properties) -> None:
+        kind = units["sys_flag"] & TRANSACTION_MASK
+        dispatched = np.flatnonzero((kind != TRANSACTION_PREPARED) & (kind != TRANSACTION_ROLLBACK))
+        steps = self._steps(units, properties)
+        queue = (ids << 32) | (units["queue_id"].astype(np.int64) & 0xFFFFFFFF)
+        order = dispatched[np.argsort(queue[dispatched], kind="stable")]
+        for rows in np.split(order, np.flatnonzero(np.diff(queue[order])) + 1) if len(order) else ():
+            key = (self._topic_names[int(ids[rows[0]])], int(units["queue_id"][rows[0]]))
+            offsets = units["queue_offset"][rows]
+            self._sequence(key, offsets, at[rows], steps[rows])
+            wanted = Entry(
+                offsets, own[rows], units["total_size"][rows].astype(np.int64), codes[rows], units["store_timestamp"][rows]
+            )
+            self._places.compare(key, wanted, at[rows], self._report, self._known)
+        for row, topic, queue_offset in light_queues(properties):
+            key = (topic, 0)
+            if key in self._known.queues:
+                one = np.array([row])
+                wanted = Entry(
+                    np.array([queue_offset]),
+                    own[one],
+                    units["total_size"][one].astype(np.int64),
+                    codes[one],
+                    units["store_timestamp"][one],
+                )
+                self._places.compare(key, wanted, at[one], self._report, self._known)
+
+    def _steps(self, units: Units, properties: Properties) -> Ints:
+        """How many queue offsets each unit takes: more than one for an inner batch."""
+        steps = np.ones(len(units), np.int64)
+        inner = np.flatnonzero(units["sys_flag"] & INNER_BATCH)
+        if len(inner):
+            spans = properties.values(names.INNER_NUM.encode())
+            for row in inner.tolist():
+                text = properties.data[int(spans.starts[row]) : int(spans.starts[row] + spans.sizes[row])]
+                steps[row] = int(text) if text.isdigit() and len(text) < 6 else 1
+        return steps
+
+    def _sequence(self, key: Key, offsets: Ints, at: Ints, steps: Ints) -> None:
+        """Queue offsets of one queue must follow one another through the log."""
+        edge = self._report.edges.get(key)
+        if edge is None and len(self._report.edges) >= QUEUES_MAX:
+            return
+        nexts = offsets + steps
+        first, last_at = (int(offsets[0]), int(at[0])) if edge is None else (edge.next, edge.last_at)
+        expected = np.concatenate(([first], nexts[:-1]))
+        before = np.concatenate(([last_at], at[:-1]))
+        for row in np.flatnonzero(offsets != expected)[:64].tolist():
+            step = Step(key, int(expected[row]), int(offsets[row]), int(before[row]), int(at[row]))
+            judge_step(step, self._file.name, self._report.gaps, self._report)
+        begin = (first, int(at[0])) if edge is None else (edge.first, edge.first_at)
+        self._report.edges[key] = Edge(*begin, int(nexts[-1]), int(at[-1]))
+
+    # --- index
+
+    def _entries(self, units: Units, own: Ints, ids: Ints, properties: Properties, hasher: Hasher, tags: Spans) -> None:
+        indexed = units["sys_flag"] & TRANSACTION_MASK != TRANSACTION_ROLLBACK
+        topic_hashes = np.array(self._topic_hashes, np.int32)[ids]
+        wanted = wanted_entries(properties, hasher, tags, topic_hashes, indexed)
+        self._index.compare(own, own + units["total_size"], wanted, self._report, self._file)
+
+
+class Wanted(NamedTuple):
+    """Index entries that units must have: row of the unit, key hash, whether it is the tag's."""
+
+    row: Ints
+    key_hash: Ints
+    is_tag: Any
+
+
+def wanted_entries(properties: Properties, hasher: Hasher, tags: Spans, topic_hashes: Any, indexed: Any) -> Wanted:
+    """In the order in which `IndexService.buildIndex` writes them: unique key, keys, `T#` and tags."""
+    unique = properties.values(names.UNIQ_KEY.encode())
+    keys = properties.values(names.KEYS.encode())
+    unique_rows, tag_rows = np.flatnonzero(unique.present), np.flatnonzero(tags.present)
+    key_rows, key_starts, key_sizes = texts.pieces(properties.data, keys, _BLANK_CHARACTER)
+    tag_prefix = np.full(len(tag_rows), _signed(Hasher(b"T#")), np.int32)
+    tag_hashes = _continued(tag_prefix, hasher, tags.starts[tag_rows], tags.sizes[tag_rows])
+    rows = np.concatenate((unique_rows, key_rows, tag_rows))
+    rank = np.repeat([0, 1, 2], [len(unique_rows), len(key_rows), len(tag_rows)])
+    plain = _continued(
+        topic_hashes[rows[: len(unique_rows) + len(key_rows)]],
+        hasher,
+        np.concatenate((unique.starts[unique_rows], key_starts)),
+        np.concatenate((unique.sizes[unique_rows], key_sizes)),
+    )
+    tag_sizes = _utf16_sizes(properties.data, tags.starts[tag_rows], tags.sizes[tag_rows]) + 2
+    tagged = texts.continued(topic_hashes[tag_rows], tag_hashes, tag_sizes)
+    hashes = np.abs(np.concatenate((plain, tagged)).astype(np.int64))
+    hashes[hashes > 0x7FFFFFFF] = 0
+    order = np.lexsort((rank, rows))
+    order = order[indexed[rows[order]]]
+    return Wanted(rows[order].astype(np.int64), hashes[order], rank[order] == 2)
+
+
+def _continued(prefix: Any, hasher: Hasher, starts: Ints, sizes: Ints) -> Any:
+    return texts.continued(prefix, hasher.hashes(starts, sizes), _utf16_sizes(hasher.data, starts, sizes))
+
+
+def _utf16_sizes(data: bytes, starts: Ints, sizes: Ints) -> Ints:
+    """Java's length of each text."""
+    if data.isascii():
+        return sizes
+    found = sizes.copy()
+    for row, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
+        if not (text := data[start : start + size]).isascii():
+            found[row] = len(text.decode("utf-8", "replace").encode("utf-16-le")) // 2
+    return found
+
+
+def _signed(hasher: Hasher) -> int:
+    """Hash of all of its data."""
+    return int(hasher.hashes(np.zeros(1, np.int64), np.array([len(hasher.data)]))[0])
+
+
+class Step(NamedTuple):
+    """Two units of one queue that follow in the log, but not in the queue."""
+
+    key: Key
+    expected: int
+    found: int
+    from_at: int
+    at: int
+
+
+def judge_step(step: Step, file: str, gaps: list[tuple[int, int]], report: LogReport) -> None:
+    """A gap of the log between the two explains a skipped offset; a queue that begins at 0 again was deleted and made anew."""
+    name = f"{step.key[0]} queue {step.key[1]}"
+    if step.found == 0 and step.expected > 1:
+        report.superseded += 1
+    elif step.found > step.expected:
+        if not any(step.from_at <= begin < step.at for begin, _ in gaps):
+            missing = step.found - step.expected
+            report.findings.add(
+                "log-sequence-gap", file, step.at, f"{name}: offset {step.found} follows {step.expected - 1}", missing
+            )
+    else:
+        report.findings.add("log-sequence-back", file, step.at, f"{name}: offset {step.found} after {step.expected - 1}")
+        report.told.add((*step.key, step.found))
+
+
+def light_queues(properties: Properties) -> Iterator[tuple[int, str, int]]:
+    """(row, light queue, its offset) of the messages that were dispatched to more queues (`MultiDispatchUtils`)."""
+    queues = properties.values(names.INNER_MULTI_DISPATCH.encode())
+    offsets = properties.values(names.INNER_MULTI_QUEUE_OFFSET.encode())
+    for row in np.flatnonzero(queues.present & offsets.present).tolist():
+        listed = [_text(properties.data, spans, row).split(",") for spans in (queues, offsets)]
+        for topic, offset in zip(*listed, strict=False):
+            if topic and offset.isascii() and offset.isdigit() and len(offset) < 19:
+                yield row, topic, int(offset)
+
+
+def _text(data: bytes, spans: Spans, row: int) -> str:
+    return data[int(spans.starts[row]) : int(spans.starts[row] + spans.sizes[row])].decode("utf-8", "replace")

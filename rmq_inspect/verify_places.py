@@ -1,0 +1,346 @@
+"""Units of the log held against the queue units that they must have, and queue units against the log where the counts differ.
+
+The queue units of a block's messages lie side by side (a block holds a run of each queue), so one read and one comparison per
+queue settles a whole run; only what differs is looked at one by one, since only there it matters why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from rmq_columns.dtypes import BATCH_UNIT, QUEUE_UNIT, Ints, Records, records
+from rmq_columns.queues import EXTENSION_ADDRESS_MAX, FILLER_SIZE, is_filler, is_written
+from rmq_inspect.directory import Reader, StoreFile
+from rmq_inspect.errors import CannotLook
+from rmq_inspect.verify_findings import Findings
+from rmq_inspect.verify_queues import Key, LogBounds, QueueState
+from rmq_wire.layout.flat import flat
+from rmq_wire.layout.message import BORN_V6, FIXED, HEAD, MAGIC_V1, MAGIC_V2, STORE_V6, TOPIC_V1, TOPIC_V2
+
+if TYPE_CHECKING:
+    from rmq_inspect.verify_log import Known, LogReport
+
+OPEN_MAX: Final = 64
+"""Files held open at once, besides the log file itself."""
+LOOKED_AT_MAX: Final = 256
+"""Differing units of one run that are looked at one by one; more are counted like the last of them."""
+WAITING_KEPT_MAX: Final = 64
+QUEUES_MAX: Final = 200_000
+"""Queues of one log file that are followed; a hostile file could name one per message."""
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+"""`TopicValidator.RMQ_SYS_SCHEDULE_TOPIC`: its tags codes are due times."""
+_HEAD: Final = flat(HEAD)
+_FIXED_SIZE_MAX: Final = max(layout.size for layout in FIXED.values())
+_HOST_BITS: Final = BORN_V6 | STORE_V6
+_TOPIC_BYTES_MAX: Final = 32767
+_V1_LENGTH: Final = TOPIC_V1.lengthfield.sizeof()
+_V2_LENGTH: Final = TOPIC_V2.lengthfield.sizeof()
+
+
+class Entry(NamedTuple):
+    """What the queue units of some messages of one queue must hold."""
+
+    queue_offset: Ints
+    physical_offset: Ints
+    size: Ints
+    tags_code: Ints
+    store_timestamp: Ints
+
+
+class Row(NamedTuple):
+    """The message that begins at a place of the log."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    size: int
+
+
+class Readers:
+    """Open files, the ones opened longest ago closed first."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Reader] = {}
+
+    def get(self, file: StoreFile) -> Reader:
+        """Raises CannotLook."""
+        found = self._open.get(file.name)
+        if found is None:
+            if len(self._open) >= OPEN_MAX:
+                self._open.pop(next(iter(self._open))).close()
+            found = self._open[file.name] = file.open()
+        return found
+
+    def close(self) -> None:
+        for reader in self._open.values():
+            reader.close()
+        self._open.clear()
+
+
+class LogPlaces:
+    """Single messages of the log by their place."""
+
+    def __init__(self, log: list[StoreFile]) -> None:
+        self._log = log
+        self._starts = [file.start for file in log]
+        self.readers = Readers()
+
+    def row_at(self, physical_offset: int) -> Row | None:
+        """The head of the unit that begins here and says so; None when none does.  Its body is not looked at."""
+        at = int(np.searchsorted(self._starts, physical_offset, side="right")) - 1
+        if at < 0 or physical_offset >= self._log[at].end:
+            return None
+        place = physical_offset - self._starts[at]
+        try:
+            reader = self.readers.get(self._log[at])
+            raw = reader.read(place, _FIXED_SIZE_MAX)
+            return _row(reader, raw, place, physical_offset)
+        except CannotLook:
+            return None
+
+
+def _row(reader: Reader, raw: bytes, place: int, physical_offset: int) -> Row | None:
+    if len(raw) < _HEAD.size:
+        return None
+    head = dict(zip(_HEAD.names, _HEAD.packed.unpack_from(raw), strict=True))
+    fixed = FIXED[head["sys_flag"] & _HOST_BITS]
+    if head["magic"] not in (MAGIC_V1, MAGIC_V2) or head["physical_offset"] != physical_offset or len(raw) < fixed.size:
+        return None
+    body_size = fixed.packed.unpack_from(raw)[-1]
+    if not 0 <= body_size <= head["total_size"]:
+        return None
+    length_bytes = _V2_LENGTH if head["magic"] == MAGIC_V2 else _V1_LENGTH
+    tail = reader.read(place + fixed.size + body_size, length_bytes + 256)
+    length = int.from_bytes(tail[:length_bytes], "big", signed=True)
+    if not 0 <= length <= _TOPIC_BYTES_MAX:
+        return None
+    topic = tail[length_bytes : length_bytes + length].decode("utf-8", "replace")
+    return Row(topic, head["queue_id"], head["queue_offset"], head["total_size"])
+
+
+class Places:
+    """The queues, for one worker that walks one log file."""
+
+    def __init__(self, queues: dict[Key, QueueState], log: list[StoreFile]) -> None:
+        self._queues = queues
+        self._log = LogPlaces(log)
+        self._readers = Readers()
+        self._delays: dict[Key, int] = {}
+
+    def close(self) -> None:
+        self._readers.close()
+        self._log.readers.close()
+
+    def compare(self, key: Key, wanted: Entry, at: Ints, report: LogReport, known: Known) -> None:
+        """at: where the messages are in their file; findings that have no place in a queue go there."""
+        state = self._queues.get(key)
+        if state is None:
+            if len(report.homeless) < QUEUES_MAX:
+                report.homeless[key] = report.homeless.get(key, 0) + len(at)
+            return
+        if state.is_batch:
+            self._compare_batches(key, state, wanted, at, report, known)
+            return
+        cuts = np.flatnonzero(np.diff(wanted.queue_offset) != 1) + 1
+        for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(at)], strict=True):
+            run = Entry(*(column[begin:end] for column in wanted))
+            self._compare_run(key, state, run, at[begin:end], report, known)
+
+    def _compare_run(self, key: Key, state: QueueState, wanted: Entry, at: Ints, report: LogReport, known: Known) -> None:
+        found, file_starts = self._read(state, int(wanted.queue_offset[0]), len(at))
+        placed = (found["physical_offset"] == wanted.physical_offset) & (found["size"] == wanted.size)
+        counted = placed & (wanted.queue_offset < state.end)
+        for start, first, last in file_starts:
+            name = (*key, start)
+            report.matched[name] = report.matched.get(name, 0) + int(counted[first:last].sum())
+        self._tags(key, state, wanted, found, placed, report)
+        if not placed.all():
+            self._differ(key, state, wanted, found, np.flatnonzero(~placed), at, report, known)
+
+    def _read(self, state: QueueState, offset: int, count: int) -> tuple[Records, list[tuple[int, int, int]]]:
+        """Units from this queue offset on, zeros where there are none; (file start, first, one past last) for each file."""
+        size = QUEUE_UNIT.itemsize
+        pieces: list[bytes] = []
+        files = []
+        done = 0
+        while done < count:
+            position = (offset + done) * size
+            file = state.file_of(position) if 0 <= position < 1 << 62 else None
+            if file is None:
+                following = next((one.start // size for one in state.files if one.start > position), offset + count)
+                missing = max(min(following - offset, count) - done, 1)
+                pieces.append(bytes(missing * size))
+                done += missing
+                continue
+            fits = max(min(count - done, (file.end - position) // size), 1)
+            data = self._read_file(file, position - file.start, fits * size)
+            pieces.append(data.ljust(fits * size, b"\0"))
+            files.append((file.start, done, done + fits))
+            done += fits
+        return records(b"".join(pieces), QUEUE_UNIT), files
+
+    def _read_file(self, file: StoreFile, at: int, size: int) -> bytes:
+        try:
+            return self._readers.get(file).read(at, size)
+        except CannotLook:
+            return b""
+
+    def _tags(self, key: Key, state: QueueState, wanted: Entry, found: Records, placed: Any, report: LogReport) -> None:
+        codes, expected, kind = found["tags_code"].astype(np.int64), wanted.tags_code, "queue-tags-code"
+        if key[0] == SCHEDULE_TOPIC and placed.any():
+            delay = self._delays.setdefault(key, int(np.median((codes - wanted.store_timestamp)[placed])))
+            expected, kind = wanted.store_timestamp + delay, "queue-delay-time"
+        bad = placed & (codes != expected) & (codes > EXTENSION_ADDRESS_MAX)
+        for row in np.flatnonzero(bad)[:LOOKED_AT_MAX].tolist():
+            offset = int(wanted.queue_offset[row])
+            self._tell(kind, key, state, offset, f"{codes[row]} instead of {expected[row]}", report, 0, 1)
+
+    def _tell(
+        self, code: str, key: Key, state: QueueState, offset: int, text: str, report: LogReport, at: int, count: int
+    ) -> None:
+        """A finding in the queue file that holds this offset, or in the log where none does."""
+        position = offset * QUEUE_UNIT.itemsize
+        file = state.file_of(position)
+        text = f"{key[0]} queue {key[1]} offset {offset}: {text}"
+        if file is None:
+            report.findings.add(code, report.name, at, text, count)
+        else:
+            report.findings.add(code, file.name, position - file.start, text, count)
+
+    def _differ(
+        self, key: Key, state: QueueState, wanted: Entry, found: Records, rows: Ints, at: Ints, report: LogReport, known: Known
+    ) -> None:  # fmt: skip
+        """Say of each unit that is not in its place why it is not."""
+        shifts: Counter[int] = Counter()
+        wrong: list[tuple[int, str]] = []
+        for number, row in enumerate(rows.tolist()):
+            offset, own = int(wanted.queue_offset[row]), int(wanted.physical_offset[row])
+            unit = found[row]
+            place, size = int(unit["physical_offset"]), int(unit["size"])
+            if size <= 0 or size == FILLER_SIZE:
+                if own >= known.dispatched_end or (offset >= state.end and known.live):
+                    report.waiting_count += 1
+                    if len(report.waiting) < WAITING_KEPT_MAX:
+                        report.waiting.append((*key, offset, own))
+                else:
+                    self._tell(
+                        "queue-unit-missing", key, state, offset, f"no unit for the message at {own}", report, int(at[row]), 1
+                    )
+                continue
+            there = self._log.row_at(place) if number < LOOKED_AT_MAX else None
+            if there is not None and (there.topic, there.queue_id) == key:
+                if there.queue_offset == offset and there.size == size:
+                    self._rival(key, offset, place, own, at[row], report)
+                    continue
+                if there.size == size:
+                    shifts[there.queue_offset - offset] += 1
+            wrong.append((offset, f"it has ({place}, {size}), the message is ({own}, {wanted.size[row]})"))
+        report.told.update((*key, offset) for offset, _ in wrong[:LOOKED_AT_MAX])
+        if shifts and (most := shifts.most_common(1)[0])[1] > 1:
+            self._tell(
+                "queue-shifted", key, state, wrong[0][0], f"from here on units stand {-most[0]:+d} beside", report, 0, len(wrong)
+            )
+            return
+        for offset, text in wrong[:LOOKED_AT_MAX]:
+            self._tell("queue-unit-wrong", key, state, offset, text, report, 0, 1)
+
+    def _rival(self, key: Key, offset: int, place: int, own: int, at: Any, report: LogReport) -> None:
+        """The queue has another message with this offset: a later one when the topic was made anew; an earlier one is damage."""
+        if place > own:
+            report.superseded += 1
+        elif (*key, offset) not in report.told:
+            text = f"{key[0]} queue {key[1]} offset {offset}: the queue has the message at {place}"
+            report.findings.add("log-sequence-back", report.name, int(at), text)
+            report.told.add((*key, offset))
+
+    # --- batch consume queues
+
+    def _compare_batches(self, key: Key, state: QueueState, wanted: Entry, at: Ints, report: LogReport, known: Known) -> None:
+        """Units are not where their offset says, but in the log's order: found by their physical offset."""
+        units: dict[int, Any] = {}
+        for file in state.files:
+            found = self._batch_range(file, int(wanted.physical_offset[0]), int(wanted.physical_offset[-1]))
+            name = (*key, file.start)
+            mine = [one for one in found if int(one["physical_offset"]) in set(wanted.physical_offset.tolist())]
+            report.matched[name] = report.matched.get(name, 0) + len(mine)
+            units.update((int(one["physical_offset"]), one) for one in mine)
+        for row, own in enumerate(wanted.physical_offset.tolist()):
+            unit = units.get(own)
+            text = f"{key[0]} queue {key[1]} offset {wanted.queue_offset[row]}: the message at {own}"
+            if unit is None and own >= known.dispatched_end:
+                report.waiting_count += 1
+            elif unit is None:
+                report.findings.add("queue-unit-missing", report.name, int(at[row]), f"{text} has no unit")
+            elif int(unit["size"]) != wanted.size[row] or int(unit["base_offset"]) != wanted.queue_offset[row]:
+                report.findings.add("queue-unit-wrong", report.name, int(at[row]), f"{text}: its unit says {unit.tolist()}")
+                report.told.add((*key, int(wanted.queue_offset[row])))
+            elif int(unit["tags_code"]) != wanted.tags_code[row]:
+                report.findings.add("queue-tags-code", report.name, int(at[row]), f"{text}: {unit['tags_code']}")
+
+    def _batch_range(self, file: StoreFile, first: int, last: int) -> Records:
+        size = BATCH_UNIT.itemsize
+
+        def bisect(value: int) -> int:
+            low, high = 0, file.size // size
+            while low < high:
+                middle = (low + high) // 2
+                unit = records(self._read_file(file, middle * size, size), BATCH_UNIT)
+                if len(unit) and unit[0]["size"] > 0 and unit[0]["physical_offset"] < value:
+                    low = middle + 1
+                else:
+                    high = middle
+            return low
+
+        begin = bisect(first)
+        return records(self._read_file(file, begin * size, max(bisect(last + 1) - begin, 0) * size), BATCH_UNIT)
+
+
+def find_dangling(
+    key: Key, state: QueueState, file: StoreFile, bounds: LogBounds, log: LogPlaces, told: set[tuple[str, int, int]],
+    gaps: list[tuple[int, int]],
+) -> Findings:  # fmt: skip
+    """The units of this file that point at no message of their queue.  gaps: damaged stretches of the log, physical offsets."""
+    findings = Findings()
+    runs: list[list[Any]] = []
+    for at, unit in _inside(file, state, bounds):
+        place, size = int(unit["physical_offset"]), int(unit["size"])
+        offset = int(unit["base_offset"]) if state.is_batch else file.start // QUEUE_UNIT.itemsize + at
+        there = log.row_at(place)
+        if there is not None and there == (*key, offset, size):
+            continue
+        if (there is not None and key[0].startswith("%LMQ%")) or (*key, offset) in told:
+            continue
+        if runs and runs[-1][1] == at:
+            runs[-1][1] += 1
+        else:
+            damaged = any(begin <= place < end for begin, end in gaps)
+            runs.append([at, at + 1, offset, place, damaged, there])
+    for first, end, offset, place, damaged, there in runs:
+        why = (
+            "damaged bytes of the log"
+            if damaged
+            else "no message"
+            if there is None
+            else f"a message of {there.topic} queue {there.queue_id}"
+        )
+        text = f"{key[0]} queue {key[1]}: {end - first} unit(s) from offset {offset} on; the first points at {place}, {why}"
+        findings.add(
+            "queue-dangling", file.name, first * (BATCH_UNIT if state.is_batch else QUEUE_UNIT).itemsize, text, end - first
+        )
+    return findings
+
+
+def _inside(file: StoreFile, state: QueueState, bounds: LogBounds) -> Iterator[tuple[int, Any]]:
+    """(number in the file, unit) of those that point between the log's bounds."""
+    dtype = BATCH_UNIT if state.is_batch else QUEUE_UNIT
+    with file.open() as reader:
+        for at, data in reader.chunks(chunk_bytes=dtype.itemsize << 14):
+            units = records(data, dtype)
+            offsets = units["physical_offset"]
+            keep = is_written(units) & ~is_filler(units) & (offsets >= bounds.start) & (offsets < bounds.end)
+            for row in np.flatnonzero(keep).tolist():
+                yield at // dtype.itemsize + row, units[row]

@@ -1,0 +1,189 @@
+"""Consume queues by themselves, before they are held against the log: where each begins and ends, and whether its units follow.
+
+A queue is read once, in runs of bounded size.  What the log says about it comes later (`verify_log` counts per file how many
+units it found in their places); here the units are counted that must be found.  `verify_places.find_dangling` then looks, only in
+the files whose counts differ, at each unit's place in the log.
+Source of what is valid: `ConsumeQueue.recover`, `BatchConsumeQueue.recover` of the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from rmq_columns.dtypes import BATCH_UNIT, QUEUE_UNIT, Records, records
+from rmq_columns.queues import is_empty, is_filler, is_written
+from rmq_inspect.directory import StoreFile
+from rmq_inspect.errors import CannotLook
+from rmq_inspect.verify_findings import NOWHERE, Findings
+
+RUN_UNITS: Final = 1 << 16
+"""Read at once: 1.3 MB of a plain queue."""
+UNIT_BYTES: Final = QUEUE_UNIT.itemsize
+
+Key = tuple[str, int]
+"""topic, queue id"""
+
+
+class LogBounds(NamedTuple):
+    """Physical offsets between which the log has files."""
+
+    start: int
+    end: int
+
+
+@dataclass
+class QueueState:
+    """One queue as its own files have it.  Offsets count units; files are named by their first byte."""
+
+    files: list[StoreFile]
+    is_batch: bool = False
+    first: int = 0
+    """offset of the first unit that is no filler"""
+    end: int = 0
+    """one past the last written unit"""
+    last_physical_end: int = -1
+    """where the last unit's message ends in the log"""
+    inside: dict[int, int] = field(default_factory=dict)
+    """file start -> its units that point between the log's bounds"""
+    previous_end: int = -1
+    """the same of the unit read last"""
+    is_sound: bool = True
+    """whether its files follow one another and its units are in order"""
+
+    def file_of(self, position: int) -> StoreFile | None:
+        """The file that holds this byte of the queue."""
+        low, high = 0, len(self.files)
+        while low < high:
+            middle = (low + high) // 2
+            if self.files[middle].start <= position:
+                low = middle + 1
+            else:
+                high = middle
+        found = self.files[low - 1] if low else None
+        return found if found is not None and position < found.end else None
+
+
+def check_queue(files: Sequence[StoreFile], bounds: LogBounds, file_bytes: int, *, is_batch: bool) -> tuple[QueueState, Findings]:
+    """Read all units of one queue.  file_bytes: what each file should have."""
+    state, findings = QueueState(list(files), is_batch), Findings()
+    if not files:
+        return state, findings
+    state.first = -1
+    for number, file in enumerate(files):
+        is_last = number == len(files) - 1
+        before = files[number - 1] if number else None
+        if before is not None and before.start + file_bytes < file.start:
+            state.is_sound = False
+            missing = (file.start - before.start) // file_bytes - 1
+            text = f"{missing} file(s) are missing between it and {before.parts[-1]}"
+            findings.add("queue-file-missing", file.name, NOWHERE, text, max(missing, 1))
+        if file.size != file_bytes:
+            findings.add("queue-file-size", file.name, NOWHERE, f"{file.size} bytes instead of {file_bytes}")
+        try:
+            _QueueFile(file, state, bounds, findings).check(is_last)
+        except CannotLook as reason:
+            findings.add("file-unreadable", file.name, NOWHERE, str(reason))
+    state.first = max(state.first, 0)
+    return state, findings
+
+
+class _QueueFile:
+    """Walks the units of one file; carries the order over from run to run."""
+
+    def __init__(self, file: StoreFile, state: QueueState, bounds: LogBounds, findings: Findings) -> None:
+        self._file, self._state, self._bounds, self._findings = file, state, bounds, findings
+        self._dtype: np.dtype[Any] = BATCH_UNIT if state.is_batch else QUEUE_UNIT
+        self._base = file.start // self._dtype.itemsize
+        self._ended_at = -1
+        self._past = [0, 0]
+        """first unit past the log's end, and how many"""
+        self._holes = 0
+
+    def check(self, is_last: bool) -> None:
+        inside = 0
+        with self._file.open() as reader:
+            at = 0
+            for begin, end in reader.data_ranges():
+                begin -= begin % self._dtype.itemsize
+                if begin > at:  # a hole: units that were never written
+                    self._end_at(at // self._dtype.itemsize)
+                    at = begin
+                while at < end:
+                    units = records(reader.read(at, RUN_UNITS * self._dtype.itemsize), self._dtype)
+                    if not len(units):
+                        break
+                    inside += self._run(units, at // self._dtype.itemsize)
+                    at += len(units) * self._dtype.itemsize
+        self._end_at(at // self._dtype.itemsize)
+        self._state.inside[self._file.start] = inside
+        self._finish(is_last)
+
+    def _end_at(self, unit: int) -> None:
+        """The first empty unit; later ones do not change it."""
+        if self._ended_at < 0:
+            self._ended_at = unit
+
+    def _finish(self, is_last: bool) -> None:
+        name, size = self._file.name, self._dtype.itemsize
+        capacity = self._file.size // size
+        if self._past[1]:
+            text = f"{self._past[1]} unit(s) point behind byte {self._bounds.end}, where the log ends at the latest"
+            self._findings.add("queue-past-log", name, self._past[0] * size, text, self._past[1])
+        if self._holes:
+            text = f"unit {self._base + self._ended_at} is empty, {self._holes} written one(s) stand behind it"
+            self._findings.add("queue-hole", name, self._ended_at * size, text)
+            self._state.is_sound = False
+        elif self._ended_at == 0 and capacity:
+            self._findings.add("queue-file-empty", name, 0, "no unit in it")
+        elif not is_last and 0 <= self._ended_at < capacity:
+            text = f"the file ends with unit {self._base + self._ended_at - 1}, {capacity - self._ended_at} before its end"
+            self._findings.add("queue-hole", name, self._ended_at * size, text)
+            self._state.is_sound = False
+
+    def _run(self, units: Records, at: int) -> int:
+        """Check units from number `at` of the file on; how many must be found in the log."""
+        written = is_written(units) & ~is_empty(units)
+        if not written.all():
+            first = int(np.argmin(written))
+            self._end_at(at + first)
+            bad = ~written & ~is_empty(units)
+            for row in np.flatnonzero(bad)[:1].tolist():
+                text = f"unit {self._base + at + row}: offset {units[row]['physical_offset']}, size {units[row]['size']}"
+                self._findings.add("queue-order", self._file.name, (at + row) * units.itemsize, text, int(bad.sum()))
+        if self._ended_at >= 0 and self._ended_at < at + len(units):
+            behind = written.copy()
+            behind[: max(self._ended_at - at, 0)] = False
+            self._holes += int(behind.sum())
+        real = written & ~is_filler(units)
+        if not real.any():
+            if written.any():
+                self._state.end = max(self._state.end, self._base + at + int(np.flatnonzero(written)[-1]) + 1)
+            return 0
+        rows = np.flatnonzero(real)
+        if self._state.first < 0:
+            self._state.first = self._base + at + int(rows[0])
+        offsets = units["physical_offset"][rows].astype(np.int64)
+        sizes = units["size"][rows].astype(np.int64)
+        self._order(offsets, sizes, rows, at)
+        self._state.end = max(self._state.end, self._base + at + int(np.flatnonzero(written)[-1]) + 1)
+        past = offsets >= self._bounds.end
+        if past.any():
+            self._past[0] = self._past[0] if self._past[1] else at + int(rows[np.argmax(past)])
+            self._past[1] += int(past.sum())
+        self._state.last_physical_end = max(self._state.last_physical_end, int((offsets + sizes)[~past].max(initial=-1)))
+        return int(((offsets >= self._bounds.start) & ~past).sum())
+
+    def _order(self, offsets: Any, sizes: Any, rows: Any, at: int) -> None:
+        limits = np.concatenate(([self._state.previous_end], (offsets + sizes)[:-1]))
+        self._state.previous_end = int(offsets[-1] + sizes[-1])
+        bad = offsets < limits
+        if self._state.is_batch:  # Java's own rule there is weaker: a start above the last start
+            bad = offsets < np.concatenate(([-1], offsets[:-1]))
+        for row in np.flatnonzero(bad)[:1].tolist():
+            text = f"unit {self._base + at + int(rows[row])} points at {offsets[row]}, the one before it ends at {limits[row]}"
+            self._state.is_sound = False
+            self._findings.add("queue-order", self._file.name, (at + int(rows[row])) * self._dtype.itemsize, text, int(bad.sum()))

@@ -1,0 +1,173 @@
+"""The small files: lock and abort, checkpoint, configuration, timer; and what lies in the store that does not belong there.
+
+Sources: `StoreCheckpoint`, `ConfigManager`, `DefaultMessageStore.load`, `TimerWheel` of the reference.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rmq_inspect.directory import Kind, StoreDirectory, StoreFile
+from rmq_inspect.errors import CannotLook
+from rmq_inspect.verify_findings import NOWHERE, Findings
+from rmq_wire.errors import WireError
+from rmq_wire.fastjson import loads
+from rmq_wire.layout import checkpoint, timer
+from rmq_wire.layout.flat import flat
+
+CONFIG_BYTES_MAX: Final = 64 << 20
+"""Of one file.  A broker with a hundred thousand topics writes a third of it."""
+TIMER_WHEEL_SLOTS: Final = 2 * 7 * 86_400
+"""`TimerMessageStore`: two windows of seven days in seconds."""
+TIMER_WHEEL_BYTES: Final = TIMER_WHEEL_SLOTS * timer.SLOT.sizeof()
+CLOCK_SLACK_MS: Final = 10_000
+"""A live broker goes on writing while the log is read."""
+_CHECKPOINT: Final = flat(checkpoint.FIELDS)
+_TIMES: Final = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
+_OFFSETS: Final = ("master_flushed_offset", "confirm_phy_offset", "logics_physical_offset")
+_LOCKS: Final = "/proc/locks"
+
+
+@dataclass
+class Condition:
+    """How the store was left."""
+
+    locked_by: int | None = None
+    """process that holds the lock now; 0 when it cannot be told which"""
+    has_abort: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def live(self) -> bool:
+        return self.locked_by is not None
+
+    @property
+    def settled(self) -> bool:
+        """Whether it was closed in order and nobody has it open."""
+        return not self.live and not self.has_abort
+
+
+def condition_of(store: StoreDirectory) -> Condition:
+    """Looks only: the lock is not tried, since that could make a broker fail that starts at this moment."""
+    found = Condition(_lock_holder(store.lock), store.abort is not None)
+    if found.live:
+        who = f"process {found.locked_by}" if found.locked_by else "a process"
+        found.notes.append(f"{who} has this store open: what it writes meanwhile counts as not there yet")
+    elif found.has_abort:
+        found.notes.append("abort is there: the last stop was not clean, the next start recovers")
+    return found
+
+
+def _lock_holder(lock: StoreFile | None) -> int | None:
+    """Who holds a lock on this file, as the kernel lists it; None also where the kernel does not tell."""
+    if lock is None:
+        return None
+    try:
+        status = os.stat(lock.path, follow_symlinks=False)
+        place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+        with open(_LOCKS, encoding="ascii", errors="replace") as lines:
+            for line in lines:
+                words = line.split()
+                if place in words and "->" not in words:
+                    return max(int(words[words.index(place) - 1]), 0)
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def check_strays(store: StoreDirectory, findings: Findings) -> None:
+    """Links, pipes, strange names."""
+    for name, why in store.strays:
+        findings.add("stray", name, NOWHERE, why)
+    if store.stray_count > len(store.strays):
+        findings.add("stray", ".", NOWHERE, "and more", store.stray_count - len(store.strays))
+
+
+def check_checkpoint(store: StoreDirectory, last_timestamp: int, log_end: int, live: bool, findings: Findings) -> dict[str, int]:
+    """last_timestamp: store time of the log's last message, -1 when it has none.  Returns the fields."""
+    file = store.checkpoint
+    if file is None:
+        return {}
+    try:
+        with file.open() as reader:
+            data = reader.read(0, _CHECKPOINT.size)
+    except CannotLook as reason:
+        findings.add("file-unreadable", file.name, NOWHERE, str(reason))
+        return {}
+    if file.size != checkpoint.FILE_SIZE:
+        findings.add("checkpoint-size", file.name, NOWHERE, f"{file.size} bytes")
+    fields = dict(zip(_CHECKPOINT.names, _CHECKPOINT.packed.unpack(data.ljust(_CHECKPOINT.size, b"\0")), strict=True))
+    slack = CLOCK_SLACK_MS if live else 0
+    for name in (*_TIMES, *_OFFSETS):
+        value = fields[name]
+        if value < (-1 if name == "confirm_phy_offset" else 0):
+            findings.add("checkpoint-wrong", file.name, _CHECKPOINT.at[name], f"{name} is {value}")
+        elif name in _TIMES and last_timestamp >= 0 and value > last_timestamp + slack:
+            text = f"{name} is {value}, the log's last message was stored at {last_timestamp}"
+            findings.add("checkpoint-future", file.name, _CHECKPOINT.at[name], text)
+        elif name in _OFFSETS and name != "master_flushed_offset" and value > log_end and not live:
+            findings.add("checkpoint-future", file.name, _CHECKPOINT.at[name], f"{name} is {value}, the log ends at {log_end}")
+    return fields
+
+
+def check_config(store: StoreDirectory, findings: Findings) -> dict[str, Any]:
+    """Every configuration file; the values of those that can be read, by name."""
+    read: dict[str, Any] = {}
+    why: dict[str, str] = {}
+    for name, file in store.config.items():
+        try:
+            value = _load(file)
+            if not isinstance(value, dict):
+                raise WireError("not an object")
+            read[name] = value
+        except (WireError, CannotLook) as reason:
+            why[name] = str(reason)
+    for name, text in why.items():
+        if name.endswith((".bak", ".tmp")):
+            if name.removesuffix(".bak") not in read and name.removesuffix(".bak") not in why:
+                findings.add("config-broken", store.config[name].name, NOWHERE, f"{text}; the file itself is missing")
+        elif f"{name}.bak" in read:
+            findings.add("config-backup", store.config[name].name, NOWHERE, text)
+        else:
+            findings.add("config-broken", store.config[name].name, NOWHERE, text)
+    return read
+
+
+def _load(file: StoreFile) -> Any:
+    if file.size > CONFIG_BYTES_MAX:
+        raise WireError(f"{file.size} bytes, more than {CONFIG_BYTES_MAX} are not read")
+    with file.open() as reader:
+        data = reader.read(0, CONFIG_BYTES_MAX)
+    if not data.strip():
+        raise WireError("empty")
+    try:
+        return loads(data)
+    except (ValueError, RecursionError) as reason:
+        raise WireError(str(reason)) from reason
+
+
+def check_timer(store: StoreDirectory, findings: Findings) -> None:
+    """Sizes only: what is in the wheel is explained by `rmq inspect show`."""
+    wheel = store.timer_wheel
+    if wheel is not None and wheel.size not in (0, TIMER_WHEEL_BYTES):
+        findings.add("timer-size", wheel.name, NOWHERE, f"{wheel.size} bytes instead of {TIMER_WHEEL_BYTES}")
+    for file in odd_sizes(store.timer_log):
+        findings.add("timer-size", file.name, NOWHERE, f"{file.size} bytes, unlike the others")
+    if store.lock is not None and store.lock.kind is not Kind.LOCK:
+        findings.add("lock-odd", store.lock.name, NOWHERE, "")
+
+
+def odd_sizes(files: list[StoreFile]) -> list[StoreFile]:
+    """Those whose size is not that of most."""
+    size = usual_size(files)
+    return [file for file in files if file.size != size]
+
+
+def usual_size(files: list[StoreFile], *, default: int = 0) -> int:
+    """The size that most files have; of two the one that is `default`, else the larger."""
+    counts: dict[int, int] = {}
+    for file in files:
+        counts[file.size] = counts.get(file.size, 0) + 1
+    return max(counts, key=lambda size: (counts[size], size == default, size), default=default)
