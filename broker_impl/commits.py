@@ -55,6 +55,7 @@ class StoreLike(Protocol):
 Owed = tuple[Peer, int, Form, Durable]
 """For whom, the request's opaque and header form, and the answer.  A plain tuple: there is one per send."""
 Mark = tuple[int, int, int]
+NOTHING_STAGED: Mark = (0, 0, 0)
 Emit = Callable[[Peer, int, Form, Settled], None]
 
 

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from broker_impl.asks import Asks, Then
 from broker_impl.call import Answer, Call, Durable, Parked, Refusal, Reply, Settled, plain_text, refusal_reply
-from broker_impl.commits import END_OF_TURN, Commits, Committed, Mark, StoreLike
+from broker_impl.commits import END_OF_TURN, NOTHING_STAGED, Commits, Committed, Mark, StoreLike
 from broker_impl.complaints import Complaints
+from broker_impl.counters import Counters
 from broker_impl.deadlines import Deadline, Deadlines
 from broker_impl.env import Env
 from broker_impl.limits import Limits
@@ -40,21 +41,7 @@ RESPONSE, ONE_WAY = 1, 2
 """Bits of a command's flag."""
 
 SENDABLE: Final = (bytes, Durable, Reply, Header, list)
-NOTHING_STAGED: Mark = (0, 0, 0)
 _NO_OUTPUT: tuple[Output, ...] = ()
-
-
-class Counters:
-    """What happened since start, for the runtime figures."""
-
-    __slots__ = ("bad_frames", "errors", "peers_refused", "requests")
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self.bad_frames = 0
-        self.errors = 0
-        """Bugs of ours that an asker met."""
-        self.peers_refused = 0
 
 
 class Engine:
@@ -91,7 +78,6 @@ class Engine:
         self._bytes_share = limits.turn_output_bytes_max
         self._deadlines = Deadlines()
         self._asks = Asks(env, self._deadlines, self._outboxes, self._guard, limits.asks_max)
-        self._works = Works()
         self._jobs: list[Job] = []
         self._commits: Commits | None = None
         if store is not None:
@@ -99,6 +85,7 @@ class Engine:
             self._commits = Commits(
                 env, store, self._deadlines, self.emit, self.job, self._guard, limits=limits, sync_flush=sync_flush, sync=sync
             )
+        self._works = Works(self._commits, self._finish, self._excuse, self._guard, self._bug)
         self._on_arrival: list[Callable[[Sequence[Any]], None]] = []
         self._on_peer_closed: list[Callable[[Peer], None]] = []
         self._draining = False
@@ -228,7 +215,7 @@ class Engine:
         for action in self._deadlines.due(self.env.mono_ms, self.limits.due_max):
             self._guard(action)
         if self._works:
-            self._works.rotate(self.limits.works_max, self._slice)
+            self._works.rotate(self.limits.works_max)
         if self._commits is not None:
             self._commits.commit()
         return self._outboxes.take(self.env.mono_ms) if self._outboxes.dirty else _NO_OUTPUT
@@ -374,32 +361,6 @@ class Engine:
 
     def _mark(self) -> Mark:
         return self._commits.mark() if self._commits is not None else NOTHING_STAGED
-
-    def _slice(self, work: Work) -> bool:
-        """A slice of a long work.  What it stages stands or falls with this turn; its answer rests on it."""
-        mark = self._mark()
-        again = work.slice()
-        commits = self._commits
-        if commits is not None:
-            if work.error is not None:
-                commits.undo(mark, work.error)
-            elif again and commits.grown(mark):
-                commits.after_commit(work.fail)
-        if not again:
-            self._end(work, mark)
-        return again
-
-    def _end(self, work: Work, mark: Mark) -> None:
-        parked, error = work.parked, work.error
-        if parked is not None:
-            answer = work.result if error is None else self._excuse(error, parked.peer, 0)
-            if parked.alive and not parked.oneway:
-                parked.pending = False
-                self._finish(parked.peer, parked.opaque, parked.form, answer, mark)
-        elif work.ended is not None:
-            self._guard(work.ended, work.result, error)
-        elif error is not None:
-            self._bug("a long work", error)
 
     def _guard(self, action: Callable[..., None], *arguments: object) -> None:
         """Run something of a capability's.  What it raises is logged, its stagings are dropped, nobody else notices."""

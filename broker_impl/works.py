@@ -11,7 +11,10 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any
 
-from broker_impl.call import Parked
+from broker_impl.call import Parked, Reply, Settled
+from broker_impl.commits import NOTHING_STAGED, Commits, Mark
+from broker_impl.peer import Peer
+from rmq_wire.command import Form
 
 Ended = Callable[[Any, BaseException | None], None]
 
@@ -57,9 +60,24 @@ class Work:
 
 
 class Works:
-    """The works under way, next first."""
+    """The works under way, next first.  What a slice stages stands or falls with its turn; the answer rests on it."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        commits: Commits | None,
+        finish: Callable[[Peer, int, Form, Settled, Mark], None],
+        excuse: Callable[[Exception, Peer, int], Reply],
+        guard: Callable[..., None],
+        bug: Callable[[str, BaseException], None],
+    ) -> None:
+        """From the engine: `finish` sends an answer that rests on what was staged since the mark, `excuse` words an error for
+        its asker, `guard` runs something whose errors are nobody else's, `bug` logs an error that nobody was told.
+        """
+        self._commits = commits
+        self._finish = finish
+        self._excuse = excuse
+        self._guard = guard
+        self._bug = bug
         self._waiting: deque[Work] = deque()
 
     def __len__(self) -> int:
@@ -68,11 +86,36 @@ class Works:
     def add(self, work: Work) -> None:
         self._waiting.append(work)
 
-    def rotate(self, limit: int, run: Callable[[Work], bool]) -> None:
-        """`run` up to `limit` works; who returns True comes back at the end of the row.  Unwanted ones are ended."""
+    def rotate(self, limit: int) -> None:
+        """A slice of up to `limit` works; who wants another comes back at the end of the row.  Unwanted ones are ended."""
         for _ in range(min(limit, len(self._waiting))):
             work = self._waiting.popleft()
             if not work.wanted:
                 work.generator.close()
-            elif run(work):
+            elif self._slice(work):
                 self._waiting.append(work)
+
+    def _slice(self, work: Work) -> bool:
+        commits = self._commits
+        mark = commits.mark() if commits is not None else NOTHING_STAGED
+        again = work.slice()
+        if commits is not None:
+            if work.error is not None:
+                commits.undo(mark, work.error)
+            elif again and commits.grown(mark):
+                commits.after_commit(work.fail)
+        if not again:
+            self._end(work, mark)
+        return again
+
+    def _end(self, work: Work, mark: Mark) -> None:
+        parked, error = work.parked, work.error
+        if parked is not None:
+            answer = work.result if error is None else self._excuse(error, parked.peer, 0)
+            if parked.alive and not parked.oneway:
+                parked.pending = False
+                self._finish(parked.peer, parked.opaque, parked.form, answer, mark)
+        elif work.ended is not None:
+            self._guard(work.ended, work.result, error)
+        elif error is not None:
+            self._bug("a long work", error)

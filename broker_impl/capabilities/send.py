@@ -13,12 +13,11 @@ batch is illegal (13) as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from functools import partial
 from typing import Final
 
 from broker_impl.call import LATER, Answer, Call, Durable, Refusal, Reply, Settled
-from broker_impl.capabilities.send_answers import SendAnswers
+from broker_impl.capabilities.send_answers import SendAnswers, human_time, topic_text
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
 from broker_impl.intake import (
@@ -212,7 +211,7 @@ class Send(Capability):
         config = self._config
         starts_ms = config.start_accept_send_request_time_stamp
         if self._env.wall_ms < starts_ms:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {human_time(starts_ms, self._env)}")
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {human_time(starts_ms, self._env.zone)}")
         name = asked.topic
         if not config.broker_permission & sys_flag.PERM_WRITE and self._topics.is_order(name):
             raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] sending message is forbidden")
@@ -378,23 +377,6 @@ class Send(Capability):
 def _waits(wait: str) -> bool:
     """`Message.isWaitStoreMsgOK`."""
     return not wait or wait.lower() == "true"
-
-
-def human_time(wall_ms: int, env: Env) -> str:
-    """`UtilAll.timeMillisToHumanString2`."""
-    time = datetime.fromtimestamp(wall_ms // 1000, env.zone)
-    return f"{time:%Y-%m-%d %H:%M:%S},{wall_ms % 1000:03d}"
-
-
-def topic_text(topic: TopicConfig) -> str:
-    """`TopicConfig.toString`."""
-    attributes = ", ".join(f"{name}={value}" for name, value in topic.attributes.items())
-    return (
-        f"TopicConfig [topicName={topic.topic_name}, readQueueNums={topic.read_queue_nums}, "
-        f"writeQueueNums={topic.write_queue_nums}, perm={sys_flag.perm_text(topic.perm)}, "
-        f"topicFilterType={topic.topic_filter_type}, topicSysFlag={topic.topic_sys_flag}, "
-        f"order={'true' if topic.order else 'false'}, attributes={{{attributes}}}]"
-    )
 
 
 def _has_other_type(values: dict[str, str]) -> bool:

@@ -10,12 +10,15 @@ Java: `SendMessageProcessor.handlePutMessageResult`, `preSend`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, tzinfo
 from typing import Final
 
 import msgspec
 
 from broker_impl.call import Reply
 from broker_impl.intake import PutStatus
+from rmq_wire import sys_flag
+from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import AnswerTemplate, Form
 from rmq_wire.encoding import frame_prefix
@@ -26,8 +29,6 @@ _FIELDS: Final = ("msg_id", "queue_id", "queue_offset", "transaction_id")
 _MARKS: Final = (b'"1900000001"', b'"\xee\x80\x81"', b"\xee\x80\x82", b'"1900000003"', b":1900000004,")
 """What stands for queue id, unique key, message id, queue offset and opaque in a specimen, as they follow each other."""
 _json: Final = msgspec.json.Encoder().encode
-_HOST_CHARACTERS_LEFT: Final = -16
-"""What an offset takes at the end of a message id."""
 
 
 class SendAnswers:
@@ -37,7 +38,7 @@ class SendAnswers:
         self, store_host: bytes, *, region: str, trace_on: bool, max_message_size: Callable[[], int], disk_use: Callable[[], str]
     ) -> None:
         self.ext = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
-        self._host = offset_message_id(store_host, 0)[:_HOST_CHARACTERS_LEFT]
+        self._host = offset_message_id(store_host, 0)[: 2 * len(store_host)]
         self._max_message_size = max_message_size
         self._disk_use = disk_use
         self._stored = self._template(ResponseCode.SUCCESS, _FIELDS)
@@ -106,3 +107,20 @@ class SendAnswers:
                     ),
                 )
         return Reply(code=code, remark=remark, ext=self.ext)
+
+
+def human_time(wall_ms: int, zone: tzinfo | None) -> str:
+    """`UtilAll.timeMillisToHumanString2`."""
+    time = datetime.fromtimestamp(wall_ms // 1000, zone)
+    return f"{time:%Y-%m-%d %H:%M:%S},{wall_ms % 1000:03d}"
+
+
+def topic_text(topic: TopicConfig) -> str:
+    """`TopicConfig.toString`."""
+    attributes = ", ".join(f"{name}={value}" for name, value in topic.attributes.items())
+    return (
+        f"TopicConfig [topicName={topic.topic_name}, readQueueNums={topic.read_queue_nums}, "
+        f"writeQueueNums={topic.write_queue_nums}, perm={sys_flag.perm_text(topic.perm)}, "
+        f"topicFilterType={topic.topic_filter_type}, topicSysFlag={topic.topic_sys_flag}, "
+        f"order={'true' if topic.order else 'false'}, attributes={{{attributes}}}]"
+    )

@@ -8,6 +8,7 @@ escaped, and whoever takes values from outside refuses those that `is_one_line` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from rmq_wire.errors import BadBody
@@ -15,6 +16,7 @@ from rmq_wire.errors import BadBody
 _BLANKS = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _UNICODE_DIGITS = 4
+_NOT_ASCII = re.compile(r"[^\n -~]")
 _LINE_BREAKS = "\r\n"
 _IN_VALUE = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"})
 _IN_KEY = _IN_VALUE | {ord(mark): f"\\{mark}" for mark in "=:#! "}
@@ -40,11 +42,15 @@ def dumps(entries: Mapping[str, str]) -> str:
     return "".join(f"{key}={entries[key]}\n" for key in sorted(entries, key=lambda key: key.encode("utf-16-be", "surrogatepass")))
 
 
-def dumps_escaped(entries: Mapping[str, str]) -> str:
-    """The same lines so that `loads`, and Java, read back exactly these entries: the form for files."""
-    return "".join(
-        f"{key}={value}\n" for key, value in sorted((_escape(k, _IN_KEY), _escape(v, _IN_VALUE)) for k, v in entries.items())
-    )
+def dumps_escaped(entries: Mapping[str, str], *, ascii_only: bool = False) -> str:
+    """The same lines so that `loads`, and Java, read back exactly these entries: the form for files.
+
+    ascii_only: for a reader that takes bytes for ISO 8859-1, as `Properties.load(InputStream)` does; what is not printable
+    ASCII is written as `\\uXXXX`.
+    """
+    escaped = sorted((_escape(key, _IN_KEY), _escape(value, _IN_VALUE)) for key, value in entries.items())
+    text = "".join(f"{key}={value}\n" for key, value in escaped)
+    return _NOT_ASCII.sub(_unicode_escapes, text) if ascii_only else text
 
 
 def is_one_line(text: str) -> bool:
@@ -86,6 +92,11 @@ def _escape(text: str, table: dict[int, str]) -> str:
     """A leading blank would be taken for a separator."""
     escaped = text.translate(table)
     return f"\\{escaped}" if escaped[:1] == " " else escaped
+
+
+def _unicode_escapes(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + _UNICODE_DIGITS]}" for at in range(0, len(units), _UNICODE_DIGITS))
 
 
 def _unescape(text: str) -> str:
