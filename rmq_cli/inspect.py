@@ -20,6 +20,7 @@ SUBCOMMANDS = {
     "repair": "Save what can be saved into a new directory.",
     "diff": "Compare two stores; name the first difference.",
     "export": "Write messages as JSON lines or Parquet.",
+    "stats": "Topics, queues, rates over time, sizes, keys.",
 }
 """Name -> the line that `rmq inspect --help` shows: kept here so that listing them imports none of them."""
 CANNOT_LOOK = 2
