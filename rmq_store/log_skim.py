@@ -81,5 +81,3 @@ def _skim(data: bytes, base: int, lasts: Lasts) -> int:
     except (PackedError, IndexError):
         return -1
     return base + at
-
-

@@ -260,9 +260,7 @@ class MemoryDisk:
         self.raise_fault("sync_directory", path)
         if path not in self._now:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        self._now[path].entries = {
-            name: inode for name, inode in self._now.items() if parent_of(name) == path and name != "/"
-        }
+        self._now[path].entries = {name: inode for name, inode in self._now.items() if parent_of(name) == path and name != "/"}
         self.log.append(("sync_directory", path, 0, 0))
 
     def usage(self, path: str) -> Usage:
