@@ -16,6 +16,7 @@ from rmq_store.disk import Disk
 from rmq_store.segments import Segments
 from rmq_store.settings import StoreSettings
 from rmq_store.spread import SpreadSegments
+from rmq_store.statistics import double_text
 from rmq_store.writability import Writability
 
 PERCENT: Final = 100
@@ -23,6 +24,7 @@ MAX_USED_BOUNDS: Final = (10, 95)
 """Java: MessageStoreConfig.getDiskMaxUsedSpaceRatio."""
 FORCIBLY_BOUNDS: Final = (30, 85)
 """Java: CleanCommitLogService.getDiskSpaceCleanForciblyRatio."""
+UNKNOWN: Final = -1.0
 WARNING_MIN: Final = 35
 """Java: getDiskSpaceWarningLevelRatio; its upper bound of 90 is not kept (docs/differences.md)."""
 
@@ -64,9 +66,9 @@ class DiskSpace:
     def __init__(self, disk: Disk, settings: StoreSettings, segments: Segments, writability: Writability) -> None:
         """`segments`: the log's; told which of their directories are full."""
         self.rules = RetentionRules(disk_space_warning_level_ratio=_percent(settings.disk_space_warning_level_ratio))
-        self.log_ratio = -1.0
+        self.log_ratio = UNKNOWN
         """of the least full log directory"""
-        self.queue_ratio = -1.0
+        self.queue_ratio = UNKNOWN
         self._disk = disk
         self._settings = settings
         self._segments = segments
@@ -88,6 +90,20 @@ class DiskSpace:
         ratio = max(self.log_ratio, self.queue_ratio)
         over = level is not None and ratio > max(level, WARNING_MIN) / PERCENT
         self._writability.set_over_limit(f"{ratio:.0%} used" if over else None)
+
+    def runtime_info(self) -> dict[str, str]:
+        """The ratios' part of code 28, measured now; -1 for a directory that is not there. Raises OSError."""
+        used = {path: self._ratio(path) for path in self._settings.commit_log_directories}
+        info = {f"commitLogDiskRatio_{path}": double_text(ratio) for path, ratio in used.items()}
+        info["commitLogDiskRatio"] = double_text(min(used.values()))
+        info["consumeQueueDiskRatio"] = double_text(self._ratio(self._settings.store_path_root_dir))
+        return info
+
+    def _ratio(self, path: str) -> float:
+        try:
+            return self._disk.usage(path).used_ratio
+        except FileNotFoundError:
+            return UNKNOWN
 
     @property
     def deletes_expired(self) -> bool:

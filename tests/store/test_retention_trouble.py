@@ -1,0 +1,170 @@
+"""Retention on a disk that fails, or stops in the middle; and planted bugs."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import random
+
+import pytest
+
+from rmq_store import retention
+from rmq_store.errors import Closed
+from rmq_store.retention import HOUR_MS, Retention
+from tests.store.retention_kit import AT_ALL_HOURS, FILE_BYTES, filled, log_files, step
+from tests.store.test_retention import (
+    test_consumed_messages_stay_and_whole_files_go,
+    test_what_is_not_flushed_or_not_dispatched_stays,
+)
+from tests.store.test_retention_readers import test_a_file_that_is_being_read_stays_readable, test_queues_and_index_follow_the_log
+from tests.support.memory_disk import Fault, MemoryDisk
+from tests.support.store_rig import draft
+from tests.support.store_sim import Stopped
+
+# --- trouble
+
+
+def test_a_file_that_cannot_be_removed_is_tried_again() -> None:
+    """redeleteHangedFileInterval; what was forgotten is not served meanwhile."""
+    disk = MemoryDisk()
+    rig = filled(disk=disk)
+    disk.faults = [Fault("unlink", error=errno.EACCES, path_part=f"/commitlog/{0:020d}")]
+    rig.wait(73 * HOUR_MS)
+    rig.retain(10_000)
+    assert rig.store.refusal is None
+    assert rig.store.min_offset == 4 * FILE_BYTES
+    assert 0 in log_files(rig)
+    rig.retain(100_000)
+    assert 0 in log_files(rig)
+    rig.retain(30_000)
+    assert 0 not in log_files(rig)
+
+
+def test_a_directory_that_cannot_be_synced_fences() -> None:
+    disk = MemoryDisk()
+    rig = filled(disk=disk)
+    disk.faults = [Fault("sync_directory", error=errno.EIO, path_part="/commitlog")]
+    rig.retain(73 * HOUR_MS)
+    assert rig.store.refusal is Closed.FENCED
+    left = log_files(rig)
+    rig.retain(HOUR_MS)
+    assert log_files(rig) == left, "a fenced store deletes nothing more"
+    assert rig.store.read_queue("TopicA", 0, rig.store.queue_bounds("TopicA", 0)[1] - 1, 1, 1 << 20).message_count == 1
+
+
+def test_a_full_disk_gets_room_by_retention() -> None:
+    disk = MemoryDisk()
+    rig = filled(disk=disk)
+    disk.faults = [Fault("write", times=1000, error=errno.ENOSPC, path_part="/commitlog/")]
+    assert rig.try_put(draft(1)) is None
+    rig.retain(73 * HOUR_MS)
+    assert rig.store.min_offset == 4 * FILE_BYTES
+    disk.faults = []
+    rig.retain(3000)
+    rig.put(draft(2))
+
+
+def test_a_stop_at_any_operation_of_the_disk() -> None:
+    """G6: also within a removal, with any part of what was not synced; and again while the next start is under way."""
+    chance = random.Random(4711)
+    for operations in range(0, 60, 2):
+        rig = filled()
+        numbers = rig.numbers()
+        disk = rig.disk
+        assert isinstance(disk, MemoryDisk)
+        left = operations
+
+        def before(_operation: str, _path: str) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Stopped
+
+        rig.wait(73 * HOUR_MS)
+        disk.before = before
+        with contextlib.suppress(Stopped):
+            rig.retain(60_000)
+        disk.before = None
+        rig.disk = disk.crash(chance.choice(["all", "synced", chance]))  # type: ignore[arg-type]
+        rig.open()
+        found = rig.numbers()
+        assert found == numbers[len(numbers) - len(found) :]
+        assert rig.store.queue_bounds("TopicA", 0)[1] == len(numbers)
+        assert rig.put(draft(1))[0].queue_offset == len(numbers)
+        rig.store.retain_by(AT_ALL_HOURS)
+        rig.wait(73 * HOUR_MS)  # a recovery may have written to the files once more
+        rig.retain(20_000)
+        assert rig.store.min_offset == 4 * FILE_BYTES, "and goes on where it was stopped"
+
+
+@pytest.mark.parametrize("keep", ["all", "synced"])
+def test_a_stop_in_the_middle_of_a_look(keep: str) -> None:
+    """G6: after any number of steps the next start finds a store that agrees with itself and has lost only what was to go."""
+    for steps in range(0, 40, 3):
+        rig = filled()
+        numbers = rig.numbers()
+        rig.wait(73 * HOUR_MS)
+        for _ in range(steps):
+            step(rig)
+        assert isinstance(rig.disk, MemoryDisk)
+        rig.disk = rig.disk.crash(keep)
+        rig.open()
+        left = rig.numbers()
+        assert left == numbers[len(numbers) - len(left) :]
+        low, high = rig.store.queue_bounds("TopicA", 0)
+        assert (high, rig.store.queue_unit("TopicA", 0, low)[0] >= rig.store.min_offset) == (len(numbers), True)
+        assert rig.put(draft(1))[0].queue_offset == high
+
+
+# --- planted bugs
+
+
+def deletes_the_last_file(patch: pytest.MonkeyPatch) -> None:
+    """S30"""
+    patch.setattr(Retention, "_oldest", lambda self: self._log.segments.starts[0] if self._log.segments.starts else None)
+
+
+def leaves_minimum_offsets(patch: pytest.MonkeyPatch) -> None:
+    """S22"""
+    patch.setattr(retention, "first_kept", lambda queue, log_min: queue.min_offset)
+
+
+def shortens_what_it_deletes(patch: pytest.MonkeyPatch) -> None:
+    """S30 (one being read), S33: the space is wanted back at once."""
+    run = retention.Removal.run
+
+    def planted(self: retention.Removal) -> None:
+        for path in self.paths:
+            self._disk.open(path).set_length(0)
+        run(self)
+
+    patch.setattr(retention.Removal, "run", planted)
+
+
+def wipes_what_it_deletes(patch: pytest.MonkeyPatch) -> None:
+    """S30 (one being read): zeros first."""
+    run = retention.Removal.run
+
+    def planted(self: retention.Removal) -> None:
+        for path in self.paths:
+            file = self._disk.open(path)
+            file.write_at(0, bytes(file.length()))
+        run(self)
+
+    patch.setattr(retention.Removal, "run", planted)
+
+
+@pytest.mark.parametrize(
+    ("plant", "test"),
+    [
+        (deletes_the_last_file, test_consumed_messages_stay_and_whole_files_go),
+        (deletes_the_last_file, test_what_is_not_flushed_or_not_dispatched_stays),
+        (leaves_minimum_offsets, test_queues_and_index_follow_the_log),
+        (shortens_what_it_deletes, test_a_file_that_is_being_read_stays_readable),
+        (wipes_what_it_deletes, test_a_file_that_is_being_read_stays_readable),
+    ],
+)
+def test_planted_bugs_are_found(plant: object, test: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)  # type: ignore[operator]
+    with pytest.raises((AssertionError, BufferError, IndexError, OSError)):
+        test()  # type: ignore[operator]
