@@ -49,6 +49,7 @@ class BatchConsumeQueue(ConsumeQueue):
 
     __slots__ = ("bases", "end_place")
 
+    is_plain = False
     is_batch = True
     unit_bytes = UNIT_BYTES
     unit_fields = len(Unit._fields)

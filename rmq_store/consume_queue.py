@@ -16,6 +16,7 @@ from rmq_store.errors import Cold, StoreError
 from rmq_store.layouts import MAGIC_V1, MAGIC_V2, QUEUE_UNIT, QUEUE_UNITS, TOPIC_LENGTH_V1, TOPIC_LENGTH_V2
 from rmq_store.segments import Segments
 from rmq_wire.java import string_hash
+from rmq_wire.layout.consume_queue import EXT_ADDRESS_LAST
 from rmq_wire.message import TOPIC_V1_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class ConsumeQueue:
         "topic_field_bytes",
     )
 
+    is_plain = True
+    """its entries are written as they are gathered; other kinds take them one by one (`pend`)"""
     is_batch = False
     """its units may hold several messages each (`BatchConsumeQueue`)"""
     unit_bytes = UNIT_BYTES
@@ -125,6 +128,10 @@ class ConsumeQueue:
         physical, size, tags_code = QUEUE_UNIT.unpack(self.read(offset, 1))
         return physical, size, tags_code
 
+    def tags_of(self, tags_code: int) -> int | None:
+        """The hash behind an entry's tags code; None when that is the address of an extension that is not there. Raises Cold."""
+        return tags_code if tags_code > EXT_ADDRESS_LAST else None
+
     def read(self, offset: int, count: int) -> bytes:
         """Raw units from `offset` on, `count` or as many as the file holds; all must be visible. Raises Cold."""
         position = offset * UNIT_BYTES
@@ -134,7 +141,11 @@ class ConsumeQueue:
 
     def read_bytes(self, start: int, within: int, size: int) -> bytes:
         """Bytes of the file that starts at `start`. Raises Cold."""
-        file = self.segments.file(start)
+        return self.read_file(self.segments.file(start), within, size)
+
+    @staticmethod
+    def read_file(file: File, within: int, size: int) -> bytes:
+        """Bytes of a file that are there. Raises Cold."""
         data = file.read_nowait(within, size)
         if data is None:
             raise Cold(lambda: _load(file, within, size), f"{file.path} at {within}")

@@ -94,10 +94,10 @@ class Dispatcher:
                         f"{queue.segments.directory} ends at {queue.max_offset}, the next message has {staged.queue_offset}"
                     )
                 touched.append(queue)
-            if queue.is_batch:
-                queue.pend(staged)
-            else:
+            if queue.is_plain:
                 pending += (staged.physical_offset, staged.size, staged.tags_code)
+            else:
+                queue.pend(staged)
             queue.pending_timestamp = staged.store_timestamp
 
     def _gather_light(self, staged: Staged, touched: list[ConsumeQueue]) -> None:

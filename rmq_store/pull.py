@@ -21,6 +21,7 @@ from rmq_store.queues import Queues
 from rmq_store.settings import MEBIBYTE, StoreSettings
 from rmq_store.statistics import StoreStatistics
 from rmq_store.values import GetStatus, Read
+from rmq_wire.layout.consume_queue import EXT_ADDRESS_LAST
 from rmq_wire.layout.flat import Packed
 
 PULL_BYTES_MIN: Final = 100
@@ -176,8 +177,10 @@ class QueueReader:
             next_offset += 1
             if physical < skip_to:
                 continue
-            if accepts is not None and _as_int(tags_code) not in accepts:
-                continue
+            if accepts is not None:
+                code = tags_code if tags_code > EXT_ADDRESS_LAST else queue.tags_of(tags_code)
+                if code is not None and _as_int(code) not in accepts:
+                    continue  # where the hash is gone the consumer has to look itself, as in Java
             if physical < log.min_offset:
                 if not found:
                     status = GetStatus.MESSAGE_WAS_REMOVING

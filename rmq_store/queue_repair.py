@@ -13,7 +13,10 @@ from typing import Final
 from rmq_store.batch_queue import BatchConsumeQueue, Unit
 from rmq_store.consume_queue import NOTHING, PRE_BLANK, ConsumeQueue
 from rmq_store.disk import File, write_all
-from rmq_store.layouts import BATCH_UNIT, QUEUE_UNIT
+from rmq_store.extended_queue import ExtendedConsumeQueue
+from rmq_store.layouts import BATCH_UNIT, EXT_UNIT, QUEUE_UNIT
+from rmq_store.segments import Segments
+from rmq_wire.layout.consume_queue import EXT_ADDRESS_FIRST, EXT_ADDRESS_LAST
 
 SCANNED_FILES: Final = 3
 """Java looks at the last three, too."""
@@ -228,6 +231,33 @@ def _set_end(queue: ConsumeQueue, place: int, offset: int = 0) -> None:
         physical, size, _ = _unit_in(queue, place - 1)
         if size != BLANK_SIZE:
             queue.end_physical = physical + size
+    if isinstance(queue, ExtendedConsumeQueue):
+        _set_ext_end(queue)
+
+
+def _set_ext_end(queue: ExtendedConsumeQueue) -> None:
+    """Extensions end behind the last that an entry leads to; what follows is cleared (Java: truncateByMaxAddress)."""
+    ext = queue.ext
+    end = 0
+    for offset in range(queue.max_offset - 1, queue.first_offset() - 1, -1) if queue.segments.starts else ():
+        tags_code = _unit_in(queue, offset)[2]
+        if tags_code <= EXT_ADDRESS_LAST:
+            end = tags_code - EXT_ADDRESS_FIRST + _ext_bytes(ext, tags_code - EXT_ADDRESS_FIRST)
+            break
+    for start in reversed(ext.starts.copy()):
+        if start >= end:
+            ext.remove(start)
+    if ext.starts and end < ext.end:
+        zero_from(ext.file(ext.starts[-1]), end - ext.starts[-1])
+    queue.ext_end = end
+
+
+def _ext_bytes(ext: Segments, position: int) -> int:
+    """Of the extension that begins here; those of a reader of SQL filters have a bit map. The least when it is gone."""
+    start = ext.start_of(position)
+    data = b"" if start is None else ext.file(start).read_at(position - start, EXT_UNIT.size)
+    size = EXT_UNIT.unpack(data)[0] if len(data) == EXT_UNIT.size else 0
+    return max(int(size), EXT_UNIT.size)
 
 
 def _set_batch_end(queue: BatchConsumeQueue, place: int, offset: int) -> None:

@@ -11,9 +11,10 @@ from rmq_store.batch_queue import BatchConsumeQueue
 from rmq_store.consume_queue import ConsumeQueue
 from rmq_store.disk import Disk, Kind
 from rmq_store.errors import ForeignFile, Illegal, IllegalKind
+from rmq_store.extended_queue import ExtendedConsumeQueue
 from rmq_store.segments import OpenFiles, Segments
 from rmq_store.settings import StoreSettings
-from rmq_wire.names import is_system_topic, path_problem
+from rmq_wire.names import LMQ_PREFIX, is_system_topic, path_problem
 
 QUEUE_ID_MAX = (1 << 31) - 1
 
@@ -30,6 +31,11 @@ class Queues:
         self._files = files
         self._file_bytes = settings.consume_queue_file_bytes
         self._batch_file_bytes = settings.batch_consume_queue_file_bytes
+        self.ext_directory = f"{settings.store_path_root_dir}/consumequeue_ext"
+        self._ext_file_bytes = settings.mapped_file_size_consume_queue_ext
+        self._extends = settings.enable_consume_queue_ext
+        self._extended: set[str] = set()
+        """topic/queue id with extensions on disk: they are read also when no new ones are made"""
         self._is_told = has_batch_queues
         self._batch_topics: set[str] = set()
         """found on disk, or made since"""
@@ -63,7 +69,13 @@ class Queues:
         is_batch = topic in self._batch_topics
         size = self._batch_file_bytes if is_batch else self._file_bytes
         segments = Segments(self._files, f"{self._topic_path(topic)}/{queue_id}", size, self.unsynced_directories)
-        return (BatchConsumeQueue if is_batch else ConsumeQueue)(topic, queue_id, segments, heads)
+        if is_batch:
+            return BatchConsumeQueue(topic, queue_id, segments, heads)
+        ext_path = f"{self.ext_directory}/{topic}/{queue_id}"
+        if (not self._extends and f"{topic}/{queue_id}" not in self._extended) or topic.startswith(LMQ_PREFIX):
+            return ConsumeQueue(topic, queue_id, segments, heads)
+        ext = Segments(self._files, ext_path, self._ext_file_bytes, self.unsynced_directories)
+        return ExtendedConsumeQueue(topic, queue_id, segments, heads, ext, self._extends)
 
     def _topic_path(self, topic: str) -> str:
         return f"{self.batch_directory if topic in self._batch_topics else self.directory}/{topic}"
@@ -72,6 +84,8 @@ class Queues:
         """Find every queue's files. Returns paths of empty files, to be removed. Raises ForeignFile, OSError."""
         disk = self._files.disk
         empty: list[str] = []
+        for topic in _directories(disk, self.ext_directory):
+            self._extended.update(f"{topic}/{name}" for name in _directories(disk, f"{self.ext_directory}/{topic}"))
         for root in (self.batch_directory, self.directory):
             for topic in _directories(disk, root):
                 self._check_kind(root, topic)
@@ -79,6 +93,16 @@ class Queues:
                     if not (name.isascii() and name.isdigit()) or name != str(int(name)):
                         continue
                     empty += self.get(topic, int(name)).segments.load(clean)
+        return empty + self._load_extensions(clean)
+
+    def _load_extensions(self, clean: bool) -> list[str]:
+        empty: list[str] = []
+        for path in sorted(self._extended):
+            topic, _, name = path.rpartition("/")
+            if name.isascii() and name.isdigit() and name == str(int(name)):
+                queue = self.get(topic, int(name))
+                if isinstance(queue, ExtendedConsumeQueue):
+                    empty += queue.ext.load(clean)
         return empty
 
     def _check_kind(self, root: str, topic: str) -> None:
@@ -94,7 +118,7 @@ class Queues:
     def sync_directories(self) -> None:
         """Every directory down to the files: after a power cut nobody knows which entries are safe. Raises OSError."""
         disk = self._files.disk
-        for root in (self.directory, self.batch_directory):
+        for root in (self.directory, self.batch_directory, self.ext_directory):
             if not disk.is_directory(root):
                 continue
             disk.sync_directory(root)
@@ -116,7 +140,10 @@ class Queues:
                 queue.is_deleted = True
                 queue.remove_files()
                 _remove_empty(disk, queue.segments.directory)
+                if isinstance(queue, ExtendedConsumeQueue):
+                    _remove_empty(disk, queue.ext.directory)
             _remove_empty(disk, self._topic_path(topic))
+            _remove_empty(disk, f"{self.ext_directory}/{topic}")
             self._batch_topics.discard(topic)
             self.unsynced_directories[self.directory] = None
             count += 1

@@ -21,6 +21,7 @@ from rmq_store.disk import Disk
 from rmq_store.disk_space import DiskSpace
 from rmq_store.dispatcher import Dispatcher
 from rmq_store.errors import Closed, Cold
+from rmq_store.extended_queue import ExtendedConsumeQueue
 from rmq_store.flush import Flusher
 from rmq_store.index import Index
 from rmq_store.log_reader import LogReader
@@ -260,11 +261,26 @@ class Retention:
         if queue.is_deleted:
             return None
         queue.min_offset = max(queue.min_offset, first)
+        if isinstance(queue, ExtendedConsumeQueue):
+            yield from self._follow_with_extensions(queue)
         segments = queue.segments
         below = [start for start in segments.starts[:-1] if queue.offset_behind_file(start) <= queue.min_offset]
         if not below:
             return None
         return Removal(self._disk, [self._forget(segments, start) for start in below], segments.directory)
+
+    def _follow_with_extensions(self, queue: ExtendedConsumeQueue) -> Steps:
+        """Java: ConsumeQueueExt.truncateByMinAddress."""
+        while True:
+            try:
+                below = queue.ext_files_below_min()
+                break
+            except Cold as cold:
+                yield cold
+            except FileNotFoundError:
+                return
+        if below and not queue.is_deleted:
+            yield Removal(self._disk, [self._forget(queue.ext, start) for start in below], queue.ext.directory)
 
     def _follow_with_index(self, log_min: int) -> Steps:
         index = self._index

@@ -26,6 +26,12 @@ EXT_UNIT: Final = Struct(
     "bit_map" / Bytes(this.bit_map_size) * "bloom filter of the consumers whose SQL filter matched",
 )
 """Units of consumequeue_ext, one after another; its first one has the address -2^63."""
+EXT_ADDRESS_FIRST: Final = -(1 << 63)
+EXT_ADDRESS_LAST: Final = -(1 << 31) - 1
+"""Greatest number that is an address: no hash is as small."""
+EXT_END: Final = Struct("size" / Int16sb * "-1: nothing more in this file")
+EXT_END_BYTES: Final = 4
+"""Left at a file's end, for the mark (`END_BLANK_DATA_LENGTH`)."""
 
 BATCH_UNIT: Final = Struct(
     "physical_offset" / Int64sb * "where the message unit begins in the commit log",

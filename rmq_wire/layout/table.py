@@ -22,6 +22,7 @@ LAYOUTS: Final[tuple[tuple[str, Any], ...]] = (
     ("batch body: item", message.ITEM),
     ("consume queue: unit", consume_queue.UNIT),
     ("consume queue extension: unit", consume_queue.EXT_UNIT),
+    ("consume queue extension: end of a file", consume_queue.EXT_END),
     ("batch consume queue: unit", consume_queue.BATCH_UNIT),
     ("index file: header", index.HEADER),
     ("index file: slot", index.SLOT),
