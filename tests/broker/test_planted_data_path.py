@@ -21,7 +21,7 @@ from broker_impl.state.holds import Held, Holds
 from rmq_store.commit_log import CommitLog
 from rmq_store.lookup import Lookup
 from rmq_wire.batch import Item, pack_items
-from tests.broker import test_delay_offsets, test_long_polling, test_pull, test_schedule, test_send_back
+from tests.broker import test_delay_offsets, test_long_polling, test_pull, test_schedule, test_send_back, test_wake_turns
 from tests.broker.house import House, pairs, pull, send
 from tests.broker.test_send import batch
 
@@ -118,6 +118,27 @@ def time_ends_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Held, "__init__", early)
 
 
+def all_are_woken_in_one_turn(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("broker_impl.capabilities.pull.WAKES_PER_TURN", 1 << 30)
+
+
+def the_woken_are_held_as_well(patch: pytest.MonkeyPatch) -> None:
+    real = Holds.arrived
+
+    def arrived(self: Holds, *arguments: Any) -> list[Held]:
+        woken = real(self, *arguments)
+        for held in woken:
+            self.add(held)
+        return woken
+
+    patch.setattr(Holds, "arrived", arrived)
+
+
+def the_last_one_goes_first(patch: pytest.MonkeyPatch) -> None:
+    real = Holds.arrived
+    patch.setattr(Holds, "arrived", lambda *arguments: real(*arguments)[::-1])
+
+
 def any_commit_is_stored(patch: pytest.MonkeyPatch) -> None:
     def commit(self: Pull, asked: Any, peer: Any, read: Any, *, first: bool) -> None:
         self._offsets.commit(asked.consumer_group, asked.topic, asked.queue_id, asked.commit_offset)
@@ -185,6 +206,9 @@ ROWS: list[tuple[Check, Plant, Callable[[House], House]]] = [
     (with_house(test_long_polling.test_it_waits_once_and_commits_once), a_woken_pull_waits_again, plain),
     (with_house(test_long_polling.test_two_hundred_that_end_together), time_never_ends, plain),
     (with_house(test_long_polling.test_those_of_a_closed_connection_are_dropped), those_who_left_are_kept, plain),
+    (with_house(test_wake_turns.test_an_arrival_wakes_so_many_a_turn), all_are_woken_in_one_turn, plain),
+    (with_house(test_wake_turns.test_an_arrival_wakes_so_many_a_turn), the_woken_are_held_as_well, plain),
+    (with_house(test_wake_turns.test_an_arrival_wakes_so_many_a_turn), the_last_one_goes_first, plain),
     (lambda house, _: waits_its_time(house), time_ends_early, plain),
     (lambda house, _: test_pull.test_commit_with_a_pull(house, 6, -1), any_commit_is_stored, with_tagged_messages),
     (with_house(test_send_back.test_a_body_that_looks_like_a_message_is_none), any_place_is_believed, with_a_message),
