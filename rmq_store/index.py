@@ -87,6 +87,8 @@ class Index:
         """Make sure that there is room for all entries of this batch, in further files if need be. Raises OSError."""
         if not self.files:
             self.files.append(self._create(wall_ms))
+        if batch and batch[0].physical_offset < self.indexed_offset:
+            batch = [staged for staged in batch if staged.physical_offset >= self.indexed_offset]
         room = self.files[-1].room
         needed = sum([len(staged.keys) for staged in batch])
         while needed > room + len(self._next) * (self._index_num - 1):
@@ -177,4 +179,3 @@ class Index:
             if file.begin_timestamp < begin_ms:
                 return
             yield None
-

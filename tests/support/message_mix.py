@@ -19,7 +19,7 @@ from rmq_wire.codes import RequestCode
 from tests.support.broker_line import Line
 from tests.support.process import until
 from tests.support.remoting import Answer
-from tests.support.store_questions import pull_all
+from tests.support.store_questions import OPS, pull_all
 
 QUEUES = 4
 TOPIC = "mix"
@@ -32,7 +32,6 @@ COMMIT, ROLLBACK = 8, 12
 ZLIB_FLAG = 0x1
 ELSEWHERE = ("DELAY\1", "TIMER_DELAY_MS\1", "TRAN_MSG\1")
 """What is sent with one of these properties is first stored under another topic."""
-OPS = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 HALVES = "RMQ_SYS_TRANS_HALF_TOPIC"
 DELAY_S_MAX = 30.0
 
@@ -193,8 +192,15 @@ class Mix:
             until(lambda: messages_in(line, topic) >= count, f"{count} in {topic}", seconds=DELAY_S_MAX)  # noqa: B023
             assert messages_in(line, topic) == count, topic
         if self.ended:
-            until(lambda: _ops(line) >= self.ended, f"{self.ended} ends of transactions", seconds=DELAY_S_MAX)
+            until(lambda: self._ends(line) >= self.ended, f"{self.ended} ends of transactions", seconds=DELAY_S_MAX)
         until(lambda: _behind(line) == 0, "dispatch", seconds=DELAY_S_MAX)
+
+    def _ends(self, line: Line) -> int:
+        """How many half messages the op messages name: each of them some, with a comma after each; in 4.x each of them one."""
+        count = messages_in(line, OPS)
+        if not count or not self.long_names:
+            return count
+        return sum(bytes(unit.body).count(b",") for unit in pull_all(line, OPS, 0))
 
 
 def make_topic(line: Line, topic: str, queues: int = QUEUES) -> None:
@@ -217,11 +223,6 @@ def _behind(line: Line) -> int:
     table = line.good(RequestCode.GET_BROKER_RUNTIME_INFO).json()["table"]
     assert isinstance(table, dict)
     return int(table["dispatchBehindBytes"])
-
-
-def _ops(line: Line) -> int:
-    """How many half messages the op messages name; in 4.x each names one, without a comma."""
-    return sum(bytes(unit.body).count(b",") or 1 for unit in pull_all(line, OPS, 0))
 
 
 def first_configuration() -> dict[str, str]:
