@@ -60,6 +60,10 @@ class IndexWriter:
         seconds = min(max((stored_ms - self._begin_ms) // MS, 0), INT_MAX) if self._begin_ms > 0 else 0
         self._entries += ENTRY.packed.pack(key_hash, physical, seconds, before)
         SLOT.packed.pack_into(self._slot_bytes, slot_at, self._count)
+        if (
+            self._count == 1
+        ):  # Java sets the header's begin behind the first entry: that one counts from the end of the file before
+            self._begin_ms, self._begin_physical = stored_ms, physical
         self._count += 1
         self._end_physical, self._end_ms = physical, stored_ms
         self._report.index_entries += 1
@@ -77,8 +81,7 @@ class IndexWriter:
         self._entries = bytearray()
         self._written_at = self._entries_at + ENTRY.size
         self._count, self._used = 1, 0
-        self._begin_physical = self._end_physical = physical
-        self._begin_ms = self._end_ms = stored_ms
+        self._begin_ms = self._end_ms
         self._report.index_files += 1
 
     def _write_entries(self) -> None:

@@ -1,0 +1,133 @@
+"""`explain`: what a step claims to stand at a byte stands there, and each walk ends where the reference's does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmq_inspect.directory import list_store
+from rmq_inspect.index_file import IndexReader
+from rmq_store.disk import RealDisk
+from rmq_wire.message import index_hash
+from tests.inspect.kit import SLOTS, Seen, golden_store, look, rich_store, spoil
+from tests.support.store_rig import Rig, draft, small
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return golden_store(tmp_path_factory.mktemp("golden"))
+
+
+@pytest.fixture(scope="module")
+def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("rich")
+    rich_store(root)
+    return root
+
+
+def honest(root: Path, seen: Seen) -> list[dict[str, Any]]:
+    """Its steps, each byte of them checked against the files."""
+    steps = seen.rows
+    checked = 0
+    for step in steps:
+        if "file" not in step:
+            continue
+        data = (root / step["file"]).read_bytes()
+        for one in [step, *step.get("fields", [])]:
+            raw = bytes.fromhex(one["raw"])
+            assert data[one["byte"] : one["byte"] + len(raw)] == raw, (step["title"], one)
+            checked += 1
+    assert checked or seen.status
+    return steps
+
+
+def test_every_key_of_the_golden_store(golden: Path) -> None:
+    rows = look("show", golden, "--json").rows
+    asked = 0
+    for row in rows[::4]:
+        for option, text in [("--key", row["uniqKey"]), ("--tag", row["tags"]), *(("--key", key) for key in row["keys"])]:
+            if not text or row["transaction"] == "rollback":
+                continue
+            seen = look("explain", golden, "--topic", row["topic"], option, text, "--json")
+            steps = honest(golden, seen)
+            assert (seen.status, steps[-1]["found"]) == (0, True), (row, text)
+            asked += 1
+    assert asked > 40
+
+
+def test_every_queue_unit(rich: Path) -> None:
+    for row in look("show", rich, "--topic", "TopicA", "--json").rows:
+        place = ("--queue", row["queueId"], "--at", row["queueOffset"])
+        seen = look("explain", rich, "--topic", "TopicA", *place, "--json")
+        steps = honest(rich, seen)
+        assert seen.status == 0
+        assert f"Commit log at {row['commitLogOffset']}" == steps[-1]["title"]
+        names = {field["name"]: field["value"] for field in steps[-1]["fields"]}
+        assert names["queue_offset"] == str(row["queueOffset"])
+
+
+def test_ids_and_offsets(rich: Path) -> None:
+    for row in look("show", rich, "--json").rows[::11]:
+        for way in (("--id", row["offsetMsgId"]), ("--offset", row["commitLogOffset"])):
+            seen = look("explain", rich, *way, "--json")
+            assert honest(rich, seen)[-1]["found"]
+    stranger = look("explain", rich, "--id", "0A0B0C0D00002A9F0000000000000000", "--json")
+    assert stranger.status == 1
+    assert any("another broker's" in line for step in stranger.rows for line in step["says"])
+
+
+def test_times(rich: Path) -> None:
+    rows = look("show", rich, "--topic", "TopicA", "--queue", 2, "--json").rows
+    for number in (0, 3, len(rows) - 1):
+        seen = look("explain", rich, "--topic", "TopicA", "--queue", 2, "--at", f"@{rows[number]['storeTimestamp']}", "--json")
+        assert honest(rich, seen)[-1]["title"] == f"Commit log at {rows[number]['commitLogOffset']}"
+    assert look("explain", rich, "--topic", "TopicA", "--queue", 2, "--at", "@now").status == 1
+
+
+def test_two_texts_with_one_hash_are_told_apart(tmp_path: Path) -> None:
+    rig = Rig(RealDisk(), small(store_path_root_dir=str(tmp_path), max_hash_slot_num=SLOTS))
+    rig.put(draft(0, keys=("Aa",)))
+    assert rig.store.close(rig.wall_ms)
+    assert index_hash("TopicA", "Aa") == index_hash("TopicA", "BB")
+    seen = look("explain", tmp_path, "--topic", "TopicA", "--key", "BB", "--json")
+    assert seen.status == 1
+    assert any("the hashes only happen to agree" in line for step in honest(tmp_path, seen) for line in step["says"])
+
+
+def test_what_leads_nowhere_says_why(rich: Path) -> None:
+    for arguments, said in (
+        (("--topic", "TopicA", "--key", "nobody"), "Not found"),
+        (("--topic", "Nowhere", "--queue", 0, "--at", 0), "no queue at all"),
+        (("--topic", "TopicA", "--queue", 9, "--at", 0), "queues 0, 1, 2"),
+        (("--topic", "TopicA", "--queue", 0, "--at", 5000), "no file holds that byte"),
+        (("--offset", 5), "no unit begins here"),
+        (("--offset", 1 << 40), "the log has no byte"),
+    ):
+        seen = look("explain", rich, *arguments)
+        assert seen.status == 1
+        assert said in seen.out
+    for arguments in ((), ("--topic", "TopicA"), ("--key", "x"), ("--id", "xyz"), ("--key", "a", "--offset", 1)):
+        assert look("explain", rich, *arguments).status == 2
+
+
+def test_a_damaged_target_is_told(rich: Path, tmp_path: Path) -> None:
+    golden = golden_store(tmp_path)
+    row = look("find", golden, "--topic", "kinds-5_5_0", "--queue", 1, "--json").rows[3]
+    spoil(golden / "commitlog" / f"{0:020}", row["commitLogOffset"] + 30, b"\xff")
+    seen = look("explain", golden, "--topic", "kinds-5_5_0", "--queue", 1, "--at", row["queueOffset"])
+    assert seen.status == 1
+    assert "a unit that says it begins at" in seen.out
+
+
+def test_a_cyclic_chain_ends(tmp_path: Path) -> None:
+    golden = golden_store(tmp_path)
+    [file] = list_store(golden).index
+    with IndexReader(file) as reader:
+        hash_of = index_hash("kinds-5_5_0", "k1")
+        chain = list(reader.chain(hash_of % reader.slots))
+        spoil(file.path, chain[-1].at + 16, chain[0].number.to_bytes(4, "big"))
+    seen = look("explain", golden, "--topic", "kinds-5_5_0", "--key", "k1")
+    assert seen.status == 0
+    assert "a chain must lead to lower numbers" in seen.out

@@ -1,0 +1,272 @@
+"""`repair`: what is good comes back at its place, the rest is made anew or told; the old store is never written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmq_inspect import queues
+from rmq_inspect.directory import list_store
+from rmq_inspect.log import Unit
+from rmq_inspect.queues import BATCH
+from rmq_inspect.repair_log import FILLER_TOPIC
+from rmq_store.disk import RealDisk
+from rmq_store.store import Store
+from rmq_wire import sys_flag as flags
+from tests.inspect.kit import SLOTS, golden_store, look, plain_store, rich_store, spoil, units_of
+from tests.support.store_rig import START_MS, draft, small
+
+LOG_FILE_BYTES = 8192
+
+
+def hashes(root: Path) -> dict[str, str]:
+    files = [path for path in sorted(root.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def derived(root: Path) -> dict[str, str]:
+    """Log and queues by name, index files by age."""
+    found = {name: value for name, value in hashes(root).items() if name.startswith(("commitlog/", "consumequeue/"))}
+    for number, path in enumerate(sorted((root / "index").iterdir())):
+        found[f"index/{number}"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+@pytest.fixture
+def rich(tmp_path: Path) -> Path:
+    rich_store(tmp_path / "old", log_file_bytes=LOG_FILE_BYTES)
+    return tmp_path / "old"
+
+
+def fixed(root: Path, *more: object) -> tuple[int, dict[str, Any]]:
+    """Repair into `new` beside it: exit status, report."""
+    before = hashes(root)
+    seen = look("repair", root, "--to", root.parent / "new", "--json", *more)
+    assert hashes(root) == before, "the old store was written"
+    return seen.status, json.loads(seen.out) if seen.out else {"complaint": seen.err}
+
+
+def raws(root: Path) -> dict[int, bytes]:
+    return {unit.message.physical_offset: unit.raw for unit in units_of(root) if not is_filler(unit)}
+
+
+def is_filler(unit: Unit) -> bool:
+    return unit.message.topic == FILLER_TOPIC[: len(unit.message.topic)]
+
+
+@pytest.mark.parametrize("make", [golden_store, plain_store])
+def test_a_sound_store_is_made_again_byte_for_byte(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    make(tmp_path / "old")
+    status, report = fixed(tmp_path / "old")
+    assert (status, report["whole"], report["lost_bytes"]) == (0, True, 0)
+    assert derived(tmp_path / "new") == derived(tmp_path / "old")
+    assert not (tmp_path / "new" / "abort").exists()
+    assert look("diff", tmp_path / "old", tmp_path / "new").status == 0
+
+
+def opened(root: Path) -> Store:
+    settings = small(store_path_root_dir=str(root), mapped_file_size_commit_log=LOG_FILE_BYTES, max_hash_slot_num=SLOTS)
+    return Store.open(RealDisk(), settings, START_MS + 10**7, pid=1)
+
+
+def test_what_survives_can_be_read_and_gone_on_with(rich: Path) -> None:
+    before = raws(rich)
+    victims = sorted(before)[40:43]
+    log = rich / "commitlog"
+    for at in victims:
+        spoil(log / f"{at - at % LOG_FILE_BYTES:020}", at % LOG_FILE_BYTES, bytes(60))
+    status, report = fixed(rich)
+    new = rich.parent / "new"
+    after = raws(new)
+    assert status == 1
+    assert after == {at: raw for at, raw in before.items() if at not in victims}
+    assert report["counts"]["lost"] == 1
+    assert report["lost_bytes"] == sum(len(before[at]) for at in victims)
+    store = opened(new)
+    assert store.report.clean, store.report
+    numbers = set()
+    for queue_id in range(3):
+        offset, end = store.queue_bounds("TopicA", queue_id)
+        while offset < end:
+            read = store.read_queue("TopicA", queue_id, offset, 32, 1 << 20)
+            for chunk in read.chunks:
+                numbers.add(bytes(chunk))
+            assert read.next_offset > offset
+            offset = read.next_offset
+    joined = b"".join(numbers)
+    for unit in units_of(new):
+        if unit.message.topic == b"TopicA" and not unit.message.sys_flag & flags.TRANSACTION_PREPARED:
+            assert unit.raw in joined
+    placed = store.stage(draft(9999), START_MS + 10**7)
+    store.commit()
+    store.dispatch(START_MS + 10**7)
+    assert placed.physical_offset >= report["log_end"]
+    assert store.close(START_MS + 10**7)
+    assert look("find", new, "key9999").status == 0
+
+
+def lost_body(root: Path, at: int) -> None:
+    spoil(root / "commitlog" / f"{at - at % LOG_FILE_BYTES:020}", at % LOG_FILE_BYTES + 92, b"\xff\xff")
+
+
+def lost_file(root: Path, at: int) -> None:
+    (root / "commitlog" / f"{at - at % LOG_FILE_BYTES:020}").unlink()
+
+
+def zeroed_page(root: Path, at: int) -> None:
+    spoil(root / "commitlog" / f"{at - at % LOG_FILE_BYTES:020}", 4096, bytes(4096))
+
+
+def cut_short(root: Path, at: int) -> None:
+    path = root / "commitlog" / f"{at - at % LOG_FILE_BYTES:020}"
+    path.write_bytes(path.read_bytes()[: at % LOG_FILE_BYTES + 50])
+
+
+def negative_length(root: Path, at: int) -> None:
+    spoil(root / "commitlog" / f"{at - at % LOG_FILE_BYTES:020}", at % LOG_FILE_BYTES, b"\xff\xff\xff\xff")
+
+
+def garbage(root: Path, at: int) -> None:
+    spoil(root / "commitlog" / f"{at - at % LOG_FILE_BYTES:020}", at % LOG_FILE_BYTES, bytes(range(7, 247)) * 4)
+
+
+DAMAGES = [lost_body, lost_file, zeroed_page, cut_short, negative_length, garbage]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("number", [0, 30, 77, 150, 239])
+def test_damage_costs_what_it_covers(rich: Path, damage: Callable[[Path, int], None], number: int) -> None:
+    before = raws(rich)
+    at = sorted(before)[number]
+    damage(rich, at)
+    status, report = fixed(rich)
+    new = rich.parent / "new"
+    after = raws(new)
+    if damage is lost_body and len(before[at]) < 200:
+        return  # those bytes are no body
+    assert after.items() <= before.items()
+    lost = before.keys() - after.keys()
+    file = range(at - at % LOG_FILE_BYTES, at - at % LOG_FILE_BYTES + LOG_FILE_BYTES)
+    assert lost <= set(file), "messages of other files were lost"
+    if damage in (negative_length, lost_body):
+        assert lost == {at}
+    if damage is lost_file and at < LOG_FILE_BYTES:
+        assert status == 0, "as after retention: a log may begin anywhere"
+    else:
+        assert status == (1 if lost else 0), report
+    whole_pass(new, len(after))
+    store = opened(new)
+    assert store.report.clean, store.report
+    assert store.close(START_MS + 10**7)
+
+
+def whole_pass(root: Path, messages: int) -> None:
+    """A second repair finds nothing more to lose in the log."""
+    _, again = fixed_again(root)
+    assert again["messages"] - len([unit for unit in units_of(root) if is_filler(unit)]) == messages
+    assert not again["counts"].get("lost")
+
+
+def fixed_again(root: Path) -> tuple[int, dict[str, Any]]:
+    seen = look("repair", root, "--to", root.parent / "newer", "--json")
+    return seen.status, json.loads(seen.out)
+
+
+def test_gaps_are_told_and_filled(rich: Path) -> None:
+    victim = next(unit for unit in units_of(rich)[60:] if unit.message.topic == b"TopicA" and not unit.message.sys_flag)
+    spoil(rich / victim.file.name, victim.at, bytes(40))
+    status, report = fixed(rich)
+    message = victim.message
+    assert status == 1
+    assert report["gaps"] == [{"topic": "TopicA", "queueId": message.queue_id, "from": message.queue_offset, "count": 1}]
+    files = list_store(rich.parent / "new").queues["TopicA", message.queue_id]
+    unit = queues.unit_at(files, message.queue_offset)
+    assert unit is not None
+    assert unit.is_filler
+    old = list_store(rich).queues["TopicA", message.queue_id]
+    assert queues.bounds(old) == (0, queues.bounds(files)[1])
+
+
+def test_a_gap_in_the_first_log_file_leads_to_the_next_message(rich: Path) -> None:
+    first = [unit for unit in units_of(rich) if (unit.message.topic, unit.message.queue_id) == (b"TopicA", 0)]
+    queued = [unit for unit in first if not unit.message.sys_flag & flags.TRANSACTION_PREPARED]
+    spoil(rich / queued[2].file.name, queued[2].at, bytes(40))
+    fixed(rich)
+    files = list_store(rich.parent / "new").queues["TopicA", 0]
+    unit = queues.unit_at(files, 2)
+    assert unit is not None
+    assert (unit.physical_offset, unit.tags_code) == (queued[3].message.physical_offset, 0)
+
+
+def test_only_the_log_is_needed(rich: Path) -> None:
+    expected = derived(rich)
+    for name in ("consumequeue", "index"):
+        shutil.rmtree(rich / name)
+    (rich / "checkpoint").unlink()
+    status, report = fixed(rich, "--hash-slots", SLOTS)
+    assert status == 0
+    assert report["notes"]
+    made = {
+        name: value for name, value in derived(rich.parent / "new").items() if not name.startswith(("index/", "consumequeue/"))
+    }
+    assert made == {name: value for name, value in expected.items() if name.startswith("commitlog/")}
+    old = look("show", rich, "--topic", "TopicA", "--scan", "--json").rows
+    queued = [row for row in old if row["transaction"] == "none"]
+    assert look("show", rich.parent / "new", "--topic", "TopicA", "--json").rows == queued
+    assert look("find", rich.parent / "new", "key100").status == 0
+
+
+def test_configuration_comes_from_its_backup_when_it_must(tmp_path: Path) -> None:
+    old = golden_store(tmp_path / "old")
+    config = old / "config"
+    shutil.copy(config / "topics.json", config / "topics.json.bak")
+    (config / "topics.json").write_text('{"topicConfigTable":{')
+    (config / "delayOffset.json").write_bytes(b"\0" * 50)
+    _, report = fixed(old)
+    assert "topics.json (from topics.json.bak)" in report["config"]
+    assert not (tmp_path / "new" / "config" / "delayOffset.json").exists()
+    assert any("delayOffset.json" in note for note in report["notes"])
+    assert json.loads((tmp_path / "new" / "config" / "topics.json").read_text())["topicConfigTable"]
+
+
+def test_batch_queues_are_made_for_topics_that_have_them(rich: Path) -> None:
+    (rich / "config").mkdir()
+    table = {"TopicA": {"topicName": "TopicA", "attributes": {"queue.type": "BatchCQ"}}}
+    (rich / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+    fixed(rich)
+    made = list_store(rich.parent / "new")
+    assert not [key for key in made.queues if key[0] == "TopicA"]
+    rows = [unit for unit in queues.batch_units(made.batch_queues["TopicA", 0]) if unit.is_written]
+    old = list(queues.written(list_store(rich).queues["TopicA", 0]))
+    assert [(row.physical_offset, row.size, row.tags_code, row.base_offset, row.batch_size) for row in rows] == [
+        (unit.physical_offset, unit.size, unit.tags_code, unit.queue_offset, 1) for unit in old
+    ]
+    assert made.batch_queues["TopicA", 0][0].size == 300_000 * BATCH.size
+
+
+def test_never_in_place(rich: Path, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(rich)
+    for to in (rich, rich / "below", rich.parent, tmp_path / "full", tmp_path / "file", tmp_path / "link"):
+        before = hashes(tmp_path)
+        seen = look("repair", rich, "--to", to)
+        assert seen.status == 2, to
+        assert seen.err.count("\n") == 1
+        assert hashes(tmp_path) == before
+
+
+def test_nothing_to_save(tmp_path: Path) -> None:
+    (tmp_path / "old" / "commitlog").mkdir(parents=True)
+    assert look("repair", tmp_path / "old", "--to", tmp_path / "a").status == 2
+    (tmp_path / "old" / "commitlog" / f"{0:020}").write_bytes(bytes(8192))
+    seen = look("repair", tmp_path / "old", "--to", tmp_path / "b")
+    assert (seen.status, "no message could be found" in seen.err) == (2, True)
+    assert (tmp_path / "b" / "abort").exists()
