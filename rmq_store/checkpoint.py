@@ -53,6 +53,12 @@ class Checkpoint:
             self.logics_physical_offset,
         )
 
+    def take_back(self) -> None:
+        """Queues are built again: none of their entries is known to be safe any more, on the medium too. Raises OSError."""
+        self.logics_physical_offset = self.logics_message_timestamp = 0
+        self.write()
+        self._file.sync()
+
     def write(self) -> None:
         """Write what changed since the last call. Raises OSError."""
         values = self._values()

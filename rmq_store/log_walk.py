@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from rmq_store.layouts import BLANK
 from rmq_store.segments import Segments
@@ -30,25 +30,32 @@ HEAD_BYTES: Final = BLANK.size
 """length and magic, of a unit or a blank"""
 SECTOR_BYTES: Final = 512
 """What a disk writes whole or not at all."""
-NEVER_TORN: Final = 1 << 63
-"""Later than any time."""
+NEVER: Final = 1 << 63
+"""Later than any time, behind any position."""
 UNIT_MAGICS: Final = frozenset({MAGIC_V1, MAGIC_V2})
+
+
+class Doubts(NamedTuple):
+    """What must be asked of a unit beside its lengths, its place and its check sum."""
+
+    torn_from_ms: int = NEVER
+    """Units stored then or later may have lost sectors in a power cut."""
+    unfinished_from: int = NEVER
+    """A unit that ends behind this position may be the last thing that a killed process wrote, and lack its end."""
+    sealed: bool = False
+    """Every unit must end with a check sum over all of it (Java: forceVerifyPropCRC)."""
+
+
+NO_DOUBTS: Final = Doubts()
 
 
 class LogWalk:
     """`end` is where the log ends as far as walked; `reason` says why; `last_unit_at` is the start of the last good unit."""
 
-    def __init__(
-        self, segments: Segments, start: int, stop: int | None = None, *, torn_from_ms: int = NEVER_TORN, sealed: bool = False
-    ) -> None:
-        """Walk from the unit that begins at `start`, up to `stop` if given (a unit's start).
-
-        `torn_from_ms`: of units stored then or later a power cut may have left sectors of zeros; where the check sum does not
-        look, they end the walk, too.  `sealed`: every unit must end with a check sum over all of it (Java: forceVerifyPropCRC).
-        """
-        self._sealed = sealed
+    def __init__(self, segments: Segments, start: int, stop: int | None = None, doubts: Doubts = NO_DOUBTS) -> None:
+        """Walk from the unit that begins at `start`, up to `stop` if given (a unit's start)."""
         self._segments = segments
-        self._torn_from_ms = torn_from_ms
+        self._doubts = doubts
         self._stop = stop
         self.end = start
         self.reason = ""
@@ -100,22 +107,39 @@ class LogWalk:
             except BadRecord as reason:
                 self.reason = f"position {base + at}: {reason}"
                 break
-            if unit.physical_offset != base + at:
-                self.reason = f"the unit at {base + at} says that it belongs to {unit.physical_offset}"
-                break
-            if not has_good_crc(unit):
-                self.reason = f"the unit at {base + at} has a body without the check sum {unit.body_crc & 0xFFFFFFFF:08X}"
-                break
-            if self._sealed and not has_good_seal(data[at : at + size]):
-                self.reason = f"the unit at {base + at} does not end with its check sum, which forceVerifyPropCRC asks for"
-                break
-            if unit.store_timestamp >= self._torn_from_ms and has_lost_sector(unit, at=base + at):
-                self.reason = f"the unit at {base + at} has a sector of zeros in its topic or properties"
+            self.reason = self._wrong(unit, base + at, data, at)
+            if self.reason:
                 break
             units.append(unit)
             at += size
         self.end = base + at
         return units, want
+
+    def _wrong(self, unit: StoredMessage, position: int, data: bytes, at: int) -> str:
+        """Why this is not a unit of the log, "" when it is."""
+        doubts = self._doubts
+        if not is_at_home(unit, position):
+            return f"the unit at {position} says that it belongs to {unit.physical_offset}"
+        if not has_good_crc(unit):
+            return f"the unit at {position} has a body without the check sum {unit.body_crc & 0xFFFFFFFF:08X}"
+        if doubts.sealed and not has_good_seal(data[at : at + unit.total_size]):
+            return f"the unit at {position} does not end with its check sum, which forceVerifyPropCRC asks for"
+        if unit.store_timestamp >= doubts.torn_from_ms and has_lost_sector(unit, at=position):
+            return f"the unit at {position} has a sector of zeros in its topic or properties"
+        end = position + unit.total_size
+        if end > doubts.unfinished_from and unit.properties.endswith(b"\0") and not self._is_followed(end):
+            return f"the unit at {position} is the last and ends with zeros"
+        return ""
+
+    def _is_followed(self, end: int) -> bool:
+        """Whether a unit or a blank was begun behind this position."""
+        start = self._segments.start_of(end)
+        return start is not None and any(self._segments.file(start).read_at(end - start, HEAD_BYTES))
+
+
+def is_at_home(unit: StoredMessage, position: int) -> bool:
+    """Units of an earlier life of the file, or of another place, are none of this log (#10666)."""
+    return unit.physical_offset == position
 
 
 def has_lost_sector(unit: StoredMessage, at: int) -> bool:

@@ -21,7 +21,7 @@ from rmq_store.errors import Illegal, StoreDamaged
 from rmq_store.index import Index
 from rmq_store.index_file import is_rolled_back
 from rmq_store.key_hashes import key_hash_of
-from rmq_store.log_walk import NEVER_TORN, LogWalk
+from rmq_store.log_walk import Doubts, LogWalk
 from rmq_store.queues import Queues
 from rmq_store.report import Report
 from rmq_store.settings import StoreSettings
@@ -58,6 +58,10 @@ class Recovery:
         self._index = index
         self._checkpoint = checkpoint
         self._start = WalkStart(log, queues, checkpoint)
+        self._dispatched_end = 0
+        """log position up to which queues had units when they were found"""
+        self._touched: dict[str, None] = {}
+        """queue files that may differ from what the medium has"""
         self._topics: dict[bytes, str] = {}
         self._wall_ms = 0
 
@@ -78,10 +82,10 @@ class Recovery:
                 self._write_again()
             for queue in self._queues:
                 queue_repair.scan_end(queue)
+            self._dispatched_end = max((queue.end_physical for queue in self._queues), default=0)
             start = self._start.after_unclean_stop()
         assert start is not None
         dispatcher = self._walk(start, report)
-        self._check_end(report)
         if self._index is not None:
             self._complete_index(self._index, report)
         dispatcher.index = self._index
@@ -116,41 +120,74 @@ class Recovery:
 
     def _walk(self, start: int, report: Report) -> Dispatcher:
         """Dispatch everything from `start` on to the queues; sets the report's end."""
+        self._build_again_from(start)
         while True:
             report.walked_from = start
             if not report.clean:
                 for queue in self._queues:
                     self._cut_back(queue, start)
             dispatcher = Dispatcher(None, start)
-            sealed = self._settings.force_verify_prop_crc
-            walk = LogWalk(self._log.segments, start, torn_from_ms=self._torn_from_ms(report), sealed=sealed)
+            walk = LogWalk(self._log.segments, start, doubts=self._doubts(report))
             try:
                 self._dispatch_walk(walk, dispatcher, report)
             except _Gap:
                 report.rebuilt = True
                 report.clean = False
                 start = self._log.min_offset
+                self._build_again_from(start)
+                self._touched |= dispatcher.dirty_files
                 continue
+            dispatcher.dirty_files |= self._touched
             report.end, report.reason = walk.end, walk.reason
             if not report.clean and walk.last_unit_at >= 0:
                 self._checkpoint.confirm_physical_offset = walk.last_unit_at
             return dispatcher
 
-    def _torn_from_ms(self, report: Report) -> int:
-        """Units stored from then on may not be whole; those before the newest that was synced are."""
-        if report.clean or self._cache is Cache.WHOLE:
-            return NEVER_TORN
-        return self._checkpoint.physic_message_timestamp
+    def _build_again_from(self, start: int) -> None:
+        """Before queues are cut back to a position before the checkpoint's: nothing behind it is safe from then on.
+
+        Raises StoreDamaged when the log ends before what was safe: it must be refused before anything is touched.
+        """
+        checkpoint = self._checkpoint
+        known = checkpoint.logics_physical_offset
+        if known <= start:
+            return
+        # Java's queues may be on the medium before the log is; then nothing was promised.
+        if checkpoint.logics_message_timestamp <= checkpoint.physic_message_timestamp:
+            walk = LogWalk(self._log.segments, start, known)
+            for _ in walk.batches():
+                pass
+            if walk.end < known or self._start.unit_at(known) is None:
+                raise StoreDamaged(
+                    f"{self._log.segments.directory}: good units end at {walk.end} ({walk.reason}), but {known} was safe on disk:"
+                    " restore the files, or remove the checkpoint file to go on with what is left"
+                )
+        checkpoint.take_back()
+
+    def _doubts(self, report: Report) -> Doubts:
+        """Units before the newest that was synced are whole, and so are those that a killed process had dispatched."""
+        sealed = self._settings.force_verify_prop_crc
+        if report.clean:
+            return Doubts(sealed=sealed)
+        if self._cache is Cache.WHOLE:
+            return Doubts(unfinished_from=self._dispatched_end, sealed=sealed)
+        return Doubts(self._checkpoint.physic_message_timestamp, self._dispatched_end, sealed)
 
     def _cut_back(self, queue: ConsumeQueue, start: int) -> None:
         """Leave what belongs before the log position `start`."""
         if queue.segments.starts:
             queue_repair.cut_to(queue, queue_repair.first_at_or_after(queue, start))
+            self._touch(queue)
         if not queue.segments.starts:
             # Only a log that has lost its beginning to retention can owe this queue offsets without a file.
             if not self._log.min_offset:
                 queue.max_offset = queue.next_offset = 0
             queue.min_offset = queue.max_offset
+
+    def _touch(self, queue: ConsumeQueue) -> None:
+        """Its last file was cut, now or by a start that did not come to its end: the medium may not know."""
+        if queue.segments.starts:
+            self._touched[queue.segments.path(queue.segments.starts[-1])] = None
 
     def _dispatch_walk(self, walk: LogWalk, dispatcher: Dispatcher, report: Report) -> None:
         from_first_file = walk.end <= self._log.min_offset
@@ -178,6 +215,7 @@ class Recovery:
         """Make the queue's next unit this one: cut what is behind it, start anew where the log starts behind it."""
         if offset < queue.max_offset:
             queue_repair.cut_to(queue, queue_repair.place_of(queue, offset))  # its topic was deleted and made again
+            self._touch(queue)
         elif queue.segments.starts:
             if not from_first_file:
                 raise _Gap
@@ -274,15 +312,6 @@ class Recovery:
         return tags_code(tags.decode("utf-8", "replace")) if tags else 0
 
     # --- afterwards
-
-    def _check_end(self, report: Report) -> None:
-        """Raises StoreDamaged when the log ends before what is known to have been safe."""
-        known = self._checkpoint.logics_physical_offset
-        if known >= report.end and known > 0:
-            raise StoreDamaged(
-                f"{self._log.segments.directory}: good units end at {report.end} ({report.reason}), but {known} was safe on disk:"
-                " restore the files, or remove the checkpoint file to go on with what is left"
-            )
 
     def _finish(self, report: Report) -> None:
         """Clear what lies behind the log's end, make sure of what lies before it, set the queues' bounds."""

@@ -37,6 +37,9 @@ NESTED_MAX = 3
 """Crashes while starting, one in the other."""
 ALWAYS_LOOKED_AT = 12
 """Newest messages that are looked up one by one after each start; of older ones some."""
+USER_PROPERTY_BYTES = (5, 700, 1300)
+"""Some go over a sector."""
+SMALL_FILE_BYTES = 4096
 BIG_BODY_BYTES = 6000
 """Over a page of the disk."""
 
@@ -68,6 +71,7 @@ class Stored:
     keys: tuple[str, ...]
     wall_ms: int
     body: bytes
+    properties: bytes
     batch: int
     acked: bool = False
 
@@ -81,7 +85,7 @@ class Sim:
         self.is_sync = self.chance.random() < 0.5
         self.is_big = self.chance.random() < 0.15
         settings = small(
-            mapped_file_size_commit_log=65536 if self.is_big else self.chance.choice([4096, 8192, 16384]),
+            mapped_file_size_commit_log=65536 if self.is_big else self.chance.choice([SMALL_FILE_BYTES, 8192, 16384]),
             max_message_size=BIG_BODY_BYTES if self.is_big else 1200,
             flush_disk_type=FlushDiskType.SYNC_FLUSH if self.is_sync else FlushDiskType.ASYNC_FLUSH,
             message_index_enable=self.chance.random() < 0.8,
@@ -127,7 +131,10 @@ class Sim:
     def make(self) -> Draft:
         self.number += 1
         topic = self.chance.choice(TOPICS)
-        return draft(self.number, topic, self.chance.randrange(QUEUES), self.chance.choice(self.sizes))
+        made = draft(self.number, topic, self.chance.randrange(QUEUES), self.chance.choice(self.sizes))
+        if self.chance.random() < 0.15 and self.rig.settings.mapped_file_size_commit_log > SMALL_FILE_BYTES:
+            made.properties += b"user\x01" + b"u" * self.chance.choice(USER_PROPERTY_BYTES) + b"\x02"
+        return made
 
     def turn(self) -> None:
         store = self.rig.store
@@ -169,7 +176,10 @@ class Sim:
 
     def stored(self, one: Draft, at: Placed) -> Stored:
         number = number_of(one.body)
-        return Stored(number, one.topic, one.queue_id, at, one.keys, self.rig.wall_ms, bytes(one.body), self.batches)
+        wall_ms = self.rig.wall_ms
+        return Stored(
+            number, one.topic, one.queue_id, at, one.keys, wall_ms, bytes(one.body), bytes(one.properties), self.batches
+        )
 
     def file_of(self, one: Stored) -> int:
         return one.placed.physical_offset // self.rig.settings.mapped_file_size_commit_log
@@ -415,7 +425,8 @@ class Sim:
                 view = store.lookup(one.placed.physical_offset, checked=True)
                 assert view is not None
                 unit = read_unit(view)
-                assert (bytes(unit.body), unit.queue_offset) == (one.body, one.placed.queue_offset)
+                assert (bytes(unit.body), unit.properties) == (one.body, one.properties), f"message {one.number} is not whole"
+                assert unit.queue_offset == one.placed.queue_offset
         for path, data in self.disk.live_contents("/consumequeue/"):
             assert any(data), f"{path} has no entry"
         if self.rig.settings.message_index_enable:
