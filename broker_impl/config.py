@@ -19,6 +19,7 @@ from typing import NamedTuple
 from broker_impl.call import plain_text
 from broker_impl.config_keys import MASK, Key, Value, keys, suggestions
 from broker_impl.effective_properties import EffectiveProperties
+from rmq_store.settings import BATCH_UNIT_BYTES, split_paths
 from rmq_wire import names
 from rmq_wire.bodies import properties_text
 from rmq_wire.bodies.data_version import DataVersion
@@ -150,7 +151,7 @@ class BrokerConfig(EffectiveProperties):
     @property
     def commit_log_dir(self) -> str:
         """Where the commit log lies."""
-        return self.store_path_commit_log or os.path.join(self.store_path_root_dir, "commitlog")
+        return (split_paths(self.store_path_commit_log) or [os.path.join(self.store_path_root_dir, "commitlog")])[0]
 
     def listening_on(self, port: int) -> None:
         """The port that was really taken, when any free one was asked for."""
@@ -293,8 +294,13 @@ class BrokerConfig(EffectiveProperties):
             host, _, port = address.rpartition(":")
             if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
                 faults.append(f"namesrvAddr: {plain_text(address, 64)!r} is not host:port (several are separated by ;)")
-        if "," in self.commit_log_dir and self.store_path_commit_log:
-            faults.append("storePathCommitLog: a commit log over several directories is not supported")
+        logs, read_only = split_paths(self.store_path_commit_log), split_paths(self.read_only_commit_log_store_paths)
+        if read_only and "," not in (self.store_path_commit_log or ""):
+            faults.append("readOnlyCommitLogStorePaths: storePathCommitLog must name several directories, with a comma")
+        if logs and not set(logs) - set(read_only):
+            faults.append("storePathCommitLog: all of its directories are read-only")
+        if self.mapper_file_size_batch_consume_queue % BATCH_UNIT_BYTES:
+            faults.append(f"mapperFileSizeBatchConsumeQueue: a multiple of {BATCH_UNIT_BYTES} is expected")
         return faults
 
 

@@ -72,9 +72,9 @@ class EffectiveProperties:
     # MessageStoreConfig
     access_message_in_memory_max_ratio: int
     auto_message_version_on_topic_len: bool
-    default_query_max_num: int
     clean_file_forcibly_enable: bool
     clean_resource_interval: int
+    default_query_max_num: int
     delete_commit_log_files_interval: int
     delete_consume_queue_files_interval: int
     delete_file_batch_max: int
@@ -82,7 +82,11 @@ class EffectiveProperties:
     disk_max_used_space_ratio: int
     disk_space_clean_forcibly_ratio: int
     disk_space_warning_level_ratio: int
+    enable_consume_queue_ext: bool
+    enable_lmq: bool
+    enable_multi_dispatch: bool
     enable_schedule_message_stats: bool
+    enabled_append_prop_crc: bool
     file_reserved_time: int
     flush_commit_log_least_pages: int
     flush_commit_log_thorough_interval: int
@@ -91,11 +95,15 @@ class EffectiveProperties:
     flush_delay_offset_interval: int
     flush_disk_type: str
     flush_interval_commit_log: int
+    force_verify_prop_crc: bool
     ha_listen_port: int
     mapped_file_size_commit_log: int
     mapped_file_size_consume_queue: int
+    mapped_file_size_consume_queue_ext: int
+    mapper_file_size_batch_consume_queue: int
     max_hash_slot_num: int
     max_index_num: int
+    max_lmq_consume_queue_num: int
     max_message_size: int
     max_transfer_bytes_on_message_in_disk: int
     max_transfer_bytes_on_message_in_memory: int
@@ -103,6 +111,7 @@ class EffectiveProperties:
     max_transfer_count_on_message_in_memory: int
     message_delay_level: str
     message_index_enable: bool
+    read_only_commit_log_store_paths: str | None
     redelete_hanged_file_interval: int
     store_path_commit_log: str | None
     store_path_root_dir: str

@@ -5,12 +5,13 @@ lengths, inner batches, timers, delay levels.  A delay level moves the message i
 belongs.  `NotTaken` carries Java's put status; what a client is told for it is the business of whoever answers.
 
 Java: `HookUtils` (checkBeforePutMessage, checkInnerBatch, handleScheduleMessage), `MessageExtBrokerInner`, `PutMessageStatus`.
-Left out: batch queues (an inner batch is illegal on every other topic), timers, light queues.
+Left out: timers.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Final
 
 from broker_impl.call import Refusal
@@ -20,7 +21,10 @@ from rmq_store.store import Store
 from rmq_store.values import NO_DELAY, Draft, Placed
 from rmq_wire import names, properties, sys_flag
 from rmq_wire import property_names as prop
+from rmq_wire.batch import read_items
 from rmq_wire.codes import ResponseCode
+from rmq_wire.errors import BadBody
+from rmq_wire.headers.send import SendMessage, SendMessageV2
 from rmq_wire.message import index_keys, tags_code
 
 STORED_TOPIC_BYTES_MAX: Final = 255
@@ -38,6 +42,7 @@ class PutStatus(enum.Enum):
     SERVICE_NOT_AVAILABLE = enum.auto()
     CREATE_MAPPED_FILE_FAILED = enum.auto()
     WHEEL_TIMER_NOT_ENABLE = enum.auto()
+    LMQ_CONSUME_QUEUE_NUM_EXCEEDED = enum.auto()
 
 
 class NotTaken(Exception):
@@ -51,11 +56,17 @@ class NotTaken(Exception):
 def not_taken(error: StoreError) -> NotTaken:
     """What the store's refusal is called in Java."""
     if isinstance(error, Illegal):
-        kind = PutStatus.PROPERTIES_SIZE_EXCEEDED if error.kind is IllegalKind.PROPERTIES else PutStatus.MESSAGE_ILLEGAL
-        return NotTaken(kind, error)
+        return NotTaken(_ILLEGAL[error.kind], error)
     if isinstance(error, CreateFailed):
         return NotTaken(PutStatus.CREATE_MAPPED_FILE_FAILED, error)
     return NotTaken(PutStatus.SERVICE_NOT_AVAILABLE, error)
+
+
+_ILLEGAL: Final = {
+    IllegalKind.MESSAGE: PutStatus.MESSAGE_ILLEGAL,
+    IllegalKind.PROPERTIES: PutStatus.PROPERTIES_SIZE_EXCEEDED,
+    IllegalKind.LIGHT_QUEUES: PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,
+}
 
 
 class Message:
@@ -88,9 +99,16 @@ class Message:
 
 
 class Intake:
-    """Puts messages.  `delay_levels_ms`: the delay of level 1, 2, …  `store_host`: packed address and port, for every unit."""
+    """Puts messages.  `delay_levels_ms`: the delay of level 1, 2, …  `store_host`: packed address and port, for every unit.
 
-    def __init__(self, store: Store, *, store_host: bytes, delay_levels_ms: tuple[int, ...]) -> None:
+    `has_batch_queues`: does this topic have them?
+    """
+
+    def __init__(
+        self, store: Store, *, store_host: bytes, delay_levels_ms: tuple[int, ...],
+        has_batch_queues: Callable[[str], bool] = lambda _: False,
+    ) -> None:  # fmt: skip
+        self.has_batch_queues = has_batch_queues
         self.store = store
         self.store_host = store_host
         self.delay_levels_ms = delay_levels_ms
@@ -98,7 +116,7 @@ class Intake:
     def put(self, message: Message, wall_ms: int) -> Placed:
         """Check, divert if it is to be delayed, stage.  Raises `NotTaken`; the message may be changed then."""
         check_names(message.topic)
-        check_inner_batch(message.values, message.sys_flag)
+        check_inner_batch(message.values, message.sys_flag, self.has_batch_queues(message.topic))
         self.divert(message)
         return self.stage(message, wall_ms)
 
@@ -192,7 +210,37 @@ def check_names(topic: str) -> None:
         raise NotTaken(PutStatus.MESSAGE_ILLEGAL, f"topic name of {size} bytes")
 
 
-def check_inner_batch(values: dict[str, str], flags: int) -> None:
-    """An inner batch belongs into a batch queue, which no topic has here.  Raises `NotTaken`."""
-    if prop.INNER_NUM in values or flags & sys_flag.INNER_BATCH:
-        raise NotTaken(PutStatus.MESSAGE_ILLEGAL, "inner batch on a topic without batch queues")
+def check_inner_batch(values: dict[str, str], flags: int, has_batch_queues: bool) -> None:
+    """An inner batch says so in its flags, and belongs into a batch queue (`HookUtils.checkInnerBatch`).  Raises `NotTaken`."""
+    is_inner = bool(flags & sys_flag.INNER_BATCH)
+    if (is_inner and not has_batch_queues) or (prop.INNER_NUM in values and not is_inner):
+        raise NotTaken(PutStatus.MESSAGE_ILLEGAL, "an inner batch where there are no batch queues, or the half of one")
+
+
+def inner_batch(
+    asked: SendMessage | SendMessageV2, queue_id: int, flags: int, body: bytes | memoryview, values: dict[str, str],
+    born_host: bytes,
+) -> Message:  # fmt: skip
+    """A batch as one message (`sendBatchMessage`); `values` get its count.  Raises `NotTaken` for a broken body."""
+    try:
+        values[prop.INNER_NUM] = str(len(read_items(body)))
+    except BadBody as broken:
+        raise NotTaken(PutStatus.MESSAGE_ILLEGAL, broken) from None
+    return Message(
+        asked.topic, queue_id, body, values,
+        flag=asked.flag,
+        sys_flag=flags | sys_flag.NEED_UNWRAP | sys_flag.INNER_BATCH,
+        born_timestamp=asked.born_timestamp,
+        born_host=born_host,
+        reconsume_times=asked.reconsume_times or 0,
+    )  # fmt: skip
+
+
+def has_other_type(values: dict[str, str]) -> bool:
+    """`TopicMessageType.parseFromMessageProperty` finds something before PRIORITY."""
+    if values.get(prop.TRAN_MSG, "").lower() == "true":
+        return True
+    return not _OTHER_TYPES.isdisjoint(values)
+
+
+_OTHER_TYPES: Final = frozenset({prop.DELAY, *TIMERS, prop.SHARDING_KEY})

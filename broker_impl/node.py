@@ -39,17 +39,19 @@ from broker_impl.namesrv.registrations import Registration
 from broker_impl.namesrv.server import NameServer
 from broker_impl.registration import Announcement, Identity, Registrar
 from broker_impl.router import Router
+from broker_impl.state.attributes import BATCH_QUEUES, QUEUE_TYPE
 from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.delay_offsets import DelayOffsets
 from broker_impl.state.groups import GroupTable
+from broker_impl.state.light import LightConsumerOffsets, LightGroupTable, LightTopicTable
 from broker_impl.state.locks import QueueLocks
 from broker_impl.state.persisted import PersistedTable, Persister
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
 from broker_impl.store_settings import retention_rules, store_settings
 from rmq_net.service import Job
-from rmq_store.config_files import persist_config
+from rmq_store.config_files import load_config, persist_config
 from rmq_store.disk import Disk, Usage
 from rmq_store.flush import Ticket
 from rmq_store.settings import FlushDiskType
@@ -79,16 +81,29 @@ class BrokerNode:
         self.env = env
         self.config = config
         self.disk = disk
-        self.topics = TopicTable(config, env)
-        self.groups = GroupTable(config, env)
-        self.offsets = ConsumerOffsets(config, env)
-        self.store = Store.open(disk, store_settings(config), env.wall_ms, pid=env.pid, zone=env.zone)
+        light = config.enable_lmq
+        self.topics = (LightTopicTable if light else TopicTable)(config, env)
+        self.groups = (LightGroupTable if light else GroupTable)(config, env)
+        self.offsets = (LightConsumerOffsets if light else ConsumerOffsets)(config, env)
+        self._kinds_known = False
+        self.store = Store.open(
+            disk, store_settings(config), env.wall_ms, pid=env.pid, zone=env.zone, has_batch_queues=self._has_batch_queues
+        )
         try:
             self.store.retain_by(retention_rules(config))
             self._put_together(limits or Limits())
         except BaseException:
             self.store.close(env.wall_ms)
             raise
+
+    def _has_batch_queues(self, topic: str) -> bool:
+        """Asked first while the store opens, with the directory locked: then the topics are read for it alone."""
+        if not self._kinds_known:
+            self._kinds_known = True
+            path = f"{self.config.store_path_root_dir}/config/{self.topics.file}"
+            load_config(self.disk, path, self.topics.load, log.warning)
+        found = self.topics.get(topic)
+        return found is not None and found.attributes.get(QUEUE_TYPE) == BATCH_QUEUES
 
     def _put_together(self, limits: Limits) -> None:
         env, config, store = self.env, self.config, self.store
@@ -137,7 +152,10 @@ class BrokerNode:
         stats = Stats(config, env, topics.is_system)
         locks = QueueLocks(env)
         reads = ColdReads(engine)
-        intake = Intake(store, store_host=pack_host(config.broker_ip1, config.listen_port), delay_levels_ms=config.delay_levels)
+        intake = Intake(
+            store, store_host=pack_host(config.broker_ip1, config.listen_port), delay_levels_ms=config.delay_levels,
+            has_batch_queues=self._has_batch_queues,
+        )  # fmt: skip
         unique_keys = UniqueKeyMaker(
             ip=intake.store_host[:-4], pid=env.pid, process_number=env.rng.getrandbits(32), zone=env.zone
         )

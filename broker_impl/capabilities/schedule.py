@@ -26,6 +26,7 @@ from broker_impl.router import Capability
 from broker_impl.state.delay_offsets import DelayOffsets
 from broker_impl.state.stats import Stats
 from rmq_store.errors import Cold
+from rmq_store.light_queues import light_names
 from rmq_store.values import Arrived
 from rmq_wire import names, properties
 from rmq_wire import property_names as prop
@@ -36,6 +37,8 @@ log = logging.getLogger("rmq.schedule")
 
 SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
 """As which the statistics count deliveries (`MixAll.SCHEDULE_CONSUMER_GROUP`)."""
+NEVER: Final = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED, PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED)
+"""The level goes on without such a message."""
 FIRST_DELAY_MS: Final = 1_000
 """After the start, as Java (FIRST_DELAY_TIME)."""
 RETRY_MS: Final = 100
@@ -185,6 +188,9 @@ class Schedule(Capability):
         except (Undeliverable, BadRecord) as why:
             log.error("delay level %d: offset %d is passed over: %s", level, offset, why)
             return 0
+        if self._config.enable_lmq and light_names(topic, original.properties):
+            values.pop(prop.DELAY, None)  # Java encodes what it has changed only for messages to light queues
+            values[prop.WAIT] = "false"
         message = Message(
             topic,
             queue_id,
@@ -199,7 +205,7 @@ class Schedule(Capability):
         try:
             placed = self._intake.stage(message, self._env.wall_ms, store_host=original.store_host)
         except NotTaken as no:
-            if no.status in (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED):
+            if no.status in NEVER:
                 log.error("delay level %d: offset %d can never be stored in %s: %s", level, offset, plain_text(topic), no)
                 return 0
             raise

@@ -30,10 +30,13 @@ from broker_impl.intake import (
     check_inner_batch,
     check_names,
     delay_level,
+    has_other_type,
+    inner_batch,
     is_timer,
     not_taken,
 )
 from broker_impl.router import Capability, answers
+from broker_impl.state.attributes import BATCH_QUEUES, QUEUE_TYPE
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.locks import QueueLocks
 from broker_impl.state.stats import Stats
@@ -191,7 +194,7 @@ class Send(Capability):
             if len(asked.properties or "") > properties.HOPELESS_CHARACTERS:
                 raise NotTaken(PutStatus.PROPERTIES_SIZE_EXCEEDED, "nobody read them")
             if asked.batch:
-                return self._batch(call, asked, topic, body)
+                return self._batch(call, asked, topic, body, values)
             if not names.is_retry_topic(asked.topic):
                 self._open_lane(topic)
             return self._single(call, asked, topic, body, values)
@@ -292,7 +295,7 @@ class Send(Capability):
         priority = values.get(prop.PRIORITY)
         if priority is None or not (priority.isascii() and priority.isdigit()) or int(priority) >= 1 << 31:
             return queue_id
-        if _has_other_type(values):
+        if has_other_type(values):
             del values[prop.PRIORITY]
             return queue_id
         message.queue_id = min(int(priority), topic.write_queue_nums - 1)
@@ -305,7 +308,7 @@ class Send(Capability):
 
     # Batches
 
-    def _batch(self, call: Call, asked: Sent, topic: TopicConfig, body: bytes | memoryview) -> Answer:
+    def _batch(self, call: Call, asked: Sent, topic: TopicConfig, body: bytes | memoryview, values: dict[str, str]) -> Answer:
         queue_id = asked.queue_id if asked.queue_id >= 0 else self._random_queue(topic.write_queue_nums)
         if len(asked.topic) > names.TOPIC_CHARACTERS_MAX:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(asked.topic)}")
@@ -313,7 +316,8 @@ class Send(Capability):
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {asked.topic}")
         common = properties.decode(asked.properties or "")
         check_names(asked.topic)
-        check_inner_batch(common, asked.sys_flag)
+        is_inner = prop.UNIQ_KEY in common and topic.attributes.get(QUEUE_TYPE) == BATCH_QUEUES
+        check_inner_batch(common, asked.sys_flag, has_batch_queues=is_inner)
         if delay_level(common) > 0 or sys_flag.transaction_type(asked.sys_flag) != sys_flag.TRANSACTION_NOT:
             raise NotTaken(PutStatus.MESSAGE_ILLEGAL, "a batch with a delay or a transaction")
         if is_timer(asked.topic, common):
@@ -321,6 +325,8 @@ class Send(Capability):
         if len(body) > self._config.max_message_size:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.RuntimeException: message body size exceeded")
         flags = asked.sys_flag & ~HOST_FLAGS | (sys_flag.MULTI_TAGS if topic.topic_filter_type == MULTI_TAG else 0)
+        if is_inner:
+            return self._inner_batch(call, asked, queue_id, flags, body, values)
         try:
             drafts = [self._batch_draft(call, asked, queue_id, flags, item) for item in read_items(body)]
             placed = self._store.stage_batch(drafts, self._env.wall_ms)
@@ -344,6 +350,20 @@ class Send(Capability):
             item.flag, flags, asked.reconsume_times or 0, 0, tags_code(tags),
             index_keys(values.get(prop.UNIQ_KEY), values.get(prop.KEYS), tags),
         )  # fmt: skip
+
+    def _inner_batch(
+        self, call: Call, asked: Sent, queue_id: int, flags: int, body: bytes | memoryview, values: dict[str, str]
+    ) -> Answer:
+        """A batch for a batch queue is stored as it came, in one unit that takes as many offsets as it has messages."""
+        message = inner_batch(asked, queue_id, flags, body, values, call.peer.remote_packed)
+        placed = self._intake.put(message, self._env.wall_ms)
+        self._stats.add_put(asked.topic, queue_id, int(values[prop.INNER_NUM]), placed.size)
+        if call.command.flag & ONE_WAY:
+            return LATER
+        message_id = self._answers.message_id(placed.physical_offset)
+        said = (call.command.form, call.command.opaque, message_id, queue_id, placed.queue_offset, values[prop.UNIQ_KEY])
+        late = partial(self._answers.late_inner, *said)
+        return Durable(self._answers.inner(*said), placed.end_offset, _waits(values.get(prop.WAIT, "")), late, self._undone)
 
     # Answers
 
@@ -377,13 +397,3 @@ class Send(Capability):
 def _waits(wait: str) -> bool:
     """`Message.isWaitStoreMsgOK`."""
     return not wait or wait.lower() == "true"
-
-
-def _has_other_type(values: dict[str, str]) -> bool:
-    """`TopicMessageType.parseFromMessageProperty` finds something before PRIORITY."""
-    if values.get(prop.TRAN_MSG, "").lower() == "true":
-        return True
-    return not _OTHER_TYPES.isdisjoint(values)
-
-
-_OTHER_TYPES: Final = frozenset({prop.DELAY, *TIMERS, prop.SHARDING_KEY})

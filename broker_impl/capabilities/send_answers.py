@@ -25,6 +25,10 @@ from rmq_wire.encoding import frame_prefix
 from rmq_wire.headers.send import SendMessageResponse
 from rmq_wire.message_id import offset_message_id
 
+LIGHT_QUEUES_EXCEEDED: Final = (
+    "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num exceed "
+    "maxLmqConsumeQueueNum config num, default limit 2w."
+)
 _FIELDS: Final = ("msg_id", "queue_id", "queue_offset", "transaction_id")
 _MARKS: Final = (b'"1900000001"', b'"\xee\x80\x81"', b"\xee\x80\x82", b'"1900000003"', b":1900000004,")
 """What stands for queue id, unique key, message id, queue offset and opaque in a specimen, as they follow each other."""
@@ -46,6 +50,8 @@ class SendAnswers:
         self._one = self._format()
         self._nameless = self._template(ResponseCode.SUCCESS, _FIELDS[:-1])
         self._late_nameless = self._template(ResponseCode.FLUSH_DISK_TIMEOUT, _FIELDS[:-1])
+        self._inner = self._template(ResponseCode.SUCCESS, (*_FIELDS, "batch_uniq_id"))
+        self._late_inner = self._template(ResponseCode.FLUSH_DISK_TIMEOUT, (*_FIELDS, "batch_uniq_id"))
 
     def _template(self, code: int, fields: tuple[str, ...]) -> AnswerTemplate:
         return AnswerTemplate(SendMessageResponse, fields, constants=self.ext, code=code)
@@ -83,6 +89,14 @@ class SendAnswers:
             return self._late_nameless.render(form, opaque, message_id, queue_id, queue_offset)
         return self._late.render(form, opaque, message_id, queue_id, queue_offset, unique_key)
 
+    def inner(self, form: Form, opaque: int, message_id: str, queue_id: int, queue_offset: int, unique_key: str) -> bytes:
+        """SUCCESS for a batch stored as one unit: its sender is told so by a further field."""
+        return self._inner.render(form, opaque, message_id, queue_id, queue_offset, unique_key, unique_key)
+
+    def late_inner(self, form: Form, opaque: int, message_id: str, queue_id: int, queue_offset: int, unique_key: str) -> bytes:
+        """FLUSH_DISK_TIMEOUT for the same."""
+        return self._late_inner.render(form, opaque, message_id, queue_id, queue_offset, unique_key, unique_key)
+
     def refusal(self, status: PutStatus) -> Reply:
         """What a sender is told of a put that failed."""
         match status:
@@ -98,6 +112,8 @@ class SendAnswers:
                 code, remark = ResponseCode.SYSTEM_ERROR, "create mapped file failed, server is busy or broken."
             case PutStatus.WHEEL_TIMER_NOT_ENABLE:
                 code, remark = ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false"
+            case PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED:
+                code, remark = ResponseCode.LMQ_QUOTA_EXCEEDED, LIGHT_QUEUES_EXCEEDED
             case PutStatus.SERVICE_NOT_AVAILABLE:
                 code, remark = (
                     ResponseCode.SERVICE_NOT_AVAILABLE,

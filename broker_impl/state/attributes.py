@@ -76,12 +76,13 @@ Attribute = EnumAttribute | LongRangeAttribute | BooleanAttribute | StringAttrib
 
 MESSAGE_TYPE = "message.type"
 QUEUE_TYPE = "queue.type"
+BATCH_QUEUES = "BatchCQ"
 MIXED = "MIXED"
 
 TOPIC_ATTRIBUTES: dict[str, Attribute] = {
     known.name: known
     for known in (
-        EnumAttribute(QUEUE_TYPE, False, ("SimpleCQ", "BatchCQ")),
+        EnumAttribute(QUEUE_TYPE, False, ("SimpleCQ", BATCH_QUEUES)),
         EnumAttribute("cleanup.policy", False, ("COMPACTION", "DELETE")),
         EnumAttribute(MESSAGE_TYPE, True, ("UNSPECIFIED", "MIXED", "TRANSACTION", "PRIORITY", "FIFO", "DELAY", "LITE", "NORMAL")),
         LongRangeAttribute("reserve.time", True, -1, LONG_MAX),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from broker_impl.config import BadConfig, BrokerConfig, Machine, UpdateRefused, parse_delay_levels, read_pair, read_properties
 from broker_impl.config_keys import MASK, Key, keys, snake_case, suggestions
 from broker_impl.dev_differences import DEV_DIFFERENCES, DEV_FREE_BYTES_MIN, measured_disk_ratios
+from broker_impl.store_settings import store_settings
 
 ROOT = Path(__file__).parents[2]
 TRUTH: dict[str, Any] = json.loads((ROOT / "conformance/truth/5.5.0.json").read_text())["configuration"]
@@ -86,6 +87,25 @@ def test_effective_keys_are_used() -> None:
     assert effective - used == set()
 
 
+@pytest.mark.parametrize(
+    ("entries", "fault"),
+    [
+        ({"storePathCommitLog": "/a,/b", "readOnlyCommitLogStorePaths": "/b,/a"}, "read-only"),
+        ({"readOnlyCommitLogStorePaths": "/a"}, "comma"),
+        ({"mapperFileSizeBatchConsumeQueue": "100"}, "multiple of 46"),
+    ],
+)
+def test_directories_and_sizes_that_cannot_be(entries: dict[str, str], fault: str) -> None:
+    with pytest.raises(BadConfig, match=fault):
+        config(**entries)
+
+
+def test_a_commit_log_over_several_directories() -> None:
+    found = store_settings(config(storePathCommitLog="/a,/b,/c", readOnlyCommitLogStorePaths="/b"))
+    assert found.commit_log_directories == ("/a", "/c")
+    assert found.read_only_commit_log_directories == ("/b",)
+
+
 def test_names_become_attributes() -> None:
     assert snake_case("maxMessageSize") == "max_message_size"
     assert snake_case("brokerIP1") == "broker_ip1"
@@ -144,7 +164,7 @@ def test_a_bad_value_is_named(key: str, value: str, expected: str) -> None:
     [
         ("brokerRole", "SLAVE"), ("brokerRole", "SYNC_MASTER"), ("enableControllerMode", "true"), ("storeType", "defaultRocksDB"),
         ("enableDLegerCommitLog", "true"), ("authenticationEnabled", "true"), ("authorizationEnabled", "true"),
-        ("enableLmq", "true"), ("configManagerVersion", "v2"), ("useTLS", "true"),
+        ("duplicationEnable", "true"), ("configManagerVersion", "v2"), ("useTLS", "true"),
     ],
 )  # fmt: skip
 def test_what_would_break_a_promise_is_refused(key: str, value: str) -> None:

@@ -1,0 +1,104 @@
+"""The tables of a broker with light message queues (`enableLmq`): names that begin with %LMQ% need no entry anywhere.
+
+A light queue counts as a topic with one queue, a light group as one with the defaults, and neither is ever written down.  The
+progress of light groups has a table of its own, in a file of its own name that then holds all progress.
+
+Java: `LmqTopicConfigManager`, `LmqSubscriptionGroupManager`, `LmqConsumerOffsetManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from broker_impl.config import BrokerConfig
+from broker_impl.env import Env
+from broker_impl.state.consumer_offsets import ABSENT, MAP_CAPACITY, SEPARATOR, ConsumerOffsets
+from broker_impl.state.groups import GroupTable
+from broker_impl.state.persisted import Rows, concurrent_buckets
+from broker_impl.state.topics import TopicTable
+from rmq_wire.bodies.groups import SubscriptionGroupConfig
+from rmq_wire.bodies.topics import TopicConfig
+from rmq_wire.names import is_lmq
+
+LIGHT_QUEUES = 1
+LIGHT_TABLE = "lmqOffsetTable"
+
+
+class LightTopicTable(TopicTable):
+    """Every light queue is a topic."""
+
+    def get(self, name: str) -> TopicConfig | None:
+        if is_lmq(name):
+            return TopicConfig(topic_name=name, read_queue_nums=LIGHT_QUEUES, write_queue_nums=LIGHT_QUEUES)
+        return super().get(name)
+
+
+class LightGroupTable(GroupTable):
+    """Every light group exists."""
+
+    def get(self, name: str) -> SubscriptionGroupConfig | None:
+        return SubscriptionGroupConfig(group_name=name) if is_lmq(name) else super().get(name)
+
+    def find(self, name: str) -> SubscriptionGroupConfig | None:
+        return SubscriptionGroupConfig(group_name=name) if is_lmq(name) else super().find(name)
+
+
+class LightConsumerOffsets(ConsumerOffsets):
+    """Light groups have one number per `topic@group`, whatever the queue id."""
+
+    file = "lmqConsumerOffset.json"
+
+    def __init__(self, config: BrokerConfig, env: Env) -> None:
+        super().__init__(config, env)
+        self._light: Rows[int] = Rows(lambda _, offset: offset, buckets=concurrent_buckets(MAP_CAPACITY))
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, client: str = "") -> None:
+        if not is_lmq(group):
+            return super().commit(group, topic, queue_id, offset, client)
+        key = topic + SEPARATOR + group
+        if self._light.get(key) != offset:
+            self._light.put(key, offset)
+            self.changes += 1
+        return None
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        if not is_lmq(group):
+            return super().query(group, topic, queue_id)
+        found = self._light.get(topic + SEPARATOR + group)
+        return ABSENT if found is None else found
+
+    def queues(self, group: str, topic: str) -> Mapping[int, int] | None:
+        if not is_lmq(group):
+            return super().queues(group, topic)
+        found = self._light.get(topic + SEPARATOR + group)
+        return None if found is None else {0: found}
+
+    def knows(self, group: str, topic: str, queue_id: int) -> bool:
+        return super().knows(group, topic, queue_id) if not is_lmq(group) else self.queues(group, topic) is not None
+
+    def drop_group(self, group: str) -> None:
+        if is_lmq(group):
+            for key in [key for key in self._light.rows if key.partition(SEPARATOR)[2] == group]:
+                self._light.drop(key)
+                self.changes += 1
+        super().drop_group(group)
+
+    def clamp(self, queue_bounds: Callable[[str, int], tuple[int, int]]) -> None:
+        super().clamp(queue_bounds)
+        for key, offset in list(self._light.rows.items()):
+            most = queue_bounds(key.partition(SEPARATOR)[0], 0)[1]
+            if offset > most:
+                self._light.put(key, most)
+                self.changed(at_once=False)
+
+    def members(self) -> dict[str, Rows[Any] | Any]:
+        members = {**super().members(), LIGHT_TABLE: self._light}
+        return {name: members[name] for name in sorted(members)}
+
+    def take(self, document: dict[str, Any]) -> None:
+        light = document.get(LIGHT_TABLE)
+        super().take({name: value for name, value in document.items() if name != LIGHT_TABLE})
+        for key, offset in (light.items() if isinstance(light, dict) else ()):
+            if isinstance(offset, int) and not isinstance(offset, bool):
+                self._light.put(str(key), offset)

@@ -1,0 +1,139 @@
+"""Sends to a broker with formats that are off by default: our broker stores and answers what the real one did.
+
+The requests and answers are those of `told.json` in the golden stores; the message ids compared have the places that the messages
+got there, so the whole log is the same but for times, hosts and what Java gets wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmq_wire.headers.send import SendBatchMessage, SendMessageV2
+from rmq_wire.message import StoredMessage
+from rmq_wire.properties import decode
+from tests.broker.house import House
+from tests.java.golden_formats import BATCH as BATCH_PROPERTIES
+from tests.java.golden_formats import LIGHT as LIGHT_PROPERTIES
+from tests.java.golden_formats import SMALL_FILES
+from tests.support.golden_formats import BATCH, LIGHT, units
+
+STORE_HOST_BYTES = 8
+BATCHES: dict[str, Any] = {**SMALL_FILES, **BATCH_PROPERTIES}
+LIGHTS: dict[str, Any] = {**SMALL_FILES, **LIGHT_PROPERTIES}
+CHECK_SUM = "__CRC32#"
+
+
+def replayed(house: House, golden: Path) -> list[tuple[dict[str, Any], Any]]:
+    """Every request of the golden store, with what we answered."""
+    client = house.connect()
+    found = []
+    for told in json.loads((golden / "told.json").read_text()):
+        kind = SendBatchMessage if told["fields"]["m"] == "true" else SendMessageV2
+        found.append((told, client.ask(kind.decode(told["fields"]), bytes.fromhex(told["body"]))))
+    house.driver.advance(3_000)
+    return found
+
+
+def place(ext: dict[str, str]) -> list[int]:
+    return [int(one[2 * STORE_HOST_BYTES :], 16) for one in ext.get("msgId", "").split(",") if one]
+
+
+def same(ours: StoredMessage, theirs: StoredMessage) -> None:
+    here: dict[str, Any] = {"store_timestamp": 0, "born_host": b"", "store_host": b""}
+    mine, java = (unit._replace(**here, body=bytes(unit.body)) for unit in (ours, theirs))
+    values, wanted = (decode(unit.properties.decode()) for unit in (mine, java))
+    assert (CHECK_SUM in values) is (CHECK_SUM in wanted)
+    for found in (values, wanted):
+        found.pop(CHECK_SUM, None)
+    assert list(values.items()) == list(wanted.items())
+    assert mine._replace(properties=b"", total_size=0) == java._replace(properties=b"", total_size=0)
+
+
+def test_batches_to_batch_queues(tmp_path: Path) -> None:
+    house = House(tmp_path, **BATCHES)
+    house.topic("Packed", 2, attributes={"+queue.type": "BatchCQ"})
+    house.topic("Plain", 1)
+    for told, answer in replayed(house, BATCH):
+        assert (answer.code, answer.remark) == (told["code"], told["remark"])
+        ours, theirs = answer.ext_map(), told["ext"]
+        assert place(ours) == place(theirs)
+        assert {**ours, "msgId": ""} == {**theirs, "msgId": ""}
+    for _ in range(2):
+        stored = [*house.stored("Packed", 0), *house.stored("Packed", 1), *house.stored("Plain", 0)]
+        wanted = [unit for unit in units(BATCH) if unit.topic in (b"Packed", b"Plain")]
+        assert len(stored) == len(wanted)
+        for mine, java in zip(sorted(stored, key=lambda unit: unit.physical_offset), wanted, strict=True):
+            same(mine, java)
+        house.restart()
+    assert house.node.close()
+    assert not (tmp_path / "consumequeue" / "Packed").exists()
+
+
+def test_messages_to_light_queues(tmp_path: Path) -> None:
+    logs = f"{tmp_path}/logs-a,{tmp_path}/logs-b"
+    house = House(tmp_path, **LIGHTS, storePathCommitLog=logs)
+    house.topic("Plain", 2)
+    house.topic("Lit", 2)
+    shift = 0
+    for told, answer in replayed(house, LIGHT):
+        assert (answer.code, answer.remark) == (told["code"], told["remark"])
+        ours, theirs = answer.ext_map(), told["ext"]
+        assert place(ours)[0] == place(theirs)[0] + shift
+        if len(place(ours)) > 1:
+            shift = 1  # the separator that Java forgets in a batch
+        assert {**ours, "msgId": ""} == {**theirs, "msgId": ""}
+    for _ in range(2):
+        for topic, queue_id in (("%LMQ%a", 0), ("%LMQ%b", 0), ("%LMQ%c", 0), ("%LMQ%$Lit$room", 0), ("Plain", 0), ("Lit", 1)):
+            stored = house.stored(topic, queue_id)
+            if topic.startswith("%LMQ%"):
+                wanted = [u for u in units(LIGHT) if topic in _dispatched(u)]
+            else:
+                wanted = [u for u in units(LIGHT) if (u.topic.decode(), u.queue_id) == (topic, queue_id)]
+            assert len(stored) == len(wanted), topic
+            for mine, java in zip(stored, wanted, strict=True):
+                same(mine._replace(physical_offset=java.physical_offset), java)
+        house.restart()
+    assert [path.parent.name for path in sorted(tmp_path.glob("logs-*/*"))] == ["logs-a", "logs-b"]
+
+
+def _dispatched(unit: StoredMessage) -> list[str]:
+    values = decode(unit.properties.decode())
+    return values["INNER_MULTI_DISPATCH"].split(",") if "INNER_MULTI_QUEUE_OFFSET" in values else []
+
+
+def test_light_groups_keep_their_progress(tmp_path: Path) -> None:
+    house = House(tmp_path, **LIGHTS)
+    house.topic("Lit", 1)
+    client = house.connect()
+    fields = {"a": "P", "b": "Lit", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "j": "0", "k": "false"}
+    for _ in range(3):
+        client.ask(SendMessageV2.decode({**fields, "i": "INNER_MULTI_DISPATCH\x01%LMQ%a\x02"}), b"x")
+    offsets = house.node.offsets
+    offsets.commit("%LMQ%g", "%LMQ%a", 0, 2)
+    offsets.commit("plain", "%LMQ%a", 0, 1)
+    offsets.commit("%LMQ%g", "%LMQ%b", 0, 9)
+    house.restart()
+    offsets = house.node.offsets
+    assert (offsets.query("%LMQ%g", "%LMQ%a", 0), offsets.query("plain", "%LMQ%a", 0)) == (2, 1)
+    assert offsets.query("%LMQ%g", "%LMQ%b", 0) == 0, "no further than the queue goes"
+    assert offsets.queues("%LMQ%g", "%LMQ%a") == {0: 2}
+    offsets.drop_group("%LMQ%g")
+    assert offsets.query("%LMQ%g", "%LMQ%a", 0) == -1
+    written = json.loads((tmp_path / "config" / "lmqConsumerOffset.json").read_text().replace("0:", '"0":'))
+    assert list(written) == ["dataVersion", "groupTopicMap", "lmqOffsetTable", "offsetTable", "pullOffsetTable"]
+    assert written["lmqOffsetTable"]["%LMQ%a@%LMQ%g"] == 2
+    assert "%LMQ%a" not in house.node.topics
+    assert house.node.topics.get("%LMQ%a") is not None
+
+
+@pytest.mark.parametrize(("most", "code"), [(1, 2017), (2, 0)])
+def test_one_light_queue_too_many(tmp_path: Path, most: int, code: int) -> None:
+    house = House(tmp_path, **LIGHTS, maxLmqConsumeQueueNum=most)
+    house.topic("Lit", 1)
+    fields = {"a": "P", "b": "Lit", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "j": "0", "k": "false"}
+    asked = SendMessageV2.decode({**fields, "i": "INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02"})
+    assert house.connect().ask(asked, b"x").code == code
