@@ -2,18 +2,63 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
+from typing import Final
 
 import click
 
-from rmq_cli.inspect_common import json_option, open_store, store_argument
+from rmq_cli.inspect_common import clear_progress, json_option, open_store, progress, store_argument
+from rmq_inspect.errors import CannotLook
+from rmq_inspect.records import json_line
+
+FOUND: Final = 1
+LISTED: Final = 10
+EXTRA: Final = "rmq inspect verify needs numpy: pip install 'rmq-py-broker[columns]' (or: pip install numpy)"
 
 
 @click.command("verify")
 @store_argument
+@click.option(
+    "--html", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help="Write a report with a picture too."
+)
+@click.option("--all", "show_all", is_flag=True, help=f"Name every place that was kept, not {LISTED} of each kind.")
+@click.option("--no-queues", is_flag=True, help="Leave out consume queues.")
+@click.option("--no-index", is_flag=True, help="Leave out the index.")
+@click.option("--hash-slots", type=click.IntRange(1), metavar="N", help="maxHashSlotNum, where it cannot be found out.")
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes; one for each core by default.")
 @json_option
-def command(directory: Path, commit_logs: tuple[Path, ...], as_json: bool) -> None:
-    """Check everything in DIR: units, check sums, chain, queues against the log, index, checkpoint, configuration."""
-    verify = importlib.import_module("rmq_inspect.verify").verify
-    raise SystemExit(verify(open_store(directory, commit_logs), as_json=as_json))
+def command(
+    directory: Path, commit_logs: tuple[Path, ...], html: Path | None, show_all: bool, no_queues: bool, no_index: bool,
+    hash_slots: int | None, workers: int | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Check everything in DIR: units, check sums, chain, queues against the log, index, checkpoint, configuration.
+
+    \b
+    rmq inspect verify ./store
+    rmq inspect verify ./store --html report.html
+    rmq inspect verify ./store --no-queues --no-index      only the log
+
+    Only reads; works beside a running broker.  Exit status 0 clean, 1 findings, 2 could not look.
+    """
+    try:
+        from rmq_inspect import verify_html, verify_report
+        from rmq_inspect.verify import Scope, verify
+    except ModuleNotFoundError as reason:
+        if (reason.name or "").partition(".")[0] != "numpy":
+            raise
+        raise CannotLook(EXTRA) from reason
+    scope = Scope(not no_queues, not no_index, hash_slots, workers)
+    report = verify(open_store(directory, commit_logs), scope, progress())
+    clear_progress()
+    if html is not None:
+        try:
+            html.write_text(verify_html.page(report), encoding="utf-8")
+        except OSError as reason:
+            raise CannotLook(f"{html}: {reason.strerror}") from reason
+    if as_json:
+        click.echo(json_line(verify_report.as_json(report)))
+    else:
+        for line in verify_report.lines(report, len(report.findings.kept) if show_all else LISTED):
+            click.echo(line)
+    if not report.is_clean:
+        raise SystemExit(FOUND)

@@ -162,8 +162,10 @@ def guess_geometry(data: bytes, head: Any, room: int) -> Geometry | None:
     windows: Any = np.ndarray((len(raw) - INDEX_ENTRY.itemsize + 1,), f"V{INDEX_ENTRY.itemsize}", raw, strides=(1,))
     first = windows[at].view(INDEX_ENTRY)
     good = (first["physical_offset"] == head["begin_physical_offset"]) & (first["seconds"] == 0) & (first["previous"] == 0)
-    good &= first["key_hash"] >= 0
-    for number in np.flatnonzero(good).tolist():
+    good &= first["key_hash"] > 0  # 0 is lawful, but so are zeros everywhere in an empty part of the file
+    likely = np.flatnonzero(good)
+    usual = room // (INDEX_SLOT.itemsize + DEFAULT_ENTRIES // DEFAULT_SLOTS * INDEX_ENTRY.itemsize)
+    for number in likely[np.argsort(slots[likely] != usual, kind="stable")].tolist():
         geometry = Geometry(int(slots[number]), (room - int(slots[number]) * step) // INDEX_ENTRY.itemsize)
         if _fits(data, geometry, head):
             return geometry
