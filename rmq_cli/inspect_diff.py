@@ -12,6 +12,7 @@ from rmq_inspect.records import fit, json_line
 
 DIFFERENT = 1
 LINE_COLUMNS = 400
+LOGS = "Where its log is when not in DIR/commitlog."
 
 
 @click.command("diff")
@@ -20,8 +21,19 @@ LINE_COLUMNS = 400
 @click.option("--all", "show_all", is_flag=True, help="Every difference, not only the first.")
 @click.option("--strict", is_flag=True, help="What differs by nature counts, too.")
 @click.option("--hash-slots", type=click.IntRange(1), metavar="N", help="maxHashSlotNum, where it cannot be found out.")
+@click.option("--left-commit-log", "left_logs", multiple=True, metavar="DIR", type=click.Path(path_type=Path), help=LOGS)
+@click.option("--right-commit-log", "right_logs", multiple=True, metavar="DIR", type=click.Path(path_type=Path), help=LOGS)
 @json_option
-def command(left: Path, right: Path, show_all: bool, strict: bool, hash_slots: int | None, as_json: bool) -> None:
+def command(
+    left: Path,
+    right: Path,
+    show_all: bool,
+    strict: bool,
+    hash_slots: int | None,
+    left_logs: tuple[Path, ...],
+    right_logs: tuple[Path, ...],
+    as_json: bool,
+) -> None:
     """Compare two stores: the first difference with its file, byte and field.
 
     \b
@@ -34,7 +46,8 @@ def command(left: Path, right: Path, show_all: bool, strict: bool, hash_slots: i
     Exit status 0 when they are the same, 1 when they differ.
     """
     counted = natural = 0
-    for difference in differences(open_store(left), open_store(right), slots=hash_slots, progress=progress()):
+    ours, theirs = open_store(left, left_logs), open_store(right, right_logs)
+    for difference in differences(ours, theirs, slots=hash_slots, progress=progress()):
         if difference.by_nature and not strict:
             natural += 1
             if as_json and show_all:

@@ -237,10 +237,10 @@ def list_store(root: str | os.PathLike[str], commit_logs: Sequence[str | os.Path
         path = os.fspath(other)
         if os.path.realpath(path) != os.path.realpath(os.path.join(base, COMMIT_LOG)):
             _offset_files(found, path, (), Kind.COMMIT_LOG, found.commit_log, shown=path, required=True)
-    logs = {os.path.realpath(other) for other in commit_logs}
-    named = [one for one in found.strays if os.path.realpath(os.path.join(base, one.name)) in logs]
-    found.strays = [one for one in found.strays if one not in named]
-    found.stray_count -= len(named)
+            name = os.path.relpath(os.path.realpath(path), os.path.realpath(base)) + "/"
+            others = [stray for stray in found.strays if stray.name != name]
+            found.stray_count -= len(found.strays) - len(others)
+            found.strays = others
     found.commit_log.sort(key=_start)
     found.index.sort(key=_name)
     return found

@@ -166,6 +166,9 @@ def _hit_step(log: Log, entry: Entry, topic: str, text: str) -> Step:
 
 def by_queue(store: StoreDirectory, topic: str, queue_id: int, queue_offset: int) -> Iterator[Step]:
     """Topic, queue, offset -> queue file -> log."""
+    if (batch := store.batch_queues.get((topic, queue_id))) is not None:
+        yield from _batch_steps(store, batch, topic, queue_id, queue_offset)
+        return
     if not (files := store.queues.get((topic, queue_id))):
         known = sorted(number for name, number in store.queues if name == topic)
         have = f"queues {', '.join(map(str, known))}" if known else "no queue at all"
@@ -205,6 +208,27 @@ def _queue_unit_steps(files: list[StoreFile], queue_offset: int) -> Generator[St
     says = [f"the message is at {unit.physical_offset} of the log and has {unit.size} bytes", _code_text(unit)]
     yield Step("The unit", says, file.name, at, unit.raw, fields)
     return unit
+
+
+def _batch_steps(store: StoreDirectory, files: list[StoreFile], topic: str, queue_id: int, queue_offset: int) -> Iterator[Step]:
+    """A batch queue has no place for an offset: the unit is the one whose span holds it."""
+    last = None
+    for unit in queues.batch_units(files):
+        if not unit.is_written or unit.base_offset > queue_offset:
+            break
+        last = unit
+    if last is None or queue_offset >= last.base_offset + last.batch_size:
+        yield Step("The unit of a batch queue", ["no unit's span holds this offset"], found=False)
+        return
+    raw = queues.BATCH.packed.pack(*last[2:])
+    says = [
+        f"it covers the offsets {last.base_offset} to {last.base_offset + last.batch_size - 1}",
+        f"their unit is at {last.physical_offset} of the log and has {last.size} bytes",
+    ]
+    fields = flat_fields(queues.BATCH, raw, last.at)
+    yield Step("The unit of a batch queue", says, last.file.name, last.at, raw, fields)
+    with Log(store.commit_log) as log:
+        yield from _log_steps(log, last.physical_offset, topic, queue_id, last.base_offset, None)
 
 
 def _code_text(unit: queues.QueueUnit) -> str:

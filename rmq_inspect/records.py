@@ -17,7 +17,7 @@ from rmq_inspect.log import Unit
 from rmq_wire import property_names as names
 from rmq_wire import sys_flag as flags
 from rmq_wire.checksum import body_crc
-from rmq_wire.message import MAGIC_V2, StoredMessage, has_good_crc
+from rmq_wire.message import MAGIC_V2, SEAL_BYTES, StoredMessage, has_good_crc, has_good_seal
 from rmq_wire.message_id import host_address, offset_message_id
 from rmq_wire.properties import decode
 
@@ -30,6 +30,9 @@ TRANSACTIONS: Final = {
     flags.TRANSACTION_ROLLBACK: "rollback",
 }
 COMPRESSIONS: Final = {0: "zlib", flags.COMPRESSION_LZ4: "lz4", flags.COMPRESSION_ZSTD: "zstd", flags.COMPRESSION_ZLIB: "zlib"}
+
+
+_CRC_NAME: Final = names.CRC32.encode()
 
 
 class BodyForm(StrEnum):
@@ -73,6 +76,13 @@ def unpacked_body(message: StoredMessage) -> tuple[bytes, str | None]:
         return body, "zlib, spoilt"
 
 
+def has_good_unit_crc(unit: Unit) -> bool | None:
+    """Whether the check sum over the whole unit is right; None when it has none (`enabledAppendPropCRC`, off by default)."""
+    if not unit.message.properties[-SEAL_BYTES:].startswith(_CRC_NAME):
+        return None
+    return has_good_seal(unit.raw)
+
+
 def host_text(host: bytes) -> str:
     address, port = host_address(host)
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
@@ -111,6 +121,8 @@ def record_of(unit: Unit, form: BodyForm = BodyForm.TEXT) -> dict[str, Any]:
     }
     if not made["bodyCRCOk"]:
         made["bodyCRCComputed"] = body_crc(message.body)
+    if (unit_crc := has_good_unit_crc(unit)) is not None:
+        made["unitCRCOk"] = unit_crc
     if form is not BodyForm.NONE:
         made.update(_body_fields(message, form))
     return made

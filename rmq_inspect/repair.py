@@ -102,6 +102,7 @@ def _derive(
         batch_file_bytes=_file_bytes(store.batch_queues, UNITS_PER_FILE * BATCH.size),
         batch_topics=_batch_topics(store, report),
         first_file_end=log_file_bytes,
+        old=store.queues,
     )  # fmt: skip
     stored = queued = last_queued = last = 0
     for piece in pieces(made.commit_log, progress=progress):
@@ -113,7 +114,11 @@ def _derive(
             index.take(piece)
     queues.flush()
     index.close()
-    _compare_ends(store, queues.bounds(), report)
+    bounds_made = queues.bounds()
+    _compare_ends(store, bounds_made, report)
+    if strangers := sorted({key[0] for key in bounds_made} - {key[0] for key in store.queues}) if store.queues else []:
+        named = ", ".join(strangers[:5]) + (f" and {len(strangers) - 5} more" if len(strangers) > 5 else "")
+        report.notes.append(f"topics without a queue before, with one now: {named} (deleted ones? then delete them again)")
     return stored, queued, index.end_timestamp, last, last_queued
 
 

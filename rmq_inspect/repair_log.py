@@ -19,6 +19,7 @@ from rmq_inspect.directory import StoreFile
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.log import BLANK_BYTES, UNIT_BYTES_MIN, Spoilt, Unit, pieces
 from rmq_inspect.progress import Progress
+from rmq_inspect.records import has_good_unit_crc
 from rmq_inspect.repair_report import Report
 from rmq_wire import sys_flag as flags
 from rmq_wire.layout.message import HOST_V4_SIZE
@@ -149,6 +150,8 @@ class _LogWriter:
         file_end = at - at % self._file_bytes + self._file_bytes
         if not has_good_crc(message):
             self.lose(unit.file, unit.at, len(unit.raw), "the body is not the one that was stored: its check sum is wrong")
+        elif has_good_unit_crc(unit) is False:
+            self.lose(unit.file, unit.at, len(unit.raw), "the check sum over the whole unit is wrong")
         elif b"\0" in message.properties or b"\0" in message.topic:
             self.lose(unit.file, unit.at, len(unit.raw), "there are zeros in its topic or properties, which no check sum covers")
         elif at + len(unit.raw) + BLANK_BYTES > file_end:

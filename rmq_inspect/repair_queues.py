@@ -10,12 +10,14 @@ tags gets that message more than once, and nobody misses one.  Units are gathere
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from rmq_inspect.directory import StoreFile
+from rmq_inspect.errors import CannotLook
 from rmq_inspect.log import Unit
-from rmq_inspect.queues import BATCH, FILLER_SIZE, UNIT
+from rmq_inspect.queues import BATCH, FILLER_SIZE, UNIT, unit_at
 from rmq_inspect.records import properties_of
 from rmq_inspect.repair_report import Report
 from rmq_wire import property_names as names
@@ -35,6 +37,10 @@ UNQUEUED: Final = flags.TRANSACTION_PREPARED
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 DELAY_LEVELS_S: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 """`messageDelayLevel` by default."""
+LIGHT_PREFIX: Final = "%LMQ%"
+"""`MixAll.LMQ_PREFIX`."""
+LIGHT_SEPARATOR: Final = ","
+"""`MixAll.LMQ_DISPATCH_SEPARATOR`."""
 FILLER: Final = UNIT.packed.pack(0, FILLER_SIZE, 0)
 
 Key = tuple[str, int]
@@ -56,7 +62,7 @@ class _Queue:
 
 
 class Queues:
-    """All queues of a store.  batch_topics: those with queue.type=BatchCQ.  delays: level -> ms, of delayed messages."""
+    """All queues of a store.  batch_topics: those with queue.type=BatchCQ.  old: files of the damaged store's queues."""
 
     def __init__(
         self,
@@ -67,6 +73,7 @@ class Queues:
         batch_file_bytes: int,
         batch_topics: Collection[str],
         first_file_end: int,
+        old: Mapping[Key, Sequence[StoreFile]],
     ) -> None:
         self._root = root
         self._report = report
@@ -74,6 +81,7 @@ class Queues:
         self._batch_file_bytes = batch_file_bytes
         self._batch_topics = batch_topics
         self._first_file_end = first_file_end
+        self._old = old
         self._queues: dict[Key, _Queue] = {}
         self._gathered: dict[Key, None] = {}
         self._gathered_bytes = 0
@@ -93,21 +101,50 @@ class Queues:
             self._take_batch(key, unit, properties)
             return True
         queue = self._queues.get(key) or self._new(key, "consumequeue")
-        self._align(queue, key, unit)
-        code = _code(topic, message.store_timestamp, properties)
+        self._align(queue, key, unit, message.queue_offset)
+        code = self._due_before(key, unit) if topic == SCHEDULE_TOPIC else None
+        code = _code(topic, message.store_timestamp, properties) if code is None else code
+        self._append_unit(queue, key, unit, code)
+        self._take_light(unit, properties, code)
+        return True
+
+    def _append_unit(self, queue: _Queue, key: Key, unit: Unit, code: int) -> None:
+        message = unit.message
         self._append(queue, key, UNIT.packed.pack(message.physical_offset, message.total_size, code), self._file_bytes)
         queue.next_offset += 1
         self._report.queue_units += 1
-        return True
+
+    def _due_before(self, key: Key, unit: Unit) -> int | None:
+        """When the old queue says that a delayed message is due: the levels may have been other than by default."""
+        try:
+            old = unit_at(self._old.get(key, ()), unit.message.queue_offset)
+        except CannotLook:
+            return None
+        is_it = old is not None and (old.physical_offset, old.size) == (unit.message.physical_offset, unit.message.total_size)
+        return old.tags_code if old is not None and is_it and old.tags_code > 0 else None
+
+    def _take_light(self, unit: Unit, properties: dict[str, str], code: int) -> None:
+        """The light queues that the broker gave the message offsets in (`MultiDispatchUtils`)."""
+        queues = properties.get(names.INNER_MULTI_DISPATCH, "").split(LIGHT_SEPARATOR)
+        offsets = properties.get(names.INNER_MULTI_QUEUE_OFFSET, "").split(LIGHT_SEPARATOR)
+        for name, offset in dict.fromkeys(zip(queues, offsets, strict=False)):
+            if not name.startswith(LIGHT_PREFIX) or not (offset.isascii() and offset.isdigit() and len(offset) <= 16):
+                continue
+            _, topic = _topic_of(name.encode("utf-8", "replace"), 0, int(offset))
+            if topic is None:
+                continue  # such a queue never was
+            key = (topic, 0)
+            queue = self._queues.get(key) or self._new(key, "consumequeue")
+            self._align(queue, key, unit, int(offset))
+            self._append_unit(queue, key, unit, code)
 
     def _new(self, key: Key, tree: str) -> _Queue:
         queue = self._queues[key] = _Queue(self._root / tree / key[0] / str(key[1]))
         self._report.queues += 1
         return queue
 
-    def _align(self, queue: _Queue, key: Key, unit: Unit) -> None:
-        """Make this message's offset the next one of the queue."""
-        offset = unit.message.queue_offset
+    def _align(self, queue: _Queue, key: Key, unit: Unit, offset: int) -> None:
+        """Make this offset of the message the next one of the queue."""
         if queue.start >= 0 and queue.next_offset < offset <= queue.next_offset + GAP_MAX:
             count = offset - queue.next_offset
             self._report.add("gaps", {"topic": key[0], "queueId": key[1], "from": queue.next_offset, "count": count})

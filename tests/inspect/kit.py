@@ -15,7 +15,7 @@ from rmq_inspect.directory import list_store
 from rmq_inspect.log import Unit, pieces
 from rmq_store.disk import RealDisk
 from rmq_wire import sys_flag as flags
-from tests.support.golden import store_file, store_sizes
+from tests.support.golden import GOLDEN, store_file, store_sizes
 from tests.support.store_rig import HOST, HOST_V6, Rig, draft, small
 
 SLOTS = 97
@@ -52,6 +52,16 @@ def golden_store(root: Path) -> Path:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(store_file(name))
+    return root
+
+
+def golden_of(kind: str, root: Path) -> Path:
+    """Other stores of the real broker: `batch` (with extensions), `light` (light queues, two log directories), `mix`."""
+    source = GOLDEN / f"store-5.5.0-{kind}"
+    for name, size in json.loads((source / "sizes.json").read_text()).items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes((source / name).read_bytes().ljust(size, b"\0"))
     return root
 
 

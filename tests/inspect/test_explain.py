@@ -11,7 +11,7 @@ from rmq_inspect.directory import list_store
 from rmq_inspect.index_file import IndexReader
 from rmq_store.disk import RealDisk
 from rmq_wire.message import index_hash
-from tests.inspect.kit import SLOTS, Seen, golden_store, look, rich_store, spoil
+from tests.inspect.kit import SLOTS, Seen, golden_of, golden_store, look, rich_store, spoil
 from tests.support.store_rig import Rig, draft, small
 
 
@@ -66,6 +66,17 @@ def test_every_queue_unit(rich: Path) -> None:
         assert f"Commit log at {row['commitLogOffset']}" == steps[-1]["title"]
         names = {field["name"]: field["value"] for field in steps[-1]["fields"]}
         assert names["queue_offset"] == str(row["queueOffset"])
+
+
+def test_batch_queues(tmp_path: Path) -> None:
+    root = golden_of("batch", tmp_path)
+    seen = look("explain", root, "--topic", "Packed", "--queue", 0, "--at", 3, "--json")
+    steps = honest(root, seen)
+    assert seen.status == 0
+    assert steps[0]["says"][0] == "it covers the offsets 2 to 3"
+    assert look("explain", root, "--topic", "Packed", "--queue", 0, "--at", 99999).status == 1
+    rows = look("show", root / "batchconsumequeue" / "Packed" / "0", "--json").rows
+    assert [row["base_offset"] for row in rows] == sorted(row["base_offset"] for row in rows)
 
 
 def test_ids_and_offsets(rich: Path) -> None:

@@ -19,7 +19,7 @@ from rmq_inspect.repair_log import FILLER_TOPIC
 from rmq_store.disk import RealDisk
 from rmq_store.store import Store
 from rmq_wire import sys_flag as flags
-from tests.inspect.kit import SLOTS, golden_store, look, plain_store, rich_store, spoil, units_of
+from tests.inspect.kit import SLOTS, golden_of, golden_store, look, plain_store, rich_store, spoil, units_of
 from tests.support.store_rig import START_MS, draft, small
 
 LOG_FILE_BYTES = 8192
@@ -68,6 +68,50 @@ def test_a_sound_store_is_made_again_byte_for_byte(tmp_path: Path, make: Callabl
     assert derived(tmp_path / "new") == derived(tmp_path / "old")
     assert not (tmp_path / "new" / "abort").exists()
     assert look("diff", tmp_path / "old", tmp_path / "new").status == 0
+
+
+def test_light_queues_of_a_log_in_two_directories(tmp_path: Path) -> None:
+    old = golden_of("light", tmp_path / "old")
+    logs = [option for name in ("logs-a", "logs-b") for option in ("--commit-log", old / name)]
+    status, report = fixed(old, *logs)
+    assert (status, report["whole"]) == (0, True), report
+    left = [option for name in ("logs-a", "logs-b") for option in ("--left-commit-log", old / name)]
+    assert look("diff", old, tmp_path / "new", *left, "--all").out == ""
+
+
+def test_delays_other_than_by_default(tmp_path: Path) -> None:
+    """When a delayed message is due depends on the broker's levels: the old queue knows."""
+    old = golden_of("mix", tmp_path / "old")
+    status, report = fixed(old)
+    assert status == 0
+    assert any("temporary-0" in note for note in report["notes"]), "its topic was deleted"
+    apart = [row for row in look("diff", old, tmp_path / "new", "--all", "--json").rows if not row["by_nature"]]
+    assert {row["file"].split("/")[1] for row in apart} == {"temporary-0"}
+    assert {row["left"] for row in apart} == {"absent"}
+
+
+def test_batch_queues_of_java(tmp_path: Path) -> None:
+    old = golden_of("batch", tmp_path / "old")
+    status, report = fixed(old)
+    assert status == 0
+    assert any("consumequeue_ext" in note for note in report["notes"])
+    made = {name: value for name, value in hashes(tmp_path / "new").items() if name.startswith("batchconsumequeue/")}
+    assert made
+    assert made == {name: value for name, value in hashes(old).items() if name.startswith("batchconsumequeue/")}
+
+
+def test_a_unit_whose_seal_is_broken_is_lost(tmp_path: Path) -> None:
+    """Properties have a check sum only when the broker was told to write one."""
+    old = golden_of("light", tmp_path / "old")
+    logs = [option for name in ("logs-a", "logs-b") for option in ("--commit-log", old / name)]
+    row = look("show", old, *logs, "--json").rows[3]
+    assert row["unitCRCOk"]
+    at = row["commitLogOffset"]
+    spoil(old / "logs-a" / f"{0:020}", at + row["storeSize"] - 60, b"Z")
+    assert not look("show", old, *logs, "--json").rows[3]["unitCRCOk"]
+    status, report = fixed(old, *logs)
+    assert status == 1
+    assert [(entry["byte"], entry["why"]) for entry in report["lost"]] == [(at, "the check sum over the whole unit is wrong")]
 
 
 def opened(root: Path) -> Store:
