@@ -5,12 +5,12 @@ Looking a queue up never makes one; only an append does, and files appear at its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 from rmq_store.batch_queue import BatchConsumeQueue
 from rmq_store.consume_queue import ConsumeQueue
 from rmq_store.disk import Disk, Kind
-from rmq_store.errors import ForeignFile, Illegal, IllegalKind
+from rmq_store.errors import Closed, ForeignFile, Illegal, IllegalKind, Unwritable
 from rmq_store.extended_queue import ExtendedConsumeQueue
 from rmq_store.segments import OpenFiles, Segments
 from rmq_store.settings import StoreSettings
@@ -37,6 +37,8 @@ class Queues:
         self._extended: set[str] = set()
         """topic/queue id with extensions on disk: they are read also when no new ones are made"""
         self._is_told = has_batch_queues
+        self._doomed: dict[str, list[ConsumeQueue]] = {}
+        """queues of deleted topics whose files are not all removed"""
         self._batch_topics: set[str] = set()
         """found on disk, or made since"""
 
@@ -64,6 +66,11 @@ class Queues:
         return queue
 
     def _made(self, topic: str, queue_id: int, heads: dict[str, int]) -> ConsumeQueue:
+        try:
+            while topic in self._doomed:
+                self._remove_doomed(topic)
+        except OSError as reason:
+            raise Unwritable(Closed.DISK_FULL, f"old files of {topic} cannot be removed: {reason}") from reason
         if topic not in self._batch_topics and self._is_told is not None and self._is_told(topic):
             self._batch_topics.add(topic)
         is_batch = topic in self._batch_topics
@@ -130,24 +137,40 @@ class Queues:
 
     def delete(self, topics: Iterable[str]) -> int:
         """Remove the files and directories of these topics; how many were there. Raises OSError."""
-        disk = self._files.disk
+        return exhausted(self.deleting(topics))
+
+    def deleting(self, topics: Iterable[str]) -> Generator[None, None, int]:
+        """The same with a pause after every queue. At the first all of them are gone for everybody; a topic that is made
+        again meanwhile waits for its old files. Raises OSError."""
         count = 0
         for topic in topics:
             queues = self.by_topic.pop(topic, None)
-            if not queues:
-                continue
-            for queue in queues.values():
-                queue.is_deleted = True
-                queue.remove_files()
-                _remove_empty(disk, queue.segments.directory)
-                if isinstance(queue, ExtendedConsumeQueue):
-                    _remove_empty(disk, queue.ext.directory)
+            if queues:
+                count += 1
+                self._doomed[topic] = list(queues.values())
+                for queue in queues.values():
+                    queue.is_deleted = True
+        for topic in list(self._doomed):
+            while self._doomed.get(topic):
+                self._remove_doomed(topic)
+                yield
+        return count
+
+    def _remove_doomed(self, topic: str) -> None:
+        """One queue of a deleted topic; behind the last its directory goes, too."""
+        disk = self._files.disk
+        queue = self._doomed[topic][-1]
+        queue.remove_files()
+        _remove_empty(disk, queue.segments.directory)
+        if isinstance(queue, ExtendedConsumeQueue):
+            _remove_empty(disk, queue.ext.directory)
+        self._doomed[topic].pop()
+        if not self._doomed[topic]:
+            del self._doomed[topic]
             _remove_empty(disk, self._topic_path(topic))
             _remove_empty(disk, f"{self.ext_directory}/{topic}")
             self._batch_topics.discard(topic)
             self.unsynced_directories[self.directory] = None
-            count += 1
-        return count
 
     def remove_expired(self, log_min: int) -> int:
         """Remove every queue whose newest message begins before this log position, but those of system topics and those with
@@ -183,6 +206,15 @@ def _directories(disk: Disk, path: str) -> list[str]:
         if kind is Kind.DIRECTORY:
             names.append(name)
     return names
+
+
+def exhausted(steps: Generator[None, None, int]) -> int:
+    """Do it all at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return int(end.value)
 
 
 def _remove_empty(disk: Disk, path: str) -> None:

@@ -7,7 +7,7 @@ store is open, no method reads a clock, and nothing here knows what a topic is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final
 
 from rmq_store.boot_mark import BootMark
@@ -17,6 +17,7 @@ from rmq_store.disk_space import DiskSpace, RetentionRules
 from rmq_store.errors import Closed, CommitFailed, Illegal, StoreLocked, Unwritable
 from rmq_store.flush import Flusher, Ticket
 from rmq_store.opening import Parts, open_locked
+from rmq_store.queues import exhausted
 from rmq_store.reading import Reading
 from rmq_store.retention import Retention
 from rmq_store.settings import FlushDiskType, StoreSettings
@@ -287,8 +288,12 @@ class Store(Reading):
 
     def delete_topics(self, topics: Iterable[str]) -> int:
         """Remove the queues of these topics, and of their messages on the way; all stay in the log. How many topics existed."""
+        return exhausted(self.deleting_topics(topics))
+
+    def deleting_topics(self, topics: Iterable[str]) -> Generator[None, None, int]:
+        """The same with a pause after every queue; all are gone at the first. An error of the disk refuses appends."""
         try:
-            return self._queues.delete(topics)
+            return (yield from self._queues.deleting(topics))
         except OSError as reason:
             self._writability.failed(reason)
             return 0

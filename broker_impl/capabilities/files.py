@@ -7,10 +7,11 @@ The store decides what goes and when; here it gets a thread (the lane `clean`) a
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from broker_impl.call import Answer, Call, Reply, plain_text
+from broker_impl.call import LATER, Answer, Call, Reply, plain_text
+from broker_impl.capabilities.saving import acknowledge
 from broker_impl.config import BrokerConfig
 from broker_impl.router import Capability, answers
 from broker_impl.state.topics import TopicTable
@@ -38,7 +39,7 @@ class FilesStore(Protocol):
     def retain_by(self, rules: RetentionRules) -> None: ...
     def clean_expired_queues(self) -> int: ...
     def topics(self) -> dict[str, dict[int, tuple[int, int]]]: ...
-    def delete_topics(self, topics: Iterable[str]) -> int: ...
+    def deleting_topics(self, topics: Iterable[str]) -> Generator[None, None, int]: ...
 
 
 class Files(Capability):
@@ -68,8 +69,8 @@ class Files(Capability):
             if topic not in self._topics and not self._topics.is_system(topic) and not names.is_lmq(topic)
         ]
         log.warning("the queues of topics %s are removed for %s", plain_text(unused), call.peer)
-        self._store.delete_topics(unused)
-        return Reply()
+        self._engine.long_work(self._store.deleting_topics(unused), acknowledge(call.detach()))
+        return LATER
 
     @answers(DeleteExpiredCommitLog)
     def delete_expired_log_files(self, call: Call, asked: DeleteExpiredCommitLog) -> Answer:

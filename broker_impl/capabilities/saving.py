@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
-from broker_impl.call import Refusal, plain_text
+from broker_impl.call import Parked, Refusal, Reply, plain_text
 from broker_impl.state.persisted import PersistedTable
 from rmq_store.errors import StoreError
 from rmq_wire.codes import ResponseCode
@@ -30,3 +31,12 @@ class Saver:
             self._persister.save(table)
         except (OSError, StoreError) as failed:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"{table.file} could not be written: {plain_text(failed)}") from failed
+
+
+def acknowledge(asker: Parked) -> Callable[[object, BaseException | None], None]:
+    """What tells the asker that long work is done, or why it is not."""
+
+    def tell(_result: object, error: BaseException | None) -> None:
+        asker.answer(Reply() if error is None else Refusal(ResponseCode.SYSTEM_ERROR, plain_text(error)))
+
+    return tell

@@ -12,8 +12,8 @@ from collections.abc import Collection, Generator, Sequence
 from functools import partial
 from typing import Protocol
 
-from broker_impl.call import Answer, Call, Refusal, Reply, plain_text
-from broker_impl.capabilities.saving import Saver
+from broker_impl.call import LATER, Answer, Call, Refusal, Reply, plain_text
+from broker_impl.capabilities.saving import Saver, acknowledge
 from broker_impl.cold import warmed
 from broker_impl.config import BrokerConfig
 from broker_impl.router import Capability, answers
@@ -46,7 +46,7 @@ class TopicStore(Protocol):
 
     def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]: ...
     def store_time_at(self, topic: str, queue_id: int, offset: int) -> int: ...
-    def delete_topics(self, topics: Collection[str]) -> object: ...
+    def deleting_topics(self, topics: Collection[str]) -> Generator[None, None, int]: ...
 
 
 class Topics(Capability):
@@ -130,8 +130,8 @@ class Topics(Capability):
             self._offsets.drop_topic(name)
             self._stats.drop_topic(name)
         self._saver.save(self._topics)
-        self._store.delete_topics(doomed)
-        return Reply()
+        call.engine.long_work(self._store.deleting_topics(doomed), acknowledge(call.detach()))
+        return LATER
 
     @answers(GetTopicConfig)
     def config(self, call: Call, asked: GetTopicConfig) -> Answer:

@@ -15,7 +15,7 @@ from rmq_wire.headers.configuration import UpdateBrokerConfig
 from rmq_wire.headers.files import CleanExpiredConsumeQueue, DeleteExpiredCommitLog
 from rmq_wire.headers.positions import GetMinOffset
 from rmq_wire.headers.runtime import GetBrokerRuntimeInfo
-from rmq_wire.headers.topics import CleanUnusedTopic
+from rmq_wire.headers.topics import CleanUnusedTopic, DeleteTopic
 from tests.broker.house import SUBSCRIPTION, SUSPEND, WALL_MS, House, pull, send
 from tests.broker.siege import siege
 from tests.support.driver import Client
@@ -195,3 +195,30 @@ def test_nothing_to_clean(tmp_path: Path, unknown: bool) -> None:
         answer = client.ask(request)
         assert (answer.code, answer.remark, answer.body) == (0, None, b"")
     assert [len(bounds) for bounds in house.node.store.topics().values()] == ([1] if unknown else [])
+
+
+def test_a_topic_of_many_queues_is_deleted_in_slices(tmp_path: Path) -> None:
+    """One queue a slice; nobody sees any of it from the first on; a topic that comes back meanwhile begins at 0."""
+    house = House(tmp_path)
+    house.topic("Big", queues=60)
+    client, other, gone = house.connect(), house.connect(), house.connect()
+    for queue_id in range(60):
+        assert client.ask(send("Big", queue_id=queue_id), b"old").code == 0
+    asked = client.frame(DeleteTopic(topic="Big"))
+    house.driver.turn((client, asked))
+    assert not client.answers
+    directory = house.root / "consumequeue" / "Big"
+    left = len(list(directory.iterdir()))
+    assert 40 < left <= 60
+    assert house.node.store.topics() == {}
+    house.topic("Big", queues=60)
+    house.driver.turn((other, other.frame(send("Big", queue_id=7), b"new")))
+    house.driver.run()
+    assert [answer.code for answer in client.answers.values()] == [0]
+    [sent] = other.answers.values()
+    assert (sent.code, sent.remark, sent.ext_map().get("queueOffset")) == (0, None, "0")
+    assert [path.name for path in directory.iterdir()] == ["7"]
+    house.driver.turn((gone, gone.frame(DeleteTopic(topic="Big"))))
+    gone.close()
+    house.driver.run()
+    assert not directory.exists(), "also when the asker has gone"
