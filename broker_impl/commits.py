@@ -93,6 +93,8 @@ class Commits:
         """(end offset needed, answer due, owed): both numbers only grow."""
         self._after: list[Committed] = []
         self._syncing = False
+        self._unflushed_bytes = 0
+        """Appended behind a flush that is still under way."""
         self._left = 0
         """Units that the last dispatch did not reach."""
         self._behind_since_ms: int | None = None
@@ -101,8 +103,8 @@ class Commits:
 
     @property
     def full(self) -> bool:
-        """So many answers wait for the disk that nothing more is appended."""
-        return len(self.parked) >= self.limits.flush_parked_max
+        """So many answers or bytes wait for the disk that nothing more is appended."""
+        return len(self.parked) >= self.limits.flush_parked_max or self._unflushed_bytes > self.limits.unflushed_bytes_max
 
     @property
     def owing(self) -> bool:
@@ -154,7 +156,9 @@ class Commits:
             after, self._after = self._after, []
             for then in after:
                 self.guard(then, error)
-        if self.parked and not self._syncing:
+        if self._syncing:
+            self._unflushed_bytes = self.store.written_offset - self.store.flushed_offset
+        elif self.parked:
             self._begin(force=True)
 
     def dispatch(self) -> Sequence[Any]:
@@ -194,6 +198,7 @@ class Commits:
 
     def _synced(self, ticket: Any, error: BaseException | None) -> None:
         self._syncing = False
+        self._unflushed_bytes = 0
         if error is not None:
             log.error("flush failed, nothing more is appended until a restart: %s", plain_text(error))
             self.store.end_sync(ticket, error if isinstance(error, OSError) else OSError(str(error)))

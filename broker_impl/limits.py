@@ -44,6 +44,9 @@ class Limits(NamedTuple):
     """A SYNC_FLUSH answer waits for the disk so long, then says FLUSH_DISK_TIMEOUT: Java's syncFlushTimeout."""
     flush_parked_max: int = 65_536
     """Answers waiting for the disk at once; above it, requests that append get SYSTEM_BUSY."""
+    unflushed_bytes_max: int = 1 << 30
+    """Appended behind a flush that does not end; above it, too: a disk that hangs does not fill the page cache until the kernel
+    stops the whole loop in a write.  One log file; at 50 MB/s the flush has then hung for 20 s."""
     dispatch_units_min: int = 1_024
     """A turn dispatches as many units as it appended, and this many when there is more to do."""
     dispatch_lag_ms_max: int = 50

@@ -296,6 +296,28 @@ def test_too_many_waiting_answers_refuse_appends_with_busy() -> None:
     assert client.ask(where(1)).code == 0, "who does not append is served"
 
 
+def test_too_much_behind_a_flush_that_hangs_refuses_appends_with_busy() -> None:
+    """ASYNC_FLUSH: nobody waits for the disk, until so much waits that the next write would."""
+    server, store = server_with(limits=Limits(unflushed_bytes_max=2))
+    server.driver.held = True
+    client = server.connect()
+    client.ask(put("a"))
+    server.driver.advance(500)
+    for text in ("b", "c", "d", "e"):
+        client.send(put(text))
+    assert [client.answers.pop(opaque).code for opaque in sorted(client.answers)] == [
+        0,
+        0,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SYSTEM_BUSY,
+    ]
+    assert client.ask(where(1)).code == 0, "who does not append is served"
+    server.driver.held = False
+    server.driver.run()
+    assert client.ask(put("f")).code == 0
+    assert store.written == ["a", "b", "c", "f"]
+
+
 def test_the_asker_may_go_while_its_answer_waits() -> None:
     server, store = server_with(sync_flush=True)
     server.driver.held = True
