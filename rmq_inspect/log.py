@@ -129,13 +129,15 @@ class _FileWalk:
         self._total = total
         self._data = b""
         self._data_at = 0
+        self._is_last = False
+        """whether nothing good follows what is spoilt"""
 
     def run(self, at: int) -> Iterator[Piece]:
         if at and not self._begins(at):
             at = self._next_place(at)
         while at < self._size:
             piece = self._piece(at)
-            if isinstance(piece, Spoilt) and piece.end == self._size:
+            if isinstance(piece, Spoilt) and self._is_last:
                 self._size = max(self._size, self._reader.size())
                 self._data = b""
                 piece = self._piece(at)  # a live broker may have been in the middle of writing it
@@ -174,29 +176,31 @@ class _FileWalk:
         return raw
 
     def _spoilt_or_unused(self, at: int, why: str) -> Spoilt | Unused:
-        place, is_zero = self._search(at)
-        if is_zero:
+        place, data_end = self._search(at)
+        if data_end <= at:
             return Unused(self._file, at, self._size)
-        return Spoilt(self._file, at, place, why)
+        self._is_last = place >= self._size
+        return Spoilt(self._file, at, max(data_end, at + 1) if self._is_last else place, why)
 
     def _next_place(self, at: int) -> int:
         return self._search(at)[0]
 
-    def _search(self, at: int) -> tuple[int, bool]:
-        """The next place from at + 1 on where a unit or the blank begins, the file's end without; whether all was zeros."""
-        is_zero = True
+    def _search(self, at: int) -> tuple[int, int]:
+        """The next place from at + 1 on where a unit or the blank begins, the file's end without; behind the last byte before
+        it that is not zero."""
+        data_end = at
         for begin, end in self._reader.data_ranges(at):
             for chunk_at, data in self._reader.chunks(begin, end):
                 self._progress(self._file.name, self._done + min(chunk_at, self._file.size), self._total)
                 if data == _ZEROS[: len(data)] and len(data) <= len(_ZEROS):
                     continue
-                is_zero = False
+                data_end = max(at, chunk_at + len(data.rstrip(b"\0")))
                 ahead = self._reader.read(chunk_at + len(data), _MAGIC_AT + 3)
                 for hit in _MAGICS.finditer(data + ahead):
                     place = chunk_at + hit.start() - _MAGIC_AT
                     if place > at and self._begins(place):
-                        return place, False
-        return max(self._size, at), is_zero
+                        return place, place
+        return max(self._size, at), data_end
 
     def _begins(self, at: int) -> bool:
         """Whether a unit or a blank that belongs exactly here begins here; reads little, whatever lengths it claims."""

@@ -79,8 +79,9 @@ def test_a_unit_that_is_being_written(tmp_path: Path) -> None:
     path = tmp_path / "commitlog" / f"{0:020}"
     unit = pack_unit(0, 0, 0, 0, 0, 1, HOST, 2, HOST, 0, 0, b"body", b"T", b"")
     path.write_bytes(unit[:50].ljust(4096, b"\0"))
-    [piece] = pieces(list_store(tmp_path).commit_log)
-    assert isinstance(piece, Spoilt)
+    torn, unused = pieces(list_store(tmp_path).commit_log)
+    assert (type(torn), type(unused)) == (Spoilt, Unused)
+    assert torn.end == unused.at == len(unit[:50].rstrip(b"\0"))
     path.write_bytes(unit.ljust(4096, b"\0"))
     assert [type(piece) for piece in pieces(list_store(tmp_path).commit_log)] == [Unit, Unused]
 
@@ -179,7 +180,7 @@ def test_claims_of_huge_units_cost_nothing(tmp_path: Path) -> None:
             file.write(head.packed.pack(UNIT_BYTES_MAX, MAGIC_V1, 0, 0, 0, 0, at, 0, 0).ljust(100, b"\x01"))
         file.truncate(GIBIBYTE)
     tracemalloc.start()
-    assert [type(piece) for piece in pieces(list_store(tmp_path).commit_log)] == [Spoilt]
+    assert [type(piece) for piece in pieces(list_store(tmp_path).commit_log)] == [Spoilt, Unused]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < MEMORY_MAX + UNIT_BYTES_MAX
