@@ -16,9 +16,9 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from rmq_columns.dtypes import Bytes, Ints, gather
-from rmq_columns.units import UNIT_BYTES_MAX, UNIT_SIZE_MIN, Fault, Units, is_blank, read, walk
+from rmq_columns.units import UNIT_BYTES_MAX, UNIT_SIZE_MIN, Fault, Units, read, walk
 from rmq_wire.layout.flat import flat
-from rmq_wire.layout.message import BLANK, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from rmq_wire.layout.message import BLANK, BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
 
 BLOCK_BYTES: Final = 4 << 20
 """Best of the sizes measured; a larger unit makes the buffer grow to it."""
@@ -28,6 +28,7 @@ CAREFUL_UNITS: Final = 16
 """After a gap so many units are taken at first, then twice as many each time: where damage is dense, little is done in vain."""
 FIXED_SIZE_MAX: Final = max(layout.size for layout in FIXED.values())
 _HEAD: Final = flat(HEAD)
+_HOST_BITS: Final = BORN_V6 | STORE_V6
 _BLANK: Final = flat(BLANK).packed
 _MAGIC_AT: Final = _HEAD.at["magic"]
 _OWN_OFFSET_AT: Final = _HEAD.at["physical_offset"]
@@ -209,17 +210,19 @@ class _Scan:
     def _probe(self, at: int) -> Fault:
         """Whether a whole unit begins here, its lengths read one by one: never more than a few hundred bytes are read."""
         head = self._source.read(at, FIXED_SIZE_MAX)
-        units = read(np.frombuffer(head, np.uint8), np.zeros(1, np.int64), len(head))
-        size = int(units["total_size"][0])
-        if len(head) < UNIT_SIZE_MIN or not UNIT_SIZE_MIN <= size <= UNIT_BYTES_MAX or at + size > self._size:
+        if len(head) < UNIT_SIZE_MIN:
             return Fault.SIZE
-        if is_blank(units)[0] or units["magic"][0] not in (MAGIC_V1, MAGIC_V2):
+        size, magic, *_, sys_flag, _ = _HEAD.packed.unpack_from(head)
+        fixed = FIXED[sys_flag & _HOST_BITS]
+        if not UNIT_SIZE_MIN <= size <= UNIT_BYTES_MAX or at + size > self._size or len(head) < fixed.size:
+            return Fault.SIZE
+        if magic not in (MAGIC_V1, MAGIC_V2):
             return Fault.MAGIC
-        body_at, body_size = int(units.body_at[0]), int(units.body_size[0])
+        body_at, body_size = fixed.size, fixed.packed.unpack_from(head)[-1]
         rest = size - body_at - body_size
         if body_size < 0 or rest < 3:
             return Fault.BODY
-        v2 = bool(units["magic"][0] == MAGIC_V2)
+        v2 = magic == MAGIC_V2
         tail = self._source.read(at + body_at + body_size, 2)
         topic = int.from_bytes(tail[: 1 + v2], "big", signed=True)
         rest -= 1 + v2 + topic

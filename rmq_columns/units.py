@@ -22,7 +22,7 @@ import numpy.typing as npt
 from rmq_columns.dtypes import Bytes, Ints, Mask, dtype_of, gather
 from rmq_wire.checksum import MASK
 from rmq_wire.layout.flat import flat
-from rmq_wire.layout.message import BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
+from rmq_wire.layout.message import BORN_V6, FIXED, HEAD, MAGIC_V1, MAGIC_V2, STORE_V6
 
 _DTYPES: Final[dict[int, np.dtype[Any]]] = {bits: dtype_of(layout) for bits, layout in FIXED.items()}
 _HOST_BITS: Final = BORN_V6 | STORE_V6
@@ -192,11 +192,6 @@ def _length(buffer: Bytes, at: Ints, is_short: Any) -> Ints:
     high, low = buffer[at].astype(np.int64), buffer[at + 1].astype(np.int64)
     high -= (high & 0x80) << 1
     return np.where(is_short, high * 256 + low, high)
-
-
-def is_blank(units: Units) -> Mask:
-    """Which of them are no units but the filler at a file's end."""
-    return units["magic"] == MAGIC_BLANK
 
 
 def body_crcs(buffer: bytes | bytearray | memoryview, units: Units) -> npt.NDArray[np.int64]:

@@ -44,6 +44,8 @@ DEFAULT_INDEX_BYTES: Final = 420_000_040
 POOL_BYTES_MIN: Final = 64 << 20
 """Smaller stores are checked in this process: starting others costs as much."""
 HOMELESS_TOLD_MAX: Final = 1000
+OPEN_INDEX_FILES: Final = 2
+"""Of a store that was not closed in order: the newest, and the one before it, whose slots may be on their way to the disk."""
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -194,7 +196,8 @@ class _Verification:
         size = usual_size(files, default=DEFAULT_INDEX_BYTES)
         settled = self._report.condition.settled
         slots = self._scope.index_slots or slots_of(files, size)
-        tasks = [(file, settled or file is not files[-1]) for file in files]
+        open_yet = files[-OPEN_INDEX_FILES:]
+        tasks = [(file, settled or file not in open_yet) for file in files]
         for state, findings in self._map("index", _index_task, tasks, _index_bytes, size, slots):
             self._index.append(state)
             self._findings.merge(findings)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rmq_columns.dtypes import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, Ints, Records, records
+from rmq_columns.dtypes import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, Ints, Records, gather, records
 from rmq_inspect.directory import Reader, StoreFile
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.verify_findings import NOWHERE, Findings
@@ -31,14 +31,15 @@ DEFAULT_SLOTS: Final = 5_000_000
 """maxHashSlotNum"""
 DEFAULT_ENTRIES: Final = 20_000_000
 """maxIndexNum"""
-SLOTS_MAX: Final = 1 << 28
-RUN_ENTRIES: Final = 1 << 20
+RUN_ENTRIES: Final = 1 << 18
 FENCE_ENTRIES: Final = 4096
 """Entries between two fence posts."""
 ODD_KEPT_MAX: Final = 256
 GUESS_FILES_MAX: Final = 8
-GUESS_BYTES_MAX: Final = 64 << 20
-"""Ours: of a file whose slots have to be guessed, so much is looked at."""
+GUESS_BYTES: Final = 4 << 20
+"""Read at once where the slots have to be guessed."""
+FITTING_ENTRIES: Final = 66
+"""So many entries are tried under a guess, about."""
 COUNT_AT: Final = flat(index.HEADER).at["index_count"]
 
 
@@ -98,7 +99,7 @@ def _check(
     state.begin_timestamp, state.end_timestamp = int(head["begin_timestamp"]), int(head["end_timestamp"])
     geometry = _geometry(reader, head, size, slots)
     if geometry is None:
-        if any(data for _, data in reader.chunks(0, INDEX_HEADER.itemsize) if any(data)):
+        if settled and any(data for _, data in reader.chunks(0, INDEX_HEADER.itemsize) if any(data)):
             findings.add(
                 "index-geometry", file.name, NOWHERE, f"{size} bytes; give --hash-slots when maxHashSlotNum was configured"
             )
@@ -140,53 +141,62 @@ def slots_of(files: list[StoreFile], size: int) -> int | None:
 
 def _geometry(reader: Reader, head: Any, size: int, slots: int | None) -> Geometry | None:
     room = size - INDEX_HEADER.itemsize
-    if slots is None and room == DEFAULT_SLOTS * INDEX_SLOT.itemsize + DEFAULT_ENTRIES * INDEX_ENTRY.itemsize:
+    if slots is None and room == _room(DEFAULT_SLOTS, DEFAULT_ENTRIES):
         slots = DEFAULT_SLOTS
     if slots is not None and 0 < slots * INDEX_SLOT.itemsize < room:
-        return Geometry(slots, (room - slots * INDEX_SLOT.itemsize) // INDEX_ENTRY.itemsize)
-    return guess_geometry(reader.read(0, min(size, GUESS_BYTES_MAX)), head, room)
+        return _divided(room, slots)
+    return guess_geometry(reader, head, room)
 
 
-def guess_geometry(data: bytes, head: Any, room: int) -> Geometry | None:
+def _room(slots: int, entries: int) -> int:
+    return slots * INDEX_SLOT.itemsize + entries * INDEX_ENTRY.itemsize
+
+
+def _divided(room: int, slots: int) -> Geometry:
+    return Geometry(slots, (room - slots * INDEX_SLOT.itemsize) // INDEX_ENTRY.itemsize)
+
+
+def guess_geometry(reader: Reader, head: Any, room: int) -> Geometry | None:
     """Where the first entry can be: it has the header's first offset, no seconds, no previous, and a slot that is in use.
 
-    Of several places the one is taken at which the entries go on as entries do.  None when there is none.
+    The usual four entries a slot are tried first, then every place of the file.  None when there is none.
     """
-    raw = np.frombuffer(data, np.uint8)
+    usual = _divided(room, room // _room(1, DEFAULT_ENTRIES // DEFAULT_SLOTS))
+    if usual.slots > 0 and _room(*usual) == room and _fits(reader, usual, head):
+        return usual
     step = INDEX_SLOT.itemsize
-    slots = np.arange(1, max(min((len(raw) - INDEX_HEADER.itemsize - 2 * INDEX_ENTRY.itemsize) // step, SLOTS_MAX), 1))
-    slots = slots[(room - slots * step) % INDEX_ENTRY.itemsize == 0]
-    at = INDEX_HEADER.itemsize + slots * step + INDEX_ENTRY.itemsize
-    if not len(at):
-        return None
-    windows: Any = np.ndarray((len(raw) - INDEX_ENTRY.itemsize + 1,), f"V{INDEX_ENTRY.itemsize}", raw, strides=(1,))
-    first = windows[at].view(INDEX_ENTRY)
-    good = (first["physical_offset"] == head["begin_physical_offset"]) & (first["seconds"] == 0) & (first["previous"] == 0)
-    good &= first["key_hash"] > 0  # 0 is lawful, but so are zeros everywhere in an empty part of the file
-    likely = np.flatnonzero(good)
-    usual = room // (INDEX_SLOT.itemsize + DEFAULT_ENTRIES // DEFAULT_SLOTS * INDEX_ENTRY.itemsize)
-    for number in likely[np.argsort(slots[likely] != usual, kind="stable")].tolist():
-        geometry = Geometry(int(slots[number]), (room - int(slots[number]) * step) // INDEX_ENTRY.itemsize)
-        if _fits(data, geometry, head):
-            return geometry
+    for begin, data in reader.chunks(0, room, GUESS_BYTES):
+        data += reader.read(begin + len(data), INDEX_ENTRY.itemsize)
+        raw = np.frombuffer(data, np.uint8)
+        at = np.arange(0, len(raw) - INDEX_ENTRY.itemsize + 1, step)
+        slots = (at + begin - INDEX_HEADER.itemsize - INDEX_ENTRY.itemsize) // step
+        first = gather(raw, at, INDEX_ENTRY)
+        good = (first["physical_offset"] == head["begin_physical_offset"]) & (first["seconds"] == 0) & (first["previous"] == 0)
+        good &= first["key_hash"] > 0  # 0 is lawful, but so are zeros everywhere in an empty part of the file
+        good &= (slots > 0) & ((room - slots * step) % INDEX_ENTRY.itemsize == 0)
+        for number in np.flatnonzero(good).tolist():
+            geometry = _divided(room, int(slots[number]))
+            if _fits(reader, geometry, head):
+                return geometry
     return None
 
 
-def _fits(data: bytes, geometry: Geometry, head: Any) -> bool:
+def _fits(reader: Reader, geometry: Geometry, head: Any) -> bool:
     """Whether the first entries' slots lead to them or to later ones, and entry 0 is empty."""
-    at = geometry.entries_at
-    slots = records(data[INDEX_HEADER.itemsize : at], INDEX_SLOT)["newest"]
-    if any(data[at : at + INDEX_ENTRY.itemsize]):
+    if any(reader.read(geometry.entries_at, INDEX_ENTRY.itemsize)):
         return False
-    count = min(max(int(head["index_count"]), 2), geometry.entries, 66)
-    entries = records(data[at : at + count * INDEX_ENTRY.itemsize], INDEX_ENTRY)[1:]
-    entries = entries[[bool(entry.tobytes().strip(b"\0")) for entry in entries]]
-    newest = slots[entries["key_hash"].astype(np.int64) % geometry.slots]
-    good = (
-        (entries["key_hash"] >= 0) & (newest >= np.arange(1, len(entries) + 1)) & (entries["previous"] <= np.arange(len(entries)))
-    )
-    good &= entries["physical_offset"] >= head["begin_physical_offset"]
-    return len(entries) > 0 and bool(good.sum() * 4 >= len(entries) * 3)
+    count = min(max(int(head["index_count"]), 2), geometry.entries, FITTING_ENTRIES)
+    good = looked_at = 0
+    for number, entry in enumerate(read_entries(reader, geometry, 1, count - 1), 1):
+        key_hash, offset, _, previous = entry.tolist()
+        if not entry.tobytes().strip(b"\0"):
+            continue
+        at = INDEX_HEADER.itemsize + key_hash % geometry.slots * INDEX_SLOT.itemsize
+        slot = records(reader.read(at, INDEX_SLOT.itemsize), INDEX_SLOT)
+        fits = key_hash >= 0 and len(slot) == 1 and slot[0]["newest"] >= number and previous < number
+        good += bool(fits and offset >= head["begin_physical_offset"])
+        looked_at += 1
+    return looked_at > 0 and good * 4 >= looked_at * 3
 
 
 class _Chains:

@@ -1,0 +1,261 @@
+"""`rmq inspect verify` of whole stores: Java's, ours, running, killed, old; and the command round it."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from rmq_cli.main import rmq
+from rmq_inspect.directory import list_store
+from rmq_inspect.verify import Report, Scope, verify
+from rmq_inspect.verify_findings import KINDS
+from rmq_store.disk import RealDisk
+from rmq_wire.message import index_keys, tags_code
+from tests.inspect.damaged_store import Subject, add_config, fill, settings_at
+from tests.support.golden import GOLDEN
+from tests.support.golden_formats import restore
+from tests.support.store_rig import Rig, draft, small
+
+GOLDEN_STORES = {"store-5.5.0": (107, ()), "store-5.5.0-batch": (38, ()), "store-5.5.0-light": (32, ("logs-a", "logs-b"))}
+
+
+@pytest.mark.parametrize("name", GOLDEN_STORES)
+def test_a_store_that_java_wrote_is_clean(name: str, tmp_path: Path) -> None:
+    messages, logs = GOLDEN_STORES[name]
+    restore(GOLDEN / name, tmp_path)
+    report = verify(list_store(tmp_path, [tmp_path / log for log in logs]))
+    assert report.listed() == []
+    assert report.messages == messages
+    assert report.queues > 3
+    assert report.index_entries > 50
+
+
+@pytest.mark.parametrize("name", GOLDEN_STORES)
+def test_damage_in_a_store_that_java_wrote(name: str, tmp_path: Path) -> None:
+    _, logs = GOLDEN_STORES[name]
+    restore(GOLDEN / name, tmp_path)
+    store = list_store(tmp_path, [tmp_path / log for log in logs])
+    queue = next(file for files in (store.batch_queues or store.queues).values() for file in files)
+    raw = bytearray(queue.path.read_bytes())
+    raw[15] ^= 1  # tags code
+    queue.path.write_bytes(raw)
+    assert verify(store).findings.codes() == {"queue-tags-code"}
+    raw[15] ^= 1
+    raw[11] ^= 1  # size
+    queue.path.write_bytes(raw)
+    assert "queue-unit-wrong" in verify(store).findings.codes()
+
+
+def test_a_killed_store_is_clean_but_for_what_the_next_start_mends(tmp_path: Path) -> None:
+    rig = fill(tmp_path, 100, clean=False)
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path, copy, ignore=shutil.ignore_patterns("copy"))
+    assert rig.store.close(rig.wall_ms)
+    report = verify(list_store(copy))
+    assert report.listed() == []
+    assert any("abort" in note for note in report.notes)
+    assert report.messages == 100
+
+
+def test_a_running_store_is_clean_at_every_moment(tmp_path: Path) -> None:
+    """Between staging, commit, dispatch and the index's own second nothing of what waits is damage."""
+    rig = Rig(RealDisk(), settings_at(tmp_path))
+    for number in range(60):
+        rig.store.stage(draft(number, "TopicA", number % 3), rig.wall_ms)
+        assert verify(list_store(tmp_path)).listed() == []
+        rig.store.commit()
+        report = verify(list_store(tmp_path))
+        assert report.listed() == []
+        assert report.messages == number + 1
+        if number % 4 == 3:
+            rig.store.dispatch(rig.wall_ms, 2)
+            assert verify(list_store(tmp_path)).listed() == []
+        rig.wait(300)
+        assert report.condition.has_abort
+    assert rig.store.close(rig.wall_ms)
+
+
+def test_what_waits_for_its_queue_is_told(tmp_path: Path) -> None:
+    rig = Rig(RealDisk(), settings_at(tmp_path))
+    rig.put(draft(0))
+    for number in range(1, 4):
+        rig.store.stage(draft(number), rig.wall_ms)
+    rig.store.commit()
+    report = verify(list_store(tmp_path))
+    assert report.listed() == []
+    assert any(note.startswith("3 message(s)") for note in report.notes)
+    (tmp_path / "abort").unlink()  # as if the stop had been clean: now nobody will mend it
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    report = verify(list_store(tmp_path / "copy"))
+    assert report.findings.codes() == {"queue-unit-missing"}
+    (tmp_path / "abort").write_bytes(b"")
+    rig.store.close(rig.wall_ms)
+
+
+def test_an_index_without_tags_is_an_older_brokers(tmp_path: Path) -> None:
+    rig = Rig(RealDisk(), settings_at(tmp_path))
+    for number in range(40):
+        unique = f"7F0000010007AAAA{number:016X}"
+        rig.put(draft(number, keys=index_keys(unique, f"key{number} shared", None)))
+    rig.store.close(rig.wall_ms)
+    report = verify(list_store(tmp_path))
+    assert report.listed() == []
+    assert any("before 5.5" in note for note in report.notes)
+
+
+def test_a_topic_deleted_and_made_again(tmp_path: Path) -> None:
+    rig = fill(tmp_path, 60, clean=False)
+    rig.store.delete_topics(["TopicB"])
+    for number in range(60, 80):
+        rig.put(draft(number, "TopicB", 0))
+    rig.store.delete_topics(["TopicA"])
+    rig.store.close(rig.wall_ms)
+    add_config(tmp_path)
+    config = tmp_path / "config" / "topics.json"
+    table = json.loads(config.read_text())
+    del table["topicConfigTable"]["TopicA"]
+    config.write_text(json.dumps(table))
+    report = verify(list_store(tmp_path))
+    assert report.listed() == []
+    assert any("deleted topics" in note for note in report.notes)
+    assert any("made again" in note for note in report.notes)
+
+
+def test_delayed_messages_have_their_due_time_as_tags_code(tmp_path: Path) -> None:
+    rig = Rig(RealDisk(), settings_at(tmp_path))
+    for number in range(10):
+        rig.put(draft(number, "SCHEDULE_TOPIC_XXXX", 2, deliver_delay_ms=10_000))
+        rig.wait(7)
+    rig.store.close(rig.wall_ms)
+    assert verify(list_store(tmp_path)).listed() == []
+    subject = Subject(tmp_path)
+    path = subject.queue_file("SCHEDULE_TOPIC_XXXX", 2)
+    subject.write(path, 5 * 20 + 18, b"\x00")
+    assert subject.report().findings.codes() == {"queue-delay-time"}
+
+
+def test_other_letters_than_ascii(tmp_path: Path) -> None:
+    rig = Rig(RealDisk(), settings_at(tmp_path))
+    for number in range(10):
+        tags, key, unique = "grün😀", f"schlüssel-{number}", f"U{number}"
+        properties = f"UNIQ_KEY\x01{unique}\x02KEYS\x01{key}\x02TAGS\x01{tags}\x02".encode()
+        one = draft(number, tags_code=tags_code(tags), keys=index_keys(unique, key, tags))
+        one.properties = properties
+        rig.put(one)
+    rig.store.close(rig.wall_ms)
+    report = verify(list_store(tmp_path))
+    assert report.listed() == []
+    assert report.index_entries == 30
+
+
+def test_many_files_in_many_processes_give_the_same_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path, 200)
+    subject = Subject(tmp_path)
+    at, unit = subject.units()[4]
+    subject.set_head(subject.log_files[1], at, "total_size", unit.total_size + 1)
+    alone = subject.report()
+    monkeypatch.setattr("rmq_inspect.verify.POOL_BYTES_MIN", 0)
+    told: list[tuple[str, int, int]] = []
+    together = verify(list_store(tmp_path), Scope(workers=2), lambda *step: told.append(step))
+    assert together.listed() == alone.listed()
+    assert {what for what, _, _ in told} == {"queues", "index", "log"}
+    assert all(done <= of for _, done, of in told)
+
+
+# --- the command
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(rmq, ["inspect", "verify", *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+def test_exit_statuses(tmp_path: Path) -> None:
+    fill(tmp_path / "store", 30)
+    status, text = run(str(tmp_path / "store"))
+    assert status == 0
+    assert "clean" in text
+    (tmp_path / "store" / "commitlog" / "odd\x1bname").write_bytes(b"")
+    status, text = run(str(tmp_path / "store"))
+    assert status == 1
+    assert "WARNING stray" in text
+    assert "Remedy" in text
+    assert "\x1b" not in text
+    status, text = run(str(tmp_path / "nowhere"))
+    assert status == 2
+    assert text.count("\n") == 1
+
+
+def test_json_and_html(tmp_path: Path) -> None:
+    fill(tmp_path / "store", 80)
+    subject = Subject(tmp_path / "store")
+    at, _ = subject.units(0)[3]
+    subject.write(subject.log_files[0], at + 100, b"\0\0\0\0")
+    (tmp_path / "store" / "<b>&").write_bytes(b"")
+    status, text = run(str(subject.root), "--json", "--html", str(tmp_path / "report.html"))
+    assert status == 1
+    report: dict[str, Any] = json.loads(text)
+    assert (report["clean"], report["messages"], report["errors"]) == (False, 80, 1)
+    [crc] = [one for one in report["findings"] if one["code"] == "log-body-crc"]
+    assert (crc["file"], crc["offset"], crc["severity"]) == ("commitlog/" + subject.log_files[0].name, at, "error")
+    assert crc["consequence"]
+    page = (tmp_path / "report.html").read_text()
+    assert "log-body-crc" in page
+    assert f"commitlog/{subject.log_files[0].name} byte {at}" in page
+    assert "&lt;b&gt;&amp;" in page
+    assert "<b>&" not in page
+    assert "<script" not in page
+    assert "<svg" in page
+    assert "http" not in page
+
+
+def test_parts_can_be_left_out(tmp_path: Path) -> None:
+    fill(tmp_path, 60)
+    subject = Subject(tmp_path)
+    subject.write(subject.queue_file(), 15, b"\x55")
+    subject.set_index_header(subject.index_files[0], "end_physical_offset", 5)
+    assert run(str(tmp_path), "--no-queues", "--no-index")[0] == 0
+    assert "queue-tags-code" in run(str(tmp_path), "--no-index")[1]
+    assert "index-header" in run(str(tmp_path), "--no-queues", "--hash-slots", "97")[1]
+
+
+def test_without_numpy_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path, 3)
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("numpy", "rmq_columns") or ".verify" in name]:
+        monkeypatch.delitem(sys.modules, name)
+    really = builtins.__import__
+
+    def refusing(
+        name: str, g: Mapping[str, Any] | None = None, ls: Mapping[str, Any] | None = None, f: Sequence[str] = (), lv: int = 0
+    ) -> Any:
+        if name.partition(".")[0] == "numpy":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return really(name, g, ls, f, lv)
+
+    monkeypatch.setattr(builtins, "__import__", refusing)
+    status, text = run(str(tmp_path))
+    assert status == 2
+    assert text == "rmq: rmq inspect verify needs numpy: pip install 'rmq-py-broker[columns]' (or: pip install numpy)\n"
+
+
+def test_every_kind_says_what_follows_and_what_to_do() -> None:
+    for code, kind in KINDS.items():
+        assert code == code.lower()
+        assert all((kind.title, kind.consequence.endswith("."), kind.remedy.endswith((".", ".")))), code
+
+
+def test_the_report_of_an_empty_store(tmp_path: Path) -> None:
+    rig = Rig(RealDisk(), small(store_path_root_dir=str(tmp_path)))
+    rig.store.close(rig.wall_ms)
+    report: Report = verify(list_store(tmp_path))
+    assert report.listed() == []
+    assert report.messages == 0
