@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import click
 
-from rmq_cli.inspect_common import clear_progress, json_option, open_store, progress, store_argument
+from rmq_cli.inspect_common import clear_progress, json_option, open_store, progress, store_argument, width
 from rmq_inspect.records import fit, json_line, printable
 from rmq_inspect.repair import repair
 from rmq_inspect.repair_report import Report
@@ -49,9 +50,9 @@ def _print(report: Report, to: Path) -> None:
     click.echo(f"  log       {saved}, offsets {report.log_start} to {report.log_end}")
     click.echo(f"  queues    {report.queues}, with {report.queue_units} messages")
     click.echo(f"  index     {report.index_entries} entries in {report.index_files} file{'s' if report.index_files != 1 else ''}")
-    click.echo(f"  config    {', '.join(report.config) or 'none'}")
+    _entry("config", ", ".join(report.config) or "none")
     for note in report.notes:
-        click.echo(f"  note      {printable(note)}")
+        _entry("note", printable(note))
     if report.is_whole:
         click.echo("nothing was lost")
         return
@@ -59,6 +60,10 @@ def _print(report: Report, to: Path) -> None:
     _list(report, "lost", "stretches of the log", lambda e: f"{e['file']} byte {e['byte']}: {e['bytes']} bytes: {e['why']}")
     _list(report, "gaps", "gaps in queues", _gap_text)
     _list(report, "unqueued", "messages that no queue can hold", lambda e: f"at {e['offset']}: {e['why']}")
+
+
+def _entry(name: str, text: str) -> None:
+    click.echo(textwrap.fill(text, width(), initial_indent=f"  {name:<10}", subsequent_indent=" " * 12, break_on_hyphens=False))
 
 
 def _gap_text(gap: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from rmq_inspect.directory import Kind, list_store, open_file
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.log import UNIT_BYTES_MAX, Spoilt, Unit, Unused, pieces
+from rmq_inspect.log import UNIT_BYTES_MAX, Piece, Spoilt, Unit, Unused, _FileWalk, pieces
 from rmq_inspect.select import Wanted, messages
 from rmq_wire.layout.flat import flat
 from rmq_wire.layout.message import HEAD, MAGIC_V1
@@ -73,7 +73,7 @@ def test_files_that_vanish(tmp_path: Path) -> None:
         store.checkpoint.open() if store.checkpoint is None else open_file(tmp_path / "commitlog" / f"{0:020}")
 
 
-def test_a_unit_that_is_being_written(tmp_path: Path) -> None:
+def test_a_unit_that_is_being_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of the log is torn now and whole a moment later: the walk looks again before it complains."""
     (tmp_path / "commitlog").mkdir()
     path = tmp_path / "commitlog" / f"{0:020}"
@@ -82,7 +82,14 @@ def test_a_unit_that_is_being_written(tmp_path: Path) -> None:
     torn, unused = pieces(list_store(tmp_path).commit_log)
     assert (type(torn), type(unused)) == (Spoilt, Unused)
     assert torn.end == unused.at == len(unit[:50].rstrip(b"\0"))
-    path.write_bytes(unit.ljust(4096, b"\0"))
+    look_at = _FileWalk._piece
+
+    def written_after_the_first_look(walk: _FileWalk, at: int) -> Piece:
+        found = look_at(walk, at)
+        path.write_bytes(unit.ljust(4096, b"\0"))
+        return found
+
+    monkeypatch.setattr(_FileWalk, "_piece", written_after_the_first_look)
     assert [type(piece) for piece in pieces(list_store(tmp_path).commit_log)] == [Unit, Unused]
 
 
