@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_store.errors import Closed, CommitFailed, CreateFailed, Illegal, IllegalKind, Unwritable
+from rmq_store.errors import Closed, CommitFailed, CreateFailed, Illegal, IllegalKind, StoreDamaged, Unwritable
 from rmq_store.settings import EXTRA_UNIT_BYTES
 from rmq_store.values import Draft
 from rmq_wire import sys_flag
@@ -437,3 +437,16 @@ def test_sync_flush_shows_only_what_is_flushed() -> None:
     rig.sync()
     rig.store.dispatch(START_MS)
     assert rig.numbers() == [1, 2]
+
+
+def test_a_shift_is_an_error() -> None:
+    """#7355: a queue that is behind its log must not get the next message in the wrong place."""
+    rig = Rig()
+    rig.put(draft(1))
+    [queue] = rig.store._queues
+    queue.next_offset += 1
+    rig.store.stage(draft(2), START_MS)
+    rig.store.commit()
+    with pytest.raises(StoreDamaged, match="ends at 1, the next message has 2"):
+        rig.store.dispatch(START_MS)
+    assert rig.store.queue_bounds("TopicA", 0) == (0, 1)

@@ -147,6 +147,22 @@ def test_units_of_an_earlier_life_do_not_come_back() -> None:
     check(rig, 21)
 
 
+def test_a_unit_that_belongs_elsewhere_ends_the_log() -> None:
+    """#10017: a good unit of another place, as a misdirected write or an earlier life of the file leaves it."""
+    disk, rig = filled(20)
+    end = rig.store.written_offset
+    after = disk.crash("all")
+    file = after.open(f"{ROOT}/commitlog/{0:020d}")
+    first = rig.store.lookup(0)
+    assert first is not None
+    file.write_at(end, bytes(first))
+    rig.disk = after
+    rig.open()
+    assert rig.store.written_offset == end
+    assert rig.store.report.reason == f"the unit at {end} says that it belongs to 0"
+    check(rig, 20)
+
+
 @pytest.mark.parametrize("gone", ["/consumequeue/", "/consumequeue/TopicA/2/", "/index/", "/checkpoint", "/index/2"])
 @pytest.mark.parametrize("stop", ["clean", "kill"])
 def test_what_can_be_made_from_the_log_is_made(gone: str, stop: str) -> None:

@@ -4,24 +4,24 @@ The model is told what was staged, what was answered and what consumers saw; aft
 - G1/G2: the log is a prefix of what was committed; nothing answered is missing, nothing refused is there;
 - G3: queues and index are what that prefix makes;
 - whatever a consumer saw under SYNC_FLUSH is still there.
+Old log files go, and may come back when the power is cut before their directory is synced.
 What became of a turn is open when the process ended within its commit, or when the commit failed and the store gave itself up:
 then a prefix of it may be there.  A deleted topic stays deleted or comes back as it was, until it has a new message.
-`rare` counts situations; a suite in which one never happened has shown nothing about it.
-
-    python -m tests.support.store_sim 1016628          one seed again
-    python -m tests.support.store_sim 1000-2000        many
+`rare` counts situations; `store_seeds` runs many seeds and demands that each situation came up.
 """
 
 from __future__ import annotations
 
 import errno
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from rmq_store import boot_mark
+from rmq_store.disk_space import RetentionRules
 from rmq_store.errors import Closed, CommitFailed, Unwritable
 from rmq_store.settings import FlushDiskType
 from rmq_store.values import Draft, Placed
@@ -40,20 +40,10 @@ ALWAYS_LOOKED_AT = 12
 USER_PROPERTY_BYTES = (5, 700, 1300)
 """Some go over a sector."""
 SMALL_FILE_BYTES = 4096
+RULES = RetentionRules(file_reserved_time=0, disk_space_warning_level_ratio=None)
+RETENTION_LOOK_MS = 75_000
 BIG_BODY_BYTES = 6000
 """Over a page of the disk."""
-
-RARE = (
-    "a handler failed", "a commit failed", "a commit failed and its state is open", "appends were refused",
-    "a turn went over a file's end", "dispatch lagged", "appends beside a sync", "a sync failed", "a write was short",
-    "a clean stop", "a crash while starting", "a crash while starting after a crash while starting", "a crash within a turn",
-    "a crash within a sync", "a crash within a stop", "a crash within a wait", "crash: kill", "crash: synced", "crash: power",
-    "something was lost", "a roll was lost", "a batch was torn", "a group of several tickets", "the index rotated",
-    "the walk began at the checkpoint's message", "the walk began at a file", "the walk began behind the log's first file",
-    "a topic was deleted", "a topic was deleted with messages on their way", "a deleted topic came back",
-    "something was cut", "whole units were cut", "the log ended at a file's end", "a kill after a failed sync",
-    "units of an open turn were there",
-)  # fmt: skip
 
 
 class Stopped(BaseException):
@@ -106,6 +96,10 @@ class Sim:
         self.is_ghost = dict.fromkeys(self.queues, False)
         """the queue came back and has no new message yet"""
         self.seen = dict.fromkeys(self.queues, 0)
+        self.retains = self.chance.random() < 0.4
+        """Old files go in this life; else topics are deleted."""
+        self.removed: list[Stored] = []
+        """messages whose log files are gone"""
         self.number = 0
         self.batches = 0
         self.sync_failed = False
@@ -118,7 +112,9 @@ class Sim:
         for _ in range(steps):
             roll = self.chance.random()
             if roll < 0.02:
-                self.delete_topic()
+                self.retain() if self.retains else self.delete_topic()
+            elif roll < 0.03 and self.retains:
+                self.crash_within_retention()
             elif roll < 0.06:
                 self.crash_within()
             else:
@@ -246,6 +242,38 @@ class Sim:
             self.is_ghost[key] = False
             self.queues[key], self.before[key], self.first[key], self.seen[key] = [], [], 0, 0
 
+    def retain(self) -> None:
+        """The oldest files go, as far as their queues are safe: what keeps them for days sees to that elsewhere."""
+        for _ in range(3):
+            self.rig.wait(1500)
+            self.sync()
+        store = self.rig.store
+        files = store._checkpoint.logics_physical_offset // self.rig.settings.mapped_file_size_commit_log
+        gone = store.min_offset // self.rig.settings.mapped_file_size_commit_log
+        if store.refusal is not None or files <= gone:
+            return
+        store.retain_by(replace(RULES, delete_file_batch_max=self.chance.randrange(1, files - gone + 1)))
+        store.retention.delete_now()
+        store.retention._manual_looks = 1
+        self.rig.retain(RETENTION_LOOK_MS)
+        self.follow_min()
+
+    def follow_min(self) -> None:
+        """Take over which messages the log has lost to retention, or got back, and say what each queue has."""
+        everything = self.removed + self.log
+        log_min = self.rig.store.min_offset
+        gone = sum(one.placed.physical_offset < log_min for one in everything)
+        if gone > len(self.removed):
+            self.rare["old files went"] += 1
+        if gone == len(self.removed):
+            return
+        self.removed, self.log = everything[:gone], everything[gone:]
+        for key in self.queues:
+            mine = [one for one in everything if (one.topic, one.queue_id) == key]
+            self.queues[key] = [one for one in mine if one.placed.physical_offset >= log_min]
+            if mine:
+                self.first[key] = mine[-1].placed.queue_offset + 1 - len(self.queues[key])
+
     def full_disk(self) -> None:
         part = self.chance.choice(["/commitlog/", "/commitlog/", "/consumequeue/", "/index/"])
         operation = self.chance.choice(["write", "write", "create"])
@@ -273,7 +301,7 @@ class Sim:
         clean = self.stop()
         if clean:
             self.rare["a clean stop"] += 1
-            if self.rig.settings.message_index_enable:
+            if self.rig.settings.message_index_enable and not self.removed:
                 assert self.index_on_disk() == self.model_of_index(), "the index is not what the log makes"
             if self.chance.random() < 0.3:
                 self.disk = self.rig.disk = self.disk.crash("synced")  # the plug is pulled right after it
@@ -296,15 +324,29 @@ class Sim:
             self.interrupted_start(kind, depth)
         self.start(lossless=lossless, at_least=flushed)
 
+    def crash_within_retention(self) -> None:
+        """Right after a file was unlinked, or somewhere near."""
+        for _ in range(self.chance.randrange(3)):
+            self.turn()
+        self.crash_in("retention", self.retain, self.chance.randrange(4), since="unlink")
+
     def crash_within(self) -> None:
         """The process ends at some operation of the disk."""
         name, action = self.chance.choice(
             [("turn", self.turn), ("turn", self.turn), ("sync", self.sync), ("wait", self.wait), ("stop", self.stop)]
         )
-        disk, left = self.disk, self.chance.randrange(40 if name == "stop" else 8)
+        self.crash_in(name, action, self.chance.randrange(40 if name == "stop" else 8))
 
-        def before(_operation: str, path: str) -> None:
-            nonlocal left
+    def crash_in(self, name: str, action: Callable[[], object], left: int, since: str = "") -> None:
+        """Stop after so many operations, counted from the first of the name `since` on."""
+        disk = self.disk
+        begun = not since
+
+        def before(operation: str, path: str) -> None:
+            nonlocal left, begun
+            begun = begun or operation == since
+            if not begun:
+                return
             if path.endswith(boot_mark.NAME):
                 return  # between a sync that fails and the note of it nothing can be promised (docs/durability.md)
             left -= 1
@@ -325,7 +367,10 @@ class Sim:
 
     def cut(self, kind: str) -> None:
         keep = {"kill": "all", "synced": "synced", "power": self.chance}[kind]
+        before = self.disk.live_contents("/commitlog/")[:1]
         self.disk = self.rig.disk = self.disk.crash(keep)  # type: ignore[arg-type]
+        after = self.disk.live_contents("/commitlog/")[:1]
+        self.rare["an old file came back"] += bool(before and after and after[0][0] < before[0][0])
 
     def interrupted_start(self, kind: str, depth: int) -> None:
         left = self.chance.randrange(1, 60)
@@ -368,7 +413,10 @@ class Sim:
                 assert not self.is_sync or self.seen[key] <= one.placed.queue_offset, f"message {one.number} was read and is gone"
                 self.queues[key].remove(one)
         del self.log[kept:]
-        self.adopt_ghosts()
+        if self.retains:
+            self.follow_min()
+        else:
+            self.adopt_ghosts()
         self.check()
 
     def count_rare_starts(self) -> None:
@@ -445,27 +493,3 @@ class Sim:
         for one in self.log:
             model.put(one.topic, one.keys, one.placed.physical_offset, one.wall_ms)
         return model.contents()
-
-
-def live(seeds: Iterable[int]) -> Counter[str]:
-    """Run these seeds; how often each rare situation came up. What fails carries a note with the command that repeats it."""
-    rare: Counter[str] = Counter()
-    for seed in seeds:
-        sim = Sim(seed)
-        try:
-            sim.run()
-        except BaseException as reason:
-            reason.add_note(f"again: python -m tests.support.store_sim {seed}")
-            raise
-        rare += sim.rare
-    return rare
-
-
-def main() -> None:
-    for word in sys.argv[1:]:
-        first, _, last = word.partition("-")
-        print(word, dict(live(range(int(first), int(last or first) + 1))))
-
-
-if __name__ == "__main__":
-    main()
