@@ -10,10 +10,12 @@ Needs numpy.
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -31,6 +33,7 @@ from rmq_inspect.verify_state import (
     Condition,
     check_checkpoint,
     check_config,
+    check_positions,
     check_strays,
     check_timer,
     condition_of,
@@ -101,7 +104,7 @@ class Scope:
 
 
 def verify(store: StoreDirectory, scope: Scope | None = None, progress: Progress = quiet) -> Report:
-    """Look at everything.  Never raises for what is in the files."""
+    """Look at everything.  Never raises for what is in the files; `CannotLook` when a process of ours is ended from outside."""
     return _Verification(store, scope or Scope(), progress).run()
 
 
@@ -135,6 +138,9 @@ class _Verification:
         self._across_files()
         if self._scope.with_queues:
             self._homeless(config)
+            if self._report.condition.settled:
+                ends = {key: state.end for key, state in self._queues.items() if not state.is_batch}
+                check_positions(config, ends, self._findings)
             self._dangling()
             self._waiting()
         if self._scope.with_index:
@@ -382,7 +388,9 @@ def each(
         for item in items:
             yield item, work(item, *more)
         return
+    others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(workers, initializer=_begin, initargs=(more,))
+    is_done = False
     try:
         waiting: dict[Future[Answer], Item] = {}
         rest = iter(items)
@@ -390,9 +398,15 @@ def each(
             for item in islice(rest, 2 * workers - len(waiting)):
                 waiting[pool.submit(_do, work, item)] = item
             if not waiting:
+                is_done = True
                 return
             done, _ = wait(waiting, return_when=FIRST_COMPLETED)
             for future in done:
                 yield waiting.pop(future), future.result()
+    except BrokenProcessPool as reason:
+        raise CannotLook("a process that checked files was ended from outside (memory?): try --workers 1") from reason
     finally:
+        if not is_done:  # interrupted: nobody wants to wait for the files that are being read
+            for process in set(multiprocessing.active_children()) - others:
+                process.terminate()
         pool.shutdown(wait=True, cancel_futures=True)

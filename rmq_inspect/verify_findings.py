@@ -242,6 +242,11 @@ KINDS: Final[dict[str, Kind]] = {
         "A broker takes the backup: the last changes are lost.",
         "Compare the two by hand before the next start.",
     ),
+    "position-ahead": Kind(
+        _WARNING, "a consumer's position is behind the end of its queue",
+        "The next messages are skipped until the queue has grown past it, or the client starts over by its own rule.",
+        "Reset the group's position (mqadmin resetOffsetByTime) once it is clear where the queue's end went.",
+    ),
     "timer-size": Kind(
         _ERROR, "a timer file has another size than it must have", "A Java broker refuses to start.",
         "Move timerwheel, timerlog/ and config/timercheck away together: the wheel is built anew from its topic.",

@@ -29,6 +29,8 @@ OPEN_MAX: Final = 64
 LOOKED_AT_MAX: Final = 256
 """Differing units of one run that are looked at one by one; more are counted like the last of them."""
 WAITING_KEPT_MAX: Final = 64
+TOLD_MAX: Final = 100_000
+"""Queue units of one log file that are remembered as told; of more some are told twice."""
 QUEUES_MAX: Final = 200_000
 """Queues of one log file that are followed; a hostile file could name one per message."""
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
@@ -239,7 +241,8 @@ class Places:
                 if there.size == size:
                     shifts[there.queue_offset - offset] += 1
             wrong.append((offset, f"it has ({place}, {size}), the message is ({own}, {wanted.size[row]})"))
-        report.told.update((*key, offset) for offset, _ in wrong[:LOOKED_AT_MAX])
+        if len(report.told) < TOLD_MAX:
+            report.told.update((*key, offset) for offset, _ in wrong[:LOOKED_AT_MAX])
         if shifts and (most := shifts.most_common(1)[0])[1] > 1:
             self._tell(
                 "queue-shifted", key, state, wrong[0][0], f"from here on units stand {-most[0]:+d} beside", report, 0, len(wrong)

@@ -27,6 +27,10 @@ CLOCK_SLACK_MS: Final = 10_000
 _CHECKPOINT: Final = flat(checkpoint.FIELDS)
 _TIMES: Final = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
 _OFFSETS: Final = ("master_flushed_offset", "confirm_phy_offset", "logics_physical_offset")
+DELAY_FILE: Final = "delayOffset.json"
+POSITION_FILES: Final = ("consumerOffset.json", DELAY_FILE)
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+"""Its queue n holds delay level n + 1, which is the key in `delayOffset.json`."""
 _LOCKS: Final = "/proc/locks"
 
 
@@ -146,6 +150,22 @@ def _load(file: StoreFile) -> Any:
         return loads(data)
     except (ValueError, RecursionError) as reason:
         raise WireError(str(reason)) from reason
+
+
+def check_positions(config: dict[str, Any], ends: dict[tuple[str, int], int], findings: Findings) -> None:
+    """ends: one past the last offset of each queue that there is."""
+    for name in POSITION_FILES:
+        table = config.get(name, {}).get("offsetTable")
+        for place, offsets in table.items() if isinstance(table, dict) else ():
+            if name == DELAY_FILE:
+                topic, offsets = SCHEDULE_TOPIC, {str(int(place) - 1): offsets} if place.isdecimal() and len(place) < 6 else {}
+            else:
+                topic = place.rpartition("@")[0]
+            for queue_id, offset in offsets.items() if isinstance(offsets, dict) else ():
+                end = ends.get((topic, int(queue_id))) if queue_id.isdecimal() and len(queue_id) < 10 else None
+                if end is not None and isinstance(offset, int) and offset > end:
+                    text = f"{place} queue {queue_id}: {offset}, the queue ends with {end}"
+                    findings.add("position-ahead", f"config/{name}", NOWHERE, text)
 
 
 def check_timer(store: StoreDirectory, findings: Findings) -> None:

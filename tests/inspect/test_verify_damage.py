@@ -390,6 +390,12 @@ def a_pipe(s: Subject) -> Where:
 
 
 @plant
+def a_position_behind_the_queues_end(s: Subject) -> Where:
+    s.path("config/consumerOffset.json").write_text('{"offsetTable":{"TopicA@G":{0:5,1:70000}, "Gone@G":{0:9}}}')
+    return Where("position-ahead", "config/consumerOffset.json", WHOLE_FILE)
+
+
+@plant
 def a_timer_wheel_of_a_wrong_size(s: Subject) -> Where:
     s.path("timerwheel").write_bytes(bytes(100))
     return Where("timer-size", "timerwheel", WHOLE_FILE)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import builtins
 import json
+import multiprocessing
+import os
 import shutil
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +18,8 @@ from click.testing import CliRunner
 
 from rmq_cli.main import rmq
 from rmq_inspect.directory import list_store
-from rmq_inspect.verify import Report, Scope, verify
+from rmq_inspect.errors import CannotLook
+from rmq_inspect.verify import Report, Scope, each, verify
 from rmq_inspect.verify_findings import KINDS
 from rmq_store.disk import RealDisk
 from rmq_wire.message import index_keys, tags_code
@@ -168,6 +172,30 @@ def test_many_files_in_many_processes_give_the_same_report(tmp_path: Path, monke
     assert together.listed() == alone.listed()
     assert {what for what, _, _ in told} == {"queues", "index", "log"}
     assert all(done <= of for _, done, of in told)
+
+
+def _endless(item: int) -> int:
+    if item:
+        signal.pause()
+    return item
+
+
+def test_an_interrupted_look_leaves_no_process_behind() -> None:
+    before = set(multiprocessing.active_children())
+    answers = each(_endless, [0, 1, 2, 3], (), 2)
+    assert next(answers) == (0, 0)
+    answers.close()  # type: ignore[attr-defined]
+    assert set(multiprocessing.active_children()) == before
+
+
+def _dies(item: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return item
+
+
+def test_a_process_of_ours_that_dies_is_one_line() -> None:
+    with pytest.raises(CannotLook, match="--workers 1"):
+        list(each(_dies, [0, 1], (), 2))
 
 
 # --- the command
