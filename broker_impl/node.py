@@ -89,6 +89,8 @@ class BrokerNode:
         self.store = Store.open(
             disk, store_settings(config), env.wall_ms, pid=env.pid, zone=env.zone, has_batch_queues=self._has_batch_queues
         )
+        for said in self.store.report.sentences():
+            log.warning("store: %s", said)
         try:
             self.store.retain_by(retention_rules(config))
             self._put_together(limits or Limits())

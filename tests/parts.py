@@ -22,6 +22,8 @@ PARTS = ("tidy", "wire", "store", "net", "broker", "namesrv", "columns", "confor
 JAVA = "java"
 PART_SECONDS_MAX = {JAVA: 2400}
 """A part that takes longer hangs: it is ended.  Half of what CI allows for everything."""
+NIGHTLY_PART_SECONDS_MAX = {JAVA: 7200, "store": 4 * 3600}
+"""A million lives of the store are simulated then."""
 
 
 class Outcome(NamedTuple):
@@ -40,7 +42,8 @@ def run_part(part: str, *, nightly: bool, extra: list[str]) -> Outcome:
         place = HERE if part == JAVA else HERE / part
         command = [sys.executable, "-m", "pytest", str(place), f"--junitxml={report}", "--durations=5", "-m", marks, *extra]
         try:
-            status = subprocess.run(command, check=False, timeout=PART_SECONDS_MAX.get(part, 900)).returncode
+            limits = NIGHTLY_PART_SECONDS_MAX if nightly else PART_SECONDS_MAX
+            status = subprocess.run(command, check=False, timeout=limits.get(part, 900)).returncode
         except subprocess.TimeoutExpired:
             status = -1
             print(f"part {part}: ended after its time limit", flush=True)

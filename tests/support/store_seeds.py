@@ -1,4 +1,4 @@
-"""Many lives of `store_sim`, one a seed, in as many processes as there are cores; what fails is told with the command that repeats.
+"""Many lives of `store_sim`, one a seed, on all cores; what fails is told with the command that repeats it.
 
 python -m tests.support.store_seeds 1016628          one seed again, with its traceback
 python -m tests.support.store_seeds 1000-2000        many: the seeds that fail, and how often each rare situation came up

@@ -1,0 +1,18 @@
+"""What opening the store found stands in the broker's log, and nothing when there is nothing to say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.broker.house import House
+
+
+def test_a_stop_that_was_not_clean_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    house = House(tmp_path)
+    house.restart()
+    assert not [record for record in caplog.records if "store:" in record.message]
+    house.restart(kill=True)
+    [told] = [record.message for record in caplog.records if "store:" in record.message]
+    assert told == "store: the last stop was not clean: the log was read from 0 and ends at 0"
