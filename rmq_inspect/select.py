@@ -9,12 +9,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rmq_inspect import queues
-from rmq_inspect.directory import StoreDirectory
+from rmq_inspect.directory import StoreDirectory, StoreFile
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.index_file import IndexReader
+from rmq_inspect.index_file import CHAIN_STEPS_MAX, IndexReader
 from rmq_inspect.log import Log, Spoilt, Unit, pieces
 from rmq_inspect.progress import Progress, quiet
 from rmq_inspect.records import properties_of, topic_of
@@ -133,37 +133,60 @@ def _by_index(
 ) -> Iterator[Unit]:
     topics = [wanted.topic] if wanted.topic is not None else topics_of(store)
     hashes = {index_hash(topic, key) for topic in topics}
-    offsets: set[int] = set()
-    covered_from, covered_to = None, 0
-    for file in store.index:
-        with IndexReader(file, slots) as reader:
-            if not reader.slots:
-                note(f"{file.name}: the number of its hash slots cannot be found out (give --hash-slots); not used")
-                continue
-            if reader.count < 2:
-                continue
-            begin, end = reader.header.begin_physical_offset, reader.header.end_physical_offset
-            covered_from = begin if covered_from is None else min(begin, covered_from)
-            covered_to = max(end, covered_to)
-            for key_hash in hashes:
-                offsets.update(e.physical_offset for e in reader.chain(key_hash % reader.slots) if e.key_hash == key_hash)
-    if covered_from is None:
+    spans = [span for file in store.index if (span := _span(file, slots, note)) is not None]
+    if not spans:
         yield from _by_walk(log, wanted, 0, None, progress, note)
         return
-    note(f"by the index, which covers the log from {covered_from} to {covered_to}; what lies outside is walked (--scan: all)")
-    yield from _by_walk(log, wanted, 0, covered_from, progress, note)
-    for offset in sorted(offsets):
-        try:
-            unit = log.unit(offset)
-        except BadRecord as reason:
-            note(f"the index leads to {offset}, where no message can be read: {reason}")
-            continue
-        if wanted.accepts(unit):
-            yield unit
-    seen_to = covered_to + 1
-    yield from (
-        unit for unit in _by_walk(log, wanted, seen_to, None, progress, note) if unit.message.physical_offset not in offsets
-    )
+    begin, end = min(span.begin for span in spans), max(span.end for span in spans)
+    note(f"by the index, which covers the log from {begin} to {end}; what lies outside is walked (--scan: all)")
+    yield from _by_walk(log, wanted, 0, begin, progress, note)
+    last = -1
+    for span in spans:  # one file at a time: a key that every message has is as long as the file
+        for offset in _offsets(span.file, slots, hashes, note):
+            if offset <= last:
+                continue
+            last = offset
+            try:
+                unit = log.unit(offset)
+            except BadRecord as reason:
+                note(f"the index leads to {offset}, where no message can be read: {reason}")
+                continue
+            if wanted.accepts(unit):
+                yield unit
+    yield from _by_walk(log, wanted, end + 1, None, progress, note)
+
+
+class _Span(NamedTuple):
+    """An index file that can be used, and the physical offsets of its first and last message."""
+
+    file: StoreFile
+    begin: int
+    end: int
+
+
+def _span(file: StoreFile, slots: int | None, note: Note) -> _Span | None:
+    with IndexReader(file, slots) as reader:
+        if not reader.slots:
+            if reader.header.index_count > 1:
+                note(f"{file.name}: the number of its hash slots cannot be found out (give --hash-slots); not used")
+            return None
+        if reader.count < 2:
+            return None
+        return _Span(file, reader.header.begin_physical_offset, reader.header.end_physical_offset)
+
+
+def _offsets(file: StoreFile, slots: int | None, hashes: set[int], note: Note) -> list[int]:
+    """Where messages with these hashes may be, ascending."""
+    found: set[int] = set()
+    with IndexReader(file, slots) as reader:
+        for key_hash in hashes:
+            steps = 0
+            for steps, entry in enumerate(reader.chain(key_hash % reader.slots), 1):  # noqa: B007
+                if entry.key_hash == key_hash:
+                    found.add(entry.physical_offset)
+            if steps >= CHAIN_STEPS_MAX:
+                note(f"{file.name}: a chain of more than {CHAIN_STEPS_MAX} entries was not followed to its end (--scan: all)")
+    return sorted(found)
 
 
 # By queue
