@@ -155,7 +155,7 @@ class BrokerNode:
         locks = QueueLocks(env)
         reads = ColdReads(engine)
         intake = Intake(
-            store, store_host=pack_host(config.broker_ip1, config.listen_port), delay_levels_ms=config.delay_levels,
+            store, store_host=pack_host(env.host, config.listen_port), delay_levels_ms=config.delay_levels,
             has_batch_queues=self._has_batch_queues,
         )  # fmt: skip
         unique_keys = UniqueKeyMaker(

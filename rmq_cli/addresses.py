@@ -6,6 +6,7 @@ import errno
 import fcntl
 import socket
 
+from broker_impl.call import plain_text
 from rmq_cli.complaint import Complaint
 from rmq_net.shell import bind, bound_to
 
@@ -14,10 +15,13 @@ SIOCGIFADDR = 0x8915
 IFREQ_BYTES = 256
 """Room for it."""
 NAME_BYTES_MAX = 15
+PORT_MAX = 65_535
 
 
 def listen(host: str, port: int, what: str, option: str) -> socket.socket:
-    """A listening socket.  Complains with one line when the port is taken or the address is not ours."""
+    """A listening socket.  Complains with one line when the port is taken or none, or the address is not ours."""
+    if not 0 <= port <= PORT_MAX:
+        raise Complaint(f"port {port} for the {what} is none: they end at {PORT_MAX}; choose others with {option}")
     try:
         return bind(host, port)
     except OSError as error:
@@ -33,7 +37,7 @@ def listen(host: str, port: int, what: str, option: str) -> socket.socket:
 def listen_if_free(host: str, port: int) -> socket.socket | None:
     """A listening socket, or None when the port is taken or out of range."""
     try:
-        return bind(host, port) if 0 < port < 65_536 else None
+        return bind(host, port) if 0 < port <= PORT_MAX else None
     except OSError:
         return None
 
@@ -44,6 +48,20 @@ def reachable(sock: socket.socket) -> str:
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1"
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def resolved(name: str) -> str:
+    """The address to store of a `brokerIP1` that may be a host name (clients are told the name itself): IPv4 first, as in Java.
+
+    Raises `Complaint` when it has none.
+    """
+    try:
+        found = socket.getaddrinfo(name.removeprefix("[").removesuffix("]"), None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise Complaint(
+            f"brokerIP1={plain_text(name, 64)!r} has no address: name one, or a host that this machine can find"
+        ) from None
+    return str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
 
 
 def own_address() -> str:

@@ -22,7 +22,7 @@ from broker_impl.limits import DESCRIPTORS_KEPT, Limits
 from broker_impl.namesrv.config import ConfigError, NamesrvConfig
 from broker_impl.namesrv.server import NameServer, create_name_server
 from broker_impl.node import FAST_LISTENER, MAIN_LISTENER, BrokerNode
-from rmq_cli.addresses import listen, listen_if_free, own_address, reachable
+from rmq_cli.addresses import listen, listen_if_free, own_address, reachable, resolved
 from rmq_cli.complaint import Complaint
 from rmq_cli.serving import Summary
 from rmq_net.shell import bound_to
@@ -91,8 +91,10 @@ def open_dev(plan: DevPlan) -> tuple[House, Summary]:
     with _told():
         settings = plan.settings
         bind = settings.get("bindAddress") or plan.bind or (EVERYWHERE if plan.like_java else LOOPBACK)
-        own = LOOPBACK if bind.startswith("127.") else own_address() if bind in (EVERYWHERE, "::") else bind
         names_socket = listen(bind, plan.namesrv_port, "name server", "--namesrv-port")
+        bind = bound_to(names_socket)[0]
+        own = own_address() if bind in (EVERYWHERE, "::") else bind
+        _tell_brokers_apart(plan)
         directory = plan.root / "namesrv"
         files = {"kvConfigPath": str(directory / "kvConfig.json"), "configStorePath": str(directory / "namesrv.properties")}
         listening = {"listenPort": str(bound_to(names_socket)[1]), "bindAddress": bind}
@@ -109,6 +111,22 @@ def open_dev(plan: DevPlan) -> tuple[House, Summary]:
     address = reachable(names_socket)
     summary = Summary(address, [reachable(place.sockets[0][0]) for place in places], str(plan.root), [address], notices)
     return House(names, [(names_socket, MAIN_LISTENER)], places, plan.plain_streams), summary
+
+
+def _tell_brokers_apart(plan: DevPlan) -> None:
+    """A setting counts for all brokers of the process: one that gives two of them a name or a log in common is refused."""
+    if plan.brokers == 1:
+        return
+    others = [f"broker-{letter}" for letter in BROKER_LETTERS[1 : plan.brokers]]
+    if plan.settings.get("brokerName") in others:
+        name = plan.settings["brokerName"]
+        raise Complaint(
+            f"brokerName={name} is the name of another broker of --brokers {plan.brokers}: choose another for the first"
+        )
+    if plan.settings.get("storePathCommitLog"):
+        raise Complaint(
+            "storePathCommitLog= would give several brokers one log: leave it out (--store says where all lie), or --brokers"
+        )
 
 
 @contextlib.contextmanager
@@ -131,7 +149,7 @@ def _dev_entries(plan: DevPlan, bind: str, number: int, settings: Mapping[str, s
         entries.update({key: difference.value for key, difference in DEV_DIFFERENCES.items() if difference.value is not None})
         usage = shutil.disk_usage(plan.root)
         entries.update(measured_disk_ratios(usage.total, usage.used))
-        if not bind.startswith("127."):
+        if bind != LOOPBACK:
             del entries["brokerIP1"], entries["brokerIP2"]
     entries["listenPort"] = str(plan.broker_port)
     entries.update(settings)
@@ -196,7 +214,7 @@ def _broker_place(config: BrokerConfig, bind: str, port: int, limits: Limits, *,
     if fast is not None:
         sockets.append((fast, FAST_LISTENER))
     make_store_directory(config.store_path_root_dir, "storePathRootDir=")
-    return BrokerPlace(BrokerNode(SystemEnv(config.broker_ip1), config, RealDisk(), limits), sockets)
+    return BrokerPlace(BrokerNode(SystemEnv(resolved(config.broker_ip1)), config, RealDisk(), limits), sockets)
 
 
 def make_store_directory(path: str, option: str) -> None:

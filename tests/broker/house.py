@@ -43,7 +43,7 @@ class House:
         self.root = root
         self.limits = limits
         self.settings = {**SETTINGS, **{key: str(value) for key, value in settings.items()}}
-        self.env = Env(wall_ms=WALL_MS, mono_ms=1_000)
+        self.env = Env(wall_ms=WALL_MS, mono_ms=1_000, host=self.settings["brokerIP1"])
         self._open()
 
     def _open(self) -> None:

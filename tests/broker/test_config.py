@@ -142,7 +142,7 @@ def test_values_are_typed() -> None:
         ("maxMessageSize", "1_000", "a whole number"),
         ("maxMessageSize", "１", "a whole number"),
         ("maxMessageSize", "99999999999999999999999", "a whole number"),
-        ("listenPort", "70000", "from 0 to 65535"),
+        ("listenPort", "70000", "from 0 to 65534"),
         ("traceOn", "yes", "true or false"),
         ("flushDiskType", "sync", "one of SYNC_FLUSH, ASYNC_FLUSH"),
         ("timerRocksDBRollMaxTps", "1e", "a number"),

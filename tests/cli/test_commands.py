@@ -126,6 +126,7 @@ def test_a_configuration_file_of_the_store_that_cannot_be_read(home: Path) -> No
         ("autoCreateTopicEnable=yes", "autoCreateTopicEnable='yes': true or false is expected"),
         ("flushDiskType=NEVER", "flushDiskType='NEVER': one of"),
         ("listenPort=70000", "listenPort='70000': a whole number from"),
+        ("listenPort=65535", "listenPort='65535': a whole number from 0 to 65534"),
         ("messageDelayLevel=1s 2y", "messageDelayLevel='1s 2y': times like 1s 5s 1m 2h 1d"),
         ("namesrvAddr=nowhere", "namesrvAddr: 'nowhere' is not host:port"),
         ("brokerName=a/b", "brokerName='a/b' cannot name a topic"),

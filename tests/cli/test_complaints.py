@@ -113,6 +113,51 @@ def test_a_store_without_a_name(home: Path) -> None:
     assert not list(home.iterdir())
 
 
+@pytest.mark.parametrize("name", ["nohost.invalid", "two words", "x" * 300, "::1::"])
+def test_a_broker_address_that_is_none(home: Path, name: str) -> None:
+    line = complaint(*DEV, "--ephemeral", "--set", f"brokerIP1={name}", home=home)
+    assert line.startswith("rmq: brokerIP1='")
+    assert "has no address" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "host", "stored"),
+    [
+        (("--bind", "localhost"), "127.0.0.1", "7F000001"),
+        (("--set", "brokerIP1=localhost"), "127.0.0.1", "7F000001"),
+        (("--bind", "127.0.0.2"), "127.0.0.2", "7F000002"),
+        (("--set", "brokerIP1=[::1]"), "127.0.0.1", "0" * 31 + "1"),
+    ],
+)
+def test_message_ids_hold_an_address_where_the_broker_listens(
+    home: Path, arguments: tuple[str, ...], host: str, stored: str
+) -> None:
+    """`brokerIP1` may be a host name, as for Java: clients are told the name, units and ids hold its address."""
+    with Server(home, *DEV, "--ephemeral", *arguments) as server, Talk(server.told["broker"]) as talk:
+        address, port = server.told["broker"].rsplit(":", 1)
+        assert address == host
+        answer = talk.send("T", b"x")
+        assert answer.ext_map()["msgId"].startswith(f"{stored}{int(port):08X}")
+        assert server.end() == 0
+
+
+# Several brokers of one process
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--set", "brokerName=broker-b"), "brokerName=broker-b is the name of another broker of --brokers 2"),
+        (("--set", "storePathCommitLog={home}/log"), "storePathCommitLog= would give several brokers one log"),
+        (("--broker-port", "65534"), "port 65544 for the broker is none: they end at 65535; choose others with --broker-port"),
+    ],
+)
+def test_what_several_brokers_cannot_have_in_common(home: Path, arguments: tuple[str, ...], said: str) -> None:
+    told = [argument.format(home=home) for argument in arguments]
+    assert said in complaint(*DEV, "--ephemeral", "--brokers", "2", *told, home=home)
+    assert not (home / "log").exists()
+
+
 # The same thing said twice
 
 
