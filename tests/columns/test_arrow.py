@@ -1,0 +1,108 @@
+"""Arrow record batches equal the units that they are made of, row by row; wrong places never reach Arrow."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rmq_columns import arrow, units
+from rmq_wire import properties
+from rmq_wire.message import StoredMessage, has_good_crc, pack_unit, read_unit
+from tests.support.golden import store_files
+from tests.wire.given import units as unit_fields
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+def expected(unit: StoredMessage) -> dict[str, Any]:
+    pairs = properties.decode(text(unit.properties))
+    return {
+        "topic": text(unit.topic), "body": bytes(unit.body), "bodySize": len(unit.body), "crcOk": has_good_crc(unit),
+        "tags": pairs.get("TAGS"), "keys": pairs.get("KEYS"), "uniqKey": pairs.get("UNIQ_KEY"), "properties": list(pairs.items()),
+        "bornHost": arrow.host_text(unit.born_host), "storeHost": arrow.host_text(unit.store_host), "storeSize": unit.total_size,
+        "bornTimestamp": EPOCH + timedelta(milliseconds=unit.born_timestamp),
+        "storeTimestamp": EPOCH + timedelta(milliseconds=unit.store_timestamp),
+        "queueId": unit.queue_id, "queueOffset": unit.queue_offset, "reconsumeTimes": unit.reconsume_times, "flag": unit.flag,
+        "sysFlag": unit.sys_flag, "bodyCrc": unit.body_crc, "preparedTransactionOffset": unit.prepared_transaction_offset,
+        "physicalOffset": unit.physical_offset,
+    }  # fmt: skip
+
+
+def batch_of(raw: bytes, columns: list[str] | None = None) -> tuple[Any, list[StoredMessage]]:
+    positions, _ = units.walk(raw, 0, len(raw))
+    found = units.read(np.frombuffer(raw, np.uint8), np.array(positions, np.int64), len(raw))
+    sound = found.take(found.fault == 0)
+    made = arrow.record_batch(np.frombuffer(raw, np.uint8), sound, columns or arrow.SCHEMA.names)
+    made.validate(full=True)
+    return made, [read_unit(raw, at) for at in sound.at.tolist()]
+
+
+def test_units_of_the_golden_store() -> None:
+    for raw in store_files("commitlog").values():
+        made, read = batch_of(raw)
+        assert made.schema == arrow.SCHEMA
+        assert [{**row} for row in made.to_pylist()] == [expected(unit) for unit in read]
+
+
+PROPERTIES = st.lists(
+    st.sampled_from(
+        [b"TAGS\x01a\x02", b"TAGS\x01\xff\x02", b"KEYS\x01k 1\x02", b"UNIQ_KEY\x01u\x02", b"x\x02", b"\x01y\x02", b"o\x01"]
+    ),
+    max_size=6,
+).map(b"".join)
+MS = st.integers(-(10**12), 4 * 10**12)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(unit_fields(), PROPERTIES, MS, MS), min_size=1, max_size=5))
+def test_any_units(drawn: list[tuple[dict[str, Any], bytes, int, int]]) -> None:
+    raw = b"".join(
+        pack_unit(**{
+            **{name: value for name, value in fields.items() if name not in ("magic", "body_crc")},
+            "properties": held, "born_timestamp": born, "store_timestamp": stored,
+        })
+        for fields, held, born, stored in drawn
+    )  # fmt: skip
+    made, read = batch_of(raw)
+    assert made.to_pylist() == [expected(unit) for unit in read]
+    assert len(read) == len(drawn)
+
+
+def test_columns_are_chosen() -> None:
+    [raw, *_] = store_files("commitlog").values()
+    made, _ = batch_of(raw, ["queueOffset", "tags"])
+    assert made.schema.names == ["queueOffset", "tags"]
+    with pytest.raises(KeyError):
+        batch_of(raw, ["nothing"])
+
+
+def test_times_beyond_every_calendar_do_not_overflow() -> None:
+    host = bytes(8)
+    raw = pack_unit(0, 0, 0, 0, 0, 2**63 - 1, host, -(2**63), host, 0, 0, b"", b"T", b"")
+    made, _ = batch_of(raw, ["bornTimestamp", "storeTimestamp"])
+    born, stored = (made.column(i).cast("int64").to_pylist()[0] for i in (0, 1))
+    assert born > 0 > stored
+
+
+@pytest.mark.parametrize(
+    ("starts", "sizes"), [([0, 5], [6, 1]), ([5, 0], [1, 1]), ([0], [11]), ([-1], [2]), ([3], [-1]), ([2**62], [1])]
+)
+def test_wrong_runs_never_reach_arrow(starts: list[int], sizes: list[int]) -> None:
+    with pytest.raises(ValueError, match="ascend"):
+        arrow.ragged(np.zeros(10, np.uint8), np.array(starts), np.array(sizes))
+
+
+def test_a_faulty_unit_has_no_columns() -> None:
+    raw = bytes(200)
+    found = units.read(np.frombuffer(raw, np.uint8), np.zeros(1, np.int64), len(raw))
+    with pytest.raises(ValueError, match="fault"):
+        arrow.record_batch(np.frombuffer(raw, np.uint8), found)
