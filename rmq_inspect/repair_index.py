@@ -60,9 +60,8 @@ class IndexWriter:
         seconds = min(max((stored_ms - self._begin_ms) // MS, 0), INT_MAX) if self._begin_ms > 0 else 0
         self._entries += ENTRY.packed.pack(key_hash, physical, seconds, before)
         SLOT.packed.pack_into(self._slot_bytes, slot_at, self._count)
-        if (
-            self._count == 1
-        ):  # Java sets the header's begin behind the first entry: that one counts from the end of the file before
+        if self._count == 1:
+            # Java sets the header's begin behind the first entry: that one counts from the end of the file before
             self._begin_ms, self._begin_physical = stored_ms, physical
         self._count += 1
         self._end_physical, self._end_ms = physical, stored_ms

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rmq_inspect import queues
+from rmq_inspect import queues, repair_log, repair_queues
 from rmq_inspect.directory import list_store
 from rmq_inspect.log import Unit
 from rmq_inspect.queues import BATCH
@@ -314,3 +316,47 @@ def test_nothing_to_save(tmp_path: Path) -> None:
     seen = look("repair", tmp_path / "old", "--to", tmp_path / "b")
     assert (seen.status, "no message could be found" in seen.err) == (2, True)
     assert (tmp_path / "b" / "abort").exists()
+
+
+def test_an_interrupted_repair_is_told_from_a_whole_one(rich: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(repair_queues.Queues, "take", interrupted)
+    before = hashes(rich)
+    seen = look("repair", rich, "--to", rich.parent / "new")
+    assert (seen.status, seen.err) == (130, "rmq: interrupted\n")
+    assert (rich.parent / "new" / "abort").exists()
+    assert hashes(rich) == before
+
+
+def test_a_full_disk_is_one_line(rich: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(repair_log.os, "pwrite", full)
+    seen = look("repair", rich, "--to", rich.parent / "new")
+    assert seen.status == 2
+    assert seen.err.endswith("No space left on device: what was made so far is there, with a file `abort`\n")
+    assert (rich.parent / "new" / "abort").exists()
+
+
+def test_the_checkpoint_says_that_all_is_on_disk(rich: Path) -> None:
+    fixed(rich)
+    new = rich.parent / "new"
+    [row] = look("show", new / "checkpoint", "--json").rows
+    last = units_of(new)[-1].message
+    assert (row["physic_msg_timestamp"], row["confirm_phy_offset"]) == (last.store_timestamp, last.physical_offset)
+    queued = [row for row in look("show", new, "--json").rows if row["transaction"] == "none"][-1]
+    assert (row["logics_physical_offset"], row["logics_msg_timestamp"]) == (queued["commitLogOffset"], queued["storeTimestamp"])
+
+
+def test_what_was_repaired_is_sound(rich: Path) -> None:
+    """Nothing is left to find but the holes in the sequence of queue offsets."""
+    pytest.importorskip("numpy")
+    victim = [unit for unit in units_of(rich) if unit.message.topic == b"TopicA" and not unit.message.sys_flag][70]
+    spoil(rich / victim.file.name, victim.at, bytes(40))
+    assert look("verify", rich).status == 1
+    fixed(rich)
+    [report] = look("verify", rich.parent / "new", "--json").rows
+    assert {finding["code"] for finding in report["findings"]} <= {"log-sequence-gap"}
