@@ -114,7 +114,8 @@ class _Rows:
             rows = np.flatnonzero(units.host_bits == bits)
             size = HOST_V6_SIZE if bits & bit else HOST_V4_SIZE
             hosts = gather(self._buffer, units.at[rows] + FIXED[bits].at[field], np.dtype((np.void, size)))
-            distinct, which = np.unique(hosts, return_inverse=True)
+            sortable = hosts.view(np.int64) if size == HOST_V4_SIZE else hosts  # numbers sort faster than bytes
+            distinct, which = np.unique(sortable, return_inverse=True)
             found[rows] = np.array([host_text(one.tobytes()) for one in distinct], object)[which]
         return pa.array(found.tolist(), pa.string())
 

@@ -10,14 +10,9 @@ Needs numpy.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, Final, TypeVar
 
 from rmq_columns.scan import Ending
@@ -39,6 +34,7 @@ from rmq_inspect.verify_state import (
     condition_of,
     usual_size,
 )
+from rmq_inspect.verify_workers import each
 
 DEFAULT_QUEUE_BYTES: Final = 6_000_000
 DEFAULT_BATCH_QUEUE_BYTES: Final = 13_800_000
@@ -362,51 +358,3 @@ def _log_task(task: tuple[StoreFile, bool], known: Known) -> LogReport:
 
 def _log_bytes(task: tuple[StoreFile, bool]) -> int:
     return task[0].size
-
-
-# --- many files side by side
-
-_shared: tuple[Any, ...] = ()
-"""In a worker: what is the same for all tasks; sent once, not with each."""
-
-
-def _begin(more: tuple[Any, ...]) -> None:
-    global _shared
-    _shared = more
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and ends us
-
-
-def _do(work: Callable[..., Answer], item: Any) -> Answer:
-    return work(item, *_shared)
-
-
-def each(
-    work: Callable[..., Answer], items: Sequence[Item], more: tuple[Any, ...], workers: int
-) -> Iterator[tuple[Item, Answer]]:  # fmt: skip
-    """(item, work(item, *more)) in whatever order; in processes when there are more workers than one."""
-    if workers <= 1:
-        for item in items:
-            yield item, work(item, *more)
-        return
-    others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(workers, initializer=_begin, initargs=(more,))
-    is_done = False
-    try:
-        waiting: dict[Future[Answer], Item] = {}
-        rest = iter(items)
-        while True:
-            for item in islice(rest, 2 * workers - len(waiting)):
-                waiting[pool.submit(_do, work, item)] = item
-            if not waiting:
-                is_done = True
-                return
-            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield waiting.pop(future), future.result()
-    except BrokenProcessPool as reason:
-        raise CannotLook("a process that checked files was ended from outside (memory?): try --workers 1") from reason
-    finally:
-        if not is_done:  # interrupted: nobody wants to wait for the files that are being read
-            for process in set(multiprocessing.active_children()) - others:
-                process.terminate()
-        pool.shutdown(wait=True, cancel_futures=True)

@@ -19,8 +19,9 @@ from click.testing import CliRunner
 from rmq_cli.main import rmq
 from rmq_inspect.directory import list_store
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.verify import Report, Scope, each, verify
+from rmq_inspect.verify import Report, Scope, verify
 from rmq_inspect.verify_findings import KINDS
+from rmq_inspect.verify_workers import each
 from rmq_store.disk import RealDisk
 from rmq_wire.message import index_keys, tags_code
 from tests.inspect.damaged_store import Subject, add_config, fill, settings_at
