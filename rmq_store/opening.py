@@ -74,6 +74,8 @@ def open_locked(
         for directory in dict.fromkeys(changed):
             disk.sync_directory(directory)
         checkpoint = open_checkpoint(disk, root)
+        if "checkpoint" not in present:
+            disk.sync_directory(root)
         recovery = Recovery(settings, log, queues, index, checkpoint, cache)
         report, dispatcher = recovery.run(clean and not wrong, wall_ms)
     except StoreRefused:

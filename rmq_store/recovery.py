@@ -11,6 +11,8 @@ A queue that turns out to miss units before the walk makes the walk start over f
 
 from __future__ import annotations
 
+import contextlib
+
 from rmq_store import cut, index_repair, queue_repair
 from rmq_store.boot_mark import Cache
 from rmq_store.checkpoint import Checkpoint
@@ -62,7 +64,7 @@ class Recovery:
         """log position up to which queues had units when they were found"""
         self._touched: dict[str, None] = {}
         """queue files that may differ from what the medium has"""
-        self._topics: dict[bytes, str] = {}
+        self._queues_of_units: dict[tuple[bytes, int], ConsumeQueue | None] = {}
         self._wall_ms = 0
 
     def run(self, clean: bool, wall_ms: int) -> tuple[Report, Dispatcher]:
@@ -86,7 +88,7 @@ class Recovery:
             start = self._start.after_unclean_stop()
         assert start is not None
         dispatcher = self._walk(start, report)
-        if self._index is not None:
+        if self._index is not None and dispatcher.index is None:
             self._complete_index(self._index, report)
         dispatcher.index = self._index
         self._finish(report)
@@ -126,7 +128,7 @@ class Recovery:
             if not report.clean:
                 for queue in self._queues:
                     self._cut_back(queue, start)
-            dispatcher = Dispatcher(None, start)
+            dispatcher = Dispatcher(self._index_from(start), start)
             walk = LogWalk(self._log.segments, start, doubts=self._doubts(report))
             try:
                 self._dispatch_walk(walk, dispatcher, report)
@@ -139,9 +141,19 @@ class Recovery:
                 continue
             dispatcher.dirty_files |= self._touched
             report.end, report.reason = walk.end, walk.reason
+            if dispatcher.index is not None:
+                dispatcher.index.write_gathered()
             if not report.clean and walk.last_unit_at >= 0:
                 self._checkpoint.confirm_physical_offset = walk.last_unit_at
             return dispatcher
+
+    def _index_from(self, start: int) -> Index | None:
+        """The index if it has to be built of all that is walked, which then is read only once."""
+        index = self._index
+        if index is None or index.files or start > self._log.min_offset:
+            return None
+        index.indexed_offset = start
+        return index
 
     def _build_again_from(self, start: int) -> None:
         """Before queues are cut back to a position before the checkpoint's: nothing behind it is safe from then on.
@@ -157,7 +169,8 @@ class Recovery:
             walk = LogWalk(self._log.segments, start, known)
             for _ in walk.batches():
                 pass
-            if walk.end < known or self._start.unit_at(known) is None:
+            # A checkpoint that names a place within a unit says nothing about the log.
+            if walk.end < known or (walk.end == known and self._start.unit_at(known) is None):
                 raise StoreDamaged(
                     f"{self._log.segments.directory}: good units end at {walk.end} ({walk.reason}), but {known} was safe on disk:"
                     " restore the files, or remove the checkpoint file to go on with what is left"
@@ -191,20 +204,20 @@ class Recovery:
 
     def _dispatch_walk(self, walk: LogWalk, dispatcher: Dispatcher, report: Report) -> None:
         from_first_file = walk.end <= self._log.min_offset
+        with_keys = dispatcher.index is not None
         for units in walk.batches():
-            for unit in units:
-                staged = self._staged(unit, with_keys=False)
-                if staged is None:
-                    report.skipped += 1
-                    continue
+            all_staged = self._staged(units, with_keys=with_keys, with_places=True)
+            report.skipped += len(units) - len(all_staged)
+            for staged in all_staged:
                 if not staged.sys_flag & UNQUEUED:
-                    if staged.queue_offset != staged.queue.next_offset:
-                        dispatcher.dispatch(unit.physical_offset, len(dispatcher.waiting), self._wall_ms)
-                        self._align(staged.queue, staged.queue_offset, from_first_file)
-                    staged.queue.next_offset += staged.count
+                    queue = staged.queue
+                    if staged.queue_offset != queue.next_offset:
+                        dispatcher.dispatch(staged.physical_offset, len(dispatcher.waiting), self._wall_ms)
+                        self._align(queue, staged.queue_offset, from_first_file)
+                    queue.next_offset += staged.count
                 for light, offset in staged.light:
                     if offset != light.next_offset:
-                        dispatcher.dispatch(unit.physical_offset, len(dispatcher.waiting), self._wall_ms)
+                        dispatcher.dispatch(staged.physical_offset, len(dispatcher.waiting), self._wall_ms)
                         self._align_light(light, offset, from_first_file)
                     light.next_offset += 1
                 dispatcher.waiting.append(staged)
@@ -216,9 +229,9 @@ class Recovery:
         if offset < queue.max_offset:
             queue_repair.cut_to(queue, queue_repair.place_of(queue, offset))  # its topic was deleted and made again
             self._touch(queue)
+        elif not from_first_file:
+            raise _Gap  # also when it has no files: they may be gone
         elif queue.segments.starts:
-            if not from_first_file:
-                raise _Gap
             queue.remove_files()
         queue.max_offset = queue.next_offset = offset
 
@@ -246,70 +259,83 @@ class Recovery:
             resume = index_repair.mend(index, self._checkpoint.index_message_timestamp, report.end, about, self._cache)
             index.indexed_offset = resume
         for units in LogWalk(self._log.segments, max(resume, log_min), report.end).batches():
-            batch = [staged for unit in units if (staged := self._staged(unit, with_keys=True)) is not None]
-            index.reserve(batch, self._wall_ms)
-            index.put_batch(batch)
-            index.write_gathered()
+            batch = self._staged(units, with_keys=True)
+            if batch:
+                index.reserve(batch, self._wall_ms)
+                index.put_batch(batch)
+                index.write_gathered()
 
     def _about_log(self) -> index_repair.AboutLog:
         return index_repair.AboutLog(self._log.min_offset, self._entries_of, self._next_indexed)
 
     def _entries_of(self, at: int) -> index_repair.Implied | None:
         unit = self._start.unit_at(at)
-        staged = None if unit is None else self._staged(unit, with_keys=True)
-        if unit is None or staged is None:
-            return None
-        prefix = staged.queue.hash_prefix
-        return index_repair.Implied(unit.store_timestamp, frozenset([key_hash_of(prefix, key) for key in staged.keys]))
+        for staged in () if unit is None else self._staged([unit], with_keys=True):
+            hashes = frozenset([key_hash_of(staged.queue.hash_prefix, key) for key in staged.keys])
+            return index_repair.Implied(staged.store_timestamp, hashes)
+        return None
 
     def _next_indexed(self, at: int, behind: int) -> int:
         """Position of the first unit behind `behind` that has an index entry; the walk's end when none has."""
         walk = LogWalk(self._log.segments, max(at, self._log.min_offset))
         for units in walk.batches():
             for unit in units:
-                staged = self._staged(unit, with_keys=True) if unit.physical_offset > behind else None
-                if staged is not None and staged.keys and not is_rolled_back(staged):
-                    return unit.physical_offset
+                if unit.physical_offset > behind:
+                    for staged in self._staged([unit], with_keys=True):
+                        if staged.keys and not is_rolled_back(staged):
+                            return staged.physical_offset
         return walk.end
 
     # --- units to staged
 
-    def _queue_of(self, unit: StoredMessage) -> ConsumeQueue | None:
-        """The unit's queue; None when its topic cannot be a directory."""
-        topic = self._topics.get(unit.topic)
-        try:
-            if topic is None:
-                topic = self._topics[unit.topic] = unit.topic.decode()
-            return self._queues.get(topic, unit.queue_id)
-        except (UnicodeDecodeError, Illegal):
-            return None
+    def _queue_of(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
+        """A unit's queue; None when its topic cannot be a directory."""
+        queue = None
+        with contextlib.suppress(UnicodeDecodeError, Illegal):
+            queue = self._queues.get(topic.decode(), queue_id)
+        self._queues_of_units[topic, queue_id] = queue
+        return queue
 
-    def _staged(self, unit: StoredMessage, *, with_keys: bool) -> Staged | None:
-        """What the unit's staging would have left for the dispatch. Its keys cost most and only the index wants them."""
-        queue = self._queue_of(unit)
-        if queue is None:
-            return None
-        at, size = unit.physical_offset, unit.total_size
-        keys: tuple[str, ...] = ()
-        if with_keys:
-            properties = decode(unit.properties.decode("utf-8", "replace"))
-            keys = index_keys(properties.get(names.UNIQ_KEY), properties.get(names.KEYS), properties.get(names.TAGS))
-        code = self._code(queue.topic, unit)
-        staged = Staged(at, unit.queue_offset, size, at + size, queue, unit.sys_flag, unit.store_timestamp, code, keys)
-        if not with_keys and (queue.is_batch or self._special.is_always):
-            self._special.restore(staged, unit.properties)
-        return staged
+    def _staged(self, units: list[StoredMessage], *, with_keys: bool, with_places: bool = False) -> list[Staged]:
+        """What the units' staging would have left for the dispatch, without units whose topics cannot be directories.
 
-    def _code(self, topic: str, unit: StoredMessage) -> int:
-        """The queue entry's tags code: the tags' hash, or when a delayed message is due."""
-        if topic == self._settings.schedule_topic:
-            delay = find(unit.properties, names.DELAY.encode()) or b""
-            level = int(delay) if delay.isdigit() else 0
-            if level > 0:
-                delays = self._settings.delay_levels_ms
-                return unit.store_timestamp + (delays[min(level, len(delays)) - 1] if delays else UNKNOWN_LEVEL_DELAY_MS)
-        tags = find(unit.properties, TAGS)
-        return tags_code(tags.decode("utf-8", "replace")) if tags else 0
+        `with_keys`: what the index wants, and costs most. `with_places`: places in queues beside the one that each unit names.
+        """
+        found: list[Staged] = []
+        queues, schedule_topic, is_always = self._queues_of_units, self._settings.schedule_topic, self._special.is_always
+        for unit in units:
+            try:
+                queue = queues[unit.topic, unit.queue_id]
+            except KeyError:
+                queue = self._queue_of(unit.topic, unit.queue_id)
+            if queue is None:
+                continue
+            keys: tuple[str, ...] = ()
+            if with_keys:
+                properties = decode(unit.properties.decode("utf-8", "replace"))
+                tags = properties.get(names.TAGS)
+                keys = index_keys(properties.get(names.UNIQ_KEY), properties.get(names.KEYS), tags)
+            else:
+                stored = find(unit.properties, TAGS)
+                tags = stored.decode("utf-8", "replace") if stored else None
+            code = self._due(unit) if queue.topic == schedule_topic else 0
+            at, size = unit.physical_offset, unit.total_size
+            staged = Staged(
+                at, unit.queue_offset, size, at + size, queue, unit.sys_flag, unit.store_timestamp, code or tags_code(tags), keys
+            )
+            if with_places and (is_always or queue.is_batch):
+                self._special.restore(staged, unit.properties)
+            found.append(staged)
+        return found
+
+    def _due(self, unit: StoredMessage) -> int:
+        """When a delayed message is due, which its queue entry has in place of the tags; 0 without a level."""
+        delay = find(unit.properties, names.DELAY.encode()) or b""
+        level = int(delay) if delay.isdigit() else 0
+        if level <= 0:
+            return 0
+        delays = self._settings.delay_levels_ms
+        return unit.store_timestamp + (delays[min(level, len(delays)) - 1] if delays else UNKNOWN_LEVEL_DELAY_MS)
 
     # --- afterwards
 
