@@ -331,3 +331,13 @@ class Findings:
 def by_severity(findings: Iterable[Finding]) -> list[Finding]:
     """Errors first, then by file and place."""
     return sorted(findings, key=lambda one: (one.kind.severity is not Severity.ERROR, one.file, one.offset, one.code))
+
+
+def as_markdown() -> str:
+    """All kinds as a table for a document."""
+    rows = [f"| `{code}` | {kind.severity} | {kind.title} | {kind.consequence} | {kind.remedy} |" for code, kind in KINDS.items()]
+    return "\n".join(["| kind | severity | what | consequence | remedy |", "| --- | --- | --- | --- | --- |", *rows]) + "\n"
+
+
+if __name__ == "__main__":
+    print(as_markdown(), end="")

@@ -20,7 +20,7 @@ from rmq_cli.main import rmq
 from rmq_inspect.directory import list_store
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.verify import Report, Scope, verify
-from rmq_inspect.verify_findings import KINDS
+from rmq_inspect.verify_findings import KINDS, as_markdown
 from rmq_inspect.verify_workers import each
 from rmq_store.disk import RealDisk
 from rmq_wire.message import index_keys, tags_code
@@ -280,6 +280,10 @@ def test_every_kind_says_what_follows_and_what_to_do() -> None:
     for code, kind in KINDS.items():
         assert code == code.lower()
         assert all((kind.title, kind.consequence.endswith("."), kind.remedy.endswith((".", ".")))), code
+
+
+def test_the_document_lists_every_kind() -> None:
+    assert (Path(__file__).parents[2] / "docs" / "verify.md").read_text().endswith(as_markdown())
 
 
 def test_the_report_of_an_empty_store(tmp_path: Path) -> None:
