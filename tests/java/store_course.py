@@ -108,8 +108,8 @@ class Course:
     def line(self, broker: JavaBroker | OurBroker) -> Line:
         return Line(f"{self.host}:{broker.port}")
 
-    def question(self, line: Line, view: View) -> Answers:
-        return ask_everything(line, view, exactly_as_5_5=self.plan.is_reference)
+    def question(self, line: Line, view: View, *, with_keys: bool = True) -> Answers:
+        return ask_everything(line, view, exactly_as_5_5=self.plan.is_reference, with_keys=with_keys)
 
     def round(self) -> None:
         """Java's turn, then ours."""
@@ -152,7 +152,7 @@ class Course:
         assert {name.split("/")[1] for name in gone} <= self.view(before).deleted
         assert not set(rewritten(before, self.files())) - gone
 
-    def check_state(self, *, by_java: bool) -> None:
+    def check_state(self, *, by_java: bool, with_index: bool = True) -> None:
         """A clean stop: everything that was answered is in the log; queues and index are what it implies."""
         files = self.files()
         view = self.view(files)
@@ -165,7 +165,7 @@ class Course:
             )
             assert bytes(stored.unit.body) == told.body
         self.same_as(view.queue_files(), "consumequeue/")
-        if self.plan.is_reference:
+        if self.plan.is_reference and with_index:
             self.same_as(view.index_files(), "index/")
         last_file = view.units[-1].unit.physical_offset // self.plan.log_file_bytes
         assert len([name for name in files if name.startswith("commitlog/")]) == last_file + 1, "a file without a message is left"
@@ -182,6 +182,39 @@ class Course:
         found = {name: data for name, data in by_age(read_files(store or self.store)).items() if name.startswith(part)}
         difference = first_difference(found, expected, hash_slots=self.plan.shape.hash_slots)
         assert difference is None, f"on disk and implied by the log: {difference}"
+
+    # --- a kill instead of a stop
+
+    def killed(self, broker: JavaBroker | OurBroker) -> None:
+        """Filled without delays, which might come twice after a kill, and killed when everything is dispatched."""
+        broker.start()
+        with self.line(broker) as line:
+            self.fill_at_once(line)
+            self.answers = self.question(line, self.view(self.files()))
+        broker.kill()
+        assert (self.store / "abort").exists()
+
+    def recovered(self, broker: JavaBroker | OurBroker, *, with_keys: bool) -> None:
+        """The next start has every message where it was, goes on and stops cleanly.
+
+        with_keys: the index is whole again, too. (Java removes index files that are newer than its checkpoint.)
+        """
+        before = self.files()
+        broker.start()
+        with self.line(broker) as line:
+            answers = self.question(line, self.view(before), with_keys=with_keys)
+            assert self.answers is not None
+            assert answers.items() <= self.answers.items()
+            assert answers == self.answers or not with_keys
+            self.fill_at_once(line)
+        broker.stop()
+        self.check_growth(before)
+        self.check_state(by_java=broker is self.java, with_index=with_keys)
+
+    def fill_at_once(self, line: Line) -> None:
+        for turn in range(self.plan.times):
+            self.mix.at_once(line, turn)
+        self.mix.settle(line)
 
     # --- at the end of a course
 

@@ -1,4 +1,6 @@
-"""A mix of all message kinds, three times round between the real 5.5.0 broker and ours, over log files of three sizes.
+"""A mix of all message kinds, round and round between the real 5.5.0 broker and ours, over log files of three sizes.
+
+Twice round by default, three times in the nightly run; with kills instead of stops, too; nightly with 5.3.3 and 4.9.7 as well.
 
 The courses run beside each other, since a clean stop of the real broker is 13 s of waiting; each test waits for its own.
 """
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,13 +22,14 @@ from tests.support.subject import OurNameServer
 
 pytestmark = pytest.mark.java
 
-ROUNDS = 3
+ROUNDS = (2, pytest.param(3, marks=pytest.mark.nightly))
 OLD_ROUNDS = 2
 PLANS = (
     Plan("64-KiB", 64 << 10, 20_000, 3),
     Plan("1-MiB-IPv6", 1 << 20, 150_000, 4, host="::1", index_num=1_000),
     Plan("4-MiB", 4 << 20, 1_200_000, 3, queue_file_bytes=20_000, index_num=100_000),
 )
+KILLED = Plan("killed", 64 << 10, 20_000, 3)
 OLD_PLANS = (Plan("5.3.3", 64 << 10, 20_000, 3, version="5.3.3"), Plan("4.9.7", 64 << 10, 20_000, 3, version=OLD_SERVER))
 
 Waiting = Mapping[str, Future[Course]]
@@ -42,46 +46,66 @@ def whole_course(course: Course, rounds: int) -> Course:
     return course
 
 
-def old_course(course: Course, rounds: int) -> Course:
+def killed_course(course: Course) -> Course:
+    """Each is killed; the other finds everything that was answered."""
+    course.killed(course.java)
+    course.recovered(course.ours, with_keys=True)
+    course.killed(course.ours)
+    course.recovered(course.ours, with_keys=True)
+    course.killed(course.ours)
+    course.recovered(course.java, with_keys=False)
+    return course
+
+
+def old_course(course: Course) -> Course:
     """Without what the older version does in its own way."""
-    for _ in range(rounds):
+    for _ in range(OLD_ROUNDS):
         course.round()
     course.load_only(course.ours)
     course.load_only(course.java)
     return course
 
 
-def running(plans: tuple[Plan, ...], directory: Path, whole: Callable[[Course, int], Course], rounds: int) -> Iterator[Waiting]:
+Whole = Callable[[Course], Course]
+
+
+def running(plans: Mapping[Plan, Whole], directory: Path) -> Iterator[Waiting]:
     """All courses, started together."""
     java()
     for plan in plans:
         library(plan.version)
     with OurNameServer(directory / "namesrv") as names:
-        courses = {plan.name: Course(plan, directory / plan.name.replace(".", "-"), names.address) for plan in plans}
+        courses = {plan: Course(plan, directory / plan.name.replace(".", "-"), names.address) for plan in plans}
         with ThreadPoolExecutor(len(courses)) as threads:
             try:
-                yield {name: threads.submit(whole, course, rounds) for name, course in courses.items()}
+                yield {plan.name: threads.submit(plans[plan], course) for plan, course in courses.items()}
             finally:
                 for course in courses.values():
                     course.end()
 
 
-@pytest.fixture(scope="module")
-def courses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Waiting]:
-    yield from running(PLANS, tmp_path_factory.mktemp("rounds"), whole_course, ROUNDS)
+@pytest.fixture(scope="module", params=ROUNDS)
+def courses(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Waiting]:
+    plans: dict[Plan, Whole] = dict.fromkeys(PLANS, partial(whole_course, rounds=request.param))
+    yield from running({**plans, KILLED: killed_course}, tmp_path_factory.mktemp("rounds"))
 
 
 @pytest.fixture(scope="module")
 def old_courses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Waiting]:
-    yield from running(OLD_PLANS, tmp_path_factory.mktemp("old-rounds"), old_course, OLD_ROUNDS)
+    yield from running(dict.fromkeys(OLD_PLANS, old_course), tmp_path_factory.mktemp("old-rounds"))
+
+
+def test_kills_instead_of_stops(courses: Waiting) -> None:
+    course = courses[KILLED.name].result()
+    assert len(course.mix.acknowledged) > 100
 
 
 @pytest.mark.parametrize("name", [plan.name for plan in PLANS])
-def test_three_times_round(courses: Waiting, name: str) -> None:
+def test_round_and_round(courses: Waiting, name: str, request: pytest.FixtureRequest) -> None:
     course = courses[name].result()
-    assert course.turns == 2 * ROUNDS
+    assert course.turns == 2 * request.node.callspec.params["courses"]
     view = course.view(course.files())
-    assert len(view.deleted) == 2 * ROUNDS - 1
+    assert len(view.deleted) == course.turns - 1
     assert view.units[-1].unit.physical_offset > course.plan.log_file_bytes, "the log has more files than one"
     seen = {one.unit.sys_flag & 0x3F for one in view.units}
     assert seen >= ({0x30, 0x31, 0x38} if ":" in course.plan.host else {0, 1, 8})

@@ -113,23 +113,32 @@ class Mix:
     def everything(self, line: Line, count: int) -> None:
         """`count` times round all kinds that both brokers have."""
         for turn in range(count):
-            number = f"{self.seed}-{self._number}"
-            self.send(line, self.body(), "")
-            self.send(line, self.body(), self.properties(unique=turn % 2 == 0), flag=turn)
-            self.send(line, self.body(), self.properties(KEYS=f"one-{number}  two-{number} shared", TAGS="TagA"))
-            self.send(line, self.body(), self.properties(KEYS="schlüssel 钥匙", TAGS="🍎 tag || x") + ODD_TEXT)
-            self.send(line, b"one-way", self.properties(TAGS="TagB"), one_way=True)
-            self.send(line, zlib.compress(b"pressed " * 500), self.properties(TAGS="TagB"), sys_flag=ZLIB_FLAG)
-            self.batch(line, 1 + turn % 5, self._random.choice((10, 900)))
-            self.send(line, self.body(), self.properties(DELAY=1 + turn % 2, KEYS=f"late-{number}", TAGS="TagA"))
-            self.send(line, self.body(self._random.randrange(self.body_bytes_max)), self.properties(KEYS="big"))
-            self.send(line, b"to be sent back", self.properties(TAGS="Back", KEYS=f"back-{number}"))
-            self.send_back(line, GROUP, 1)
-            self.send(line, b"long", self.properties(TAGS="Back"))
-            self.send_back(line, LONG_GROUP if self.long_names else GROUP, 1)
-            self.send(line, b"dead", self.properties(TAGS=DEAD_TAG))
-            self.send_back(line, GROUP, -1)
+            self.at_once(line, turn)
+            self.later(line, turn)
         self.send(line, self.body(self.body_bytes_max), self.properties(TAGS="TagA", p="v" * 9_000))
+
+    def at_once(self, line: Line, turn: int) -> None:
+        """What can be read as soon as it is answered."""
+        number = f"{self.seed}-{self._number}"
+        self.send(line, self.body(), "")
+        self.send(line, self.body(), self.properties(unique=turn % 2 == 0), flag=turn)
+        self.send(line, self.body(), self.properties(KEYS=f"one-{number}  two-{number} shared", TAGS="TagA"))
+        self.send(line, self.body(), self.properties(KEYS="schlüssel 钥匙", TAGS="🍎 tag || x") + ODD_TEXT)
+        self.send(line, b"one-way", self.properties(TAGS="TagB"), one_way=True)
+        self.send(line, zlib.compress(b"pressed " * 500), self.properties(TAGS="TagB"), sys_flag=ZLIB_FLAG)
+        self.batch(line, 1 + turn % 5, self._random.choice((10, 900)))
+        self.send(line, self.body(self._random.randrange(self.body_bytes_max)), self.properties(KEYS="big"))
+        self.send(line, b"dead", self.properties(TAGS=DEAD_TAG))
+        self.send_back(line, GROUP, -1)
+
+    def later(self, line: Line, turn: int) -> None:
+        """What comes after a delay: by level, and sent back."""
+        number = f"{self.seed}-{self._number}"
+        self.send(line, self.body(), self.properties(DELAY=1 + turn % 2, KEYS=f"late-{number}", TAGS="TagA"))
+        self.send(line, b"to be sent back", self.properties(TAGS="Back", KEYS=f"back-{number}"))
+        self.send_back(line, GROUP, 1)
+        self.send(line, b"long", self.properties(TAGS="Back"))
+        self.send_back(line, LONG_GROUP if self.long_names else GROUP, 1)
 
     def batch(self, line: Line, count: int, size: int) -> None:
         items = [
