@@ -12,12 +12,12 @@ from rmq_store.disk_space import RetentionRules
 from rmq_store.retention import HOUR_MS
 from rmq_store.store import Store
 from rmq_store.values import Draft
-from rmq_wire.layout.consume_queue import EXT_ADDRESS_FIRST, EXT_ADDRESS_LAST
+from rmq_wire.layout.consume_queue import EXT_ADDRESS_FIRST, EXT_ADDRESS_LAST, EXT_UNIT_HEAD
 from rmq_wire.message import tags_code
 from rmq_wire.properties import delete
 from tests.support.golden_formats import BATCH, draft_of, files, in_queue, restore, settings, units
 from tests.support.memory_disk import MemoryDisk
-from tests.support.store_rig import ROOT, Rig, draft, small, units_of
+from tests.support.store_rig import ROOT, START_MS, Rig, draft, small, units_of
 
 UNITS = units(BATCH)
 NOW = UNITS[-1].store_timestamp + 1000
@@ -178,3 +178,15 @@ def test_extensions_go_after_the_log() -> None:
     assert low > 10
     assert disk_of(rig).entries(EXT)[0].name != first
     assert tagged(rig, 0) == [n for n in range(40) if n % 3 == 0 and n >= low]
+
+
+def test_store_times_are_in_the_extensions() -> None:
+    rig = rig_of()
+    for number in range(3):
+        rig.put(draft(number), draft(number, "TopicB"))
+        rig.wait(10)
+    data = disk_of(rig).contents()[f"{EXT}/{0:020d}"]
+    units = [EXT_UNIT_HEAD.parse(data[at : at + 20]) for at in (0, 20, 40)]
+    assert [unit.store_timestamp for unit in units] == [START_MS, START_MS + 10, START_MS + 20]
+    assert [unit.tags_code for unit in units] == [tags_code(f"Tag{number}") for number in range(3)]
+    assert {(unit.size, unit.bit_map_size) for unit in units} == {(20, 0)}
