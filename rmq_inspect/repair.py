@@ -232,12 +232,11 @@ def _copy(file: StoreFile, path: Path) -> None:
 
 
 def _sync(to: Path) -> None:
-    """Names and small files to the disk."""
-    for directory, _, _ in os.walk(to):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    if hasattr(os, "sync"):
-        os.sync()
+    """Every file and every name to the disk."""
+    for directory, _, names in os.walk(to):
+        for path in (*(os.path.join(directory, name) for name in names), directory):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
