@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from rmq_wire.batch import Item, pack_items
 from rmq_wire.headers.send import SendBatchMessage, SendMessageV2
 from rmq_wire.message import StoredMessage
 from rmq_wire.properties import decode
-from tests.broker.house import House
+from tests.broker.house import SUBSCRIPTION, SUSPEND, House, pairs, pull, send
+from tests.broker.house import units as units_of
 from tests.java.golden_formats import BATCH as BATCH_PROPERTIES
 from tests.java.golden_formats import LIGHT as LIGHT_PROPERTIES
 from tests.java.golden_formats import SMALL_FILES
@@ -137,3 +139,32 @@ def test_one_light_queue_too_many(tmp_path: Path, most: int, code: int) -> None:
     fields = {"a": "P", "b": "Lit", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "j": "0", "k": "false"}
     asked = SendMessageV2.decode({**fields, "i": "INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02"})
     assert house.connect().ask(asked, b"x").code == code
+
+
+def test_light_queues_are_pulled_and_waited_for(tmp_path: Path) -> None:
+    house = House(tmp_path, **LIGHTS)
+    house.topic("Lit", 2)
+    producer, consumer = house.connect(), house.connect()
+    lit = pairs(UNIQ_KEY="7F000001" + "0" * 24, TAGS="A", INNER_MULTI_DISPATCH="%LMQ%a,%LMQ%b")
+    producer.ask(send("Lit", 1, lit), b"one")
+    found = consumer.ask(pull("%LMQ%a"))
+    assert (found.code, [bytes(unit.body) for unit in units_of(found.body)]) == (0, [b"one"])
+    waiting = consumer.send(pull("%LMQ%b", offset=1, flags=SUSPEND | SUBSCRIPTION))
+    producer.ask(send("Lit", 0, lit), b"two")
+    house.driver.advance(100)
+    answer = consumer.answers[waiting]
+    assert (answer.code, [bytes(unit.body) for unit in units_of(answer.body)]) == (0, [b"two"])
+
+
+def test_batches_are_pulled_as_they_came(tmp_path: Path) -> None:
+    house = House(tmp_path, **BATCHES)
+    house.topic("Packed", 1, attributes={"+queue.type": "BatchCQ"})
+    client = house.connect()
+    items = pack_items([Item(0, b"%d" % n, b"") for n in range(5)])
+    for _ in range(3):
+        client.ask(send("Packed", 0, batch=True), items)
+    found = client.ask(pull("Packed", offset=7))
+    assert [unit.queue_offset for unit in units_of(found.body)] == [5, 10]
+    assert {bytes(unit.body) for unit in units_of(found.body)} == {items}
+    assert found.ext_map()["nextBeginOffset"] == "15"
+    assert found.ext_map()["maxOffset"] == "15"
