@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from rmq_cli.stopping import stoppable
+
 
 @click.command("broker")
 @click.option("-c", "config_file", type=click.Path(path_type=Path), help="A properties file as Java reads it.")
@@ -33,5 +35,6 @@ def command(
     from rmq_cli.serving import serve
 
     log_to_stderr(log_level)
-    house, summary = open_broker(config_file, namesrv, settings, plain_streams=plain_streams)
-    serve(house, summary, as_json=as_json)
+    with stoppable():
+        house, summary = open_broker(config_file, namesrv, settings, plain_streams=plain_streams)
+        serve(house, summary, as_json=as_json)

@@ -11,6 +11,7 @@ import click
 
 from broker_impl.dev_differences import DEV_DIFFERENCES
 from rmq_cli.complaint import Complaint
+from rmq_cli.stopping import stoppable
 
 BROKERS_MAX = 16
 PORT = click.IntRange(0, 65_535)
@@ -67,6 +68,7 @@ def command(
     told = dev_settings(settings, said)
     log_to_stderr(log_level)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(stoppable())
         if ephemeral:
             root = stack.enter_context(tempfile.TemporaryDirectory(prefix="rmq-"))
         else:

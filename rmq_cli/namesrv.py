@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from rmq_cli.stopping import stoppable
+
 
 @click.command("namesrv")
 @click.option("--port", type=click.IntRange(0, 65_535), help="Listen here; 0 picks a free one.  [default: listenPort, 9876]")
@@ -31,5 +33,6 @@ def command(
     from rmq_cli.serving import serve
 
     log_to_stderr(log_level)
-    house, summary = open_name_server(config_file, port, bind, plain_streams=plain_streams)
-    serve(house, summary, as_json=as_json)
+    with stoppable():
+        house, summary = open_name_server(config_file, port, bind, plain_streams=plain_streams)
+        serve(house, summary, as_json=as_json)

@@ -315,6 +315,39 @@ def test_two_stop_signals_end_it_at_once(home: Path) -> None:
         assert server.end(signal.SIGINT) in (0, 130)
 
 
+@pytest.mark.parametrize("ignored", [False, True], ids=["", "in the background of a shell"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_stop_while_it_starts_leaves_nothing_behind(home: Path, number: signal.Signals, ignored: bool) -> None:
+    """The signal comes when the temporary directory is there and the broker is not; a shell's `&` ignores Ctrl-C."""
+    program = f"""
+import os, signal, sys
+from broker_impl import node
+from rmq_cli.main import main
+signal.signal(signal.SIGINT, signal.SIG_IGN if {ignored} else signal.default_int_handler)
+class Node(node.BrokerNode):
+    def __init__(self, *more):
+        super().__init__(*more)
+        assert len(os.listdir(os.environ["TMPDIR"])) == 1
+        os.kill(os.getpid(), {int(number)})
+import rmq_cli.house
+rmq_cli.house.BrokerNode = Node
+signal.alarm(20)
+main({[*DEV, "--ephemeral"]!r})
+"""
+    (home / "tmp").mkdir()
+    ignores = ignored and number is signal.SIGINT
+    if ignores:
+        program = program.replace("os.kill(", "os.kill(os.getpid(), signal.SIGINT); os.kill(").replace(
+            f", {int(number)})", ", 15)"
+        )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(home) | {"TMPDIR": str(home / "tmp")}, capture_output=True, text=True,
+        timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (128 + (15 if ignores else number), "", "")
+    assert not list((home / "tmp").iterdir())
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_a_stop_while_the_name_server_is_waited_for(home: Path, number: signal.Signals) -> None:
     """It would be waited for 30 s; a mute name server takes the connection and says nothing."""
