@@ -91,6 +91,12 @@ class Flusher:
     def is_behind(self) -> bool:
         return self.flushed_offset < self._log.written_offset
 
+    def has_safe_queues(self, end: int) -> bool:
+        """Whether the queue entries of all messages before this log position are on the medium."""
+        if not self._dispatcher.dirty_files and not self._round_running:
+            return True
+        return end <= self._checkpoint.logics_physical_offset
+
     def due(self, mono_ms: int) -> int:
         """When `begin` should be called next (mono ms), if not for a group commit."""
         if self.is_out:

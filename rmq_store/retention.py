@@ -2,7 +2,7 @@
 
 One look every `clean_resource_interval`.  In an hour of `delete_when`, when the disk is short of space, or when somebody asked
 for it, the oldest log files go: those past `file_reserved_time`, or any when space is very short.  Never the file that is written
-to, never one that is not flushed or not dispatched, `delete_file_batch_max` of them in one look.  Then minimum offsets follow.
+to, never one that is not flushed, in queues too, `delete_file_batch_max` of them in one look.  Then minimum offsets follow.
 
 A look is a generator that yields what has to be done in a thread (`Removal`, or a cold read) and how long to wait.  A file is
 first forgotten here, so that nobody opens it anew, and unlinked then; views of it that are on their way to a socket stay valid,
@@ -44,31 +44,33 @@ PAUSE_MS: Final = 1
 
 
 class Removal:
-    """Files to unlink, which nobody uses any more but those who still hold a view."""
+    """Files to unlink, oldest first, which nobody uses any more but those who still hold a view.
 
-    def __init__(self, disk: Disk, paths: list[str], directory: str | None, held: object = None) -> None:
+    Each is safely gone before the next: a gap between files, after a power cut or a failure, would be the end of the log.
+    """
+
+    def __init__(self, disk: Disk, paths: list[str], held: object = None) -> None:
         self._disk = disk
         self.paths = paths
-        self._directory = directory
         self._held = held
         self.failed: list[tuple[str, OSError]] = []
-        """what could not be removed, and why"""
+        """what could not be removed, and why: the first that failed, and those behind it"""
 
     def run(self) -> None:
-        """In a thread. Raises OSError when the directory cannot be synced."""
-        for path in self.paths:
+        """In a thread. Raises OSError when a directory cannot be synced."""
+        for number, path in enumerate(self.paths):
             try:
                 self._disk.unlink(path)
             except FileNotFoundError:
                 pass
             except OSError as reason:
-                self.failed.append((path, reason))
-        self._held = None  # unmapping and closing take time, too
-        if self._directory is not None:
+                self.failed = [(left, reason) for left in self.paths[number:]]
+                break
             try:
-                self._disk.sync_directory(self._directory)
+                self._disk.sync_directory(path.rpartition("/")[0])
             except FileNotFoundError:
                 pass  # its topic was deleted meanwhile
+        self._held = None  # unmapping and closing take time, too
 
 
 Chore: TypeAlias = Removal | Cold
@@ -104,6 +106,7 @@ class Retention:
         self._followed = log.min_offset
         """log position that the queues' minimums agree with"""
         self._hanging: list[str] = []
+        """files that could not be removed; nothing more is removed until they are"""
         self._hanging_since_ms = 0
         self.removed_files = 0
 
@@ -184,7 +187,7 @@ class Retention:
         rules = self._space.rules
         if self._hanging and self._mono_ms - self._hanging_since_ms >= rules.redelete_hanged_file_interval:
             hanging, self._hanging = self._hanging, []
-            yield Removal(self._disk, hanging, None)
+            yield Removal(self._disk, hanging)
 
     # --- the log
 
@@ -193,12 +196,10 @@ class Retention:
         at_once = self._space.deletes_any
         for _ in range(rules.delete_file_batch_max):
             start = self._oldest()
-            if start is None or not (at_once or (believes_clock and self._has_expired(start))):
+            if start is None or self._hanging or not (at_once or (believes_clock and self._has_expired(start))):
                 return
-            segments = self._log.segments
-            directory = segments.path(start).rpartition("/")[0]
             view = self._reader.forget_file(start)
-            yield Removal(self._disk, [self._forget(segments, start)], directory, view)
+            yield Removal(self._disk, [self._forget(self._log.segments, start)], view)
             yield rules.delete_commit_log_files_interval
 
     def _oldest(self) -> int | None:
@@ -208,10 +209,10 @@ class Retention:
             return None
         start = log.segments.starts[0]
         end = start + log.segments.file_bytes
-        is_last = end >= log.written_offset
-        if is_last or end > self._flusher.flushed_offset or end > self._dispatcher.dispatched_offset:
+        flusher = self._flusher
+        if end >= log.written_offset or end > flusher.flushed_offset or end > self._dispatcher.dispatched_offset:
             return None
-        return start
+        return start if flusher.has_safe_queues(end) else None
 
     def _has_expired(self, start: int) -> bool:
         try:
@@ -265,9 +266,9 @@ class Retention:
             yield from self._follow_with_extensions(queue)
         segments = queue.segments
         below = [start for start in segments.starts[:-1] if queue.offset_behind_file(start) <= queue.min_offset]
-        if not below:
+        if not below or self._hanging:
             return None
-        return Removal(self._disk, [self._forget(segments, start) for start in below], segments.directory)
+        return Removal(self._disk, [self._forget(segments, start) for start in below])
 
     def _follow_with_extensions(self, queue: ExtendedConsumeQueue) -> Steps:
         """Java: ConsumeQueueExt.truncateByMinAddress."""
@@ -279,8 +280,8 @@ class Retention:
                 yield cold
             except FileNotFoundError:
                 return
-        if below and not queue.is_deleted:
-            yield Removal(self._disk, [self._forget(queue.ext, start) for start in below], queue.ext.directory)
+        if below and not queue.is_deleted and not self._hanging:
+            yield Removal(self._disk, [self._forget(queue.ext, start) for start in below])
 
     def _follow_with_index(self, log_min: int) -> Steps:
         index = self._index
@@ -294,4 +295,4 @@ class Retention:
             gone.append(held[-1].file.path)
             self.removed_files += 1
         if gone:
-            yield Removal(self._disk, gone, index.directory, held)
+            yield Removal(self._disk, gone, held)

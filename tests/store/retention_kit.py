@@ -23,7 +23,7 @@ def filled(files: int = 4, rules: RetentionRules = AT_ALL_HOURS, disk: MemoryDis
     while rig.store.written_offset < files * FILE_BYTES:
         rig.put(*[draft(number + n, body_bytes=700) for n in range(10)])
         number += 10
-    rig.sync()
+    rig.sync_queues()
     return rig
 
 

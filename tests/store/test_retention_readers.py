@@ -81,7 +81,7 @@ def test_many_queues_are_corrected_in_portions() -> None:
     rig.put(*[draft(number, queue_id=number % 100) for number in range(100)])
     while rig.store.written_offset < 2 * FILE_BYTES:
         rig.put(draft(1, body_bytes=4000))
-    rig.sync()
+    rig.sync_queues()
     rig.wait(73 * HOUR_MS)
     corrected = []
     for _ in range(60):
@@ -118,7 +118,7 @@ def test_on_a_real_disk_a_view_outlives_its_file(tmp_path: object) -> None:
     rig.wall_ms = 4_000_000_000_000
     while rig.store.written_offset < 3 * FILE_BYTES:
         rig.put(*[draft(number, body_bytes=3000) for number in range(5)])
-    rig.sync()
+    rig.sync_queues()
     read = rig.store.read_queue("TopicA", 0, 0, 8, 1 << 20)
     before = b"".join(bytes(chunk) for chunk in read.chunks)
     rig.retain(100_000)
