@@ -1,0 +1,87 @@
+"""The loop that takes common units without a call says what the careful way says, of sound logs and of spoilt ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_store import log_walk
+from rmq_store.log_walk import Doubts, LogWalk
+from rmq_store.segments import OpenFiles, Segments
+from rmq_wire.layout.message import BORN_V6, STORE_V6
+from rmq_wire.message import StoredMessage, pack_blank, pack_unit, read_size_and_magic
+from tests.support.memory_disk import MemoryDisk
+
+FILE_BYTES = 4096
+DIRECTORY = "/store/commitlog"
+START_MS = 1_700_000_000_000
+V4, V6 = bytes(8), bytes(20)
+
+TOPICS = st.sampled_from([b"TopicA", b"B", b"t" * 127, b"t" * 128, b"with\0zero"])
+PROPERTIES = st.sampled_from(
+    [b"", b"KEYS\x01k\x02", b"KEYS\x01" + b"k" * 600 + b"\x02", b"A\x01" + b"\0" * 600 + b"\x02", b"A\x01b\x02\0"]
+)
+UNITS = st.lists(st.tuples(TOPICS, PROPERTIES, st.binary(max_size=60), st.sampled_from([0, BORN_V6, STORE_V6])), max_size=12)
+DOUBTS = st.builds(
+    Doubts, st.sampled_from([0, log_walk.NEVER]), st.sampled_from([0, 900, log_walk.NEVER]), st.booleans() | st.just(False)
+)
+
+
+def log_of(units: list[tuple[bytes, bytes, bytes, int]]) -> bytearray:
+    log = bytearray()
+    for number, (topic, properties, body, flags) in enumerate(units):
+        born, store = V6 if flags & BORN_V6 else V4, V6 if flags & STORE_V6 else V4
+        at = len(log)
+        for _ in range(2):
+            unit = pack_unit(number % 4, 0, number, at, flags, START_MS, born, START_MS, store, 0, 0, body, topic, properties)
+            if at % FILE_BYTES + len(unit) + 8 <= FILE_BYTES:
+                break
+            blank = pack_blank(FILE_BYTES - at % FILE_BYTES)
+            log += blank + bytes(FILE_BYTES - at % FILE_BYTES - len(blank))
+            at = len(log)
+        log += unit
+    return log
+
+
+def walked(log: bytes, doubts: Doubts, stop: int | None) -> tuple[list[StoredMessage], int, str, int]:
+    disk = MemoryDisk()
+    disk.make_directories(DIRECTORY)
+    for start in range(0, max(len(log), 1), FILE_BYTES):
+        file = disk.create(f"{DIRECTORY}/{start:020}", FILE_BYTES)
+        file.write_at(0, log[start : start + FILE_BYTES])
+    segments = Segments(OpenFiles(disk, 16), DIRECTORY, FILE_BYTES, {})
+    segments.load(clean=False)
+    walk = LogWalk(segments, 0, stop, doubts)
+    units = [unit for batch in walk.batches() for unit in batch]
+    return units, walk.end, walk.reason, walk.last_unit_at
+
+
+@given(UNITS, DOUBTS, st.data())
+def test_both_ways_agree(units: list[tuple[bytes, bytes, bytes, int]], doubts: Doubts, data: Any) -> None:
+    log = log_of(units)
+    if log and data.draw(st.booleans()):
+        log[data.draw(st.integers(0, len(log) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    stop = data.draw(st.none() | st.integers(0, len(log)))
+    quick = walked(bytes(log), doubts, stop)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_walk, "_plain_units", lambda *_: ([], 0))
+        careful = walked(bytes(log), doubts, stop)
+    assert quick == careful
+
+
+def test_common_units_are_taken_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    units = [(b"TopicA", b"KEYS\x01k\x02", b"body", 0)] * 20
+    log = bytes(log_of(units))
+    careful: list[int] = []
+
+    def noted(data: bytes, at: int) -> tuple[int, int]:
+        careful.append(at)
+        return read_size_and_magic(data, at)
+
+    monkeypatch.setattr(log_walk, "read_size_and_magic", noted)
+    found, _, _, _ = walked(log, Doubts(0, 0), None)
+    assert len(found) == len(units)
+    assert careful == [len(log)], "only what is behind the end"
