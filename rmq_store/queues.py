@@ -189,6 +189,8 @@ class Queues:
                 queue.is_deleted = True
                 queue.remove_files()
                 _remove_empty(disk, queue.segments.directory)
+                if isinstance(queue, ExtendedConsumeQueue):
+                    _remove_empty(disk, queue.ext.directory)
                 count += 1
             if not queues:
                 del self.by_topic[topic]

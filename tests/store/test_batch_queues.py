@@ -8,7 +8,9 @@ from random import Random
 import pytest
 
 from rmq_store.disk import RealDisk
+from rmq_store.disk_space import RetentionRules
 from rmq_store.errors import ForeignFile, Illegal
+from rmq_store.retention import HOUR_MS
 from rmq_store.store import Store
 from rmq_store.values import Boundary, Draft, GetStatus
 from rmq_wire import property_names as prop
@@ -104,8 +106,11 @@ class BatchRig(Rig):
     """Topic Packed has batch queues."""
 
     def open(self) -> Store:
+        if isinstance(self.disk, MemoryDisk):
+            self.disk.wall_ms = self.wall_ms
         self.store = Store.open(self.disk, self.settings, self.wall_ms, pid=4711, has_batch_queues=is_packed)
         self.store.next_due(self.mono_ms)
+        self.store.retention.next_due(self.mono_ms)
         return self.store
 
 
@@ -226,3 +231,30 @@ def test_deleted_topics_are_gone() -> None:
     assert not rig.disk.is_directory(f"{ROOT}/batchconsumequeue/{PACKED}")
     rig.put(batch(1, 2))
     assert rig.store.queue_bounds(PACKED, 0) == (0, 2)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_batch_files_go_after_the_log(restarts: bool) -> None:
+    rig = rig_of(mapped_file_size_commit_log=4096)
+    for number in range(60):
+        rig.put(batch(number, number % 4, body_bytes=300))
+    sizes = [max(number % 4, 1) for number in range(60)]
+    rig.wait(2_000)  # the log goes when what leads to it is safe
+    rig.sync()
+    rules = RetentionRules(file_reserved_time=1, delete_when=frozenset(range(24)), disk_space_warning_level_ratio=None)
+    rig.store.retain_by(rules)
+    rig.retain(2 * HOUR_MS)
+    if restarts:
+        rig.reopen()
+    low, high = rig.store.queue_bounds(PACKED, 0)
+    kept = rig.numbers(PACKED)
+    assert kept == list(range(kept[0], 60))
+    assert low == sum(sizes[: kept[0]]) > 20
+    assert high == sum(sizes)
+    assert isinstance(rig.disk, MemoryDisk)
+    first = int(rig.disk.entries(f"{ROOT}/batchconsumequeue/{PACKED}/0")[0].name)
+    assert 0 < first <= kept[0] * 46
+    assert rig.store.read_queue(PACKED, 0, low - 1, 1, 1 << 20).status is GetStatus.OFFSET_TOO_SMALL
+    assert rig.store.offset_by_time(PACKED, 0, 0) == low
+    rig.put(batch(60, 2))
+    assert rig.numbers(PACKED)[-1] == 60
