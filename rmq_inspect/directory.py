@@ -276,6 +276,8 @@ SINGLES: Final = {
 }
 FOREIGN_TREES: Final = {"compaction", "rocksdbstore", "kvStore", "consumequeue_rocksdb", "transaction", "timerrocksdb"}
 """Directories of the reference that hold nothing with a layout of ours."""
+NEIGHBOURS: Final = ("namesrv", "broker-")
+"""How directories begin that `rmq dev` puts beside its first broker's: the name server's, and the stores of further brokers."""
 CONFIG_NAMES: Final = (".json", "timermetrics", "transactionMetrics")
 FOREIGN_FILES: Final = {
     "abort.bak",
@@ -310,7 +312,7 @@ def _place_directory(found: StoreDirectory, base: str, name: str) -> None:
         _offset_files(found, base, (name,), Kind.TIMER_LOG, found.timer_log)
     elif name == "config":
         _config(found, base)
-    elif name not in FOREIGN_TREES:
+    elif name not in FOREIGN_TREES and not name.startswith(NEIGHBOURS):
         found.stray(f"{name}/", "no directory of a store has this name")
 
 

@@ -142,3 +142,6 @@ def test_a_cyclic_chain_ends(tmp_path: Path) -> None:
     seen = look("explain", golden, "--topic", "kinds-5_5_0", "--key", "k1")
     assert seen.status == 0
     assert "a chain must lead to lower numbers" in seen.out
+    assert seen.out.count(". Entry ") == len(chain)
+    with IndexReader(file) as reader:
+        assert [entry.number for entry in reader.chain(hash_of % reader.slots)] == [entry.number for entry in chain]
