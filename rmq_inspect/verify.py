@@ -211,8 +211,9 @@ class _Verification:
     # --- the log
 
     def _all_log(self) -> None:
+        dispatched_end = max((one.last_physical_end for one in self._queues.values()), default=-1)
         known = Known(
-            self._queues, self._index, max((one.last_physical_end for one in self._queues.values()), default=-1), self._log,
+            self._queues, self._index, self._store.extensions, dispatched_end, self._log,
             self._scope.with_queues, self._scope.with_index and bool(self._index), self._report.condition.live,
             self._report.condition.settled,
         )  # fmt: skip

@@ -154,6 +154,11 @@ KINDS: Final[dict[str, Kind]] = {
         "It is delivered too early or too late.",
         _REBUILD_QUEUES,
     ),
+    "queue-extension": Kind(
+        _WARNING, "a queue unit whose extension is not its message's",
+        "Consumers that filter miss the message or get it in vain.",
+        _REBUILD_QUEUES,
+    ),
     "queue-dangling": Kind(
         _ERROR, "a queue unit that points at no message of its queue",
         "Consumers get MESSAGE_WAS_REMOVING there and go on behind it.",
@@ -214,6 +219,11 @@ KINDS: Final[dict[str, Kind]] = {
     ),
     "index-wrong": Kind(
         _WARNING, "an index entry that no message of the log has", "A key query reads a wrong place of the log.", _REBUILD_INDEX,
+    ),
+    "index-time": Kind(
+        _WARNING, "an index entry does not have its message's time",
+        "Key queries with a time window miss the message; or the message's store time is damaged.",
+        _REBUILD_INDEX,
     ),
     "index-missing": Kind(
         _WARNING, "a message without its index entries", "Queries by key and by unique key do not find it.", _REBUILD_INDEX,

@@ -35,6 +35,7 @@ RUN_ENTRIES: Final = 1 << 18
 FENCE_ENTRIES: Final = 4096
 """Entries between two fence posts."""
 ODD_KEPT_MAX: Final = 256
+SECOND_MS: Final = 1000
 GUESS_FILES_MAX: Final = 8
 GUESS_BYTES: Final = 4 << 20
 """Read at once where the slots have to be guessed."""
@@ -307,6 +308,23 @@ def read_entries(reader: Reader, geometry: Geometry, number: int, count: int) ->
     return records(reader.read(at, count * INDEX_ENTRY.itemsize), INDEX_ENTRY)
 
 
+class Found(NamedTuple):
+    """Columns of index entries.  begin: begin_timestamp of the file that each is in."""
+
+    offset: Ints
+    key_hash: Ints
+    seconds: Ints
+    begin: Ints
+
+
+def _is_of_another_version(offsets: Ints, lacking: Any, is_tag: Any) -> bool:
+    """Whether only entries of tags lack, of all messages, or of all before or behind one: there the broker was exchanged."""
+    if not lacking.any() or (lacking & ~is_tag).any():
+        return False
+    there, gone = offsets[is_tag & ~lacking], offsets[lacking]
+    return not len(there) or bool(gone.max() < there.min() or gone.min() > there.max())
+
+
 class IndexCheck:
     """The index files, for one worker that walks one log file."""
 
@@ -324,8 +342,8 @@ class IndexCheck:
         for reader in self._readers.values():
             reader.close()
 
-    def compare(self, own: Ints, end: Ints, wanted: Wanted, report: LogReport, log: StoreFile) -> None:
-        """own, end: where the units of a block begin and end in the log."""
+    def compare(self, own: Ints, end: Ints, times: Ints, wanted: Wanted, report: LogReport, log: StoreFile) -> None:
+        """own, end: where the units of a block begin and end in the log; times: when they were stored."""
         if not self._files:
             return
         offsets = own[wanted.row]
@@ -334,20 +352,29 @@ class IndexCheck:
         behind = self.last_offset + 1 if self._settled else self.last_offset
         covered = (offsets >= self.first_offset) & (offsets < behind)
         low, high = int(own[0]), int(end[-1])
-        found_offsets, found_hashes = self._entries(low, high)
+        found = self._entries(low, high)
         hashes, offsets, is_tag = wanted.key_hash[covered], offsets[covered], wanted.is_tag[covered]
-        if len(found_hashes) == len(hashes) and (found_hashes == hashes).all() and (found_offsets == offsets).all():
+        if len(found.key_hash) == len(hashes) and (found.key_hash == hashes).all() and (found.offset == offsets).all():
+            self._times(found, times[wanted.row][covered], log)
             return
-        self._differ(low, (offsets, hashes, is_tag), (found_offsets, found_hashes), report, log)
+        self._differ(low, (offsets, hashes, is_tag), found, report, log)
 
-    def _differ(self, low: int, wanted: Any, found: Any, report: LogReport, log: StoreFile) -> None:
-        """As sets: an entry may be there twice after a restart, and brokers before 5.4 write none for tags."""
+    def _times(self, found: Found, times: Ints, log: StoreFile) -> None:
+        """Seconds since the file's begin, cut off at 0 and at Java's largest int (`IndexFile.putKey`)."""
+        seconds = np.clip((times - found.begin) // SECOND_MS, 0, np.iinfo(np.int32).max)
+        bad = np.flatnonzero((found.seconds != seconds) & (found.begin > 0))
+        if len(bad):
+            at, row = int(found.offset[bad[0]]), int(bad[0])
+            text = f"message at {at}: {found.seconds[row]} s after the file's begin, by its store time {seconds[row]} s"
+            self._findings.add("index-time", log.name, at - log.start, text, len(bad))
+
+    def _differ(self, low: int, wanted: Any, found: Found, report: LogReport, log: StoreFile) -> None:
+        """As sets: an entry may be there twice after a restart, and brokers before 5.5 write none for tags."""
         offsets, hashes, is_tag = wanted
-        wanted_keys, found_keys = (offsets - low) << 31 | hashes, (found[0] - low) << 31 | found[1]
+        wanted_keys, found_keys = (offsets - low) << 31 | hashes, (found.offset - low) << 31 | found.key_hash
         lacking = ~np.isin(wanted_keys, found_keys)
         extra = ~np.isin(found_keys, wanted_keys)
-        tag_only = bool((lacking == is_tag)[lacking | is_tag].all()) and bool(is_tag.any())
-        if tag_only and not extra.any():
+        if not extra.any() and _is_of_another_version(offsets, lacking, is_tag):
             report.without_tag_entries += int(lacking.sum())
             return
         if lacking.any():
@@ -355,13 +382,13 @@ class IndexCheck:
             text = f"{len(missing)} message(s) from {missing[0]} on lack {int(lacking.sum())} entries"
             self._findings.add("index-missing", log.name, int(missing[0]) - log.start, text, len(missing))
         if extra.any():
-            places = found[0][extra]
+            places = found.offset[extra]
             text = f"{len(places)} entries point at {places[0]} and behind it, where no message has their keys"
             self._findings.add("index-wrong", log.name, int(places[0]) - log.start, text, len(places))
 
-    def _entries(self, low: int, high: int) -> tuple[Ints, Ints]:
-        """(physical offset, key hash) of the entries that point at [low, high), in the order in which they were written."""
-        offsets, hashes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    def _entries(self, low: int, high: int) -> Found:
+        """The entries that point at [low, high), in the order in which they were written."""
+        pieces = [Found(*(np.empty(0, np.int64) for _ in Found._fields))]
         for state in self._files:
             if state.last_offset < low or state.first_offset >= high or state.geometry is None:
                 continue
@@ -373,9 +400,11 @@ class IndexCheck:
                 continue
             places = entries["physical_offset"].astype(np.int64)
             keep = (places >= low) & (places < min(high, self.last_offset + self._settled))
-            offsets.append(places[keep])
-            hashes.append(entries["key_hash"][keep].astype(np.int64))
-        return np.concatenate(offsets), np.concatenate(hashes)
+            entries, begin_ms = entries[keep], np.full(int(keep.sum()), state.begin_timestamp)
+            pieces.append(
+                Found(places[keep], entries["key_hash"].astype(np.int64), entries["seconds"].astype(np.int64), begin_ms)
+            )
+        return Found(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
 
     def _reader(self, file: StoreFile) -> Reader:
         found = self._readers.get(file.name)

@@ -45,6 +45,7 @@ class Known:
 
     queues: dict[Key, QueueState]
     index: list[IndexState]
+    extensions: dict[Key, list[StoreFile]]
     dispatched_end: int
     """where the last message with a queue unit ends in the log"""
     log: list[StoreFile]
@@ -116,7 +117,7 @@ def check_log_file(file: StoreFile, known: Known, is_last: bool) -> LogReport:
 class _LogCheck:
     def __init__(self, file: StoreFile, known: Known, report: LogReport, is_last: bool) -> None:
         self._file, self._known, self._report, self._is_last = file, known, report, is_last
-        self._places = Places(known.queues, known.log)
+        self._places = Places(known.queues, known.extensions, known.log)
         self._index = IndexCheck(known.index, report.findings, known.settled)
         self._topic_ids: dict[bytes, int] = {}
         self._topic_names: list[str] = []
@@ -311,7 +312,7 @@ class _LogCheck:
         indexed = units["sys_flag"] & TRANSACTION_MASK != TRANSACTION_ROLLBACK
         topic_hashes = np.array(self._topic_hashes, np.int32)[ids]
         wanted = wanted_entries(properties, hasher, tags, topic_hashes, indexed)
-        self._index.compare(own, own + units["total_size"], wanted, self._report, self._file)
+        self._index.compare(own, own + units["total_size"], units["store_timestamp"], wanted, self._report, self._file)
 
 
 class Wanted(NamedTuple):

@@ -18,6 +18,7 @@ from rmq_inspect.directory import Reader, StoreFile
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.verify_findings import Findings
 from rmq_inspect.verify_queues import Key, LogBounds, QueueState
+from rmq_wire.layout import consume_queue
 from rmq_wire.layout.flat import flat
 from rmq_wire.layout.message import BORN_V6, FIXED, HEAD, MAGIC_V1, MAGIC_V2, STORE_V6, TOPIC_V1, TOPIC_V2
 
@@ -35,6 +36,9 @@ QUEUES_MAX: Final = 200_000
 """Queues of one log file that are followed; a hostile file could name one per message."""
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 """`TopicValidator.RMQ_SYS_SCHEDULE_TOPIC`: its tags codes are due times."""
+EXTENSIONS_BEGIN: Final = 1 << 63
+"""What an address lacks to be a place (`ConsumeQueueExt.unDecorate`)."""
+_EXTENSION: Final = flat(consume_queue.EXT_UNIT_HEAD).packed
 _HEAD: Final = flat(HEAD)
 _FIXED_SIZE_MAX: Final = max(layout.size for layout in FIXED.values())
 _HOST_BITS: Final = BORN_V6 | STORE_V6
@@ -127,8 +131,8 @@ def _row(reader: Reader, raw: bytes, place: int, physical_offset: int) -> Row | 
 class Places:
     """The queues, for one worker that walks one log file."""
 
-    def __init__(self, queues: dict[Key, QueueState], log: list[StoreFile]) -> None:
-        self._queues = queues
+    def __init__(self, queues: dict[Key, QueueState], extensions: dict[Key, list[StoreFile]], log: list[StoreFile]) -> None:
+        self._queues, self._extensions = queues, extensions
         self._log = LogPlaces(log)
         self._readers = Readers()
         self._delays: dict[Key, int] = {}
@@ -200,6 +204,23 @@ class Places:
         for row in np.flatnonzero(bad)[:LOOKED_AT_MAX].tolist():
             offset = int(wanted.queue_offset[row])
             self._tell(kind, key, state, offset, f"{codes[row]} instead of {expected[row]}", report, 0, 1)
+
+        for row in np.flatnonzero(placed & (codes <= EXTENSION_ADDRESS_MAX)).tolist():
+            if not self._extended(key, int(codes[row]), int(wanted.tags_code[row]), int(wanted.store_timestamp[row])):
+                text = f"its extension at {int(codes[row]) + EXTENSIONS_BEGIN} is not there, or another message's"
+                self._tell("queue-extension", key, state, int(wanted.queue_offset[row]), text, report, 0, 1)
+
+    def _extended(self, key: Key, address: int, tags_code: int, store_timestamp: int) -> bool:
+        """Whether consumequeue_ext holds this message's tags and time there; due times of delayed messages are not looked at."""
+        position = address + EXTENSIONS_BEGIN
+        for file in self._extensions.get(key, []):
+            if file.start <= position < file.end:
+                data = self._read_file(file, position - file.start, _EXTENSION.size)
+                if len(data) < _EXTENSION.size:
+                    return False
+                size, code, timestamp, _ = _EXTENSION.unpack(data)
+                return bool(size > 0 and timestamp == store_timestamp and (code == tags_code or key[0] == SCHEDULE_TOPIC))
+        return False
 
     def _tell(
         self, code: str, key: Key, state: QueueState, offset: int, text: str, report: LogReport, at: int, count: int

@@ -307,6 +307,20 @@ def an_index_entry_of_another_key(s: Subject) -> Where:
 
 
 @plant
+def a_wrong_time_in_the_index(s: Subject) -> Where:
+    path = s.index_files[0]
+    s.set_entry(path, 30, "seconds", 4711)
+    return Where("index-time", name(s.log_files[0]), s.entry(path, 30)[1])
+
+
+@plant
+def a_wrong_store_time(s: Subject) -> Where:
+    at, unit = s.units(0)[9]
+    s.write(s.log_files[0], at + 56, (unit.store_timestamp + 3_600_000).to_bytes(8, "big"))
+    return Where("index-time", name(s.log_files[0]), at)
+
+
+@plant
 def a_wrong_index_slot(s: Subject) -> Where:
     path = s.index_files[0]
     slot = s.entry(path, 399)[0] % 97
