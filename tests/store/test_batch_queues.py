@@ -240,7 +240,7 @@ def test_batch_files_go_after_the_log(restarts: bool) -> None:
         rig.put(batch(number, number % 4, body_bytes=300))
     sizes = [max(number % 4, 1) for number in range(60)]
     rig.wait(2_000)  # the log goes when what leads to it is safe
-    rig.sync()
+    rig.sync_queues()
     rules = RetentionRules(file_reserved_time=1, delete_when=frozenset(range(24)), disk_space_warning_level_ratio=None)
     rig.store.retain_by(rules)
     rig.retain(2 * HOUR_MS)

@@ -171,7 +171,7 @@ def test_extensions_go_after_the_log() -> None:
         rig.put(one)
     first = disk_of(rig).entries(EXT)[0].name
     rig.wait(2_000)  # the log goes when what leads to it is safe
-    rig.sync()
+    rig.sync_queues()
     rules = RetentionRules(file_reserved_time=1, delete_when=frozenset(range(24)), disk_space_warning_level_ratio=None)
     rig.store.retain_by(rules)
     rig.retain(2 * HOUR_MS)
