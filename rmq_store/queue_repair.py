@@ -239,17 +239,31 @@ def _set_ext_end(queue: ExtendedConsumeQueue) -> None:
     """Extensions end behind the last that an entry leads to; what follows is cleared (Java: truncateByMaxAddress)."""
     ext = queue.ext
     end = 0
-    for offset in range(queue.max_offset - 1, queue.first_offset() - 1, -1) if queue.segments.starts else ():
-        tags_code = _unit_in(queue, offset)[2]
-        if tags_code <= EXT_ADDRESS_LAST:
-            end = tags_code - EXT_ADDRESS_FIRST + _ext_bytes(ext, tags_code - EXT_ADDRESS_FIRST)
-            break
+    last = _last_address(queue)
+    if last is not None:
+        end = last - EXT_ADDRESS_FIRST + _ext_bytes(ext, last - EXT_ADDRESS_FIRST)
     for start in reversed(ext.starts.copy()):
         if start >= end:
             ext.remove(start)
     if ext.starts and end < ext.end:
         zero_from(ext.file(ext.starts[-1]), end - ext.starts[-1])
     queue.ext_end = end
+
+
+def _last_address(queue: ConsumeQueue) -> int | None:
+    """The newest entry that leads to an extension does so by this; None when none does. Raises OSError."""
+    unit_bytes = queue.unit_bytes
+    first = queue.first_offset() * unit_bytes
+    position = queue.max_offset * unit_bytes if queue.segments.starts else first
+    while position > first:
+        start = (position - 1) - (position - 1) % queue.segments.file_bytes
+        from_ = max(start, position - SCAN_UNITS * unit_bytes)
+        data = queue.segments.file(start).read_at(from_ - start, position - from_)
+        for _, _, tags_code in reversed(list(QUEUE_UNIT.iter_unpack(data))):
+            if tags_code <= EXT_ADDRESS_LAST:
+                return int(tags_code)
+        position = from_
+    return None
 
 
 def _ext_bytes(ext: Segments, position: int) -> int:

@@ -229,9 +229,9 @@ class Recovery:
         if offset < queue.max_offset:
             queue_repair.cut_to(queue, queue_repair.place_of(queue, offset))  # its topic was deleted and made again
             self._touch(queue)
-        elif not from_first_file:
-            raise _Gap  # also when it has no files: they may be gone
         elif queue.segments.starts:
+            if not from_first_file:
+                raise _Gap
             queue.remove_files()
         queue.max_offset = queue.next_offset = offset
 

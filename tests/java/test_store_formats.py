@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,14 +21,17 @@ from rmq_wire.batch import Item, pack_items
 from rmq_wire.codes import RequestCode
 from rmq_wire.message import index_keys, read_unit, tags_code
 from rmq_wire.sys_flag import INNER_BATCH, NEED_UNWRAP
+from tests.java.flows import drain, producer, push
 from tests.java.golden_formats import BATCH as BATCH_PROPERTIES
 from tests.java.golden_formats import LIGHT as LIGHT_PROPERTIES
 from tests.java.golden_formats import SMALL_FILES, Told
 from tests.support import remoting
+from tests.support.clients import JavaDriver
 from tests.support.golden_formats import BATCH, LIGHT, in_queue, settings
 from tests.support.java import java
 from tests.support.process import until
 from tests.support.reference import JavaBroker, JavaNameServer
+from tests.support.subject import Subject
 
 pytestmark = pytest.mark.java
 
@@ -187,3 +190,25 @@ def test_by_turns(place: tuple[Path, JavaBroker]) -> None:
     assert after["%LMQ%j", 0] == 10
     assert in_queue(mine, "%LMQ%j")[5:] == [b"java %d" % number for number in range(5)]
     assert mine.close(START_MS)
+
+def test_stock_clients_send_and_unwrap(subject: Subject, clients: JavaDriver, fresh: Callable[[str], str]) -> None:
+    """A stock producer's batch into a batch queue is stored as one unit; stock consumers take it apart again."""
+    topic = fresh("packed")
+    fields = {
+        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
+        "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false", "attributes": "+queue.type=BatchCQ",
+    }  # fmt: skip
+    assert remoting.ask(subject.address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields).code == 0
+    at = {"topic": topic, "broker": subject.broker_name, "queue": 0}
+    with producer(clients, subject, fresh) as p:
+        for number in range(3):
+            body = f"batch-{number}"
+            answers = clients.call("send", producer=p, form="batch", count=4, body=body, tags="TagA,TagB", **at)
+            assert [answer["offset"] for answer in answers] == [number * 5]
+            clients.call("send", producer=p, form="queue", body=f"single-{number}", **at)
+    found = drain(clients, subject, fresh, topic, 0)
+    bodies = [message["body"] for message in found]
+    assert len(bodies) == len(set(bodies)) == 15
+    with push(clients, subject, fresh, topic) as c:
+        until(lambda: len(clients.messages(c)) >= 15, "all messages")
+        assert sorted(message["body"] for message in clients.messages(c)) == sorted(bodies)

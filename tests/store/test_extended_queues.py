@@ -129,9 +129,14 @@ def test_extensions_begin_late_and_end_early() -> None:
     assert on.store.close(on.wall_ms)
     off = Rig(disk=rig.disk, settings=rig.settings)
     off.put(*[draft(number) for number in range(20, 30)])
-    assert tagged(off, 2) == list(range(2, 30, 3))
+    off.put(*[draft(number) for number in range(30, 45)])
+    assert tagged(off, 2) == list(range(2, 45, 3))
     assert off.store.close(off.wall_ms)
     assert len(disk_of(rig).entries(EXT)) == 3
+    again = Rig(disk=rig.disk, settings=on.settings)
+    again.put(*[draft(number) for number in range(45, 50)])
+    for tag in range(3):
+        assert tagged(again, tag) == list(range(tag, 50, 3))
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -132,7 +132,7 @@ def full_directories_are_used(patch: pytest.MonkeyPatch) -> None:
 
 CASES: tuple[tuple[Plant, Callable[[int], None]], ...] = (
     (light_is_forgotten, light.test_counters_and_queues_survive_crashes),
-    (light_is_not_aligned, fails(light.test_light_queues_that_are_gone_are_made_again)),
+    (light_is_not_aligned, fails(light.test_a_light_queue_that_lost_entries_is_made_again)),
     (light_counts_stay, fails(light.test_counters_go_back_with_what_is_taken_back)),
     (batches_count_one, batches.test_batches_survive_crashes_and_restarts),
     (batch_ends_are_stale, batches.test_batches_survive_crashes_and_restarts),
