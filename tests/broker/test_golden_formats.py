@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from rmq_inspect.directory import list_store
+from rmq_inspect.verify import Scope, verify
 from rmq_wire.batch import Item, pack_items
 from rmq_wire.headers.send import SendBatchMessage, SendMessageV2
 from rmq_wire.message import StoredMessage
@@ -73,6 +75,8 @@ def test_batches_to_batch_queues(tmp_path: Path) -> None:
         house.restart()
     assert house.node.close()
     assert not (tmp_path / "consumequeue" / "Packed").exists()
+    report = verify(list_store(tmp_path), Scope(workers=1))
+    assert (report.listed(), report.messages) == ([], len(units(BATCH)))
 
 
 def test_messages_to_light_queues(tmp_path: Path) -> None:
@@ -100,6 +104,9 @@ def test_messages_to_light_queues(tmp_path: Path) -> None:
                 same(mine._replace(physical_offset=java.physical_offset), java)
         house.restart()
     assert [path.parent.name for path in sorted(tmp_path.glob("logs-*/*"))] == ["logs-a", "logs-b"]
+    assert house.node.close()
+    report = verify(list_store(tmp_path, [tmp_path / "logs-a", tmp_path / "logs-b"]), Scope(workers=1))
+    assert (report.listed(), report.messages) == ([], len(units(LIGHT)))
 
 
 def _dispatched(unit: StoredMessage) -> list[str]:
