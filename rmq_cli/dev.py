@@ -75,7 +75,10 @@ def command(
             wanted = told.get("storePathRootDir", ".rmq") if store is None else store
             if not wanted:
                 raise Complaint("the store directory has no name; give --store one, or leave it out for ./.rmq")
-            root = os.path.abspath(wanted)
+            try:
+                root = os.path.abspath(wanted)
+            except FileNotFoundError:
+                raise Complaint("the current directory is gone; change to another, or give --store an absolute path") from None
             make_store_directory(root, "--store")
         plan = DevPlan(
             root=Path(root),

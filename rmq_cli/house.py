@@ -32,6 +32,8 @@ from rmq_store.errors import StoreError
 LOOPBACK = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"
 BROKER_LETTERS = "abcdefghijklmnop"
+CONFIG_BYTES_MAX = 1 << 20
+"""All keys that Java knows take 60 KiB; more is another file, taken by mistake, or one without an end."""
 PORT_STEP = 10
 """Between the ports of two brokers of one process: each takes three (listenPort - 2, listenPort, listenPort + 1)."""
 
@@ -235,9 +237,12 @@ def _file_entries(path: Path | None) -> dict[str, str]:
     if path is None:
         return {}
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(CONFIG_BYTES_MAX + 1)
     except OSError as error:
         raise Complaint(f"the configuration file {path} cannot be read: {error.strerror}") from None
+    if len(data) > CONFIG_BYTES_MAX:
+        raise Complaint(f"the configuration file {path} is none: it has more than {CONFIG_BYTES_MAX} bytes")
     try:
         return read_properties(data)
     except BadConfig as bad:

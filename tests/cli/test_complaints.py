@@ -106,6 +106,23 @@ def test_a_directory_for_a_file_and_a_file_for_a_directory(home: Path) -> None:
     assert "is not a directory; choose another: storePathRootDir=" in line
 
 
+@pytest.mark.parametrize("subcommand", ["broker", "namesrv"])
+def test_a_configuration_file_without_an_end(home: Path, subcommand: str) -> None:
+    line = complaint(subcommand, "-c", "/dev/zero", home=home)
+    assert line == "rmq: the configuration file /dev/zero is none: it has more than 1048576 bytes"
+
+
+def test_a_current_directory_that_is_gone(home: Path) -> None:
+    gone = home / "gone"
+    gone.mkdir()
+    done = subprocess.run(
+        ["sh", "-c", 'rmdir ../gone && exec "$@"', "sh", *command(*DEV)], capture_output=True, text=True, timeout=PATIENCE_S,
+        cwd=gone, env=environment(home), check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "rmq: the current directory is gone; change to another, or give --store an absolute path\n"
+
+
 def test_a_store_without_a_name(home: Path) -> None:
     """An empty text is no path: the store must not land where one stands."""
     for arguments in (("--store", ""), ("--set", "storePathRootDir=")):
