@@ -25,6 +25,7 @@ HEADER_BYTES: Final = INDEX_HEADER.size
 SLOT_BYTES: Final = INDEX_SLOT.size
 ENTRY_BYTES: Final = INDEX_ENTRY.size
 NO_ENTRY: Final = 0
+SECOND_MS: Final = 1000
 PAGE_SLOTS: Final = 1024
 """Slots written back together: 4 KiB."""
 WALK_STEPS_MAX: Final = 10_000
@@ -243,19 +244,21 @@ class IndexFile:
         return begin_ms <= self.end_timestamp and end_ms >= self.begin_timestamp
 
     def entries(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
-        """Physical offsets of this hash within the times, newest first; None now and then, so that a caller may pause.
+        """Physical offsets of this hash that may be within the times, newest first; None now and then, where a caller may pause.
 
+        An entry keeps whole seconds, the first one of a file seconds from somewhere else: the message has to be asked.
         Ends at a broken link, at a cycle (numbers must fall) and after WALK_STEPS_MAX entries. Raises Cold.
         """
         number = self._slot(key_hash % self.slot_num)
         if not 0 < number < self.count:
             return
+        begin_ms -= SECOND_MS - 1
         for step in range(1, WALK_STEPS_MAX):
             entry_hash, physical, seconds, previous = self._entry(number)
             stored_ms = self.begin_timestamp + seconds * 1000
             if seconds < 0:
                 return
-            if entry_hash == key_hash and begin_ms <= stored_ms <= end_ms:
+            if entry_hash == key_hash and (begin_ms <= stored_ms <= end_ms or number == 1):
                 yield physical
             if not 0 < previous < number or stored_ms < begin_ms:
                 return

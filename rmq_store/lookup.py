@@ -25,6 +25,8 @@ from rmq_wire.properties import decode
 
 QUERY_ROUNDS: Final = 3
 """A round that found only hashes is followed by one that ends earlier, as in Java."""
+WRONG_MAX: Final = 256
+"""Entries of other keys or times that one round passes over."""
 TAG_MARK: Final = "T#"
 NOT_FOUND: Final = -1
 
@@ -68,28 +70,32 @@ class Lookup:
         index = self._index
         if index is None or not index.files:
             return QueryResult([], 0, 0)
+        if max_num <= 0:
+            return QueryResult([], index.files[-1].end_timestamp, index.files[-1].end_physical)
         wanted = TAG_MARK + key if index_type is IndexType.TAG else key
         topic_hash = string_hash(topic + "#")
         count = min(max_num, self._settings.max_msgs_num_batch)
         newest = index.files[-1]
         result = QueryResult([], newest.end_timestamp, newest.end_physical)
+        until_ms = end_ms
         for _ in range(QUERY_ROUNDS):
-            found = {at for at in index.find(topic_hash, wanted, count, begin_ms, end_ms) if at is not None}
-            if not found:
-                break
+            found: dict[int, memoryview] = {}
             earliest = None
-            for at in sorted(found):
-                view = self._reader.unit_view(at)
+            for at in index.find(topic_hash, wanted, count + WRONG_MAX, begin_ms, until_ms):
+                view = None if at is None or at in found else self._reader.unit_view(at)
                 unit = _decoded(view)
-                if view is None or unit is None:
+                if at is None or view is None or unit is None:
                     continue
-                if earliest is None:
-                    earliest = unit.store_timestamp
-                if _has_key(unit, topic, wanted):
-                    result.units.append(view)
-            if result.units or earliest is None or earliest < begin_ms:
+                earliest = unit.store_timestamp if earliest is None else min(earliest, unit.store_timestamp)
+                # Entries know whole seconds and a hash: the message itself says whether it is meant (#5174, #3613).
+                if begin_ms <= unit.store_timestamp <= end_ms and _has_key(unit, topic, wanted):
+                    found[at] = view
+                    if len(found) >= count:
+                        break
+            result.units.extend(found[at] for at in sorted(found))
+            if found or earliest is None or earliest < begin_ms:
                 break
-            end_ms = earliest
+            until_ms = earliest
         return result
 
     # --- by time

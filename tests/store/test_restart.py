@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from rmq_store.disk import Kind, RealDisk
-from rmq_store.errors import ForeignFile, StoreDamaged, StoreLocked, StoreRefused
+from rmq_store.errors import Cold, ForeignFile, StoreDamaged, StoreLocked, StoreRefused
 from rmq_store.layouts import CHECKPOINT
+from rmq_store.values import QueryResult
 from rmq_wire import sys_flag
 from tests.support.memory_disk import Fault, MemoryDisk
 from tests.support.store_rig import ROOT, START_MS, Rig, draft, small, sync_settings
@@ -42,10 +43,17 @@ def filled(count: int = 300, **changes: object) -> tuple[MemoryDisk, Rig]:
 def check(rig: Rig, count: int = 300) -> None:
     for queue_id in range(4):
         assert rig.numbers(queue_id=queue_id) == list(range(queue_id, count, 4))
-    found = rig.store.query("TopicA", f"key{count - 1}", 64, 0, 1 << 60)
-    assert len(found.units) == 1
-    for number in (0, count // 2):
-        assert len(rig.store.query("TopicA", f"key{number}", 64, 0, 1 << 60).units) == 1
+    for number in (count - 1, 0, count // 2):
+        assert len(warm(lambda number=number: rig.store.query("TopicA", f"key{number}", 64, 0, 1 << 60)).units) == 1
+
+
+def warm(ask: Callable[[], QueryResult]) -> QueryResult:
+    """On real files a page may have to be read first, also one that was just written."""
+    while True:
+        try:
+            return ask()
+        except Cold as cold:
+            cold.run()
 
 
 def test_a_clean_stop_leaves_what_java_starts_on() -> None:
