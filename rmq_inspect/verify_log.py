@@ -23,8 +23,9 @@ from rmq_columns.texts import Hasher, Properties, Spans
 from rmq_columns.units import Units
 from rmq_inspect.directory import Reader, StoreFile
 from rmq_inspect.errors import CannotLook
+from rmq_inspect.verify_entries import IndexCheck
 from rmq_inspect.verify_findings import NOWHERE, Findings
-from rmq_inspect.verify_index import IndexCheck, IndexState
+from rmq_inspect.verify_index import IndexState
 from rmq_inspect.verify_places import QUEUES_MAX, Entry, Places
 from rmq_inspect.verify_queues import Key, QueueState
 from rmq_wire import property_names as names
