@@ -122,6 +122,7 @@ class BrokerNode:
             lambda action: self.engine.after_commit(lambda _error: action()),
         )
         self.persister.load()
+        self._kinds_known = True
         self.offsets.clamp(store.queue_bounds)
         self.clients = Clients(config, env)
         self.announcement = Announcement(

@@ -175,3 +175,20 @@ def test_batches_are_pulled_as_they_came(tmp_path: Path) -> None:
     assert {bytes(unit.body) for unit in units_of(found.body)} == {items}
     assert found.ext_map()["nextBeginOffset"] == "15"
     assert found.ext_map()["maxOffset"] == "15"
+
+
+def test_kinds_of_topics_are_read_from_the_file_only_while_the_store_opens(tmp_path: Path) -> None:
+    """Later the table is what counts: the file may be older."""
+    house = House(tmp_path, **BATCHES)
+    house.topic("First", 1)
+    house.node.save(house.node.topics)
+    kept = (tmp_path / "config" / "topics.json").read_bytes()
+    house.topic("Packed", 1, attributes={"+queue.type": "BatchCQ"})
+    house.node.topics.delete("First")
+    (tmp_path / "config" / "topics.json").write_bytes(kept)
+    house.connect().ask(send("Packed", 0, batch=True), pack_items([Item(0, b"x", b"")] * 2))
+    assert house.node.store.queue_bounds("Packed", 0) == (0, 2)
+    assert "First" not in house.node.topics
+    assert len(house.stored("Packed")) == 1
+    house.restart()
+    assert len(house.stored("Packed")) == 1
