@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC
 
 from rmq_store.disk import Disk
-from rmq_store.errors import CommitFailed
+from rmq_store.errors import Cold, CommitFailed
 from rmq_store.settings import FlushDiskType, StoreSettings
 from rmq_store.store import Store
 from rmq_store.values import Arrived, Draft, Placed
@@ -130,7 +130,11 @@ class Rig:
         found: list[int] = []
         offset, end = self.store.queue_bounds(topic, queue_id)
         while offset < end:
-            read = self.store.read_queue(topic, queue_id, offset, 32, 1 << 20)
+            try:
+                read = self.store.read_queue(topic, queue_id, offset, 32, 1 << 20)
+            except Cold as cold:
+                cold.run()
+                continue
             assert read.message_count, read
             found += [number_of(unit.body) for unit in units_of(read.chunks)]
             offset = read.next_offset
