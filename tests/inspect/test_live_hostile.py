@@ -243,6 +243,17 @@ def test_a_name_swapped_for_a_link_is_not_followed(tmp_path: Path) -> None:
         file.open()
 
 
+def test_a_directory_swapped_for_a_link_is_not_followed(tmp_path: Path) -> None:
+    golden, outside = golden_store(tmp_path / "s"), golden_store(tmp_path / "outside")
+    files = [file for file in list_store(golden).files() if len(file.parts) > 1]
+    for name in ("commitlog", "consumequeue", "index", "config"):
+        shutil.rmtree(golden / name)
+        (golden / name).symlink_to(outside / name)
+    for file in files:
+        with pytest.raises(CannotLook, match=file.parts[0]):
+            file.open()
+
+
 @pytest.mark.parametrize(
     "text",
     [

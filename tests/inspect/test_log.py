@@ -124,3 +124,17 @@ def test_a_unit_is_not_looked_for_in_another_file(tmp_path: Path) -> None:
     make(tmp_path, [(b"x" * 200, False, b"T")] * 12)
     shutil.copy(tmp_path / "commitlog" / f"{0:020}", tmp_path / "commitlog" / f"{FILE_BYTES:020}")
     assert {piece.file.start for piece in walked(tmp_path) if isinstance(piece, Unit)} == {0}
+
+
+def test_a_message_within_a_message_is_not_found(tmp_path: Path) -> None:
+    """Someone mirrors logs through a topic: behind damage, what lies in a body is one spoilt stretch, not a place to go on."""
+    inner = b"".join(unit_at(number * 150, b"inner", False, b"T", (HOST, HOST)) for number in range(3))
+    made = make(tmp_path, [(inner, False, b"T"), (b"next", False, b"T")])
+    path = tmp_path / "commitlog" / f"{0:020}"
+    data = bytearray(path.read_bytes())
+    data[0:8] = bytes(8)
+    path.write_bytes(data)
+    spoilt, unit, _ = walked(tmp_path)
+    assert (spoilt.at, spoilt.end) == (0, made[1][0])
+    assert isinstance(unit, Unit)
+    assert unit.raw == made[1][1]
