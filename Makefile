@@ -11,7 +11,7 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev test check fast java bench truth nightly fuzz clean
+.PHONY: help setup dev test check fast java bench bench-store truth nightly fuzz clean
 
 help:  ## print these targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ check: $(TOOLS)  ## ruff and mypy --strict
 
 bench: $(TOOLS)  ## our broker and the real Java broker under the same load in the same run (needs gcc, JDK, Maven)
 	@$(BIN)/python -m bench.compare $(ARGS)
+
+bench-store: $(TOOLS)  ## the store of both: dispatch lag, cold reads, sends beside them, a start after a crash (needs gcc, JDK, Maven)
+	@$(BIN)/python -m bench.store_compare $(ARGS)
 
 truth: $(TOOLS)  ## read codes, headers and defaults out of the Java jars again (needs JDK, Maven)
 	@$(BIN)/python -m conformance.truth $(ARGS)

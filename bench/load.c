@@ -1,11 +1,13 @@
 /* A neutral load generator for RocketMQ brokers: one thread, epoll, N connections with M requests in flight each.
  *
  *   load send HOST PORT TOPIC CONNECTIONS IN_FLIGHT SECONDS WARM_SECONDS [BODY_BYTES]
- *   load pull HOST PORT TOPIC CONNECTIONS MESSAGES SECONDS WARM_SECONDS [FIRST_OFFSET]
+ *   load pull HOST PORT TOPIC CONNECTIONS MESSAGES SECONDS WARM_SECONDS [FIRST_OFFSET [once | MESSAGES_A_SECOND]]
  *
  * send: SEND_MESSAGE_V2 with a JSON header as the stock Java client writes it, six properties (UNIQ_KEY, KEYS, TAGS, WAIT and
  * two of a user), eight queues in turn, one write() a request, as Netty does.  pull: PULL_MESSAGE of MESSAGES units, one request in
- * flight a connection, each connection reading its queue from the start again when it has reached the end.
+ * flight a connection, each connection reading its queue from the start again when it has reached the end; with `once` it stops
+ * there, and the run ends with the last of them.  MESSAGES_A_SECOND paces all connections together, as consumers that have work to
+ * do with what they get.
  * Prints one JSON line: messages, seconds, rate, latencies in microseconds, refused answers, the generator's own CPU.
  */
 #define _GNU_SOURCE
@@ -28,7 +30,8 @@
 enum { QUEUES = 8, BUFFER = 4 << 20, OPAQUES = 1 << 20, BUCKETS = 20000, BUCKET_US = 10 };
 
 struct peer {
-    int fd, queue;
+    int fd, queue, ended;
+    int64_t ask_at;      /* when a paced reader asks again; 0 when it has asked */
     char *in;
     size_t have;
     char *out;           /* what the socket did not take yet */
@@ -41,7 +44,9 @@ static uint64_t histogram[BUCKETS + 1];
 static uint64_t answered, messages, refused, opaque;
 static int first_refusal = -1;
 static char refusal_text[160];
-static int measuring, pulling, body_bytes = 1024, pull_count = 32;
+static int measuring, pulling, once, reading;
+static double pace_us, paced_until;
+static int body_bytes = 1024, pull_count = 32;
 static long long first_offset;
 static const char *topic;
 static char body[1 << 20];
@@ -124,6 +129,9 @@ static void flush_out(struct peer *peer, int epoll) {
 }
 
 static void ask(struct peer *peer, int epoll) {
+    if (peer->ended) return;
+    if (pace_us > 0 && paced_until > (double)now_us() + 500) { peer->ask_at = (int64_t)paced_until; return; }
+    peer->ask_at = 0;
     static char at[2 << 20];
     unsigned id = (unsigned)(opaque++ % OPAQUES);
     size_t bytes = pulling ? pull_frame(at, id, peer) : send_frame(at, id);
@@ -158,9 +166,15 @@ static void answer(struct peer *peer, const char *header, size_t header_bytes, s
         long long next = number_after(header, header_bytes, "\"nextBeginOffset\":\"");
         if (code == 0 && payload) {
             if (measuring) messages += (uint64_t)(next - peer->offset);
+            if (pace_us > 0) {
+                double now = (double)now_us();
+                if (paced_until < now - 20000) paced_until = now - 20000;
+                paced_until += pace_us * (double)(next - peer->offset);
+            }
             peer->offset = next;
         } else if (code == 19 || code == 20 || code == 21) {
-            peer->offset = first_offset;
+            if (once) { peer->ended = 1; reading--; }
+            else peer->offset = first_offset;
         }
         if (code == 0 || code == 19 || code == 20 || code == 21) return;
     } else if (code == 0) {
@@ -228,6 +242,8 @@ int main(int argc, char **argv) {
     double seconds = atof(argv[7]), warm = atof(argv[8]);
     if (pulling) pull_count = atoi(argv[6]);
     if (argc > 9) { if (pulling) first_offset = atoll(argv[9]); else body_bytes = atoi(argv[9]); }
+    if (argc > 10 && pulling) { once = !strcmp(argv[10], "once"); if (!once) pace_us = 1e6 / atof(argv[10]); }
+    reading = connections;
     if (body_bytes > (int)sizeof body) return 2;
     for (int i = 0; i < body_bytes; i++) body[i] = (char)('a' + i % 26);
     signal(SIGPIPE, SIG_IGN);
@@ -244,7 +260,7 @@ int main(int argc, char **argv) {
         for (int i = 0; i < connections; i++) ask(&peers[i], epoll);
     for (;;) {
         struct epoll_event events[256];
-        int n = epoll_wait(epoll, events, 256, 1000);
+        int n = epoll_wait(epoll, events, 256, pace_us > 0 ? 1 : 1000);
         int64_t now = now_us();
         if (!measuring && now >= measure_from) {
             measuring = 1;
@@ -253,12 +269,14 @@ int main(int argc, char **argv) {
             printf("{\"event\":\"measuring\"}\n");
             fflush(stdout);
         }
-        if (now >= end) { end = now; break; }
+        if (now >= end || !reading) { end = now; break; }
         for (int i = 0; i < n; i++) {
             struct peer *peer = events[i].data.ptr;
             if (events[i].events & EPOLLOUT) flush_out(peer, epoll);
             if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) receive(peer, epoll);
         }
+        for (int i = 0; pace_us > 0 && i < connections; i++)
+            if (peers[i].ask_at && peers[i].ask_at <= now_us()) ask(&peers[i], epoll);
     }
     getrusage(RUSAGE_SELF, &after);
     double cpu = (double)(after.ru_utime.tv_sec - before.ru_utime.tv_sec + after.ru_stime.tv_sec - before.ru_stime.tv_sec) * 1e6 +
