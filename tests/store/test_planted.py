@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.broker import test_planted_data_path
-from tests.store import test_append, test_config_files, test_index, test_restart, test_retention_trouble
+from tests.store import test_append, test_config_files, test_index, test_refusals, test_restart, test_retention_trouble
 from tests.store import test_retention_readers as readers
 from tests.support import store_bugs as bugs
 from tests.support.store_sim import Sim
@@ -56,7 +56,7 @@ CATALOGUE: dict[str, Found | str] = {
     ),
     "S15 recovery starts one file late": by_seeds(bugs.start_one_file_late, 50),
     "S16 cut at damage in the middle": by_test(
-        bugs.cut_at_damage_in_the_middle, test_restart.test_damage_before_what_was_safe_is_refused_not_cut
+        bugs.cut_at_damage_in_the_middle, test_refusals.test_damage_before_what_was_safe_is_refused_not_cut
     ),
     "S17 cut not zeroed": by_seeds(bugs.cut_not_zeroed, 500),
     "S18 own offset not checked": by_test(
@@ -84,7 +84,7 @@ CATALOGUE: dict[str, Found | str] = {
     ),
     "S31 page cache trusted after a failed sync": by_seeds(bugs.cache_trusted_after_a_failed_sync, 50),
     "S32 lock taken after loading": by_test(
-        bugs.lock_taken_after_loading, test_restart.test_a_second_broker_is_refused_before_a_byte_is_touched
+        bugs.lock_taken_after_loading, test_refusals.test_a_second_broker_is_refused_before_a_byte_is_touched
     ),
     "S33 view used after the file was shortened": by_test(
         test_retention_trouble.shortens_what_it_deletes, readers.test_a_file_that_is_being_read_stays_readable
