@@ -135,7 +135,9 @@ class Sim:
     def turn(self) -> None:
         store = self.rig.store
         staged: list[Stored] = []
-        self.open = staged
+        is_fenced = store.refusal is Closed.FENCED
+        if not is_fenced:
+            self.open = staged  # else the turn that fenced stays open until the next start
         try:
             for _ in range(self.chance.randrange(1, 6)):
                 mark = store.savepoint()
@@ -158,7 +160,8 @@ class Sim:
         except Unwritable:
             self.rare["appends were refused"] += 1
             store.rollback_to(0)
-            self.open = []
+            if not is_fenced:
+                self.open = []
             return
         self.open = []
         if staged and self.file_of(staged[0]) != self.file_of(staged[-1]):
