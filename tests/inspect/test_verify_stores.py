@@ -140,6 +140,31 @@ def test_a_running_store_is_clean_at_every_moment(tmp_path: Path) -> None:
     assert rig.store.close(rig.wall_ms)
 
 
+def test_retention_leaves_a_clean_store(tmp_path: Path) -> None:
+    """The log's first files are gone; queues and index still begin before it, or lost their first files, too."""
+    fill(tmp_path, 200)
+    subject = Subject(tmp_path)
+    kept = subject.units(3)[0][1].physical_offset
+    for path in subject.log_files[:3]:
+        path.unlink()
+    assert subject.report().listed() == []
+    queue = subject.queue_file()
+    assert int.from_bytes(queue.read_bytes()[-20:-12], "big") < kept
+    queue.unlink()
+    subject.index_files[0].unlink()
+    assert subject.report().listed() == []
+
+
+def test_a_store_without_index_or_queues_says_so(tmp_path: Path) -> None:
+    fill(tmp_path, 50)
+    shutil.rmtree(tmp_path / "index")
+    report = Subject(tmp_path).report()
+    assert report.listed() == []
+    assert any("no index" in note for note in report.notes)
+    shutil.rmtree(tmp_path / "consumequeue")
+    assert Subject(tmp_path).report().findings.codes() == {"queue-missing"}
+
+
 def test_what_waits_for_its_queue_is_told(tmp_path: Path) -> None:
     rig = Rig(RealDisk(), settings_at(tmp_path))
     rig.put(draft(0))
