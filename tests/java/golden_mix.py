@@ -36,7 +36,7 @@ def make_store() -> None:
         finally:
             course.end()
         _keep(course.store, target)
-        shape = {**PLAN.shape._asdict(), "deleted": course.mix.deleted}
+        shape = {**PLAN.shape._asdict(), "deleted": sorted(course.mix.deleted)}
         (target / "shape.json").write_text(json.dumps(shape, indent=1) + "\n")
 
 

@@ -70,7 +70,7 @@ class Mix:
     acknowledged: list[Told] = field(default_factory=list)
     expected: Counter[str] = field(default_factory=Counter)
     """topic -> messages that will be in its queues when all delays have passed"""
-    deleted: list[str] = field(default_factory=list)
+    deleted: set[str] = field(default_factory=set)
     ended: int = 0
     """Half messages committed or rolled back: each is named in some op message."""
 
@@ -180,14 +180,16 @@ class Mix:
         self.send(line, b"timed", self.properties(TIMER_DELAY_MS=1100, KEYS="timed"))
 
     def topics(self, line: Line, turn: int) -> None:
-        """A topic for this turn, filled; the one of the turn before is deleted, whoever made it."""
-        make_topic(line, f"temporary-{turn}")
-        for _ in range(5):
-            self.send(line, self.body(), self.properties(TAGS="T", KEYS="temporary"), topic=f"temporary-{turn}")
+        """A topic for this turn, filled; the one of the turn before is deleted, whoever made it. Names come again."""
+        made, gone = f"temporary-{turn % 2}", f"temporary-{(turn + 1) % 2}"
+        make_topic(line, made)
+        self.deleted.discard(made)
+        for number in range(5):
+            properties = self.properties(TAGS="T", KEYS=f"temporary temporary-{turn}")
+            self.send(line, self.body(), properties, topic=made, queue=number % QUEUES)
         if turn:
-            gone = f"temporary-{turn - 1}"
             line.good(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": gone})
-            self.deleted.append(gone)
+            self.deleted.add(gone)
             del self.expected[gone]
 
     def commit_offsets(self, line: Line, turn: int) -> None:

@@ -104,7 +104,7 @@ def ask_everything(line: Line, view: View, *, exactly_as_5_5: bool = True, with_
         if len(expected) < HITS_MAX:
             assert found_at == expected, f"key {key} of {topic}: {found_at}, in the log {expected}"
         answers[f"{topic} key {key}"] = found_at
-    for one in [one for one in view.units if one.topic not in view.deleted][::3]:
+    for one in [one for stored in view.live_queues().values() for one in stored][::3]:
         seen = line.good(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": one.unit.physical_offset})
         assert seen.body == one.data, one.unit.physical_offset
         if one.keys and with_keys:

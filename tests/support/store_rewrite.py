@@ -71,6 +71,8 @@ def append_again(root: Path, shape: Shape, units: Sequence[Stored]) -> None:
         now = first
         for group in groups(units, shape.log_file_bytes):
             now = group[0].unit.store_timestamp
+            if not group[0].unit.queue_offset and store.queue_bounds(group[0].topic, group[0].unit.queue_id)[1]:
+                store.delete_topics([group[0].topic])  # its queue begins anew
             drafts = [draft_of(one, shape.delays_ms) for one in group]
             placed = store.stage_batch(drafts, now) if len(drafts) > 1 else [store.stage(drafts[0], now)]
             store.commit()

@@ -81,6 +81,7 @@ class View:
         """files: at least its log. deleted: topics whose queues are not there any more."""
         self.shape = shape
         self.deleted = set(deleted)
+        self.made_again: set[str] = set()
         self.units = list(units_of({name: data for name, data in files.items() if name.startswith("commitlog/")}))
         self.at = {one.unit.physical_offset: one for one in self.units}
         self.queues: dict[Queue, list[Stored]] = defaultdict(list)
@@ -89,6 +90,9 @@ class View:
             transaction = one.unit.sys_flag & ROLLED_BACK
             if transaction in (0, COMMITTED):
                 queue = self.queues[one.topic, one.unit.queue_id]
+                if queue and not one.unit.queue_offset:  # its topic was deleted and made again
+                    queue.clear()
+                    self.made_again.add(one.topic)
                 assert one.unit.queue_offset == len(queue), (
                     f"queue offset {one.unit.queue_offset} after {len(queue)} in {one.topic}"
                 )
