@@ -1,0 +1,69 @@
+"""Bugs planted into the verifier: with each of them the damage that it should see goes unseen, so the damage tests can fail."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rmq_columns import scan, units
+from rmq_inspect import verify, verify_entries, verify_index, verify_log, verify_places, verify_queues
+from rmq_inspect.verify_findings import Findings
+from tests.inspect import test_verify_damage as damage
+from tests.inspect.damaged_store import Subject, add_config, fill
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+def none_bad(_buffer: object, found: units.Units) -> Any:
+    return np.zeros(len(found), bool)
+
+
+BUGS: dict[str, tuple[object, str, Any, Callable[[Subject], damage.Where]]] = {
+    "check sums are not compared": (units, "bad_crcs", none_bad, damage.flip_in_a_body),
+    "a gap is passed over": (verify_log._LogCheck, "_gap", nothing, damage.zeros_in_the_log),
+    "a broken unit is passed over": (verify_log._LogCheck, "_gap", nothing, damage.wrong_magic),
+    "the end of a file is not looked at": (verify_log._LogCheck, "_end", nothing, damage.wrong_blank),
+    "queue offsets need not follow": (verify_log, "judge_step", nothing, damage.queue_offset_skipped),
+    "missing files are not looked for": (verify._Verification, "_log_files", nothing, damage.log_file_missing),
+    "own offsets are believed": (scan._Scan, "_displacement", lambda *_: 0, damage.log_file_under_a_wrong_name),
+    "tags are not compared": (verify_places.Places, "_tags", nothing, damage.wrong_tags_code),
+    "what differs is not told": (verify_places.Places, "_differ", nothing, damage.queue_without_its_end),
+    "queues are not held against the log": (
+        verify, "find_dangling", lambda *_: Findings(), damage.a_queue_unit_into_the_midst_of_a_message,
+    ),
+    "holes are not looked for": (verify_queues._QueueFile, "_finish", nothing, damage.a_hole_in_a_queue),
+    "links are not followed": (verify_index._Chains, "_links", nothing, damage.an_index_cycle),
+    "slots are not compared": (verify_index._Chains, "_slots", nothing, damage.a_wrong_index_slot),
+    "bounds are not compared": (verify_index._Chains, "_header", nothing, damage.index_bounds_wrong),
+    "keys are not compared": (verify_entries.IndexCheck, "_differ", nothing, damage.an_index_entry_of_another_key),
+    "times are not compared": (verify_entries.IndexCheck, "_times", nothing, damage.a_wrong_time_in_the_index),
+    "the checkpoint is believed": (verify, "check_checkpoint", nothing, damage.checkpoint_in_the_future),
+    "configuration is not read": (verify, "check_config", lambda *_: {}, damage.config_broken),
+    "strays are not told": (verify, "check_strays", nothing, damage.a_link),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("sound")
+    fill(root)
+    add_config(root)
+    return root
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_hides_the_damage(bug: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, name, replacement, plant = BUGS[bug]
+    shutil.copytree(sound, tmp_path / "store")
+    subject = Subject(tmp_path / "store")
+    where = plant(subject)
+    assert where.code in subject.report().findings.codes()
+    monkeypatch.setattr(place, name, replacement)
+    assert where.code not in subject.report().findings.codes()
