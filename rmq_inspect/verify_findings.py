@@ -261,7 +261,6 @@ KINDS: Final[dict[str, Kind]] = {
         _ERROR, "a timer file has another size than it must have", "A Java broker refuses to start.",
         "Move timerwheel, timerlog/ and config/timercheck away together: the wheel is built anew from its topic.",
     ),
-    "lock-odd": Kind(_WARNING, "the lock is no ordinary file", "A broker cannot lock the directory.", "Move it away."),
     "stray": Kind(
         _WARNING, "something that no broker put there",
         "Java refuses a store with strange files among those of the log and queues; elsewhere it goes unseen.",

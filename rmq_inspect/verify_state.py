@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rmq_inspect.directory import Kind, StoreDirectory, StoreFile
+from rmq_inspect.directory import StoreDirectory, StoreFile
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.verify_findings import NOWHERE, Findings
 from rmq_wire.errors import WireError
@@ -175,8 +175,6 @@ def check_timer(store: StoreDirectory, findings: Findings) -> None:
         findings.add("timer-size", wheel.name, NOWHERE, f"{wheel.size} bytes instead of {TIMER_WHEEL_BYTES}")
     for file in odd_sizes(store.timer_log):
         findings.add("timer-size", file.name, NOWHERE, f"{file.size} bytes, unlike the others")
-    if store.lock is not None and store.lock.kind is not Kind.LOCK:
-        findings.add("lock-odd", store.lock.name, NOWHERE, "")
 
 
 def odd_sizes(files: list[StoreFile]) -> list[StoreFile]:

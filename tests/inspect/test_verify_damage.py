@@ -321,6 +321,47 @@ def a_wrong_store_time(s: Subject) -> Where:
 
 
 @plant
+def an_index_entry_before_its_time(s: Subject) -> Where:
+    at = s.set_entry(s.index_files[0], 30, "physical_offset", 0)
+    return Where("index-order", name(s.index_files[0]), at, frozenset({"index-missing", "index-wrong"}))
+
+
+@plant
+def a_message_without_its_last_index_entry(s: Subject) -> Where:
+    """The entry has become one more of the message before."""
+    path = s.index_files[0]
+    number = next(n for n in range(40, 60) if s.entry(path, n)[1] != s.entry(path, n - 1)[1])
+    offset = s.entry(path, number)[1]
+    s.set_entry(path, number, "physical_offset", s.entry(path, number - 1)[1])
+    file = s.log_files[offset // LOG_FILE_BYTES]
+    return Where("index-missing", name(file), offset % LOG_FILE_BYTES, frozenset({"index-wrong"}))
+
+
+@plant
+def an_index_file_cut_short(s: Subject) -> Where:
+    path = s.index_files[-1]
+    os.truncate(path, 3000)
+    return Where(
+        "index-file-size", name(path), WHOLE_FILE, frozenset({"index-count", "index-header", "index-slot", "index-missing"})
+    )
+
+
+@plant
+def index_files_overwritten(s: Subject) -> Where:
+    for path in s.index_files:
+        s.write(path, 20, b"\x55" * (path.stat().st_size - 20))
+    return Where("index-geometry", name(s.index_files[0]), WHOLE_FILE)
+
+
+@plant
+def queue_units_exchanged(s: Subject) -> Where:
+    path, at = s.queue_file(number=1), 5 * QUEUE_UNIT.size
+    one, other = s.read(path, at, QUEUE_UNIT.size), s.read(path, at + QUEUE_UNIT.size, QUEUE_UNIT.size)
+    s.write(path, at, other + one)
+    return Where("queue-order", name(path), at + QUEUE_UNIT.size, frozenset({"queue-unit-wrong", "queue-dangling"}))
+
+
+@plant
 def a_wrong_index_slot(s: Subject) -> Where:
     path = s.index_files[0]
     slot = s.entry(path, 399)[0] % 97

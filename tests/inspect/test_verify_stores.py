@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from rmq_inspect.directory import list_store
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.verify import Report, Scope, verify
 from rmq_inspect.verify_findings import KINDS, as_markdown
+from rmq_inspect.verify_html import page
 from rmq_inspect.verify_workers import each
 from rmq_store.disk import RealDisk
 from rmq_wire.message import index_keys, tags_code
@@ -71,6 +73,30 @@ def test_damaged_extensions_are_found(tmp_path: Path) -> None:
     file.path.write_bytes(raw)
     [found] = verify(store).listed()
     assert (found.code, found.file, found.offset) == ("queue-extension", f"consumequeue/Plain/0/{0:020}", 0)
+
+
+def test_a_message_that_fails_its_own_crc(tmp_path: Path) -> None:
+    restore(GOLDEN / "store-5.5.0-light", tmp_path)
+    store = list_store(tmp_path, [tmp_path / "logs-a", tmp_path / "logs-b"])
+    raw = bytearray(store.commit_log[0].path.read_bytes())
+    raw[16] ^= 1  # the client's flag, which nothing else repeats
+    store.commit_log[0].path.write_bytes(raw)
+    [found] = verify(store).listed()
+    assert (found.code, found.offset) == ("log-property-crc", 0)
+
+
+def test_a_file_with_too_many_damaged_places_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path, 60)
+    monkeypatch.setattr("rmq_columns.scan.GAPS_MAX", 3)
+    subject = Subject(tmp_path)
+    for at, _ in subject.units(0)[::3]:
+        subject.set_head(subject.log_files[0], at, "magic", 0)
+    assert "log-hopeless" in subject.report().findings.codes()
+
+
+def test_every_kind_has_a_test_that_plants_it() -> None:
+    source = "".join(path.read_text() for path in Path(__file__).parent.glob("test_verify_*.py"))
+    assert not [code for code in KINDS if f'"{code}"' not in source]
 
 
 # What the log says twice, or another file repeats; a change of the others (flag, born time and host ...) cannot be seen.
@@ -322,6 +348,37 @@ def test_json_and_html(tmp_path: Path) -> None:
     assert "<script" not in page
     assert "<svg" in page
     assert "http" not in page
+
+
+class Balance(HTMLParser):
+    """Every element that is opened is closed, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_balanced_and_marks_what_is_damaged(tmp_path: Path) -> None:
+    fill(tmp_path / "store", 80)
+    subject = Subject(tmp_path / "store")
+    at, _ = subject.units(0)[3]
+    subject.write(subject.log_files[0], at + 100, b"\0\0\0\0")
+    made = page(subject.report())
+    parser = Balance()
+    parser.feed(made)
+    assert parser.open == []
+    size = subject.log_files[0].stat().st_size
+    assert f'<rect x="{at * 1000 / size:.1f}" width="4"' in made
 
 
 def test_parts_can_be_left_out(tmp_path: Path) -> None:
