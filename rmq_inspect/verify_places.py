@@ -6,6 +6,7 @@ queue settles a whole run; only what differs is looked at one by one, since only
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -36,6 +37,8 @@ QUEUES_MAX: Final = 200_000
 """Queues of one log file that are followed; a hostile file could name one per message."""
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 """`TopicValidator.RMQ_SYS_SCHEDULE_TOPIC`: its tags codes are due times."""
+NO_PLACE: Final = 1 << 63
+"""Behind every physical offset."""
 EXTENSIONS_BEGIN: Final = 1 << 63
 """What an address lacks to be a place (`ConsumeQueueExt.unDecorate`)."""
 _EXTENSION: Final = flat(consume_queue.EXT_UNIT_HEAD).packed
@@ -327,7 +330,7 @@ def find_dangling(
     key: Key, state: QueueState, file: StoreFile, bounds: LogBounds, log: LogPlaces, told: set[tuple[str, int, int]],
     gaps: list[tuple[int, int]],
 ) -> Findings:  # fmt: skip
-    """The units of this file that point at no message of their queue.  gaps: damaged stretches of the log, physical offsets."""
+    """The units of this file that point at no message of their queue.  gaps: damaged stretches of the log, ascending."""
     findings = Findings()
     runs: list[list[Any]] = []
     for at, unit in _inside(file, state, bounds):
@@ -341,7 +344,8 @@ def find_dangling(
         if runs and runs[-1][1] == at:
             runs[-1][1] += 1
         else:
-            damaged = any(begin <= place < end for begin, end in gaps)
+            before = bisect_right(gaps, (place, NO_PLACE)) - 1
+            damaged = before >= 0 and place < gaps[before][1]
             runs.append([at, at + 1, offset, place, damaged, there])
     for first, end, offset, place, damaged, there in runs:
         why = (

@@ -51,8 +51,6 @@ class QueueState:
     """file start -> its units that point between the log's bounds"""
     previous_end: int = -1
     """the same of the unit read last"""
-    is_sound: bool = True
-    """whether its files follow one another and its units are in order"""
 
     def file_of(self, position: int) -> StoreFile | None:
         """The file that holds this byte of the queue."""
@@ -77,7 +75,6 @@ def check_queue(files: Sequence[StoreFile], bounds: LogBounds, file_bytes: int, 
         is_last = number == len(files) - 1
         before = files[number - 1] if number else None
         if before is not None and before.start + file_bytes < file.start:
-            state.is_sound = False
             missing = (file.start - before.start) // file_bytes - 1
             text = f"{missing} file(s) are missing between it and {before.parts[-1]}"
             findings.add("queue-file-missing", file.name, NOWHERE, text, max(missing, 1))
@@ -136,13 +133,11 @@ class _QueueFile:
         if self._holes:
             text = f"unit {self._base + self._ended_at} is empty, {self._holes} written one(s) stand behind it"
             self._findings.add("queue-hole", name, self._ended_at * size, text)
-            self._state.is_sound = False
         elif self._ended_at == 0 and capacity:
             self._findings.add("queue-file-empty", name, 0, "no unit in it")
         elif not is_last and 0 <= self._ended_at < capacity:
             text = f"the file ends with unit {self._base + self._ended_at - 1}, {capacity - self._ended_at} before its end"
             self._findings.add("queue-hole", name, self._ended_at * size, text)
-            self._state.is_sound = False
 
     def _run(self, units: Records, at: int) -> int:
         """Check units from number `at` of the file on; how many must be found in the log."""
@@ -185,5 +180,4 @@ class _QueueFile:
             bad = offsets < np.concatenate(([-1], offsets[:-1]))
         for row in np.flatnonzero(bad)[:1].tolist():
             text = f"unit {self._base + at + int(rows[row])} points at {offsets[row]}, the one before it ends at {limits[row]}"
-            self._state.is_sound = False
             self._findings.add("queue-order", self._file.name, (at + int(rows[row])) * self._dtype.itemsize, text, int(bad.sum()))

@@ -81,6 +81,19 @@ def test_units_are_read_as_by_hand(drawn: list[dict[str, object]]) -> None:
     assert stop == len(raw)
     assert positions == [sum(map(len, packed[:i])) for i in range(len(packed))]
     assert_equal_rows(raw, positions)
+    assert_equal_to_construct(raw, positions)
+
+
+def assert_equal_to_construct(raw: bytes, positions: list[int]) -> None:
+    """Each row is what the declaration itself parses."""
+    found = columns(raw, positions)
+    for row, at in enumerate(positions):
+        parsed = message.UNIT.parse(raw[at:])
+        assert all(int(found[name][row]) == parsed[name] for name in units.COLUMNS if name != "body_size")
+        assert found.body_size[row] == len(parsed.body)
+        topic = raw[found.topic_at[row] : found.topic_at[row] + found.topic_size[row]]
+        held = raw[found.properties_at[row] : found.properties_at[row] + found.properties_size[row]]
+        assert (topic, held) == (parsed.topic, parsed.properties)
 
 
 @given(st.data())
@@ -97,6 +110,8 @@ def test_units_of_the_golden_store() -> None:
         positions, _ = units.walk(raw, 0, len(raw))
         assert len(positions) > 10
         assert_equal_rows(raw, positions)
+        sound = columns(raw, positions)
+        assert_equal_to_construct(raw, sound.at[sound.fault == 0].tolist())
 
 
 def test_a_walk_ends_where_asked_and_before_a_size_that_leads_back() -> None:
