@@ -24,6 +24,7 @@ from broker_impl.namesrv.server import NameServer, create_name_server
 from broker_impl.node import FAST_LISTENER, MAIN_LISTENER, BrokerNode
 from rmq_cli.addresses import listen, listen_if_free, own_address, reachable, resolved
 from rmq_cli.complaint import Complaint
+from rmq_cli.ready import Listed
 from rmq_cli.serving import Summary
 from rmq_net.shell import bound_to
 from rmq_store.disk import RealDisk
@@ -180,7 +181,8 @@ def open_broker(
     servers = ";".join(config.name_servers)
     asks = config.name_servers if config.broker_permission != 0 else ()
     broker = reachable(place.sockets[0][0])
-    summary = Summary(servers or None, [broker], config.store_path_root_dir, asks, config.notices, alone=True)
+    who = place.node.announcement.identity
+    summary = Summary(servers or None, [broker], config.store_path_root_dir, asks, config.notices, Listed(who.name, who.addr))
     return House(brokers=[place], plain_streams=plain_streams), summary
 
 

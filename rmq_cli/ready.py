@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import trio
 
 from rmq_net.connection import Connection, ConnectionLost
+from rmq_wire.bodies.route import TopicRouteData
 from rmq_wire.codes import ResponseCode
-from rmq_wire.errors import BadHeader
+from rmq_wire.errors import BadBody, BadHeader
 from rmq_wire.headers.naming import GetRouteInfo
 from rmq_wire.names import AUTO_CREATE_TOPIC, SELF_TEST_TOPIC
 
@@ -21,8 +23,17 @@ AGAIN_S_MIN = 0.02
 AGAIN_S_MAX = 1.0
 
 
-async def answers_default_route(addresses: Sequence[str], seconds: float) -> bool:
+class Listed(NamedTuple):
+    """A broker as a name server lists it: its name, and the `host:port` under which it registers."""
+
+    name: str
+    address: str
+
+
+async def answers_default_route(addresses: Sequence[str], seconds: float, listed: Listed | None = None) -> bool:
     """Ask the name servers for the route of TBW102 until one has it; False when none has it in time.
+
+    `listed`: the route has to lead to this broker, for others may have been there before.
 
     Each has one connection, made again when it breaks, and is asked at growing intervals.  A broker with
     autoCreateTopicEnable=false has no TBW102: then the self-test topic counts, which comes with the same registration.
@@ -31,19 +42,19 @@ async def answers_default_route(addresses: Sequence[str], seconds: float) -> boo
         found = trio.Event()
         async with trio.open_nursery() as nursery:
             for address in addresses:
-                nursery.start_soon(_until_route, address, found)
+                nursery.start_soon(_until_route, address, listed, found)
             await found.wait()
             nursery.cancel_scope.cancel()
         return True
     return False
 
 
-async def _until_route(address: str, found: trio.Event) -> None:
+async def _until_route(address: str, listed: Listed | None, found: trio.Event) -> None:
     pauses = _pauses()
     while not found.is_set():
         try:
-            await _ask_on_one_connection(address, found, pauses)
-        except* (OSError, BadHeader, ConnectionLost, trio.TooSlowError):  # they come out of a nursery, so in a group
+            await _ask_on_one_connection(address, listed, found, pauses)
+        except* (OSError, BadBody, BadHeader, ConnectionLost, trio.TooSlowError):  # they come out of a nursery, so in a group
             pass
         await trio.sleep(next(pauses))
 
@@ -55,22 +66,27 @@ def _pauses() -> Iterator[float]:
         pause_s = min(2 * pause_s, AGAIN_S_MAX)
 
 
-async def _ask_on_one_connection(address: str, found: trio.Event, pauses: Iterator[float]) -> None:
+async def _ask_on_one_connection(address: str, listed: Listed | None, found: trio.Event, pauses: Iterator[float]) -> None:
     async with trio.open_nursery() as nursery:
         host, _, port = address.rpartition(":")
         connection = await Connection.connect(host.strip("[]"), int(port), nursery=nursery)
-        while not await _has_route(connection):
+        while not await _has_route(connection, listed):
             await trio.sleep(next(pauses))
         found.set()
         await connection.close()
 
 
-async def _has_route(connection: Connection) -> bool:
+async def _has_route(connection: Connection, listed: Listed | None) -> bool:
     for topic in (AUTO_CREATE_TOPIC, SELF_TEST_TOPIC):
         answer = await connection.ask(GetRouteInfo(topic=topic), timeout_ms=ASK_MS_MAX)
-        if answer.code == ResponseCode.SUCCESS:
+        if answer.code == ResponseCode.SUCCESS and (listed is None or _leads_to(listed, answer.body)):
             return True
     return False
+
+
+def _leads_to(listed: Listed, body: bytes) -> bool:
+    brokers = TopicRouteData.read(body).broker_datas
+    return any(broker.broker_name == listed.name and listed.address in broker.broker_addrs.values() for broker in brokers)
 
 
 def main() -> None:

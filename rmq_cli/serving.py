@@ -15,7 +15,7 @@ import trio
 
 from broker_impl.broker import House, run
 from rmq_cli.complaint import Complaint
-from rmq_cli.ready import READY_S_MAX, answers_default_route
+from rmq_cli.ready import READY_S_MAX, Listed, answers_default_route
 
 log = logging.getLogger("rmq.cli")
 
@@ -23,7 +23,8 @@ log = logging.getLogger("rmq.cli")
 class Summary(NamedTuple):
     """What to tell when ready.  `asks`: name servers, one of which must know TBW102 first; none: wait for nothing.
 
-    `alone`: a broker whose name servers are elsewhere; it stays up without them, as Java's does, and registers when one comes.
+    `alone`: a broker whose name servers are elsewhere, and how they are to list it; it stays up without them, as Java's does, and
+    registers when one comes.
     """
 
     namesrv: str | None
@@ -31,16 +32,17 @@ class Summary(NamedTuple):
     store: str | None
     asks: Sequence[str]
     notices: Sequence[str] = ()
-    alone: bool = False
+    alone: Listed | None = None
 
 
 def serve(house: House, summary: Summary, *, as_json: bool) -> None:
     """Serve until SIGTERM or Ctrl-C; exit status 0 after a clean stop."""
 
     async def ready() -> None:
-        if summary.asks and not await answers_default_route(summary.asks, READY_S_MAX):
-            missing = f"no name server of {';'.join(summary.asks)} lists the broker after {READY_S_MAX:g} s"
-            if not summary.alone:
+        if summary.asks and not await answers_default_route(summary.asks, READY_S_MAX, summary.alone):
+            which = "the broker" if summary.alone is None else f"{summary.alone.name} at {summary.alone.address}"
+            missing = f"no name server of {';'.join(summary.asks)} lists {which} after {READY_S_MAX:g} s"
+            if summary.alone is None:
                 raise Complaint(missing)
             log.warning("%s; it goes on and registers when one answers", missing)
         for notice in summary.notices:
@@ -83,7 +85,7 @@ def _sheet(summary: Summary) -> str:
     brokers = ", ".join(summary.brokers)
     if summary.namesrv is None:
         return f"broker ready at {brokers}, store {summary.store}, registered with no name server"
-    if summary.alone:
+    if summary.alone is not None:
         return f"broker ready at {brokers}, store {summary.store}, name server {summary.namesrv}"
     return f"""ready: name server {summary.namesrv}, broker {brokers}, store {summary.store}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import trio
 from rmq_cli import ready
 from rmq_cli.codes import rows
 from rmq_net.reason import reason
+from rmq_wire.bodies.route import BrokerData, TopicRouteData
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import Command, encode_response
 from rmq_wire.conversation import Conversation
@@ -285,30 +287,57 @@ def test_pauses_grow_to_a_second() -> None:
     assert first[-1] == 1.0
 
 
-async def test_one_connection_asks_until_the_route_is_there() -> None:
-    """The name server says no twice (both topics), then yes."""
-    codes = [ResponseCode.TOPIC_NOT_EXIST] * 4 + [ResponseCode.SUCCESS]
-    asked: list[int] = []
-    connections = 0
+class Names:
+    """Stands for a name server: gives these answers, one after the other."""
 
-    async def serve(stream: trio.SocketStream) -> None:
-        nonlocal connections
-        connections += 1
+    def __init__(self, answers: Sequence[tuple[int, bytes]]) -> None:
+        self.answers = answers
+        self.asked: list[int] = []
+        self.connections = 0
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        self.connections += 1
         conversation = Conversation()
         async for data in stream:
             for request in conversation.feed(data):
                 assert isinstance(request, Command)
-                asked.append(request.code)
-                answer = encode_response(codes[len(asked) - 1], request.opaque, form=request.form)
+                code, body = self.answers[len(self.asked)]
+                self.asked.append(request.code)
+                answer = encode_response(code, request.opaque, form=request.form, body=body)
                 await stream.send_all(answer if isinstance(answer, bytes) else b"".join(answer))
 
-    async with trio.open_nursery() as nursery:
-        [listener] = await nursery.start(lambda task_status: trio.serve_tcp(serve, 0, host="127.0.0.1", task_status=task_status))
-        address = f"127.0.0.1:{listener.socket.getsockname()[1]}"
-        assert await ready.answers_default_route([address], PATIENCE_S)
-        nursery.cancel_scope.cancel()
-    assert asked == [RequestCode.GET_ROUTEINFO_BY_TOPIC] * 5
-    assert connections == 1
+    async def satisfy(self, listed: ready.Listed | None = None) -> None:
+        """Somebody asks until he has the answer that he wants, which is the last."""
+        async with trio.open_nursery() as nursery:
+            serving = partial(trio.serve_tcp, self.serve, 0, host="127.0.0.1")
+            [listener] = await nursery.start(lambda task_status: serving(task_status=task_status))
+            address = f"127.0.0.1:{listener.socket.getsockname()[1]}"
+            assert await ready.answers_default_route([address], PATIENCE_S, listed)
+            nursery.cancel_scope.cancel()
+        assert self.asked == [RequestCode.GET_ROUTEINFO_BY_TOPIC] * len(self.answers)
+
+
+NO_ROUTE = (ResponseCode.TOPIC_NOT_EXIST, b"")
+
+
+async def test_one_connection_asks_until_the_route_is_there() -> None:
+    """The name server says no twice (both topics), then yes."""
+    names = Names([NO_ROUTE] * 4 + [(ResponseCode.SUCCESS, b"{}")])
+    await names.satisfy()
+    assert names.connections == 1
+
+
+async def test_the_route_of_another_broker_is_not_enough() -> None:
+    """Neither one of another name nor one of the same name at another address."""
+
+    def route(name: str, address: str) -> tuple[int, bytes]:
+        broker = BrokerData(cluster="c", broker_name=name, broker_addrs={0: address})
+        return ResponseCode.SUCCESS, TopicRouteData(broker_datas=[broker]).encode()
+
+    names = Names([
+        route("broker-a", "127.0.0.1:1"), NO_ROUTE, route("broker-b", "127.0.0.1:3"), NO_ROUTE, route("broker-b", "127.0.0.1:2"),
+    ])  # fmt: skip
+    await names.satisfy(ready.Listed("broker-b", "127.0.0.1:2"))
 
 
 def test_codes_of_one_code_still_prints(home: Path) -> None:
