@@ -22,8 +22,16 @@ LISTED = 10
 @store_argument
 @click.option("--to", metavar="NEWDIR", type=click.Path(path_type=Path), required=True, help="A directory that is new or empty.")
 @click.option("--hash-slots", type=click.IntRange(1), metavar="N", help="maxHashSlotNum, where it cannot be found out.")
+@click.option("--queue-file-bytes", type=click.IntRange(20), metavar="N", help="mappedFileSizeConsumeQueue, likewise.")
 @json_option
-def command(directory: Path, commit_logs: tuple[Path, ...], to: Path, hash_slots: int | None, as_json: bool) -> None:
+def command(
+    directory: Path,
+    commit_logs: tuple[Path, ...],
+    to: Path,
+    hash_slots: int | None,
+    queue_file_bytes: int | None,
+    as_json: bool,
+) -> None:
     """Make a new store out of what is good in DIR; DIR itself is only read.
 
     \b
@@ -34,7 +42,8 @@ def command(directory: Path, commit_logs: tuple[Path, ...], to: Path, hash_slots
 
     Exit status 0 when nothing was lost, 1 when something was (the report says what), 2 when nothing could be saved.
     """
-    report = repair(open_store(directory, commit_logs), to, slots=hash_slots, progress=progress())
+    store = open_store(directory, commit_logs)
+    report = repair(store, to, slots=hash_slots, queue_file_bytes=queue_file_bytes, progress=progress())
     clear_progress()
     if as_json:
         click.echo(json_line(report.as_json()))

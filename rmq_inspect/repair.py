@@ -32,10 +32,13 @@ ABORT: Final = "abort"
 BACKUP: Final = ".bak"
 
 
-def repair(store: StoreDirectory, to: Path, *, slots: int | None = None, progress: Progress = quiet) -> Report:
+def repair(
+    store: StoreDirectory, to: Path, *, slots: int | None = None, queue_file_bytes: int | None = None, progress: Progress = quiet
+) -> Report:
     """Make the new store; what was saved and lost.
 
     slots: `maxHashSlotNum` where no index file tells it; `maxIndexNum` is then taken to be four times that, as by default.
+    queue_file_bytes: `mappedFileSizeConsumeQueue` where no queue file tells it.
 
     Raises `CannotLook` when the new directory is not new, or nothing can be saved.
     """
@@ -45,7 +48,7 @@ def repair(store: StoreDirectory, to: Path, *, slots: int | None = None, progres
         )
     _check_place(store, to)
     try:
-        return _repair(store, to, slots, progress)
+        return _repair(store, to, slots, queue_file_bytes, progress)
     except OSError as reason:
         raise CannotLook(f"{to}: {reason.strerror or reason}: what was made so far is there, with a file `abort`") from reason
 
@@ -66,7 +69,7 @@ def _check_place(store: StoreDirectory, to: Path) -> None:
         raise CannotLook(f"{to}: the log takes {needed} bytes and {free} are free")
 
 
-def _repair(store: StoreDirectory, to: Path, slots: int | None, progress: Progress) -> Report:
+def _repair(store: StoreDirectory, to: Path, slots: int | None, queue_file_bytes: int | None, progress: Progress) -> Report:
     report = Report()
     (to / ABORT).touch()
     if store.abort is not None:
@@ -74,7 +77,7 @@ def _repair(store: StoreDirectory, to: Path, slots: int | None, progress: Progre
     _config(store, to, report)
     log_file_bytes = write_log(store.commit_log, to / "commitlog", report, progress)
     made = list_store(to)
-    last = _derive(store, made, to, report, log_file_bytes, slots, progress)
+    last = _derive(store, made, to, report, log_file_bytes, slots, queue_file_bytes, progress)
     _timer(store, to, report)
     (to / "checkpoint").write_bytes(checkpoint_bytes(*last))
     if store.extensions:
@@ -91,6 +94,7 @@ def _derive(
     report: Report,
     log_file_bytes: int,
     slots: int | None,
+    queue_file_bytes: int | None,
     progress: Progress,
 ) -> tuple[int, int, int, int, int]:
     """Queues and index out of the new log; the numbers of the checkpoint."""
@@ -98,7 +102,7 @@ def _derive(
     index = IndexWriter(to / "index", report, slots=slot_num, entries_max=entries_max)
     queues = Queues(
         to, report,
-        file_bytes=_file_bytes(store.queues, UNITS_PER_FILE * UNIT.size),
+        file_bytes=_queue_file_bytes(store, queue_file_bytes, report),
         batch_file_bytes=_file_bytes(store.batch_queues, UNITS_PER_FILE * BATCH.size),
         batch_topics=_batch_topics(store, report),
         first_file_end=log_file_bytes,
@@ -149,10 +153,18 @@ def checkpoint_bytes(physic_ms: int, logics_ms: int, index_ms: int, confirm_offs
     return packed.ljust(checkpoint.FILE_SIZE, b"\0")
 
 
+def _queue_file_bytes(store: StoreDirectory, told: int | None, report: Report) -> int:
+    default = -(-told // UNIT.size) * UNIT.size if told else UNITS_PER_FILE * UNIT.size
+    found = _file_bytes(store.queues, 0) or default
+    if not told and not any(store.queues.values()):
+        report.notes.append(f"no queue file tells its size; taken is {found} (--queue-file-bytes: mappedFileSizeConsumeQueue)")
+    return found
+
+
 def _file_bytes(rows: dict[tuple[str, int], list[StoreFile]], default: int) -> int:
     """The size that most files of this kind have."""
     sizes: dict[int, int] = {}
-    unit = UNIT.size if default % BATCH.size else BATCH.size
+    unit = BATCH.size if default else UNIT.size
     for row in rows.values():
         for file in row:
             if file.size and file.size % unit == 0:

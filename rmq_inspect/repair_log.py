@@ -126,6 +126,12 @@ def _usable(files: Sequence[StoreFile], file_bytes: int, report: Report) -> list
             kept = [file]
         else:
             kept.append(file)
+    for before, after in itertools.pairwise(kept):
+        missing = range(before.start + file_bytes, after.start, file_bytes)
+        for start in missing:
+            why = "the file is missing"
+            report.add("lost", {"file": f"commitlog/{start:0{NAME_DIGITS}d}", "byte": 0, "bytes": file_bytes, "why": why})
+            report.lost_bytes += file_bytes
     return kept
 
 

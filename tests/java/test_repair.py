@@ -7,7 +7,8 @@ our store opens it, too.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,23 +31,27 @@ pytestmark = pytest.mark.java
 
 TOPIC = "Repaired"
 QUEUES = 4
-MESSAGES = 900
 BODY_BYTES = 24_000
-"""So that the log has two files of 16 MiB."""
 IDS_A_CALL = 50
 START_MS = 1_700_000_000_000
-LOG_FILE_BYTES = int(SMALL_STORE["mappedFileSizeCommitLog"])
+QUEUE_FILE_BYTES = int(SMALL_STORE["mappedFileSizeConsumeQueue"])
+SLOTS = int(SMALL_STORE["maxHashSlotNum"])
 
 
 class Place:
-    def __init__(self, directory: Path, names: JavaNameServer) -> None:
+    """A log of four files and a bit, in two directories one after the other."""
+
+    def __init__(self, directory: Path, names: JavaNameServer, log_file_bytes: int) -> None:
         self.names = names
+        self.log_file_bytes = log_file_bytes
+        self.properties = {"mappedFileSizeCommitLog": str(log_file_bytes)}
+        self.messages = 4 * (log_file_bytes * 9 // 2 // 24_300 // 4)
         self.old, self.new = directory / "old", directory / "new"
-        self.first = JavaBroker(directory / "first", names.address, store=self.old)
+        self.first = JavaBroker(directory / "first", names.address, store=self.old, properties=self.properties)
 
     def second(self, directory: Path) -> JavaBroker:
         """A broker on the repaired store, at the same address: it is part of the message ids."""
-        made = JavaBroker(directory / "second", self.names.address, store=self.new)
+        made = JavaBroker(directory / "second", self.names.address, store=self.new, properties=self.properties)
         made.port, made.address = self.first.port, self.first.address
         made.properties["listenPort"] = str(made.port)
         return made
@@ -56,7 +61,7 @@ class Place:
 def place(tmp_path: Path) -> Iterator[Place]:
     java()
     with JavaNameServer(tmp_path / "ns") as names:
-        made = Place(tmp_path, names)
+        made = Place(tmp_path, names, 2 << 20)
         try:
             yield made
         finally:
@@ -86,67 +91,79 @@ def number_of(unit: Unit) -> int:
     return int(bytes(unit.message.body).split(b":")[0])
 
 
-def damage(store: Path, units: list[Unit]) -> set[int]:
-    """Spoil what the brokers would stumble over; the numbers of the messages that are lost by it."""
-    log = sorted((store / "commitlog").iterdir())
-    lost = set()
-    with log[0].open("r+b") as file:
-        hit = units[100:104]  # a page of zeros within: four messages
-        file.seek(hit[0].at + 10)
-        file.write(bytes(hit[-1].end - hit[0].at - 20))
-        lost |= {number_of(unit) for unit in hit}
-    later = [unit for unit in units if unit.file.start == LOG_FILE_BYTES]
-    with log[1].open("r+b") as file:
-        for unit in (later[5], later[9]):  # a body that is not what was stored, and a length that is nonsense
-            file.seek(unit.at + 1000 if unit is later[5] else unit.at)
-            file.write(b"\x7f\xff\xff\xff")
-            lost.add(number_of(unit))
+def zero(unit: Unit, store: Path, begin: int, size: int) -> None:
+    with (store / unit.file.name).open("r+b") as file:
+        file.seek(unit.at + begin)
+        file.write(bytes(size))
+
+
+def spoil_units(store: Path, sent: list[Unit], file_bytes: int) -> set[int]:
+    """Some messages here and there, and what is derived; the numbers of those that are lost."""
+    hit = sent[20:24]
+    zero(hit[0], store, 10, hit[-1].end - hit[0].at - 20)
+    later = [unit for unit in sent if unit.file.start == file_bytes]
+    zero(later[5], store, 1000, 4000)  # of a body
+    zero(later[9], store, 0, 4)  # a length
     next((store / "index").iterdir()).write_bytes(b"\xff" * 100)
     (store / "checkpoint").write_bytes(b"\xff" * 4096)
     queue = store / "consumequeue" / TOPIC / "1" / f"{0:020}"
     queue.write_bytes(queue.read_bytes()[:777])
-    return lost
+    return {number_of(unit) for unit in (*hit, later[5], later[9])}
 
 
-def test_the_real_broker_has_every_survivor(place: Place, tmp_path: Path) -> None:
+def lose_files(store: Path, sent: list[Unit], file_bytes: int) -> set[int]:
+    """A whole log file, the beginning of the next, every queue, and the index."""
+    gone = [unit for unit in sent if unit.file.start == file_bytes]
+    (store / gone[0].file.name).unlink()
+    hit = [unit for unit in sent if unit.file.start == 2 * file_bytes][:3]
+    zero(hit[0], store, 0, hit[-1].end - hit[0].at)
+    shutil.rmtree(store / "consumequeue")
+    shutil.rmtree(store / "index")
+    return {number_of(unit) for unit in (*gone, *hit)}
+
+
+@pytest.mark.parametrize("damage", [spoil_units, lose_files])
+def test_the_real_broker_has_every_survivor(
+    place: Place, tmp_path: Path, damage: Callable[[Path, list[Unit], int], set[int]]
+) -> None:
     place.first.start()
-    send(place.first.address, 0, MESSAGES)
+    send(place.first.address, 0, place.messages)
     place.first.kill()
     before = units_of(place.old)
     sent = [unit for unit in before if ours(unit)]
-    assert len(sent) == MESSAGES
-    lost = damage(place.old, sent)
-    untouched = {path: path.read_bytes() for path in place.old.rglob("*") if path.is_file() and path.stat().st_size < 1 << 24}
+    assert len(sent) == place.messages
+    lost = damage(place.old, sent, place.log_file_bytes)
+    untouched = {path: path.read_bytes() for path in place.old.rglob("*") if path.is_file() and path.stat().st_size < 1 << 23}
 
-    report = repair(list_store(place.old), place.new, slots=int(SMALL_STORE["maxHashSlotNum"]))
+    report = repair(list_store(place.old), place.new, slots=SLOTS, queue_file_bytes=QUEUE_FILE_BYTES)
 
     assert {path: path.read_bytes() for path in untouched} == untouched
-    assert report.counts["lost"] == 3
+    assert report.counts["lost"] == (3 if damage is spoil_units else 2)
     gaps = {offset for gap in report.gaps if gap["topic"] == TOPIC for offset in range(gap["from"], gap["from"] + gap["count"])}
     assert gaps == {unit.message.queue_offset for unit in sent if number_of(unit) in lost}
     survivors = [unit for unit in sent if number_of(unit) not in lost]
     assert [number_of(unit) for unit in units_of(place.new) if ours(unit)] == [number_of(unit) for unit in survivors]
-    opens_in_our_store(place.new, survivors)
+    opens_in_our_store(place, survivors)
     broker = place.second(tmp_path)
     broker.start()
     try:
         read_by_mqadmin(place, tmp_path, survivors)
         pulled_and_found(broker, survivors, lost)
-        send(broker.address, MESSAGES, 8)
+        send(broker.address, place.messages, 8)
         bounds = [bound(broker, queue_id) for queue_id in range(QUEUES)]
-        assert bounds == [(MESSAGES + 8) // QUEUES] * QUEUES
+        assert bounds == [(place.messages + 8) // QUEUES] * QUEUES
         broker.stop()
     finally:
         broker.end()
-    opens_in_our_store(place.new, survivors)
+    opens_in_our_store(place, survivors)
 
 
-def opens_in_our_store(store: Path, survivors: list[Unit]) -> None:
+def opens_in_our_store(place: Place, survivors: list[Unit]) -> None:
     settings = StoreSettings(
-        store_path_root_dir=str(store),
-        mapped_file_size_commit_log=LOG_FILE_BYTES,
-        mapped_file_size_consume_queue=int(SMALL_STORE["mappedFileSizeConsumeQueue"]),
-        max_hash_slot_num=int(SMALL_STORE["maxHashSlotNum"]),
+        store_path_root_dir=str(place.new),
+        mapped_file_size_commit_log=place.log_file_bytes,
+        mapped_file_size_consume_queue=QUEUE_FILE_BYTES,
+        max_hash_slot_num=SLOTS,
         max_index_num=int(SMALL_STORE["maxIndexNum"]),
     )
     opened = Store.open(RealDisk(), settings, START_MS, pid=1)
