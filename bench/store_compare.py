@@ -194,6 +194,12 @@ def send_rate(side: Side, seconds: float) -> float:
     return drive(side, FASTEST, "bench_beside", seconds, 0.5).rate
 
 
+def alone(side: Side, store: Path, seconds: float) -> float:
+    """Send rate with the same cold page cache and nobody who reads: emptying it disturbs the sends, too."""
+    evict(side.pid, store)
+    return send_rate(side, seconds)
+
+
 def beside(side: Side, store: Path, seconds: float, how: str) -> tuple[float, float]:
     """Send rate while a backlog is read that is not in memory, and the reader's rate."""
     evict(side.pid, store)
@@ -205,26 +211,21 @@ def beside(side: Side, store: Path, seconds: float, how: str) -> tuple[float, fl
 
 
 def sends_beside(sides: tuple[Side, Side], stores: dict[str, Path], rounds: int, seconds: float) -> Iterator[Result]:
-    """The rate alone before and after each round beside the reader is what that round is held against."""
+    """Alone and beside the reader in turns; the medians of both are compared."""
     for side in sides:
         send_rate(side, 4.0)
     for how, text in ((str(PACED), f"paced at {PACED:,} msg/s"), ("once", "as fast as it can")):
-        kept: dict[str, list[float]] = {side.name: [] for side in sides}
+        kept: dict[str, float] = {}
         shown: dict[str, str] = {}
         for side in sides:
-            alone = send_rate(side, seconds)
-            reads = []
+            without, within = [], []
             for _ in range(rounds):
-                rate, read = beside(side, stores[side.name], seconds, how)
-                again = send_rate(side, seconds)
-                kept[side.name].append(rate / statistics.mean((alone, again)))
-                alone = again
-                reads.append(read)
-            shown[side.name] = (
-                f"× {statistics.median(kept[side.name]):.2f} of {alone:,.0f}, {statistics.median(reads):,.0f} read/s"
-            )
-        share = statistics.median(kept["ours"])
-        said = verdict(share, KEPT_MIN if how != "once" else None, at_least=True)
+                without.append(alone(side, stores[side.name], seconds))
+                within.append(beside(side, stores[side.name], seconds, how))
+            before, after, read = (statistics.median(column) for column in (without, *zip(*within, strict=True)))
+            kept[side.name] = after / before
+            shown[side.name] = f"{after:,.0f} of {before:,.0f} msg/s = {kept[side.name]:.2f}, {read:,.0f} read/s"
+        said = verdict(kept["ours"], KEPT_MIN if how != "once" else None, at_least=True)
         yield Result(f"sends beside a cold reader {text}", shown["ours"], shown["java"], said)
 
 

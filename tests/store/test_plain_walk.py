@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_store import log_walk
+from rmq_store import log_walk, recovery
 from rmq_store.log_walk import Doubts, LogWalk
 from rmq_store.segments import OpenFiles, Segments
 from rmq_wire.layout.message import BORN_V6, STORE_V6
 from rmq_wire.message import StoredMessage, pack_blank, pack_unit, read_size_and_magic
 from tests.support.memory_disk import MemoryDisk
+from tests.support.store_rig import ROOT, Rig, draft, small
 
 FILE_BYTES = 4096
 DIRECTORY = "/store/commitlog"
@@ -59,6 +60,7 @@ def walked(log: bytes, doubts: Doubts, stop: int | None) -> tuple[list[StoredMes
     return units, walk.end, walk.reason, walk.last_unit_at
 
 
+@settings(deadline=None)
 @given(UNITS, DOUBTS, st.data())
 def test_both_ways_agree(units: list[tuple[bytes, bytes, bytes, int]], doubts: Doubts, data: Any) -> None:
     log = log_of(units)
@@ -85,3 +87,37 @@ def test_common_units_are_taken_without_a_call(monkeypatch: pytest.MonkeyPatch) 
     found, _, _, _ = walked(log, Doubts(0, 0), None)
     assert len(found) == len(units)
     assert careful == [len(log)], "only what is behind the end"
+
+
+def built(disk: MemoryDisk) -> tuple[dict[str, bytes], list[bytes]]:
+    """Queue files by path, index files by age: their names tell when they were made."""
+    contents = disk.contents()
+    queues = {path: data for path, data in contents.items() if "/consumequeue/" in path}
+    return queues, [contents[path] for path in sorted(contents) if "/index/" in path]
+
+
+def test_queues_and_index_come_from_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk, small())
+    for number in range(300):
+        rig.put(draft(number, queue_id=number % 4, body_bytes=40 + number % 90))
+    rig.disk = after = disk.crash("all")
+    rig.store.close(rig.wall_ms)
+    for path in after.contents():
+        if path == f"{ROOT}/checkpoint" or "/consumequeue/" in path or "/index/" in path:
+            after.unlink(path)
+    walks: list[int] = []
+
+    class Counted(LogWalk):
+        def __init__(self, segments: Segments, start: int, *rest: Any, **named: Any) -> None:
+            walks.append(start)
+            super().__init__(segments, start, *rest, **named)
+
+    monkeypatch.setattr(recovery, "LogWalk", Counted)
+    rig.open()
+    assert walks == [0]
+    rig.store.close(rig.wall_ms)
+    queues, indices = built(after)
+    assert len(queues) >= 4
+    assert len(indices) > 1, "the index goes over its files' ends"
+    assert (queues, indices) == built(disk)
