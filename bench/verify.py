@@ -1,6 +1,6 @@
 """`rmq inspect verify` beside a plain sequential read of the same log files, in the same run.
 
-    python -m bench.inspect [--messages 400000] [--body 1024] [--directory DIR]
+    python -m bench.verify [--messages 400000] [--body 1024] [--directory DIR]
 
 Makes a store (or takes the one in DIR), which then lies in the page cache, and takes the best of three of each row.  MB/s count
 bytes of the commit log that hold messages; `core` is per second of processor time, all processes together.
