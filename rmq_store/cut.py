@@ -7,6 +7,7 @@ speak for them: a body may hold bytes that look like a unit, so what is found is
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 from rmq_store.disk import Disk, File, write_all
@@ -21,7 +22,7 @@ CHUNK_BYTES: Final = 1 << 20
 CHUNKS_AT_ONCE: Final = 16
 """A unit is found when it lies within so many of them."""
 _MAGIC: Final = HEAD.field("magic")
-_MAGICS: Final = tuple(_MAGIC.pack(magic) for magic in (MAGIC_V1, MAGIC_V2))
+_MAGICS: Final = re.compile(b"|".join(re.escape(_MAGIC.pack(magic)) for magic in (MAGIC_V1, MAGIC_V2)))
 _MAGIC_AT: Final = HEAD.at["magic"]
 
 
@@ -52,23 +53,28 @@ def keep_aside(disk: Disk, segments: Segments, end: int, root: str) -> Cut:
 
 
 def _count(file: File, start: int, within: int) -> int:
-    count = 0
-    passed = within
+    """Whole units of this file, from that byte on, none within another. Heads are looked at in memory, so junk costs little."""
+    head_of, physical_at = HEAD.packed.unpack_from, HEAD.names.index("physical_offset")
+    count, passed = 0, within
     for low, high in file.data_ranges(within):
-        for at in range(max(low, passed), high, CHUNK_BYTES):
-            if at < passed - CHUNK_BYTES:
-                continue
-            data = file.read_at(at, CHUNK_BYTES)
-            found = min((place for magic in _MAGICS if (place := data.find(magic)) >= 0), default=-1)
-            while found >= 0:
-                unit_at = at + found - _MAGIC_AT
-                size = _unit_bytes(file, start, unit_at) if unit_at >= passed else 0
-                if size:
+        for at in range(low, high, CHUNK_BYTES):
+            data = file.read_at(at, CHUNK_BYTES + HEAD.size)
+            last = min(CHUNK_BYTES, len(data) - HEAD.size)
+            found = _next_head(data, max(passed - at, 0))
+            while 0 <= found <= last:
+                following = found + 1
+                if head_of(data, found)[physical_at] == start + at + found and (size := _unit_bytes(file, start, at + found)):
                     count += 1
-                    passed = unit_at + size
-                following = max(found + 1, passed - at)
-                found = min((place for magic in _MAGICS if (place := data.find(magic, following)) >= 0), default=-1)
+                    passed = at + found + size
+                    following = passed - at
+                found = _next_head(data, following)
     return count
+
+
+def _next_head(data: bytes, at: int) -> int:
+    """Where from `at` on the next unit may begin, -1 for nowhere."""
+    found = _MAGICS.search(data, at + _MAGIC_AT)
+    return found.start() - _MAGIC_AT if found else -1
 
 
 def _unit_bytes(file: File, start: int, at: int) -> int:
