@@ -12,7 +12,15 @@ from typing import NamedTuple
 import pytest
 
 from tests.broker import test_planted_data_path
-from tests.store import test_append, test_config_files, test_index, test_refusals, test_restart, test_retention_trouble
+from tests.store import (
+    test_append,
+    test_config_files,
+    test_index,
+    test_recovery,
+    test_refusals,
+    test_restart,
+    test_retention_trouble,
+)
 from tests.store import test_retention_readers as readers
 from tests.support import store_bugs as bugs
 from tests.support.store_sim import Sim
@@ -94,6 +102,14 @@ CATALOGUE: dict[str, Found | str] = {
     "failed turn not zeroed": by_seeds(bugs.failed_turn_not_zeroed, 300),
     "file before its directory": by_seeds(bugs.file_before_its_directory, 50),
     "reboot taken for a kill": by_seeds(bugs.reboot_taken_for_a_kill, 50),
+    "cut queues not synced": by_test(bugs.cut_queues_not_synced, test_recovery.test_what_is_cut_from_a_queue_stays_cut),
+    "checkpoint kept while queues are built again": by_test(
+        bugs.checkpoint_kept_while_queues_are_built_again,
+        test_recovery.test_what_is_built_again_counts_as_safe_only_once_it_is,
+    ),
+    "unfinished unit taken": by_test(
+        bugs.unfinished_unit_taken, test_recovery.test_a_kill_in_the_middle_of_a_write_leaves_no_half_unit
+    ),
 }
 
 

@@ -247,6 +247,42 @@ def test_the_mark_of_another_start_is_not_kept_by_a_start_that_fails() -> None:
     assert MARK not in after.contents()
 
 
+# --- what reaches the medium
+
+
+def test_what_is_cut_from_a_queue_stays_cut() -> None:
+    """Zeros in the cache are not enough: the plug is pulled right after the next clean stop."""
+    disk, rig = synced_rig(206)
+    for path in disk.contents():
+        if "/consumequeue/" in path:
+            disk.open(path).sync()
+            disk.sync_directory(path.rpartition("/")[0])
+    again = reopened(rig, disk.crash("synced"))
+    assert all_numbers(again) == list(range(206)), "the queues were ahead of the log"
+    after = again.disk
+    assert isinstance(after, MemoryDisk)
+    assert again.store.close(rig.wall_ms)
+    last = reopened(rig, after.crash("synced"))
+    assert last.store.report.clean
+    assert all_numbers(last) == list(range(206))
+
+
+def test_what_is_built_again_counts_as_safe_only_once_it_is() -> None:
+    """The checkpoint's position is taken back first: else a kill, a clean stop and a power cut lose a queue for good."""
+    disk, rig = synced_rig()
+    rig.sync()
+    after = disk.crash("synced")
+    after.unlink(f"{ROOT}/consumequeue/TopicA/2/{after.entries(f'{ROOT}/consumequeue/TopicA/2')[1].name}")
+    after.sync_directory(f"{ROOT}/consumequeue/TopicA/2")
+    once = reopened(rig, after)
+    assert all_numbers(once) == list(range(210))
+    assert CHECKPOINT.unpack(after.crash("synced").contents()[f"{ROOT}/checkpoint"][: CHECKPOINT.size])[5] == 0
+    killed = after.crash("all")
+    twice = reopened(rig, killed)
+    assert twice.store.close(rig.wall_ms)
+    assert all_numbers(reopened(rig, killed.crash("synced"))) == list(range(210))
+
+
 # --- what it says
 
 

@@ -367,18 +367,3 @@ def reboot_taken_for_a_kill(patch: pytest.MonkeyPatch) -> None:
         return Cache.WHOLE
 
     patch.setattr(BootMark, "take", planted)
-
-
-def unlinks_of_deleted_topics_not_synced(patch: pytest.MonkeyPatch) -> None:
-    from rmq_store.queues import Queues
-
-    delete = Queues.delete
-
-    def planted(self: Queues, topics: Iterable[str]) -> int:
-        known = dict(self.unsynced_directories)
-        count = delete(self, topics)
-        self.unsynced_directories.clear()
-        self.unsynced_directories.update(known)
-        return count
-
-    patch.setattr(Queues, "delete", planted)
