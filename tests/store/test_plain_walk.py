@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_store import log_walk, recovery
+from rmq_store.layouts import FIXED
 from rmq_store.log_walk import Doubts, LogWalk
 from rmq_store.segments import OpenFiles, Segments
 from rmq_wire.layout.message import BORN_V6, STORE_V6
@@ -21,13 +23,17 @@ DIRECTORY = "/store/commitlog"
 START_MS = 1_700_000_000_000
 V4, V6 = bytes(8), bytes(20)
 
-TOPICS = st.sampled_from([b"TopicA", b"B", b"t" * 127, b"t" * 128, b"with\0zero"])
-PROPERTIES = st.sampled_from(
-    [b"", b"KEYS\x01k\x02", b"KEYS\x01" + b"k" * 600 + b"\x02", b"A\x01" + b"\0" * 600 + b"\x02", b"A\x01b\x02\0"]
-)
-UNITS = st.lists(st.tuples(TOPICS, PROPERTIES, st.binary(max_size=60), st.sampled_from([0, BORN_V6, STORE_V6])), max_size=12)
+ODD_TOPICS = st.sampled_from([b"TopicA", b"t" * 127, b"t" * 128, b"t" * 200, b"with\0zero"])
+ODD_PROPERTIES = st.sampled_from([b"", b"A\x01" + b"\0" * 600 + b"\x02", b"A\x01b\x02\0"])
+BODIES = st.binary(max_size=30)
+COMMON = st.tuples(st.sampled_from([b"TopicA", b"B"]), st.sampled_from([b"", b"KEYS\x01k\x02"]), BODIES, st.just(0))
+ODD = st.tuples(ODD_TOPICS, ODD_PROPERTIES, BODIES, st.sampled_from([0, BORN_V6, STORE_V6]))
+UNITS = st.builds(operator.add, st.lists(COMMON, min_size=1, max_size=6), st.lists(ODD, max_size=3))
 DOUBTS = st.builds(
-    Doubts, st.sampled_from([0, log_walk.NEVER]), st.sampled_from([0, 900, log_walk.NEVER]), st.booleans() | st.just(False)
+    Doubts,
+    st.sampled_from([0, log_walk.NEVER]),
+    st.sampled_from([0, 900, log_walk.NEVER]),
+    st.sampled_from([False, False, False, True]),
 )
 
 
@@ -60,18 +66,31 @@ def walked(log: bytes, doubts: Doubts, stop: int | None) -> tuple[list[StoredMes
     return units, walk.end, walk.reason, walk.last_unit_at
 
 
-@settings(deadline=None)
+def walked_carefully(log: bytes, doubts: Doubts, stop: int | None) -> tuple[list[StoredMessage], int, str, int]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_walk, "_plain_units", lambda *_: ([], 0))
+        return walked(log, doubts, stop)
+
+
+@settings(deadline=None, max_examples=200)
 @given(UNITS, DOUBTS, st.data())
 def test_both_ways_agree(units: list[tuple[bytes, bytes, bytes, int]], doubts: Doubts, data: Any) -> None:
     log = log_of(units)
-    if log and data.draw(st.booleans()):
-        log[data.draw(st.integers(0, len(log) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    stop = data.draw(st.none() | st.integers(0, len(log)))
-    quick = walked(bytes(log), doubts, stop)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_walk, "_plain_units", lambda *_: ([], 0))
-        careful = walked(bytes(log), doubts, stop)
-    assert quick == careful
+    starts = [unit.physical_offset for unit in walked(bytes(log), Doubts(), None)[0]]
+    if data.draw(st.booleans()):
+        at = data.draw(st.sampled_from(starts)) + data.draw(st.integers(0, 130))
+        log[min(at, len(log) - 1)] ^= 1 << data.draw(st.integers(0, 7))
+    stop = data.draw(st.none() | st.sampled_from([*starts, len(log)]) | st.integers(0, len(log)))
+    assert walked(bytes(log), doubts, stop) == walked_carefully(bytes(log), doubts, stop)
+
+
+def test_every_bit_of_a_head_is_looked_at_as_carefully() -> None:
+    log = log_of([(b"TopicA", b"KEYS\x01k\x02", b"body", 0)] * 3)
+    second = len(log) // 3
+    for bit in range(second * 8, (second + FIXED[0].size) * 8):
+        log[bit // 8] ^= 1 << bit % 8
+        assert walked(bytes(log), Doubts(), None) == walked_carefully(bytes(log), Doubts(), None), f"bit {bit}"
+        log[bit // 8] ^= 1 << bit % 8
 
 
 def test_common_units_are_taken_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
