@@ -17,13 +17,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from rmq_inspect.errors import CannotLook
+from rmq_inspect.reader import Reader as Reader
+from rmq_inspect.reader import open_beneath, open_directory, why
 
-CHUNK_BYTES: Final = 4 << 20
-"""Read at once when a whole file is walked: one message unit of the default maximum, and a fraction of any cache."""
 OFFSET_DIGITS: Final = 20
 """`UtilAll.offset2FileName`: where a file begins, padded with zeros."""
 INDEX_DIGITS: Final = 17
@@ -31,8 +30,6 @@ INDEX_DIGITS: Final = 17
 STRAYS_MAX: Final = 1000
 """Kept by name; more are only counted."""
 COMMIT_LOG: Final = "commitlog"
-_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-"""Not blocking: a pipe in the place of a file must not hold us up."""
 
 
 class Kind(StrEnum):
@@ -89,78 +86,7 @@ class StoreFile:
 
     def open(self) -> Reader:
         """Raises `CannotLook` when it is gone, not a regular file any more, or may not be read."""
-        return Reader(_open_beneath(self.base, self.parts), self.name)
-
-
-class Reader:
-    """Read-only access by position; a context manager.  Reads behind the end come back shorter, never with an error."""
-
-    def __init__(self, descriptor: int, name: str) -> None:
-        self._descriptor = descriptor
-        self.name = name
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """More than once is allowed."""
-        if self._descriptor >= 0:
-            descriptor, self._descriptor = self._descriptor, -1
-            os.close(descriptor)
-
-    def size(self) -> int:
-        """Bytes now."""
-        return os.fstat(self._descriptor).st_size
-
-    def modified_ms(self) -> int:
-        """Wall time of the last write that the file system noticed."""
-        return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
-
-    def read(self, at: int, size: int) -> bytes:
-        """Up to size bytes from this byte of the file.  Callers bound the size.  Raises `CannotLook` for an I/O error."""
-        if size <= 0 or at < 0:
-            return b""
-        try:
-            data = os.pread(self._descriptor, size, at)
-        except (OSError, OverflowError) as reason:
-            raise CannotLook(f"{self.name}: cannot be read at {at}: {_why(reason)}") from reason
-        return data
-
-    def read_into(self, at: int, buffer: memoryview) -> int:
-        """As `read`, into a buffer of the caller's; how many bytes it was."""
-        try:
-            return os.preadv(self._descriptor, [buffer], at)
-        except (OSError, OverflowError) as reason:
-            raise CannotLook(f"{self.name}: cannot be read at {at}: {_why(reason)}") from reason
-
-    def chunks(self, at: int = 0, end: int | None = None, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[int, bytes]]:
-        """(position, bytes) one after another until end, or until the file ends."""
-        while end is None or at < end:
-            data = self.read(at, chunk_bytes if end is None else min(chunk_bytes, end - at))
-            if not data:
-                return
-            yield at, data
-            at += len(data)
-
-    def data_ranges(self, start: int = 0) -> Iterator[tuple[int, int]]:
-        """(begin, end) of the parts that are not holes: holes read as zeros, and a preallocated file is nearly all hole."""
-        end = self.size()
-        while start < end:
-            try:
-                data = os.lseek(self._descriptor, start, os.SEEK_DATA)
-                hole = os.lseek(self._descriptor, data, os.SEEK_HOLE)
-            except OSError as reason:
-                if reason.errno != errno.ENXIO:  # a file system that does not tell
-                    yield start, end
-                return
-            except AttributeError:  # an operating system that does not
-                yield start, end
-                return
-            yield data, min(hole, end)
-            start = hole
+        return Reader(open_beneath(self.base, self.parts), self.name)
 
 
 @dataclass
@@ -384,12 +310,12 @@ def _entries(base: str, parts: tuple[str, ...], found: StoreDirectory, *, requir
     """Files and directories, by name.  Links, pipes, sockets and devices become strays; a directory that vanished is empty."""
     shown = "/".join(parts)
     try:
-        descriptor = _open_directory(base, parts)
+        descriptor = open_directory(base, parts)
     except OSError as reason:
         if required:
-            raise CannotLook(f"{os.path.join(base, *parts)}: {_why(reason)}") from reason
+            raise CannotLook(f"{os.path.join(base, *parts)}: {why(reason)}") from reason
         if reason.errno != errno.ENOENT:
-            found.stray(f"{shown}/", f"cannot be listed: {_why(reason)}")
+            found.stray(f"{shown}/", f"cannot be listed: {why(reason)}")
         return
     listed: list[tuple[str, _Entry]] = []
     try:
@@ -405,43 +331,3 @@ def _entries(base: str, parts: tuple[str, ...], found: StoreDirectory, *, requir
         else:
             what = "a link; links are not followed" if stat.S_ISLNK(entry.mode) else "a pipe, socket or device; not opened"
             found.stray(f"{shown}/{name}" if shown else name, what)
-
-
-def _open_directory(base: str, parts: tuple[str, ...]) -> int:
-    """A descriptor of base/parts…; only base itself may be a link.  Raises OSError."""
-    descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    for part in parts:
-        try:
-            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=descriptor)
-        finally:
-            os.close(descriptor)
-        descriptor = below
-    return descriptor
-
-
-def _open_beneath(base: str, parts: tuple[str, ...]) -> int:
-    name = os.path.join(base, *parts)
-    try:
-        directory = _open_directory(base, parts[:-1])
-        try:
-            descriptor = os.open(parts[-1], _FLAGS, dir_fd=directory)
-        finally:
-            os.close(directory)
-    except (OSError, ValueError) as reason:
-        raise CannotLook(f"{name}: {_why(reason)}") from reason
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise CannotLook(f"{name}: not a regular file")
-    return descriptor
-
-
-def open_file(path: str | os.PathLike[str]) -> Reader:
-    """Any single file that the user named; it may be a link, but must lead to a regular file.  Raises `CannotLook`."""
-    real = os.path.realpath(path)
-    return Reader(_open_beneath(os.path.dirname(real), (os.path.basename(real),)), os.fspath(path))
-
-
-def _why(reason: Exception) -> str:
-    if isinstance(reason, OSError) and reason.errno == errno.ELOOP:
-        return "a link; links are not followed"
-    return (reason.strerror if isinstance(reason, OSError) else None) or str(reason)

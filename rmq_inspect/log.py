@@ -15,9 +15,10 @@ from collections.abc import Iterator, Sequence
 from struct import error as PackedError
 from typing import Final, NamedTuple
 
-from rmq_inspect.directory import CHUNK_BYTES, Reader, StoreFile
+from rmq_inspect.directory import StoreFile
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress, quiet
+from rmq_inspect.reader import CHUNK_BYTES, Reader
 from rmq_wire.errors import BadRecord
 from rmq_wire.layout.flat import Packed, flat, length_of
 from rmq_wire.layout.message import (
