@@ -71,7 +71,7 @@ def by_key(store: StoreDirectory, topic: str, key: str, *, is_tag: bool = False,
     hits = 0
     with Log(store.commit_log) as log:
         for file in reversed(store.index):
-            for step in _index_steps(log, file, slots, wanted, text, topic):
+            for step in _index_steps(store, log, file, slots, wanted, text, topic):
                 hits += bool(step.found)
                 step.found = None
                 if hits > HITS_SHOWN:
@@ -98,7 +98,9 @@ def _hash_steps(topic: str, text: str, is_tag: bool) -> Iterator[Step]:
     yield Step("Java's String.hashCode()", says)
 
 
-def _index_steps(log: Log, file: StoreFile, slots: int | None, wanted: int, text: str, topic: str) -> Iterator[Step]:
+def _index_steps(
+    store: StoreDirectory, log: Log, file: StoreFile, slots: int | None, wanted: int, text: str, topic: str
+) -> Iterator[Step]:
     with IndexReader(file, slots) as reader:
         header = reader.header
         raw = HEADER.packed.pack(*header)
@@ -119,13 +121,33 @@ def _index_steps(log: Log, file: StoreFile, slots: int | None, wanted: int, text
         )
         says = [f"{wanted} % {reader.slots} = {slot}", f"at byte {HEADER.size} + {SLOT.size} * {slot} = {at}: {said}"]
         yield Step(f"Slot {slot}", says, file.name, at, SLOT.packed.pack(value))
-        for number, entry in enumerate(reader.chain(slot)):
-            if number == CHAIN_SHOWN:
+        seen: set[int] = set()
+        for entry in reader.chain(slot):
+            if len(seen) == CHAIN_SHOWN:
                 yield Step("A long chain", [f"More than {CHAIN_SHOWN} entries; the others are not shown."])
                 return
+            seen.add(entry.number)
             yield _entry_step(file, reader, entry, wanted)
             if entry.key_hash == wanted:
                 yield _hit_step(log, entry, topic, text)
+        if reader.slots_may_lag(store):
+            yield from _lagging_steps(log, file, reader, seen, wanted, text, topic)
+
+
+def _lagging_steps(
+    log: Log, file: StoreFile, reader: IndexReader, seen: set[int], wanted: int, text: str, topic: str
+) -> Iterator[Step]:
+    """Entries that are written while their slots are still in a broker's memory."""
+    says = ["The store is open or was not closed in order, so slots may lag behind the entries: those were looked at one by one."]
+    others = (entry for entry in reader.with_hashes((wanted,)) if entry.number not in seen)
+    for number, entry in enumerate(others):
+        if number == 0:
+            yield Step("Entries to which no slot leads yet", [*says, "A broker that starts mends the slots."])
+        if number == CHAIN_SHOWN:
+            yield Step("And more", [f"More than {CHAIN_SHOWN} entries; the others are not shown."])
+            return
+        yield _entry_step(file, reader, entry, wanted)
+        yield _hit_step(log, entry, topic, text)
 
 
 def _entry_step(file: StoreFile, reader: IndexReader, entry: Entry, wanted: int) -> Step:

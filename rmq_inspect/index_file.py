@@ -7,11 +7,11 @@ higher to lower numbers, so a cyclic one ends.  Source: `IndexFile`, `IndexHeade
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from rmq_inspect.directory import StoreFile
+from rmq_inspect.directory import StoreDirectory, StoreFile
 from rmq_wire.layout import index
 from rmq_wire.layout.flat import flat
 
@@ -27,6 +27,9 @@ CHECKED_ENTRIES: Final = 64
 CHAIN_STEPS_MAX: Final = 1_000_000
 """Entries looked at for one key in one file; an honest chain has some dozens."""
 READ_ENTRIES: Final = 4096
+OPEN_FILES: Final = 2
+"""The newest, and the one before it, whose slots may be on their way to the disk: our broker keeps them in memory and writes them
+within a minute, Java's has them in a map."""
 
 
 class Header(NamedTuple):
@@ -125,6 +128,14 @@ class IndexReader:
             if not 0 < entry.previous < number:
                 return
             number = entry.previous
+
+    def slots_may_lag(self, store: StoreDirectory) -> bool:
+        """Whether entries may be there to which no slot leads yet: of a store that runs, was killed, or was copied meanwhile."""
+        return self.file in store.index[-OPEN_FILES:] and (store.abort is not None or not self._holds(self.slots))
+
+    def with_hashes(self, hashes: Collection[int]) -> Iterator[Entry]:
+        """All entries with one of these hashes, oldest first, by reading every entry: slots and chains are not asked."""
+        return (entry for entry in self.entries() if entry.key_hash in hashes)
 
     # --- how many slots
 

@@ -139,10 +139,15 @@ def _by_index(
         return
     begin, end = min(span.begin for span in spans), max(span.end for span in spans)
     note(f"by the index, which covers the log from {begin} to {end}; what lies outside is walked (--scan: all)")
-    yield from _by_walk(log, wanted, 0, begin, progress, note)
-    last = -1
-    for span in spans:  # one file at a time: a key that every message has is as long as the file
-        for offset in _offsets(span.file, slots, hashes, note):
+    last, position = -1, 0
+    for span in [*spans, None]:  # one file at a time: a key that every message has is as long as the file
+        # What no file covers: before the first, where one between two others is gone, behind the last. The messages at its ends
+        # may have the rest of their entries in what is gone.
+        for unit in _by_walk(log, wanted, position, None if span is None else span.begin + 1, progress, note):
+            if unit.message.physical_offset > last:
+                last = unit.message.physical_offset
+                yield unit
+        for offset in () if span is None else _offsets(store, span.file, slots, hashes, note):
             if offset <= last:
                 continue
             last = offset
@@ -153,7 +158,7 @@ def _by_index(
                 continue
             if wanted.accepts(unit):
                 yield unit
-    yield from _by_walk(log, wanted, end + 1, None, progress, note)
+        position = position if span is None else max(position, span.end)
 
 
 class _Span(NamedTuple):
@@ -175,10 +180,13 @@ def _span(file: StoreFile, slots: int | None, note: Note) -> _Span | None:
         return _Span(file, reader.header.begin_physical_offset, reader.header.end_physical_offset)
 
 
-def _offsets(file: StoreFile, slots: int | None, hashes: set[int], note: Note) -> list[int]:
+def _offsets(store: StoreDirectory, file: StoreFile, slots: int | None, hashes: set[int], note: Note) -> list[int]:
     """Where messages with these hashes may be, ascending."""
     found: set[int] = set()
     with IndexReader(file, slots) as reader:
+        if reader.slots_may_lag(store):
+            note(f"{file.name}: the store is open or was not closed in order, so its slots may lag: every entry was looked at")
+            return sorted({entry.physical_offset for entry in reader.with_hashes(hashes)})
         for key_hash in hashes:
             steps = 0
             for steps, entry in enumerate(reader.chain(key_hash % reader.slots), 1):  # noqa: B007

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from rmq_inspect.directory import Kind, list_store
 from rmq_inspect.errors import CannotLook
+from rmq_inspect.index_file import IndexReader
 from rmq_inspect.log import UNIT_BYTES_MAX, Piece, Spoilt, Unit, Unused, _FileWalk, pieces
 from rmq_inspect.reader import open_file
 from rmq_inspect.select import Wanted, messages
@@ -62,6 +63,36 @@ def test_every_command_on_a_store_in_use(tmp_path: Path) -> None:
         for number in range(60 + 40 * step, 100 + 40 * step):
             put(rig, number)
     assert rig.store.close(rig.wall_ms)
+
+
+def test_keys_whose_slots_are_not_written_yet(tmp_path: Path) -> None:
+    """Our broker writes entries at once and hash slots within a minute; a kill leaves the same."""
+    rig = rich_store(tmp_path / "s", messages=30, clean=False)
+    for number in range(30, 60):
+        put(rig, number)
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path / "s", copy)
+    assert rig.store.close(rig.wall_ms)
+    with IndexReader(list_store(copy).index[-1], SLOTS) as reader:
+        assert reader.header.index_count > 1
+        assert reader.slot(next(reader.entries(reader.count - 1)).key_hash % SLOTS) == 0, "else this shows nothing"
+    for number in (1, 31, 58):
+        for root in (copy, tmp_path / "s"):
+            [row] = look("find", root, f"key{number}", "--hash-slots", SLOTS, "--json").rows
+            explained = look("explain", root, "--topic", row["topic"], "--key", f"key{number}", "--hash-slots", SLOTS, "--json")
+            assert (explained.status, explained.rows[-1]["found"]) == (0, True), number
+    assert look("find", copy, "nobody", "--hash-slots", SLOTS).status == 1
+
+
+def test_a_lost_index_file_between_others(tmp_path: Path) -> None:
+    """What no index file covers is read from the log, also in the midst."""
+    rich_store(tmp_path, messages=240, rolled_back=False)
+    index = list_store(tmp_path).index
+    assert len(index) > 4
+    for file in index[1], index[2], index[-1]:
+        file.path.unlink()
+    for number in range(240):
+        assert len(look("find", tmp_path, f"key{number}", "--hash-slots", SLOTS, "--json").rows) == 1, number
 
 
 def test_files_that_vanish(tmp_path: Path) -> None:
