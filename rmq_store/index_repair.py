@@ -31,6 +31,8 @@ class Implied(NamedTuple):
 
     store_timestamp: int
     hashes: frozenset[int]
+    first_hash: int
+    """of its first entry; -1 without entries"""
 
 
 class AboutLog(NamedTuple):
@@ -81,9 +83,13 @@ def mend(index: Index, safe_timestamp: int, end: int, log: AboutLog, cache: Cach
 
 def _follows(index: Index, number: int, end: int, log: AboutLog) -> bool:
     """Whether no file is missing before this one: its first message is the next with an entry."""
-    first = index.files[number].read_entry(1)[1]
+    first_hash, first, _, _ = index.files[number].read_entry(1)
     if not number:
-        return first <= log.next_indexed(log.min_offset, log.min_offset - 1)
+        if first < log.min_offset:
+            return True
+        implied = log.entries_of(first)  # a file before it may have had its first entries
+        is_first = implied is not None and implied.first_hash == first_hash
+        return is_first and first <= log.next_indexed(log.min_offset, log.min_offset - 1)
     before = index.files[number - 1].end_physical
     following = log.next_indexed(before, before)
     return first in (before, following) or min(first, following) >= end
@@ -129,6 +135,8 @@ def _rebuild(file: IndexFile, cut: int, log: AboutLog, *, are_entries_whole: boo
 
 
 def _begins_at_a_unit(physical: int, key_hash: int, log: AboutLog) -> bool:
+    if physical < log.min_offset:
+        return True  # its message went with an old log file
     implied = log.entries_of(physical)
     return implied is not None and key_hash in implied.hashes
 
@@ -143,6 +151,8 @@ class _Edges:
     def is_whole(self, at: int, number: int, key_hash: int, physical: int, seconds: int) -> bool:
         """The entry at this byte of its file; the first one of a file is asked about first."""
         if at % SECTOR_BYTES <= WHOLE_AT_MAX and number > 1:
+            return True
+        if physical < self._log.min_offset:
             return True
         implied = self._log.entries_of(physical)
         if implied is None:

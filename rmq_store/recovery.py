@@ -258,6 +258,8 @@ class Recovery:
             about = self._about_log()
             resume = index_repair.mend(index, self._checkpoint.index_message_timestamp, report.end, about, self._cache)
             index.indexed_offset = resume
+            # A file that was removed must not come back beside entries that are made anew.
+            self._log.segments.files.disk.sync_directory(index.directory)
         for units in LogWalk(self._log.segments, max(resume, log_min), report.end).batches():
             batch = self._staged(units, with_keys=True)
             if batch:
@@ -271,8 +273,8 @@ class Recovery:
     def _entries_of(self, at: int) -> index_repair.Implied | None:
         unit = self._start.unit_at(at)
         for staged in () if unit is None else self._staged([unit], with_keys=True):
-            hashes = frozenset([key_hash_of(staged.queue.hash_prefix, key) for key in staged.keys])
-            return index_repair.Implied(staged.store_timestamp, hashes)
+            hashes = [key_hash_of(staged.queue.hash_prefix, key) for key in staged.keys]
+            return index_repair.Implied(staged.store_timestamp, frozenset(hashes), hashes[0] if hashes else -1)
         return None
 
     def _next_indexed(self, at: int, behind: int) -> int:
