@@ -17,6 +17,7 @@ import pytest
 from conformance.store_differ import first_difference, read_files
 from tests.java.store_course import Course, Plan
 from tests.support.java import OLD_SERVER, java, library
+from tests.support.process import loopback_v6
 from tests.support.store_rewrite import append_again
 from tests.support.subject import OurNameServer
 
@@ -26,7 +27,7 @@ ROUNDS = (2, pytest.param(3, marks=pytest.mark.nightly))
 OLD_ROUNDS = 2
 PLANS = (
     Plan("64-KiB", 64 << 10, 20_000, 3),
-    Plan("1-MiB-IPv6", 1 << 20, 150_000, 4, host="::1", index_num=1_000),
+    Plan("1-MiB-IPv6", 1 << 20, 150_000, 4, host=loopback_v6(), index_num=1_000),
     Plan("4-MiB", 4 << 20, 1_200_000, 3, queue_file_bytes=20_000, index_num=100_000),
 )
 KILLED = Plan("killed", 64 << 10, 20_000, 3)

@@ -53,6 +53,16 @@ def until(
         time.sleep(POLL_S)
 
 
+def loopback_v6() -> str:
+    """::1, or the IPv4 loopback where the machine has no IPv6."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return "127.0.0.1"
+    return "::1"
+
+
 def free_ports(*offsets: int) -> int:
     """A port p such that p + each offset is free on every address now: below the range from which the system serves clients."""
     while True:
