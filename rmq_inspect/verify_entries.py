@@ -31,6 +31,11 @@ class Found(NamedTuple):
     begin: Ints
 
 
+def _is_empty(file: IndexState) -> bool:
+    """No entry is in it; one whose slots are not known may have some."""
+    return file.count <= 1 and (file.geometry is not None or file.end_timestamp == 0)
+
+
 def _is_of_another_version(offsets: Ints, lacking: Any, is_tag: Any) -> bool:
     """Whether only entries of tags lack, of all messages, or of all before or behind one: there the broker was exchanged."""
     if not lacking.any() or (lacking & ~is_tag).any():
@@ -44,13 +49,14 @@ class IndexCheck:
 
     def __init__(self, files: list[IndexState], findings: Findings, settled: bool) -> None:
         self._files = [one for one in files if one.geometry is not None and one.count > 1]
+        self._compares = bool(self._files) or (settled and bool(files) and all(map(_is_empty, files)))
         if not all(one.is_ordered for one in self._files):  # said already; where its entries belong cannot be told
-            self._files = []
+            self._files, self._compares = [], False
         self._findings = findings
         self._settled = settled
         self._readers: dict[str, Reader] = {}
         self.last_offset = max((one.last_offset for one in self._files), default=-1)
-        self.first_offset = min((one.first_offset for one in self._files), default=1 << 62)
+        self.first_offset = min((one.first_offset for one in self._files), default=0)
 
     def close(self) -> None:
         for reader in self._readers.values():
@@ -58,13 +64,14 @@ class IndexCheck:
 
     def compare(self, own: Ints, end: Ints, times: Ints, wanted: Wanted, report: LogReport, log: StoreFile) -> None:
         """own, end: where the units of a block begin and end in the log; times: when they were stored."""
-        if not self._files:
+        if not self._compares:
             return
         offsets = own[wanted.row]
         report.index_before += int(np.count_nonzero(own < self.first_offset))
         report.index_waiting += int(np.count_nonzero(own > self.last_offset))
-        behind = self.last_offset + 1 if self._settled else self.last_offset
-        covered = (offsets >= self.first_offset) & (offsets < behind)
+        covered = offsets >= self.first_offset
+        if not self._settled:  # the newest entries may be on their way; after a clean stop all are there
+            covered &= offsets < self.last_offset
         low, high = int(own[0]), int(end[-1])
         found = self._entries(low, high)
         hashes, offsets, is_tag = wanted.key_hash[covered], offsets[covered], wanted.is_tag[covered]

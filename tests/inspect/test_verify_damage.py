@@ -347,6 +347,13 @@ def an_index_file_cut_short(s: Subject) -> Where:
 
 
 @plant
+def index_files_zeroed(s: Subject) -> Where:
+    for path in s.index_files:
+        s.write(path, 0, bytes(path.stat().st_size))
+    return Where("index-missing", name(s.log_files[0]), 0)
+
+
+@plant
 def index_files_overwritten(s: Subject) -> Where:
     for path in s.index_files:
         s.write(path, 20, b"\x55" * (path.stat().st_size - 20))
@@ -468,6 +475,16 @@ def test_planted_damage_is_found_and_named(subject: Subject, damage: Plant) -> N
         assert one.kind.title
         assert one.kind.consequence
         assert one.kind.remedy
+
+
+def test_every_message_behind_a_lost_index_file_is_counted(subject: Subject) -> None:
+    first = min(subject.entry(path, 1)[1] for path in subject.index_files[-2:])
+    for path in subject.index_files[-2:]:
+        path.unlink()
+    report = subject.report()
+    assert report.findings.codes() == {"index-missing"}
+    behind = sum(unit.physical_offset >= first for number in range(len(subject.log_files)) for _, unit in subject.units(number))
+    assert report.findings.total == behind > 1
 
 
 def test_at_least_twenty_kinds_are_planted() -> None:

@@ -203,7 +203,7 @@ def test_what_waits_for_its_queue_is_told(tmp_path: Path) -> None:
     (tmp_path / "abort").unlink()  # as if the stop had been clean: now nobody will mend it
     shutil.copytree(tmp_path, tmp_path / "copy")
     report = verify(list_store(tmp_path / "copy"))
-    assert report.findings.codes() == {"queue-unit-missing"}
+    assert report.findings.codes() == {"queue-unit-missing", "index-missing"}
     (tmp_path / "abort").write_bytes(b"")
     rig.store.close(rig.wall_ms)
 
