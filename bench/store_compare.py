@@ -189,30 +189,32 @@ def cold_reads(sides: tuple[Side, Side], stores: dict[str, Path], rounds: int, m
 # --- sends beside a cold reader
 
 
-def send_rate(side: Side, seconds: float) -> float:
-    return drive(side, FASTEST, "bench_beside", seconds, 0.5).rate
+def sent(side: Side, seconds: float) -> tuple[float, float]:
+    """Sends a second, and the broker's CPU µs for each, whatever else it does meanwhile."""
+    figure = drive(side, FASTEST, "bench_beside", seconds, 0.5)
+    return figure.rate, figure.cpu_us
 
 
-def alone(side: Side, store: Path, seconds: float) -> float:
-    """Send rate with the same cold page cache and nobody who reads: emptying it disturbs the sends, too."""
+def alone(side: Side, store: Path, seconds: float) -> tuple[float, float]:
+    """Sends with the same cold page cache and nobody who reads: emptying it disturbs the sends, too."""
     evict(side.pid, store)
-    return send_rate(side, seconds)
+    return sent(side, seconds)
 
 
-def beside(side: Side, store: Path, seconds: float, how: str) -> tuple[float, float]:
-    """Send rate while a backlog is read that is not in memory, and the reader's rate."""
+def beside(side: Side, store: Path, seconds: float, how: str) -> tuple[float, float, float]:
+    """Sends while a backlog is read that is not in memory, and the reader's rate."""
     evict(side.pid, store)
     with subprocess.Popen(pulling(side, BESIDE, 1, seconds + 0.5, how), stdout=subprocess.PIPE, text=True) as reader:
-        rate = send_rate(side, seconds)
+        rate, cpu_us = sent(side, seconds)
         assert reader.stdout is not None
         read = json.loads(reader.stdout.read().splitlines()[-1])
-    return rate, float(read["rate"])
+    return rate, cpu_us, float(read["rate"])
 
 
 def sends_beside(sides: tuple[Side, Side], stores: dict[str, Path], rounds: int, seconds: float) -> Iterator[Result]:
     """Alone and beside the reader in turns; the medians of both are compared."""
     for side in sides:
-        send_rate(side, 4.0)
+        sent(side, 4.0)
     for how, text in ((str(PACED), f"paced at {PACED:,} msg/s"), ("once", "as fast as it can")):
         kept: dict[str, float] = {}
         shown: dict[str, str] = {}
@@ -221,9 +223,11 @@ def sends_beside(sides: tuple[Side, Side], stores: dict[str, Path], rounds: int,
             for _ in range(rounds):
                 without.append(alone(side, stores[side.name], seconds))
                 within.append(beside(side, stores[side.name], seconds, how))
-            before, after, read = (statistics.median(column) for column in (without, *zip(*within, strict=True)))
+            before, before_us = (statistics.median(column) for column in zip(*without, strict=True))
+            after, after_us, read = (statistics.median(column) for column in zip(*within, strict=True))
             kept[side.name] = after / before
-            shown[side.name] = f"{after:,.0f} of {before:,.0f} msg/s = {kept[side.name]:.2f}, {read:,.0f} read/s"
+            cpu = f"CPU {after_us:.1f} after {before_us:.1f} µs a send"
+            shown[side.name] = f"{after:,.0f} of {before:,.0f} msg/s = {kept[side.name]:.2f}, {read:,.0f} read/s, {cpu}"
         said = verdict(kept["ours"], KEPT_MIN if how != "once" else None, at_least=True)
         yield Result(f"sends beside a cold reader {text}", shown["ours"], shown["java"], said)
 
