@@ -248,7 +248,9 @@ class Places:
             unit = found[row]
             place, size = int(unit["physical_offset"]), int(unit["size"])
             if size <= 0 or size == FILLER_SIZE:
-                if own >= known.dispatched_end or (offset >= state.end and known.live):
+                if offset >= state.end and own < state.last_physical_end:  # a former life of the topic was longer than this one
+                    report.superseded += 1
+                elif own >= known.dispatched_end or (offset >= state.end and known.live):
                     report.waiting_count += 1
                     if len(report.waiting) < WAITING_KEPT_MAX:
                         report.waiting.append((*key, offset, own))
@@ -300,6 +302,8 @@ class Places:
             text = f"{key[0]} queue {key[1]} offset {wanted.queue_offset[row]}: the message at {own}"
             if unit is None and own >= known.dispatched_end:
                 report.waiting_count += 1
+            elif unit is None and self._begins_anew(state, own):
+                report.superseded += 1
             elif unit is None:
                 report.findings.add("queue-unit-missing", report.name, int(at[row]), f"{text} has no unit")
             elif int(unit["size"]) != wanted.size[row] or int(unit["base_offset"]) != wanted.queue_offset[row]:
@@ -307,6 +311,11 @@ class Places:
                 report.told.add((*key, int(wanted.queue_offset[row])))
             elif int(unit["tags_code"]) != wanted.tags_code[row]:
                 report.findings.add("queue-tags-code", report.name, int(at[row]), f"{text}: {unit['tags_code']}")
+
+    def _begins_anew(self, state: QueueState, own: int) -> bool:
+        """Whether the queue's very first message is behind this one: its topic was deleted and made again."""
+        units = records(self._read_file(state.files[0], 0, BATCH_UNIT.itemsize), BATCH_UNIT)
+        return any(one["size"] > 0 and one["base_offset"] == 0 and own < one["physical_offset"] for one in units)
 
     def _batch_range(self, file: StoreFile, first: int, last: int) -> Records:
         size = BATCH_UNIT.itemsize
