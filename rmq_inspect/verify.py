@@ -250,8 +250,6 @@ class _Verification:
                 seen[key] = (edge.next, one.start + edge.last_at)
             for finding in one.findings.kept:
                 self._findings.add(*finding._replace(offset=finding.offset - one.start))
-        if restarted := sum(one.superseded for one in self._report.log):
-            self._report.notes.append(f"{restarted} message(s) are from before their topic was deleted and made again")
         if untagged := sum(one.without_tag_entries for one in self._report.log):
             self._report.notes.append(f"{untagged} message(s) have no index entry for their tags: a broker before 5.5 wrote them")
 
@@ -260,21 +258,35 @@ class _Verification:
     def _homeless(self, config: dict[str, Any]) -> None:
         """Messages whose queue does not exist: deleted with its topic, or lost."""
         table = config.get("topics.json", {}).get("topicConfigTable")
-        missing: dict[Key, tuple[int, LogReport]] = {}
+        missing: dict[Key, tuple[int, int, LogReport]] = {}
         for one in self._report.log:
-            for key, count in one.homeless.items():
-                missing[key] = (missing[key][0] + count if key in missing else count, one)
+            for key, (count, last) in one.homeless.items():
+                missing[key] = (missing[key][0] + count if key in missing else count, last, one)
+        begins = self._begins({topic for topic, _ in missing})
         deleted = 0
-        for number, (key, (count, one)) in enumerate(sorted(missing.items())):
+        for number, (key, (count, last, one)) in enumerate(sorted(missing.items())):
             waits = self._report.condition.live or (one is self._report.log[-1] and not self._report.condition.settled)
             if isinstance(table, dict) and key[0] not in table:
                 deleted += count
+            elif last < begins.get(key[0], -1):  # the topic was deleted and made again
+                one.superseded += count
             elif not waits and number < HOMELESS_TOLD_MAX:
                 text = f"{count} message(s) of {key[0]} queue {key[1]}, the last in {one.name}"
                 tree = f"consumequeue/{key[0]}/{key[1]}"
                 self._findings.add("queue-missing", tree, NOWHERE, text, count)
         if deleted:
             self._report.notes.append(f"{deleted} message(s) in the log are of deleted topics")
+        if restarted := sum(one.superseded for one in self._report.log):
+            self._report.notes.append(f"{restarted} message(s) are from before their topic was deleted and made again")
+
+    def _begins(self, topics: set[str]) -> dict[str, int]:
+        """Topic -> where the message with offset 0 of one of its queues is in the log; of a topic made again, of its new life."""
+        found: dict[str, int] = {}
+        for (topic, _), state in self._queues.items():
+            if topic in topics and not state.is_batch and state.files[0].start == 0 and state.first == 0 and state.end:
+                with contextlib.suppress(CannotLook), state.files[0].open() as reader:
+                    found[topic] = max(found.get(topic, -1), int.from_bytes(reader.read(0, 8), "big", signed=True))
+        return found
 
     def _dangling(self) -> None:
         matched: dict[tuple[str, int, int], int] = {}

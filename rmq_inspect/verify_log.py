@@ -90,8 +90,8 @@ class LogReport:
     waiting: list[tuple[str, int, int, int]] = field(default_factory=list)
     """(topic, queue id, queue offset, physical offset) of units without a queue unit yet"""
     waiting_count: int = 0
-    homeless: dict[Key, int] = field(default_factory=dict)
-    """queue that does not exist -> its messages"""
+    homeless: dict[Key, tuple[int, int]] = field(default_factory=dict)
+    """queue that does not exist -> its messages, and where the last of them begins in the log"""
     superseded: int = 0
     """units whose queue was deleted and made again"""
     index_waiting: int = 0

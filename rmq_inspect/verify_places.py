@@ -149,7 +149,8 @@ class Places:
         state = self._queues.get(key)
         if state is None:
             if len(report.homeless) < QUEUES_MAX:
-                report.homeless[key] = report.homeless.get(key, 0) + len(at)
+                before, _ = report.homeless.get(key, (0, -1))
+                report.homeless[key] = before + len(at), int(wanted.physical_offset[-1])
             return
         if state.is_batch:
             self._compare_batches(key, state, wanted, at, report, known)

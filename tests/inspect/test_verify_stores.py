@@ -254,6 +254,20 @@ def test_lives_of_a_topic_of_any_length(tmp_path: Path, before: int, after: int)
     assert f"{before} message(s) are from before their topic was deleted and made again" in report.notes
 
 
+def test_a_queue_that_only_a_former_life_used(tmp_path: Path) -> None:
+    rig = fill(tmp_path, 20, clean=False)
+    for number in range(9):
+        rig.put(draft(1000 + number, "Again", number % 3))
+    rig.store.delete_topics(["Again"])
+    rig.put(draft(2000, "Again", 0))
+    assert rig.store.close(rig.wall_ms)
+    report = verify(list_store(tmp_path))
+    assert report.listed() == []
+    assert "9 message(s) are from before their topic was deleted and made again" in report.notes
+    shutil.rmtree(tmp_path / "consumequeue" / "TopicA" / "0")
+    assert verify(list_store(tmp_path)).findings.codes() == {"queue-missing"}
+
+
 def test_lives_of_a_batch_topic(tmp_path: Path) -> None:
     settings = settings_at(tmp_path)
 
