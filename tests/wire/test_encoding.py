@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmq_wire.codes import RequestCode
 from rmq_wire.command import Command, Unreadable
 from rmq_wire.conversation import Conversation
 from rmq_wire.encoding import AnswerTemplate, Buffer, Form, encode_request, encode_response
@@ -150,7 +151,12 @@ def test_a_template_takes_no_truth_values() -> None:
         AnswerTemplate(SendMessageResponse, ["trace_on"])
 
 
-@given(st.sampled_from(Form), st.integers(0, 32767), I32, st.dictionaries(TEXT.filter(bool), TEXT.filter(bool)), st.binary())
+WIDE = {code & 0xFFFF for code in RequestCode if code > 0x7FFF}
+"""What the binary form leaves of codes that need more than 16 bits: read as those codes, whoever meant something else."""
+CODES = st.integers(0, 32767).filter(lambda code: code not in WIDE)
+
+
+@given(st.sampled_from(Form), CODES, I32, st.dictionaries(TEXT.filter(bool), TEXT.filter(bool)), st.binary())
 def test_requests_survive(form: Form, code: int, opaque: int, ext: dict[str, str], body: bytes) -> None:
     command = read(encode_request(code, None, body, opaque=opaque, form=form, ext=ext, language=3, version=479))
     assert not isinstance(command, Unreadable)
