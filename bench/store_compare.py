@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.compare import DEFAULT_SIZES, Row, Side, drive, machine, verdict
-from bench.processes import OurBroker, cpu_seconds, evict, load_generator
+from bench.processes import OurBroker, answers, cpu_seconds, evict, load_generator
 from bench.store_logs import Share, copy_store, remove_store, write_log
 from rmq_wire.headers.positions import GetMaxOffset, GetMaxOffsetResponse
 from rmq_wire.headers.query import QueryMessage
@@ -259,14 +259,6 @@ def start_over(side: str, gold: Path, directory: Path, names: JavaNameServer, me
         broker.kill()
         remove_store(directory)
     return start
-
-
-def answers(port: int) -> bool:
-    """Ours takes connections from the beginning and answers when the store is open; Java's refuses them until then."""
-    with contextlib.suppress(OSError), Talk(f"127.0.0.1:{port}") as talk:
-        talk.ask(GetMaxOffset(topic=CRASH, queue_id=0))
-        return True
-    return False
 
 
 def check(port: int, messages: int) -> None:
