@@ -56,6 +56,15 @@ def open_store(directory: Path, commit_logs: Sequence[Path] = ()) -> StoreDirect
     return found
 
 
+def check_outside(path: Path, directory: Path, commit_logs: Sequence[Path] = ()) -> None:
+    """Raises `CannotLook` when a file that is to be written lies in the store: Java does not start on one with strange files."""
+    there = os.path.realpath(path)
+    for one in (directory, *commit_logs):
+        here = os.path.realpath(one)
+        if os.path.commonpath([here, there]) == here:
+            raise CannotLook(f"{path}: lies in the store, into which nothing is written; name a file elsewhere")
+
+
 def _is_log(directory: Path) -> bool:
     return any(len(name) == 20 and name.isdigit() for name in os.listdir(directory))
 

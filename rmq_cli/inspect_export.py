@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rmq_cli.inspect_common import clear_progress, open_store, store_argument
+from rmq_cli.inspect_common import check_outside, clear_progress, open_store, store_argument
 from rmq_cli.inspect_selection import Notes, body_option, chosen, selection_options, wanted_of, write_records
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.export import to_json_lines, to_parquet
@@ -38,6 +38,8 @@ def command(directory: Path, commit_logs: tuple[Path, ...], to: Path, kind: str 
     chosen_kind = kind or SUFFIXES.get(to.suffix.lower(), JSON_LINES if to == STANDARD_OUTPUT else None)
     if chosen_kind is None:
         raise CannotLook(f"{to}: say --format jsonl or --format parquet, or let the name end in .jsonl or .parquet")
+    if to != STANDARD_OUTPUT:
+        check_outside(to, directory, commit_logs)
     notes = Notes()
     units = chosen(open_store(directory, commit_logs), wanted, options, notes)
     if to == STANDARD_OUTPUT:

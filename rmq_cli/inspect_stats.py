@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rmq_cli.inspect_common import clear_progress, json_option, open_store, progress, store_argument, width
+from rmq_cli.inspect_common import check_outside, clear_progress, json_option, open_store, progress, store_argument, width
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.records import json_line, pad
 from rmq_inspect.stats import Stats, collect
@@ -31,6 +31,8 @@ def command(directory: Path, commit_logs: tuple[Path, ...], as_json: bool, page:
     rmq inspect stats ./.rmq --html store.html
     rmq inspect stats ./.rmq --json | jq '.topics[0]'
     """
+    if page is not None:
+        check_outside(page, directory, commit_logs)
     store = open_store(directory, commit_logs)
     stats = collect(store, progress())
     clear_progress()

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from rmq_cli.inspect_common import clear_progress, json_option, open_store, progress, store_argument
+from rmq_cli.inspect_common import check_outside, clear_progress, json_option, open_store, progress, store_argument
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.records import json_line
 
@@ -47,6 +47,8 @@ def command(
         if (reason.name or "").partition(".")[0] != "numpy":
             raise
         raise CannotLook(EXTRA) from reason
+    if html is not None:
+        check_outside(html, directory, commit_logs)
     scope = Scope(not no_queues, not no_index, hash_slots, workers)
     report = verify(open_store(directory, commit_logs), scope, progress())
     clear_progress()

@@ -372,6 +372,29 @@ def test_a_signal_ends_it_with_one_line(tmp_path: Path) -> None:
     assert child.returncode == 0 or told == "rmq: interrupted\n"
 
 
+def test_nothing_is_written_into_the_store(tmp_path: Path) -> None:
+    """A report or an export over `checkpoint`, or beside the log files, would be damage of our own."""
+    root, log = tmp_path / "s", tmp_path / "log"
+    rich_store(root, messages=30)
+    (root / "commitlog").rename(log)
+    link = tmp_path / "link"
+    link.symlink_to(root)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for place in (
+        root / "checkpoint",
+        root / "new.jsonl",
+        link / "index" / "x.jsonl",
+        log / "00000000000000000000",
+        log / "x.jsonl",
+    ):
+        for words in (("verify", "--html"), ("stats", "--html"), ("export", "--format", "jsonl", "--to")):
+            seen = look(words[0], root, "--commit-log", log, *words[1:], place)
+            assert seen.status == 2
+            assert "elsewhere" in seen.err
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert look("export", root, "--commit-log", log, "--to", tmp_path / "all.jsonl").status == 0
+
+
 def test_directories_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
