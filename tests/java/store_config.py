@@ -6,10 +6,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from conformance.store_differ import by_age, read_files
 from rmq_wire import fastjson
 from rmq_wire.layout.checkpoint import FIELDS, FILE_SIZE
 from rmq_wire.layout.index import HEADER
+from tests.support.store_differ import by_age, read_files
 from tests.support.store_view import View
 
 PROGRESS = {"consumerOffset.json": "offsetTable", "delayOffset.json": "offsetTable"}

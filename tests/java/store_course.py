@@ -12,7 +12,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.store_differ import by_age, first_difference, read_files
 from rmq_store.disk import RealDisk
 from rmq_store.store import Store
 from tests.java.store_config import Configuration, check_checkpoint
@@ -20,6 +19,7 @@ from tests.support.broker_line import Line
 from tests.support.java import REFERENCE
 from tests.support.message_mix import Mix, first_configuration, now_ms
 from tests.support.reference import JavaBroker
+from tests.support.store_differ import by_age, first_difference, read_files
 from tests.support.store_questions import Answers, ask_everything
 from tests.support.store_rewrite import store_settings
 from tests.support.store_view import Shape, View, rewritten

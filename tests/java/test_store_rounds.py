@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.store_differ import first_difference, read_files
 from tests.java.store_course import Course, Plan
 from tests.support.java import OLD_SERVER, java, library
 from tests.support.process import loopback_v6
+from tests.support.store_differ import first_difference, read_files
 from tests.support.store_rewrite import append_again
 from tests.support.subject import OurNameServer
 

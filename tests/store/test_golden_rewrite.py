@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from conformance.store_differ import DATA, Files, by_age, first_difference, read_files
 from rmq_store.settings import DELAY_LEVELS_MS
 from rmq_wire.layout.message import BORN_V6, MAGIC_V1, MAGIC_V2, STORE_V6
 from tests.support.golden import GOLDEN
+from tests.support.store_differ import DATA, Files, by_age, first_difference, read_files
 from tests.support.store_rewrite import append_again, groups
 from tests.support.store_view import Shape, Stored, View
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.store_differ import DATA, by_age, first_difference
 from rmq_store.store import Store
 from rmq_store.values import Draft
 from tests.support.memory_disk import MemoryDisk
+from tests.support.store_differ import DATA, by_age, first_difference
 from tests.support.store_rewrite import store_settings
 from tests.support.store_view import Shape, View
 

@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from conformance.store_differ import Files
 from rmq_wire import properties
 from rmq_wire.layout.consume_queue import UNIT
 from rmq_wire.layout.flat import flat
 from rmq_wire.message import MAGIC_BLANK, StoredMessage, index_hash, index_keys, read_size_and_magic, read_unit, tags_code
 from tests.support.index_model import IndexModel
+from tests.support.store_differ import Files
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 PREPARED, COMMITTED, ROLLED_BACK = 0b0100, 0b1000, 0b1100
@@ -131,7 +131,7 @@ class View:
         return found
 
     def index_files(self) -> dict[str, bytes]:
-        """The index at full length, named by age as `conformance.store_differ.by_age` does."""
+        """The index at full length, named by age as `tests.support.store_differ.by_age` does."""
         model = IndexModel(self.shape.hash_slots, self.shape.index_num)
         for one in self.units:
             if one.unit.sys_flag & ROLLED_BACK != ROLLED_BACK:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from construct import Struct
 
-from conformance.store_differ import DATA, Difference, Files, by_age, differences, first_difference, main, read_files
 from rmq_wire.layout import checkpoint, consume_queue, index
 from rmq_wire.layout.message import fixed
 from rmq_wire.message import read_unit
 from tests.support.golden import STORE, store_files, store_sizes
+from tests.support.store_differ import DATA, Difference, Files, by_age, differences, first_difference, main, read_files
 
 SLOTS = 100
 """maxHashSlotNum of the golden store."""

@@ -5,7 +5,7 @@ file taken apart, with the layouts of `rmq_wire`, to say what the byte means.  A
 compared first, so that a different style is told from a different value.  Nothing is written, and either side may be a copy, a
 directory in use, or files held in memory.
 
-    python -m conformance.store_differ LEFT RIGHT [--hash-slots N] [--only commitlog --only index ...]
+    python -m tests.support.store_differ LEFT RIGHT [--hash-slots N] [--only commitlog --only index ...]
 """
 
 from __future__ import annotations
