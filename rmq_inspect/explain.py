@@ -18,7 +18,7 @@ from rmq_inspect.fields import Field, flat_fields, hex_text, unit_fields
 from rmq_inspect.files import tags_meaning
 from rmq_inspect.index_file import ENTRY, HEADER, SLOT, Entry, IndexReader
 from rmq_inspect.log import Log, Unit
-from rmq_inspect.records import host_text, printable, properties_of, topic_of
+from rmq_inspect.records import host_text, light_offsets, printable, properties_of, topic_of
 from rmq_inspect.times import text_of
 from rmq_wire import property_names as names
 from rmq_wire.errors import BadHeader, BadRecord
@@ -272,7 +272,10 @@ def _log_steps(
     if topic is not None:
         stored = message.message
         place = (topic_of(stored), stored.queue_id, stored.queue_offset)
-        if place != (topic, queue_id, queue_offset):
+        light = light_offsets(stored).get(topic)
+        if light is not None:
+            step.says.append(f"its properties name this light queue; its offset there is {light}")
+        if place != (topic, queue_id, queue_offset) and (light, queue_id) != (queue_offset, 0):
             wrong.append(f"it says it is {printable(place[0])} [{place[1]}] @{place[2]}: NOT the message that was asked for")
         if unit is not None and unit.size != stored.total_size:
             wrong.append(f"it has {stored.total_size} bytes, the queue says {unit.size}: THEY DISAGREE")
@@ -339,6 +342,9 @@ def by_offset(store: StoreDirectory, offset: int) -> Iterator[Step]:
 
 def by_time(store: StoreDirectory, topic: str, queue_id: int, time_ms: int) -> Iterator[Step]:
     """Topic, queue, time -> the first message stored then or later, by halving the queue."""
+    if (batch := store.batch_queues.get((topic, queue_id))) is not None:
+        yield from _batch_time_steps(store, batch, topic, queue_id, time_ms)
+        return
     if not (files := store.queues.get((topic, queue_id))):
         yield from by_queue(store, topic, queue_id, 0)
         return
@@ -361,3 +367,15 @@ def by_time(store: StoreDirectory, topic: str, queue_id: int, time_ms: int) -> I
         return
     yield Step("The first at or after the time", [f"offset {found}"])
     yield from by_queue(store, topic, queue_id, found)
+
+
+def _batch_time_steps(store: StoreDirectory, files: list[StoreFile], topic: str, queue_id: int, time_ms: int) -> Iterator[Step]:
+    """Units of a batch queue carry the time themselves."""
+    for unit in queues.batch_units(files):
+        if unit.is_written and unit.store_timestamp >= time_ms:
+            raw = queues.BATCH.packed.pack(*unit[2:])
+            said = f"offset {unit.base_offset}, stored {text_of(unit.store_timestamp)}"
+            yield Step("The first unit at or after the time", [said], unit.file.name, unit.at, raw)
+            yield from by_queue(store, topic, queue_id, unit.base_offset)
+            return
+    yield Step("Behind the last", [f"nothing was stored at or after {text_of(time_ms)}"], found=False)

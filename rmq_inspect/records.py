@@ -19,10 +19,13 @@ from rmq_wire import sys_flag as flags
 from rmq_wire.checksum import body_crc
 from rmq_wire.message import MAGIC_V2, SEAL_BYTES, StoredMessage, has_good_crc, has_good_seal
 from rmq_wire.message_id import host_address, offset_message_id
+from rmq_wire.names import LMQ_PREFIX
 from rmq_wire.properties import decode
 
 BODY_BYTES_MAX: Final = 64 << 20
 """A compressed body is not unpacked beyond this."""
+LIGHT_OFFSET_DIGITS_MAX: Final = 18
+"""What fits into a long."""
 TRANSACTIONS: Final = {
     flags.TRANSACTION_NOT: "none",
     flags.TRANSACTION_PREPARED: "prepared",
@@ -51,6 +54,19 @@ def properties_of(message: StoredMessage) -> dict[str, str]:
 
 def topic_of(message: StoredMessage) -> str:
     return message.topic.decode("utf-8", "replace")
+
+
+def light_offsets(message: StoredMessage) -> dict[str, int]:
+    """Light queues in which the message is besides its own: its offset there, as it says (`MultiDispatchUtils`)."""
+    if names.INNER_MULTI_DISPATCH.encode() not in message.properties:
+        return {}
+    values = properties_of(message)
+    listed = (values.get(name, "").split(",") for name in (names.INNER_MULTI_DISPATCH, names.INNER_MULTI_QUEUE_OFFSET))
+    return {
+        queue: int(offset)
+        for queue, offset in zip(*listed, strict=False)
+        if queue.startswith(LMQ_PREFIX) and offset.isascii() and offset.isdigit() and len(offset) <= LIGHT_OFFSET_DIGITS_MAX
+    }
 
 
 def compression_of(message: StoredMessage) -> str | None:

@@ -17,11 +17,12 @@ from rmq_inspect.errors import CannotLook
 from rmq_inspect.index_file import CHAIN_STEPS_MAX, IndexReader
 from rmq_inspect.log import Log, Spoilt, Unit, pieces
 from rmq_inspect.progress import Progress, quiet
-from rmq_inspect.records import properties_of, topic_of
+from rmq_inspect.records import light_offsets, properties_of, topic_of
 from rmq_wire import property_names as names
 from rmq_wire.errors import BadHeader, BadRecord
 from rmq_wire.message import index_hash, tags_code
 from rmq_wire.message_id import offset_message_id, parse_offset_message_id
+from rmq_wire.names import LMQ_PREFIX
 
 MERGED_QUEUES_MAX: Final = 64
 """A topic with more is read from the log: each queue that is merged holds a file open."""
@@ -53,11 +54,14 @@ class Wanted:
     def accepts(self, unit: Unit) -> bool:
         """Whether this is one of them."""
         message = unit.message
-        if self.topic is not None and topic_of(message) != self.topic:
+        topic, queue_id, queue_offset = topic_of(message), message.queue_id, message.queue_offset
+        if self.topic is not None and topic != self.topic:
+            if not self.topic.startswith(LMQ_PREFIX) or (offset := light_offsets(message).get(self.topic)) is None:
+                return False
+            queue_id, queue_offset = 0, offset
+        if self.queue_id is not None and queue_id != self.queue_id:
             return False
-        if self.queue_id is not None and message.queue_id != self.queue_id:
-            return False
-        if self.queue_offset is not None and message.queue_offset < self.queue_offset:
+        if self.queue_offset is not None and queue_offset < self.queue_offset:
             return False
         if self.from_ms is not None and message.store_timestamp < self.from_ms:
             return False
@@ -131,7 +135,8 @@ def topics_of(store: StoreDirectory) -> list[str]:
 def _by_index(
     store: StoreDirectory, log: Log, wanted: Wanted, key: str, slots: int | None, progress: Progress, note: Note
 ) -> Iterator[Unit]:
-    topics = [wanted.topic] if wanted.topic is not None else topics_of(store)
+    is_indexed = wanted.topic is not None and not wanted.topic.startswith(LMQ_PREFIX)  # light queues: under their own topics
+    topics = [wanted.topic] if wanted.topic is not None and is_indexed else topics_of(store)
     hashes = {index_hash(topic, key) for topic in topics}
     spans = [span for file in store.index if (span := _span(file, slots, note)) is not None]
     if not spans:

@@ -145,3 +145,37 @@ def test_a_cyclic_chain_ends(tmp_path: Path) -> None:
     assert seen.out.count(". Entry ") == len(chain)
     with IndexReader(file) as reader:
         assert [entry.number for entry in reader.chain(hash_of % reader.slots)] == [entry.number for entry in chain]
+
+
+def test_light_queues(tmp_path: Path) -> None:
+    """A message is stored under its own topic and read under the names of its light queues, too."""
+    root = golden_of("light", tmp_path)
+    paths = ("--commit-log", root / "logs-a", "--commit-log", root / "logs-b")
+    asked = 0
+    for queue in ("%LMQ%a", "%LMQ%b", "%LMQ%c"):
+        rows = look("show", root, *paths, "--topic", queue, "--queue", 0, "--json").rows
+        assert rows == look("show", root, *paths, "--topic", queue, "--scan", "--json").rows
+        for number, row in enumerate(rows):
+            assert queue in row["properties"]["INNER_MULTI_DISPATCH"].split(",")
+            seen = look("explain", root, *paths, "--topic", queue, "--queue", 0, "--at", number, "--json")
+            assert (seen.status, seen.rows[-1]["found"]) == (0, True), (queue, number, seen.rows[-1]["says"])
+            found = look("find", root, row["uniqKey"], *paths, "--topic", queue, "--json").rows
+            assert [one["commitLogOffset"] for one in found] == [row["commitLogOffset"]]
+            asked += 1
+    assert asked >= 10
+    assert look("show", root, *paths, "--topic", "%LMQ%nobody").out == ""
+    wrong = root / "consumequeue" / "%LMQ%a" / "0" / f"{0:020}"
+    plain = look("show", root, *paths, "--topic", "Plain", "--limit", 1, "--json").rows[0]
+    spoil(wrong, 0, plain["commitLogOffset"].to_bytes(8, "big") + plain["storeSize"].to_bytes(4, "big"))
+    assert look("explain", root, *paths, "--topic", "%LMQ%a", "--queue", 0, "--at", 0).status == 1
+
+
+def test_times_in_batch_queues(tmp_path: Path) -> None:
+    root = golden_of("batch", tmp_path)
+    rows = look("show", root, "--topic", "Packed", "--queue", 0, "--json").rows
+    for row in (rows[0], rows[5], rows[-1]):
+        first = next(one for one in rows if one["storeTimestamp"] >= row["storeTimestamp"])
+        seen = look("explain", root, "--topic", "Packed", "--queue", 0, "--at", f"@{row['storeTimestamp']}", "--json")
+        assert seen.status == 0
+        assert seen.rows[0]["says"][0].startswith(f"offset {first['queueOffset']},")
+    assert look("explain", root, "--topic", "Packed", "--queue", 0, "--at", f"@{rows[-1]['storeTimestamp'] + 1}").status == 1
