@@ -19,7 +19,7 @@ from rmq_wire import sys_flag as flags
 from rmq_wire.checksum import body_crc
 from rmq_wire.message import MAGIC_V2, SEAL_BYTES, StoredMessage, has_good_crc, has_good_seal
 from rmq_wire.message_id import host_address, offset_message_id
-from rmq_wire.names import LMQ_PREFIX
+from rmq_wire.names import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_TOPIC_PREFIX
 from rmq_wire.properties import decode
 
 BODY_BYTES_MAX: Final = 64 << 20
@@ -56,9 +56,14 @@ def topic_of(message: StoredMessage) -> str:
     return message.topic.decode("utf-8", "replace")
 
 
+def has_light_queues(topic: str) -> bool:
+    """Copies in retry, dead letter and other topics of the broker keep the properties, but are in no light queue."""
+    return topic != SCHEDULE_TOPIC and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX, SYSTEM_TOPIC_PREFIX))
+
+
 def light_offsets(message: StoredMessage) -> dict[str, int]:
     """Light queues in which the message is besides its own: its offset there, as it says (`MultiDispatchUtils`)."""
-    if names.INNER_MULTI_DISPATCH.encode() not in message.properties:
+    if names.INNER_MULTI_DISPATCH.encode() not in message.properties or not has_light_queues(topic_of(message)):
         return {}
     values = properties_of(message)
     listed = (values.get(name, "").split(",") for name in (names.INNER_MULTI_DISPATCH, names.INNER_MULTI_QUEUE_OFFSET))

@@ -35,6 +35,7 @@ from rmq_inspect.verify_state import (
     usual_size,
 )
 from rmq_inspect.verify_workers import each
+from rmq_wire.names import is_lmq
 
 DEFAULT_QUEUE_BYTES: Final = 6_000_000
 DEFAULT_BATCH_QUEUE_BYTES: Final = 13_800_000
@@ -263,10 +264,12 @@ class _Verification:
             for key, (count, last) in one.homeless.items():
                 missing[key] = (missing[key][0] + count if key in missing else count, last, one)
         begins = self._begins({topic for topic, _ in missing})
-        deleted = 0
+        deleted = light = 0
         for number, (key, (count, last, one)) in enumerate(sorted(missing.items())):
             waits = self._report.condition.live or (one is self._report.log[-1] and not self._report.condition.settled)
-            if isinstance(table, dict) and key[0] not in table:
+            if is_lmq(key[0]):
+                light += count
+            elif isinstance(table, dict) and key[0] not in table:
                 deleted += count
             elif last < begins.get(key[0], -1):  # the topic was deleted and made again
                 one.superseded += count
@@ -274,6 +277,8 @@ class _Verification:
                 text = f"{count} message(s) of {key[0]} queue {key[1]}, the last in {one.name}"
                 tree = f"consumequeue/{key[0]}/{key[1]}"
                 self._findings.add("queue-missing", tree, NOWHERE, text, count)
+        if light:
+            self._report.notes.append(f"{light} message(s) name light queues (%LMQ%) that are not there: removed, or lost")
         if deleted:
             self._report.notes.append(f"{deleted} message(s) in the log are of deleted topics")
         if restarted := sum(one.superseded for one in self._report.log):

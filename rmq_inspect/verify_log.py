@@ -23,6 +23,7 @@ from rmq_columns.texts import Hasher, Properties, Spans
 from rmq_columns.units import Units
 from rmq_inspect.directory import Reader, StoreFile
 from rmq_inspect.errors import CannotLook
+from rmq_inspect.records import has_light_queues
 from rmq_inspect.verify_entries import IndexCheck
 from rmq_inspect.verify_findings import NOWHERE, Findings
 from rmq_inspect.verify_index import IndexState
@@ -32,6 +33,7 @@ from rmq_wire import property_names as names
 from rmq_wire.checksum import MASK
 from rmq_wire.errors import BadRecord
 from rmq_wire.message import CRC32_PROPERTY_SIZE, parse_crc32_property
+from rmq_wire.names import is_lmq, path_problem
 from rmq_wire.sys_flag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 
 BLOCK_BYTES: Final = 8 << 20
@@ -269,17 +271,11 @@ class _LogCheck:
             )
             self._places.compare(key, wanted, at[rows], self._report, self._known)
         for row, topic, queue_offset in light_queues(properties):
-            key = (topic, 0)
-            if key in self._known.queues:
+            if has_light_queues(self._topic_names[int(ids[row])]):
                 one = np.array([row])
-                wanted = Entry(
-                    np.array([queue_offset]),
-                    own[one],
-                    units["total_size"][one].astype(np.int64),
-                    codes[one],
-                    units["store_timestamp"][one],
-                )
-                self._places.compare(key, wanted, at[one], self._report, self._known)
+                size = units["total_size"][one].astype(np.int64)
+                wanted = Entry(np.array([queue_offset]), own[one], size, codes[one], units["store_timestamp"][one])
+                self._places.compare((topic, 0), wanted, at[one], self._report, self._known)
 
     def _steps(self, units: Units, properties: Properties) -> Ints:
         """How many queue offsets each unit takes: more than one for an inner batch."""
@@ -402,7 +398,7 @@ def light_queues(properties: Properties) -> Iterator[tuple[int, str, int]]:
     for row in np.flatnonzero(queues.present & offsets.present).tolist():
         listed = [_text(properties.data, spans, row).split(",") for spans in (queues, offsets)]
         for topic, offset in zip(*listed, strict=False):
-            if topic and offset.isascii() and offset.isdigit() and len(offset) < 19:
+            if is_lmq(topic) and path_problem(topic) is None and offset.isascii() and offset.isdigit() and len(offset) < 19:
                 yield row, topic, int(offset)
 
 

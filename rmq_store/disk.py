@@ -186,7 +186,11 @@ class RealFile:
         os.close(self._descriptor)
 
     def write_at(self, offset: int, data: Buffer) -> int:
-        return os.pwrite(self._descriptor, data, offset)
+        try:
+            return os.pwrite(self._descriptor, data, offset)
+        except OSError as error:
+            error.filename = self.path  # so that a start that fails can name it
+            raise
 
     def read_at(self, offset: int, size: int) -> bytes:
         data = os.pread(self._descriptor, size, offset)

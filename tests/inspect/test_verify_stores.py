@@ -287,6 +287,28 @@ def test_lives_of_a_batch_topic(tmp_path: Path) -> None:
     assert "7 message(s) are from before their topic was deleted and made again" in report.notes
 
 
+def test_light_queues_of_copies_and_lost_ones(tmp_path: Path) -> None:
+    """A message sent back keeps the properties that name light queues, and is in none; a light queue that is gone is told."""
+    settings = settings_at(tmp_path, enable_lmq=True, enable_multi_dispatch=True)
+    store = Store.open(RealDisk(), settings, START_MS, pid=1)
+    lit = b"UNIQ_KEY\x01%d\x02INNER_MULTI_DISPATCH\x01%%LMQ%%a,%%LMQ%%b\x02"
+    for number in range(4):
+        for topic, more in (("Lit", b""), ("%RETRY%g", b"INNER_MULTI_QUEUE_OFFSET\x01%d,%d\x02" % (number, number))):
+            one = draft(number, topic)
+            one.properties, one.tags_code, one.keys = lit % number + more, 0, [str(number)]
+            store.stage(one, START_MS + number)
+            store.commit()
+            store.dispatch(START_MS + number)
+    assert store.close(START_MS + 100)
+    report = verify(list_store(tmp_path))
+    assert report.listed() == []
+    assert report.notes == []
+    shutil.rmtree(tmp_path / "consumequeue" / "%LMQ%a")
+    report = verify(list_store(tmp_path))
+    assert report.listed() == []
+    assert report.notes == ["4 message(s) name light queues (%LMQ%) that are not there: removed, or lost"]
+
+
 def test_delayed_messages_have_their_due_time_as_tags_code(tmp_path: Path) -> None:
     rig = Rig(RealDisk(), settings_at(tmp_path))
     for number in range(10):
