@@ -56,6 +56,27 @@ def open_store(directory: Path, commit_logs: Sequence[Path] = ()) -> StoreDirect
     return found
 
 
+def check_log(store: StoreDirectory) -> None:
+    """Raises `CannotLook` when queues or index are there and no log: without it everything in them would look wrong."""
+    if not store.commit_log and (store.queues or store.batch_queues or store.index):
+        like = log_directories(store)
+        hint = f"; {' and '.join(like)} may be meant" if like else ""
+        raise CannotLook(
+            f"{store.root}: queues or an index, but no commit log file: name its directories (storePathCommitLog), each with"
+            f" --commit-log DIR{hint}"
+        )
+
+
+def log_directories(store: StoreDirectory) -> list[str]:
+    """Directories in the store that belong to nothing and hold files that are named like those of a log."""
+    found = []
+    for stray in store.strays:
+        path = store.root / stray.name
+        if stray.name.endswith("/") and not path.is_symlink() and path.is_dir() and _is_log(path):
+            found.append(str(path))
+    return found
+
+
 def check_outside(path: Path, directory: Path, commit_logs: Sequence[Path] = ()) -> None:
     """Raises `CannotLook` when a file that is to be written lies in the store: Java does not start on one with strange files."""
     there = os.path.realpath(path)

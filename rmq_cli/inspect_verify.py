@@ -7,9 +7,18 @@ from typing import Final
 
 import click
 
-from rmq_cli.inspect_common import check_outside, clear_progress, json_option, open_store, progress, store_argument
+from rmq_cli.inspect_common import (
+    check_log,
+    check_outside,
+    clear_progress,
+    json_option,
+    log_directories,
+    open_store,
+    progress,
+    store_argument,
+)
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.records import json_line
+from rmq_inspect.records import json_line, printable
 
 FOUND: Final = 1
 LISTED: Final = 10
@@ -50,7 +59,11 @@ def command(
     if html is not None:
         check_outside(html, directory, commit_logs)
     scope = Scope(not no_queues, not no_index, hash_slots, workers)
-    report = verify(open_store(directory, commit_logs), scope, progress())
+    store = open_store(directory, commit_logs)
+    check_log(store)
+    for like in map(printable, log_directories(store)):
+        click.echo(f"rmq: {like} looks like a directory of the log: if it is, add --commit-log {like}", err=True)
+    report = verify(store, scope, progress())
     clear_progress()
     if html is not None:
         try:

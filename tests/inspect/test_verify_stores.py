@@ -399,6 +399,20 @@ def test_exit_statuses(tmp_path: Path) -> None:
     assert text.count("\n") == 1
 
 
+def test_a_log_that_lies_elsewhere_is_asked_for(tmp_path: Path) -> None:
+    """Without it a good store would seem to be full of errors, with remedies that do harm."""
+    light = restore(GOLDEN / "store-5.5.0-light", tmp_path / "light")
+    asked = CliRunner().invoke(rmq, ["inspect", "verify", str(light)])
+    assert asked.exit_code == 2
+    assert "--commit-log" in asked.stderr
+    assert "logs-a" in asked.stderr
+    one = CliRunner().invoke(rmq, ["inspect", "verify", str(light), "--commit-log", str(light / "logs-a")])
+    assert f"--commit-log {light}/logs-b" in one.stderr
+    both = ["--commit-log", str(light / "logs-a"), "--commit-log", str(light / "logs-b")]
+    clean = CliRunner().invoke(rmq, ["inspect", "verify", str(light), *both])
+    assert (clean.exit_code, clean.stderr) == (0, "")
+
+
 def test_json_and_html(tmp_path: Path) -> None:
     fill(tmp_path / "store", 80)
     subject = Subject(tmp_path / "store")
