@@ -3,7 +3,7 @@
 DIR is only read.  NEWDIR must be new; while it is being made it holds the file `abort`, so that a broker which is started on
 half of it takes it for what it is.  The log comes first (`repair_log`), then one pass over that log makes queues and index
 (`repair_queues`, `repair_index`), then the checkpoint, which says that all of it is on disk.  Configuration is taken over where
-it can be read, from its backup where only that can; the timer's files as they are, for every offset in them is still right.
+it can be read, from its backup where only that can; the timer's files, when their sizes are right, as they are, for every offset in them is still right.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from rmq_inspect.repair_index import IndexWriter
 from rmq_inspect.repair_log import FILLER_TOPIC, write_log
 from rmq_inspect.repair_queues import Queues
 from rmq_inspect.repair_report import Report
+from rmq_inspect.verify_findings import Findings
+from rmq_inspect.verify_state import check_timer
 from rmq_wire.layout import checkpoint
 
 UNITS_PER_FILE: Final = 300_000
@@ -225,6 +227,12 @@ def _config(store: StoreDirectory, to: Path, report: Report) -> None:
 
 
 def _timer(store: StoreDirectory, to: Path, report: Report) -> None:
+    findings = Findings()
+    check_timer(store, findings)
+    if findings.total:
+        wrong = ", ".join(f"{one.file} has {one.detail}" for one in findings.kept)
+        report.notes.append(f"the timer's wheel and log are left out ({wrong}): Java builds them anew from their topic")
+        return
     for file in (store.timer_wheel, store.timer_check, *store.timer_log):
         if file is not None and file.size:
             _copy(file, to.joinpath(*file.parts))

@@ -296,6 +296,18 @@ def test_batch_queues_are_made_for_topics_that_have_them(rich: Path) -> None:
     assert made.batch_queues["TopicA", 0][0].size == 300_000 * BATCH.size
 
 
+def test_timer_files_of_a_wrong_size_are_left_out(rich: Path, tmp_path: Path) -> None:
+    """A Java broker refuses to start with them; without them it makes its own."""
+    (rich / "timerlog").mkdir()
+    (rich / "timerlog" / f"{0:020}").write_bytes(bytes(1000))
+    (rich / "config" / "timercheck").parent.mkdir(exist_ok=True)
+    (rich / "config" / "timercheck").write_bytes(bytes(4096))
+    (rich / "timerwheel").write_bytes(b"x" * 5000)
+    seen = look("repair", rich, "--to", tmp_path / "new", "--hash-slots", SLOTS)
+    assert "timerwheel has 5000 bytes" in " ".join(seen.out.split())
+    assert not any((tmp_path / "new" / name).exists() for name in ("timerwheel", "timerlog", "config/timercheck"))
+
+
 def test_never_in_place(rich: Path, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
