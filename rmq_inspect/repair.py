@@ -3,7 +3,8 @@
 DIR is only read.  NEWDIR must be new; while it is being made it holds the file `abort`, so that a broker which is started on
 half of it takes it for what it is.  The log comes first (`repair_log`), then one pass over that log makes queues and index
 (`repair_queues`, `repair_index`), then the checkpoint, which says that all of it is on disk.  Configuration is taken over where
-it can be read, from its backup where only that can; the timer's files, when their sizes are right, as they are, for every offset in them is still right.
+it can be read, from its backup where only that can; the timer's files as they are, for every offset in them is still right, when
+their sizes are.
 """
 
 from __future__ import annotations
