@@ -1,4 +1,4 @@
-"""`rmq inspect verify` where a topic had more than one life, and where a message is in more than one queue: nothing is wrong there."""
+"""`rmq inspect verify` where a topic had more than one life, or a message more than one queue: nothing is wrong there."""
 
 from __future__ import annotations
 
