@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rmq_store.commit_log import Staged
 from rmq_store.disk import Disk, Kind
 from rmq_store.errors import ForeignFile
-from rmq_store.index_file import IndexFile, file_bytes
+from rmq_store.index_file import IndexFile, file_bytes, is_rolled_back
 from rmq_store.key_hashes import KeyHashes, key_hash_of
 from rmq_wire.times import Zone, compact_time
 
@@ -91,6 +91,8 @@ class Index:
             batch = [staged for staged in batch if staged.physical_offset >= self.indexed_offset]
         room = self.files[-1].room
         needed = sum([len(staged.keys) for staged in batch])
+        if needed > room:
+            needed = sum([len(staged.keys) for staged in batch if not is_rolled_back(staged)])
         while needed > room + len(self._next) * (self._index_num - 1):
             self._next.append(self._create(wall_ms))
 
@@ -110,6 +112,8 @@ class Index:
 
     def _put_split(self, file: IndexFile, staged: Staged) -> IndexFile:
         """Put a message whose entries may go over a file's end. Returns the file to go on with."""
+        if is_rolled_back(staged):
+            return file
         keys = staged.keys
         while len(keys) > file.room:
             part, keys = keys[: file.room], keys[file.room :]

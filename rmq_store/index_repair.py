@@ -30,9 +30,8 @@ class Implied(NamedTuple):
     """What a unit means for the index."""
 
     store_timestamp: int
-    hashes: frozenset[int]
-    first_hash: int
-    """of its first entry; -1 without entries"""
+    hashes: tuple[int, ...]
+    """of its entries, in their order"""
 
 
 class AboutLog(NamedTuple):
@@ -82,17 +81,47 @@ def mend(index: Index, safe_timestamp: int, end: int, log: AboutLog, cache: Cach
 
 
 def _follows(index: Index, number: int, end: int, log: AboutLog) -> bool:
-    """Whether no file is missing before this one: its first message is the next with an entry."""
+    """Whether no file is missing before this one: its first entry is the one that comes next."""
     first_hash, first, _, _ = index.files[number].read_entry(1)
     if not number:
         if first < log.min_offset:
             return True
-        implied = log.entries_of(first)  # a file before it may have had its first entries
-        is_first = implied is not None and implied.first_hash == first_hash
-        return is_first and first <= log.next_indexed(log.min_offset, log.min_offset - 1)
+        following = log.next_indexed(log.min_offset, log.min_offset - 1)
+        return first <= following and _first_hash(log, first) == first_hash  # a file before it may have had its first entries
     before = index.files[number - 1].end_physical
+    if before >= log.min_offset:
+        implied = log.entries_of(before)
+        if implied is None or not implied.hashes:
+            return False
+        # Java may have put all entries of a message twice.
+        place = _entries_before(index, number, before) % len(implied.hashes)
+        if first == before:
+            return implied.hashes[place] == first_hash
+        if place:
+            return False  # more of that message was in a file that is gone
+    elif first == before:
+        return True
     following = log.next_indexed(before, before)
-    return first in (before, following) or min(first, following) >= end
+    return min(first, following) >= end or (first == following and _first_hash(log, first) == first_hash)
+
+
+def _first_hash(log: AboutLog, position: int) -> int:
+    """Of the unit's first entry; NOWHERE without one."""
+    implied = log.entries_of(position)
+    return implied.hashes[0] if implied and implied.hashes else NOWHERE
+
+
+def _entries_before(index: Index, number: int, physical: int) -> int:
+    """How many entries of the message at `physical` the files before this one end with."""
+    found = 0
+    for file in reversed(index.files[:number]):
+        place = file.count - 1
+        while place and file.read_entry(place)[1] == physical:
+            place -= 1
+            found += 1
+        if place:
+            break
+    return found
 
 
 def _is_safe(file: IndexFile, safe_timestamp: int, end: int) -> bool:

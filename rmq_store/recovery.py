@@ -273,8 +273,8 @@ class Recovery:
     def _entries_of(self, at: int) -> index_repair.Implied | None:
         unit = self._start.unit_at(at)
         for staged in () if unit is None else self._staged([unit], with_keys=True):
-            hashes = [key_hash_of(staged.queue.hash_prefix, key) for key in staged.keys]
-            return index_repair.Implied(staged.store_timestamp, frozenset(hashes), hashes[0] if hashes else -1)
+            hashes = tuple([key_hash_of(staged.queue.hash_prefix, key) for key in staged.keys])
+            return index_repair.Implied(staged.store_timestamp, hashes)
         return None
 
     def _next_indexed(self, at: int, behind: int) -> int:

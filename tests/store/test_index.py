@@ -14,6 +14,7 @@ from rmq_store.values import Draft, IndexType
 from rmq_wire.java import string_hash
 from rmq_wire.layout import index as layout
 from rmq_wire.message import index_hash, index_keys, read_unit
+from rmq_wire.sys_flag import TRANSACTION_ROLLBACK
 from tests.support.index_model import IndexModel
 from tests.support.memory_disk import Fault, MemoryDisk
 from tests.support.store_rig import HOST, ROOT, START_MS, Rig, draft, number_of, small
@@ -228,3 +229,43 @@ def test_names_never_go_back(stop: str) -> None:
     assert names == sorted(names)
     assert all(len(name) == 17 for name in names)
     assert numbers(rig, "shared") == list(range(60))
+
+
+@pytest.mark.parametrize("gone", range(4))
+def test_no_key_is_missed_when_an_index_file_is_gone(gone: int) -> None:
+    """A power cut may take any file that was not synced, and the log's end; each message's entries go over a file's end here."""
+    disk = MemoryDisk()
+    rig = Rig(disk, settings=small(max_index_num=15))
+    placed = [rig.put(draft(number))[0] for number in range(14)]
+    assert rig.store._index is not None
+    rig.store._index.write_gathered()
+    paths = [path for path in disk.contents() if "/index/" in path]
+    assert len(paths) == 4
+    log = f"{ROOT}/commitlog/{0:020d}"
+    for kept in range(1, 15):
+        rig.disk = after = disk.crash("all")
+        after.unlink(paths[gone])
+        if kept < 14:
+            end = placed[kept].physical_offset
+            after.open(log).write_at(end, bytes(placed[-1].end_offset - end))
+        rig.open()
+        assert rig.store.written_offset == placed[kept - 1].end_offset
+        for number in range(14):
+            assert numbers(rig, f"key{number}") == [number] * (number < kept), f"{kept} messages are left"
+        assert numbers(rig, "shared") == list(range(kept))
+        assert sorted(n for tag in range(3) for n in numbers(rig, f"Tag{tag}", IndexType.TAG)) == list(range(kept))
+
+
+def test_a_message_rolled_back_begins_no_file() -> None:
+    """Its keys would not fit into the newest, but it has no entry."""
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    rig.put(*[draft(number) for number in range(15)])
+    rig.put(draft(15, sys_flag=TRANSACTION_ROLLBACK))
+    assert len(index_files(disk)) == 1
+    rig.put(draft(15, sys_flag=TRANSACTION_ROLLBACK), draft(16))
+    assert rig.store._index is not None
+    first, second = rig.store._index.files
+    assert first.is_full
+    assert second.count == 2
+    assert numbers(rig, "key16") == [16]
