@@ -109,6 +109,12 @@ class LogReader:
             if block not in self._resident:
                 self._ask(block)
 
+    def is_hot(self, at: int, end: int) -> bool:
+        """These bytes, all of one file, are known to be in memory, and everything between them."""
+        if at >= self.hot_from:
+            return True
+        return self._resident.issuperset(range(at - at % self._file_bytes % BLOCK_BYTES, end, BLOCK_BYTES))
+
     def store_timestamp_at(self, at: int) -> int:
         """Of the unit that begins here, ms; -1 when none does. Raises Cold."""
         unit = self.unit(at)

@@ -117,7 +117,7 @@ class QueueReader:
         ):  # fmt: skip
             return None
         base = first - first % self._file_bytes
-        if end > base + self._file_bytes or first < self._reader.hot_from:
+        if end > base + self._file_bytes or not self._reader.is_hot(first, end):
             chunks = self._chunks(zip(positions, sizes, strict=True))
             if sum(map(len, chunks)) != size:
                 return None

@@ -210,6 +210,32 @@ def test_cold_bytes_are_read_elsewhere() -> None:
         assert retried(rig.store, ask) > 0
 
 
+def test_a_queue_between_others_is_read_the_same_whatever_is_known_of_the_blocks() -> None:
+    """First nothing is, then the blocks of its own messages, then all; and then nothing any more."""
+    disk = MemoryDisk()
+    rig = Rig(disk, small(mapped_file_size_commit_log=4 << 20, max_message_size=1 << 20))
+    rig.put(*[draft(number, queue_id=int(number % 4 > 0), body_bytes=200_000) for number in range(12)])
+    rig.reopen()
+    log_file = next(path for path in disk.contents() if "commitlog" in path)
+    disk.cold = {log_file}
+    for queue_id, numbers in ((0, [0, 4, 8]), (0, [0, 4, 8]), (1, [1, 2, 3, 5, 6, 7, 9, 10, 11]), (0, [0, 4, 8])):
+        found: list[int] = []
+
+        def ask(queue_id: int = queue_id, found: list[int] = found) -> None:
+            read = rig.store.read_queue("TopicA", queue_id, 0, 32, 1 << 24)
+            found[:] = [number_of(unit.body) for unit in units_of(read.chunks)]
+
+        retried(rig.store, ask)
+        while len(found) < len(numbers):
+            read = rig.store.read_queue("TopicA", queue_id, len(found), 32, 1 << 24)
+            found += [number_of(unit.body) for unit in units_of(read.chunks)]
+        assert found == numbers
+    rig.wait(10_000)
+    disk.cold = {log_file}
+    with pytest.raises(Cold):
+        rig.store.read_queue("TopicA", 0, 0, 32, 1 << 24)
+
+
 def test_what_was_just_written_is_not_asked_for() -> None:
     disk = MemoryDisk()
     rig = Rig(disk)
