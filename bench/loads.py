@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.compare import Row, Side, drive
-from bench.processes import cpu_seconds, rss_anon_mib
+from bench.processes import cpu_seconds, make_topic, rss_anon_mib
 from rmq_wire.command import encode_request
 from rmq_wire.declare import Request
 from rmq_wire.headers.clients import GetProducerConnectionList
-from rmq_wire.headers.topics import CreateTopic
 from tests.broker.house import SUBSCRIPTION, SUSPEND, pull
 from tests.cli.rmq import Server, Talk, command, split
 
@@ -105,17 +104,6 @@ def broker(directory: Path) -> Iterator[tuple[Server, Side, int]]:
         port = split(server.told["broker"])[1]
         yield server, Side("ours", port, server.process.pid), port
         server.end()
-
-
-def make_topic(port: int, topic: str, queues: int) -> None:
-    with Talk(f"127.0.0.1:{port}") as talk:
-        asked = CreateTopic(
-            topic=topic, default_topic="TBW102", read_queue_nums=queues, write_queue_nums=queues, perm=6,
-            topic_filter_type="SINGLE_TAG", order=False,
-        )  # fmt: skip
-        answer = talk.ask(asked)
-        if answer.code:
-            raise SystemExit(f"topic {topic}: {answer.remark}")
 
 
 def rate(side: Side, seconds: float) -> float:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from rmq_wire.headers.positions import GetMaxOffset
+from rmq_wire.headers.topics import CreateTopic
 from rmq_wire.names import AUTO_CREATE_TOPIC
 from tests.cli.rmq import Talk
 from tests.support.process import ServerProcess, free_ports
@@ -124,6 +125,18 @@ class OurBroker(ServerProcess):
 
     def ready(self) -> bool:
         return registered(self.namesrv, f"127.0.0.1:{self.port}")
+
+
+def make_topic(port: int, topic: str, queues: int) -> None:
+    """Make it at the broker of this port, readable and writable.  Ends the benchmark when it is refused."""
+    with Talk(f"127.0.0.1:{port}") as talk:
+        asked = CreateTopic(
+            topic=topic, default_topic="TBW102", read_queue_nums=queues, write_queue_nums=queues, perm=6,
+            topic_filter_type="SINGLE_TAG", order=False,
+        )  # fmt: skip
+        answer = talk.ask(asked)
+        if answer.code:
+            raise SystemExit(f"topic {topic}: {answer.remark}")
 
 
 def answers(port: int) -> bool:

@@ -27,12 +27,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.compare import DEFAULT_SIZES, Row, Side, drive, machine, verdict
-from bench.processes import OurBroker, answers, cpu_seconds, evict, load_generator
+from bench.processes import OurBroker, answers, cpu_seconds, evict, load_generator, make_topic
 from bench.store_logs import Share, copy_store, remove_store, write_log
 from rmq_wire.headers.positions import GetMaxOffset, GetMaxOffsetResponse
 from rmq_wire.headers.query import QueryMessage
 from rmq_wire.headers.send import SendMessageResponse
-from rmq_wire.headers.topics import CreateTopic
 from tests.broker.house import send
 from tests.cli.rmq import Talk
 from tests.support.reference import JavaBroker, JavaNameServer
@@ -291,17 +290,6 @@ def crash(scratch: Path, names: JavaNameServer, rounds: int, messages: int) -> I
 
 
 # --- all of it
-
-
-def make_topic(port: int, topic: str, queues: int) -> None:
-    with Talk(f"127.0.0.1:{port}") as talk:
-        asked = CreateTopic(
-            topic=topic, default_topic="TBW102", read_queue_nums=queues, write_queue_nums=queues, perm=6,
-            topic_filter_type="SINGLE_TAG", order=False,
-        )  # fmt: skip
-        answer = talk.ask(asked)
-        if answer.code:
-            raise SystemExit(f"topic {topic}: {answer.remark}")
 
 
 @contextlib.contextmanager

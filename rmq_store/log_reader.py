@@ -105,7 +105,7 @@ class LogReader:
 
     def make_sure(self, at: int, end: int) -> None:
         """Raises Cold unless these bytes, all of one file, are in memory."""
-        for block in range(at - at % self._file_bytes % BLOCK_BYTES, end, BLOCK_BYTES):
+        for block in self._blocks(at, end):
             if block not in self._resident:
                 self._ask(block)
 
@@ -113,7 +113,11 @@ class LogReader:
         """These bytes, all of one file, are known to be in memory, and everything between them."""
         if at >= self.hot_from:
             return True
-        return self._resident.issuperset(range(at - at % self._file_bytes % BLOCK_BYTES, end, BLOCK_BYTES))
+        return self._resident.issuperset(self._blocks(at, end))
+
+    def _blocks(self, at: int, end: int) -> range:
+        """Where the blocks of these bytes, all of one file, begin."""
+        return range(at - at % self._file_bytes % BLOCK_BYTES, end, BLOCK_BYTES)
 
     def store_timestamp_at(self, at: int) -> int:
         """Of the unit that begins here, ms; -1 when none does. Raises Cold."""
