@@ -1,7 +1,7 @@
 """The one command `rmq`: its subcommands by name, each imported when it runs.
 
 A subcommand lives in a module of its own name.  What goes wrong for a reason that a user can mend is a `Complaint`: one line on
-standard error that says what to do, and exit status 1; wrong usage is click's, with exit status 2.
+standard error that says what to do, and exit status 1 (of `rmq inspect` 2); wrong usage is click's, with exit status 2.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ SUBCOMMANDS = {
 
 DISTRIBUTION = "rmq-py-broker"
 PROTOCOL_VERSION = "5.5.0"
+LOOKING, LOOKING_FAILED = "inspect", 2
+"""Its status 1 is an answer ("something is wrong"), which a report that could not be written is not."""
 VERSION_LINE = f"%(prog)s %(version)s (RocketMQ {PROTOCOL_VERSION} protocol)"
 
 
@@ -63,7 +65,7 @@ def rmq() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run `rmq`; a complaint ends it with one line and status 1."""
+    """Run `rmq`; a complaint ends it with one line and status 1, that of `rmq inspect` with status 2."""
     if os.getpid() == 1:
         _heed_sigterm_from_the_start()
     try:
@@ -71,7 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             rmq.main(args=arguments, prog_name="rmq")
     except Complaint as complaint:
         click.echo(f"rmq: {complaint}", err=True)
-        sys.exit(1)
+        words = sys.argv[1:] if arguments is None else arguments
+        sys.exit(LOOKING_FAILED if list(words[:1]) == [LOOKING] else 1)
 
 
 def _heed_sigterm_from_the_start() -> None:

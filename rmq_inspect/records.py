@@ -1,7 +1,7 @@
 """One stored message as a flat record for people and programs: MessageExt's names, both ids, properties as a map.
 
-Texts that are shown never contain what a terminal would obey.  A compressed body is unpacked when the standard library can
-(zlib), up to a limit; otherwise it is shown as stored and the record says how it is packed.
+Texts that are shown never contain what a terminal would obey.  A compressed body is unpacked, up to a limit; one that cannot be
+is shown as stored, and the record says how it is packed.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import base64
 import json
 import unicodedata
-import zlib
 from enum import StrEnum
 from typing import Any, Final
 
 from rmq_inspect.log import Unit
+from rmq_inspect.packed import StillPacked, unpack
 from rmq_wire import property_names as names
 from rmq_wire import sys_flag as flags
 from rmq_wire.checksum import body_crc
@@ -22,8 +22,6 @@ from rmq_wire.message_id import host_address, offset_message_id
 from rmq_wire.names import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_TOPIC_PREFIX
 from rmq_wire.properties import decode
 
-BODY_BYTES_MAX: Final = 64 << 20
-"""A compressed body is not unpacked beyond this."""
 LIGHT_OFFSET_DIGITS_MAX: Final = 18
 """What fits into a long."""
 TRANSACTIONS: Final = {
@@ -82,19 +80,15 @@ def compression_of(message: StoredMessage) -> str | None:
 
 
 def unpacked_body(message: StoredMessage) -> tuple[bytes, str | None]:
-    """The body as it was sent, and what still packs it when it cannot be unpacked here."""
+    """The body as it was sent, and what still packs it, and why, when it cannot be unpacked here."""
     body = bytes(message.body)
     packed = compression_of(message)
-    if packed != "zlib":
-        return body, packed
+    if packed is None:
+        return body, None
     try:
-        engine = zlib.decompressobj()
-        plain = engine.decompress(body, BODY_BYTES_MAX)
-        if engine.unconsumed_tail or not engine.eof:
-            return body, "zlib, larger than we unpack" if engine.unconsumed_tail else "zlib, cut short"
-        return plain, None
-    except zlib.error:
-        return body, "zlib, spoilt"
+        return unpack(body, packed), None
+    except StillPacked as reason:
+        return body, f"{packed}, {reason}"
 
 
 def has_good_unit_crc(unit: Unit) -> bool | None:

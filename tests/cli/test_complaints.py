@@ -81,6 +81,19 @@ def test_no_output_at_all(home: Path) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("output", [">&-", ">/dev/full"])
+def test_a_look_whose_answer_cannot_be_written_says_neither_yes_nor_no(home: Path, output: str) -> None:
+    (home / "store").mkdir()
+    (home / "store" / "checkpoint").write_bytes(bytes(4096))
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {output}', "sh", *command("inspect", "verify", "store")], stderr=subprocess.PIPE, text=True,
+        timeout=PATIENCE_S, cwd=home, env=environment(home), check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done
+    [line] = done.stderr.splitlines()
+    assert line.startswith("rmq: standard output ")
+
+
 # Addresses, files and directories
 
 

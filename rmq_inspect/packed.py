@@ -1,0 +1,64 @@
+"""Bodies that a producer packed: zlib by the standard library, LZ4 and Zstandard by pyarrow (the extra `columns`).
+
+What unpacks to more than a limit is left packed: a small body may claim to be a terabyte.  It is unpacked a portion at a time, so
+no claim of a length makes us take memory either.  Nobody waits for pyarrow's import before the first such body comes.
+Sources: `CompressionType`, `Lz4Compressor` (the frame format), `ZstdCompressor`, `ZlibCompressor` of the reference.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+BODY_BYTES_MAX: Final = 64 << 20
+"""A packed body is not unpacked beyond this."""
+PORTION_BYTES: Final = 1 << 20
+BY_PYARROW: Final = ("lz4", "zstd")
+HINT: Final = "to unpack it: pip install 'rmq-py-broker[columns]'"
+
+
+class StillPacked(Exception):
+    """The body cannot be unpacked; why, in a few words."""
+
+
+def unpack(body: bytes, packed: str) -> bytes:
+    """packed: `zlib`, `lz4` or `zstd`.  Raises `StillPacked`."""
+    if not body:
+        raise StillPacked("cut short")
+    if packed == "zlib":
+        return _zlib(body)
+    if packed in BY_PYARROW:
+        return _by_pyarrow(body, packed)
+    raise StillPacked("nobody knows how")
+
+
+def _zlib(body: bytes) -> bytes:
+    try:
+        engine = zlib.decompressobj()
+        plain = engine.decompress(body, BODY_BYTES_MAX)
+    except zlib.error:
+        raise StillPacked("spoilt") from None
+    if engine.unconsumed_tail:
+        raise StillPacked("larger than we unpack")
+    if not engine.eof:
+        raise StillPacked("cut short")
+    return plain
+
+
+def _by_pyarrow(body: bytes, packed: str) -> bytes:
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise StillPacked(HINT) from None
+    plain = bytearray()
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(body), packed) as stream:
+            while portion := stream.read(PORTION_BYTES):
+                plain += portion
+                if len(plain) > BODY_BYTES_MAX:
+                    raise StillPacked("larger than we unpack")
+    except NotImplementedError:
+        raise StillPacked(f"this pyarrow was built without {packed}") from None
+    except (OSError, ValueError) as reason:  # pyarrow's own are of these
+        raise StillPacked("cut short" if "runcated" in str(reason) else "spoilt") from None
+    return bytes(plain)
