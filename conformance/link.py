@@ -1,0 +1,303 @@
+"""One connection of a case to a server, every frame of it kept as evidence.
+
+Unlike the client's connection of `rmq_net` it hides nothing: a case sees unasked requests, answers that come twice or never,
+and the end of the connection; it may send bytes that are no frame.  Frames are kept as they were, with the time; decoding for
+the report happens later.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+import trio
+
+from rmq_wire import fastjson
+from rmq_wire.codes import LanguageCode
+from rmq_wire.command import Command, Limits, Unreadable
+from rmq_wire.conversation import Conversation
+from rmq_wire.declare import Header, Request
+from rmq_wire.encoding import RESPONSE, Form, encode_request, encode_response
+from rmq_wire.errors import BadFrame
+
+__all__ = ["ANSWER_S", "Answer", "Form", "Frame", "Link", "NoAnswer"]
+
+H = TypeVar("H", bound=Header)
+
+ANSWER_S: Final = 10.0
+"""How long an answer may take, on a machine whose cores are busy; a case that judges times gives its own."""
+CONNECT_S: Final = 10.0
+VERSION: Final = 513
+"""5.5.0, as `MQVersion` numbers it."""
+KEPT_BYTES_MAX: Final = 16 * 1024
+"""Of one frame as evidence; of a longer one the beginning is kept."""
+RECEIVE_BYTES: Final = 256 * 1024
+
+
+class Frame(NamedTuple):
+    """One frame (or other bytes) as evidence."""
+
+    connection: int
+    """Number of the connection within the case, from 0."""
+    to_server: bool
+    at_s: float
+    """Seconds since the case began."""
+    size: int
+    data: bytes
+    """The first `KEPT_BYTES_MAX` of it.  Empty with `note`: something that is no frame, such as the connection's end."""
+    note: str = ""
+
+
+class NoAnswer(Exception):
+    """The server did not answer: in time, or at all because the connection ended.  Says which and what was asked."""
+
+
+class Answer:
+    """A response as the case looks at it."""
+
+    def __init__(self, command: Command, took_s: float) -> None:
+        self.command = command
+        self.code = command.code
+        self.remark = command.remark
+        self.ext: dict[str, str] = command.ext_map()
+        self.body = bytes(command.body)
+        self.took_s = took_s
+
+    def header(self, kind: type[H]) -> H:
+        """The ext fields as this class.  Raises `BadHeader`."""
+        return self.command.header(kind)
+
+    def json(self) -> Any:
+        """The body as JSON in the dialect of either version (bare integer keys included).  Raises `BadBody`."""
+        return fastjson.loads(self.body)
+
+    def __repr__(self) -> str:
+        return f"Answer(code={self.code}, remark={self.remark!r}, ext={self.ext}, body of {len(self.body)} bytes)"
+
+
+class Link:
+    """One connection.  It is opened by the first use; `close` ends it.  Not for use by two tasks at once, except `ask`."""
+
+    def __init__(
+        self,
+        address: str,
+        nursery: trio.Nursery,
+        evidence: list[Frame],
+        *,
+        number: int,
+        form: Form = Form.JSON,
+        language: int = LanguageCode.JAVA,
+        version: int = VERSION,
+        began: float = 0.0,
+    ) -> None:
+        """began: trio time of the case's start."""
+        self.address = address
+        self.number = number
+        self.form = form
+        self.language = language
+        self.version = version
+        self.ended = trio.Event()
+        """Set when the connection has ended, by either side."""
+        self._nursery = nursery
+        self._evidence = evidence
+        self._began = began
+        self._stream: trio.SocketStream | None = None
+        self._opening = trio.Lock()
+        self._sending = trio.Lock()
+        self._opaques = itertools.count(1)
+        self._answers: dict[int, Command | Unreadable] = {}
+        self._requests: list[Command] = []
+        self._strays: list[Command | Unreadable] = []
+        self._waiting: set[int] = set()
+        self._news = trio.Condition()
+
+    # Asking
+
+    async def ask(
+        self,
+        request: Request,
+        body: bytes = b"",
+        *,
+        ext: Mapping[str, str] | None = None,
+        without: tuple[str, ...] = (),
+        seconds: float = ANSWER_S,
+    ) -> Answer:
+        """The answer to a request.  ext: fields besides, or instead of those of the same wire name; without: wire names left out.
+
+        Raises `NoAnswer`.
+        """
+        fields = {**request.encode(), **(ext or {})}
+        for name in without:
+            fields.pop(name, None)
+        return await self.ask_raw(request.code, fields, body, seconds=seconds)
+
+    async def ask_raw(
+        self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", *, seconds: float = ANSWER_S
+    ) -> Answer:
+        """The answer to any code with any fields.  Raises `NoAnswer`."""
+        opaque = next(self._opaques)
+        frame = encode_request(
+            code, None, body, opaque=opaque, form=self.form, ext=ext, language=self.language, version=self.version
+        )
+        return await self.ask_frame(frame, opaque, seconds=seconds)
+
+    async def ask_frame(self, frame: bytes, opaque: int, *, seconds: float = ANSWER_S) -> Answer:
+        """Send these bytes and wait for the response of that number.  Raises `NoAnswer`."""
+        started = trio.current_time()
+        self._waiting.add(opaque)
+        try:
+            await self.send(frame)
+            with trio.move_on_after(seconds):
+                async with self._news:
+                    while opaque not in self._answers and not self.ended.is_set():
+                        await self._news.wait()
+            found = self._answers.pop(opaque, None)
+        finally:
+            self._waiting.discard(opaque)
+        if found is None:
+            why = "the connection ended" if self.ended.is_set() else f"nothing came within {seconds:g} s"
+            raise NoAnswer(f"no answer to request {opaque} on connection {self.number}: {why}")
+        if isinstance(found, Unreadable):
+            raise NoAnswer(f"the answer to request {opaque} cannot be read: {found.why}")
+        return Answer(found, trio.current_time() - started)
+
+    async def tell(self, request: Request, body: bytes = b"", *, ext: Mapping[str, str] | None = None) -> int:
+        """Send a one-way request; its number."""
+        opaque = next(self._opaques)
+        fields = {**request.encode(), **(ext or {})}
+        frame = encode_request(
+            request.code, None, body, opaque=opaque, form=self.form, oneway=True, ext=fields, language=self.language,
+            version=self.version,
+        )  # fmt: skip
+        await self.send(frame)
+        return opaque
+
+    async def send(self, data: bytes, *, chunk: int = 0) -> None:
+        """Send bytes as they are, chunk by chunk if told so.  A connection that has ended takes them silently."""
+        await self.open()
+        async with self._sending:
+            self._keep(True, data)
+            assert self._stream is not None
+            try:
+                for at in range(0, len(data), chunk or len(data) or 1):
+                    await self._stream.send_all(data[at : at + (chunk or len(data))])
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                await trio.lowlevel.checkpoint()
+
+    # What the server sends on its own
+
+    async def request(self, code: int, *, seconds: float = ANSWER_S) -> Command | None:
+        """The next request of the server's with this code (a notice, a check), or None when none comes in time."""
+        await self.open()
+        with trio.move_on_after(seconds):
+            async with self._news:
+                while True:
+                    for at, command in enumerate(self._requests):
+                        if command.code == code:
+                            return self._requests.pop(at)
+                    if self.ended.is_set():
+                        return None
+                    await self._news.wait()
+        return None
+
+    async def reply(self, command: Command, *, code: int = 0, header: Header | None = None, body: bytes = b"") -> None:
+        """Answer a request of the server's."""
+        frame = encode_response(code, command.opaque, form=command.form, header=header, body=body)
+        await self.send(frame if isinstance(frame, bytes) else b"".join(frame))
+
+    async def stray(self, *, seconds: float) -> Command | Unreadable | None:
+        """The next response that nobody waits for (also one to a request that was sent as raw bytes), or None."""
+        await self.open()
+        with trio.move_on_after(seconds):
+            async with self._news:
+                while not self._strays and not self.ended.is_set():
+                    await self._news.wait()
+        return self._strays.pop(0) if self._strays else None
+
+    async def ends(self, *, seconds: float = ANSWER_S) -> bool:
+        """Whether the server ends the connection in time."""
+        await self.open()
+        with trio.move_on_after(seconds):
+            await self.ended.wait()
+        return self.ended.is_set()
+
+    # The connection itself
+
+    async def open(self) -> None:
+        """Connect, if that has not been done.  Raises `NoAnswer`."""
+        async with self._opening:
+            if self._stream is not None:
+                return
+            host, _, port = self.address.rpartition(":")
+            try:
+                with trio.fail_after(CONNECT_S):
+                    self._stream = await trio.open_tcp_stream(host.strip("[]"), int(port))
+            except (OSError, trio.TooSlowError) as error:
+                raise NoAnswer(f"no connection to {self.address}: {error or 'time is up'}") from None
+            self._nursery.start_soon(self._read)
+
+    async def close(self) -> None:
+        """End it."""
+        if self._stream is not None:
+            await trio.aclose_forcefully(self._stream)
+
+    @property
+    def local(self) -> tuple[str, int]:
+        """Host and port of this end, once open."""
+        assert self._stream is not None
+        host, port = self._stream.socket.getsockname()[:2]
+        return str(host), int(port)
+
+    async def _read(self) -> None:
+        assert self._stream is not None
+        cutter, conversation = _Cutter(), Conversation(Limits(frame_bytes_max=2**31 - 1))
+        end = "the server closed the connection"
+        try:
+            while data := await self._stream.receive_some(RECEIVE_BYTES):
+                for raw in cutter.feed(data):
+                    self._keep(False, raw)
+                for command in conversation.feed(data):
+                    self._take(command)
+                async with self._news:
+                    self._news.notify_all()
+        except BadFrame as error:
+            end = f"the server sent {error}"
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            end = str(error.__cause__ or error) or "closed by the case"
+        finally:
+            self._evidence.append(Frame(self.number, False, trio.current_time() - self._began, 0, b"", end))
+            self.ended.set()
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(self._stream)
+                async with self._news:
+                    self._news.notify_all()
+
+    def _take(self, command: Command | Unreadable) -> None:
+        kept = command.kept()
+        if not command.flag & RESPONSE:
+            if isinstance(kept, Command):
+                self._requests.append(kept)
+        elif command.opaque in self._waiting and command.opaque not in self._answers:
+            self._answers[command.opaque] = kept
+        else:
+            self._strays.append(kept)
+
+    def _keep(self, to_server: bool, data: bytes) -> None:
+        at = trio.current_time() - self._began
+        self._evidence.append(Frame(self.number, to_server, at, len(data), bytes(data[:KEPT_BYTES_MAX])))
+
+
+class _Cutter:
+    """Cuts what was received at the length fields, for the evidence alone."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        self._held += data
+        found = []
+        while len(self._held) >= 4 and len(self._held) >= (end := 4 + int.from_bytes(self._held[:4], "big", signed=True)) >= 4:
+            found.append(bytes(self._held[:end]))
+            del self._held[:end]
+        return found
