@@ -16,7 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from conformance.recorder import Frame, glance, save
+from conformance.capture.frames import save
+from conformance.capture.recorder import Frame, glance
 from tests.java.flows import drain, producer, push
 from tests.java.golden import GOLDEN, Names, made, stage
 from tests.support.clients import JavaDriver, JavaError

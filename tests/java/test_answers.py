@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from conformance.recorder import Glance, glance
+from conformance.capture.recorder import Glance, glance
 from rmq_wire.command import Command
 from rmq_wire.conversation import Conversation
 from tests.java.golden import FLOWS, record, stage

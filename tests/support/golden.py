@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from conformance.recorder import glance, load
+from conformance.capture.frames import load
+from conformance.capture.recorder import glance
 
 GOLDEN: Final = Path(__file__).resolve().parents[2] / "conformance" / "golden"
 STORE: Final = GOLDEN / "store-5.5.0"

@@ -14,7 +14,7 @@ ROOMS = (
     "conformance",
 )  # fmt: skip
 LAYOUTS = ROOT / "rmq_wire" / "layout"
-A_WITNESS = ROOT / "conformance" / "recorder.py"
+A_WITNESS = ROOT / "conformance" / "capture" / "recorder.py"
 """Looks at foreign frames with its own eyes: what it records judges `rmq_wire`."""
 FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")) if path.parent != LAYOUTS and path != A_WITNESS]
 STRUCT_MAY_GIVE = {"error"}
