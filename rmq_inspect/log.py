@@ -10,7 +10,6 @@ Sources: `CommitLog.checkMessageAndReturnSize`, `DefaultAppendMessageCallback` o
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from struct import error as PackedError
 from typing import Final, NamedTuple
@@ -19,6 +18,7 @@ from rmq_inspect.directory import StoreFile
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress, quiet
 from rmq_inspect.reader import CHUNK_BYTES, Reader
+from rmq_inspect.readers import Readers
 from rmq_wire.errors import BadRecord
 from rmq_wire.layout.flat import Packed, flat, length_of
 from rmq_wire.layout.message import (
@@ -247,7 +247,7 @@ class Log:
 
     def __init__(self, files: Sequence[StoreFile]) -> None:
         self.files = files
-        self._open: OrderedDict[int, Reader] = OrderedDict()
+        self._readers = Readers(OPEN_FILES_MAX)
 
     def __enter__(self) -> Log:
         return self
@@ -256,8 +256,7 @@ class Log:
         self.close()
 
     def close(self) -> None:
-        while self._open:
-            self._open.popitem()[1].close()
+        self._readers.close()
 
     @property
     def start(self) -> int:
@@ -277,13 +276,7 @@ class Log:
 
     def reader(self, file: StoreFile) -> Reader:
         """Stays open until others take its place.  Raises `CannotLook`."""
-        reader = self._open.get(file.start)
-        if reader is None:
-            while len(self._open) >= OPEN_FILES_MAX:
-                self._open.popitem(last=False)[1].close()
-            reader = self._open[file.start] = file.open()
-        self._open.move_to_end(file.start)
-        return reader
+        return self._readers.get(file)
 
     def read(self, offset: int, size: int) -> bytes:
         """Up to size bytes from here, not beyond the file's end; size is capped at `UNIT_BYTES_MAX`."""

@@ -21,7 +21,8 @@ from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress, quiet
 from rmq_inspect.verify_findings import NOWHERE, Finding, Findings, Severity, by_severity
 from rmq_inspect.verify_index import IndexState, check_index_file, slots_of
-from rmq_inspect.verify_log import Known, LogReport, Step, check_log_file, judge_step
+from rmq_inspect.verify_log import check_log_file
+from rmq_inspect.verify_log_report import Known, LogReport, Step, judge_step
 from rmq_inspect.verify_places import LogPlaces, find_dangling
 from rmq_inspect.verify_queues import Key, LogBounds, QueueState, check_queue
 from rmq_inspect.verify_state import (

@@ -6,18 +6,17 @@ Source: `IndexService.buildIndex`, `IndexFile.putKey` of the reference.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from rmq_columns.dtypes import Ints
-from rmq_inspect.directory import Reader, StoreFile
+from rmq_inspect.directory import StoreFile
 from rmq_inspect.errors import CannotLook
+from rmq_inspect.readers import Readers
 from rmq_inspect.verify_findings import Findings
 from rmq_inspect.verify_index import FENCE_ENTRIES, IndexState, read_entries
-
-if TYPE_CHECKING:
-    from rmq_inspect.verify_log import LogReport, Wanted
+from rmq_inspect.verify_log_report import LogReport, Wanted
 
 SECOND_MS: Final = 1000
 
@@ -54,13 +53,12 @@ class IndexCheck:
             self._files, self._compares = [], False
         self._findings = findings
         self._settled = settled
-        self._readers: dict[str, Reader] = {}
+        self._readers = Readers()
         self.last_offset = max((one.last_offset for one in self._files), default=-1)
         self.first_offset = min((one.first_offset for one in self._files), default=0)
 
     def close(self) -> None:
-        for reader in self._readers.values():
-            reader.close()
+        self._readers.close()
 
     def compare(self, own: Ints, end: Ints, times: Ints, wanted: Wanted, report: LogReport, log: StoreFile) -> None:
         """own, end: where the units of a block begin and end in the log; times: when they were stored."""
@@ -116,7 +114,7 @@ class IndexCheck:
             begin = max(int(np.searchsorted(state.fences, low)) - 1, 0) * FENCE_ENTRIES + 1
             end = min(int(np.searchsorted(state.fences, high)) * FENCE_ENTRIES + 1, state.count)
             try:
-                entries = read_entries(self._reader(state.file), state.geometry, begin, end - begin)
+                entries = read_entries(self._readers.get(state.file), state.geometry, begin, end - begin)
             except CannotLook:
                 continue
             places = entries["physical_offset"].astype(np.int64)
@@ -128,9 +126,3 @@ class IndexCheck:
                 Found(places[keep], entries["key_hash"].astype(np.int64), entries["seconds"].astype(np.int64), begin_ms)
             )
         return Found(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
-
-    def _reader(self, file: StoreFile) -> Reader:
-        found = self._readers.get(file.name)
-        if found is None:
-            found = self._readers[file.name] = file.open()
-        return found

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,10 +24,10 @@ from rmq_inspect.directory import Reader, StoreFile
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.records import has_light_queues
 from rmq_inspect.verify_entries import IndexCheck
-from rmq_inspect.verify_findings import NOWHERE, Findings
-from rmq_inspect.verify_index import IndexState
-from rmq_inspect.verify_places import QUEUES_MAX, Entry, Places
-from rmq_inspect.verify_queues import Key, QueueState
+from rmq_inspect.verify_findings import NOWHERE
+from rmq_inspect.verify_log_report import QUEUES_MAX, Edge, Entry, Known, LogReport, Step, Wanted, judge_step
+from rmq_inspect.verify_places import Places
+from rmq_inspect.verify_queues import Key
 from rmq_wire import property_names as names
 from rmq_wire.checksum import MASK
 from rmq_wire.errors import BadRecord
@@ -40,67 +39,6 @@ BLOCK_BYTES: Final = 8 << 20
 """Larger than the scan's own: the cost of a look into a queue is per block."""
 GAPS_KEPT_MAX: Final = 1000
 _BLANK_CHARACTER: Final = ord(" ")
-
-
-@dataclass
-class Known:
-    """What all workers are told: the queues and index files as they are by themselves."""
-
-    queues: dict[Key, QueueState]
-    index: list[IndexState]
-    extensions: dict[Key, list[StoreFile]]
-    dispatched_end: int
-    """where the last message with a queue unit ends in the log"""
-    log: list[StoreFile]
-    with_queues: bool = True
-    with_index: bool = True
-    live: bool = False
-    settled: bool = True
-    """whether the store was closed in order and nobody has it open"""
-
-
-class Edge(NamedTuple):
-    """The first and the last unit of a queue in one file: (queue offset, position in the file, offset expected next)."""
-
-    first: int
-    first_at: int
-    next: int
-    last_at: int
-
-
-@dataclass
-class LogReport:
-    """What one file has to tell."""
-
-    name: str
-    start: int
-    size: int
-    findings: Findings = field(default_factory=Findings)
-    units: int = 0
-    bytes_checked: int = 0
-    end_at: int = 0
-    how: Ending = Ending.FULL
-    displaced_by: int = 0
-    first_timestamp: int = -1
-    last_timestamp: int = -1
-    gaps: list[tuple[int, int]] = field(default_factory=list)
-    edges: dict[Key, Edge] = field(default_factory=dict)
-    matched: dict[tuple[str, int, int], int] = field(default_factory=dict)
-    """(topic, queue id, file start) -> queue units that this file's messages have"""
-    told: set[tuple[str, int, int]] = field(default_factory=set)
-    """(topic, queue id, queue offset) that have a finding already"""
-    waiting: list[tuple[str, int, int, int]] = field(default_factory=list)
-    """(topic, queue id, queue offset, physical offset) of units without a queue unit yet"""
-    waiting_count: int = 0
-    homeless: dict[Key, tuple[int, int]] = field(default_factory=dict)
-    """queue that does not exist -> its messages, and where the last of them begins in the log"""
-    superseded: int = 0
-    """units whose queue was deleted and made again"""
-    index_waiting: int = 0
-    index_before: int = 0
-    without_tag_entries: int = 0
-    topics: dict[str, int] = field(default_factory=dict)
-    """topic -> messages"""
 
 
 def check_log_file(file: StoreFile, known: Known, is_last: bool) -> LogReport:
@@ -312,14 +250,6 @@ class _LogCheck:
         self._index.compare(own, own + units["total_size"], units["store_timestamp"], wanted, self._report, self._file)
 
 
-class Wanted(NamedTuple):
-    """Index entries that units must have: row of the unit, key hash, whether it is the tag's."""
-
-    row: Ints
-    key_hash: Ints
-    is_tag: Any
-
-
 def wanted_entries(properties: Properties, hasher: Hasher, tags: Spans, topic_hashes: Any, indexed: Any) -> Wanted:
     """In the order in which `IndexService.buildIndex` writes them: unique key, keys, `T#` and tags."""
     unique = properties.values(names.UNIQ_KEY.encode())
@@ -363,32 +293,6 @@ def _utf16_sizes(data: bytes, starts: Ints, sizes: Ints) -> Ints:
 def _signed(hasher: Hasher) -> int:
     """Hash of all of its data."""
     return int(hasher.hashes(np.zeros(1, np.int64), np.array([len(hasher.data)]))[0])
-
-
-class Step(NamedTuple):
-    """Two units of one queue that follow in the log, but not in the queue."""
-
-    key: Key
-    expected: int
-    found: int
-    from_at: int
-    at: int
-
-
-def judge_step(step: Step, file: str, gaps: list[tuple[int, int]], report: LogReport) -> None:
-    """A gap of the log between explains a skipped offset. Where a queue begins at 0 again its units tell which message counts."""
-    name = f"{step.key[0]} queue {step.key[1]}"
-    if step.found == 0:
-        return
-    if step.found > step.expected:
-        if not any(step.from_at <= begin < step.at for begin, _ in gaps):
-            missing = step.found - step.expected
-            report.findings.add(
-                "log-sequence-gap", file, step.at, f"{name}: offset {step.found} follows {step.expected - 1}", missing
-            )
-    else:
-        report.findings.add("log-sequence-back", file, step.at, f"{name}: offset {step.found} after {step.expected - 1}")
-        report.told.add((*step.key, step.found))
 
 
 def light_queues(properties: Properties) -> Iterator[tuple[int, str, int]]:

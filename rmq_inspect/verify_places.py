@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -17,24 +17,19 @@ from rmq_columns.dtypes import BATCH_UNIT, QUEUE_UNIT, Ints, Records, records
 from rmq_columns.queues import EXTENSION_ADDRESS_MAX, FILLER_SIZE, is_filler, is_written
 from rmq_inspect.directory import Reader, StoreFile
 from rmq_inspect.errors import CannotLook
+from rmq_inspect.readers import Readers
 from rmq_inspect.verify_findings import Findings
+from rmq_inspect.verify_log_report import QUEUES_MAX, Entry, Known, LogReport
 from rmq_inspect.verify_queues import Key, LogBounds, QueueState
 from rmq_wire.layout import consume_queue
 from rmq_wire.layout.flat import flat
 from rmq_wire.layout.message import BORN_V6, FIXED, HEAD, MAGIC_V1, MAGIC_V2, STORE_V6, TOPIC_V1, TOPIC_V2
 
-if TYPE_CHECKING:
-    from rmq_inspect.verify_log import Known, LogReport
-
-OPEN_MAX: Final = 64
-"""Files held open at once, besides the log file itself."""
 LOOKED_AT_MAX: Final = 256
 """Differing units of one run that are looked at one by one; more are counted like the last of them."""
 WAITING_KEPT_MAX: Final = 64
 TOLD_MAX: Final = 100_000
 """Queue units of one log file that are remembered as told; of more some are told twice."""
-QUEUES_MAX: Final = 200_000
-"""Queues of one log file that are followed; a hostile file could name one per message."""
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 """`TopicValidator.RMQ_SYS_SCHEDULE_TOPIC`: its tags codes are due times."""
 NO_PLACE: Final = 1 << 63
@@ -50,16 +45,6 @@ _V1_LENGTH: Final = TOPIC_V1.lengthfield.sizeof()
 _V2_LENGTH: Final = TOPIC_V2.lengthfield.sizeof()
 
 
-class Entry(NamedTuple):
-    """What the queue units of some messages of one queue must hold."""
-
-    queue_offset: Ints
-    physical_offset: Ints
-    size: Ints
-    tags_code: Ints
-    store_timestamp: Ints
-
-
 class Row(NamedTuple):
     """The message that begins at a place of the log."""
 
@@ -67,27 +52,6 @@ class Row(NamedTuple):
     queue_id: int
     queue_offset: int
     size: int
-
-
-class Readers:
-    """Open files, the ones opened longest ago closed first."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, Reader] = {}
-
-    def get(self, file: StoreFile) -> Reader:
-        """Raises CannotLook."""
-        found = self._open.get(file.name)
-        if found is None:
-            if len(self._open) >= OPEN_MAX:
-                self._open.pop(next(iter(self._open))).close()
-            found = self._open[file.name] = file.open()
-        return found
-
-    def close(self) -> None:
-        for reader in self._open.values():
-            reader.close()
-        self._open.clear()
 
 
 class LogPlaces:

@@ -1,0 +1,125 @@
+"""What the checks of the log tell one another: what a worker is told, what it has to tell, and the records in between.
+
+No check is in here but one, which is made within a file and again over the files' edges: whether a step in a queue's offsets is
+explained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from rmq_columns.dtypes import Ints
+from rmq_columns.scan import Ending
+from rmq_inspect.directory import StoreFile
+from rmq_inspect.verify_findings import Findings
+from rmq_inspect.verify_index import IndexState
+from rmq_inspect.verify_queues import Key, QueueState
+
+QUEUES_MAX: Final = 200_000
+"""Queues of one log file that are followed; a hostile file could name one per message."""
+
+
+@dataclass
+class Known:
+    """What all workers are told: the queues and index files as they are by themselves."""
+
+    queues: dict[Key, QueueState]
+    index: list[IndexState]
+    extensions: dict[Key, list[StoreFile]]
+    dispatched_end: int
+    """where the last message with a queue unit ends in the log"""
+    log: list[StoreFile]
+    with_queues: bool = True
+    with_index: bool = True
+    live: bool = False
+    settled: bool = True
+    """whether the store was closed in order and nobody has it open"""
+
+
+class Edge(NamedTuple):
+    """The first and the last unit of a queue in one file: (queue offset, position in the file, offset expected next)."""
+
+    first: int
+    first_at: int
+    next: int
+    last_at: int
+
+
+@dataclass
+class LogReport:
+    """What one file has to tell."""
+
+    name: str
+    start: int
+    size: int
+    findings: Findings = field(default_factory=Findings)
+    units: int = 0
+    bytes_checked: int = 0
+    end_at: int = 0
+    how: Ending = Ending.FULL
+    displaced_by: int = 0
+    first_timestamp: int = -1
+    last_timestamp: int = -1
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    edges: dict[Key, Edge] = field(default_factory=dict)
+    matched: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    """(topic, queue id, file start) -> queue units that this file's messages have"""
+    told: set[tuple[str, int, int]] = field(default_factory=set)
+    """(topic, queue id, queue offset) that have a finding already"""
+    waiting: list[tuple[str, int, int, int]] = field(default_factory=list)
+    """(topic, queue id, queue offset, physical offset) of units without a queue unit yet"""
+    waiting_count: int = 0
+    homeless: dict[Key, tuple[int, int]] = field(default_factory=dict)
+    """queue that does not exist -> its messages, and where the last of them begins in the log"""
+    superseded: int = 0
+    """units whose queue was deleted and made again"""
+    index_waiting: int = 0
+    index_before: int = 0
+    without_tag_entries: int = 0
+    topics: dict[str, int] = field(default_factory=dict)
+    """topic -> messages"""
+
+
+class Entry(NamedTuple):
+    """What the queue units of some messages of one queue must hold."""
+
+    queue_offset: Ints
+    physical_offset: Ints
+    size: Ints
+    tags_code: Ints
+    store_timestamp: Ints
+
+
+class Wanted(NamedTuple):
+    """Index entries that units must have: row of the unit, key hash, whether it is the tag's."""
+
+    row: Ints
+    key_hash: Ints
+    is_tag: Any
+
+
+class Step(NamedTuple):
+    """Two units of one queue that follow in the log, but not in the queue."""
+
+    key: Key
+    expected: int
+    found: int
+    from_at: int
+    at: int
+
+
+def judge_step(step: Step, file: str, gaps: list[tuple[int, int]], report: LogReport) -> None:
+    """A gap of the log between explains a skipped offset. Where a queue begins at 0 again its units tell which message counts."""
+    name = f"{step.key[0]} queue {step.key[1]}"
+    if step.found == 0:
+        return
+    if step.found > step.expected:
+        if not any(step.from_at <= begin < step.at for begin, _ in gaps):
+            missing = step.found - step.expected
+            report.findings.add(
+                "log-sequence-gap", file, step.at, f"{name}: offset {step.found} follows {step.expected - 1}", missing
+            )
+    else:
+        report.findings.add("log-sequence-back", file, step.at, f"{name}: offset {step.found} after {step.expected - 1}")
+        report.told.add((*step.key, step.found))
