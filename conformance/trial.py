@@ -296,14 +296,14 @@ def properties_of(unit: StoredMessage) -> dict[str, str]:
 
 def fits(seen: Any, expected: Any) -> bool:
     """A pattern is searched in the text, a type is that of the value or of the number that the text spells, a predicate is asked,
-    a set or tuple lists what may be; all else must be equal."""
+    a frozenset lists what may be; all else must be equal."""
     if isinstance(expected, re.Pattern):
         return seen is not None and expected.search(seen if isinstance(seen, type(expected.pattern)) else str(seen)) is not None
     if expected is int:
         return isinstance(seen, int) or (isinstance(seen, str) and re.fullmatch(r"-?\d+", seen) is not None)
     if isinstance(expected, type):
         return isinstance(seen, expected)
-    if isinstance(expected, frozenset | set):
+    if isinstance(expected, frozenset):
         return any(fits(seen, one) for one in expected)
     if callable(expected):
         return bool(expected(seen))
