@@ -118,12 +118,20 @@ def enter(declared: Case) -> None:
     CASES[declared.id] = declared
 
 
-def load() -> dict[str, Case]:
-    """Import every module of `conformance.cases`; all cases by id, capability by capability."""
+def load(broken: dict[str, Exception] | None = None) -> dict[str, Case]:
+    """Import every module of `conformance.cases`; all cases by id.
+
+    broken: takes what a module raises that cannot be imported, by its name; without it, that is raised here.
+    """
     import conformance.cases as package
 
     for found in pkgutil.walk_packages(package.__path__, "conformance.cases."):
-        importlib.import_module(found.name)
+        try:
+            importlib.import_module(found.name)
+        except Exception as error:
+            if broken is None:
+                raise
+            broken[found.name] = error
     return CASES
 
 

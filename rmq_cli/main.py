@@ -23,6 +23,7 @@ SUBCOMMANDS = {
     "broker": "Start a broker.",
     "codes": "List the request codes: what is answered, what is refused and why.",
     "inspect": "Look into the files of a store: decode, find, explain, verify, repair.",
+    "conform": "Run the conformance suite against any RocketMQ; record, replay, torment clients.",
     "version": "Say which version this is, and of which RocketMQ.",
 }
 """Name -> the line that `rmq --help` shows: kept here so that listing them imports none of them."""

@@ -1,0 +1,1 @@
+"""What runs look like to people and to other programs."""
