@@ -5,8 +5,10 @@ An address nobody listens on, a cluster of its own; it is there as long as its c
 
 from __future__ import annotations
 
+import itertools
+import secrets
 import zlib
-from typing import Any
+from typing import Any, Final
 
 from conformance.case import Need
 from conformance.link import Answer, Link
@@ -24,17 +26,21 @@ V4_9_3 = 399
 EXPIRY_S = 20.0
 """The shortest time-out that a case asks for, plus a scan every 5 s (10 s in 4.x), plus a busy machine."""
 
+_NUMBERS: Final = itertools.count(secrets.randbelow(1 << 22))
+"""Each played broker has an address of its own: a name server of 4.x knows brokers by that alone."""
+
 
 class Broker:
     """A broker that a case plays: an address nobody listens on, and what it says of itself."""
 
-    def __init__(self, t: Trial, *, name: str = "", cluster: str = "", id: int = 0, port: int = 1) -> None:
+    def __init__(self, t: Trial, *, name: str = "", cluster: str = "", id: int = 0) -> None:
         self.t = t
         self.link = t.connect(t.target.namesrv)
         self.name = name or t.name("b")
         self.cluster = cluster or t.name("c")
         self.id = id
-        self.address = f"127.9.{len(t.links)}.{port}:10911"
+        number = next(_NUMBERS)
+        self.address = f"127.{9 + (number >> 16)}.{number >> 8 & 255}.{number & 255}:10911"
         self.version = DataVersion(state_version=0, timestamp=1_700_000_000_000, counter=1)
 
     @property

@@ -38,6 +38,11 @@ async def _answers(t: Trial, link: Link, opaque: int = 77) -> None:
     t.answer("a request on the same connection", answer, code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
 
 
+def _servers(t: Trial) -> dict[str, Link]:
+    """Both servers; of 4.x the broker alone, since its name server does not answer a code that it does not know."""
+    return t.by_version({"": {"broker": t.broker, "name server": t.names}, "4": {"broker": t.broker}})
+
+
 async def _witnessed(t: Trial, attempt: Callable[[Link], Awaitable[None]]) -> None:
     """Do something on one connection while another one, open before, is served before and after it."""
     witness = t.connect()
@@ -54,7 +59,7 @@ async def _witnessed(t: Trial, attempt: Callable[[Link], Awaitable[None]]) -> No
 )
 async def unknown_code(t: Trial) -> None:
     """The remark is ` request type N not supported`, with the blank in front; the answer carries the request's opaque."""
-    for where, link in (("broker", t.broker), ("name server", t.names)):
+    for where, link in _servers(t).items():
         answer = await link.ask_frame(_question(4_711), 4_711)
         t.answer(
             where, answer, code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {STRANGE_CODE} not supported"
@@ -69,7 +74,7 @@ async def unknown_code(t: Trial) -> None:
     rests_on="RemotingCommand.createResponseCommand",
 )
 async def response_marks(t: Trial) -> None:
-    for where, link in (("broker", t.broker), ("name server", t.names)):
+    for where, link in _servers(t).items():
         command = (await link.ask_frame(_question(5), 5)).command
         t.equal(f"{where}: flag", command.flag, RESPONSE)
         t.equal(f"{where}: language", command.language_name, "JAVA" if t.target.kind in ("jars", "docker") else str)
@@ -123,7 +128,7 @@ async def split_over_two(t: Trial) -> None:
 
 @case("frame.one-way", Level.MUST, "A one-way request is not answered", rests_on="NettyRemotingAbstract.processRequestCommand")
 async def one_way(t: Trial) -> None:
-    for where, link in (("broker", t.connect()), ("name server", t.connect(t.target.namesrv))):
+    for where, link in _servers(t).items():
         await link.send(_question(1, oneway=True))
         await link.send(_question(2))
         first = await link.stray(seconds=10)
@@ -290,7 +295,7 @@ async def trickle(t: Trial) -> None:
 
 @case("frame.version-names", Level.INFO, "What the server says of its version", rests_on="MQVersion")
 async def version_names(t: Trial) -> None:
-    for where, link in (("broker", t.broker), ("name server", t.names)):
+    for where, link in _servers(t).items():
         command = (await link.ask_frame(_question(1), 1)).command
         t.note(where, f"version {command.version}, language {command.language_name}, form {command.form.name}")
         t.check(f"{where} answers", re.fullmatch(r"-?\d+", str(command.version)) is not None)

@@ -136,6 +136,7 @@ async def no_crc(t: Trial) -> None:
     codes=(Code.REGISTER_BROKER,),
     needs=OWN,
     rests_on="RegisterBrokerBody.decode",
+    since=(5,),
 )
 async def compressed(t: Trial) -> None:
     topic = t.name()
