@@ -219,10 +219,12 @@ class Trial:
             property_names.UNIQ_KEY: unique_key, property_names.KEYS: keys, property_names.TAGS: tags, **(properties or {}),
         }  # fmt: skip
         return SendMessageV2(
-            producer_group=group or "CONF_producers", topic=topic, default_topic="TBW102", default_topic_queue_nums=4,
-            queue_id=queue, sys_flag=sys_flag, born_timestamp=born_ms, flag=flag,
-            properties=property_text.encode({name: value for name, value in pairs.items() if value}),
-            **{"reconsume_times": 0, "unit_mode": False, "batch": False, **fields},
+            **{
+                "producer_group": group or "CONF_producers", "topic": topic, "default_topic": "TBW102",
+                "default_topic_queue_nums": 4, "queue_id": queue, "sys_flag": sys_flag, "born_timestamp": born_ms, "flag": flag,
+                "properties": property_text.encode({name: value for name, value in pairs.items() if value}),
+                "reconsume_times": 0, "unit_mode": False, "batch": False, **fields,
+            }
         )  # fmt: skip
 
     async def send(
