@@ -50,7 +50,7 @@ class Mark(NamedTuple):
     """`open`; `close` by the side that `by_server` tells; `lost`: the bytes of one side are no frames from here on."""
     by_server: bool = False
     client: str = ""
-    """`host:port` from which the client came, when it opens."""
+    """`host:port` from which the server sees the client come (the relay's own), when it opens."""
     server: str = ""
     """`host:port` to which it was relayed, when it opens."""
 
@@ -185,7 +185,7 @@ class Recorder:
     def _accept(self) -> None:
         while True:
             try:
-                client, peer = self._listener.accept()
+                client, _ = self._listener.accept()
             except OSError:
                 return  # closed
             try:
@@ -195,7 +195,7 @@ class Recorder:
                 continue
             for one in (client, server):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            number = self._tape.opened(text_of(peer), text_of(self._to))
+            number = self._tape.opened(text_of(server.getsockname()), text_of(self._to))
             with self._lock:
                 self._open |= {client, server}
             threading.Thread(target=self._serve, args=(client, server, number), daemon=True).start()
