@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from conformance.subjects.jars import library
 from conformance.truth import HERE, VERSIONS
 
 JAVA: Final = HERE.parent.parent / "tests" / "java"
@@ -70,10 +71,9 @@ def render(version: str) -> str:
 def _jars(version: str) -> list[str]:
     """The class path of one version.  4.9.8 was published without its servers: their own classes are taken from 4.9.7."""
     server = "4.9.7" if version == "4.9.8" else version
-    subprocess.run([JAVA / "fetch.sh", version, server], check=True)
-    own = sorted((JAVA / f"lib-{version}").glob("*.jar"))
+    own = sorted(library(version).glob("*.jar"))
     names = {_artifact(jar) for jar in own}
-    return [str(jar) for jar in own + [j for j in sorted((JAVA / f"lib-{server}").glob("*.jar")) if _artifact(j) not in names]]
+    return [str(jar) for jar in own + [j for j in sorted(library(server).glob("*.jar")) if _artifact(j) not in names]]
 
 
 def _artifact(jar: Path) -> str:

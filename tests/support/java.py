@@ -1,7 +1,6 @@
-"""Where Java is: JDK, Maven, the stock jars and our small Java programs, compiled once.
+"""Where Java is for the tests: the harness's own (`conformance.subjects`), and our small Java programs, compiled once.
 
-`classpath(version)` brings the jars by `tests/java/fetch.sh` when they are not there.  What is missing skips the test with a
-reason, unless RMQ_REQUIRE names it (CI sets `RMQ_REQUIRE=java`): then it fails.
+What is missing skips the test with a reason, unless RMQ_REQUIRE names it (CI sets `RMQ_REQUIRE=java`): then it fails.
 """
 
 from __future__ import annotations
@@ -17,40 +16,19 @@ from typing import Final, NoReturn
 
 import pytest
 
+from conformance.subjects import jars
+from conformance.subjects.base import REFERENCE, SubjectFailed
+from conformance.subjects.java import OPENED, SMALL, java_command, rocketmq_home
+
+__all__ = [
+    "HERE", "OLD_CLIENT", "OLD_SERVER", "OPENED", "REFERENCE", "SMALL",
+    "classpath", "java", "javac", "library", "missing", "programs", "rocketmq_home",
+]  # fmt: skip
+
 HERE: Final = Path(__file__).resolve().parent.parent / "java"
-REFERENCE: Final = "5.5.0"
-"""The version that we are measured against."""
 OLD_CLIENT: Final = "4.9.8"
 OLD_SERVER: Final = "4.9.7"
 """Of 4.9.8 no server jars are published."""
-
-OPENED: Final = (
-    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
-    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
-    "--add-opens=java.base/java.nio=ALL-UNNAMED",
-    "--add-opens=java.base/java.lang=ALL-UNNAMED",
-    "--add-opens=java.base/java.util=ALL-UNNAMED",
-    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
-)
-"""What RocketMQ's direct buffers and Netty need on a JDK with modules."""
-
-SMALL: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData", "-Dfile.encoding=UTF-8")
-"""Quick to start and modest with two cores; a benchmark leaves these out."""
-
-LOGBACK: Final = """<configuration>
-<appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %p %t - %m%n</pattern></encoder></appender>
-<root level="WARN"><appender-ref ref="out"/></root>
-</configuration>
-"""
-
-
-def rocketmq_home(directory: Path) -> dict[str, str]:
-    """The environment that servers and tools want: a ROCKETMQ_HOME, for 4.x with these files in it."""
-    conf = directory / "conf"
-    conf.mkdir(exist_ok=True)
-    for program in ("namesrv", "broker", "tools"):
-        (conf / f"logback_{program}.xml").write_text(LOGBACK)
-    return {"ROCKETMQ_HOME": str(directory), "NAMESRV_ADDR": ""}
 
 
 def missing(what: str, why: str) -> NoReturn:
@@ -62,9 +40,10 @@ def missing(what: str, why: str) -> NoReturn:
 
 def java() -> str:
     """The `java` command, of JAVA_HOME when that is set."""
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=f"{home}/bin" if home else None) or shutil.which("java")
-    return found or missing("java", "no `java` on PATH or in JAVA_HOME (JDK 17)")
+    try:
+        return java_command()
+    except SubjectFailed as why:
+        missing("java", str(why))
 
 
 def javac() -> str:
@@ -74,18 +53,13 @@ def javac() -> str:
     return found or missing("java", "no `javac`: a JRE is not enough (JDK 17)")
 
 
-@functools.cache
 def library(version: str) -> Path:
     """The directory with the stock jars of one version, fetched when it is not there."""
     java()
-    directory = HERE / f"lib-{version}"
-    if not (directory / ".complete").exists() and not shutil.which("mvn"):
-        missing("java", f"no {directory.name} and no `mvn` to fetch it with")
-    if shutil.which("mvn"):
-        done = subprocess.run([str(HERE / "fetch.sh"), version], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            missing("java", f"the jars of {version} cannot be fetched: {(done.stdout + done.stderr)[-600:]}")
-    return directory
+    try:
+        return jars.library(version)
+    except SubjectFailed as why:
+        missing("java", str(why))
 
 
 def classpath(version: str) -> str:

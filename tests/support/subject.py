@@ -6,100 +6,19 @@ and one master, in one process where ours is `rmq dev`; `two masters` are proces
 
 from __future__ import annotations
 
-import json
 import os
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from conformance.subjects.ours import OurBroker, OurNameServer, OurServer
 from tests.support import remoting
-from tests.support.java import REFERENCE, rocketmq_home
+from tests.support.java import REFERENCE
 from tests.support.process import ServerProcess, free_ports
 from tests.support.reference import JavaBroker, JavaNameServer, registered
 
 SUBJECTS: Final = tuple(os.environ.get("RMQ_SUBJECT", "ours").split(","))
-
-
-class OurServer(ServerProcess):
-    """A subcommand of `rmq` that prints one JSON line when it is ready (`--json`)."""
-
-    def __init__(self, name: str, directory: Path, arguments: Sequence[str]) -> None:
-        super().__init__(name, directory)
-        self.arguments = arguments
-
-    def command(self) -> Sequence[str]:
-        return [sys.executable, "-m", "rmq_cli.main", *self.arguments]
-
-    def environment(self) -> Mapping[str, str]:
-        ours = {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "HOME": str(self.directory)}
-        return {**rocketmq_home(self.directory), **ours}
-
-    def told(self) -> dict[str, Any]:
-        """The JSON line of the latest start; empty when there is none yet."""
-        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.startswith("{")]
-        told: dict[str, Any] = json.loads(lines[-1]) if lines else {}
-        return told
-
-
-class OurNameServer(OurServer):
-    """`rmq namesrv -c namesrv.conf`: the same property file as Java's."""
-
-    def __init__(self, directory: Path, *, port: int = 0) -> None:
-        self.port = port or free_ports()
-        self.address = f"127.0.0.1:{self.port}"
-        super().__init__("rmq-namesrv", directory, ["namesrv", "-c", str(directory / "namesrv.conf")])
-
-    def command(self) -> Sequence[str]:
-        (self.directory / "namesrv.conf").write_text(f"listenPort={self.port}\nbindAddress=127.0.0.1\n")
-        return super().command()
-
-    def ready(self) -> bool:
-        return remoting.ask(self.address, remoting.GET_BROKER_CLUSTER_INFO).code == 0
-
-
-class OurBroker(OurServer):
-    """`rmq broker -c broker.conf -n NAMESRV`: the same property file as the Java broker's."""
-
-    def __init__(
-        self,
-        directory: Path,
-        namesrv: str,
-        *,
-        name: str = "broker-a",
-        cluster: str = "DefaultCluster",
-        port: int = 0,
-        store: Path | None = None,
-        properties: Mapping[str, str] | None = None,
-    ) -> None:
-        self.port = port or free_ports(-2, 1)
-        self.address = f"127.0.0.1:{self.port}"
-        self.namesrv = namesrv
-        self.broker_name = name
-        self.store = store or directory / "store"
-        self.properties: dict[str, str] = {
-            "brokerClusterName": cluster,
-            "brokerName": name,
-            "brokerId": "0",
-            "brokerIP1": "127.0.0.1",
-            "brokerIP2": "127.0.0.1",
-            "bindAddress": "127.0.0.1",
-            "listenPort": str(self.port),
-            "storePathRootDir": str(self.store),
-            "storePathCommitLog": str(self.store / "commitlog"),
-            "mappedFileSizeCommitLog": "16777216",
-            "diskMaxUsedSpaceRatio": "99",
-            **(properties or {}),
-        }
-        super().__init__("rmq-broker", directory, ["broker", "-c", str(directory / "broker.conf"), "-n", namesrv])
-
-    def command(self) -> Sequence[str]:
-        (self.directory / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
-        return super().command()
-
-    def ready(self) -> bool:
-        return registered(self.namesrv, f"{self.properties['brokerIP1']}:{self.port}")
 
 
 class OurDev(OurServer):

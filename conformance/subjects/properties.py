@@ -1,0 +1,64 @@
+"""What own subjects are told: every interval that a case would otherwise wait for, and store files of a few megabytes.
+
+Kept as they are: what clients see of it in ordinary life (delay levels, the precision of the timer, `maxMessageSize`, limits).
+A case that waits reads the interval out of `Target.config`, and takes Java's default where it is not told.
+Names as in BrokerConfig, MessageStoreConfig and NamesrvConfig of 5.5.0; other versions ignore the names that they do not know
+(MixAll.properties2Object).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+SMALL_STORE: Final[Mapping[str, str]] = {
+    "mappedFileSizeCommitLog": "16777216",
+    "mappedFileSizeConsumeQueue": "60000",
+    "mappedFileSizeTimerLog": "1048576",
+    "maxHashSlotNum": "5000",
+    "maxIndexNum": "20000",
+    "diskMaxUsedSpaceRatio": "99",
+}
+"""Store files of a few megabytes instead of gigabytes; a test machine's disk may be fuller than a broker likes."""
+
+OWN_BROKER_PROPERTIES: Final[Mapping[str, str]] = {
+    **SMALL_STORE,
+    # What is off by default and answers more when it is on.
+    "enablePropertyFilter": "true",
+    "traceTopicEnable": "true",
+    "recallMessageEnable": "true",
+    "timerWheelEnable": "true",
+    # Transactions: half messages are asked about after 1 s instead of 6, looked at each second instead of every 30, given up
+    # after 4 checks instead of 15; op messages are written after 0.5 s instead of 3.
+    "transactionTimeOut": "1000",
+    "transactionCheckInterval": "1000",
+    "transactionCheckMax": "4",
+    "transactionOpBatchInterval": "500",
+    # POP: what was not acknowledged is looked for five times a second instead of each second, an idle queue as often.
+    "reviveInterval": "200",
+    "reviveMaxSlow": "1",
+    # What a case reads off the disk is there soon.
+    "flushConsumerOffsetInterval": "1000",
+    "flushDelayOffsetInterval": "1000",
+    "timerFlushIntervalMs": "500",
+    # The least that Java takes: what a case took away from the name server comes back.
+    "registerNameServerPeriod": "10000",
+    # A busy machine is no overloaded broker.
+    "waitTimeMillsInSendQueue": "10000",
+    "waitTimeMillsInTransactionQueue": "10000",
+    "waitTimeMillsInAckQueue": "10000",
+    "osPageCacheBusyTimeOutMills": "20000",
+}
+
+NOT_OURS: Final = frozenset({"recallMessageEnable"})
+"""Properties whose value above our broker refuses to start with, as long as it cannot do what they ask for."""
+
+OURS_ONLY: Final[Mapping[str, str]] = {"diskSpaceWarningLevelRatio": "99", "diskSpaceCleanForciblyRatio": "99"}
+"""What Java takes as system properties (`java.DISK`)."""
+
+OWN_NAMESRV_PROPERTIES: Final[Mapping[str, str]] = {"scanNotActiveBrokerInterval": "500"}
+"""A broker whose heart stopped is forgotten after half a second more than it asked for, instead of five."""
+
+LOCK_LIVES: Final = "rocketmq.broker.rebalance.lockMaxLiveTime"
+OWN_JAVA_SYSTEM_PROPERTIES: Final[Mapping[str, str]] = {LOCK_LIVES: "5000"}
+"""A queue's lock that nobody renews lives 5 s instead of 60 (RebalanceLockManager); in `Target.config` under the same name."""
