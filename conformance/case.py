@@ -43,6 +43,7 @@ class Need(enum.Enum):
     OWN = "a server of the suite's own, with its shortened intervals"
     FAST_PORT = "the fast port, listenPort - 2"
     RESTART = "the suite may stop and start the broker"
+    """With `alone`."""
 
 
 class Case(NamedTuple):
@@ -113,6 +114,8 @@ def enter(declared: Case) -> None:
     """Add a case that was made without the decorator, such as a cell of the grid."""
     if declared.id in CASES:
         raise ValueError(f"case {declared.id} is declared in {CASES[declared.id].module} and in {declared.module}")
+    if Need.RESTART in declared.needs and not declared.alone:
+        raise ValueError(f"case {declared.id} stops the broker: it must be alone")
     if not _ID.fullmatch(declared.id):
         raise ValueError(f"case id {declared.id!r}: lower case words joined by dashes, at least two parts joined by dots")
     CASES[declared.id] = declared

@@ -128,6 +128,9 @@ class Run(msgspec.Struct):
     seconds: float
     seed: int
     jobs: int
+    """Cases at once."""
+    mark: str
+    """In the name of every topic and group that it made."""
     ended: str
     """Empty: all cases were run; else why it stopped before."""
     cases: list[CaseTold]
@@ -168,8 +171,14 @@ def suite_version() -> str:
 def write(path: Path, runs: Iterable[Run]) -> None:
     """Write the runs as one file; its directory is made.  Raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = msgspec.json.format(msgspec.json.encode(Matrix(FORMAT, suite_version(), list(runs))), indent=1)
-    path.write_bytes(text + b"\n")
+    head = msgspec.json.encode(Matrix(FORMAT, suite_version(), [])).removesuffix(b"]}")
+    path.write_bytes(head + b",".join(map(_lines, runs)) + b"\n]}\n")
+
+
+def _lines(run: Run) -> bytes:
+    """A run with each case on a line of its own: small, and two runs can be compared line by line."""
+    head = msgspec.json.encode(msgspec.structs.replace(run, cases=[])).removesuffix(b"]}")
+    return b"\n" + head + b",".join(b"\n" + msgspec.json.encode(case) for case in run.cases) + b"\n]}"
 
 
 def read(path: Path) -> Matrix:

@@ -14,7 +14,9 @@ import string
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Final, NamedTuple
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
 
 import trio
 
@@ -23,7 +25,7 @@ from conformance.evidence import tell
 from conformance.link import NoAnswer
 from conformance.results import ERROR, FAILED, NOT_RUN, PASSED, SKIPPED, CaseTold, CheckTold, Run, TargetTold
 from conformance.subjects.base import Target, dotted
-from conformance.trial import CaseFailed, CaseSkipped, Trial
+from conformance.trial import CaseFailed, CaseSkipped, Restart, Trial
 from rmq_wire.errors import WireError
 
 JOBS: Final = 16
@@ -40,6 +42,8 @@ OWN_KINDS: Final = frozenset({"jars", "docker", "ours"})
 """Kinds of subjects that the suite starts, with its shortened intervals."""
 INTERRUPTED: Final = "the run was interrupted"
 """`Run.ended` after Ctrl-C."""
+ROOT: Final = Path(__file__).resolve().parents[1]
+"""Told paths begin here: whose machine it was is nobody's business."""
 _MARK_LETTERS: Final = string.ascii_lowercase + string.digits
 _MARK_LENGTH: Final = 5
 
@@ -73,6 +77,12 @@ class Limits(NamedTuple):
 Watcher = Callable[[CaseTold], None]
 
 
+class Restarter(Protocol):
+    """`OwnSubject.restart_broker`."""
+
+    def __call__(self, *, kill: bool) -> None: ...
+
+
 async def run(
     cases: Sequence[Case],
     target: Target,
@@ -80,18 +90,20 @@ async def run(
     seed: int = 0,
     limits: Limits = Limits(),  # noqa: B008 (immutable)
     alive: Callable[[], bool] = lambda: True,
+    restart: Restarter | None = None,
     done: Watcher = lambda told: None,
 ) -> Run:
     """Run these cases; never raises for what a case or the server does.
 
-    alive: whether the server's processes live; done: told of every case that has ended.  Cases that were not run, because the
+    alive: whether the server's processes live; restart: stops the broker, by SIGKILL when told `kill=True`, and starts it again;
+    blocks; done: told of every case that has ended.  Cases that were not run, because the
     server died, are in the result as `not run`, and `Run.ended` says why.
     """
     started, began = datetime.datetime.now(datetime.UTC), trio.current_time()
     order = sorted(cases, key=lambda case: case.id)
     random.Random(seed).shuffle(order)
-    course = _Course(target, limits, alive, done)
-    absent = await absent_needs(target)
+    course = _Course(target, limits, alive, restart, done)
+    absent = await absent_needs(target, may_restart=restart is not None)
     ready: list[tuple[Case, str]] = []
     for number, case in enumerate(order):
         why = not_for(case, target, absent)
@@ -114,6 +126,7 @@ async def run(
         seconds=round(trio.current_time() - began, 3),
         seed=seed,
         jobs=limits.jobs,
+        mark=course.mark,
         ended=course.ended,
         cases=[course.told[case.id] for case in sorted(cases, key=lambda case: case.id)],
     )
@@ -122,13 +135,17 @@ async def run(
 class _Course:
     """One run under way."""
 
-    def __init__(self, target: Target, limits: Limits, alive: Callable[[], bool], done: Watcher) -> None:
+    def __init__(
+        self, target: Target, limits: Limits, alive: Callable[[], bool], restart: Restarter | None, done: Watcher
+    ) -> None:
         self.told: dict[str, CaseTold] = {}
         self.ended = ""
         self.mark = "".join(secrets.choice(_MARK_LETTERS) for _ in range(_MARK_LENGTH))
         self._target = target
         self._limits = limits
         self._alive = alive
+        self._restarter = restart
+        self._restarting = False
         self._done = done
         self._under_way: set[str] = set()
 
@@ -157,11 +174,21 @@ class _Course:
         for case, mark in entries:
             limit_s = self._limits.slow_case_s if case.slow else self._limits.case_s
             self._under_way.add(case.id)
-            told = await run_case(case, self._target, mark, limit_s)
+            told = await run_case(case, self._target, mark, limit_s, self._restart)
             self._under_way.discard(case.id)
             self.end(told)
             if told.outcome in (FAILED, ERROR):
                 await self._look(scope, knock=True)
+
+    async def _restart(self, kill: bool) -> None:
+        """The server's absence meanwhile is no death.  It is not left half-way: the next case would find no server."""
+        assert self._restarter is not None
+        self._restarting = True
+        try:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(partial(self._restarter, kill=kill))
+        finally:
+            self._restarting = False
 
     async def _watch(self, scope: trio.CancelScope) -> None:
         while True:
@@ -170,6 +197,8 @@ class _Course:
 
     async def _look(self, scope: trio.CancelScope, *, knock: bool = False) -> None:
         """End the run when the server is dead.  knock: ask the server itself, too."""
+        if self._restarting:
+            return
         if not self._alive():
             self.ended = "the server ended in the middle of the run"
         elif knock and not await _takes_connections(self._target.broker):
@@ -178,7 +207,7 @@ class _Course:
             scope.cancel()
 
 
-async def run_case(case: Case, target: Target, mark: str, limit_s: float) -> CaseTold:
+async def run_case(case: Case, target: Target, mark: str, limit_s: float, restart: Restart | None = None) -> CaseTold:
     """Run one case and sort what comes of it."""
     began = trio.current_time()
     found: list[BaseException] = []
@@ -187,7 +216,7 @@ async def run_case(case: Case, target: Target, mark: str, limit_s: float) -> Cas
     try:
         with scope:
             async with trio.open_nursery() as nursery:
-                trial = Trial(target, nursery, mark=mark)
+                trial = Trial(target, nursery, mark=mark, restart=restart)
                 try:
                     await case.run(trial)
                 except Exception as error:
@@ -238,9 +267,9 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-async def absent_needs(target: Target) -> frozenset[Need]:
+async def absent_needs(target: Target, *, may_restart: bool = False) -> frozenset[Need]:
     """What cases cannot have from this target."""
-    absent = {Need.RESTART}
+    absent = set() if may_restart else {Need.RESTART}
     if target.store is None:
         absent.add(Need.STORE)
     if target.kind not in OWN_KINDS:
@@ -293,5 +322,5 @@ def tell_target(target: Target) -> TargetTold:
     return TargetTold(
         label=target.label, kind=target.kind, version=dotted(target.version) if target.version else "", namesrv=target.namesrv,
         broker=target.broker, broker_name=target.broker_name, cluster=target.cluster, store_readable=target.store is not None,
-        details=dict(target.details), config=dict(target.config),
+        details={name: text.replace(f"{ROOT}/", "") for name, text in target.details.items()}, config=dict(target.config),
     )  # fmt: skip

@@ -12,8 +12,9 @@ import trio
 
 from conformance import expected
 from conformance.case import Case
+from conformance.cleaning import clean
 from conformance.results import CaseTold, Run
-from conformance.runner import Limits, run
+from conformance.runner import OWN_KINDS, Limits, run
 from conformance.subjects.base import Subject, SubjectFailed, Target
 from conformance.subjects.named import subject_named
 
@@ -88,8 +89,11 @@ def run_on(
             expected.apply([case], foretold)
             done(case)
 
-        outcome = trio.run(partial(run, cases, target, seed=seed, limits=limits, alive=subject.alive, done=told))
+        restart = getattr(subject, "restart_broker", None)
+        outcome = trio.run(partial(run, cases, target, seed=seed, limits=limits, alive=subject.alive, restart=restart, done=told))
         expected.apply(outcome.cases, foretold)
+        if target.kind not in OWN_KINDS or isinstance(subject, KeptSubject):
+            outcome.target.details["deleted afterwards"] = trio.run(clean, target, outcome.mark)
         if logs is not None:
             subject.collect_logs(logs)
     return outcome

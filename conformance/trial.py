@@ -30,11 +30,17 @@ if TYPE_CHECKING:
     from conformance.subjects.base import Target
 
 T = TypeVar("T")
+PREFIX: Final = "CONF"
+"""What every name of the suite begins with."""
 READ_WRITE: Final = 6
 POLL_S: Final = 0.05
 SETTLE_S: Final = 20.0
 """How long a server may take until something that it does behind the answer has happened (dispatch, registration)."""
 SEEN_CHARACTERS_MAX: Final = 2_000
+
+
+Restart = Callable[[bool], Awaitable[None]]
+"""Stops the broker, by SIGKILL when true, starts it again on the same store and port, and waits until it is registered."""
 
 
 class CaseFailed(Exception):
@@ -65,8 +71,8 @@ class Pulled(NamedTuple):
 class Trial:
     """One run of one case against one target."""
 
-    def __init__(self, target: Target, nursery: trio.Nursery, *, mark: str) -> None:
-        """mark: what makes names unique over cases and runs; letters and digits."""
+    def __init__(self, target: Target, nursery: trio.Nursery, *, mark: str, restart: Restart | None = None) -> None:
+        """mark: what makes names unique over cases and runs; letters and digits.  restart: of `restart_broker`."""
         self.target = target
         self.checks: list[Check] = []
         self.notes: dict[str, str] = {}
@@ -74,6 +80,7 @@ class Trial:
         self.links: list[Link] = []
         self._nursery = nursery
         self._mark = mark
+        self._restart = restart
         self._named = 0
         self._began = trio.current_time()
         self.broker = self.connect()
@@ -110,10 +117,15 @@ class Trial:
         self.links.append(link)
         return link
 
+    async def restart_broker(self, *, kill: bool = False) -> None:
+        """Stop the broker, cleanly or by SIGKILL, and start it again (`Need.RESTART`); its connections end."""
+        assert self._restart is not None
+        await self._restart(kill)
+
     def name(self, word: str = "t") -> str:
         """A topic or group name that nobody else uses."""
         self._named += 1
-        return f"CONF_{self._mark}_{word}_{self._named}"
+        return f"{PREFIX}_{self._mark}_{word}_{self._named}"
 
     # Checks
 
