@@ -94,7 +94,7 @@ async def other_queue(t: Trial) -> None:
     rests_on=f"{SERVICE}: isMatchedByConsumeQueue",
 )
 async def other_tag(t: Trial) -> None:
-    """A server may go on waiting, or answer 20 with the offset behind the other message: the reference's sweep does, every 5 s."""
+    """A server may go on waiting, or answer 20 with the offset behind the other message, as the reference does every 5 s."""
     topic = await t.topic()
     async with trio.open_nursery() as nursery:
         held = Holding(t, nursery, topic, tags="wanted")
