@@ -5,16 +5,17 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 TOOLS := $(VENV)/.tools
 ARGS ?=
+IMAGE ?= apache/rocketmq:5.5.0
 
 # The servers that tests and benchmarks start are to find their modules compiled, as an installed package does; otherwise each start
 # compiles all of them anew, which takes longer than the start itself.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev test check fast java bench bench-store truth nightly fuzz clean
+.PHONY: help setup dev test check fast java bench bench-store truth conform conform-docker nightly fuzz clean
 
 help:  ## print these targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(RUN): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -51,6 +52,15 @@ bench-store: $(TOOLS)  ## the store of both: dispatch lag, cold reads, sends bes
 
 truth: $(TOOLS)  ## read codes, headers and defaults out of the Java jars again (needs JDK, Maven)
 	@$(BIN)/python -m conformance.truth $(ARGS)
+
+CONFORM := $(BIN)/rmq conform --expected
+OUTCOME = --json build/$@/results.json --junit build/$@/junit.xml --html build/$@/index.html --logs build/$@/logs
+
+conform: $(TOOLS)  ## the conformance suite against our broker and Apache RocketMQ 5.5.0 (needs JDK, Maven; ARGS="--only pull")
+	@$(CONFORM) --ours --jars 5.5.0 $(OUTCOME) $(ARGS)
+
+conform-docker: $(TOOLS)  ## the conformance suite against Apache RocketMQ in containers (needs Docker; IMAGE=apache/rocketmq:5.5.0)
+	@$(CONFORM) --docker $(IMAGE) $(OUTCOME) $(ARGS)
 
 nightly: $(TOOLS)  ## the long variants: fuzzing, many rounds, every Java version
 	@$(BIN)/python -m tests.parts --nightly $(ARGS)

@@ -22,8 +22,8 @@ CLEANING_S: Final = 60.0
 """How long it may take."""
 
 
-async def clean(target: Target, mark: str) -> str:
-    """Delete everything whose name has the mark; says how many topics and groups that were, and what went wrong."""
+async def clean(target: Target, *marks: str) -> str:
+    """Delete everything whose name has one of the marks; says how many topics and groups that were, and what went wrong."""
     topics = groups = 0
     problem = "not done in time"
     evidence: list[Frame] = []
@@ -32,10 +32,10 @@ async def clean(target: Target, mark: str) -> str:
             broker = Link(target.broker, nursery, evidence, number=0)
             names = Link(target.namesrv, nursery, evidence, number=1)
             try:
-                for group in await _names(broker, GetAllSubscriptionGroup(), "subscriptionGroupTable", mark):
+                for group in await _names(broker, GetAllSubscriptionGroup(), "subscriptionGroupTable", marks):
                     asked = DeleteSubscriptionGroup(group_name=group, clean_offset=True)
                     groups += (await broker.ask(asked)).code == ResponseCode.SUCCESS
-                for topic in await _names(broker, GetAllTopicConfig(), "topicConfigTable", mark):
+                for topic in await _names(broker, GetAllTopicConfig(), "topicConfigTable", marks):
                     topics += (await broker.ask(DeleteTopic(topic=topic))).code == ResponseCode.SUCCESS
                     await names.ask(DeleteTopicFromNamesrv(topic=topic))
                 problem = ""
@@ -45,9 +45,11 @@ async def clean(target: Target, mark: str) -> str:
     return f"{topics} topics and {groups} groups" + (f"; then: {problem}" if problem else "")
 
 
-async def _names(broker: Link, asked: GetAllTopicConfig | GetAllSubscriptionGroup, table: str, mark: str) -> list[str]:
+async def _names(
+    broker: Link, asked: GetAllTopicConfig | GetAllSubscriptionGroup, table: str, marks: tuple[str, ...]
+) -> list[str]:
     answer = await broker.ask(asked)
     if answer.code != ResponseCode.SUCCESS:
         return []
     body: Any = answer.json()
-    return [str(name) for name in body.get(table) or () if f"{PREFIX}_{mark}" in str(name)]
+    return [str(name) for name in body.get(table) or () if any(f"{PREFIX}_{mark}" in str(name) for mark in marks)]

@@ -44,6 +44,8 @@ INTERRUPTED: Final = "the run was interrupted"
 """`Run.ended` after Ctrl-C."""
 ROOT: Final = Path(__file__).resolve().parents[1]
 """Told paths begin here: whose machine it was is nobody's business."""
+_FAILURES: Final = CaseFailed | NoAnswer | WireError | TimeoutError | trio.TooSlowError
+"""What a case raises when it is the server's fault."""
 _MARK_LETTERS: Final = string.ascii_lowercase + string.digits
 _MARK_LENGTH: Final = 5
 
@@ -243,7 +245,7 @@ async def run_case(case: Case, target: Target, mark: str, limit_s: float, restar
 
 def _sort(told: CaseTold, found: list[BaseException]) -> None:
     """Whose fault it is: the worst of what was raised decides."""
-    ours = [error for error in found if not isinstance(error, CaseFailed | CaseSkipped | NoAnswer | WireError | TimeoutError)]
+    ours = [error for error in found if not isinstance(error, CaseSkipped | _FAILURES)]
     failed = [error for error in found if not isinstance(error, CaseSkipped) and error not in ours]
     told.outcome = ERROR if ours else FAILED if failed else SKIPPED
     worst = (ours or failed or found)[0]
@@ -253,7 +255,7 @@ def _sort(told: CaseTold, found: list[BaseException]) -> None:
 
 
 def _kind(error: BaseException) -> str:
-    if isinstance(error, NoAnswer | TimeoutError):
+    if isinstance(error, NoAnswer | TimeoutError | trio.TooSlowError):
         return ""
     return "the answer cannot be read: " if isinstance(error, WireError) else f"{type(error).__name__}: "
 

@@ -65,6 +65,51 @@ class KeptSubject:
         """Out of reach."""
 
 
+class Session:
+    """A subject on which cases are run one at a time: what the tests of `pytest conformance` share."""
+
+    def __init__(self, word: str, directory: Path, *, expectations: str = "") -> None:
+        """word: as `WAYS`; directory: for what its servers write; expectations: as of `run_on`."""
+        self.subject = subject_of(word, directory)
+        self.target: Target | None = None
+        self._label = expectations
+        self._foretold: list[expected.Expectation] = []
+        self._marks: list[str] = []
+
+    def start(self) -> None:
+        """Raises `SubjectFailed`, `BadExpectations`."""
+        self.target = self.subject.__enter__()
+        self._foretold = expected.load(self._label or self.target.label)
+
+    def end(self) -> None:
+        """Clean up, and end what was started."""
+        if self.target is not None and _was_found(self.subject, self.target):
+            trio.run(clean, self.target, *self._marks)
+        self.subject.__exit__(None, None, None)
+
+    def run(self, case: Case) -> tuple[CaseTold, str]:
+        """What came of a case, and why the subject cannot be asked any more; empty: it can."""
+        assert self.target is not None
+        outcome = trio.run(
+            partial(run, [case], self.target, alive=self.subject.alive, restart=getattr(self.subject, "restart_broker", None))
+        )
+        expected.apply(outcome.cases, self._foretold)
+        self._marks.append(outcome.mark)
+        return outcome.cases[0], outcome.ended
+
+
+def expect_anew(run: Run, expectations: str = "") -> None:
+    """Write into a run what is expected now.  Raises `BadExpectations`."""
+    for case in run.cases:
+        case.expected = case.reason = case.see = ""
+    expected.apply(run.cases, expected.load(expectations or run.target.label))
+
+
+def _was_found(subject: Subject, target: Target) -> bool:
+    """It goes on after the run."""
+    return target.kind not in OWN_KINDS or isinstance(subject, KeptSubject)
+
+
 def run_on(
     subject: Subject,
     cases: Sequence[Case],
@@ -92,7 +137,7 @@ def run_on(
         restart = getattr(subject, "restart_broker", None)
         outcome = trio.run(partial(run, cases, target, seed=seed, limits=limits, alive=subject.alive, restart=restart, done=told))
         expected.apply(outcome.cases, foretold)
-        if target.kind not in OWN_KINDS or isinstance(subject, KeptSubject):
+        if _was_found(subject, target):
             outcome.target.details["deleted afterwards"] = trio.run(clean, target, outcome.mark)
         if logs is not None:
             subject.collect_logs(logs)

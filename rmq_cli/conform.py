@@ -222,7 +222,7 @@ def write_outputs(runs: Sequence[Run], json_file: Path | None, junit: Path | Non
     from conformance.report.text import matrix_lines
     from rmq_cli.complaint import Complaint
 
-    if len(runs) > 1:
+    if len(runs) > 1:  # passed of judged cases; behind an exclamation mark those that came otherwise than foretold
         click.echo("\n".join(["", *matrix_lines(runs)]))
     try:
         if json_file is not None:
