@@ -1,0 +1,1 @@
+"""A server that torments a client, and a judge of what the client does next."""
