@@ -91,10 +91,12 @@ class EffectiveProperties:
     flush_commit_log_least_pages: int
     flush_commit_log_thorough_interval: int
     flush_commit_log_timed: bool
+    flush_consume_queue_least_pages: int
     flush_consume_queue_thorough_interval: int
     flush_delay_offset_interval: int
     flush_disk_type: str
     flush_interval_commit_log: int
+    flush_interval_consume_queue: int
     force_verify_prop_crc: bool
     ha_listen_port: int
     mapped_file_size_commit_log: int

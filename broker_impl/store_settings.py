@@ -34,6 +34,8 @@ def store_settings(config: BrokerConfig) -> StoreSettings:
         flush_commit_log_least_pages=config.flush_commit_log_least_pages if config.is_set("flushCommitLogLeastPages") else 0,
         flush_commit_log_thorough_interval=config.flush_commit_log_thorough_interval,
         flush_commit_log_timed=config.flush_commit_log_timed,
+        flush_interval_consume_queue=config.flush_interval_consume_queue,
+        flush_consume_queue_least_pages=config.flush_consume_queue_least_pages,
         flush_consume_queue_thorough_interval=config.flush_consume_queue_thorough_interval,
         max_message_size=config.max_message_size,
         auto_message_version_on_topic_len=config.auto_message_version_on_topic_len,

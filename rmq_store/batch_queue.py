@@ -14,7 +14,7 @@ from rmq_store.commit_log import Staged
 from rmq_store.consume_queue import ConsumeQueue
 from rmq_store.disk import write_all
 from rmq_store.layouts import BATCH_UNIT
-from rmq_store.segments import Segments
+from rmq_store.segments import Segments, note_dirty
 from rmq_store.values import Boundary
 
 UNIT_BYTES: Final = BATCH_UNIT.size
@@ -68,7 +68,7 @@ class BatchConsumeQueue(ConsumeQueue):
             NOT_COMPACTED, RESERVED,
         )  # fmt: skip
 
-    def write_pending(self, dirty_files: dict[str, None]) -> None:
+    def write_pending(self, dirty_files: dict[str, int]) -> None:
         segments = self.segments
         pending = self.pending
         while pending:
@@ -85,7 +85,7 @@ class BatchConsumeQueue(ConsumeQueue):
             if not within:
                 self.bases[start] = units[0].base_offset
             path = segments.path(start)
-            dirty_files[path] = None
+            note_dirty(dirty_files, path, within, within + len(units) * UNIT_BYTES, segments.file_bytes)
             write_all(segments.files.get(path), within, b"".join([BATCH_UNIT.pack(*unit) for unit in units]))
             last = units[-1]
             self.end_place += len(units)
@@ -161,5 +161,3 @@ class BatchConsumeQueue(ConsumeQueue):
             if before.store_timestamp == timestamp:
                 return before.base_offset
         return self.unit_in(min(low, end - 1)).base_offset
-
-

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from rmq_store.disk import File, write_all
 from rmq_store.errors import Cold, StoreError
 from rmq_store.layouts import MAGIC_V1, MAGIC_V2, QUEUE_UNIT, QUEUE_UNITS, TOPIC_LENGTH_V1, TOPIC_LENGTH_V2
-from rmq_store.segments import Segments
+from rmq_store.segments import Segments, note_dirty
 from rmq_wire.java import string_hash
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_LAST
 from rmq_wire.message import TOPIC_V1_BYTES_MAX
@@ -88,8 +88,8 @@ class ConsumeQueue:
         """Take a unit for the running dispatch."""
         self.pending += (staged.physical_offset, staged.size, staged.tags_code)
 
-    def write_pending(self, dirty_files: dict[str, None]) -> None:
-        """Write the pending units where they belong and make them visible; adds the files' paths to `dirty_files`.
+    def write_pending(self, dirty_files: dict[str, int]) -> None:
+        """Write the pending units where they belong and make them visible; notes the files in `dirty_files`.
 
         Raises OSError: the units then stay pending, as many as are not written.
         """
@@ -108,7 +108,8 @@ class ConsumeQueue:
                 segments.create(start)
             path = segments.path(start)
             file = segments.files.get(path)
-            dirty_files[path] = None  # noted first: what follows may fail half way
+            end = within + len(fields) // UNIT_FIELDS * UNIT_BYTES
+            note_dirty(dirty_files, path, within, end, segments.file_bytes)  # first: what follows may fail half way
             if self.min_offset == self.max_offset and within and starts[0] == start:
                 self._fill_up(file, within)
             write_all(file, within, pack_units(fields))

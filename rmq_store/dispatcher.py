@@ -27,8 +27,8 @@ class Dispatcher:
         self.index = index
         self.waiting: list[Staged] = []
         self.dispatched_offset = dispatched_offset
-        self.dirty_files: dict[str, None] = {}
-        """queue files written since their last sync"""
+        self.dirty_files: dict[str, int] = {}
+        """queue files written since their last sync, and how many page borders were passed in each"""
         self.last_store_timestamp = 0
         self.last_physical_offset = -1
         """of the newest dispatched message"""

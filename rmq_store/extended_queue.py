@@ -15,7 +15,7 @@ from rmq_store.commit_log import Staged
 from rmq_store.consume_queue import UNIT_FIELDS, ConsumeQueue
 from rmq_store.disk import write_all
 from rmq_store.layouts import EXT_END, EXT_UNIT
-from rmq_store.segments import Segments
+from rmq_store.segments import Segments, note_dirty
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_FIRST, EXT_ADDRESS_LAST, EXT_END_BYTES
 
 EXT_BYTES: Final = EXT_UNIT.size
@@ -46,12 +46,12 @@ class ExtendedConsumeQueue(ConsumeQueue):
         super().pend(staged)
         self._times.append(staged.store_timestamp)
 
-    def write_pending(self, dirty_files: dict[str, None]) -> None:
+    def write_pending(self, dirty_files: dict[str, int]) -> None:
         if self.writes:
             self._extend(dirty_files)
         super().write_pending(dirty_files)
 
-    def _extend(self, dirty_files: dict[str, None]) -> None:
+    def _extend(self, dirty_files: dict[str, int]) -> None:
         """Write extensions for the pending units and put their addresses in the place of the hashes. Raises OSError."""
         codes = slice(UNIT_FIELDS - 1, None, UNIT_FIELDS)
         addresses = []
@@ -70,13 +70,13 @@ class ExtendedConsumeQueue(ConsumeQueue):
         self.pending[codes] = addresses
         self.ext_end = end
 
-    def _write_ext(self, position: int, data: bytes, dirty_files: dict[str, None]) -> None:
+    def _write_ext(self, position: int, data: bytes, dirty_files: dict[str, int]) -> None:
         within = position % self.ext.file_bytes
         start = position - within
         if not self.ext.starts or self.ext.starts[-1] < start:
             self.ext.create(start)
         path = self.ext.path(start)
-        dirty_files[path] = None
+        note_dirty(dirty_files, path, within, within + len(data), self.ext.file_bytes)
         write_all(self.ext.files.get(path), within, data)
 
     def unit(self, offset: int) -> tuple[int, int, int]:

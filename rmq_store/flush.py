@@ -2,8 +2,10 @@
 
 `begin` picks what is dirty and the position that will be safe, before the sync starts; `Ticket.run` does the system calls, in a
 thread or inline, and touches nothing else; `end` moves the flushed offset or reports the failure, after which nothing is ever
-synced again.  The log goes first; queues follow once a minute in small portions, and only when a whole round is through does the
-checkpoint learn of it.  (Java: FlushCommitLogService, GroupCommitService, FlushConsumeQueueService)
+synced again.  The log goes first, but not for ever: behind so many of its tickets, queues that are due get one.  Queues go in
+rounds of small portions: once a second files with enough dirty pages, once a minute all of them.  Only when a round of everything
+dirty is through, and the log flushed as far, does the checkpoint learn of it.
+(Java: FlushCommitLogService, GroupCommitService, FlushConsumeQueueService)
 """
 
 from __future__ import annotations
@@ -17,16 +19,21 @@ from rmq_store.dispatcher import Dispatcher
 from rmq_store.index import Index
 from rmq_store.index_file import IndexFile
 from rmq_store.queues import Queues
+from rmq_store.segments import PAGE_BYTES
 from rmq_store.settings import FlushDiskType, StoreSettings
 
 FIRST_ROUND_MS: Final = 1000
 """The first full flush of the queues comes this long after the start."""
 GROUP_INTERVAL_MS: Final = 10
 """Under SYNC_FLUSH what nobody waits for is flushed so often, too (Java: GroupCommitService)."""
-PAGE_BYTES: Final = 4096
-"""Java: OS_PAGE_SIZE."""
 ROUND_FILES: Final = 16
-"""Queue files synced by one ticket, so that a waiting group commit is not held up."""
+"""Queue files synced by one ticket under ASYNC_FLUSH."""
+GROUP_ROUND_FILES: Final = 4
+"""The same under SYNC_FLUSH, where a group commit may have to wait for it."""
+NOTHING_COVERED: Final = (0, -1)
+"""Store time and log position of the newest message whose queue entry is safe, with all before it."""
+LOG_TICKETS_MAX: Final = 4
+"""So many tickets of the log in a row; then it is the turn of queues that are due: under a constant load they would never be."""
 
 
 class Ticket:
@@ -77,15 +84,25 @@ class Flusher:
         self._thorough_due_ms: int | None = None
         self._timed = is_sync or settings.flush_commit_log_timed
         self._round_ms = settings.flush_consume_queue_thorough_interval
+        self._part_ms = settings.flush_interval_consume_queue
+        self._queue_least_pages = settings.flush_consume_queue_least_pages
+        self._portion = GROUP_ROUND_FILES if is_sync else ROUND_FILES
         self.flushed_offset = log.written_offset
         self.last_store_timestamp = 0
         """of the newest committed unit, ms; kept by the store"""
         self.is_out = False
         self._log_due_ms: int | None = None
+        self._log_tickets = 0
+        """of the log, since the last of queues"""
         self._round_due_ms: int | None = None
+        """when everything dirty is to be synced"""
+        self._part_due_ms = 0
+        """when files with enough dirty pages are"""
         self._round: list[str] = []
-        self._round_covers = (0, -1)
+        self._round_covers = NOTHING_COVERED
         self._round_running = False
+        self._covered = NOTHING_COVERED
+        """what a round covers that is through, while the log is not flushed as far"""
 
     @property
     def is_behind(self) -> bool:
@@ -105,14 +122,19 @@ class Flusher:
             self._log_due_ms = mono_ms + self._interval_ms
         if self._round_due_ms is None:
             self._round_due_ms = mono_ms + FIRST_ROUND_MS
+            self._part_due_ms = mono_ms + self._part_ms
             self._thorough_due_ms = mono_ms + self._thorough_ms
-        if self._round_running or (self._index is not None and self._index.retired):
-            return mono_ms
+        queue_due = self._queue_due(mono_ms, self._round_due_ms)
         if not self.is_behind:
-            return self._round_due_ms
+            return queue_due
         if not self._timed and self._has_enough(mono_ms):
             return mono_ms
-        return min(self._log_due_ms, self._round_due_ms)
+        return min(self._log_due_ms, queue_due)
+
+    def _queue_due(self, mono_ms: int, round_due_ms: int) -> int:
+        if self._round_running or (self._index is not None and self._index.retired):
+            return mono_ms
+        return min(round_due_ms, self._part_due_ms) if self._dispatcher.dirty_files else round_due_ms
 
     def _has_enough(self, mono_ms: int) -> bool:
         """Whether the log has so many dirty pages that a flush is worth it, or has waited long enough."""
@@ -125,18 +147,22 @@ class Flusher:
         """The next sync, or None when nothing is due (or one is out). `force`: the log's, now."""
         if self.is_out:
             return None
-        due = self.due(mono_ms)
+        self.due(mono_ms)
         ticket = None
+        are_queues_due = mono_ms >= self._queue_due(mono_ms, self._round_due_ms or 0)
         log_is_due = self._log_due_ms is None or mono_ms >= self._log_due_ms or not self._timed
         if log_is_due:
             self._log_due_ms = mono_ms + self._interval_ms
-        if self.is_behind and (force or (log_is_due and self._has_enough(mono_ms))):
+        is_log_wanted = self.is_behind and (force or (log_is_due and self._has_enough(mono_ms)))
+        if are_queues_due and not (is_log_wanted and self._log_tickets < LOG_TICKETS_MAX):
+            ticket = self._queue_ticket(mono_ms)
+            self._log_tickets = 0
+        if ticket is None and is_log_wanted:
             ticket = self._log_ticket()
+            self._log_tickets += 1
             self._log_due_ms = mono_ms + self._interval_ms
             if self._thorough_due_ms is not None and mono_ms >= self._thorough_due_ms:
                 self._thorough_due_ms = mono_ms + self._thorough_ms
-        elif mono_ms >= due:
-            ticket = self._queue_ticket(mono_ms)
         self.is_out = ticket is not None
         return ticket
 
@@ -150,8 +176,7 @@ class Flusher:
         return ticket
 
     def _queue_ticket(self, mono_ms: int) -> Ticket | None:
-        """A portion of the running round; a new round when it is time."""
-        dispatcher = self._dispatcher
+        """A portion of the running round; a new round when it is time. None when no file has enough dirty pages."""
         if not self._round_running:
             if self._index is not None and self._index.retired:
                 retired = self._index.retired.pop(0)
@@ -159,21 +184,34 @@ class Flusher:
                 self._index.unsynced_directories.clear()
                 ticket.index_file = retired
                 return ticket
-            if self._round_due_ms is not None and mono_ms < self._round_due_ms:
+            self._round_running = self._begin_round(mono_ms)
+            if not self._round_running:
                 return None
-            self._round_due_ms = mono_ms + self._round_ms
-            if not dispatcher.dirty_files:
-                return None
-            self._round = list(dispatcher.dirty_files)
-            dispatcher.dirty_files.clear()
-            self._round_covers = (dispatcher.last_store_timestamp, dispatcher.last_physical_offset)
-            self._round_running = True
-        files: list[File | str] = list(self._round[:ROUND_FILES])
-        del self._round[:ROUND_FILES]
+        files: list[File | str] = list(self._round[: self._portion])
+        del self._round[: self._portion]
         ticket = Ticket(self._disk, files, list(self._queues.unsynced_directories), -1)
         self._queues.unsynced_directories.clear()
         ticket.is_last_of_round = not self._round
         return ticket
+
+    def _begin_round(self, mono_ms: int) -> bool:
+        """Choose the files of a new round, all that are dirty or those with enough dirty pages; False when there are none."""
+        dispatcher = self._dispatcher
+        dirty = dispatcher.dirty_files
+        self._part_due_ms = mono_ms + self._part_ms
+        least_pages = self._queue_least_pages
+        if self._round_due_ms is None or mono_ms >= self._round_due_ms:
+            self._round_due_ms = mono_ms + self._round_ms
+            least_pages = 0
+        self._round = [path for path, pages in dirty.items() if pages >= least_pages]
+        if len(self._round) == len(dirty):
+            dirty.clear()
+            self._round_covers = (dispatcher.last_store_timestamp, dispatcher.last_physical_offset)
+        else:
+            for path in self._round:
+                del dirty[path]
+            self._round_covers = NOTHING_COVERED
+        return bool(self._round)
 
     def end(self, ticket: Ticket) -> None:
         """The ticket was run without an error."""
@@ -187,10 +225,13 @@ class Flusher:
             checkpoint.index_message_timestamp = ticket.index_file.end_timestamp
         if ticket.is_last_of_round:
             self._round_running = False
-            store_timestamp, physical_offset = self._round_covers
-            if physical_offset > 0 and physical_offset < self.flushed_offset:
-                checkpoint.logics_message_timestamp = store_timestamp
-                checkpoint.logics_physical_offset = physical_offset
+            if self._round_covers != NOTHING_COVERED:
+                self._covered = self._round_covers
+        store_timestamp, physical_offset = self._covered
+        if 0 < physical_offset < self.flushed_offset:
+            checkpoint.logics_message_timestamp = store_timestamp
+            checkpoint.logics_physical_offset = physical_offset
+            self._covered = NOTHING_COVERED
 
     def sync_everything(self) -> None:
         """At a clean close, inline. Raises OSError."""

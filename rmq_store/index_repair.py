@@ -4,6 +4,7 @@ Entries are only ever appended, so what was lost shows as the first entry that c
 back, or its link is not what its slot held.  Everything from there on goes, with whatever there is of the message it stops in;
 so does what belongs behind the log's end.  Slots are filled anew and headers computed.
 (Java deletes every file newer than the checkpoint and loses the keys of older messages in it.)
+After a clean stop only the headers are looked at, and the log where one file ends and the next begins: whether a file is missing.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class AboutLog(NamedTuple):
     """what the unit that begins here has in the index; None when no unit does"""
     next_indexed: Callable[[int, int], int]
     """position of the first unit with an index entry, walking from the unit at the first number, behind the second number"""
+    has_keyed: Callable[[int, int, int], bool]
+    """whether a unit with a unique key or keys begins behind the second number and before the third, walking as above"""
 
 
 class _Ended(Enum):
@@ -78,6 +81,45 @@ def mend(index: Index, safe_timestamp: int, end: int, log: AboutLog, cache: Cach
     resume = end if ended is _Ended.CUT else _drop_last_message(index, log, cache)
     _finish(index, log)
     return resume if index.files else NOWHERE
+
+
+def cut_at_hole(index: Index, log: AboutLog) -> int | None:
+    """After a clean stop: if a file is missing before, between or behind others, drop what follows the hole.
+
+    Returns the log position from which messages have to be indexed again (NOWHERE: all of them), None when no file is missing.
+    Raises OSError.
+    """
+    number = next((number for number in range(len(index.files)) if _is_behind_hole(index, number, log)), len(index.files))
+    if number == len(index.files) and not _ends_within_message(index, log):
+        return None
+    for file in index.files[number:]:
+        index.remove(file)
+    resume = _drop_last_message(index, log, Cache.WHOLE)
+    _finish(index, log)
+    return resume if index.files else NOWHERE
+
+
+def _is_behind_hole(index: Index, number: int, log: AboutLog) -> bool:
+    """Whether the log has messages with keys before this file's first, and behind the last of the file before it.
+
+    Tags alone do not count: brokers before 5.5 have no entries for them.
+    """
+    file = index.files[number]
+    if file.count <= 1:
+        return False
+    before = index.files[number - 1].end_physical if number else NOWHERE
+    if before < log.min_offset:
+        return log.has_keyed(log.min_offset, log.min_offset - 1, file.begin_physical)
+    return log.has_keyed(before, before, file.begin_physical)
+
+
+def _ends_within_message(index: Index, log: AboutLog) -> bool:
+    """Whether the newest file is full and its last message has more entries, in a file that is gone."""
+    newest = index.files[-1]
+    implied = log.entries_of(newest.end_physical) if newest.is_full else None
+    if implied is None or not implied.hashes:
+        return False
+    return _entries_before(index, len(index.files), newest.end_physical) % len(implied.hashes) > 0
 
 
 def _follows(index: Index, number: int, end: int, log: AboutLog) -> bool:

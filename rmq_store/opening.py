@@ -77,7 +77,8 @@ def open_locked(
         if "checkpoint" not in present:
             disk.sync_directory(root)
         recovery = Recovery(settings, log, queues, index, checkpoint, cache)
-        report, dispatcher = recovery.run(clean and not wrong, wall_ms)
+        report, dispatcher = recovery.run(clean, wall_ms)
+        report.wrong_index_files = len(wrong)
     except StoreRefused:
         if clean:
             disk.unlink(abort)

@@ -38,6 +38,8 @@ UNKNOWN_LEVEL_DELAY_MS = 1000
 
 
 TAGS = names.TAGS.encode()
+UNIQ_KEY = names.UNIQ_KEY.encode()
+KEYS = names.KEYS.encode()
 
 
 class _Gap(Exception):
@@ -62,7 +64,7 @@ class Recovery:
         self._start = WalkStart(log, queues, checkpoint)
         self._dispatched_end = 0
         """log position up to which queues had units when they were found"""
-        self._touched: dict[str, None] = {}
+        self._touched: dict[str, int] = {}
         """queue files that may differ from what the medium has"""
         self._queues_of_units: dict[tuple[bytes, int], ConsumeQueue | None] = {}
         self._wall_ms = 0
@@ -70,7 +72,7 @@ class Recovery:
     def run(self, clean: bool, wall_ms: int) -> tuple[Report, Dispatcher]:
         """Raises StoreDamaged when valid messages would be lost."""
         self._wall_ms = wall_ms
-        report = Report(clean)
+        report = Report(clean, stopped_clean=clean)
         if not self._log.segments.starts:
             return report, self._start_empty(clean)
         if clean:
@@ -139,7 +141,7 @@ class Recovery:
                 self._build_again_from(start)
                 self._touched |= dispatcher.dirty_files
                 continue
-            dispatcher.dirty_files |= self._touched
+            dispatcher.dirty_files = self._touched | dispatcher.dirty_files
             report.end, report.reason = walk.end, walk.reason
             if dispatcher.index is not None:
                 dispatcher.index.write_gathered()
@@ -200,7 +202,7 @@ class Recovery:
     def _touch(self, queue: ConsumeQueue) -> None:
         """Its last file was cut, now or by a start that did not come to its end: the medium may not know."""
         if queue.segments.starts:
-            self._touched[queue.segments.path(queue.segments.starts[-1])] = None
+            self._touched[queue.segments.path(queue.segments.starts[-1])] = 0
 
     def _dispatch_walk(self, walk: LogWalk, dispatcher: Dispatcher, report: Report) -> None:
         from_first_file = walk.end <= self._log.min_offset
@@ -248,18 +250,25 @@ class Recovery:
         """Index what is not: after a clean stop, and all of it when there is no index, what follows the last entry."""
         log_min = self._log.min_offset
         resume = log_min
+        cut, count = None, len(index.files)
         if index.files and report.clean:
+            cut = index_repair.cut_at_hole(index, self._about_log())
+        elif index.files:
+            cut = index_repair.mend(index, self._checkpoint.index_message_timestamp, report.end, self._about_log(), self._cache)
+        if cut is not None:
+            index.indexed_offset = resume = cut
+            # A file that was removed must not come back beside entries that are made anew.
+            self._log.segments.files.disk.sync_directory(index.directory)
+            if len(index.files) < count:
+                report.index_from = max(cut, log_min)
+        elif index.files:
             newest = index.files[-1]
             newest.load_slots()
             if newest.count > 1:
                 resume = newest.end_physical
                 index.indexed_offset = resume + 1
-        elif index.files:
-            about = self._about_log()
-            resume = index_repair.mend(index, self._checkpoint.index_message_timestamp, report.end, about, self._cache)
-            index.indexed_offset = resume
-            # A file that was removed must not come back beside entries that are made anew.
-            self._log.segments.files.disk.sync_directory(index.directory)
+        if report.clean and self._has_keyed(max(resume, log_min), index.indexed_offset - 1, report.walked_from):
+            report.index_from = max(resume, log_min)
         for units in LogWalk(self._log.segments, max(resume, log_min), report.end).batches():
             batch = self._staged(units, with_keys=True)
             if batch:
@@ -268,7 +277,7 @@ class Recovery:
                 index.write_gathered()
 
     def _about_log(self) -> index_repair.AboutLog:
-        return index_repair.AboutLog(self._log.min_offset, self._entries_of, self._next_indexed)
+        return index_repair.AboutLog(self._log.min_offset, self._entries_of, self._next_indexed, self._has_keyed)
 
     def _entries_of(self, at: int) -> index_repair.Implied | None:
         unit = self._start.unit_at(at)
@@ -287,6 +296,14 @@ class Recovery:
                         if staged.keys and not is_rolled_back(staged):
                             return staged.physical_offset
         return walk.end
+
+    def _has_keyed(self, at: int, behind: int, before: int) -> bool:
+        """Whether a unit that begins between these positions has a unique key or keys; the walk begins at the unit at `at`."""
+        for units in LogWalk(self._log.segments, at, before).batches():
+            for unit in units:
+                if behind < unit.physical_offset < before and (find(unit.properties, UNIQ_KEY) or find(unit.properties, KEYS)):
+                    return any(not is_rolled_back(staged) for staged in self._staged([unit], with_keys=True))
+        return False
 
     # --- units to staged
 

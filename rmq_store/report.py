@@ -10,6 +10,8 @@ class Report(Struct):
 
     clean: bool
     """the last stop was, and log and queues agreed"""
+    stopped_clean: bool = False
+    """the last stop was, whatever the files say"""
     walked_from: int = 0
     end: int = 0
     """where the log goes on"""
@@ -27,12 +29,17 @@ class Report(Struct):
     """queues were rebuilt from the first file on"""
     skipped: int = 0
     """units whose topic cannot be a directory: kept in the log, in no queue"""
+    wrong_index_files: int = 0
+    """index files of another size than configured, removed"""
+    index_from: int = -1
+    """log position from which the index was made again, since it lacked entries or files; -1 when it did not"""
 
     def sentences(self) -> list[str]:
         """For the log; none after a clean stop with nothing to say."""
         said = []
         if not self.clean:
-            said.append(f"the last stop was not clean: the log was read from {self.walked_from} and ends at {self.end}")
+            why = "log and queues do not agree" if self.stopped_clean else "the last stop was not clean"
+            said.append(f"{why}: the log was read from {self.walked_from} and ends at {self.end}")
         if self.rebuilt:
             said.append("queues were rebuilt from the first log file on")
         if self.cut_bytes:
@@ -40,4 +47,11 @@ class Report(Struct):
             said.append(cut + (f"; they are kept in {self.kept_aside}" if self.kept_aside else ""))
         if self.skipped:
             said.append(f"{self.skipped} messages are in no queue, for their topics cannot be directories")
+        if self.wrong_index_files:
+            said.append(
+                f"{self.wrong_index_files} index files have another size than maxHashSlotNum and maxIndexNum ask for: they were"
+                " removed, their entries made again from the log"
+            )
+        elif self.index_from >= 0:
+            said.append(f"the index lacked entries or files: it was made again from {self.index_from} of the log on")
         return said

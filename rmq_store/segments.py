@@ -13,6 +13,10 @@ from rmq_store.errors import ForeignFile
 
 NAME_DIGITS = 20
 """Java: UtilAll.offset2FileName."""
+PAGE_BYTES = 4096
+"""Java: OS_PAGE_SIZE."""
+FULL_FILE_PAGES = 1 << 31
+"""More than anybody can ask for."""
 
 
 class OpenFiles:
@@ -44,6 +48,16 @@ class OpenFiles:
 
     def clear(self) -> None:
         self._files.clear()
+
+
+def note_dirty(dirty_files: dict[str, int], path: str, within: int, end: int, file_bytes: int) -> None:
+    """These bytes of a queue's file are about to be written: it has to be synced.
+
+    `dirty_files` counts page borders passed since the last sync, as Java's least number of dirty pages is meant
+    (DefaultMappedFile.isAbleToFlush); a file that gets full has enough of them.
+    """
+    pages = FULL_FILE_PAGES if end >= file_bytes else end // PAGE_BYTES - within // PAGE_BYTES
+    dirty_files[path] = dirty_files.get(path, 0) + pages
 
 
 def file_name(start: int) -> str:

@@ -68,6 +68,10 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     """ms between two flushes of the log that do not look at the number of pages"""
     flush_commit_log_timed: bool = True
     """False: what was appended is flushed as soon as the last flush is through."""
+    flush_interval_consume_queue: int = 1_000
+    """ms between two flushes of the queue files that have enough dirty pages"""
+    flush_consume_queue_least_pages: int = 2
+    """so many are enough (page borders passed since a file's last flush); a file that got full has enough"""
     flush_consume_queue_thorough_interval: int = 60_000
     """ms between two full flushes of queues and index; the first comes 1 s after the start."""
     max_message_size: int = 4 * MEBIBYTE

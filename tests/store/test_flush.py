@@ -9,6 +9,7 @@ import pytest
 from rmq_store.disk import Usage
 from rmq_store.errors import Closed, Unwritable
 from rmq_store.layouts import CHECKPOINT
+from rmq_store.settings import StoreSettings
 from rmq_store.values import IndexType
 from tests.support.memory_disk import Fault, MemoryDisk
 from tests.support.store_rig import ROOT, START_MS, Rig, draft, small, sync_settings
@@ -271,3 +272,113 @@ def test_under_sync_flush_nothing_waits_longer_than_ten_milliseconds() -> None:
     rig.store.end_sync(ticket, None)
     rig.store.dispatch(START_MS)
     assert rig.numbers() == [1]
+
+
+def wide() -> StoreSettings:
+    """Queue files of five pages and a bit, of which one page is about 205 entries."""
+    return small(mapped_file_size_consume_queue=1024 * 20, mapped_file_size_commit_log=1 << 20)
+
+
+def put_many(rig: Rig, count: int, queue_id: int = 0) -> None:
+    for first in range(0, count, 50):
+        rig.put(*[draft(number, queue_id=queue_id) for number in range(first, min(first + 50, count))])
+
+
+def test_queue_files_with_two_dirty_pages_are_flushed_every_second() -> None:
+    """flushIntervalConsumeQueue, flushConsumeQueueLeastPages (Java: FlushConsumeQueueService, isAbleToFlush)."""
+    disk = MemoryDisk()
+    rig = Rig(disk, wide())
+    rig.wait(1000)
+    rig.sync()  # the first full flush has come and gone
+    disk.log.clear()
+    put_many(rig, 409)
+    put_many(rig, 410, queue_id=1)
+    rig.mono_ms += 999
+    rig.sync()
+    assert synced(disk, "/consumequeue/") == []
+    before = rig.store._checkpoint.logics_physical_offset
+    rig.mono_ms += 1
+    assert rig.store.next_due(rig.mono_ms) <= rig.mono_ms
+    rig.sync()
+    assert synced(disk, "/consumequeue/") == [f"{ROOT}/consumequeue/TopicA/1/{0:020d}"], "8192 bytes are two pages, 8180 are not"
+    assert rig.store._checkpoint.logics_physical_offset == before, "the other queue is not safe"
+    assert not rig.store._flusher.has_safe_queues(rig.store.written_offset)
+    disk.log.clear()
+    put_many(rig, 1)
+    rig.mono_ms += 1000
+    rig.sync()
+    assert synced(disk, "/consumequeue/") == [f"{ROOT}/consumequeue/TopicA/0/{0:020d}"]
+    assert rig.store._checkpoint.logics_physical_offset > before, "all that was dirty is safe"
+    assert rig.store._flusher.has_safe_queues(rig.store.written_offset)
+    disk.log.clear()
+    put_many(rig, 1)
+    rig.mono_ms += 1000
+    rig.sync()
+    assert synced(disk, "/consumequeue/") == [], "pages count from the last flush"
+
+
+def test_a_full_queue_file_is_flushed_within_a_second() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    rig.wait(1000)
+    rig.sync()
+    disk.log.clear()
+    rig.put(*[draft(number) for number in range(11)])
+    rig.mono_ms += 1000
+    rig.sync()
+    assert synced(disk, "/consumequeue/") == [f"{ROOT}/consumequeue/TopicA/0/{0:020d}"]
+
+
+def test_the_two_keys_of_queue_flushes_count() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk, small(flush_interval_consume_queue=300, flush_consume_queue_least_pages=0))
+    rig.mono_ms += 1000
+    rig.sync()
+    disk.log.clear()
+    [placed] = rig.put(draft(1), draft(2))[1:]
+    rig.mono_ms += 299
+    rig.sync()
+    assert synced(disk, "/consumequeue/") == []
+    rig.mono_ms += 1
+    rig.sync()
+    assert synced(disk, "/consumequeue/") == [f"{ROOT}/consumequeue/TopicA/0/{0:020d}"]
+    assert rig.store._checkpoint.logics_physical_offset == placed.physical_offset
+
+
+def test_queues_get_their_turn_under_a_constant_load_of_waiting_senders() -> None:
+    """Somebody waits for the log at every end of a sync; without a turn of their own queues would be flushed never."""
+    disk = MemoryDisk()
+    rig = Rig(disk, sync_settings())
+    rig.put(draft(0))
+    rig.sync()
+    log_tickets = most = 0
+    for number in range(1, 2000):
+        rig.mono_ms += 5
+        rig.put(draft(number))
+        ticket = rig.store.begin_sync(rig.mono_ms, True)
+        assert ticket is not None
+        log_tickets = log_tickets + 1 if ticket.upto >= 0 else 0
+        most = max(most, log_tickets)
+        ticket.run()
+        rig.store.end_sync(ticket, None)
+    assert len(set(synced(disk, "/consumequeue/"))) > 150
+    assert most > 10, "the log goes first"
+    assert rig.store._checkpoint.logics_physical_offset > 0
+
+
+@pytest.mark.parametrize("settings", [wide(), sync_settings()], ids=["async", "sync"])
+def test_the_checkpoint_moves_though_messages_come_during_every_sync(settings: StoreSettings) -> None:
+    """A round covers messages that the log's flush reaches only later; old files would never be deleted."""
+    rig = Rig(MemoryDisk(), settings)
+    covered = set()
+    for number in range(0, 4000, 2):
+        rig.mono_ms += 100
+        rig.put(draft(number))
+        ticket = rig.store.begin_sync(rig.mono_ms, rig.store._is_sync)
+        rig.put(draft(number + 1))
+        if ticket is not None:
+            ticket.run()
+            rig.store.end_sync(ticket, None)
+        covered.add(rig.store._checkpoint.logics_physical_offset)
+        assert rig.store._checkpoint.logics_physical_offset < rig.store.flushed_offset or not rig.store.flushed_offset
+    assert len(covered) > 3

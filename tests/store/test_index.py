@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 
 from rmq_store.index_file import WALK_STEPS_MAX
 from rmq_store.key_hashes import KeyHashes, key_hash_of
+from rmq_store.layouts import INDEX_HEADER
+from rmq_store.log_walk import CHUNK_BYTES_MIN
 from rmq_store.values import Draft, IndexType
 from rmq_wire.java import string_hash
 from rmq_wire.layout import index as layout
 from rmq_wire.message import index_hash, index_keys, read_unit
 from rmq_wire.sys_flag import TRANSACTION_ROLLBACK
 from tests.support.index_model import IndexModel
-from tests.support.memory_disk import Fault, MemoryDisk
+from tests.support.memory_disk import Fault, MemoryDisk, MemoryFile
 from tests.support.store_rig import HOST, ROOT, START_MS, Rig, draft, number_of, small
 
 SLOTS, ENTRIES = 97, 64
@@ -269,3 +271,125 @@ def test_a_message_rolled_back_begins_no_file() -> None:
     assert first.is_full
     assert second.count == 2
     assert numbers(rig, "key16") == [16]
+
+
+@pytest.mark.parametrize("gone", [(0,), (1,), (2,), (3,), (1, 2), (0, 3)], ids=str)
+@pytest.mark.parametrize("beside", [True, False], ids=["entries go over files' ends", "files end with messages"])
+def test_a_clean_start_notices_that_an_index_file_is_gone(gone: tuple[int, ...], beside: bool) -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk, settings=small(max_index_num=15 if beside else 17))  # a message has four entries
+    for number in range(14):
+        rig.put(draft(number))
+    rig.store.close(rig.wall_ms)
+    before = index_files(disk)
+    assert len(before) == 4
+    paths = [path for path in disk.contents() if "/index/" in path]
+    for number in gone:
+        disk.unlink(paths[number])
+    rig.open()
+    assert rig.store.report.clean
+    said = rig.store.report.sentences()
+    assert [sentence.partition(":")[0] for sentence in said] == ["the index lacked entries or files"]
+    for number in range(14):
+        assert numbers(rig, f"key{number}") == [number]
+    assert numbers(rig, "shared") == list(range(14))
+    rig.store.close(rig.wall_ms)
+    assert index_files(disk) == before
+    rig.open()
+    assert rig.store.report.sentences() == []
+
+
+def test_index_files_that_went_with_old_messages_are_not_missed() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    for number in range(120):
+        rig.put(draft(number, body_bytes=800))
+    rig.store.close(rig.wall_ms)
+    paths = [path for path in disk.contents() if "/index/" in path]
+    log_bytes = rig.settings.mapped_file_size_commit_log
+    for start in (0, log_bytes):
+        disk.unlink(f"{ROOT}/commitlog/{start:020d}")
+    old = [path for path in paths if INDEX_HEADER.unpack(disk.contents()[path][: INDEX_HEADER.size])[3] < 2 * log_bytes]
+    assert len(old) > 1
+    for path in old:
+        disk.unlink(path)
+    kept = {path: data for path, data in disk.contents().items() if "/index/" in path}
+    rig.open()
+    assert rig.store.report.sentences() == []
+    rig.store.close(rig.wall_ms)
+    assert {path: data for path, data in disk.contents().items() if "/index/" in path} == kept
+
+
+def test_messages_without_keys_between_index_files_are_no_hole() -> None:
+    """Nor are such with tags alone: brokers before 5.5 wrote no entries for them."""
+    disk = MemoryDisk()
+    rig = Rig(disk, settings=small(max_index_num=5))
+    rig.put(draft(0))
+    for number in range(1, 40):
+        tags = f"TAGS\x01Tag{number}\x02".encode() if number % 2 else b""
+        rig.put(Draft("TopicA", 0, b"%d:" % number, tags, START_MS, HOST, HOST, keys=()))
+    rig.put(draft(40))
+    assert len(index_files(disk)) == 2
+    rig.store.close(rig.wall_ms)
+    before = index_files(disk)
+    rig.open()
+    assert rig.store.report.sentences() == []
+    rig.store.close(rig.wall_ms)
+    assert index_files(disk) == before
+
+
+def test_a_clean_start_with_a_whole_index_reads_a_little_of_each_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk, settings=small(mapped_file_size_commit_log=1 << 20))
+    for number in range(400):
+        rig.put(draft(number, body_bytes=1000))
+    rig.store.close(rig.wall_ms)
+    files = len(index_files(disk))
+    assert files > 20
+    reads: list[int] = []
+    read_at = MemoryFile.read_at
+
+    def counted(self: MemoryFile, offset: int, size: int) -> bytes:
+        if "/commitlog/" in self.path:
+            reads.append(size)
+        return read_at(self, offset, size)
+
+    monkeypatch.setattr(MemoryFile, "read_at", counted)
+    rig.open()
+    assert files < len(reads) < 3 * files
+    assert sum(reads) < 2 * files * CHUNK_BYTES_MIN
+    assert rig.store.report.sentences() == []
+
+
+@pytest.mark.parametrize("changed", ["max_index_num", "max_hash_slot_num"])
+def test_an_index_of_another_size_is_made_again_and_that_is_said(changed: str) -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    for number in range(40):
+        rig.put(draft(number))
+    rig.store.close(rig.wall_ms)
+    count = len(index_files(disk))
+    rig.settings = small(**{changed: 50})
+    rig.open()
+    assert rig.store.report.clean
+    assert rig.store.report.sentences() == [
+        f"{count} index files have another size than maxHashSlotNum and maxIndexNum ask for: they were removed, their entries"
+        " made again from the log"
+    ]
+    assert numbers(rig, "shared") == list(range(40))
+
+
+def test_an_index_file_cut_short_among_others_is_made_again() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    for number in range(60):
+        rig.put(draft(number))
+    rig.store.close(rig.wall_ms)
+    before = index_files(disk)
+    path = sorted(path for path in disk.contents() if "/index/" in path)[1]
+    disk.open(path).set_length(100)
+    rig.open()
+    assert [said.partition(" have")[0] for said in rig.store.report.sentences()] == ["1 index files"]
+    assert numbers(rig, "shared") == list(range(60))
+    rig.store.close(rig.wall_ms)
+    assert index_files(disk) == before

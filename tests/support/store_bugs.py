@@ -165,7 +165,7 @@ def failed_turn_not_zeroed(patch: pytest.MonkeyPatch) -> None:
 def queue_file_without_entry(patch: pytest.MonkeyPatch) -> None:
     write = ConsumeQueue.write_pending
 
-    def ahead(self: ConsumeQueue, dirty_files: dict[str, None]) -> None:
+    def ahead(self: ConsumeQueue, dirty_files: dict[str, int]) -> None:
         write(self, dirty_files)
         if self.max_offset * 20 == self.segments.end:
             self.segments.create(self.segments.end)
