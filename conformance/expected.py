@@ -23,7 +23,7 @@ from conformance.results import FAILED, CaseTold
 DIRECTORY: Final = Path(__file__).with_name("expected")
 ROOT: Final = Path(__file__).parents[1]
 """Where the paths in `see` begin."""
-_SAME_AS: Final = {"docker-": "java-"}
+_SAME_AS: Final = {"docker-": "java-", "compose-": "java-"}
 _TABLE: Final = "failures"
 _KEYS: Final = {"cases", "reason", "see"}
 

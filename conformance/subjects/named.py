@@ -37,6 +37,14 @@ def subject_named(
         return JarsSubject(
             rest or REFERENCE, directory, java=java, properties=properties, namesrv_port=namesrv_port, broker_port=broker_port
         )
+    if kind == "docker":
+        from conformance.subjects.docker import DockerSubject
+
+        return DockerSubject(rest or None, directory, properties=properties, namesrv_port=namesrv_port, broker_port=broker_port)
+    if kind == "compose":
+        from conformance.subjects.compose import DEFAULT_FILE, ComposeSubject
+
+        return ComposeSubject(rest or DEFAULT_FILE)
     if ":" in name and "/" not in name:
         from conformance.subjects.address import AddressSubject
 

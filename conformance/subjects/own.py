@@ -90,7 +90,7 @@ class OwnSubject:
 
     def __enter__(self) -> Target:
         try:
-            self._ports_are_free()
+            ports_are_free(self.label, self.namesrv_port, self.broker_port)
             return self.start()
         except BaseException as why:
             log = self.log_tail()
@@ -135,12 +135,12 @@ class OwnSubject:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, place)
 
-    def _ports_are_free(self) -> None:
-        wanted = [self.namesrv_port] if self.namesrv_port else []
-        wanted += [self.broker_port + offset for offset in BROKER_PORTS] if self.broker_port else []
-        for port in wanted:
-            if not free(port):
-                raise SubjectFailed(f"{self.label} cannot be started: port {port} is taken")
+
+def ports_are_free(label: str, namesrv: int, broker: int) -> None:
+    """Raises `SubjectFailed` when a port that was asked for is taken (0: none was)."""
+    for port in [namesrv] * bool(namesrv) + [broker + offset for offset in BROKER_PORTS] * bool(broker):
+        if not free(port):
+            raise SubjectFailed(f"{label} cannot be started: port {port} is taken")
 
 
 def _gist(text: str) -> str:
