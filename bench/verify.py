@@ -19,7 +19,8 @@ from random import Random
 from typing import Final, NamedTuple
 
 from rmq_inspect.directory import StoreDirectory, list_store
-from rmq_inspect.verify import Report, Scope, verify
+from rmq_inspect.verify import Scope, verify
+from rmq_inspect.verify_report import Report
 from rmq_store.disk import RealDisk
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store

@@ -63,12 +63,23 @@ def _print(report: Report, to: Path) -> None:
     for note in report.notes:
         _entry("note", printable(note))
     if report.is_whole:
-        click.echo("nothing was lost")
+        _print_whole(report)
         return
-    click.echo(f"lost: {bytes_text(report.lost_bytes)} of the log")
+    if report.counts.get("lost"):
+        click.echo(f"lost: {bytes_text(report.lost_bytes)} of the log")
+    else:
+        click.echo("nothing of the log was lost; what queues had is no more in it:")
     _list(report, "lost", "stretches of the log", lambda e: f"{e['file']} byte {e['byte']}: {e['bytes']} bytes: {e['why']}")
     _list(report, "gaps", "gaps in queues", _gap_text)
     _list(report, "unqueued", "messages that no queue can hold", lambda e: f"at {e['offset']}: {e['why']}")
+
+
+def _print_whole(report: Report) -> None:
+    if report.known:
+        gone = f"{sum(gap['count'] for gap in report.known)} queue offset(s) in {report.counts['known']} gap(s)"
+        click.echo(f"nothing was lost that was not lost before: {gone} had no message already")
+    else:
+        click.echo("nothing was lost")
 
 
 def _entry(name: str, text: str) -> None:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from rmq_inspect.directory import StoreFile
 from rmq_inspect.log import Log
+from rmq_inspect.readers import Readers
 from rmq_wire.errors import BadRecord
 from rmq_wire.layout.consume_queue import BATCH_UNIT
 from rmq_wire.layout.consume_queue import UNIT as QUEUE_UNIT
@@ -80,14 +81,17 @@ def file_of(files: Sequence[StoreFile], queue_offset: int) -> StoreFile | None:
     return next((file for file in files if file.start <= byte and byte + UNIT.size <= file.end), None)
 
 
-def unit_at(files: Sequence[StoreFile], queue_offset: int) -> QueueUnit | None:
-    """None when no file holds it; an empty unit is given as it is."""
+def unit_at(files: Sequence[StoreFile], queue_offset: int, readers: Readers | None = None) -> QueueUnit | None:
+    """None when no file holds it; an empty unit is given as it is.  readers: keeps the file open for who asks for many."""
     file = file_of(files, queue_offset)
     if file is None:
         return None
     at = queue_offset * UNIT.size - file.start
-    with file.open() as reader:
-        data = reader.read(at, UNIT.size)
+    if readers is not None:
+        data = readers.get(file).read(at, UNIT.size)
+    else:
+        with file.open() as reader:
+            data = reader.read(at, UNIT.size)
     return QueueUnit(file, at, queue_offset, *UNIT.packed.unpack(data)) if len(data) == UNIT.size else None
 
 

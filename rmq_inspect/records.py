@@ -22,6 +22,8 @@ from rmq_wire.message_id import host_address, offset_message_id
 from rmq_wire.names import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_TOPIC_PREFIX
 from rmq_wire.properties import decode
 
+FILLER_TOPIC: Final = "RMQ_INSPECT_REPAIR_FILLER"
+"""Of the units of a repair; short ones have a beginning of it."""
 LIGHT_OFFSET_DIGITS_MAX: Final = 18
 """What fits into a long."""
 TRANSACTIONS: Final = {
@@ -52,6 +54,16 @@ def properties_of(message: StoredMessage) -> dict[str, str]:
 
 def topic_of(message: StoredMessage) -> str:
     return message.topic.decode("utf-8", "replace")
+
+
+def is_filler(message: StoredMessage) -> bool:
+    """Whether this is a unit that `rmq inspect repair` put into the place of lost ones, and no message that anybody sent."""
+    return (
+        message.sys_flag == flags.TRANSACTION_ROLLBACK
+        and not message.properties
+        and FILLER_TOPIC.encode().startswith(message.topic)
+        and not (message.queue_id or message.queue_offset)
+    )
 
 
 def has_light_queues(topic: str) -> bool:

@@ -21,8 +21,12 @@ from rmq_inspect.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS, SLOTS_OF_ENTR
 from rmq_inspect.log import Unit, pieces
 from rmq_inspect.progress import Progress, quiet
 from rmq_inspect.queues import BATCH, UNIT, bounds, unit_at
+from rmq_inspect.records import is_filler
+from rmq_inspect.repair_extensions import FILE_BYTES as EXTENSION_FILE_BYTES
+from rmq_inspect.repair_extensions import FILE_BYTES_MIN as EXTENSION_FILE_BYTES_MIN
+from rmq_inspect.repair_extensions import Extensions
 from rmq_inspect.repair_index import IndexWriter
-from rmq_inspect.repair_log import FILLER_TOPIC, write_log
+from rmq_inspect.repair_log import write_log
 from rmq_inspect.repair_queues import Queues
 from rmq_inspect.repair_report import Report
 from rmq_inspect.verify_findings import Findings
@@ -83,11 +87,19 @@ def _repair(store: StoreDirectory, to: Path, slots: int | None, queue_file_bytes
     last = _derive(store, made, to, report, log_file_bytes, slots, queue_file_bytes, progress)
     _timer(store, to, report)
     (to / "checkpoint").write_bytes(checkpoint_bytes(*last))
-    if store.extensions:
-        report.notes.append("consumequeue_ext is not made anew: queue units hold tags again, SQL filters read the messages")
+    _tell(report)
     _sync(to)
     (to / ABORT).unlink()
     return report
+
+
+def _tell(report: Report) -> None:
+    if report.restarts:
+        times = f"{report.restarts} time(s) a queue begins anew in the log"
+        report.notes.append(f"{times}: its topic was deleted and made again, only the messages of its last life are in it")
+    if report.fillers:
+        fillers = f"{report.fillers} filler(s) of an earlier repair"
+        report.notes.append(f"{fillers} stand in the log, where messages had been lost; they are kept")
 
 
 def _derive(
@@ -106,20 +118,21 @@ def _derive(
     queues = Queues(
         to, report,
         file_bytes=_queue_file_bytes(store, queue_file_bytes, report),
-        batch_file_bytes=_file_bytes(store.batch_queues, UNITS_PER_FILE * BATCH.size),
+        batch_file_bytes=_file_bytes(store.batch_queues, UNITS_PER_FILE * BATCH.size, unit=BATCH.size),
         batch_topics=_batch_topics(store, report),
         first_file_end=log_file_bytes,
         old=store.queues,
+        extensions=Extensions(to, store.extensions, _extension_file_bytes(store)),
     )  # fmt: skip
     stored = queued = last_queued = last = 0
     for piece in pieces(made.commit_log, progress=progress):
-        if isinstance(piece, Unit) and piece.message.topic != FILLER_TOPIC[: len(piece.message.topic)]:
+        if isinstance(piece, Unit) and not is_filler(piece.message):
             message = piece.message
             stored, last = message.store_timestamp, message.physical_offset
             if queues.take(piece):
                 queued, last_queued = stored, last
             index.take(piece)
-    queues.flush()
+    queues.close()
     index.close()
     bounds_made = queues.bounds()
     _compare_ends(store, bounds_made, report)
@@ -158,19 +171,22 @@ def checkpoint_bytes(physic_ms: int, logics_ms: int, index_ms: int, confirm_offs
 
 def _queue_file_bytes(store: StoreDirectory, told: int | None, report: Report) -> int:
     default = -(-told // UNIT.size) * UNIT.size if told else UNITS_PER_FILE * UNIT.size
-    found = _file_bytes(store.queues, 0) or default
+    found = _file_bytes(store.queues, default, unit=UNIT.size)
     if not told and not any(store.queues.values()):
         report.notes.append(f"no queue file tells its size; taken is {found} (--queue-file-bytes: mappedFileSizeConsumeQueue)")
     return found
 
 
-def _file_bytes(rows: dict[tuple[str, int], list[StoreFile]], default: int) -> int:
-    """The size that most files of this kind have."""
+def _extension_file_bytes(store: StoreDirectory) -> int:
+    return _file_bytes(store.extensions, EXTENSION_FILE_BYTES, size_min=EXTENSION_FILE_BYTES_MIN)
+
+
+def _file_bytes(rows: dict[tuple[str, int], list[StoreFile]], default: int, *, unit: int = 1, size_min: int = 1) -> int:
+    """The size that most files of this kind have.  unit: it is a multiple of that."""
     sizes: dict[int, int] = {}
-    unit = BATCH.size if default else UNIT.size
     for row in rows.values():
         for file in row:
-            if file.size and file.size % unit == 0:
+            if file.size >= size_min and file.size % unit == 0:
                 sizes[file.size] = sizes.get(file.size, 0) + 1
     return max(sizes, key=lambda size: sizes[size]) if sizes else default
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -19,68 +18,18 @@ from rmq_inspect.directory import StoreFile
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.log import BLANK_BYTES, UNIT_BYTES_MIN, Spoilt, Unit, pieces
 from rmq_inspect.progress import Progress
-from rmq_inspect.records import has_good_unit_crc
+from rmq_inspect.records import FILLER_TOPIC, has_good_unit_crc, is_filler
+from rmq_inspect.repair_files import NAME_DIGITS, FileWriter
 from rmq_inspect.repair_report import Report
 from rmq_wire import sys_flag as flags
 from rmq_wire.layout.message import HOST_V4_SIZE
 from rmq_wire.message import has_good_crc, pack_blank, pack_unit
 from rmq_wire.message_id import pack_host
 
-FILLER_TOPIC: Final = b"RMQ_INSPECT_REPAIR_FILLER"
 FILLER_BYTES_MAX: Final = 1 << 20
 HOST: Final = pack_host("127.0.0.1", 10911)
-WRITE_BYTES: Final = 4 << 20
 MISSING_FILES_MAX: Final = 1000
 """Between two log files.  A larger step in their names is no log with a hole, it is another log."""
-NAME_DIGITS: Final = 20
-
-
-class FileWriter:
-    """Appends and seeks over one file after another of a row, each at full length from the beginning, holes where nothing was."""
-
-    def __init__(self, directory: Path, file_bytes: int) -> None:
-        self.directory = directory
-        self.file_bytes = file_bytes
-        self._descriptor = -1
-        self._start = -1
-        self._pending = bytearray()
-        self._pending_at = 0
-
-    def write(self, at: int, data: bytes) -> None:
-        """At this byte of the row; never across a file's end."""
-        start = at - at % self.file_bytes
-        if start != self._start:
-            self._open(start)
-        if at != self._pending_at + len(self._pending) or len(self._pending) >= WRITE_BYTES:
-            self.flush()
-            self._pending_at = at
-        self._pending += data
-
-    def _open(self, start: int) -> None:
-        self.close()
-        self.directory.mkdir(parents=True, exist_ok=True)
-        path = self.directory / f"{start:0{NAME_DIGITS}d}"
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        os.ftruncate(self._descriptor, self.file_bytes)
-        self._start = start
-
-    def flush(self) -> None:
-        """To the operating system."""
-        view, at = memoryview(self._pending), self._pending_at - max(self._start, 0)
-        while view:
-            count = os.pwrite(self._descriptor, view, at)
-            view, at = view[count:], at + count
-        self._pending_at += len(self._pending)
-        self._pending = bytearray()
-
-    def close(self) -> None:
-        """To the disk."""
-        if self._descriptor >= 0:
-            self.flush()
-            os.fsync(self._descriptor)
-            os.close(self._descriptor)
-            self._descriptor, self._start = -1, -1
-            self._pending_at = 0
 
 
 def file_bytes_of(files: Sequence[StoreFile]) -> int:
@@ -145,8 +94,12 @@ class _LogWriter:
         self._file_bytes = files.file_bytes
         self._stored_ms = 0
         self._host = HOST
+        self._lost_at = -1
+        """where the first stretch was lost since the last good unit"""
 
     def lose(self, file: StoreFile, at: int, size: int, why: str) -> None:
+        if self._lost_at < 0:
+            self._lost_at = file.start + at
         self._report.add("lost", {"file": file.name, "byte": at, "bytes": size, "why": why})
         self._report.lost_bytes += size
 
@@ -171,9 +124,13 @@ class _LogWriter:
             self._fill_to(at)
             self._files.write(at, unit.raw)
             self._position = at + len(unit.raw)
-            self._report.messages += 1
-            self._report.message_bytes += len(unit.raw)
+            self._lost_at = -1
             self._report.log_end = self._position
+            if is_filler(message):
+                self._report.fillers += 1
+            else:
+                self._report.messages += 1
+                self._report.message_bytes += len(unit.raw)
 
     def _can_fill(self, at: int) -> bool:
         begin = max(self._position, at - at % self._file_bytes)
@@ -186,8 +143,8 @@ class _LogWriter:
             self._position = self._report.log_start = file_start
         while self._position < file_start:
             within = self._position % self._file_bytes
-            if within == 0:  # a whole file is missing; its first unit should be one, for brokers look at it
-                self._filler(min(UNIT_BYTES_MIN + len(FILLER_TOPIC), self._file_bytes - BLANK_BYTES))
+            if within == 0 or self._lost_before(self._position - within + self._file_bytes):
+                self._mark(self._file_bytes - within - BLANK_BYTES)
                 within = self._position % self._file_bytes
             self._files.write(self._position, pack_blank(self._file_bytes - within))
             self._position += self._file_bytes - within
@@ -196,8 +153,17 @@ class _LogWriter:
             size = min(left, FILLER_BYTES_MAX)
             self._filler(size if left - size == 0 or left - size >= UNIT_BYTES_MIN else left - UNIT_BYTES_MIN)
 
+    def _lost_before(self, file_end: int) -> bool:
+        return 0 <= self._lost_at < file_end and self._lost_at >= self._position
+
+    def _mark(self, room: int) -> None:
+        """A filler before the blank, where the end of a file was lost: it tells later that something was.  A file that is missing
+        as a whole begins with one, for brokers look at a file's first unit."""
+        if room >= UNIT_BYTES_MIN:
+            self._filler(min(UNIT_BYTES_MIN + len(FILLER_TOPIC), room))
+
     def _filler(self, size: int) -> None:
-        topic = FILLER_TOPIC[: size - UNIT_BYTES_MIN]
+        topic = FILLER_TOPIC.encode()[: size - UNIT_BYTES_MIN]
         body = bytes(size - UNIT_BYTES_MIN - len(topic))
         where = (0, 0, 0, self._position, flags.TRANSACTION_ROLLBACK)
         times = (self._stored_ms, self._host, self._stored_ms, self._host)

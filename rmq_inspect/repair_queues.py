@@ -17,11 +17,15 @@ from typing import Final
 from rmq_inspect.directory import StoreFile
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.log import Unit
-from rmq_inspect.queues import BATCH, FILLER_SIZE, UNIT, unit_at
+from rmq_inspect.queues import BATCH, FILLER_SIZE, UNIT, QueueUnit, unit_at
+from rmq_inspect.readers import Readers
 from rmq_inspect.records import properties_of
+from rmq_inspect.repair_extensions import Extensions
+from rmq_inspect.repair_files import file_name, write_at
 from rmq_inspect.repair_report import Report
 from rmq_wire import property_names as names
 from rmq_wire import sys_flag as flags
+from rmq_wire.layout.consume_queue import EXT_ADDRESS_LAST
 from rmq_wire.message import tags_code
 
 GATHERED_BYTES_MAX: Final = 32 << 20
@@ -31,7 +35,6 @@ GAP_MAX: Final = 10_000_000
 """Offsets.  A larger step is no loss but another life of the topic: the queue begins anew behind it."""
 QUEUE_ID_MAX: Final = (1 << 31) - 1
 NAME_BYTES_MAX: Final = 255
-NAME_DIGITS: Final = 20
 UNQUEUED: Final = flags.TRANSACTION_PREPARED
 """This bit is set in the types prepared and rollback, which no queue has."""
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
@@ -74,6 +77,7 @@ class Queues:
         batch_topics: Collection[str],
         first_file_end: int,
         old: Mapping[Key, Sequence[StoreFile]],
+        extensions: Extensions,
     ) -> None:
         self._root = root
         self._report = report
@@ -82,6 +86,8 @@ class Queues:
         self._batch_topics = batch_topics
         self._first_file_end = first_file_end
         self._old = old
+        self._readers = Readers()
+        self._extensions = extensions
         self._queues: dict[Key, _Queue] = {}
         self._gathered: dict[Key, None] = {}
         self._gathered_bytes = 0
@@ -101,12 +107,19 @@ class Queues:
             self._take_batch(key, unit, properties)
             return True
         queue = self._queues.get(key) or self._new(key, "consumequeue")
-        self._align(queue, key, unit, message.queue_offset)
-        code = self._due_before(key, unit) if topic == SCHEDULE_TOPIC else None
-        code = _code(topic, message.store_timestamp, properties) if code is None else code
-        self._append_unit(queue, key, unit, code)
+        offset = message.queue_offset
+        before = self._unit_before(key, unit, offset) if self._needs_old(key, queue, offset) else None
+        if not self._align(queue, key, unit, offset, before):
+            return False
+        code = _code(topic, message.store_timestamp, properties)
+        self._append_unit(queue, key, unit, self._code_before(key, unit, before, code))
         self._take_light(unit, properties, code)
         return True
+
+    def _needs_old(self, key: Key, queue: _Queue, offset: int) -> bool:
+        """Whether the old queue's unit has something to say: of most it is not read."""
+        is_next = queue.start < 0 or offset == queue.next_offset
+        return key[0] == SCHEDULE_TOPIC or self._extensions.has(key) or not is_next
 
     def _append_unit(self, queue: _Queue, key: Key, unit: Unit, code: int) -> None:
         message = unit.message
@@ -114,14 +127,31 @@ class Queues:
         queue.next_offset += 1
         self._report.queue_units += 1
 
-    def _due_before(self, key: Key, unit: Unit) -> int | None:
-        """When the old queue says that a delayed message is due: the levels may have been other than by default."""
+    def _old_unit(self, key: Key, offset: int) -> QueueUnit | None:
+        """What the old queue has at this offset; None also for an empty unit."""
         try:
-            old = unit_at(self._old.get(key, ()), unit.message.queue_offset)
+            old = unit_at(self._old.get(key, ()), offset, self._readers)
         except CannotLook:
             return None
-        is_it = old is not None and (old.physical_offset, old.size) == (unit.message.physical_offset, unit.message.total_size)
-        return old.tags_code if old is not None and is_it and old.tags_code > 0 else None
+        return old if old is not None and old.is_written else None
+
+    def _unit_before(self, key: Key, unit: Unit, offset: int) -> QueueUnit | None:
+        """This message's unit in the old queue; None when there is another one, or none."""
+        old = self._old_unit(key, offset)
+        return old if old is not None and _leads_to(old, unit) else None
+
+    def _code_before(self, key: Key, unit: Unit, before: QueueUnit | None, code: int) -> int:
+        """The tags code with what only the old queue knows: when a delayed message is due, for the levels may have been other
+        than by default; and the bit map of an extension.  With an extension it is that one's address."""
+        stored = unit.message.store_timestamp
+        extension = self._extensions.old(key, before, stored)
+        if key[0] == SCHEDULE_TOPIC:
+            due = extension.tags_code if extension else before.tags_code if before else 0
+            code = due if due > 0 else code
+        if not self._extensions.has(key) or (before is not None and before.tags_code > EXT_ADDRESS_LAST):
+            return code
+        bit_map = extension.bit_map if extension is not None and extension.tags_code == code else b""
+        return self._extensions.put(key, code, stored, bit_map)
 
     def _take_light(self, unit: Unit, properties: dict[str, str], code: int) -> None:
         """The light queues that the broker gave the message offsets in (`MultiDispatchUtils`)."""
@@ -135,34 +165,60 @@ class Queues:
                 continue  # such a queue never was
             key = (topic, 0)
             queue = self._queues.get(key) or self._new(key, "consumequeue")
-            self._align(queue, key, unit, int(offset))
-            self._append_unit(queue, key, unit, code)
+            before = None if queue.next_offset == int(offset) else self._unit_before(key, unit, int(offset))
+            if self._align(queue, key, unit, int(offset), before):
+                self._append_unit(queue, key, unit, code)
 
     def _new(self, key: Key, tree: str) -> _Queue:
         queue = self._queues[key] = _Queue(self._root / tree / key[0] / str(key[1]))
         self._report.queues += 1
         return queue
 
-    def _align(self, queue: _Queue, key: Key, unit: Unit, offset: int) -> None:
-        """Make this offset of the message the next one of the queue."""
+    def _align(self, queue: _Queue, key: Key, unit: Unit, offset: int, before: QueueUnit | None) -> bool:
+        """Make this offset of the message the next one of the queue; False when the message cannot have it.
+
+        before: its unit in the old queue, if that offset is not the next one.
+        """
         if queue.start >= 0 and queue.next_offset < offset <= queue.next_offset + GAP_MAX:
-            count = offset - queue.next_offset
-            self._report.add("gaps", {"topic": key[0], "queueId": key[1], "from": queue.next_offset, "count": count})
-            is_safe = unit.message.physical_offset >= self._first_file_end
-            filler = FILLER if is_safe else UNIT.packed.pack(unit.message.physical_offset, unit.message.total_size, 0)
-            for _ in range(count):
-                self._append(queue, key, filler, self._file_bytes)
-        elif queue.start < 0 or offset != queue.next_offset:
+            self._fill(queue, key, unit, offset)
+        elif queue.start < 0:
+            self._begin(queue, key, offset)
+        elif offset != queue.next_offset:
+            if not self._begins_anew(key, queue, unit, offset, before):
+                return False
             self._write(key, queue)
-            if queue.start >= 0:
-                why = "the queue goes back, or far ahead: its topic was deleted and made again"
-                gap = {"topic": key[0], "queueId": key[1], "from": queue.next_offset, "count": offset - queue.next_offset}
-                self._report.add("gaps", {**gap, "why": why})
-            if queue.start >= 0 and queue.start < offset < queue.next_offset:
+            if queue.start < offset < queue.next_offset:
                 self._cut(queue, offset)
             else:
                 self._begin(queue, key, offset)
         queue.next_offset = offset
+        return True
+
+    def _fill(self, queue: _Queue, key: Key, unit: Unit, offset: int) -> None:
+        """Offsets whose messages were lost, now or before."""
+        count = offset - queue.next_offset
+        ends = self._old_unit(key, queue.next_offset), self._old_unit(key, offset - 1)
+        was_lost = all(old is not None and (old.is_filler or _leads_to(old, unit)) for old in ends)
+        gap = {"topic": key[0], "queueId": key[1], "from": queue.next_offset, "count": count}
+        self._report.add("known" if was_lost else "gaps", gap)
+        is_safe = unit.message.physical_offset >= self._first_file_end
+        filler = FILLER if is_safe else UNIT.packed.pack(unit.message.physical_offset, unit.message.total_size, 0)
+        for _ in range(count):
+            self._append(queue, key, filler, self._file_bytes)
+
+    def _begins_anew(self, key: Key, queue: _Queue, unit: Unit, offset: int, before: QueueUnit | None) -> bool:
+        """Whether the queue goes on at another offset: its topic was deleted and made again, or nothing speaks against it."""
+        if offset == 0 or before is not None:
+            self._report.restarts += 1
+            return True
+        if self._old_unit(key, offset) is not None:
+            why = f"it says that it is {key[0]} [{key[1]}] @{offset}, where the queue has another message"
+            self._report.add("unqueued", {"offset": unit.message.physical_offset, "why": why})
+            return False
+        step = {"topic": key[0], "queueId": key[1], "from": queue.next_offset, "count": offset - queue.next_offset}
+        why = f"the message after that says that its offset is {offset}: the queue was cut or begun anew there"
+        self._report.add("gaps", {**step, "why": why})
+        return True
 
     def _begin(self, queue: _Queue, key: Key, offset: int) -> None:
         """No file yet, or none that is still wanted; the file of this offset begins with fillers (`fillPreBlank`)."""
@@ -178,7 +234,7 @@ class Queues:
         byte = offset * UNIT.size
         start = byte - byte % self._file_bytes
         self._remove_from(queue, start if byte == start else start + self._file_bytes)
-        path = queue.directory / f"{start:0{NAME_DIGITS}d}"
+        path = queue.directory / file_name(start)
         if path.exists():
             os.truncate(path, byte - start)
             os.truncate(path, self._file_bytes)
@@ -215,15 +271,7 @@ class Queues:
         if file_bytes is None:
             file_bytes = self._batch_file_bytes if queue.directory.parts[-3] == "batchconsumequeue" else self._file_bytes
         if queue.gathered:
-            start = queue.gathered_at - queue.gathered_at % file_bytes
-            queue.directory.mkdir(parents=True, exist_ok=True)
-            path = queue.directory / f"{start:0{NAME_DIGITS}d}"
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                os.ftruncate(descriptor, file_bytes)
-                os.pwrite(descriptor, queue.gathered, queue.gathered_at - start)
-            finally:
-                os.close(descriptor)
+            write_at(queue.directory, queue.gathered_at, queue.gathered, file_bytes)
             queue.gathered_at += len(queue.gathered)
             self._gathered_bytes -= len(queue.gathered)
             queue.gathered = bytearray()
@@ -237,6 +285,16 @@ class Queues:
         """Write what was gathered."""
         for key in list(self._gathered):
             self._write(key, self._queues[key])
+
+    def close(self) -> None:
+        """Write the rest; the old queues are not read any more."""
+        self.flush()
+        self._readers.close()
+        self._extensions.close()
+
+
+def _leads_to(old: QueueUnit, unit: Unit) -> bool:
+    return (old.physical_offset, old.size) == (unit.message.physical_offset, unit.message.total_size)
 
 
 def _topic_of(raw: bytes, queue_id: int, queue_offset: int) -> tuple[str, str | None]:

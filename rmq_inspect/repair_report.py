@@ -14,6 +14,8 @@ class Report:
     """Bytes and messages are counted whole; lists are cut."""
 
     messages: int = 0
+    fillers: int = 0
+    """units that an earlier repair put into the place of lost ones"""
     message_bytes: int = 0
     log_start: int = 0
     log_end: int = 0
@@ -26,6 +28,10 @@ class Report:
     """stretches of the log: file, byte, bytes, why"""
     gaps: list[dict[str, Any]] = field(default_factory=list)
     """queue offsets that no message has any more: topic, queueId, from, count"""
+    known: list[dict[str, Any]] = field(default_factory=list)
+    """likewise, but the old queue had no message there either"""
+    restarts: int = 0
+    """queues that begin anew in the log: their topics were deleted and made again"""
     unqueued: list[dict[str, Any]] = field(default_factory=list)
     """messages that are in the log but can be in no queue: offset, why"""
     config: list[str] = field(default_factory=list)

@@ -12,27 +12,32 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from rmq_columns.scan import Ending
 from rmq_inspect.directory import StoreDirectory, StoreFile
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress, quiet
-from rmq_inspect.verify_findings import NOWHERE, Finding, Findings, Severity, by_severity
+from rmq_inspect.times import bytes_text
+from rmq_inspect.verify_findings import NOWHERE, Findings
 from rmq_inspect.verify_index import IndexState, check_index_file, slots_of
 from rmq_inspect.verify_log import check_log_file
 from rmq_inspect.verify_log_report import Known, LogReport, Step, judge_step
 from rmq_inspect.verify_places import LogPlaces, find_dangling
 from rmq_inspect.verify_queues import Key, LogBounds, QueueState, check_queue
+from rmq_inspect.verify_report import Report
 from rmq_inspect.verify_state import (
-    Condition,
     check_checkpoint,
     check_config,
     check_positions,
     check_strays,
     check_timer,
+    checkpoint_notes,
+    checkpoint_times,
     condition_of,
+    read_checkpoint,
+    timer_note,
     usual_size,
 )
 from rmq_inspect.verify_workers import each
@@ -50,43 +55,6 @@ OPEN_INDEX_FILES: Final = 2
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-
-
-@dataclass
-class Report:
-    """What a look at a store found."""
-
-    root: str
-    findings: Findings = field(default_factory=Findings)
-    condition: Condition = field(default_factory=Condition)
-    notes: list[str] = field(default_factory=list)
-    """What is worth knowing and no damage"""
-    log: list[LogReport] = field(default_factory=list)
-    queues: int = 0
-    queue_units: int = 0
-    index_entries: int = 0
-    topics: dict[str, int] = field(default_factory=dict)
-    """topic -> messages in the log"""
-    files: list[tuple[str, int, str]] = field(default_factory=list)
-    """(name, size, kind) of every file"""
-
-    @property
-    def messages(self) -> int:
-        return sum(one.units for one in self.log)
-
-    @property
-    def log_bytes(self) -> int:
-        return sum(one.end_at for one in self.log)
-
-    @property
-    def is_clean(self) -> bool:
-        return not self.findings.total
-
-    def listed(self) -> list[Finding]:
-        return by_severity(self.findings.kept)
-
-    def count(self, severity: Severity) -> int:
-        return sum(n for (code, _), n in self.findings.counts.items() if Finding(code, "", 0, "").kind.severity is severity)
 
 
 @dataclass(frozen=True)
@@ -118,11 +86,15 @@ class _Verification:
         self._bounds = LogBounds(self._log[0].start, self._log[-1].start + self._log_bytes) if self._log else LogBounds(0, 0)
         self._queues: dict[Key, QueueState] = {}
         self._index: list[IndexState] = []
+        self._checkpoint: dict[str, int] = {}
 
     def run(self) -> Report:
         report = self._report
         check_strays(self._store, self._findings)
         check_timer(self._store, self._findings)
+        if note := timer_note(self._store):
+            report.notes.append(note)
+        self._checkpoint = read_checkpoint(self._store, self._findings)
         config = check_config(self._store, self._findings)
         self._log_files()
         if self._scope.with_queues:
@@ -131,8 +103,7 @@ class _Verification:
             self._all_index()
         self._all_log()
         end = self._log_end()
-        last = next((one.last_timestamp for one in reversed(report.log) if one.last_timestamp >= 0), -1)
-        check_checkpoint(self._store, last, end, report.condition.live, self._findings)
+        self._check_checkpoint(end)
         self._across_files()
         if self._scope.with_queues:
             self._homeless(config)
@@ -217,7 +188,7 @@ class _Verification:
         known = Known(
             self._queues, self._index, self._store.extensions, dispatched_end, self._log,
             self._scope.with_queues, self._scope.with_index and bool(self._index), self._report.condition.live,
-            self._report.condition.settled,
+            self._report.condition.settled, checkpoint_times(self._checkpoint),
         )  # fmt: skip
         tasks = [(file, file is self._log[-1]) for file in self._log]
         for one in self._map("log", _log_task, tasks, _log_bytes, known):
@@ -231,6 +202,22 @@ class _Verification:
             if one.how is Ending.ZEROS and all(other.units == 0 for other in self._report.log[number + 1 :]):
                 self._findings.drop("log-cut", one.name)
 
+    def _check_checkpoint(self, end: int) -> None:
+        if self._store.checkpoint is None or not self._checkpoint:
+            return
+        log = self._report.log
+        first = next((one.first_timestamp for one in log if one.first_timestamp >= 0), -1)
+        last = next((one.last_timestamp for one in reversed(log) if one.last_timestamp >= 0), -1)
+        fields, live = self._checkpoint, self._report.condition.live
+        check_checkpoint(self._store.checkpoint, fields, last, end, live, self._findings)
+        seen = set().union(*(one.times_seen for one in log))
+        places = LogPlaces(self._log)
+        try:
+            notes = checkpoint_notes(fields, (first, last), seen, places.begins_at, (self._bounds.start, end))
+            self._report.notes.extend(notes)
+        finally:
+            places.readers.close()
+
     def _log_end(self) -> int:
         return next((one.start + one.end_at for one in reversed(self._report.log) if one.units), self._bounds.start)
 
@@ -238,22 +225,33 @@ class _Verification:
         """Queue offsets must go on from file to file."""
         seen: dict[Key, tuple[int, int]] = {}
         holes: list[tuple[int, int]] = []
+        fillers: list[tuple[int, int]] = []
         end = self._bounds.start
         for one in self._report.log:
             if one.start > end:
                 holes.append((end, one.start))
             end = one.start + self._log_bytes
             holes += [(one.start + begin, one.start + stop) for begin, stop in one.gaps]
+            fillers += [(one.start + begin, one.start + stop) for begin, stop in one.fillers]
             for key, edge in one.edges.items():
                 expected, at = seen.get(key, (edge.first, -1))
                 if edge.first != expected:
                     step = Step(key, expected, edge.first, at, one.start + edge.first_at)
-                    judge_step(step, one.name, holes, one)
+                    judge_step(step, one.name, holes, fillers, one)
                 seen[key] = (edge.next, one.start + edge.last_at)
             for finding in one.findings.kept:
                 self._findings.add(*finding._replace(offset=finding.offset - one.start))
+        self._repaired(len(fillers))
         if untagged := sum(one.without_tag_entries for one in self._report.log):
             self._report.notes.append(f"{untagged} message(s) have no index entry for their tags: a broker before 5.5 wrote them")
+
+    def _repaired(self, stretches: int) -> None:
+        """Losses that are no news."""
+        if stretches:
+            size = bytes_text(sum(one.filler_bytes for one in self._report.log))
+            lost = sum(one.lost_before_repair for one in self._report.log)
+            text = f"an earlier repair filled {stretches} stretch(es) of the log ({size}), in which messages had been lost"
+            self._report.notes.append(f"{text}: {lost} queue offset(s) have no message" if lost else text)
 
     # --- queues against the log
 
@@ -298,6 +296,7 @@ class _Verification:
         matched: dict[tuple[str, int, int], int] = {}
         told: set[tuple[str, int, int]] = set()
         gaps: list[tuple[int, int]] = []
+        repaired = any(one.fillers for one in self._report.log)
         for one in self._report.log:
             for name, count in one.matched.items():
                 matched[name] = matched.get(name, 0) + count
@@ -309,7 +308,7 @@ class _Verification:
                 for file in state.files:
                     if matched.get((*key, file.start), 0) != state.inside.get(file.start, 0):
                         with contextlib.suppress(CannotLook):
-                            self._findings.merge(find_dangling(key, state, file, self._bounds, places, told, gaps))
+                            self._findings.merge(find_dangling(key, state, file, self._bounds, places, told, gaps, repaired))
         finally:
             places.readers.close()
 

@@ -40,9 +40,13 @@ class Kind(NamedTuple):
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 _REPAIR: Final = "rmq inspect repair DIR --to NEWDIR"
 _REBUILD_QUEUES: Final = (
-    f"The log has everything: {_REPAIR} builds the queues anew; so does a broker when consumequeue/ is moved away."
+    f"A whole log has everything: {_REPAIR} builds the queues anew; so does a broker when consumequeue/ is moved away."
 )
-_REBUILD_INDEX: Final = f"The log has everything: {_REPAIR} builds the index anew. Queues and consumers are not concerned."
+_REBUILD_INDEX: Final = f"A whole log has everything: {_REPAIR} builds the index anew. Queues and consumers are not concerned."
+_LOG_FIRST: Final = (
+    "The log is damaged, too (see the findings about it): what is in a file of it that can be restored comes first. "
+    f"After that, or without that, {_REPAIR} builds queues and index for the messages that the log still has."
+)
 _FROM_REPLICA: Final = f"Restore the file from a replica or backup; without one, {_REPAIR} keeps everything before and behind it."
 
 KINDS: Final[dict[str, Kind]] = {
@@ -270,6 +274,14 @@ KINDS: Final[dict[str, Kind]] = {
         _ERROR, "a file could not be read", "What is in it was not checked.", "Check permissions and the disk, then look again.",
     ),
 }  # fmt: skip
+
+
+def remedy_of(code: str, log_is_whole: bool) -> str:
+    """What to do.  Queues and index can be built of a log that has everything; of one that has not, only in part."""
+    remedy = KINDS[code].remedy
+    if remedy not in (_REBUILD_QUEUES, _REBUILD_INDEX):
+        return remedy
+    return remedy.replace("A whole log", "The log") if log_is_whole else _LOG_FIRST
 
 
 class Finding(NamedTuple):

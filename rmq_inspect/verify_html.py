@@ -13,9 +13,8 @@ from typing import Final
 from rmq_columns.scan import Ending
 from rmq_inspect.records import printable
 from rmq_inspect.times import bytes_text, text_of
-from rmq_inspect.verify import Report
-from rmq_inspect.verify_findings import KINDS, NOWHERE, Finding, Severity
-from rmq_inspect.verify_report import by_kind, summary, where
+from rmq_inspect.verify_findings import KINDS, NOWHERE, Finding, Severity, remedy_of
+from rmq_inspect.verify_report import Report, by_kind, summary, where
 
 BARS_MAX: Final = 300
 """Files drawn of each kind."""
@@ -65,9 +64,10 @@ def _findings(report: Report) -> Iterator[str]:
     hidden = {(code, file): times for code, file, times in report.findings.hidden()}
     for code, found in by_kind(report).items():
         kind = KINDS[code]
+        remedy = remedy_of(code, report.log_is_whole)
         yield f'<h2><span class="{kind.severity}">{kind.severity}</span> {_text(kind.title)} <code>{code}</code></h2>'
         yield f'<p class="rule"><b>Consequence.</b> {_text(kind.consequence)}</p>'
-        yield f'<p class="rule"><b>Remedy.</b> {_text(kind.remedy)}</p><table><tr><th>Where</th><th>What</th></tr>'
+        yield f'<p class="rule"><b>Remedy.</b> {_text(remedy)}</p><table><tr><th>Where</th><th>What</th></tr>'
         for one in found:
             yield f'<tr><td class="place">{_text(where(one))}</td><td>{_text(one.detail)}</td></tr>'
         for file in dict.fromkeys(one.file for one in found):

@@ -22,7 +22,7 @@ from rmq_columns.texts import Hasher, Properties, Spans
 from rmq_columns.units import Units
 from rmq_inspect.directory import Reader, StoreFile
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.records import has_light_queues
+from rmq_inspect.records import FILLER_TOPIC, has_light_queues
 from rmq_inspect.verify_entries import IndexCheck
 from rmq_inspect.verify_findings import NOWHERE
 from rmq_inspect.verify_log_report import QUEUES_MAX, Edge, Entry, Known, LogReport, Step, Wanted, judge_step
@@ -38,6 +38,7 @@ from rmq_wire.sys_flag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_PREPARE
 BLOCK_BYTES: Final = 8 << 20
 """Larger than the scan's own: the cost of a look into a queue is per block."""
 GAPS_KEPT_MAX: Final = 1000
+FILLERS_KEPT_MAX: Final = 100_000
 _BLANK_CHARACTER: Final = ord(" ")
 
 
@@ -131,7 +132,9 @@ class _LogCheck:
         if report.first_timestamp < 0:
             report.first_timestamp = int(times[0])
         report.last_timestamp = int(times[-1])
+        report.times_seen.update(time for time in self._known.times if (times == time).any())
         ids = self._ids(columns.topics(view, units))
+        self._fillers(units, at, ids)
         counts = np.bincount(ids, minlength=len(self._topic_names))
         for number in np.flatnonzero(counts).tolist():
             topic = self._topic_names[number]
@@ -140,6 +143,21 @@ class _LogCheck:
             report.topics[topic] = report.topics.get(topic, 0) + int(counts[number])
         if self._known.with_queues or self._known.with_index:
             self._against_the_rest(view, units, at, own, ids)
+
+    def _fillers(self, units: Units, at: Ints, ids: Ints) -> None:
+        """What a repair put into the place of lost units (`repair_log.is_filler`)."""
+        rolled_back = (units["sys_flag"] == TRANSACTION_ROLLBACK) & (units.properties_size == 0)
+        for row in np.flatnonzero(rolled_back).tolist():
+            size, begin = int(units["total_size"][row]), int(at[row])
+            is_named = FILLER_TOPIC.startswith(self._topic_names[int(ids[row])])
+            if not is_named or units["queue_id"][row] or units["queue_offset"][row]:
+                continue
+            fillers = self._report.fillers
+            self._report.filler_bytes += size
+            if fillers and fillers[-1][1] == begin:
+                fillers[-1] = fillers[-1][0], begin + size
+            elif len(fillers) < FILLERS_KEPT_MAX:
+                fillers.append((begin, begin + size))
 
     def _sums(self, view: memoryview, units: Units, at: Ints) -> None:
         bad = columns.bad_crcs(view, units)
@@ -237,7 +255,7 @@ class _LogCheck:
         before = np.concatenate(([last_at], at[:-1]))
         for row in np.flatnonzero(offsets != expected)[:64].tolist():
             step = Step(key, int(expected[row]), int(offsets[row]), int(before[row]), int(at[row]))
-            judge_step(step, self._file.name, self._report.gaps, self._report)
+            judge_step(step, self._file.name, self._report.gaps, self._report.fillers, self._report)
         begin = (first, int(at[0])) if edge is None else (edge.first, edge.first_at)
         self._report.edges[key] = Edge(*begin, int(nexts[-1]), int(at[-1]))
 

@@ -6,6 +6,8 @@ explained.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -35,6 +37,8 @@ class Known:
     live: bool = False
     settled: bool = True
     """whether the store was closed in order and nobody has it open"""
+    times: list[int] = field(default_factory=list)
+    """of the checkpoint, ms: is there a message that was stored then?"""
 
 
 class Edge(NamedTuple):
@@ -62,6 +66,11 @@ class LogReport:
     first_timestamp: int = -1
     last_timestamp: int = -1
     gaps: list[tuple[int, int]] = field(default_factory=list)
+    fillers: list[tuple[int, int]] = field(default_factory=list)
+    """stretches that `rmq inspect repair` filled"""
+    filler_bytes: int = 0
+    lost_before_repair: int = 0
+    """queue offsets that have no message, for it was lost before a repair"""
     edges: dict[Key, Edge] = field(default_factory=dict)
     matched: dict[tuple[str, int, int], int] = field(default_factory=dict)
     """(topic, queue id, file start) -> queue units that this file's messages have"""
@@ -72,6 +81,8 @@ class LogReport:
     waiting_count: int = 0
     homeless: dict[Key, tuple[int, int]] = field(default_factory=dict)
     """queue that does not exist -> its messages, and where the last of them begins in the log"""
+    times_seen: set[int] = field(default_factory=set)
+    """those of the checkpoint's times at which a message was stored"""
     superseded: int = 0
     """units whose queue was deleted and made again"""
     index_waiting: int = 0
@@ -99,6 +110,10 @@ class Wanted(NamedTuple):
     is_tag: Any
 
 
+Ranges = Sequence[tuple[int, int]]
+"""(begin, end), ascending"""
+
+
 class Step(NamedTuple):
     """Two units of one queue that follow in the log, but not in the queue."""
 
@@ -109,17 +124,24 @@ class Step(NamedTuple):
     at: int
 
 
-def judge_step(step: Step, file: str, gaps: list[tuple[int, int]], report: LogReport) -> None:
-    """A gap of the log between explains a skipped offset. Where a queue begins at 0 again its units tell which message counts."""
+def judge_step(step: Step, file: str, gaps: Ranges, fillers: Ranges, report: LogReport) -> None:
+    """A gap of the log between explains a skipped offset, and so does a filler of a repair.  Where a queue begins at 0 again its
+    units tell which message counts.  gaps, fillers: ascending, in the terms of the step's places."""
     name = f"{step.key[0]} queue {step.key[1]}"
     if step.found == 0:
         return
     if step.found > step.expected:
-        if not any(step.from_at <= begin < step.at for begin, _ in gaps):
-            missing = step.found - step.expected
-            report.findings.add(
-                "log-sequence-gap", file, step.at, f"{name}: offset {step.found} follows {step.expected - 1}", missing
-            )
+        missing = step.found - step.expected
+        if _is_between(fillers, step):
+            report.lost_before_repair += missing
+        elif not _is_between(gaps, step):
+            text = f"{name}: offset {step.found} follows {step.expected - 1}"
+            report.findings.add("log-sequence-gap", file, step.at, text, missing)
     else:
         report.findings.add("log-sequence-back", file, step.at, f"{name}: offset {step.found} after {step.expected - 1}")
         report.told.add((*step.key, step.found))
+
+
+def _is_between(ranges: Ranges, step: Step) -> bool:
+    at = bisect_left(ranges, (step.from_at,))
+    return at < len(ranges) and ranges[at][0] < step.at

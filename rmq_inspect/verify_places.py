@@ -23,7 +23,7 @@ from rmq_inspect.verify_log_report import QUEUES_MAX, Entry, Known, LogReport
 from rmq_inspect.verify_queues import Key, LogBounds, QueueState
 from rmq_wire.layout import consume_queue
 from rmq_wire.layout.flat import flat
-from rmq_wire.layout.message import BORN_V6, FIXED, HEAD, MAGIC_V1, MAGIC_V2, STORE_V6, TOPIC_V1, TOPIC_V2
+from rmq_wire.layout.message import BLANK, BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6, TOPIC_V1, TOPIC_V2
 
 LOOKED_AT_MAX: Final = 256
 """Differing units of one run that are looked at one by one; more are counted like the last of them."""
@@ -38,6 +38,7 @@ EXTENSIONS_BEGIN: Final = 1 << 63
 """What an address lacks to be a place (`ConsumeQueueExt.unDecorate`)."""
 _EXTENSION: Final = flat(consume_queue.EXT_UNIT_HEAD).packed
 _HEAD: Final = flat(HEAD)
+_BLANK: Final = flat(BLANK).packed
 _FIXED_SIZE_MAX: Final = max(layout.size for layout in FIXED.values())
 _HOST_BITS: Final = BORN_V6 | STORE_V6
 _TOPIC_BYTES_MAX: Final = 32767
@@ -61,6 +62,18 @@ class LogPlaces:
         self._log = log
         self._starts = [file.start for file in log]
         self.readers = Readers()
+
+    def begins_at(self, physical_offset: int) -> bool:
+        """Whether a unit or the blank of a file begins here."""
+        at = bisect_right(self._starts, physical_offset) - 1
+        if at < 0 or physical_offset >= self._log[at].end:
+            return False
+        try:
+            raw = self.readers.get(self._log[at]).read(physical_offset - self._starts[at], _BLANK.size)
+        except CannotLook:
+            return False
+        is_blank = len(raw) == _BLANK.size and _BLANK.unpack(raw)[1] == MAGIC_BLANK
+        return is_blank or self.row_at(physical_offset) is not None
 
     def row_at(self, physical_offset: int) -> Row | None:
         """The head of the unit that begins here and says so; None when none does.  Its body is not looked at."""
@@ -302,9 +315,12 @@ class Places:
 
 def find_dangling(
     key: Key, state: QueueState, file: StoreFile, bounds: LogBounds, log: LogPlaces, told: set[tuple[str, int, int]],
-    gaps: list[tuple[int, int]],
+    gaps: list[tuple[int, int]], repaired: bool = False,
 ) -> Findings:  # fmt: skip
-    """The units of this file that point at no message of their queue.  gaps: damaged stretches of the log, ascending."""
+    """The units of this file that point at no message of their queue.
+
+    gaps: damaged stretches of the log, ascending.  repaired: units may stand in for lost ones, and lead to the next message.
+    """
     findings = Findings()
     runs: list[list[Any]] = []
     for at, unit in _inside(file, state, bounds):
@@ -314,6 +330,8 @@ def find_dangling(
         if there is not None and there == (*key, offset, size):
             continue
         if (there is not None and key[0].startswith("%LMQ%")) or (*key, offset) in told:
+            continue
+        if repaired and _stands_in(unit, there, key, offset):
             continue
         if runs and runs[-1][1] == at:
             runs[-1][1] += 1
@@ -334,6 +352,13 @@ def find_dangling(
             "queue-dangling", file.name, first * (BATCH_UNIT if state.is_batch else QUEUE_UNIT).itemsize, text, end - first
         )
     return findings
+
+
+def _stands_in(unit: Any, there: Row | None, key: Key, offset: int) -> bool:
+    """Whether a repair put it there (`repair_queues`)."""
+    if there is None or (there.topic, there.queue_id) != key or there.queue_offset <= offset:
+        return False
+    return bool(there.size == unit["size"] and not unit["tags_code"])
 
 
 def _inside(file: StoreFile, state: QueueState, bounds: LogBounds) -> Iterator[tuple[int, Any]]:

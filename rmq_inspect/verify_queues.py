@@ -51,6 +51,8 @@ class QueueState:
     """file start -> its units that point between the log's bounds"""
     previous_end: int = -1
     """the same of the unit read last"""
+    previous_offset: int = -1
+    """where that one's message begins"""
 
     def file_of(self, position: int) -> StoreFile | None:
         """The file that holds this byte of the queue."""
@@ -174,10 +176,11 @@ class _QueueFile:
 
     def _order(self, offsets: Any, sizes: Any, rows: Any, at: int) -> None:
         limits = np.concatenate(([self._state.previous_end], (offsets + sizes)[:-1]))
-        self._state.previous_end = int(offsets[-1] + sizes[-1])
-        bad = offsets < limits
+        before = np.concatenate(([self._state.previous_offset], offsets[:-1]))
+        self._state.previous_end, self._state.previous_offset = int(offsets[-1] + sizes[-1]), int(offsets[-1])
+        bad = (offsets < limits) & (offsets != before)  # two that lead to one place are told when the log is looked at
         if self._state.is_batch:  # Java's own rule there is weaker: a start above the last start
-            bad = offsets < np.concatenate(([-1], offsets[:-1]))
+            bad = offsets < before
         for row in np.flatnonzero(bad)[:1].tolist():
             text = f"unit {self._base + at + int(rows[row])} points at {offsets[row]}, the one before it ends at {limits[row]}"
             self._findings.add("queue-order", self._file.name, (at + int(rows[row])) * self._dtype.itemsize, text, int(bad.sum()))

@@ -1,17 +1,61 @@
-"""What a look at a store found, as lines for a person and as one JSON document."""
+"""What a look at a store found; it as lines for a person and as one JSON document."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rmq_inspect.records import printable
 from rmq_inspect.times import bytes_text
-from rmq_inspect.verify import Report
-from rmq_inspect.verify_findings import KINDS, NOWHERE, Finding, Severity
+from rmq_inspect.verify_findings import KINDS, NOWHERE, Finding, Findings, Severity, by_severity, remedy_of
+from rmq_inspect.verify_log_report import LogReport
+from rmq_inspect.verify_state import Condition
 
 LISTED: Final = 10
 """Places of one kind that the text names; the rest is counted, `--json` has more."""
+
+
+@dataclass
+class Report:
+    """What a look at a store found."""
+
+    root: str
+    findings: Findings = field(default_factory=Findings)
+    condition: Condition = field(default_factory=Condition)
+    notes: list[str] = field(default_factory=list)
+    """What is worth knowing and no damage"""
+    log: list[LogReport] = field(default_factory=list)
+    queues: int = 0
+    queue_units: int = 0
+    index_entries: int = 0
+    topics: dict[str, int] = field(default_factory=dict)
+    """topic -> messages in the log"""
+    files: list[tuple[str, int, str]] = field(default_factory=list)
+    """(name, size, kind) of every file"""
+
+    @property
+    def messages(self) -> int:
+        return sum(one.units for one in self.log)
+
+    @property
+    def log_bytes(self) -> int:
+        return sum(one.end_at for one in self.log)
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.findings.total
+
+    @property
+    def log_is_whole(self) -> bool:
+        """Nothing was found wrong with it; so queues and index can be built of it."""
+        return not any(code.startswith("log-") for code in self.findings.codes())
+
+    def listed(self) -> list[Finding]:
+        return by_severity(self.findings.kept)
+
+    def count(self, severity: Severity) -> int:
+        return sum(n for (code, _), n in self.findings.counts.items() if Finding(code, "", 0, "").kind.severity is severity)
 
 
 def lines(report: Report, listed: int = LISTED) -> Iterator[str]:
@@ -32,7 +76,7 @@ def lines(report: Report, listed: int = LISTED) -> Iterator[str]:
         if (more := total - sum(one.times for one in places[:listed])) > 0:
             yield f"  and {more} more"
         yield f"  Consequence: {kind.consequence}"
-        yield f"  Remedy: {kind.remedy}"
+        yield f"  Remedy: {remedy_of(code, report.log_is_whole)}"
     yield ""
     yield f"{report.count(Severity.ERROR)} errors, {report.count(Severity.WARNING)} warnings"
 
@@ -73,12 +117,12 @@ def as_json(report: Report) -> dict[str, Any]:
         "lockedBy": condition.locked_by,
         "abort": condition.has_abort,
         "notes": report.notes,
-        "findings": [finding_json(one) for one in report.listed()],
+        "findings": [finding_json(one, report.log_is_whole) for one in report.listed()],
         "more": [{"code": code, "file": file, "times": times} for code, file, times in report.findings.hidden()],
     }
 
 
-def finding_json(finding: Finding) -> dict[str, Any]:
+def finding_json(finding: Finding, log_is_whole: bool) -> dict[str, Any]:
     """One finding with what its kind says."""
     kind = finding.kind
     return {
@@ -90,7 +134,7 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "what": kind.title,
         "detail": finding.detail,
         "consequence": kind.consequence,
-        "remedy": kind.remedy,
+        "remedy": remedy_of(finding.code, log_is_whole),
     }
 
 

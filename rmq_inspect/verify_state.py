@@ -6,6 +6,7 @@ Sources: `StoreCheckpoint`, `ConfigManager`, `DefaultMessageStore.load`, `TimerW
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -89,8 +90,8 @@ def check_strays(store: StoreDirectory, findings: Findings) -> None:
         findings.add("stray", ".", NOWHERE, "and more", store.stray_count - len(store.strays))
 
 
-def check_checkpoint(store: StoreDirectory, last_timestamp: int, log_end: int, live: bool, findings: Findings) -> dict[str, int]:
-    """last_timestamp: store time of the log's last message, -1 when it has none.  Returns the fields."""
+def read_checkpoint(store: StoreDirectory, findings: Findings) -> dict[str, int]:
+    """Its fields by name; none when there is no checkpoint that can be read."""
     file = store.checkpoint
     if file is None:
         return {}
@@ -102,7 +103,13 @@ def check_checkpoint(store: StoreDirectory, last_timestamp: int, log_end: int, l
         return {}
     if file.size != checkpoint.FILE_SIZE:
         findings.add("checkpoint-size", file.name, NOWHERE, f"{file.size} bytes")
-    fields = dict(zip(_CHECKPOINT.names, _CHECKPOINT.packed.unpack(data.ljust(_CHECKPOINT.size, b"\0")), strict=True))
+    return dict(zip(_CHECKPOINT.names, _CHECKPOINT.packed.unpack(data.ljust(_CHECKPOINT.size, b"\0")), strict=True))
+
+
+def check_checkpoint(
+    file: StoreFile, fields: dict[str, int], last_timestamp: int, log_end: int, live: bool, findings: Findings
+) -> None:  # fmt: skip
+    """last_timestamp: store time of the log's last message, -1 when it has none."""
     slack = CLOCK_SLACK_MS if live else 0
     for name in (*_TIMES, *_OFFSETS):
         value = fields[name]
@@ -113,7 +120,29 @@ def check_checkpoint(store: StoreDirectory, last_timestamp: int, log_end: int, l
             findings.add("checkpoint-future", file.name, _CHECKPOINT.at[name], text)
         elif name in _OFFSETS and name != "master_flushed_offset" and value > log_end and not live:
             findings.add("checkpoint-future", file.name, _CHECKPOINT.at[name], f"{name} is {value}, the log ends at {log_end}")
-    return fields
+
+
+def checkpoint_times(fields: dict[str, int]) -> list[int]:
+    """When messages were stored, by the checkpoint; ms, ascending."""
+    return sorted({fields[name] for name in _TIMES if fields.get(name, 0) > 0})
+
+
+def checkpoint_notes(
+    fields: dict[str, int], bounds: tuple[int, int], seen: set[int], begins: Callable[[int], bool], log: tuple[int, int]
+) -> Iterator[str]:
+    """What is odd and harmless: values between those of the log's ends that belong to no message.  Recovery begins before them.
+
+    bounds: store times of the log's first and last message; seen: checkpoint times that messages have; begins: whether a unit or
+    blank begins at a place; log: where it begins and ends.
+    """
+    for name in _TIMES:
+        value = fields.get(name, 0)
+        if 0 < bounds[0] <= value <= bounds[1] and value not in seen:
+            yield f"checkpoint: {name} is {value}, at which no message of the log was stored"
+    for name in _OFFSETS[1:]:  # how far the master has flushed is of another machine
+        value = fields.get(name, 0)
+        if log[0] <= value < log[1] and value > 0 and not begins(value):
+            yield f"checkpoint: {name} is {value}, where no message of the log begins"
 
 
 def check_config(store: StoreDirectory, findings: Findings) -> dict[str, Any]:
@@ -166,6 +195,13 @@ def check_positions(config: dict[str, Any], ends: dict[tuple[str, int], int], fi
                 if end is not None and isinstance(offset, int) and offset > end:
                     text = f"{place} queue {queue_id}: {offset}, the queue ends with {end}"
                     findings.add("position-ahead", f"config/{name}", NOWHERE, text)
+
+
+def timer_note(store: StoreDirectory) -> str | None:
+    """That timer files are there, and how far they were looked at."""
+    files = (store.timer_wheel, store.timer_check, *store.timer_log[:1])
+    there = [file.name.removesuffix("/" + file.parts[-1]) if file in store.timer_log else file.name for file in files if file]
+    return f"not checked: what is in the timer's files ({', '.join(there)})" if there else None
 
 
 def check_timer(store: StoreDirectory, findings: Findings) -> None:

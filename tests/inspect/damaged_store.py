@@ -9,7 +9,8 @@ from typing import Any
 
 from rmq_columns.dtypes import QUEUE_UNIT
 from rmq_inspect.directory import list_store
-from rmq_inspect.verify import Report, Scope, verify
+from rmq_inspect.verify import Scope, verify
+from rmq_inspect.verify_report import Report
 from rmq_store.disk import RealDisk
 from rmq_store.settings import StoreSettings
 from rmq_wire.layout.flat import Flat, flat

@@ -13,16 +13,15 @@ from typing import Any
 
 import pytest
 
-from rmq_inspect import queues, repair_log, repair_queues
+from rmq_inspect import queues, repair_queues
 from rmq_inspect.directory import list_store
-from rmq_inspect.log import Unit
 from rmq_inspect.queues import BATCH
-from rmq_inspect.repair_log import FILLER_TOPIC
+from rmq_inspect.records import is_filler
 from rmq_store.disk import RealDisk
 from rmq_store.store import Store
 from rmq_wire import sys_flag as flags
 from tests.inspect.kit import SLOTS, golden_of, golden_store, look, plain_store, rich_store, spoil, units_of
-from tests.support.store_rig import START_MS, draft, small
+from tests.support.store_rig import START_MS, Rig, draft, small
 
 LOG_FILE_BYTES = 8192
 
@@ -55,11 +54,7 @@ def fixed(root: Path, *more: object) -> tuple[int, dict[str, Any]]:
 
 
 def raws(root: Path) -> dict[int, bytes]:
-    return {unit.message.physical_offset: unit.raw for unit in units_of(root) if not is_filler(unit)}
-
-
-def is_filler(unit: Unit) -> bool:
-    return unit.message.topic == FILLER_TOPIC[: len(unit.message.topic)]
+    return {unit.message.physical_offset: unit.raw for unit in units_of(root) if not is_filler(unit.message)}
 
 
 @pytest.mark.parametrize("make", [golden_store, plain_store])
@@ -92,14 +87,13 @@ def test_delays_other_than_by_default(tmp_path: Path) -> None:
     assert {row["left"] for row in apart} == {"absent"}
 
 
-def test_batch_queues_of_java(tmp_path: Path) -> None:
+def test_batch_queues_and_extensions_of_java(tmp_path: Path) -> None:
     old = golden_of("batch", tmp_path / "old")
-    status, report = fixed(old)
-    assert status == 0
-    assert any("consumequeue_ext" in note for note in report["notes"])
-    made = {name: value for name, value in hashes(tmp_path / "new").items() if name.startswith("batchconsumequeue/")}
-    assert made
-    assert made == {name: value for name, value in hashes(old).items() if name.startswith("batchconsumequeue/")}
+    assert fixed(old)[0] == 0
+    trees = ("batchconsumequeue/", "consumequeue/", "consumequeue_ext/")
+    made = {name: value for name, value in hashes(tmp_path / "new").items() if name.startswith(trees)}
+    assert {name.partition("/")[0] + "/" for name in made} == set(trees)
+    assert made == {name: value for name, value in hashes(old).items() if name.startswith(trees)}
 
 
 def test_a_unit_whose_seal_is_broken_is_lost(tmp_path: Path) -> None:
@@ -213,10 +207,10 @@ def test_damage_costs_what_it_covers(rich: Path, damage: Callable[[Path, int], N
 
 
 def whole_pass(root: Path, messages: int) -> None:
-    """A second repair finds nothing more to lose in the log."""
-    _, again = fixed_again(root)
-    assert again["messages"] - len([unit for unit in units_of(root) if is_filler(unit)]) == messages
-    assert not again["counts"].get("lost")
+    """A second repair finds nothing more to lose."""
+    status, again = fixed_again(root)
+    assert (status, again["whole"], again["messages"]) == (0, True, messages), again
+    assert again["fillers"] == len([unit for unit in units_of(root) if is_filler(unit.message)])
 
 
 def fixed_again(root: Path) -> tuple[int, dict[str, Any]]:
@@ -346,7 +340,7 @@ def test_a_full_disk_is_one_line(rich: Path, monkeypatch: pytest.MonkeyPatch) ->
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(repair_log.os, "pwrite", full)
+    monkeypatch.setattr("rmq_inspect.repair_files.os.pwrite", full)
     seen = look("repair", rich, "--to", rich.parent / "new")
     assert seen.status == 2
     assert seen.err.endswith("No space left on device: what was made so far is there, with a file `abort`\n")
@@ -363,12 +357,105 @@ def test_the_checkpoint_says_that_all_is_on_disk(rich: Path) -> None:
     assert (row["logics_physical_offset"], row["logics_msg_timestamp"]) == (queued["commitLogOffset"], queued["storeTimestamp"])
 
 
-def test_what_was_repaired_is_sound(rich: Path) -> None:
-    """Nothing is left to find but the holes in the sequence of queue offsets."""
+def verified(root: Path) -> dict[str, Any]:
     pytest.importorskip("numpy")
-    victim = [unit for unit in units_of(rich) if unit.message.topic == b"TopicA" and not unit.message.sys_flag][70]
-    spoil(rich / victim.file.name, victim.at, bytes(40))
-    assert look("verify", rich).status == 1
+    [report] = look("verify", root, "--json").rows
+    return dict(report)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("number", [2, 30, 70, 77, 150, 200])
+def test_what_was_repaired_is_sound(rich: Path, damage: Callable[[Path, int], None], number: int) -> None:
+    damage(rich, sorted(raws(rich))[number])
     fixed(rich)
-    [report] = look("verify", rich.parent / "new", "--json").rows
-    assert {finding["code"] for finding in report["findings"]} <= {"log-sequence-gap"}
+    seen = verified(rich.parent / "new")
+    assert (seen["clean"], seen["findings"]) == (True, [])
+    has_fillers = any(is_filler(unit.message) for unit in units_of(rich.parent / "new"))
+    assert any("an earlier repair filled 1 stretch(es)" in note for note in seen["notes"]) == has_fillers
+
+
+@pytest.mark.parametrize("number", [3, 70])
+def test_what_was_lost_before_a_repair_is_told_as_no_news(rich: Path, number: int) -> None:
+    """In the first log file and behind it, where the queue's units differ."""
+    victim = [unit for unit in units_of(rich) if unit.message.topic == b"TopicA" and not unit.message.sys_flag][number]
+    spoil(rich / victim.file.name, victim.at, bytes(40))
+    assert verified(rich)["findings"]
+    assert fixed(rich)[0] == 1
+    seen = look("verify", rich.parent / "new")
+    assert seen.status == 0
+    assert "in which messages had been lost: 1 queue offset(s) have no message" in seen.out
+    again = look("repair", rich.parent / "new", "--to", rich.parent / "newer")
+    assert again.status == 0
+    assert "nothing was lost that was not lost before: 1 queue offset(s) in 1 gap(s) had no message already" in again.out
+
+
+def test_the_end_of_a_file_that_was_lost_is_marked(rich: Path) -> None:
+    """Its last message: the blank alone would hide that there was one."""
+    last = [unit for unit in units_of(rich) if unit.at + unit.file.start < 2 * LOG_FILE_BYTES][-1]
+    before = len(units_of(rich))
+    spoil(rich / last.file.name, last.at, b"\xff" * 20)
+    fixed(rich)
+    made = units_of(rich.parent / "new")
+    [mark] = [unit for unit in made if is_filler(unit.message)]
+    assert (mark.message.physical_offset, len(made)) == (last.message.physical_offset, before)
+    assert verified(rich.parent / "new")["clean"]
+
+
+def test_units_that_lead_on_are_damage_in_a_store_that_nobody_repaired(rich: Path) -> None:
+    pytest.importorskip("numpy")
+    [file] = [one for one in list_store(rich).queues["TopicA", 0] if one.start == 0]
+    raw = file.path.read_bytes()
+    file.path.write_bytes(raw[:40] + raw[60:72] + bytes(8) + raw[60:])
+    assert {finding["code"] for finding in verified(rich)["findings"]} == {"queue-unit-wrong"}
+
+
+def test_a_topic_that_was_made_again_is_no_loss(tmp_path: Path) -> None:
+    settings = small(
+        store_path_root_dir=str(tmp_path / "old"), mapped_file_size_commit_log=LOG_FILE_BYTES, max_hash_slot_num=SLOTS
+    )
+    rig = Rig(RealDisk(), settings)
+    for number in range(9):
+        rig.put(draft(number))
+    rig.store.delete_topics(["TopicA"])
+    for number in range(4):
+        rig.put(draft(number))
+    assert rig.store.close(rig.wall_ms)
+    seen = look("repair", tmp_path / "old", "--to", tmp_path / "new")
+    assert (seen.status, "nothing was lost\n" in seen.out) == (0, True), seen
+    assert "its topic was deleted and made again" in " ".join(seen.out.split())
+    assert len(list(queues.written(list_store(tmp_path / "new").queues["TopicA", 0]))) == 4
+    assert verified(tmp_path / "new")["clean"]
+
+
+def test_a_message_with_another_ones_offset_costs_no_others(rich: Path) -> None:
+    """A spoilt queue offset, which no check sum covers, must not cut the queue."""
+    units = [unit for unit in units_of(rich) if (unit.message.topic, unit.message.queue_id) == (b"TopicA", 0)]
+    victim = [unit for unit in units if not unit.message.sys_flag][20]
+    spoil(rich / victim.file.name, victim.at + 20, (3).to_bytes(8, "big"))
+    status, report = fixed(rich)
+    assert status == 1
+    assert [(one["offset"], "has another message" in one["why"]) for one in report["unqueued"]] == [
+        (victim.message.physical_offset, True)
+    ]
+    made = list(queues.written(list_store(rich.parent / "new").queues["TopicA", 0]))
+    old = list(queues.written(list_store(rich).queues["TopicA", 0]))
+    assert len(made) == len(old) - 1
+
+
+def test_extensions_keep_their_bit_maps(tmp_path: Path) -> None:
+    """And those of a queue that is gone are made of the messages."""
+    old = golden_of("batch", tmp_path / "old")
+    tree = old / "consumequeue_ext" / "Plain" / "0"
+    first, second = sorted(tree.iterdir())
+    raw = bytearray(first.read_bytes())
+    raw[180:182], raw[198:200], raw[200:203] = (23).to_bytes(2, "big"), (3).to_bytes(2, "big"), b"\x01\x02\x03"
+    first.write_bytes(raw.replace(b"\xff\xff", b"\0\0"))
+    assert second.exists()
+    fixed(old)
+    rows = look("show", tmp_path / "new" / "consumequeue_ext" / "Plain", "--json").rows
+    assert [row["bit_map"] for row in rows if row["bit_map"]] == ["010203"]
+    assert verified(tmp_path / "new")["clean"]
+    shutil.rmtree(old / "consumequeue" / "Plain")
+    assert look("repair", old, "--to", tmp_path / "newer").status == 0
+    assert len(look("show", tmp_path / "newer" / "consumequeue_ext" / "Plain", "--json").rows) == len(rows)
+    assert verified(tmp_path / "newer")["clean"]

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rmq_inspect.directory import list_store
-from rmq_inspect.verify import Report, verify
+from rmq_inspect.verify import verify
 from rmq_inspect.verify_findings import KEPT_MAX, KEPT_PER_FILE_MAX, Findings
 from rmq_inspect.verify_html import page
-from rmq_inspect.verify_report import as_json, lines
+from rmq_inspect.verify_report import Report, as_json, lines
 from rmq_wire.layout import index
 from rmq_wire.layout.flat import flat
 from rmq_wire.message import pack_unit

@@ -23,9 +23,10 @@ from hypothesis import strategies as st
 from rmq_cli.main import rmq
 from rmq_inspect.directory import list_store
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.verify import Report, Scope, verify
+from rmq_inspect.verify import Scope, verify
 from rmq_inspect.verify_findings import KINDS, as_markdown
 from rmq_inspect.verify_html import page
+from rmq_inspect.verify_report import Report
 from rmq_inspect.verify_workers import each
 from rmq_store.disk import RealDisk
 from rmq_wire.message import index_keys, tags_code
@@ -95,7 +96,8 @@ def test_a_file_with_too_many_damaged_places_is_given_up(tmp_path: Path, monkeyp
 
 
 def test_every_kind_has_a_test_that_plants_it() -> None:
-    source = "".join(path.read_text() for path in Path(__file__).parent.glob("test_verify_*.py"))
+    here = Path(__file__).parent
+    source = "".join(path.read_text() for path in (*here.glob("test_verify_*.py"), *here.glob("plants_*.py")))
     assert not [code for code in KINDS if f'"{code}"' not in source]
 
 

@@ -1,0 +1,79 @@
+"""Files of a row (a log, a queue) as a repair writes them: each at full length from the beginning, holes where nothing was."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+WRITE_BYTES: Final = 4 << 20
+NAME_DIGITS: Final = 20
+
+
+def file_name(start: int) -> str:
+    """Of the file that begins at this byte of its row (`UtilAll.offset2FileName`)."""
+    return f"{start:0{NAME_DIGITS}d}"
+
+
+def write_at(directory: Path, at: int, data: bytes | bytearray, file_bytes: int) -> None:
+    """Write at this byte of a row, never across a file's end; the file is made when it is not there."""
+    start = at - at % file_bytes
+    directory.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(directory / file_name(start), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.ftruncate(descriptor, file_bytes)
+        _write_all(descriptor, data, at - start)
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: bytes | bytearray, at: int) -> None:
+    view = memoryview(data)
+    while view:
+        count = os.pwrite(descriptor, view, at)
+        view, at = view[count:], at + count
+
+
+class FileWriter:
+    """Appends and seeks over one file after another of a row, each at full length from the beginning, holes where nothing was."""
+
+    def __init__(self, directory: Path, file_bytes: int) -> None:
+        self.directory = directory
+        self.file_bytes = file_bytes
+        self._descriptor = -1
+        self._start = -1
+        self._pending = bytearray()
+        self._pending_at = 0
+
+    def write(self, at: int, data: bytes) -> None:
+        """At this byte of the row; never across a file's end."""
+        start = at - at % self.file_bytes
+        if start != self._start:
+            self._open(start)
+        if at != self._pending_at + len(self._pending) or len(self._pending) >= WRITE_BYTES:
+            self.flush()
+            self._pending_at = at
+        self._pending += data
+
+    def _open(self, start: int) -> None:
+        self.close()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / file_name(start)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        os.ftruncate(self._descriptor, self.file_bytes)
+        self._start = start
+
+    def flush(self) -> None:
+        """To the operating system."""
+        _write_all(self._descriptor, self._pending, self._pending_at - max(self._start, 0))
+        self._pending_at += len(self._pending)
+        self._pending = bytearray()
+
+    def close(self) -> None:
+        """To the disk."""
+        if self._descriptor >= 0:
+            self.flush()
+            os.fsync(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor, self._start = -1, -1
+            self._pending_at = 0
