@@ -2,8 +2,9 @@
 
 Handlers stage units and return `Durable` answers.  At the end of a turn the store writes everything staged at once
 (`commit`); only then do the answers leave.  Under SYNC_FLUSH they park, ordered by the end offset that they need, until the
-flushed offset has passed it (group commit: whatever arrived while one flush ran shares the next).  A failed commit or flush
-turns every answer that rested on it into an error; nothing is acknowledged that is not there.
+flushed offset has passed it (group commit: whatever arrived while one flush ran shares the next, and a flush begins only when a
+turn has brought nothing more: those whom the last one let go ask again at once, and half a group costs as much as a whole one).
+A failed commit or flush turns every answer that rested on it into an error; nothing is acknowledged that is not there.
 """
 
 from __future__ import annotations
@@ -93,6 +94,10 @@ class Commits:
         """(end offset needed, answer due, owed): both numbers only grow."""
         self._after: list[Committed] = []
         self._syncing = False
+        self._gathering = False
+        """A group waits for its flush to begin."""
+        self._gathered_turns = 0
+        """Turns that have put off that beginning."""
         self._unflushed_bytes = 0
         """Appended behind a flush that is still under way."""
         self._left = 0
@@ -158,7 +163,19 @@ class Commits:
                 self.guard(then, error)
         if self._syncing:
             self._unflushed_bytes = self.store.written_offset - self.store.flushed_offset
-        elif self.parked:
+
+    @property
+    def gathering(self) -> bool:
+        """A group waits for the next `gather`, and no flush is under way."""
+        return self._gathering and not self._syncing
+
+    def gather(self, *, more: bool) -> None:
+        """Once a turn, after its commit: begin the flush of the group that waits, unless the turn brought `more` for it."""
+        if not self._gathering or self._syncing:
+            return
+        if more and self._gathered_turns < self.limits.flush_gather_turns_max:
+            self._gathered_turns += 1
+        else:
             self._begin(force=True)
 
     def dispatch(self) -> Sequence[Any]:
@@ -189,6 +206,9 @@ class Commits:
         return since is not None and self.env.mono_ms - since > self.limits.dispatch_lag_ms_max
 
     def _begin(self, *, force: bool) -> None:
+        if force:
+            self._gathering = False
+        self._gathered_turns = 0
         ticket = self.store.begin_sync(self.env.mono_ms, force)
         if ticket is not None:
             self._syncing = True
@@ -197,7 +217,7 @@ class Commits:
             self._release()
 
     def _synced(self, ticket: Any, error: BaseException | None) -> None:
-        self._syncing = False
+        self._syncing = self._gathering = False
         self._unflushed_bytes = 0
         if error is not None:
             log.error("flush failed, nothing more is appended until a restart: %s", plain_text(error))
@@ -208,8 +228,7 @@ class Commits:
             return
         self.store.end_sync(ticket, None)
         self._release()
-        if self.parked:
-            self._begin(force=True)
+        self._gathering = bool(self.parked)
 
     def _park(self, staged: list[Owed]) -> None:
         due = self.env.mono_ms + self.limits.flush_wait_ms_max
@@ -220,6 +239,7 @@ class Commits:
             end = written if durable.end_offset == END_OF_TURN else durable.end_offset
             if durable.waits and end > flushed:
                 self.parked.append((end, due, owed))
+                self._gathering = True
             else:
                 self.emit(peer, opaque, form, durable.answer)
         if self.parked and self._late is None:

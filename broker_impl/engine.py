@@ -206,6 +206,7 @@ class Engine:
                     self.close(peer, "it cannot be read")
         if self._commits is not None:
             self._commits.commit()
+            self._commits.gather(more=bool(arrived or self._ready))
         return self._outboxes.take(now) if self._outboxes.dirty else _NO_OUTPUT
 
     def settle(self) -> Sequence[Output]:
@@ -222,7 +223,8 @@ class Engine:
 
     def next_deadline(self) -> int | None:
         """When the next turn is due; now while anything is left to do."""
-        if self._works or self._outboxes.dirty or (self._commits is not None and self._commits.behind):
+        commits = self._commits
+        if self._works or self._outboxes.dirty or (commits is not None and (commits.behind or commits.gathering)):
             return self.env.mono_ms
         for peer in self._ready:
             if peer.unsent_bytes <= peer.output_bytes_max:

@@ -42,6 +42,9 @@ class Limits(NamedTuple):
     """Connections at once.  The composition root lowers it to what descriptors allow."""
     flush_wait_ms_max: int = 5_000
     """A SYNC_FLUSH answer waits for the disk so long, then says FLUSH_DISK_TIMEOUT: Java's syncFlushTimeout."""
+    flush_gather_turns_max: int = 3
+    """Under SYNC_FLUSH a flush begins with the first turn that brings nothing more to share it, or after so many that do: by
+    then those whom the last flush let go have asked again, and who sends on without waiting puts it off no longer."""
     flush_parked_max: int = 65_536
     """Answers waiting for the disk at once; above it, requests that append get SYSTEM_BUSY."""
     unflushed_bytes_max: int = 1 << 30

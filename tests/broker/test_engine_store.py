@@ -235,6 +235,66 @@ def test_a_sync_flush_answer_waits_for_the_disk_and_the_next_group_gathers_meanw
     assert arrived == ["a", "b", "c"]
 
 
+def test_a_flush_begins_with_the_first_turn_that_brings_nothing_more_for_it() -> None:
+    server, store = server_with(sync_flush=True)
+    driver = server.driver
+    driver.held = True
+    client, other = server.connect(), server.connect()
+    driver.turn((client, client.frame(put("a"))))
+    assert server.engine.next_deadline() == server.env.mono_ms, "the next turn comes at once"
+    driver.turn((other, other.frame(put("b"))))
+    assert not driver.jobs
+    driver.turn()
+    driver.end_job()
+    driver.run()
+    assert store.synced == [2]
+    assert (client.answers[1].remark, other.answers[1].remark) == ("a", "b")
+
+
+def test_who_was_let_go_shares_the_flush_of_those_who_came_meanwhile() -> None:
+    server, store = server_with(sync_flush=True)
+    driver = server.driver
+    driver.held = True
+    client, other = server.connect(), server.connect()
+    client.send(put("a"))
+    other.send(put("b"))
+    driver.end_job()
+    driver.turn((client, client.frame(put("c"))))
+    assert client.answers[1].remark == "a"
+    assert not driver.jobs
+    driver.turn()
+    driver.end_job()
+    driver.run()
+    assert store.synced == [1, 3]
+
+
+def test_a_flush_is_not_put_off_for_ever_by_those_who_send_on() -> None:
+    limits = Limits(flush_gather_turns_max=3)
+    server, store = server_with(sync_flush=True, limits=limits)
+    driver = server.driver
+    driver.held = True
+    client = server.connect()
+    for group in range(2):
+        for turn in range(limits.flush_gather_turns_max):
+            driver.turn((client, client.frame(put(f"{group} {turn}"))))
+            assert not driver.jobs
+        driver.turn((client, client.frame(put(f"{group} last"))))
+        assert len(driver.jobs) == 1
+        driver.end_job()
+    assert store.synced == [4, 8]
+
+
+def test_waiting_for_a_store_that_flushes_no_more_does_not_keep_the_engine_busy() -> None:
+    server, store = server_with(sync_flush=True)
+    client = server.connect()
+    store.begin_sync = lambda mono_ms, force=False: None  # type: ignore[method-assign]
+    client.send(put("a"))
+    server.driver.run()
+    assert not client.answers
+    server.driver.advance(5_000)
+    assert client.answers[1].code == ResponseCode.FLUSH_DISK_TIMEOUT
+
+
 def test_a_message_that_does_not_wait_is_answered_after_the_commit() -> None:
     server, _store = server_with(sync_flush=True)
     server.driver.held = True
