@@ -127,6 +127,10 @@ class Trial:
         self._named += 1
         return f"{PREFIX}_{self._mark}_{word}_{self._named}"
 
+    def beside(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Let this run beside the case: a client that answers what the server asks it.  It ends with the case."""
+        self._nursery.start_soon(work)
+
     # Checks
 
     def check(self, what: str, holds: bool, *, expected: Any = "", seen: Any = "") -> None:

@@ -1,0 +1,199 @@
+"""The grid's rows about who is there: 34, 35, 38, 46, 203, 204, 307, 309, 328."""
+
+from __future__ import annotations
+
+import re
+
+from conformance.case import Need
+from conformance.grid import (
+    NEVER_MIND,
+    NO_LIMIT,
+    NO_PERMISSION,
+    NOTHING_TO_DO,
+    UNREAD,
+    Asked,
+    Cell,
+    Expect,
+    grid,
+    has,
+)  # fmt: skip
+from conformance.grid_goods import consumer, nobody, plain, producer
+from conformance.trial import Trial
+from rmq_wire.bodies.heartbeat import CheckClientRequest, HeartbeatData, ProducerData, SubscriptionData
+from rmq_wire.codes import ResponseCode
+from rmq_wire.headers.clients import (
+    CheckClientConfig,
+    ConsumeMessageDirectly,
+    GetAllProducerInfo,
+    GetConsumerConnectionList,
+    GetConsumerListByGroup,
+    GetConsumerRunningInfo,
+    GetProducerConnectionList,
+    Heartbeat,
+    UnregisterClient,
+)
+
+NONE = {"permission": NO_PERMISSION, "limit": NO_LIMIT}
+NOT_ONLINE = Expect(code=ResponseCode.CONSUMER_NOT_ONLINE, remark=re.compile("not online"))
+
+
+async def heartbeat(t: Trial) -> Asked:
+    """A client with one producer group."""
+    data = HeartbeatData(client_id=t.name("client"), producer_data_set=[ProducerData(group_name=t.name("g"))])
+    return Heartbeat(), data.encode()
+
+
+async def online(t: Trial) -> tuple[str, str, str]:
+    """Topic, group and client id of a consumer that is online on this connection."""
+    topic, group = await t.topic(), await t.group()
+    return topic, group, await consumer(t, topic, group)
+
+
+async def leaving(t: Trial) -> Asked:
+    """A consumer that is online."""
+    _, group, client = await online(t)
+    return UnregisterClient(client_id=client, consumer_group=group)
+
+
+async def listed(t: Trial) -> Asked:
+    """A consumer that is online."""
+    _, group, _ = await online(t)
+    return GetConsumerListByGroup(consumer_group=group)
+
+
+async def connected(t: Trial) -> Asked:
+    """A consumer that is online."""
+    _, group, _ = await online(t)
+    return GetConsumerConnectionList(consumer_group=group)
+
+
+async def producing(t: Trial) -> Asked:
+    """A producer that is online."""
+    group = t.name("producers")
+    await producer(t, group)
+    return GetProducerConnectionList(producer_group=group)
+
+
+async def checked(t: Trial) -> Asked:
+    """An ordinary subscription."""
+    sub = SubscriptionData(topic=await t.topic(), sub_string="a || b", expression_type="TAG", sub_version=1)
+    body = CheckClientRequest(client_id=t.name("client"), group=await t.group(), namespace="", subscription_data=sub)
+    return CheckClientConfig(), body.encode()
+
+
+async def bad_sql(t: Trial) -> Asked:
+    """An expression that is no SQL92."""
+    sub = SubscriptionData(topic=await t.topic(), sub_string="a = = b", expression_type="SQL92", sub_version=1)
+    body = CheckClientRequest(client_id=t.name("client"), group=await t.group(), namespace="", subscription_data=sub)
+    return CheckClientConfig(), body.encode()
+
+
+async def no_member(t: Trial) -> Asked:
+    """A group that nobody is online of."""
+    return GetConsumerRunningInfo(consumer_group=await t.group(), client_id=t.name("client"))
+
+
+async def nobody_to_consume(t: Trial) -> Asked:
+    """A stored message and a group that nobody is online of."""
+    topic, group = await t.topic(), await t.group()
+    sent = await t.send(topic)
+    return ConsumeMessageDirectly(
+        consumer_group=group, client_id=t.name("client"), msg_id=sent.msg_id, broker_name=t.target.broker_name, topic=topic
+    )
+
+
+NOBODY = Expect(code=ResponseCode.SYSTEM_ERROR, remark=re.compile("not online|not exist|no consumer", re.I))
+
+grid(
+    Heartbeat,
+    heartbeat,
+    "ClientManageProcessor.heartBeat",
+    ok={"": Expect(ext={"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}), "4": Expect()},
+    body=True,
+    none={**NONE, "unknown": "groups that it names are made by it"},
+)
+grid(
+    UnregisterClient,
+    leaving,
+    "ClientManageProcessor.unregisterClient",
+    cells={
+        "unknown-client": Cell(change=nobody("clientID"), expect=Expect()),
+        "unknown-group": Cell(change=nobody("consumerGroup"), expect=Expect()),
+    },
+    missing={"clientID": UNREAD},
+    none=NONE,
+)
+grid(
+    GetConsumerListByGroup,
+    listed,
+    "ConsumerManageProcessor.getConsumerListByGroup",
+    ok=Expect(body=has("consumerIdList")),
+    cells={
+        "unknown-group": Cell(
+            change=nobody("consumerGroup"),
+            expect=Expect(code=ResponseCode.SYSTEM_ERROR, remark=re.compile("no consumer for this group")),
+        )
+    },
+    none=NONE,
+)
+grid(
+    CheckClientConfig,
+    checked,
+    "ClientManageProcessor.checkClientConfig",
+    body=True,
+    cells={
+        "unknown-expression": Cell(
+            ask=bad_sql,
+            expect=Expect(code=ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+            needs=(Need.OWN,),
+            title="SQL92 that cannot be parsed is refused",
+        )
+    },
+    missing={"body": NOTHING_TO_DO},
+    none=NONE,
+)
+grid(
+    GetConsumerConnectionList,
+    connected,
+    "AdminBrokerProcessor.getConsumerConnectionList",
+    ok=Expect(body=has("connectionSet", "subscriptionTable", "consumeType", "messageModel", "consumeFromWhere")),
+    cells={"unknown-group": Cell(change=nobody("consumerGroup"), expect=NOT_ONLINE)},
+    none=NONE,
+)
+grid(
+    GetProducerConnectionList,
+    producing,
+    "AdminBrokerProcessor.getProducerConnectionList",
+    ok=Expect(body=has("connectionSet")),
+    cells={"unknown-group": Cell(change=nobody("producerGroup"), expect=Expect(code=1, remark=re.compile("not exist")))},
+    none=NONE,
+)
+grid(
+    GetAllProducerInfo,
+    plain(GetAllProducerInfo),
+    "AdminBrokerProcessor.getAllProducerInfo",
+    ok=Expect(body=has("data")),
+    none=NEVER_MIND,
+    since=(4, 9, 2),
+)
+grid(
+    GetConsumerRunningInfo,
+    no_member,
+    "AdminBrokerProcessor.getConsumerRunningInfo",
+    ok=NOBODY,
+    cells={
+        "unknown-group": Cell(change=nobody("consumerGroup"), expect=NOBODY),
+    },
+    none=NONE,
+)
+grid(
+    ConsumeMessageDirectly,
+    nobody_to_consume,
+    "AdminBrokerProcessor.consumeMessageDirectly",
+    ok=NOBODY,
+    cells={
+        "unknown-group": Cell(change=nobody("consumerGroup"), expect=NOBODY),
+        "unknown-message": Cell(change={"msgId": "7F00000100002A9F00FFFFFFFFFFFFFF"}, expect=Expect(code=1)),
+    },
+    none=NONE,
+)

@@ -1,0 +1,85 @@
+"""The grid's rows about flow control of cold reads: 2001 to 2004.  Each puts back what it changed."""
+
+from __future__ import annotations
+
+from conformance.case import Level
+from conformance.grid import INVALID, NEVER_MIND, NO_LIMIT, NO_PERMISSION, NOTHING_TO_DO, REFUSED, Asked, Cell, Expect, grid, has
+from conformance.grid_goods import plain
+from conformance.trial import Trial
+from rmq_wire.headers.cold_data import (
+    GetColdDataFlowCtrInfo,
+    RemoveColdDataFlowCtrConfig,
+    SetCommitLogReadMode,
+    UpdateColdDataFlowCtrConfig,
+)
+
+NONE = {"permission": NO_PERMISSION, "limit": NO_LIMIT}
+GROUP = "CONF_cold_group"
+
+
+async def limited(t: Trial) -> Asked:
+    """A threshold for one group."""
+    return UpdateColdDataFlowCtrConfig(), f"{GROUP}=1024".encode()
+
+
+async def not_a_number(t: Trial) -> Asked:
+    """A threshold that is no number."""
+    return UpdateColdDataFlowCtrConfig(), f"{GROUP}=many".encode()
+
+
+async def unlimited(t: Trial) -> Asked:
+    """No threshold any more."""
+    return RemoveColdDataFlowCtrConfig(), GROUP.encode()
+
+
+async def forget(t: Trial) -> None:
+    """Put back what was changed."""
+    await t.broker.ask(RemoveColdDataFlowCtrConfig(), GROUP.encode())
+    await t.broker.ask(SetCommitLogReadMode(read_ahead_mode="0"))
+
+
+grid(
+    UpdateColdDataFlowCtrConfig,
+    limited,
+    "AdminBrokerProcessor.updateColdDataFlowCtrGroupConfig",
+    body=True,
+    cells={"unknown-number": Cell(ask=not_a_number, expect=NOTHING_TO_DO, level=Level.QUIRK)},
+    missing={"body": NOTHING_TO_DO},
+    mistyped={"body": NOTHING_TO_DO},
+    none=NONE,
+    undo=forget,
+    alone=True,
+    since=(5,),
+)
+grid(
+    RemoveColdDataFlowCtrConfig,
+    unlimited,
+    "AdminBrokerProcessor.removeColdDataFlowCtrGroupConfig",
+    body=True,
+    cells={"unknown-group": Cell(body=b"CONF_nobody", expect=Expect())},
+    missing={"body": NOTHING_TO_DO},
+    mistyped={"body": Expect()},
+    none=NONE,
+    undo=forget,
+    alone=True,
+    since=(5,),
+)
+grid(
+    GetColdDataFlowCtrInfo,
+    plain(GetColdDataFlowCtrInfo),
+    "AdminBrokerProcessor.getColdDataFlowCtrInfo",
+    ok=Expect(body=has("runtimeTable", "configTable")),
+    none=NEVER_MIND,
+    since=(5,),
+)
+grid(
+    SetCommitLogReadMode,
+    plain(lambda: SetCommitLogReadMode(read_ahead_mode="0")),
+    "AdminBrokerProcessor.setCommitLogReadaheadMode",
+    missing={"READ_AHEAD_MODE": REFUSED},
+    cells={"unknown-mode": Cell(change={"READ_AHEAD_MODE": "7"}, expect=INVALID)},
+    none=NONE,
+    undo=forget,
+    alone=True,
+    since=(5,),
+)

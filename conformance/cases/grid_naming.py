@@ -1,0 +1,379 @@
+"""The grid's rows about the name server: routes, registrations, write permission, lists, key-value entries.
+
+A broker of ours that does not exist registers on the case's connection; the name server forgets it when that is closed.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import Final
+
+from conformance.case import Need
+from conformance.grid import (
+    NEVER_MIND,
+    NO_LIMIT,
+    NO_PERMISSION,
+    NO_TOPIC,
+    NOTHING_TO_DO,
+    REFUSED,
+    UNREAD,
+    Asked,
+    Cell,
+    Expect,
+    changed,
+    drop,
+    grid,
+    has,
+    holds,
+)  # fmt: skip
+from conformance.grid_goods import nobody, plain
+from conformance.trial import Trial
+from rmq_wire.bodies.data_version import DataVersion
+from rmq_wire.bodies.registration import RegisterBrokerBody
+from rmq_wire.bodies.route import QueueData, TopicRouteData
+from rmq_wire.bodies.topics import TopicConfig, TopicConfigTable
+from rmq_wire.codes import ResponseCode
+from rmq_wire.headers.naming import (
+    AddWritePermOfBroker,
+    BrokerHeartbeat,
+    DeleteKVConfig,
+    DeleteTopicFromNamesrv,
+    GetAllTopicListFromNameserver,
+    GetBrokerClusterInfo,
+    GetBrokerMemberGroup,
+    GetHasUnitSubTopicList,
+    GetHasUnitSubUnunitTopicList,
+    GetKVConfig,
+    GetKVListByNamespace,
+    GetRouteInfo,
+    GetSystemTopicListFromNs,
+    GetTopicsByCluster,
+    GetUnitTopicList,
+    PutKVConfig,
+    QueryDataVersion,
+    RegisterBroker,
+    RegisterTopic,
+    UnregisterBroker,
+    WipeWritePermOfBroker,
+)
+
+WHERE = "namesrv DefaultRequestProcessor"
+ROUTE = "namesrv ClientRequestProcessor.getRouteInfoByTopic"
+NONE = {"permission": NO_PERMISSION, "limit": NO_LIMIT}
+OWN: Final = (Need.NAMESRV,)
+WORD = "conformance"
+
+
+def version() -> DataVersion:
+    """A first version of a broker's topics."""
+    return DataVersion(counter=1, timestamp=1_700_000_000_000, state_version=0)
+
+
+def register(t: Trial) -> tuple[RegisterBroker, bytes]:
+    """A broker that does not exist, with two topics: Java takes one alone for an increment, which needs a first registration."""
+    name = t.name("broker")
+    number = zlib.crc32(name.encode())
+    address = f"127.{number >> 16 & 0xFF}.{number >> 8 & 0xFF}.{number & 0xFF}:10911"
+    topics = TopicConfigTable(
+        data_version=version(),
+        topic_config_table={
+            one: TopicConfig(topic_name=one, read_queue_nums=1, write_queue_nums=1) for one in (name, f"{name}_2")
+        },
+    )
+    body = RegisterBrokerBody(topic_config_serialize_wrapper=topics).encode()
+    asked = RegisterBroker(
+        broker_name=name,
+        broker_addr=address,
+        cluster_name=f"{name}_C",
+        ha_server_addr=address,
+        broker_id=0,
+        body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+    )
+    return asked, body
+
+
+async def registering(t: Trial) -> Asked:
+    """A broker registers."""
+    return register(t)
+
+
+async def registered(t: Trial) -> RegisterBroker:
+    """A broker that has registered on this case's connection."""
+    asked, body = register(t)
+    t.answer("register", await t.names.ask(asked, body))
+    return asked
+
+
+async def leaving(t: Trial) -> Asked:
+    """A broker says good-bye."""
+    it = await registered(t)
+    return UnregisterBroker(broker_name=it.broker_name, broker_addr=it.broker_addr, cluster_name=it.cluster_name, broker_id=0)
+
+
+async def routed(t: Trial) -> Asked:
+    """A topic that has a route."""
+    return GetRouteInfo(topic=(await registered(t)).broker_name)
+
+
+async def compared(t: Trial) -> Asked:
+    """A broker asks whether what it registered is up to date."""
+    it = await registered(t)
+    asked = QueryDataVersion(broker_name=it.broker_name, broker_addr=it.broker_addr, cluster_name=it.cluster_name, broker_id=0)
+    return asked, version().encode()
+
+
+async def beating(t: Trial) -> Asked:
+    """A broker lives."""
+    it = await registered(t)
+    return BrokerHeartbeat(cluster_name=it.cluster_name, broker_addr=it.broker_addr, broker_name=it.broker_name)
+
+
+async def grouped(t: Trial) -> Asked:
+    """The brokers of a name."""
+    it = await registered(t)
+    return GetBrokerMemberGroup(cluster_name=it.cluster_name, broker_name=it.broker_name)
+
+
+async def wiping(t: Trial) -> Asked:
+    """Nobody shall write to this broker."""
+    return WipeWritePermOfBroker(broker_name=(await registered(t)).broker_name)
+
+
+async def allowing(t: Trial) -> Asked:
+    """All may write to this broker."""
+    return AddWritePermOfBroker(broker_name=(await registered(t)).broker_name)
+
+
+async def of_cluster(t: Trial) -> Asked:
+    """The topics of a cluster."""
+    return GetTopicsByCluster(cluster=(await registered(t)).cluster_name)
+
+
+async def forgetting(t: Trial) -> Asked:
+    """A topic's route goes."""
+    return DeleteTopicFromNamesrv(topic=(await registered(t)).broker_name)
+
+
+async def announcing(t: Trial) -> Asked:
+    """A broker announces one more topic."""
+    it = await registered(t)
+    queues = QueueData(broker_name=it.broker_name, read_queue_nums=1, write_queue_nums=1, perm=6, topic_sys_flag=0)
+    return RegisterTopic(topic=t.name()), TopicRouteData(queue_datas=[queues]).encode()
+
+
+async def putting(t: Trial) -> Asked:
+    """An entry."""
+    return PutKVConfig(namespace=WORD, key=t.name("key"), value="1")
+
+
+async def kept(t: Trial) -> tuple[str, str]:
+    """Namespace and key of an entry that is there."""
+    key = t.name("key")
+    t.answer("put", await t.names.ask(PutKVConfig(namespace=WORD, key=key, value="1")))
+    return WORD, key
+
+
+async def getting(t: Trial) -> Asked:
+    """An entry that is there."""
+    namespace, key = await kept(t)
+    return GetKVConfig(namespace=namespace, key=key)
+
+
+async def deleting(t: Trial) -> Asked:
+    """An entry that is there."""
+    namespace, key = await kept(t)
+    return DeleteKVConfig(namespace=namespace, key=key)
+
+
+async def listing(t: Trial) -> Asked:
+    """A namespace that has an entry."""
+    namespace, _ = await kept(t)
+    return GetKVListByNamespace(namespace=namespace)
+
+
+NAMELESS = drop("Java enters something without a name then, which a server that others use had better not hold")
+ASTRAY = drop("answered before it is done: a broken one goes astray in the thread that serves all brokers")
+NO_ROUTE = changed(NO_TOPIC, remark=re.compile("No topic route info in name server"))
+NO_ENTRY = Expect(code=ResponseCode.QUERY_NOT_FOUND, remark=re.compile("No config item"))
+
+grid(
+    GetRouteInfo,
+    routed,
+    ROUTE,
+    missing={"topic": NO_ROUTE},
+    ok=Expect(body=has("brokerDatas", "queueDatas", "filterServerTable")),
+    cells={"unknown-topic": Cell(change=nobody("topic"), expect=NO_ROUTE)},
+    none=NONE,
+)
+grid(
+    RegisterBroker,
+    registering,
+    f"{WHERE}.registerBroker",
+    body=True,
+    needs=OWN,
+    cells={
+        "limit-check-sum": Cell(change={"bodyCrc32": "1"}, expect=changed(REFUSED, remark=re.compile("crc32 not match"))),
+    },
+    missing={"brokerName": NAMELESS, "clusterName": NAMELESS, "brokerAddr": NAMELESS, "haServerAddr": UNREAD},
+    none={"permission": NO_PERMISSION, "unknown": "a broker that nobody knows is what it is for"},
+)
+grid(
+    UnregisterBroker,
+    leaving,
+    f"{WHERE}.unregisterBroker",
+    missing=dict.fromkeys(("brokerName", "brokerAddr", "clusterName", "brokerId"), ASTRAY),
+    mistyped={"brokerId": ASTRAY},
+    needs=OWN,
+    cells={"unknown-broker": Cell(change=nobody("brokerName", "brokerAddr"), expect=Expect())},
+    none=NONE,
+)
+grid(
+    QueryDataVersion,
+    compared,
+    f"{WHERE}.queryBrokerTopicConfig",
+    missing={"brokerName": UNREAD, "brokerId": UNREAD},
+    mistyped={"brokerId": UNREAD},
+    ok=Expect(ext={"changed": "false"}, body=has("counter")),
+    needs=OWN,
+    cells={"unknown-broker": Cell(change=nobody("brokerAddr"), expect=Expect(ext={"changed": "true"}))},
+    none=NONE,
+)
+grid(
+    BrokerHeartbeat,
+    beating,
+    f"{WHERE}.brokerHeartbeat",
+    missing={"brokerName": UNREAD},
+    needs=OWN,
+    cells={"unknown-broker": Cell(change=nobody("brokerAddr"), expect=Expect())},
+    none=NONE,
+    since=(5,),
+)
+grid(
+    GetBrokerMemberGroup,
+    grouped,
+    f"{WHERE}.getBrokerMemberGroup",
+    missing={"clusterName": UNREAD, "brokerName": UNREAD},
+    ok=Expect(body=holds(brokerMemberGroup__brokerAddrs=lambda found: isinstance(found, dict) and len(found) == 1)),
+    needs=OWN,
+    cells={
+        "unknown-broker": Cell(
+            change=nobody("brokerName"),
+            expect=Expect(body=holds(brokerMemberGroup__brokerAddrs=lambda found: not found)),
+        )
+    },
+    none=NONE,
+    since=(5,),
+)
+grid(
+    WipeWritePermOfBroker,
+    wiping,
+    f"{WHERE}.wipeWritePermOfBroker",
+    missing={"brokerName": UNREAD},
+    ok=Expect(ext={"wipeTopicCount": "2"}),
+    needs=OWN,
+    cells={"unknown-broker": Cell(change=nobody("brokerName"), expect=Expect(ext={"wipeTopicCount": "0"}))},
+    none={"permission": "it is the permission", "limit": NO_LIMIT},
+)
+grid(
+    AddWritePermOfBroker,
+    allowing,
+    f"{WHERE}.addWritePermOfBroker",
+    missing={"brokerName": UNREAD},
+    ok=Expect(ext={"addTopicCount": "2"}),
+    needs=OWN,
+    cells={"unknown-broker": Cell(change=nobody("brokerName"), expect=Expect(ext={"addTopicCount": "0"}))},
+    none={"permission": "it is the permission", "limit": NO_LIMIT},
+)
+grid(
+    GetTopicsByCluster,
+    of_cluster,
+    f"{WHERE}.getTopicsByCluster",
+    missing={"cluster": UNREAD},
+    ok=Expect(body=holds(topicList=lambda found: len(found) == 2)),
+    needs=OWN,
+    cells={"unknown-cluster": Cell(change=nobody("cluster"), expect=Expect(body=holds(topicList=[])))},
+    none=NONE,
+)
+grid(
+    DeleteTopicFromNamesrv,
+    forgetting,
+    f"{WHERE}.deleteTopicInNamesrv",
+    missing={"topic": UNREAD},
+    needs=OWN,
+    each=True,
+    cells={
+        "unknown-topic": Cell(change=nobody("topic"), expect=Expect()),
+        "unknown-cluster": Cell(change=nobody("clusterName"), expect=Expect()),
+    },
+    none=NONE,
+)
+grid(
+    RegisterTopic,
+    announcing,
+    f"{WHERE}.registerTopicToNamesrv",
+    missing={"topic": NAMELESS, "body": NOTHING_TO_DO},
+    needs=OWN,
+    body=True,
+    cells={},
+    none={**NONE, "unknown": "a topic that nobody knows is what it is for"},
+    since=(5,),
+)
+grid(
+    PutKVConfig,
+    putting,
+    f"{WHERE}.putKVConfig",
+    missing={"value": UNREAD},
+    needs=OWN,
+    none={**NONE, "unknown": "a name that nobody knows is what it is for"},
+)
+grid(
+    GetKVConfig,
+    getting,
+    f"{WHERE}.getKVConfig",
+    ok=Expect(ext={"value": "1"}),
+    needs=OWN,
+    missing={"namespace": NO_ENTRY, "key": NO_ENTRY},
+    cells={
+        "unknown-key": Cell(change=nobody("key"), expect=NO_ENTRY),
+        "unknown-namespace": Cell(change=nobody("namespace"), expect=NO_ENTRY),
+    },
+    none=NONE,
+)
+grid(
+    DeleteKVConfig,
+    deleting,
+    f"{WHERE}.deleteKVConfig",
+    needs=OWN,
+    missing={"namespace": UNREAD, "key": UNREAD},
+    cells={
+        "unknown-key": Cell(change=nobody("key"), expect=Expect()),
+        "unknown-namespace": Cell(change=nobody("namespace"), expect=Expect()),
+    },
+    none=NONE,
+)
+grid(
+    GetKVListByNamespace,
+    listing,
+    f"{WHERE}.getKVListByNamespace",
+    ok=Expect(body=has("table")),
+    needs=OWN,
+    missing={"namespace": NO_ENTRY},
+    cells={"unknown-namespace": Cell(change=nobody("namespace"), expect=NO_ENTRY)},
+    none=NONE,
+)
+grid(
+    GetBrokerClusterInfo,
+    plain(GetBrokerClusterInfo),
+    f"{WHERE}.getBrokerClusterInfo",
+    ok=Expect(body=has("brokerAddrTable", "clusterAddrTable")),
+    none=NEVER_MIND,
+)
+for request, where in (
+    (GetAllTopicListFromNameserver, "getAllTopicListFromNameserver"),
+    (GetSystemTopicListFromNs, "getSystemTopicListFromNs"),
+    (GetUnitTopicList, "getUnitTopicList"),
+    (GetHasUnitSubTopicList, "getHasUnitSubTopicList"),
+    (GetHasUnitSubUnunitTopicList, "getHasUnitSubUnUnitTopicList"),
+):
+    grid(request, plain(request), f"{WHERE}.{where}", ok=Expect(body=has("topicList")), none=NEVER_MIND)

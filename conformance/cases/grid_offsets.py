@@ -1,0 +1,161 @@
+"""The grid's rows about how far groups have consumed: 14, 15, 43, 45, 222, 223, 308, 314."""
+
+from __future__ import annotations
+
+import re
+
+from conformance.case import Level
+from conformance.grid import (
+    INVALID,
+    NEVER_MIND,
+    NO_GROUP,
+    NO_LIMIT,
+    NO_PERMISSION,
+    NO_TOPIC,
+    UNREAD,
+    Asked,
+    Cell,
+    Expect,
+    changed,
+    grid,
+    has,
+)
+from conformance.grid_goods import fill, nobody, of_both, plain
+from conformance.trial import Trial
+from rmq_wire.codes import ResponseCode
+from rmq_wire.headers.clients import GetConsumerStatus
+from rmq_wire.headers.offsets import (
+    CloneGroupOffset,
+    QueryConsumerOffset,
+    QueryCorrectionOffset,
+    ResetOffset,
+    UpdateConsumerOffset,
+)
+from rmq_wire.headers.replication import GetAllConsumerOffset, GetAllDelayOffset
+
+NONE = {"permission": NO_PERMISSION}
+LAST = str(2**63 - 1)
+
+
+NOT_FOUND = Expect(
+    code=ResponseCode.QUERY_NOT_FOUND, remark=re.compile("maybe this group consumer boot first"), absent=("offset",)
+)
+NULL = changed(INVALID, remark=re.compile("is null"))
+
+
+async def committed(t: Trial) -> Asked:
+    """A group that has committed 7 on a queue that holds one message."""
+    topic, group = await t.topic(), await t.group()
+    await fill(t, topic, 1)
+    told = UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=7)
+    t.answer("commit", await t.broker.ask(told))
+    return QueryConsumerOffset(consumer_group=group, topic=topic, queue_id=0)
+
+
+async def correcting(t: Trial) -> Asked:
+    """A group that has committed: without an entry in the table Java never looks at the topic."""
+    asked = await committed(t)
+    assert isinstance(asked, QueryConsumerOffset)
+    return QueryCorrectionOffset(compare_group=asked.consumer_group, topic=asked.topic)
+
+
+async def nobody_online(t: Trial) -> Asked:
+    """A group without members: Java trips over the missing entry.  With members it asks them (capability clients)."""
+    return GetConsumerStatus(group=await t.group(), topic=await t.topic())
+
+
+grid(
+    QueryConsumerOffset,
+    committed,
+    "ConsumerManageProcessor.queryConsumerOffset",
+    ok=Expect(ext={"offset": "7"}),
+    cells={
+        "unknown-topic": Cell(change=nobody("topic"), expect=NOT_FOUND),
+        "unknown-group": Cell(change=nobody("consumerGroup"), expect=Expect(ext={"offset": "0"})),
+        "unknown-group-no-guess": Cell(
+            change=lambda t: {"consumerGroup": t.name("nobody"), "setZeroIfNotFound": "false"},
+            expect=changed(NOT_FOUND, remark=re.compile("boot first")),
+        ),
+        "limit-queue-beyond": Cell(change={"queueId": "7"}, expect=NOT_FOUND, level=Level.SHOULD),
+    },
+    missing={"consumerGroup": UNREAD},
+    none=NONE,
+)
+grid(
+    UpdateConsumerOffset,
+    of_both(lambda topic, group: UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=3)),
+    "ConsumerManageProcessor.updateConsumerOffset",
+    cells={
+        "unknown-topic": Cell(change=nobody("topic"), expect=NO_TOPIC),
+        "unknown-group": Cell(change=nobody("consumerGroup"), expect=NO_GROUP),
+        "limit-queue-beyond": Cell(change={"queueId": "7"}, expect=Expect(), level=Level.SHOULD),
+        "limit-last-offset": Cell(change={"commitOffset": LAST}, expect=Expect(), level=Level.SHOULD),
+    },
+    missing={"consumerGroup": NO_GROUP, "queueId": NULL, "commitOffset": NULL},
+    mistyped={"queueId": NULL, "commitOffset": NULL},
+    none=NONE,
+)
+grid(
+    GetAllConsumerOffset,
+    plain(GetAllConsumerOffset),
+    "AdminBrokerProcessor.getAllConsumerOffset",
+    ok=Expect(body=has("offsetTable")),
+    none=NEVER_MIND,
+)
+grid(
+    GetAllDelayOffset,
+    plain(GetAllDelayOffset),
+    "AdminBrokerProcessor.getAllDelayOffset",
+    ok=Expect(body=has("offsetTable")),
+    none=NEVER_MIND,
+)
+grid(
+    ResetOffset,
+    of_both(lambda topic, group: ResetOffset(group=group, topic=topic, timestamp=-1, is_force=True), messages=2),
+    "AdminBrokerProcessor.resetOffset",
+    ok=Expect(body=has("offsetTable")),
+    cells={
+        "unknown-topic": Cell(change=nobody("topic"), expect=NO_TOPIC),
+        "unknown-group": Cell(change=nobody("group"), expect=NO_GROUP),
+        "limit-offset-beyond": Cell(
+            change={"queueId": "0", "offset": "3"}, expect=Expect(body=has("offsetTable")), level=Level.SHOULD
+        ),
+    },
+    missing={"group": NO_GROUP},
+    none=NONE,
+)
+grid(
+    GetConsumerStatus,
+    nobody_online,
+    "Broker2Client.getConsumeStatus",
+    ok=Expect(code=ResponseCode.SYSTEM_ERROR),
+    cells={
+        "unknown-topic": Cell(change=nobody("topic"), expect=Expect(code=ResponseCode.SYSTEM_ERROR)),
+        "unknown-group": Cell(change=nobody("group"), expect=Expect(code=ResponseCode.SYSTEM_ERROR)),
+    },
+    none={**NONE, "limit": NO_LIMIT},
+)
+grid(
+    CloneGroupOffset,
+    of_both(lambda topic, group: CloneGroupOffset(src_group=group, dest_group=group + "2", topic=topic)),
+    "AdminBrokerProcessor.cloneGroupOffset",
+    cells={
+        "unknown-topic": Cell(change=nobody("topic"), expect=Expect()),
+        "unknown-group": Cell(change=nobody("srcGroup"), expect=Expect()),
+    },
+    missing={"destGroup": UNREAD},
+    none={**NONE, "limit": NO_LIMIT},
+)
+grid(
+    QueryCorrectionOffset,
+    correcting,
+    "AdminBrokerProcessor.queryCorrectionOffset",
+    ok=Expect(body=has("correctionOffsets")),
+    cells={
+        "unknown-topic": Cell(change=nobody("topic"), expect=Expect(body=has("correctionOffsets"))),
+        "unknown-group": Cell(change=nobody("compareGroup"), expect=Expect(body=has("correctionOffsets"))),
+        "unknown-filter-group": Cell(change=nobody("filterGroups"), expect=Expect(body=has("correctionOffsets"))),
+    },
+    missing={"compareGroup": UNREAD},
+    none={**NONE, "limit": NO_LIMIT},
+)

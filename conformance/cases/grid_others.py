@@ -1,0 +1,141 @@
+"""What the grid says of codes that nobody answers, and of the fields that every request may carry.
+
+A server that does not know a code says REQUEST_CODE_NOT_SUPPORTED (3) and keeps the connection; stock clients take that as a
+plain no, and go on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from conformance.case import Level, Need, case
+from conformance.grid import ROWS
+from conformance.link import Link
+from conformance.trial import CaseFailed, Trial
+from rmq_wire.codes import RequestCode, ResponseCode
+from rmq_wire.declare import REQUESTS, Role
+from rmq_wire.headers.offsets import UpdateConsumerOffset
+from rmq_wire.headers.positions import GetMaxOffset
+from rmq_wire.registry import rows
+
+UNDECLARED: Final = (0, 1, 9, 16, 999, 4_999, 32_767)
+"""Numbers that no version of the reference declares."""
+FAST: Final = (
+    RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, RequestCode.POP_MESSAGE, RequestCode.PEEK_MESSAGE,
+    RequestCode.NOTIFICATION, RequestCode.POLLING_INFO, RequestCode.POP_LITE_MESSAGE,
+)  # fmt: skip
+"""What the fast port leaves to the main one (`BrokerController.registerProcessor`)."""
+FAST_OFFSET: Final = -2
+NO = re.compile(r"request type \d+ not supported")
+DECLARED: Final = len(rows())
+
+
+def unanswered(role: Role) -> list[int]:
+    """The codes that the reference declares and this role does not answer."""
+    return [int(code) for code in RequestCode if (role, int(code)) not in REQUESTS]
+
+
+async def refused(t: Trial, link: Link, codes: Iterable[int]) -> None:
+    """Each of these codes is answered 3, on one connection that stays."""
+    failed = []
+    for code in codes:
+        try:
+            t.answer(f"code {code}", await link.ask_raw(code), code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=NO)
+        except CaseFailed as failure:
+            failed.append(str(failure))
+    if failed:
+        raise CaseFailed("; ".join(failed))
+
+
+@case(
+    "grid.not-supported.broker",
+    Level.MUST,
+    "A broker answers 3 to every declared code that is not a broker's",
+    rests_on="AdminBrokerProcessor.getUnknownCmdResponse",
+    codes=unanswered(Role.BROKER),
+)
+async def not_a_brokers(t: Trial) -> None:
+    """Codes of name servers, clients, controllers and containers, and those that nobody uses any more."""
+    await refused(t, t.broker, unanswered(Role.BROKER))
+
+
+@case(
+    "grid.not-supported.name-server",
+    Level.MUST,
+    "A name server answers 3 to every declared code that is not a name server's",
+    rests_on="namesrv DefaultRequestProcessor.processRequest",
+    codes=unanswered(Role.NAME_SERVER),
+)
+async def not_a_name_servers(t: Trial) -> None:
+    """All that brokers and controllers answer, too."""
+    await refused(t, t.names, unanswered(Role.NAME_SERVER))
+
+
+@case(
+    "grid.not-supported.undeclared",
+    Level.MUST,
+    "Numbers that nobody declares are answered 3 by both",
+    rests_on="NettyRemotingAbstract.processRequestCommand",
+)
+async def undeclared(t: Trial) -> None:
+    """Also those next to declared ones."""
+    await refused(t, t.broker, UNDECLARED)
+    await refused(t, t.names, UNDECLARED)
+
+
+@case(
+    "grid.not-supported.fast-port",
+    Level.SHOULD,
+    "The fast port leaves all that waits for messages to the main port",
+    rests_on="BrokerController.registerProcessor",
+    needs=(Need.FAST_PORT,),
+)
+async def not_on_the_fast_port(t: Trial) -> None:
+    """Pulling and popping hold requests back; a port that is to be quick does without."""
+    host, _, port = t.target.broker.rpartition(":")
+    await refused(t, t.connect(f"{host}:{int(port) + FAST_OFFSET}"), FAST)
+
+
+@case(
+    "grid.not-supported.newer",
+    Level.SHOULD,
+    "An older broker answers 3 to the codes that came after it",
+    rests_on="AdminBrokerProcessor.getUnknownCmdResponse",
+)
+async def newer(t: Trial) -> None:
+    """What a client of 5.x relies on when it falls back: the code that is not known is refused, the connection stays."""
+    version = t.version
+    codes = [
+        code for code, row in ROWS.items() if Role.BROKER in row.request.to and version and version[: len(row.since)] < row.since
+    ]
+    if not codes:
+        t.skip("this version knows every code of the grid")
+    await refused(t, t.broker, codes)
+
+
+@case(
+    "grid.base-fields.passed-over",
+    Level.MUST,
+    "The fields of the base classes change nothing on a broker without static topics",
+    rests_on="RpcRequestHeader, TopicRequestHeader",
+    codes=(RequestCode.GET_MAX_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET),
+)
+async def base_fields(t: Trial) -> None:
+    """Name space, the broker's name, the one-way mark and the mark of logical queues, as 5.x clients and proxies send them."""
+    topic, group = await t.topic(), await t.group()
+    await t.send(topic)
+    for fields in (
+        {"ns": "space", "nsd": "true"},
+        {"bname": t.target.broker_name},
+        {"bname": "another"},
+        {"lo": "false"},
+        {"lo": "true"},
+        {"oway": "false"},
+        {"nsd": "perhaps", "lo": "perhaps", "oway": "perhaps"},
+    ):
+        asked = await t.broker.ask(GetMaxOffset(topic=topic, queue_id=0), ext=fields)
+        t.answer(f"30 with {fields}", asked, ext={"offset": lambda found: found in ("0", "1")})
+        commit = UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=1)
+        t.answer(f"15 with {fields}", await t.broker.ask(commit, ext=fields))

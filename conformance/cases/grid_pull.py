@@ -1,0 +1,108 @@
+"""The grid's rows about pulling: 11, 361."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from conformance.case import Level
+from conformance.grid import NO_GROUP, NO_RIGHT, NO_TOPIC, UNREAD, Asked, Cell, Expect, Good, changed, grid
+from conformance.grid_goods import fill, nobody
+from conformance.trial import Trial, units
+from rmq_wire.codes import ResponseCode
+from rmq_wire.headers.pull import LitePullMessage, PullMessage
+from rmq_wire.sys_flag import PULL_SUBSCRIPTION
+
+FOUND = {"nextBeginOffset": "2", "minOffset": "0", "maxOffset": "2", "suggestWhichBrokerId": "0"}
+
+UNREAD_FIELDS = {"commitOffset": UNREAD, "suspendTimeoutMillis": UNREAD, "subVersion": UNREAD}
+
+
+def two_units(body: bytes) -> bool:
+    """Two message units."""
+    return len(units(body)) == 2
+
+
+def pulling(kind: type[PullMessage], *, perm: int = 6, flags: int = PULL_SUBSCRIPTION, **group: Any) -> Good:
+    """A pull of two messages that are there."""
+
+    async def good(t: Trial) -> Asked:
+        topic, name = await t.topic(), await t.group(**group)
+        await fill(t, topic, 2)
+        if perm != 6:
+            await t.topic(name=topic, perm=perm)
+        return kind(
+            consumer_group=name, topic=topic, queue_id=0, queue_offset=0, max_msg_nums=32, sys_flag=flags, commit_offset=0,
+            suspend_timeout_millis=0, sub_version=0, subscription="*", expression_type="TAG",
+        )  # fmt: skip
+
+    return good
+
+
+def cells(kind: type[PullMessage]) -> dict[str, Cell]:
+    """What both codes have in common."""
+    return {
+        "unknown-topic": Cell(change=nobody("topic"), expect=NO_TOPIC),
+        "unknown-group-illegal": Cell(
+            change={"consumerGroup": "not a group"},
+            expect=changed(NO_GROUP, remark=re.compile("subscription group.*not exist")),
+        ),
+        "unknown-group": Cell(
+            change=nobody("consumerGroup"), expect=Expect(), title="A group that nobody made is made by its first pull"
+        ),
+        "unknown-consumer": Cell(
+            ask=pulling(kind, flags=0),
+            expect=Expect(code=ResponseCode.SUBSCRIPTION_NOT_EXIST, remark=re.compile("(subscription|group info) not exist")),
+        ),
+        "unknown-expression-type": Cell(
+            change={"expressionType": "XPATH"},
+            expect=Expect(),
+            level=Level.QUIRK,
+            title="An expression of a type that nobody knows filters nothing",
+        ),
+        "permission-write-only": Cell(
+            ask=pulling(kind, perm=2), expect=changed(NO_RIGHT, remark=re.compile("pulling message is forbidden"))
+        ),
+        "permission-group-disabled": Cell(
+            ask=pulling(kind, consume_enable=False),
+            expect=changed(NO_RIGHT, remark=re.compile("subscription group no permission")),
+        ),
+        "limit-queue": Cell(
+            change={"queueId": "1"},
+            expect=Expect(code=ResponseCode.INVALID_PARAMETER, remark=re.compile(r"queueId\[1\] is illegal")),
+        ),
+        "limit-one-message": Cell(
+            change={"maxMsgNums": "1"},
+            expect=Expect(ext={"nextBeginOffset": "1"}, body=lambda body: len(units(body)) == 1),
+        ),
+        "limit-offset-at-end": Cell(
+            change={"queueOffset": "2"}, expect=Expect(code=ResponseCode.PULL_NOT_FOUND, ext={"nextBeginOffset": "2"})
+        ),
+        "limit-offset-beyond": Cell(
+            change={"queueOffset": "3"}, expect=Expect(code=ResponseCode.PULL_OFFSET_MOVED, ext={"nextBeginOffset": "2"})
+        ),
+        "limit-offset-negative": Cell(
+            change={"queueOffset": "-1"},
+            expect=Expect(code=ResponseCode.PULL_OFFSET_MOVED, ext={"nextBeginOffset": "0"}),
+            level=Level.SHOULD,
+        ),
+    }
+
+
+grid(
+    PullMessage,
+    pulling(PullMessage),
+    "PullMessageProcessor.processRequest",
+    ok=Expect(ext=FOUND, body=two_units),
+    cells=cells(PullMessage),
+    missing=UNREAD_FIELDS,
+)
+grid(
+    LitePullMessage,
+    pulling(LitePullMessage),
+    "PullMessageProcessor.processRequest",
+    ok=Expect(ext=FOUND, body=two_units),
+    cells=cells(LitePullMessage),
+    missing=UNREAD_FIELDS,
+    since=(5,),
+)

@@ -1,0 +1,86 @@
+"""The grid's rows about looking messages up: 12, 33, 321."""
+
+from __future__ import annotations
+
+import re
+
+from conformance.case import Level
+from conformance.grid import NO_PERMISSION, Asked, Cell, Expect, grid, has, holds
+from conformance.grid_goods import fill, nobody, of_topic
+from conformance.trial import Trial, units
+from rmq_wire.codes import ResponseCode
+from rmq_wire.headers.query import QueryConsumeQueue, QueryMessage, ViewMessage
+from rmq_wire.message_id import parse_offset_message_id
+
+NONE = {"permission": NO_PERMISSION}
+NOT_FOUND = Expect(code=ResponseCode.QUERY_NOT_FOUND, remark=re.compile("can not find message"))
+
+
+def one_unit(body: bytes) -> bool:
+    """One message unit."""
+    return len(units(body)) == 1
+
+
+async def indexed(t: Trial) -> Asked:
+    """A key that the index knows."""
+    topic = await t.topic()
+    await fill(t, topic, 1)
+    asked = QueryMessage(topic=topic, key="key0", max_num=5, begin_timestamp=0, end_timestamp=2**63 - 1)
+
+    async def found() -> bool:
+        return (await t.broker.ask(asked)).code == ResponseCode.SUCCESS
+
+    await t.until("the index holds the key", found)
+    return asked
+
+
+async def stored(t: Trial) -> Asked:
+    """A message that is stored."""
+    topic = await t.topic()
+    sent = await t.send(topic)
+    return ViewMessage(topic=topic, offset=parse_offset_message_id(sent.msg_id).physical_offset)
+
+
+grid(
+    QueryMessage,
+    indexed,
+    "QueryMessageProcessor.queryMessage",
+    ok=Expect(ext={"indexLastUpdateTimestamp": int, "indexLastUpdatePhyoffset": int}, body=one_unit),
+    cells={
+        "unknown-topic": Cell(change=nobody("topic"), expect=NOT_FOUND),
+        "unknown-key": Cell(change=nobody("key"), expect=NOT_FOUND),
+        "unknown-index-type": Cell(change={"indexType": "Z"}, expect=Expect(body=one_unit), level=Level.SHOULD),
+        "limit-no-messages": Cell(change={"maxNum": "0"}, expect=NOT_FOUND, level=Level.SHOULD),
+        "limit-time-before": Cell(change={"endTimestamp": "1"}, expect=NOT_FOUND),
+    },
+    missing={"topic": NOT_FOUND, "key": NOT_FOUND},
+    none=NONE,
+)
+grid(
+    ViewMessage,
+    stored,
+    "QueryMessageProcessor.viewMessageById",
+    ok=Expect(body=one_unit),
+    cells={
+        "unknown-offset": Cell(
+            change={"offset": str(2**62)},
+            expect=Expect(code=ResponseCode.SYSTEM_ERROR, remark=re.compile("can not find message by the offset")),
+        ),
+        "limit-offset-negative": Cell(change={"offset": "-1"}, expect=Expect(code=ResponseCode.SYSTEM_ERROR), level=Level.SHOULD),
+    },
+    none=NONE,
+)
+grid(
+    QueryConsumeQueue,
+    of_topic(lambda topic: QueryConsumeQueue(topic=topic, queue_id=0, index=0, count=5), messages=2),
+    "AdminBrokerProcessor.queryConsumeQueue",
+    ok=Expect(body=has("queueData", "maxQueueIndex", "minQueueIndex")),
+    cells={
+        "unknown-topic": Cell(change=nobody("topic"), expect=Expect(code=ResponseCode.SYSTEM_ERROR)),
+        "unknown-group": Cell(change=nobody("consumerGroup"), expect=Expect(body=holds(filterData=re.compile("is not online")))),
+        "limit-index-beyond": Cell(
+            change={"index": "9"}, expect=Expect(remark=re.compile("Index 9 of .* is not exist"), body=b""), level=Level.SHOULD
+        ),
+    },
+    none=NONE,
+)

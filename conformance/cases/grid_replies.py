@@ -1,0 +1,84 @@
+"""The grid's rows about replies: 324, 325."""
+
+from __future__ import annotations
+
+import re
+
+from conformance.grid import INVALID, NO_TOPIC, UNREAD, Asked, Cell, Expect, Good, grid
+from conformance.trial import Trial
+from rmq_wire import properties as property_text
+from rmq_wire import property_names
+from rmq_wire.bodies.heartbeat import HeartbeatData, ProducerData
+from rmq_wire.codes import RequestCode
+from rmq_wire.headers.clients import Heartbeat
+from rmq_wire.headers.replies import SendReplyMessage, SendReplyMessageV2
+from rmq_wire.headers.send import SendMessage, SendMessageV2
+
+WAIT_S = 60.0
+"""Longer than the case."""
+UNREAD_V1 = {"producerGroup": UNREAD, "defaultTopic": UNREAD, "defaultTopicQueueNums": UNREAD}
+UNREAD_V2 = {"a": UNREAD, "c": UNREAD, "d": UNREAD}
+
+
+async def listening(t: Trial) -> str:
+    """A producer that waits for replies on a connection of its own; its client id."""
+    link = t.connect()
+    data = HeartbeatData(client_id=t.name("client"), producer_data_set=[ProducerData(group_name=t.name("producers"))])
+    t.answer("heartbeat", await link.ask(Heartbeat(), data.encode()))
+
+    async def answering() -> None:
+        while pushed := await link.request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, seconds=WAIT_S):
+            await link.reply(pushed)
+
+    t.beside(answering)
+    return data.client_id or ""
+
+
+def replying(kind: type[SendMessage] | type[SendMessageV2], *, online: bool = True) -> Good:
+    """A reply to a client that is online, and answers, or to one that is not."""
+
+    async def good(t: Trial) -> Asked:
+        client = await listening(t) if online else t.name("client")
+        properties = {
+            property_names.REPLY_TO_CLIENT: client, property_names.CORRELATION_ID: t.name("id"),
+            property_names.MSG_TYPE: "reply",
+        }  # fmt: skip
+        asked = kind(
+            producer_group="CONF_producers", topic=await t.topic(), default_topic="TBW102", default_topic_queue_nums=4,
+            queue_id=0, sys_flag=0, born_timestamp=1_700_000_000_000, flag=0, reconsume_times=0, unit_mode=False, batch=False,
+            properties=property_text.encode(properties),
+        )  # fmt: skip
+        return asked, b"reply"
+
+    return good
+
+
+NOT_THERE = Expect(code=1, remark=re.compile("push reply message.*fail", re.S))
+
+grid(
+    SendReplyMessage,
+    replying(SendReplyMessage),
+    "ReplyMessageProcessor.processRequest",
+    ok=Expect(ext={"queueId": "0", "queueOffset": int, "msgId": str}),
+    cells={
+        "unknown-topic": Cell(change=lambda t: {"topic": t.name("no"), "defaultTopic": t.name("no")}, expect=NO_TOPIC),
+        "unknown-client": Cell(ask=replying(SendReplyMessage, online=False), expect=NOT_THERE),
+        "limit-queue": Cell(change={"queueId": "1"}, expect=INVALID),
+    },
+    missing={**UNREAD_V1, "sysFlag": UNREAD, "topic": INVALID},
+    mistyped={"defaultTopicQueueNums": UNREAD, "sysFlag": UNREAD},
+    none={"permission": "as of a send"},
+)
+grid(
+    SendReplyMessageV2,
+    replying(SendReplyMessageV2),
+    "ReplyMessageProcessor.processRequest",
+    ok=Expect(ext={"queueId": "0", "queueOffset": int, "msgId": str}),
+    cells={
+        "unknown-topic": Cell(change=lambda t: {"b": t.name("no"), "c": t.name("no")}, expect=NO_TOPIC),
+        "unknown-client": Cell(ask=replying(SendReplyMessageV2, online=False), expect=NOT_THERE),
+        "limit-queue": Cell(change={"e": "1"}, expect=INVALID),
+    },
+    missing={**UNREAD_V2, "f": UNREAD, "b": INVALID},
+    none={"permission": "as of a send"},
+)

@@ -1,0 +1,107 @@
+"""Good requests in a word: what most rows of the grid need around a request - a topic, a group, some messages - made first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from conformance.grid import Asked, Good
+from conformance.trial import Trial
+from rmq_wire.bodies.heartbeat import (
+    CLUSTERING,
+    CONSUME_PASSIVELY,
+    ConsumerData,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionData,
+)
+from rmq_wire.declare import Request
+from rmq_wire.headers.clients import Heartbeat
+from rmq_wire.headers.positions import GetMaxOffset
+
+
+def plain(request: Callable[[], Asked]) -> Good:
+    """A request that needs nothing."""
+
+    async def good(t: Trial) -> Asked:
+        return request()
+
+    return good
+
+
+def of_topic(make: Callable[[str], Asked], *, messages: int = 0, **settings: Any) -> Good:
+    """A request about a topic with so many messages in queue 0 that can be read already.  settings: of `Trial.topic`."""
+
+    async def good(t: Trial) -> Asked:
+        topic = await t.topic(**settings)
+        await fill(t, topic, messages)
+        return make(topic)
+
+    return good
+
+
+def of_group(make: Callable[[str], Asked], **settings: Any) -> Good:
+    """A request about a consumer group.  settings: of `Trial.group`."""
+
+    async def good(t: Trial) -> Asked:
+        return make(await t.group(**settings))
+
+    return good
+
+
+def of_both(make: Callable[[str, str], Asked], *, messages: int = 0) -> Good:
+    """A request about a topic, with so many messages in queue 0, and a group."""
+
+    async def good(t: Trial) -> Asked:
+        topic, name = await t.topic(), await t.group()
+        await fill(t, topic, messages)
+        return make(topic, name)
+
+    return good
+
+
+async def fill(t: Trial, topic: str, messages: int, *, queue: int = 0) -> None:
+    """Send messages and wait until the queue holds them."""
+    for number in range(messages):
+        await t.send(topic, b"grid", keys=f"key{number}", queue=queue)
+    if messages:
+        await t.until(f"{topic} holds {messages}", lambda: _held(t, topic, queue, messages))
+
+
+async def _held(t: Trial, topic: str, queue: int, messages: int) -> bool:
+    answer = await t.broker.ask(GetMaxOffset(topic=topic, queue_id=queue))
+    return answer.code == 0 and int(answer.ext["offset"]) >= messages
+
+
+def nobody(*wires: str) -> Callable[[Trial], Mapping[str, str]]:
+    """The change that gives these fields names that nobody has."""
+    return lambda t: {wire: t.name("nobody") for wire in wires}
+
+
+async def consumer(t: Trial, topic: str, group: str, *, client: str = "") -> str:
+    """Let a consumer of this trial's connection appear, subscribed to everything; its client id."""
+    client = client or t.name("client")
+    sub = SubscriptionData(topic=topic, sub_string="*", sub_version=1)
+    consumer = ConsumerData(
+        group_name=group, consume_type=CONSUME_PASSIVELY, message_model=CLUSTERING, consume_from_where="CONSUME_FROM_LAST_OFFSET",
+        subscription_data_set=[sub],
+    )  # fmt: skip
+    await beat(t, HeartbeatData(client_id=client, consumer_data_set=[consumer]))
+    return client
+
+
+async def producer(t: Trial, group: str, *, client: str = "") -> str:
+    """Let a producer of this trial's connection appear; its client id."""
+    client = client or t.name("client")
+    await beat(t, HeartbeatData(client_id=client, producer_data_set=[ProducerData(group_name=group)]))
+    return client
+
+
+async def beat(t: Trial, data: HeartbeatData) -> None:
+    """Send a heartbeat, which must be answered."""
+    t.answer("heartbeat", await t.broker.ask(Heartbeat(), data.encode()))
+
+
+def with_body(request: Request, body: bytes) -> Asked:
+    """The pair."""
+    return request, body
