@@ -146,7 +146,7 @@ class SendBack(Capability):
         lawful = config is not None and config.perm & sys_flag.PERM_READ and not self._groups.is_forbidden(group, topic)
         origin = asked.origin_topic
         if topic in _retry_topics(group, origin):
-            lawful = lawful and (not origin or origin == values.get(prop.RETRY_TOPIC, origin))
+            lawful = lawful and origin in (None, "", topic, values.get(prop.RETRY_TOPIC, origin))
         elif origin:
             lawful = lawful and topic == origin
         else:
