@@ -56,10 +56,10 @@ def rocketmq_home(directory: Path) -> dict[str, str]:
 def java_command(named: str | os.PathLike[str] | None = None) -> str:
     """The `java` to run.  Raises `SubjectFailed` when there is none."""
     if named:
-        found = shutil.which(Path(named) / "bin" / "java") or shutil.which(named)
+        found = shutil.which(str(Path(named) / "bin" / "java")) or shutil.which(os.fspath(named))
         if not found:
             raise SubjectFailed(f"no Java at {os.fspath(named)}: name a `java` or the directory of a JDK")
-        return found
+        return os.path.abspath(found)  # servers run in directories of their own
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin" if home else None) or shutil.which("java")
     if not found:
