@@ -116,6 +116,8 @@ class QueueReader:
             or min(positions) != first or max(positions) != positions[-1]
         ):  # fmt: skip
             return None
+        if size >= end - first and len(set(positions)) < count:
+            return None  # entries over a gap lead to one message (queue_repair.bridge); other queues' messages are in between
         base = first - first % self._file_bytes
         if end > base + self._file_bytes or not self._reader.is_hot(first, end):
             chunks = self._chunks(zip(positions, sizes, strict=True))
@@ -170,6 +172,9 @@ class QueueReader:
                 next_offset += 1
                 if not found:
                     status = GetStatus.MESSAGE_WAS_REMOVING
+                continue
+            if found and physical == found[-1][0]:
+                next_offset += 1  # entries over a gap lead to one message (queue_repair.bridge)
                 continue
             if found and self._is_full(len(found), size, unit_bytes, max_count, limit, written - physical):
                 break

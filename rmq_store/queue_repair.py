@@ -77,19 +77,20 @@ def _is_unit(queue: ConsumeQueue, data: bytes) -> bool:
 
 
 def _count_units(file: File, file_bytes: int, last: tuple[int, int]) -> tuple[int, tuple[int, int]]:
-    """How many units of a file make sense behind the last of the file before; and the last of them (position, ignored)."""
+    """How many units of a file make sense behind the last of the file before; and the last of them (position, tags code)."""
     count = 0
-    last_physical = last[0]
+    last_physical, last_code = last
     unit_bytes = QUEUE_UNIT.size
     for at in range(0, file_bytes, SCAN_UNITS * unit_bytes):
         data = file.read_at(at, min(SCAN_UNITS * unit_bytes, file_bytes - at))
-        for physical, size, _ in QUEUE_UNIT.iter_unpack(data):
-            if size <= 0 or (physical <= last_physical and size != BLANK_SIZE):
-                return count, (last_physical, NOTHING)
+        for physical, size, code in QUEUE_UNIT.iter_unpack(data):
+            is_bridged = physical == last_physical and not last_code
+            if size <= 0 or (physical <= last_physical and size != BLANK_SIZE and not is_bridged):
+                return count, (last_physical, last_code)
             if size != BLANK_SIZE:
-                last_physical = physical
+                last_physical, last_code = physical, code
             count += 1
-    return count, (last_physical, NOTHING)
+    return count, (last_physical, last_code)
 
 
 def _count_batch_units(file: File, file_bytes: int, last: tuple[int, int]) -> tuple[int, tuple[int, int]]:
@@ -176,6 +177,18 @@ def _offset_in(queue: ConsumeQueue, place: int) -> int:
     if not isinstance(queue, BatchConsumeQueue):
         return place
     return queue.max_offset if place >= queue.end_place else _batch_unit(queue, place).base_offset
+
+
+def bridge(queue: ConsumeQueue, offset: int, physical: int, size: int, dirty_files: dict[str, int]) -> None:
+    """Units for offsets up to this one that no message of the log has: each leads to the next message, without tags.
+
+    So searches by position or time go on as ever, and no reader stops: Java's, at a unit that leads nowhere, passes over what
+    follows in the same log file. Who asks for all tags may get that message more than once. Raises OSError.
+    """
+    while queue.max_offset < offset:
+        queue.pending = [physical, size, 0] * min(offset - queue.max_offset, SCAN_UNITS)
+        ConsumeQueue.write_pending(queue, dirty_files)
+        queue.pending = []
 
 
 def cut_to(queue: ConsumeQueue, place: int) -> None:

@@ -37,6 +37,8 @@ UNKNOWN_LEVEL_DELAY_MS = 1000
 """Java: computeDeliverTimestamp for a level that is not configured."""
 
 
+GAP_MAX = 1_000_000
+"""Offsets. A larger step in a queue is taken for another life of its topic: the queue begins anew behind it."""
 TAGS = names.TAGS.encode()
 UNIQ_KEY = names.UNIQ_KEY.encode()
 KEYS = names.KEYS.encode()
@@ -215,33 +217,40 @@ class Recovery:
                     queue = staged.queue
                     if staged.queue_offset != queue.next_offset:
                         dispatcher.dispatch(staged.physical_offset, len(dispatcher.waiting), self._wall_ms)
-                        self._align(queue, staged.queue_offset, from_first_file)
+                        self._align(queue, staged.queue_offset, staged, report if from_first_file else None)
                     queue.next_offset += staged.count
                 for light, offset in staged.light:
                     if offset != light.next_offset:
                         dispatcher.dispatch(staged.physical_offset, len(dispatcher.waiting), self._wall_ms)
-                        self._align_light(light, offset, from_first_file)
+                        self._align_light(light, offset, staged, report if from_first_file else None)
                     light.next_offset += 1
                 dispatcher.waiting.append(staged)
             dispatcher.dispatch(walk.end, len(dispatcher.waiting), self._wall_ms)
         dispatcher.dispatched_offset = walk.end
 
-    def _align(self, queue: ConsumeQueue, offset: int, from_first_file: bool) -> None:
-        """Make the queue's next unit this one: cut what is behind it, start anew where the log starts behind it."""
+    def _align(self, queue: ConsumeQueue, offset: int, staged: Staged, report: Report | None) -> None:
+        """Make the queue's next unit this one: cut what is behind it, bridge a gap, start anew where the log starts behind it.
+
+        `report`: None when the walk did not begin with the first file.
+        """
         if offset < queue.max_offset:
             queue_repair.cut_to(queue, queue_repair.place_of(queue, offset))  # its topic was deleted and made again
             self._touch(queue)
         elif queue.segments.starts:
-            if not from_first_file:
+            if report is None:
                 raise _Gap
-            queue.remove_files()
+            if offset - queue.max_offset <= GAP_MAX and not queue.is_batch:  # as a repaired log has them
+                report.bridged += offset - queue.max_offset
+                queue_repair.bridge(queue, offset, staged.physical_offset, staged.size, self._touched)
+            else:
+                queue.remove_files()
         queue.max_offset = queue.next_offset = offset
 
-    def _align_light(self, queue: ConsumeQueue, offset: int, from_first_file: bool) -> None:
+    def _align_light(self, queue: ConsumeQueue, offset: int, staged: Staged, report: Report | None) -> None:
         """The same for a light queue, whose units stay together even where Java has counted an offset too many."""
         if offset < queue.max_offset or not queue.segments.starts:
-            self._align(queue, offset, from_first_file)
-        elif not from_first_file:
+            self._align(queue, offset, staged, report)
+        elif report is None:
             raise _Gap
 
     # --- index

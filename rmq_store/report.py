@@ -29,6 +29,8 @@ class Report(Struct):
     """queues were rebuilt from the first file on"""
     skipped: int = 0
     """units whose topic cannot be a directory: kept in the log, in no queue"""
+    bridged: int = 0
+    """queue offsets that no message of the log has, between others"""
     wrong_index_files: int = 0
     """index files of another size than configured, removed"""
     index_from: int = -1
@@ -47,6 +49,10 @@ class Report(Struct):
             said.append(cut + (f"; they are kept in {self.kept_aside}" if self.kept_aside else ""))
         if self.skipped:
             said.append(f"{self.skipped} messages are in no queue, for their topics cannot be directories")
+        if self.bridged:
+            said.append(
+                f"{self.bridged} queue offsets have no message in the log: readers go on with the next message behind them"
+            )
         if self.wrong_index_files:
             said.append(
                 f"{self.wrong_index_files} index files have another size than maxHashSlotNum and maxIndexNum ask for: they were"
