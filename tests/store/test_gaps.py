@@ -84,6 +84,7 @@ def test_the_end_of_a_queue_with_a_gap_is_found_after_a_kill() -> None:
     without(rig, disk, {3, 4, 5}, 8)
     rig.open()
     rig.sync_queues()
+    rig.wait(1000)  # the checkpoint is written
     path = f"{ROOT}/consumequeue/TopicA/0/{0:020d}"
     units = list(QUEUE_UNIT.iter_unpack(disk.contents()[path][: 8 * QUEUE_UNIT.size]))
     assert {units[3], units[4], units[5]} == {(units[6][0], units[6][1], 0)}
