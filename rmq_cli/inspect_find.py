@@ -8,17 +8,8 @@ from typing import Any
 
 import click
 
-from rmq_cli.inspect_common import clear_progress, json_option, open_store, store_argument
-from rmq_cli.inspect_selection import (
-    Notes,
-    body_option,
-    chosen,
-    selection_options,
-    wanted_of,
-    write_records,
-    write_sheets,
-    write_table,
-)
+from rmq_cli.inspect_common import json_option, open_store, store_argument
+from rmq_cli.inspect_selection import Notes, body_option, chosen, selection_options, wanted_of, write_messages
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.records import BodyForm
 
@@ -53,10 +44,6 @@ def command(
         raise CannotLook("nothing to find was named: give an id or a key, or --tag, --topic, --since")
     notes = Notes()
     units = chosen(open_store(directory, commit_logs), wanted, options, notes)
-    write = write_records if as_json else write_sheets if full else write_table
-    count = write(units, BodyForm(form))
-    clear_progress()
-    notes.close()
-    if not count:
+    if not write_messages(units, BodyForm(form), notes, as_json=as_json, full=full):
         click.echo("rmq: nothing found", err=True)
         raise SystemExit(NOT_FOUND)

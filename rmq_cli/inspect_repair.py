@@ -54,10 +54,10 @@ def command(
 
 
 def _print(report: Report, to: Path) -> None:
-    saved = f"{report.messages} messages ({bytes_text(report.message_bytes)})"
+    saved = f"{_many(report.messages, 'message')} ({bytes_text(report.message_bytes)})"
     click.echo(f"saved into {printable(str(to))}")
     click.echo(f"  log       {saved}, offsets {report.log_start} to {report.log_end}")
-    click.echo(f"  queues    {report.queues}, with {report.queue_units} messages")
+    click.echo(f"  queues    {report.queues}, with {_many(report.queue_units, 'message')}")
     click.echo(f"  index     {report.index_entries} entries in {report.index_files} file{'s' if report.index_files != 1 else ''}")
     _entry("config", ", ".join(report.config) or "none")
     for note in report.notes:
@@ -69,14 +69,24 @@ def _print(report: Report, to: Path) -> None:
         click.echo(f"lost: {bytes_text(report.lost_bytes)} of the log")
     else:
         click.echo("nothing of the log was lost; what queues had is no more in it:")
-    _list(report, "lost", "stretches of the log", lambda e: f"{e['file']} byte {e['byte']}: {e['bytes']} bytes: {e['why']}")
-    _list(report, "gaps", "gaps in queues", _gap_text)
-    _list(report, "unqueued", "messages that no queue can hold", lambda e: f"at {e['offset']}: {e['why']}")
+    _list(
+        report,
+        "lost",
+        ("stretch of the log", "stretches of the log"),
+        lambda e: f"{e['file']} byte {e['byte']}: {e['bytes']} bytes: {e['why']}",
+    )
+    _list(report, "gaps", ("gap in a queue", "gaps in queues"), _gap_text)
+    _list(
+        report,
+        "unqueued",
+        ("message that no queue can hold", "messages that no queue can hold"),
+        lambda e: f"at {e['offset']}: {e['why']}",
+    )
 
 
 def _print_whole(report: Report) -> None:
     if report.known:
-        gone = f"{sum(gap['count'] for gap in report.known)} queue offset(s) in {report.counts['known']} gap(s)"
+        gone = f"{_many(sum(gap['count'] for gap in report.known), 'queue offset')} in {_many(report.counts['known'], 'gap')}"
         click.echo(f"nothing was lost that was not lost before: {gone} had no message already")
     else:
         click.echo("nothing was lost")
@@ -88,14 +98,18 @@ def _entry(name: str, text: str) -> None:
 
 def _gap_text(gap: dict[str, Any]) -> str:
     place = f"{gap['topic']} [{gap['queueId']}] from offset {gap['from']}"
-    return f"{place}: {gap['why']}" if "why" in gap else f"{place}: {gap['count']} messages"
+    return f"{place}: {gap['why']}" if "why" in gap else f"{place}: {_many(gap['count'], 'message')}"
 
 
-def _list(report: Report, name: str, title: str, text: Any) -> None:
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def _list(report: Report, name: str, titles: tuple[str, str], text: Any) -> None:
     count = report.counts.get(name, 0)
     if not count:
         return
-    click.echo(f"  {count} {title}:")
+    click.echo(f"  {count} {titles[count > 1]}:")
     for entry in getattr(report, name)[:LISTED]:
         click.echo("    " + fit(text(entry), 150))
     if count > LISTED:

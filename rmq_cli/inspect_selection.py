@@ -90,6 +90,15 @@ def chosen(store: StoreDirectory, wanted: Wanted, options: dict[str, Any], notes
     return itertools.islice(found, options["limit"]) if options["limit"] else found
 
 
+def write_messages(units: Iterable[Unit], form: BodyForm, notes: Notes, *, as_json: bool, full: bool) -> int:
+    """As JSON lines, as sheets or as a table, and what there was to note about them; how many."""
+    write = write_records if as_json else write_sheets if full else write_table
+    count = write(units, form)
+    clear_progress()
+    notes.close()
+    return count
+
+
 def write_records(units: Iterable[Unit], form: BodyForm) -> int:
     """One JSON object a line; how many."""
     count = 0

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from rmq_cli.inspect_common import clear_progress, commit_log_option, json_option, open_store, width
+from rmq_cli.inspect_common import commit_log_option, json_option, open_store, width
 from rmq_cli.inspect_selection import (
     TABLE_ROWS,
     Notes,
@@ -18,9 +18,7 @@ from rmq_cli.inspect_selection import (
     chosen,
     selection_options,
     wanted_of,
-    write_records,
-    write_sheets,
-    write_table,
+    write_messages,
 )
 from rmq_inspect import files
 from rmq_inspect.directory import Kind, StoreFile
@@ -106,10 +104,7 @@ class _Shown:
         self.hints = False
 
     def messages(self, units: Iterator[Unit]) -> None:
-        write = write_records if self._json else write_sheets if self._full else write_table
-        count = write(units, self._form)
-        clear_progress()
-        self.notes.close()
+        count = write_messages(units, self._form, self.notes, as_json=self._json, full=self._full)
         if not count:
             click.echo("rmq: no messages", err=True)
         self._hint(count)

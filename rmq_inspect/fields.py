@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from rmq_inspect.log import PROPERTIES_LENGTH, TOPIC_LENGTHS, Unit
+from rmq_inspect.log import Unit
 from rmq_inspect.records import TRANSACTIONS, compression_of, fit, host_text, printable
 from rmq_inspect.times import text_of
 from rmq_wire import sys_flag as flags
 from rmq_wire.layout.flat import Flat
 from rmq_wire.layout.message import BORN_V6, FIXED, MAGIC_V1, STORE_V6
-from rmq_wire.message import StoredMessage, has_good_crc
+from rmq_wire.message import PROPERTIES_LENGTH, TOPIC_LENGTHS, StoredMessage, has_good_crc
 from rmq_wire.properties import NAME_END, PAIR_END
 
 RAW_SHOWN: Final = 24

@@ -20,21 +20,9 @@ from rmq_inspect.progress import Progress, quiet
 from rmq_inspect.reader import CHUNK_BYTES, Reader
 from rmq_inspect.readers import Readers
 from rmq_wire.errors import BadRecord
-from rmq_wire.layout.flat import Packed, flat, length_of
-from rmq_wire.layout.message import (
-    BLANK,
-    BORN_V6,
-    FIXED,
-    HEAD,
-    MAGIC_BLANK,
-    MAGIC_V1,
-    MAGIC_V2,
-    STORE_V6,
-    TOPIC_V1,
-    TOPIC_V2,
-)
-from rmq_wire.layout.message import UNIT as UNIT_LAYOUT
-from rmq_wire.message import StoredMessage, read_unit
+from rmq_wire.layout.flat import Packed, flat
+from rmq_wire.layout.message import BLANK, BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
+from rmq_wire.message import PHYSICAL_OFFSET_AT, PROPERTIES_LENGTH, TOPIC_LENGTHS, StoredMessage, read_unit
 
 UNIT_BYTES_MAX: Final = 64 << 20
 """No unit is larger: the body came in one frame, and a frame has at most 16 MiB (`com.rocketmq.remoting.frameMaxLength`); four
@@ -46,11 +34,8 @@ _SIZE_MAGIC: Final = flat(BLANK).packed
 _LONG: Final = _HEAD.field("physical_offset")
 _MAGIC_AT: Final = _HEAD.at["magic"]
 _SYS_FLAG: Final = _HEAD.field("sys_flag")
-_PHYSICAL_AT: Final = _HEAD.at["physical_offset"]
 _BODY_SIZE: Final = FIXED[0].field("body_size")
 _FIXED_BYTES_MAX: Final = max(layout.size for layout in FIXED.values())
-TOPIC_LENGTHS: Final = {MAGIC_V1: length_of(TOPIC_V1), MAGIC_V2: length_of(TOPIC_V2)}
-PROPERTIES_LENGTH: Final = length_of(UNIT_LAYOUT, "properties")
 UNIT_BYTES_MIN: Final = FIXED[0].size + TOPIC_LENGTHS[MAGIC_V1].size + PROPERTIES_LENGTH.size
 _MAGICS: Final = re.compile(b"|".join(re.escape(_HEAD.field("magic").pack(m)) for m in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)))
 _ZEROS: Final = bytes(CHUNK_BYTES)
@@ -168,7 +153,7 @@ class _FileWalk:
             raise BadRecord(f"a unit of {size} bytes")
         if at + size > self._size:
             raise BadRecord(f"a unit of {size} bytes where {self._size - at} are left in the file")
-        [own] = _LONG.unpack_from(head, _PHYSICAL_AT)
+        [own] = _LONG.unpack_from(head, PHYSICAL_OFFSET_AT)
         if own != self._file.start + at:
             raise BadRecord(f"a unit that says it begins at {own}, at {self._file.start + at}")
         raw = self._bytes(at, size)
@@ -213,7 +198,7 @@ class _FileWalk:
             return at + size in self._limits
         if magic not in (MAGIC_V1, MAGIC_V2) or not UNIT_BYTES_MIN <= size <= min(UNIT_BYTES_MAX, self._size - at):
             return False
-        if len(head) < _HEAD.size or _LONG.unpack_from(head, _PHYSICAL_AT)[0] != self._file.start + at:
+        if len(head) < _HEAD.size or _LONG.unpack_from(head, PHYSICAL_OFFSET_AT)[0] != self._file.start + at:
             return False
         bits = _SYS_FLAG.unpack_from(head, _HEAD.at["sys_flag"])[0] & (BORN_V6 | STORE_V6)
         [body_size] = _BODY_SIZE.unpack_from(head.ljust(_FIXED_BYTES_MAX, b"\0"), FIXED[bits].at["body_size"])

@@ -26,6 +26,9 @@ from rmq_wire.names import LMQ_PREFIX
 
 MERGED_QUEUES_MAX: Final = 64
 """A topic with more is read from the log: each queue that is merged holds a file open."""
+LATER_MAX: Final = 1000
+"""Messages one after another that were stored behind the wanted time, until all behind them count as such: a single one may have
+a spoilt store time, and clocks are set back."""
 Note = Callable[[str], None]
 """Told in one line what was skipped or which way was taken."""
 
@@ -50,6 +53,11 @@ class Wanted:
     to_ms: int | None = None
     from_offset: int | None = None
     """physical"""
+
+    def __post_init__(self) -> None:
+        for name in ("topic", "key", "tag", "message_id"):
+            if getattr(self, name) == "":
+                raise CannotLook(f"an empty text for {name.replace('_', ' ')}: no message has that")
 
     def accepts(self, unit: Unit) -> bool:
         """Whether this is one of them."""
@@ -112,7 +120,20 @@ def messages(
         elif not scan and (chosen := _queues_of(store, wanted)):
             yield from _by_queues(log, store, chosen, wanted, note)
         else:
+            if wanted.topic is not None and not scan:
+                note(f"{_why_no_queues(store, wanted)}: the log itself is read")
             yield from _by_walk(log, wanted, 0, None, progress, note)
+
+
+def _why_no_queues(store: StoreDirectory, wanted: Wanted) -> str:
+    ids = sorted(queue_id for topic, queue_id in store.queues if topic == wanted.topic)
+    if any(topic == wanted.topic for topic, _ in store.batch_queues):
+        return f"{wanted.topic} has batch consume queues"
+    if not ids:
+        return f"no consume queue of {wanted.topic} is here"
+    if wanted.queue_id is not None:
+        return f"{wanted.topic} has no consume queue {wanted.queue_id}, but {len(ids)} from {ids[0]} to {ids[-1]}"
+    return f"{wanted.topic} has {len(ids)} consume queues"
 
 
 def _by_offset_id(log: Log, wanted: Wanted) -> Unit | None:
@@ -257,9 +278,11 @@ def _by_walk(log: Log, wanted: Wanted, start: int, end: int | None, progress: Pr
         start = max(start, wanted.from_offset)
     if wanted.from_ms is not None:
         start = max(start, log.first_file_before(wanted.from_ms))
+    later = 0
     for piece in pieces(log.files, start, end, progress):
         if isinstance(piece, Unit):
-            if wanted.to_ms is not None and piece.message.store_timestamp > wanted.to_ms:
+            later = later + 1 if wanted.to_ms is not None and piece.message.store_timestamp > wanted.to_ms else 0
+            if later >= LATER_MAX:
                 return
             if wanted.accepts(piece):
                 yield piece

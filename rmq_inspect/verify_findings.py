@@ -222,7 +222,9 @@ KINDS: Final[dict[str, Kind]] = {
         _REBUILD_INDEX,
     ),
     "index-wrong": Kind(
-        _WARNING, "an index entry that no message of the log has", "A key query reads a wrong place of the log.", _REBUILD_INDEX,
+        _WARNING, "an index entry that no message of the log has",
+        "A key query reads a wrong place of the log; or the message's keys are damaged, which only its own check sum would tell.",
+        _REBUILD_INDEX,
     ),
     "index-time": Kind(
         _WARNING, "an index entry does not have its message's time",

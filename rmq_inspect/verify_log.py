@@ -154,6 +154,7 @@ class _LogCheck:
                 continue
             fillers = self._report.fillers
             self._report.filler_bytes += size
+            self._report.filler_units += 1
             if fillers and fillers[-1][1] == begin:
                 fillers[-1] = fillers[-1][0], begin + size
             elif len(fillers) < FILLERS_KEPT_MAX:

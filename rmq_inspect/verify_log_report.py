@@ -68,6 +68,8 @@ class LogReport:
     gaps: list[tuple[int, int]] = field(default_factory=list)
     fillers: list[tuple[int, int]] = field(default_factory=list)
     """stretches that `rmq inspect repair` filled"""
+    filler_units: int = 0
+    """those of `units` that are no messages"""
     filler_bytes: int = 0
     lost_before_repair: int = 0
     """queue offsets that have no message, for it was lost before a repair"""

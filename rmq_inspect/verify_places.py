@@ -23,7 +23,8 @@ from rmq_inspect.verify_log_report import QUEUES_MAX, Entry, Known, LogReport
 from rmq_inspect.verify_queues import Key, LogBounds, QueueState
 from rmq_wire.layout import consume_queue
 from rmq_wire.layout.flat import flat
-from rmq_wire.layout.message import BLANK, BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6, TOPIC_V1, TOPIC_V2
+from rmq_wire.layout.message import BLANK, BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
+from rmq_wire.message import TOPIC_LENGTHS
 
 LOOKED_AT_MAX: Final = 256
 """Differing units of one run that are looked at one by one; more are counted like the last of them."""
@@ -42,8 +43,6 @@ _BLANK: Final = flat(BLANK).packed
 _FIXED_SIZE_MAX: Final = max(layout.size for layout in FIXED.values())
 _HOST_BITS: Final = BORN_V6 | STORE_V6
 _TOPIC_BYTES_MAX: Final = 32767
-_V1_LENGTH: Final = TOPIC_V1.lengthfield.sizeof()
-_V2_LENGTH: Final = TOPIC_V2.lengthfield.sizeof()
 
 
 class Row(NamedTuple):
@@ -99,7 +98,7 @@ def _row(reader: Reader, raw: bytes, place: int, physical_offset: int) -> Row | 
     body_size = fixed.packed.unpack_from(raw)[-1]
     if not 0 <= body_size <= head["total_size"]:
         return None
-    length_bytes = _V2_LENGTH if head["magic"] == MAGIC_V2 else _V1_LENGTH
+    length_bytes = TOPIC_LENGTHS[head["magic"]].size
     tail = reader.read(place + fixed.size + body_size, length_bytes + 256)
     length = int.from_bytes(tail[:length_bytes], "big", signed=True)
     if not 0 <= length <= _TOPIC_BYTES_MAX:

@@ -36,7 +36,8 @@ class Report:
 
     @property
     def messages(self) -> int:
-        return sum(one.units for one in self.log)
+        """What a repair filled is none."""
+        return sum(one.units - one.filler_units for one in self.log)
 
     @property
     def log_bytes(self) -> int:

@@ -57,10 +57,12 @@ _SYS_FLAG: Final = _HEAD.field("sys_flag")
 _SYS_FLAG_AT: Final = _HEAD.at["sys_flag"]
 _HOST_BITS: Final = BORN_V6 | STORE_V6
 _FIXED: Final[dict[int, Packed]] = {bits: layout.packed for bits, layout in FIXED.items()}
-_TOPIC_LENGTH_V1: Final = length_of(TOPIC_V1)
-_TOPIC_LENGTH_V2: Final = length_of(TOPIC_V2)
-_PROPERTIES_LENGTH: Final = length_of(UNIT, "properties")
-_PROPERTIES_LENGTH_SIZE: Final = _PROPERTIES_LENGTH.size
+TOPIC_LENGTHS: Final = {MAGIC_V1: length_of(TOPIC_V1), MAGIC_V2: length_of(TOPIC_V2)}
+"""Magic -> how the topic's length is written."""
+PROPERTIES_LENGTH: Final = length_of(UNIT, "properties")
+_TOPIC_LENGTH_V1: Final = TOPIC_LENGTHS[MAGIC_V1]
+_TOPIC_LENGTH_V2: Final = TOPIC_LENGTHS[MAGIC_V2]
+_PROPERTIES_LENGTH_SIZE: Final = PROPERTIES_LENGTH.size
 _CACHED_TAGS_CHARACTERS_MAX: Final = 128
 
 PHYSICAL_OFFSET_AT: Final = _HEAD.at["physical_offset"]
@@ -137,7 +139,7 @@ def pack_unit(
         prepared_transaction_offset,
         body_size,
     )
-    return b"".join((head, body, topic_length.pack(topic_size), topic, _PROPERTIES_LENGTH.pack(properties_size), properties))
+    return b"".join((head, body, topic_length.pack(topic_size), topic, PROPERTIES_LENGTH.pack(properties_size), properties))
 
 
 def read_unit(log: Buffer, at: int = 0) -> StoredMessage:
@@ -166,7 +168,7 @@ def read_unit(log: Buffer, at: int = 0) -> StoredMessage:
         if topic_size < 0:
             raise BadRecord(f"unit at {at}: topic of {topic_size} bytes")
         topic_end = topic_at + topic_size
-        [properties_size] = _PROPERTIES_LENGTH.unpack_from(log, topic_end)
+        [properties_size] = PROPERTIES_LENGTH.unpack_from(log, topic_end)
         properties_at = topic_end + _PROPERTIES_LENGTH_SIZE
     except PackedError as reason:
         raise BadRecord(f"unit at {at}: {reason}") from None

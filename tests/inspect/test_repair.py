@@ -386,7 +386,7 @@ def test_what_was_lost_before_a_repair_is_told_as_no_news(rich: Path, number: in
     assert "in which messages had been lost: 1 queue offset(s) have no message" in seen.out
     again = look("repair", rich.parent / "new", "--to", rich.parent / "newer")
     assert again.status == 0
-    assert "nothing was lost that was not lost before: 1 queue offset(s) in 1 gap(s) had no message already" in again.out
+    assert "nothing was lost that was not lost before: 1 queue offset in 1 gap had no message already" in again.out
 
 
 def test_the_end_of_a_file_that_was_lost_is_marked(rich: Path) -> None:

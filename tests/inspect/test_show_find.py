@@ -15,7 +15,7 @@ from rmq_wire import properties
 from rmq_wire.layout import consume_queue, timer
 from rmq_wire.layout.flat import flat
 from rmq_wire.message_id import offset_message_id
-from tests.inspect.kit import LONG_TOPIC, MESSAGES, golden_store, look, rich_store, units_of
+from tests.inspect.kit import LONG_TOPIC, MESSAGES, golden_store, look, rich_store, spoil, units_of
 from tests.support.golden import told
 
 SIZES = (4096, 8192, 1 << 20)
@@ -231,3 +231,29 @@ def test_layouts() -> None:
     assert all(len(line) <= 130 for line in look("layouts").out.splitlines())
     assert look("layouts", "index").out.count("==") == 3
     assert look("layouts", "nonsense").status == 2
+
+
+def test_a_topic_that_is_not_there_is_said_before_the_whole_log_is_read(rich: Path) -> None:
+    assert "rmq: no consume queue of Nope is here: the log itself is read\n" in look("show", rich, "--topic", "Nope").err
+    seen = look("show", rich, "--topic", "TopicA", "--queue", "7")
+    assert "rmq: TopicA has no consume queue 7, but 3 from 0 to 2: the log itself is read\n" in seen.err
+
+
+@pytest.mark.parametrize("arguments", [("",), ("--key", ""), ("--tag", ""), ("--id", ""), ("--topic", "")])
+def test_nothing_is_no_key(rich: Path, arguments: tuple[str, ...]) -> None:
+    """A message without keys has no empty one."""
+    seen = look("find", rich, *arguments)
+    assert (seen.status, seen.out, seen.err.count("\n")) == (2, "", 1)
+    assert "an empty text for" in seen.err
+
+
+def test_a_spoilt_store_time_does_not_end_the_search(tmp_path: Path) -> None:
+    """It is covered by no check sum; one far ahead must not hide what follows."""
+    rich = tmp_path / "store"
+    rich_store(rich)
+    units = [unit for unit in units_of(rich) if unit.file.start == 0]
+    until = units[-1].message.store_timestamp
+    expected = len(look("show", rich, "--scan", "--until", until, "--json").rows)
+    spoil(rich / units[2].file.name, units[2].at + 56, (1 << 60).to_bytes(8, "big"))
+    assert units[2].message.store_timestamp.to_bytes(8, "big") == units[2].raw[56:64]
+    assert len(look("show", rich, "--scan", "--until", until, "--json").rows) == expected - 1
