@@ -83,9 +83,19 @@ def accident(why: str, code: Any = 0, **more: Any) -> Expect:
 
 UNREAD: Final = accident("marked not-null, never looked at")
 
-PAGED: Final = {"": REFUSED, "5.3": Expect(), "4": Expect()}
-"""Of the field that says where a page starts, which 5.5 brought: there is no page without it."""
+PAGED: Final = {"": accident("Java trips over a page without a start", 1), "5.3": Expect(), "4": Expect()}
+"""Of the field that says where a page starts, which 5.5 brought."""
 NOTHING_TO_DO: Final = accident("nothing is given, nothing is done, nothing is said")
+
+
+def by_handler(code: int) -> Expect:
+    """Marked not-null, yet it is the handler that answers, for a name or number that is null."""
+    return accident("marked not-null, yet the handler answers for a null", code)
+
+
+def four(new: Expect, code: Any = ResponseCode.SYSTEM_ERROR, **more: Any) -> Mapping[str, Expect]:
+    """What 5.x answers, and what 4.x answers instead."""
+    return {"": new, "4": dataclasses.replace(new, code=code, **more)}
 
 
 def drop(why: str) -> Expect:
@@ -120,6 +130,7 @@ class Probe:
     without: tuple[str, ...] = ()
     body: bytes | None = None
     then: Then | None = None
+    since: Version = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,9 +206,9 @@ def cells(row: Row) -> Iterator[Plan]:
         ("missing-field", "a field that is missing", list(_missing(row))),
         ("mistyped-field", "a field of another type", list(_mistyped(row))),
     ):
-        remarked += found
         rules = [probe for probe in found if not newest(probe.expect).quirk]
         quirks = [probe for probe in found if newest(probe.expect).quirk]
+        remarked += rules
         if rules:
             yield name, Level.SHOULD, f"{said}: {what} has the consequence that it has for every request", rules, {}
         if quirks:
@@ -206,7 +217,7 @@ def cells(row: Row) -> Iterator[Plan]:
     for name, cell in row.cells.items():
         probe = Probe(
             label=name.replace("-", " "), expect=cell.expect, ask=cell.ask or row.good, change=cell.change, without=cell.without,
-            body=cell.body, then=cell.then,
+            body=cell.body, then=cell.then, since=cell.since,
         )  # fmt: skip
         remarked.append(probe)
         title = cell.title or f"{said}: {name.replace('-', ' ')}"
@@ -287,6 +298,8 @@ async def run_probes(t: Trial, row: Row, probes: Iterable[Probe], *, remarks: bo
     made: dict[Good, Asked] = {}
     failed: list[str] = []
     for probe in probes:
+        if t.version is not None and t.version[: len(probe.since)] < probe.since:
+            continue
         try:
             asked = made.get(probe.ask) or await probe.ask(t)
             if not row.each:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from conformance.case import Need
-from conformance.grid import (
+from conformance.grid import (  # fmt: skip
     NEVER_MIND,
     NO_LIMIT,
     NO_PERMISSION,
@@ -14,9 +14,10 @@ from conformance.grid import (
     Asked,
     Cell,
     Expect,
+    four,
     grid,
     has,
-)  # fmt: skip
+)
 from conformance.grid_goods import consumer, nobody, plain, producer
 from conformance.trial import Trial
 from rmq_wire.bodies.heartbeat import CheckClientRequest, HeartbeatData, ProducerData, SubscriptionData
@@ -149,7 +150,7 @@ grid(
             title="SQL92 that cannot be parsed is refused",
         )
     },
-    missing={"body": NOTHING_TO_DO},
+    missing={"body": four(NOTHING_TO_DO)},
     none=NONE,
 )
 grid(

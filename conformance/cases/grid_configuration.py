@@ -5,12 +5,24 @@ from __future__ import annotations
 import re
 
 from conformance.case import Need
-from conformance.grid import NEVER_MIND, NO_LIMIT, NO_RIGHT, NOTHING_TO_DO, Cell, Expect, changed, grid
+from conformance.grid import (
+    NEVER_MIND,
+    NO_LIMIT,
+    NO_RIGHT,
+    NOTHING_TO_DO,
+    Cell,
+    Expect,
+    changed,
+    four,
+    grid,
+)
 from conformance.grid_goods import plain
+from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.configuration import GetBrokerConfig, UpdateBrokerConfig
 from rmq_wire.headers.naming import GetNamesrvConfig, UpdateNamesrvConfig
 
 BLACK_LISTED = changed(NO_RIGHT, remark=re.compile("black list"))
+BLACK_LISTED_KEYS = four(BLACK_LISTED, code=ResponseCode.NO_PERMISSION, remark=re.compile("Can not update config path"))
 
 grid(
     UpdateBrokerConfig,
@@ -42,7 +54,10 @@ grid(
     missing={"body": NOTHING_TO_DO},
     cells={
         "unknown-key": Cell(body=b"conformanceNoSuchKey=1\n", expect=Expect()),
-        "permission-black-list": Cell(body=b"configStorePath=/nowhere\n", expect=BLACK_LISTED),
+        "permission-black-list": Cell(
+            body=b"configStorePath=/nowhere\n",
+            expect=BLACK_LISTED_KEYS,
+        ),
     },
     none={"limit": NO_LIMIT},
     alone=True,

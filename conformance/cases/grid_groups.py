@@ -12,6 +12,7 @@ from conformance.grid import (
     NO_PERMISSION,
     NOTHING_TO_DO,
     PAGED,
+    REFUSED,
     UNREAD,
     Asked,
     Cell,
@@ -72,7 +73,7 @@ grid(
         "limit-name-longest": Cell(ask=named(length=GROUP_CHARACTERS_MAX), expect=Expect()),
         "limit-name": Cell(ask=named(length=GROUP_CHARACTERS_MAX + 1), expect=BAD_NAME),
     },
-    missing={"body": NOTHING_TO_DO},
+    missing={"body": {"": NOTHING_TO_DO, "5.3": REFUSED, "4": REFUSED}},
     none={"permission": NO_PERMISSION},
 )
 grid(

@@ -21,12 +21,14 @@ from conformance.grid import (
     Asked,
     Cell,
     Expect,
+    by_handler,
     changed,
     drop,
+    four,
     grid,
     has,
     holds,
-)  # fmt: skip
+)
 from conformance.grid_goods import nobody, plain
 from conformance.trial import Trial
 from rmq_wire.bodies.data_version import DataVersion
@@ -201,7 +203,7 @@ grid(
     GetRouteInfo,
     routed,
     ROUTE,
-    missing={"topic": NO_ROUTE},
+    missing={"topic": by_handler(ResponseCode.TOPIC_NOT_EXIST)},
     ok=Expect(body=has("brokerDatas", "queueDatas", "filterServerTable")),
     cells={"unknown-topic": Cell(change=nobody("topic"), expect=NO_ROUTE)},
     none=NONE,
@@ -232,7 +234,12 @@ grid(
     QueryDataVersion,
     compared,
     f"{WHERE}.queryBrokerTopicConfig",
-    missing={"brokerName": UNREAD, "brokerId": UNREAD},
+    missing={
+        "brokerName": UNREAD,
+        "brokerId": UNREAD,
+        "brokerAddr": four(REFUSED, code=0),
+        "clusterName": four(REFUSED, code=0),
+    },
     mistyped={"brokerId": UNREAD},
     ok=Expect(ext={"changed": "false"}, body=has("counter")),
     needs=OWN,
@@ -333,7 +340,7 @@ grid(
     f"{WHERE}.getKVConfig",
     ok=Expect(ext={"value": "1"}),
     needs=OWN,
-    missing={"namespace": NO_ENTRY, "key": NO_ENTRY},
+    missing={"namespace": by_handler(ResponseCode.QUERY_NOT_FOUND), "key": by_handler(ResponseCode.QUERY_NOT_FOUND)},
     cells={
         "unknown-key": Cell(change=nobody("key"), expect=NO_ENTRY),
         "unknown-namespace": Cell(change=nobody("namespace"), expect=NO_ENTRY),
@@ -358,7 +365,7 @@ grid(
     f"{WHERE}.getKVListByNamespace",
     ok=Expect(body=has("table")),
     needs=OWN,
-    missing={"namespace": NO_ENTRY},
+    missing={"namespace": by_handler(ResponseCode.QUERY_NOT_FOUND)},
     cells={"unknown-namespace": Cell(change=nobody("namespace"), expect=NO_ENTRY)},
     none=NONE,
 )

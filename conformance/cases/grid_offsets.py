@@ -6,17 +6,19 @@ import re
 
 from conformance.case import Level
 from conformance.grid import (
-    INVALID,
     NEVER_MIND,
     NO_GROUP,
     NO_LIMIT,
     NO_PERMISSION,
     NO_TOPIC,
+    REFUSED,
     UNREAD,
     Asked,
     Cell,
     Expect,
+    by_handler,
     changed,
+    four,
     grid,
     has,
 )
@@ -34,20 +36,24 @@ from rmq_wire.headers.offsets import (
 from rmq_wire.headers.replication import GetAllConsumerOffset, GetAllDelayOffset
 
 NONE = {"permission": NO_PERMISSION}
+ANY = "Any offset of any queue number is taken, also where the queue holds nothing or there is no such queue"
 LAST = str(2**63 - 1)
 
 
 NOT_FOUND = Expect(
     code=ResponseCode.QUERY_NOT_FOUND, remark=re.compile("maybe this group consumer boot first"), absent=("offset",)
 )
-NULL = changed(INVALID, remark=re.compile("is null"))
+ZERO = Expect(ext={"offset": "0"})
+"""4.x guesses wherever it knows nothing."""
+NULL = four(by_handler(ResponseCode.INVALID_PARAMETER))
+NO_GROUP_NAME = by_handler(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
 
 
 async def committed(t: Trial) -> Asked:
-    """A group that has committed 7 on a queue that holds one message."""
+    """A group that has committed 1 on a queue that holds one message."""
     topic, group = await t.topic(), await t.group()
     await fill(t, topic, 1)
-    told = UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=7)
+    told = UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=1)
     t.answer("commit", await t.broker.ask(told))
     return QueryConsumerOffset(consumer_group=group, topic=topic, queue_id=0)
 
@@ -68,30 +74,34 @@ grid(
     QueryConsumerOffset,
     committed,
     "ConsumerManageProcessor.queryConsumerOffset",
-    ok=Expect(ext={"offset": "7"}),
+    ok=Expect(ext={"offset": "1"}),
     cells={
-        "unknown-topic": Cell(change=nobody("topic"), expect=NOT_FOUND),
+        "unknown-topic": Cell(change=nobody("topic"), expect={"": NOT_FOUND, "4": ZERO}),
         "unknown-group": Cell(change=nobody("consumerGroup"), expect=Expect(ext={"offset": "0"})),
         "unknown-group-no-guess": Cell(
             change=lambda t: {"consumerGroup": t.name("nobody"), "setZeroIfNotFound": "false"},
-            expect=changed(NOT_FOUND, remark=re.compile("boot first")),
+            expect={"": changed(NOT_FOUND, remark=re.compile("boot first")), "4": ZERO},
         ),
-        "limit-queue-beyond": Cell(change={"queueId": "7"}, expect=NOT_FOUND, level=Level.SHOULD),
+        "limit-queue-beyond": Cell(change={"queueId": "7"}, expect={"": NOT_FOUND, "4": ZERO}, level=Level.SHOULD),
     },
     missing={"consumerGroup": UNREAD},
     none=NONE,
 )
 grid(
     UpdateConsumerOffset,
-    of_both(lambda topic, group: UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=3)),
+    of_both(
+        lambda topic, group: UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=3), messages=3
+    ),
     "ConsumerManageProcessor.updateConsumerOffset",
     cells={
-        "unknown-topic": Cell(change=nobody("topic"), expect=NO_TOPIC),
-        "unknown-group": Cell(change=nobody("consumerGroup"), expect=NO_GROUP),
-        "limit-queue-beyond": Cell(change={"queueId": "7"}, expect=Expect(), level=Level.SHOULD),
-        "limit-last-offset": Cell(change={"commitOffset": LAST}, expect=Expect(), level=Level.SHOULD),
+        "unknown-topic": Cell(change=nobody("topic"), expect=four(NO_TOPIC, code=0, remark=...)),
+        "unknown-group": Cell(change=nobody("consumerGroup"), expect=four(NO_GROUP, code=0, remark=...)),
+        "limit-offset-beyond": Cell(change={"commitOffset": "4"}, expect=Expect(), level=Level.QUIRK, title=ANY),
+        "limit-offset-negative": Cell(change={"commitOffset": "-1"}, expect=Expect(), level=Level.QUIRK, title=ANY),
+        "limit-queue-beyond": Cell(change={"queueId": "7"}, expect=Expect(), level=Level.QUIRK, title=ANY),
+        "limit-last-offset": Cell(change={"commitOffset": LAST}, expect=Expect(), level=Level.QUIRK, title=ANY),
     },
-    missing={"consumerGroup": NO_GROUP, "queueId": NULL, "commitOffset": NULL},
+    missing={"topic": four(REFUSED, code=0), "consumerGroup": four(NO_GROUP_NAME, code=0), "queueId": NULL, "commitOffset": NULL},
     mistyped={"queueId": NULL, "commitOffset": NULL},
     none=NONE,
 )
@@ -109,19 +119,20 @@ grid(
     ok=Expect(body=has("offsetTable")),
     none=NEVER_MIND,
 )
+RESET = four(Expect(body=has("offsetTable")), body=...)
+"""4.x tells the members, and fails when nobody is online."""
+
 grid(
     ResetOffset,
     of_both(lambda topic, group: ResetOffset(group=group, topic=topic, timestamp=-1, is_force=True), messages=2),
     "AdminBrokerProcessor.resetOffset",
-    ok=Expect(body=has("offsetTable")),
+    ok=RESET,
     cells={
-        "unknown-topic": Cell(change=nobody("topic"), expect=NO_TOPIC),
-        "unknown-group": Cell(change=nobody("group"), expect=NO_GROUP),
-        "limit-offset-beyond": Cell(
-            change={"queueId": "0", "offset": "3"}, expect=Expect(body=has("offsetTable")), level=Level.SHOULD
-        ),
+        "unknown-topic": Cell(change=nobody("topic"), expect=four(NO_TOPIC, remark=re.compile("no topic"))),
+        "unknown-group": Cell(change=nobody("group"), expect=four(NO_GROUP)),
+        "limit-offset-beyond": Cell(change={"queueId": "0", "offset": "3"}, expect=RESET, level=Level.SHOULD),
     },
-    missing={"group": NO_GROUP},
+    missing={"group": four(NO_GROUP_NAME)},
     none=NONE,
 )
 grid(

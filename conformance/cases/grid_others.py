@@ -11,11 +11,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from conformance.case import Level, Need, case
-from conformance.grid import ROWS
+from conformance.grid import ROWS, SILENCE_S
 from conformance.link import Link
 from conformance.trial import CaseFailed, Trial
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.declare import REQUESTS, Role
+from rmq_wire.encoding import encode_request
+from rmq_wire.headers.naming import GetBrokerClusterInfo
 from rmq_wire.headers.offsets import UpdateConsumerOffset
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.registry import rows
@@ -28,6 +30,8 @@ FAST: Final = (
 )  # fmt: skip
 """What the fast port leaves to the main one (`BrokerController.registerProcessor`)."""
 FAST_OFFSET: Final = -2
+FIRST_OPAQUE: Final = 1_000_000
+"""Of requests that nobody waits for."""
 NO = re.compile(r"request type \d+ not supported")
 DECLARED: Final = len(rows())
 
@@ -47,6 +51,17 @@ async def refused(t: Trial, link: Link, codes: Iterable[int]) -> None:
             failed.append(str(failure))
     if failed:
         raise CaseFailed("; ".join(failed))
+
+
+async def refused_by_names(t: Trial, codes: Iterable[int]) -> None:
+    """A name server of 4.x leaves such a request unanswered, and goes on."""
+    if t.by_version({"": True, "4": False}):
+        await refused(t, t.names, codes)
+        return
+    for number, code in enumerate(codes):
+        await t.names.send(encode_request(code, None, b"", opaque=FIRST_OPAQUE + number))
+    t.equal("an answer to any of them", await t.names.stray(seconds=SILENCE_S), None)
+    t.answer("the connection stays", await t.names.ask(GetBrokerClusterInfo()))
 
 
 @case(
@@ -69,8 +84,8 @@ async def not_a_brokers(t: Trial) -> None:
     codes=unanswered(Role.NAME_SERVER),
 )
 async def not_a_name_servers(t: Trial) -> None:
-    """All that brokers and controllers answer, too."""
-    await refused(t, t.names, unanswered(Role.NAME_SERVER))
+    """All that brokers and controllers answer, too.  Name servers of 4.x keep silent."""
+    await refused_by_names(t, unanswered(Role.NAME_SERVER))
 
 
 @case(
@@ -82,7 +97,7 @@ async def not_a_name_servers(t: Trial) -> None:
 async def undeclared(t: Trial) -> None:
     """Also those next to declared ones."""
     await refused(t, t.broker, UNDECLARED)
-    await refused(t, t.names, UNDECLARED)
+    await refused_by_names(t, UNDECLARED)
 
 
 @case(

@@ -195,7 +195,7 @@ grid(
         ),
     },
     missing={"maxMsgNums": NONE_THERE},
-    mistyped={"maxMsgNums": NONE_THERE},
+    mistyped={"maxMsgNums": NONE_THERE, "bornTime": {"": Expect(), "5.3": NONE_THERE}},
     since=SINCE,
 )
 grid(

@@ -6,7 +6,21 @@ import re
 from typing import Any
 
 from conformance.case import Level
-from conformance.grid import NO_GROUP, NO_RIGHT, NO_TOPIC, UNREAD, Asked, Cell, Expect, Good, changed, grid
+from conformance.grid import (
+    INVALID,
+    NO_GROUP,
+    NO_RIGHT,
+    NO_TOPIC,
+    REFUSED,
+    UNREAD,
+    Asked,
+    Cell,
+    Expect,
+    Good,
+    changed,
+    four,
+    grid,
+)
 from conformance.grid_goods import fill, nobody
 from conformance.trial import Trial, units
 from rmq_wire.codes import ResponseCode
@@ -45,7 +59,7 @@ def cells(kind: type[PullMessage]) -> dict[str, Cell]:
         "unknown-topic": Cell(change=nobody("topic"), expect=NO_TOPIC),
         "unknown-group-illegal": Cell(
             change={"consumerGroup": "not a group"},
-            expect=changed(NO_GROUP, remark=re.compile("subscription group.*not exist")),
+            expect=four(changed(NO_GROUP, remark=re.compile("subscription group.*not exist")), code=0, remark=...),
         ),
         "unknown-group": Cell(
             change=nobody("consumerGroup"), expect=Expect(), title="A group that nobody made is made by its first pull"
@@ -69,7 +83,7 @@ def cells(kind: type[PullMessage]) -> dict[str, Cell]:
         ),
         "limit-queue": Cell(
             change={"queueId": "1"},
-            expect=Expect(code=ResponseCode.INVALID_PARAMETER, remark=re.compile(r"queueId\[1\] is illegal")),
+            expect=four(changed(INVALID, remark=re.compile(r"queueId\[1\] is illegal"))),
         ),
         "limit-one-message": Cell(
             change={"maxMsgNums": "1"},
@@ -95,6 +109,7 @@ grid(
     "PullMessageProcessor.processRequest",
     ok=Expect(ext=FOUND, body=two_units),
     cells=cells(PullMessage),
+    mistyped={"maxMsgBytes": four(REFUSED, code=0), "requestSource": four(REFUSED, code=0)},
     missing=UNREAD_FIELDS,
 )
 grid(

@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 
 from conformance.case import Level
-from conformance.grid import NO_PERMISSION, Asked, Cell, Expect, grid, has, holds
+from conformance.grid import (
+    NO_PERMISSION,
+    Asked,
+    Cell,
+    Expect,
+    by_handler,
+    grid,
+    has,
+    holds,
+)
 from conformance.grid_goods import fill, nobody, of_topic
 from conformance.trial import Trial, units
 from rmq_wire.codes import ResponseCode
@@ -53,7 +62,7 @@ grid(
         "limit-no-messages": Cell(change={"maxNum": "0"}, expect=NOT_FOUND, level=Level.SHOULD),
         "limit-time-before": Cell(change={"endTimestamp": "1"}, expect=NOT_FOUND),
     },
-    missing={"topic": NOT_FOUND, "key": NOT_FOUND},
+    missing={"topic": by_handler(ResponseCode.QUERY_NOT_FOUND), "key": by_handler(ResponseCode.QUERY_NOT_FOUND)},
     none=NONE,
 )
 grid(

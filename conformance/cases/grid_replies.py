@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import re
 
-from conformance.grid import INVALID, NO_TOPIC, UNREAD, Asked, Cell, Expect, Good, grid
+from conformance.grid import (
+    INVALID,
+    NO_TOPIC,
+    UNREAD,
+    Asked,
+    Cell,
+    Expect,
+    Good,
+    by_handler,
+    four,
+    grid,
+)
 from conformance.trial import Trial
 from rmq_wire import properties as property_text
 from rmq_wire import property_names
 from rmq_wire.bodies.heartbeat import HeartbeatData, ProducerData
-from rmq_wire.codes import RequestCode
+from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.headers.clients import Heartbeat
 from rmq_wire.headers.replies import SendReplyMessage, SendReplyMessageV2
 from rmq_wire.headers.send import SendMessage, SendMessageV2
@@ -63,9 +74,9 @@ grid(
     cells={
         "unknown-topic": Cell(change=lambda t: {"topic": t.name("no"), "defaultTopic": t.name("no")}, expect=NO_TOPIC),
         "unknown-client": Cell(ask=replying(SendReplyMessage, online=False), expect=NOT_THERE),
-        "limit-queue": Cell(change={"queueId": "1"}, expect=INVALID),
+        "limit-queue": Cell(change={"queueId": "1"}, expect=four(INVALID)),
     },
-    missing={**UNREAD_V1, "sysFlag": UNREAD, "topic": INVALID},
+    missing={**UNREAD_V1, "sysFlag": UNREAD, "topic": four(by_handler(ResponseCode.INVALID_PARAMETER))},
     mistyped={"defaultTopicQueueNums": UNREAD, "sysFlag": UNREAD},
     none={"permission": "as of a send"},
 )
@@ -77,8 +88,8 @@ grid(
     cells={
         "unknown-topic": Cell(change=lambda t: {"b": t.name("no"), "c": t.name("no")}, expect=NO_TOPIC),
         "unknown-client": Cell(ask=replying(SendReplyMessageV2, online=False), expect=NOT_THERE),
-        "limit-queue": Cell(change={"e": "1"}, expect=INVALID),
+        "limit-queue": Cell(change={"e": "1"}, expect=four(INVALID)),
     },
-    missing={**UNREAD_V2, "f": UNREAD, "b": INVALID},
+    missing={**UNREAD_V2, "f": UNREAD, "b": four(by_handler(ResponseCode.INVALID_PARAMETER))},
     none={"permission": "as of a send"},
 )

@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 
 from conformance.case import Level
-from conformance.grid import NO_GROUP, NO_RIGHT, Asked, Cell, Expect, changed, grid
+from conformance.grid import (
+    NO_GROUP,
+    NO_RIGHT,
+    Asked,
+    Cell,
+    Expect,
+    changed,
+    four,
+    grid,
+)
 from conformance.grid_goods import nobody
 from conformance.trial import Trial
 from rmq_wire.codes import ResponseCode
@@ -44,7 +53,7 @@ grid(
         "unknown-group": Cell(
             change=nobody("group"), expect=Expect(), title="A group that nobody made is made by the first message given back"
         ),
-        "unknown-group-illegal": Cell(change={"group": "no group"}, expect=NO_GROUP),
+        "unknown-group-illegal": Cell(change={"group": "no group"}, expect=four(NO_GROUP, code=0, remark=...)),
         "unknown-message": Cell(
             change={"offset": str(2**62)},
             expect=Expect(code=ResponseCode.SYSTEM_ERROR, remark=re.compile("look message by offset failed")),

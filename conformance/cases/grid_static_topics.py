@@ -5,8 +5,18 @@ from __future__ import annotations
 import json
 import re
 
-from conformance.grid import INVALID, NOTHING_TO_DO, UNREAD, Asked, Cell, changed, grid
+from conformance.grid import (
+    INVALID,
+    NOTHING_TO_DO,
+    UNREAD,
+    Asked,
+    Cell,
+    by_handler,
+    changed,
+    grid,
+)
 from conformance.trial import Trial
+from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.static_topics import UpdateAndCreateStaticTopic
 
 TOPIC_CHARACTERS_MAX = 127
@@ -49,6 +59,6 @@ grid(
         "permission-system-topic": Cell(change={"topic": "RMQ_SYS_TRANS_HALF_TOPIC"}, expect=INVALID),
         "limit-name": Cell(change={"topic": "x" * (TOPIC_CHARACTERS_MAX + 1)}, expect=INVALID),
     },
-    missing={"topic": INVALID, "defaultTopic": UNREAD, "body": NOTHING_TO_DO},
+    missing={"topic": by_handler(ResponseCode.INVALID_PARAMETER), "defaultTopic": UNREAD, "body": NOTHING_TO_DO},
     since=(5,),
 )

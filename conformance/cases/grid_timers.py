@@ -5,7 +5,20 @@ from __future__ import annotations
 import re
 
 from conformance.case import Need
-from conformance.grid import INVALID, NEVER_MIND, NO_LIMIT, NO_PERMISSION, NO_TOPIC, Asked, Cell, Expect, changed, grid, has
+from conformance.grid import (
+    INVALID,
+    NEVER_MIND,
+    NO_LIMIT,
+    NO_PERMISSION,
+    NO_TOPIC,
+    Asked,
+    Cell,
+    Expect,
+    by_handler,
+    changed,
+    grid,
+    has,
+)
 from conformance.grid_goods import nobody, plain
 from conformance.trial import Trial
 from rmq_wire import property_names
@@ -50,7 +63,7 @@ grid(
         "unknown-topic": Cell(change=nobody("topic"), expect=NO_TOPIC),
         "unknown-handle": Cell(change={"recallHandle": "no handle"}, expect=NO_HANDLE),
     },
-    missing={"recallHandle": NO_HANDLE},
+    missing={"recallHandle": by_handler(ResponseCode.ILLEGAL_OPERATION)},
     none={"permission": NO_PERMISSION, "limit": NO_LIMIT},
     since=(5, 3, 2),
 )
