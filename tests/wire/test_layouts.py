@@ -188,7 +188,7 @@ def test_lengths_stand_where_the_units_have_them() -> None:
     name, value = frame.EXT_ENTRY.subcons
     choice = unit["topic"].subcon
     for struct, field in (
-        (walk._PROPERTIES_LENGTH, unit["properties"]),
+        (walk.PROPERTIES_LENGTH, unit["properties"]),
         (of_store.PROPERTIES_LENGTH, unit["properties"]),
         (batch._PROPERTIES_LENGTH, item["properties"]),
         (walk._TOPIC_LENGTH_V1, choice.elsesubcon),
