@@ -76,33 +76,33 @@ class FakeSubject:
     kind: str = "ours"
     entered: int = 0
     left: int = 0
-    _token: list[trio.lowlevel.TrioToken] = field(default_factory=list)
-    _scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    _thread: threading.Thread | None = None
+    _end: list[Callable[[], None]] = field(default_factory=list)
 
     def __enter__(self) -> Target:
         if self.hindered:
             raise SubjectFailed(self.hindered)
         self.entered += 1
-        ready, found = threading.Event(), list[str]()
+        ready, found, scope = threading.Event(), list[str](), trio.CancelScope()
 
         async def run() -> None:
-            self._token.append(trio.lowlevel.current_trio_token())
-            with self._scope:
+            token = trio.lowlevel.current_trio_token()
+            self._end.append(lambda: token.run_sync_soon(scope.cancel))
+            with scope:
                 async with trio.open_nursery() as nursery:
                     found.append(await serve(nursery, self.script))
                     ready.set()
 
-        self._thread = threading.Thread(target=trio.run, args=(run,), daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=trio.run, args=(run,), daemon=True)
+        thread.start()
         ready.wait()
+        self._end.append(thread.join)
         return target_at(found[0], label=self.label, kind=self.kind)
 
     def __exit__(self, *_: object) -> None:
         self.left += 1
-        self._token[0].run_sync_soon(self._scope.cancel)
-        assert self._thread is not None
-        self._thread.join()
+        for step in self._end:
+            step()
+        self._end.clear()
 
     def alive(self) -> bool:
         return self.living()
