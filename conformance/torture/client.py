@@ -31,12 +31,14 @@ class ClientFailed(Exception):
 
 
 class Client(Protocol):
-    """Somebody to torment.  behaves_like: the version whose behaviour is expected; quirks: whether Java's oddities are, too."""
+    """Somebody to torment.  behaves_like: the version whose behaviour is expected; quirks: whether Java's oddities are, too;
+    at_once: scripts beside each other; is_resident: one process runs them all."""
 
     label: str
     behaves_like: tuple[int, ...]
     quirks: bool
     at_once: int
+    is_resident: bool
 
     async def run(self, part: ClientPart, namesrv: str, topic: str, tell: Tell) -> None:
         """Run its program once, to its end.  Raises `ClientFailed`."""
@@ -51,6 +53,8 @@ def settings(part: ClientPart) -> dict[str, str]:
 
 class CommandClient:
     """A command with `{namesrv}`, `{topic}`, `{program}`, `{count}` and the other names of `ClientPart`, run for each script."""
+
+    is_resident = False
 
     def __init__(
         self, command: str, *, label: str = "command", behaves_like: tuple[int, ...] = (5, 5, 0), at_once: int = 4
@@ -95,6 +99,8 @@ class CommandClient:
 
 class ResidentClient:
     """A program that reads lines of `name=value` words and runs each beside the others: one JVM for all scripts."""
+
+    is_resident = True
 
     def __init__(self, process: trio.Process, *, label: str, behaves_like: tuple[int, ...], at_once: int = 12) -> None:
         self.label, self.behaves_like, self.quirks, self.at_once = label, behaves_like, True, at_once

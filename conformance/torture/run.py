@@ -13,11 +13,24 @@ import trio
 
 from conformance.torture.client import Client, ClientFailed
 from conformance.torture.judge import Verdict, judge
-from conformance.torture.script import Script
+from conformance.torture.script import ClientPart, Script, ServerPart
 from conformance.torture.server import Server, serving
 
 GONE_S_MAX: Final = 3.0
 """How long connections may stay after the program has ended: a resident client's transport closes a moment later."""
+WARM_UP: Final = (
+    Script(name="warm-up-send", title="", rests_on=[], step=[], expect=[], client=ClientPart(timeout_ms=30_000)),
+    Script(
+        name="warm-up-push",
+        title="",
+        rests_on=[],
+        step=[],
+        expect=[],
+        client=ClientPart(program="push"),
+        server=ServerPart(messages=3),
+    ),
+)
+"""Honest servers: all that a Java client needs is loaded after these."""
 Progress = Callable[[Verdict], None]
 
 
@@ -41,18 +54,32 @@ async def torment(script: Script, client: Client) -> Verdict:
 
 
 async def torment_all(scripts: Sequence[Script], client: Client, progress: Progress = lambda verdict: None) -> list[Verdict]:
-    """All scripts, `client.at_once` of them at a time; the verdicts in the order of the scripts."""
+    """All scripts, `client.at_once` of them at a time; the verdicts in the order of the scripts.
+
+    A client that runs as one process for all is warmed up first, or its first sends would run into their own time-outs.  What
+    failed is run a second time, alone: on a machine without a core to spare, clients miss times that no script is about.  The
+    second verdict counts and says that it is the second.
+    """
     found: dict[str, Verdict] = {}
     limit = trio.CapacityLimiter(client.at_once)
 
     async def one(script: Script) -> None:
         async with limit:
             found[script.name] = await torment(script, client)
+        if found[script.name].outcome != "failed":
             progress(found[script.name])
 
+    if client.is_resident:
+        for script in WARM_UP:
+            await torment(script, client)
     async with trio.open_nursery() as nursery:
         for script in sorted(scripts, key=lambda script: -script.client.patience_ms):  # long ones first
             nursery.start_soon(one, script)
+    for script in scripts:
+        if found[script.name].outcome == "failed":
+            found[script.name] = await torment(script, client)
+            found[script.name].tries = 2
+            progress(found[script.name])
     return [found[script.name] for script in scripts]
 
 

@@ -1,0 +1,97 @@
+"""Verdicts as JSON, and as a page to read: which script, what it does, what each client made of it.
+
+The page is made from the JSON files and the scripts, by
+
+    rmq conform torture --results A.json --results B.json --document docs/torture.md
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from conformance.torture.judge import Judged, Verdict
+from conformance.torture.script import Script, ScriptError, find
+from conformance.torture.torments import explain
+
+MARKS: Final = {True: "yes", False: "**no**", None: "not judged"}
+HEAD: Final = """# What torments a client, and what stock clients do then
+
+Made from `conformance/reports/torture-*.json` and `conformance/torture/scripts/*.toml` by
+
+    rmq conform torture --results conformance/reports/torture-java-5.5.0.json \\
+        --results conformance/reports/torture-java-4.9.8.json --document docs/torture.md
+
+A script starts a name server and one or two brokers on loopback that are honest but for one thing; a small program sends or
+consumes a few messages; what comes over the wire next, and what the program is told, is judged.  MUST: what any client owes its
+application.  QUIRK: what the Java client does, and nobody need copy.  "Seen" is what happened in the recorded run, per client.
+"""
+
+
+def encode(verdicts: list[Verdict]) -> bytes:
+    """A JSON list, one verdict a line."""
+    return b"[\n" + b",\n".join(msgspec.json.encode(verdict) for verdict in verdicts) + b"\n]\n"
+
+
+def decode(text: bytes) -> list[Verdict]:
+    """Raises ValueError."""
+    return msgspec.json.decode(text, type=list[Verdict])
+
+
+def document(verdicts: list[Verdict]) -> str:
+    """The page: a table of all scripts and clients, then each script with its expectations."""
+    clients = sorted({verdict.client for verdict in verdicts}, reverse=True)
+    by_script: dict[str, dict[str, Verdict]] = {}
+    for verdict in verdicts:
+        by_script.setdefault(verdict.script, {})[verdict.client] = verdict
+    rows = [HEAD, f"| script | {' | '.join(clients)} |", f"| --- |{' --- |' * len(clients)}"]
+    for script, of in sorted(by_script.items()):
+        cells = " | ".join(of[client].outcome if client in of else "" for client in clients)
+        rows.append(f"| [{script}](#{script}) | {cells} |")
+    for script, of in sorted(by_script.items()):
+        rows += ["", *_section(script, of, clients)]
+    return "\n".join(rows) + "\n"
+
+
+def _section(name: str, of: dict[str, Verdict], clients: list[str]) -> list[str]:
+    first = next(iter(of.values()))
+    rows = [f"## {name}", "", f"{first.title}.", ""]
+    script = _script(name)
+    if script is not None:
+        rows += [f"- {_step(one.do, one.on, one.where, one.nth, one.code)}: {_lower(explain(one.do))}" for one in script.step]
+        program = script.client
+        what = f"awaits {program.count} messages" if program.program in ("push", "orderly") else f"{program.count} messages"
+        rows.append(f"- the client's program: `{program.program}`, {what}")
+    rows.append(f"- rests on {', '.join(f'`{one}`' for one in first.rests_on)}")
+    rows += ["", f"| level | the client | {' | '.join(clients)} |", f"| --- | --- |{' --- |' * len(clients)}"]
+    listed: dict[tuple[str, str], dict[str, Judged]] = {}
+    for client in clients:
+        for one in of[client].expectations if client in of else []:
+            listed.setdefault((one.level, one.what), {})[client] = one
+    for (level, what), told in listed.items():
+        cells = " | ".join(f"{MARKS[told[client].passed]}: {_cell(told[client].seen)}" if client in told else "" for client in clients)
+        rows.append(f"| {level} | {_cell(what)} | {cells} |")
+    return rows
+
+
+def _step(do: str, on: str, where: str, nth: list[int], code: str) -> str:
+    which = f"request {', '.join(map(str, nth))} of" if nth else "every request of"
+    place = "" if where == "any" else f" at {where}"
+    return f"`{do}{f' {code}' if code else ''}` on {which} {'any code' if on == 'any' else f'`{on}`'}{place}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _script(name: str) -> Script | None:
+    """The script, when it is one of the package."""
+    try:
+        return find(name)
+    except ScriptError:
+        return None
