@@ -333,7 +333,10 @@ async def _judge(t: Trial, row: Row, probe: Probe, asked: Asked, *, remarks: boo
         if not remarks:
             await _no_answer(t, row, probe, asked)
         return
-    answer = await ask(t, row, probe, asked)
+    try:
+        answer = await ask(t, row, probe, asked)
+    except NoAnswer as why:
+        t.fail(f"{probe.label}: an answer", expected=described(expect), seen=why)
     if remarks:
         if expect.remark is not ...:
             t.equal(f"{probe.label}: remark", answer.remark, expect.remark)
