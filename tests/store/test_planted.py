@@ -15,6 +15,7 @@ from tests.broker import test_planted_data_path
 from tests.store import (
     test_append,
     test_config_files,
+    test_flush,
     test_index,
     test_recovery,
     test_refusals,
@@ -76,6 +77,9 @@ CATALOGUE: dict[str, Found | str] = {
     "S22 minimum offset stale": by_seeds(bugs.minimum_stale, 50),
     "S23 shifted entry appended": by_test(bugs.shifted_entry_appended, test_append.test_a_shift_is_an_error),
     "S24 checkpoint before the queues are synced": by_seeds(bugs.checkpoint_before_the_queues_are_synced, 300),
+    "S24 some queues taken for all": by_test(
+        bugs.some_queues_taken_for_all, test_flush.test_queue_files_with_two_dirty_pages_are_flushed_every_second
+    ),
     "S25 chain without an end": by_test(bugs.chain_without_an_end, test_index.test_a_chain_that_bites_its_tail),
     "S25 index header before its entries": "after a stop that was not clean headers are not believed, but computed from entries",
     "S26 `abort` removed before all is flushed": by_seeds(bugs.abort_removed_before_all_is_flushed, 10),

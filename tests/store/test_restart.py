@@ -405,5 +405,3 @@ def test_sync_flush_counts_what_it_recovered_as_flushed_only_once_it_is() -> Non
     rig.disk = after.crash("synced")
     rig.open()
     assert rig.numbers() == [1], "a consumer saw it, so it has to be there after a power cut"
-
-

@@ -185,6 +185,17 @@ def checkpoint_before_the_queues_are_synced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Flusher, "begin", early)
 
 
+def some_queues_taken_for_all(patch: pytest.MonkeyPatch) -> None:
+    begin = Flusher._begin_round
+
+    def all_covered(self: Flusher, mono_ms: int) -> bool:
+        is_begun = begin(self, mono_ms)
+        self._round_covers = (self._dispatcher.last_store_timestamp, self._dispatcher.last_physical_offset)
+        return is_begun
+
+    patch.setattr(Flusher, "_begin_round", all_covered)
+
+
 def abort_removed_before_all_is_flushed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Flusher, "sync_everything", lambda self: None)
 
