@@ -1,0 +1,192 @@
+"""Messages for a time of their own, to the millisecond, and calling them back (5.x)."""
+
+from __future__ import annotations
+
+import time
+
+from conformance.case import Level, Need, case
+from conformance.trial import Trial, properties_of
+from rmq_wire import property_names as names
+from rmq_wire.codes import RequestCode as Code
+from rmq_wire.codes import ResponseCode
+from rmq_wire.headers.positions import GetMaxOffset
+from rmq_wire.headers.timers import RecallMessage
+
+STORE = "TimerMessageStore"
+SINCE = (5,)
+SEND = (Code.SEND_MESSAGE_V2,)
+OWN = (Need.OWN,)
+LATE_MS = 6_000
+"""How late a delivery may be on a busy machine; the wheel's own step is a second."""
+EARLY_MS = 50
+
+
+def now_ms() -> int:
+    """Wall time."""
+    return int(time.time() * 1e3)
+
+
+async def arrives(t: Trial, topic: str, due_ms: int) -> None:
+    """The only message of a topic comes at its time."""
+    [unit] = await t.pull_all(topic, 1)
+    late_ms = unit.store_timestamp - due_ms
+    t.check(
+        "at its time", -EARLY_MS <= late_ms <= LATE_MS, expected=f"{-EARLY_MS} to {LATE_MS} ms late", seen=f"{late_ms} ms late"
+    )
+    t.equal("body", bytes(unit.body), b"on time")
+    t.check(
+        "its topic is its own again",
+        names.REAL_TOPIC not in properties_of(unit) or properties_of(unit)[names.REAL_TOPIC] == topic,
+    )
+
+
+async def not_yet(t: Trial, topic: str) -> None:
+    """Nothing is in the topic now."""
+    t.answer("the topic's end", await t.broker.ask(GetMaxOffset(topic=topic, queue_id=0)), ext={"offset": "0"})
+
+
+@case("timer.deliver-at", Level.MUST, "TIMER_DELIVER_MS: at this time", codes=SEND, needs=OWN, since=SINCE, rests_on=STORE)
+async def deliver_at(t: Trial) -> None:
+    topic, due_ms = await t.topic(), now_ms() + 3_000
+    await t.send(topic, b"on time", {names.TIMER_DELIVER_MS: str(due_ms)})
+    await not_yet(t, topic)
+    await arrives(t, topic, due_ms)
+
+
+@case(
+    "timer.delay-ms",
+    Level.MUST,
+    "TIMER_DELAY_MS: so many milliseconds from now",
+    codes=SEND,
+    needs=OWN,
+    since=SINCE,
+    rests_on="HookUtils.transformTimerMessage",
+)
+async def delay_ms(t: Trial) -> None:
+    topic, due_ms = await t.topic(), now_ms() + 2_500
+    await t.send(topic, b"on time", {names.TIMER_DELAY_MS: "2500"})
+    await not_yet(t, topic)
+    await arrives(t, topic, due_ms)
+
+
+@case(
+    "timer.delay-sec",
+    Level.MUST,
+    "TIMER_DELAY_SEC: so many seconds from now",
+    codes=SEND,
+    needs=OWN,
+    since=SINCE,
+    rests_on="HookUtils.transformTimerMessage",
+)
+async def delay_sec(t: Trial) -> None:
+    topic, due_ms = await t.topic(), now_ms() + 3_000
+    await t.send(topic, b"on time", {names.TIMER_DELAY_SEC: "3"})
+    await not_yet(t, topic)
+    await arrives(t, topic, due_ms)
+
+
+@case(
+    "timer.past",
+    Level.MUST,
+    "A time that is over: at once",
+    codes=SEND,
+    needs=OWN,
+    since=SINCE,
+    rests_on="HookUtils.transformTimerMessage",
+)
+async def past(t: Trial) -> None:
+    topic = await t.topic()
+    await t.send(topic, b"on time", {names.TIMER_DELIVER_MS: str(now_ms() - 10_000)})
+    [unit] = await t.pull_all(topic, 1)
+    t.equal("body", bytes(unit.body), b"on time")
+
+
+@case(
+    "timer.too-far",
+    Level.MUST,
+    "More than three days ahead is refused: code 13",
+    codes=SEND,
+    needs=OWN,
+    since=SINCE,
+    rests_on="HookUtils: timerMaxDelaySec",
+)
+async def too_far(t: Trial) -> None:
+    topic = await t.topic()
+    days_ms = 4 * 24 * 3_600_000
+    for name, value in ((names.TIMER_DELIVER_MS, now_ms() + days_ms), (names.TIMER_DELAY_MS, days_ms)):
+        answer = await t.broker.ask(t.message(topic, {name: str(value)}), b"too far")
+        t.answer(name, answer, code=ResponseCode.MESSAGE_ILLEGAL)
+
+
+@case(
+    "timer.order-of-times",
+    Level.MUST,
+    "The earlier time comes first, whatever was sent first",
+    codes=SEND,
+    needs=OWN,
+    since=SINCE,
+    rests_on=STORE,
+)
+async def order(t: Trial) -> None:
+    topic, start_ms = await t.topic(), now_ms()
+    for body, after_ms in ((b"third", 6_000), (b"first", 2_000), (b"second", 4_000)):
+        await t.send(topic, body, {names.TIMER_DELIVER_MS: str(start_ms + after_ms)})
+    t.equal("bodies", [bytes(unit.body) for unit in await t.pull_all(topic, 3)], [b"first", b"second", b"third"])
+
+
+@case(
+    "timer.keeps-properties",
+    Level.MUST,
+    "Tags, keys and queue survive the waiting",
+    codes=SEND,
+    needs=OWN,
+    since=SINCE,
+    rests_on=f"{STORE}.convert",
+)
+async def keeps(t: Trial) -> None:
+    topic = await t.topic(queues=3)
+    await t.send(topic, b"x", {names.TIMER_DELAY_MS: "1500", "mine": "value"}, queue=2, tags="a", keys="k")
+    [unit] = await t.pull_all(topic, 1, queue=2)
+    found = properties_of(unit)
+    t.equal("properties", [found.get(name) for name in ("TAGS", "KEYS", "mine")], ["a", "k", "value"])
+
+
+@case(
+    "timer.recall",
+    Level.MUST,
+    "A message that waits can be called back by the handle of its send",
+    codes=(Code.RECALL_MESSAGE,),
+    needs=OWN,
+    since=(5, 5),
+    rests_on="RecallMessageProcessor",
+)
+async def recall(t: Trial) -> None:
+    """With recallMessageEnable.  Of two messages the other one comes."""
+    topic = await t.topic()
+    due_ms = now_ms() + 6_000
+    handles = []
+    for number, body in enumerate((b"called back", b"stays")):
+        unique = f"7F000001000018B4AAC2{number + 0xDEF000:012X}"
+        sent = await t.send(topic, body, {names.TIMER_DELIVER_MS: str(due_ms)}, unique_key=unique)
+        t.check("a handle came with the answer", bool(sent.recall_handle), seen=sent)
+        handles.append(sent.recall_handle or "")
+    asked = RecallMessage(topic=topic, recall_handle=handles[0], producer_group="CONF_producers")
+    t.answer("recall", await t.broker.ask(asked))
+    [unit] = await t.pull_all(topic, 1)
+    t.equal("what comes", bytes(unit.body), b"stays")
+    t.answer("nothing else", (await t.pull(topic, 1)).answer, code=ResponseCode.PULL_NOT_FOUND)
+
+
+@case(
+    "timer.recall-nonsense",
+    Level.SHOULD,
+    "A handle that is none is refused",
+    codes=(Code.RECALL_MESSAGE,),
+    needs=OWN,
+    since=(5, 5),
+    rests_on="RecallMessageHandle.decodeHandle",
+)
+async def recall_nonsense(t: Trial) -> None:
+    answer = await t.broker.ask(RecallMessage(topic=await t.topic(), recall_handle="nonsense"))
+    t.check("an error", answer.code != 0, seen=answer)
+    t.note("answer", f"{answer.code} {answer.remark}")
