@@ -162,7 +162,7 @@ def _with_question(capture: Capture, event: int) -> list[int]:
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--to", "namesrv", required=True, metavar="HOST:PORT", help="A name server; its brokers take the recorded parts.")
 @click.option("--expected", metavar="FILE", type=click.Path(path_type=Path), help="Differences that are known (TOML).")
-@click.option("--any-order", is_flag=True, help="Answers to questions that were asked together may change places.")
+@click.option("--in-turn", is_flag=True, help="Ask one by one, in the order of the answers, what was asked at once.")
 @click.option("--answer-s", default=10.0, show_default=True, metavar="S", help="How long an answer is awaited beyond its time.")
 @click.option("--pause-ms", default=100.0, show_default=True, metavar="MS", help="Recorded pauses are kept up to this.")
 @json_option
@@ -173,7 +173,10 @@ def replay(file: Path, namesrv: str, expected: Path | None, as_json: bool, **opt
     rmq conform replay session.jsonl --to 127.0.0.1:9876
 
     Addresses, times, message ids and offsets are put in the other server's terms; it should not have had the topics and groups
-    before.  Exit status 0 no difference, 1 differences, 2 could not.
+    before.  What a client asked at once meets in a server's threads by chance: --in-turn takes the chance out (else the order of
+    answers to the same code is compared, too).
+
+    Exit status 0 no difference, 1 differences, 2 could not.
     """
     import json
 

@@ -25,6 +25,9 @@ _IN_REMARK: Final = re.compile(r"\d{12,}|\b\d+(?= ?ms\b)|[0-9A-F]{32,}|/?\d{1,3}
 _QUEUE_KEY: Final = re.compile(r"(.+)@(.*):(-?\d+)")
 """`topic@brokerName:queueId`, as `bodies.jsonable` writes the key of a table of queues."""
 
+_PATH_IN_KEY: Final = re.compile(r"(?<=Ratio)_/.*")
+"""`commitLogDiskRatio_` and the directory, in the runtime information of a broker."""
+
 
 class Finding(NamedTuple):
     """One difference between two frames."""
@@ -116,6 +119,7 @@ class _Comparison:
 
     def _members(self, path: str, old: dict[str, Any], new: dict[str, Any], queue: Queue | None) -> Iterator[Finding]:
         renamed = {self._key(key): key for key in old}
+        new = {_PATH_IN_KEY.sub("_PATH", key): item for key, item in new.items()}
         name = path.rpartition(".")[2]
         for key in [*renamed, *(key for key in new if key not in renamed)]:
             below = f"{path}.{key}"
@@ -166,7 +170,7 @@ class _Comparison:
         named = _QUEUE_KEY.fullmatch(key)
         if named:
             return f"{named[1]}@{self._learned.text(named[2])}:{named[3]}"
-        return self._learned.text(key)
+        return _PATH_IN_KEY.sub("_PATH", self._learned.text(key))
 
     def _canonical(self, name: str, value: Any, *, recorded: bool) -> str:
         """What to sort by: everything that is not tied to a server."""

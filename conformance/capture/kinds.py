@@ -63,7 +63,7 @@ UNDERSTOOD: Final = (
         "properties of stored messages",
     ),
     Row(Kind.TIME, ("timestamp",), "data versions; answer of GET_EARLIEST_MSG_STORETIME"),
-    Row(Kind.TIME, ("indexLastUpdateTimestamp", "popTime"), "answers of QUERY_MESSAGE, POP_MESSAGE"),
+    Row(Kind.TIME, ("popTime",), "answers of POP_MESSAGE"),
     Row(Kind.TIME, ("lastUpdateTimestamp", "lastTimestamp"), "statistics of topics, groups and producers"),
     Row(Kind.TIME, ("minTimeStamp", "maxTimeStamp", "consumeTimeStamp"), "answer of QUERY_CONSUME_TIME_SPAN"),
     Row(Kind.MESSAGE_ID, ("msgId", "offsetMsgId"), "answers of sends; stored messages"),
@@ -81,7 +81,11 @@ UNDERSTOOD: Final = (
     Row(Kind.ADDRESS, ("brokerAddr", "haServerAddr", "masterAddr", "clientAddr", "remoteIP"), "brokers and clients"),
     Row(Kind.ADDRESS, ("storeHost", "bornHost"), "stored messages"),
     Row(Kind.COUNTER, ("counter",), "data versions"),
-    Row(Kind.COUNTER, ("indexLastUpdatePhyoffset",), "answer of QUERY_MESSAGE: how far the index is"),
+    Row(
+        Kind.COUNTER,
+        ("indexLastUpdateTimestamp", "indexLastUpdatePhyoffset"),
+        "answer of QUERY_MESSAGE: how far the index is, which is written in the background",
+    ),
     Row(Kind.FIGURE, ("topicPutTps", "consumeTps", "tps", "sum", "avgpt"), "statistics"),
     Row(Kind.HANDLE, ("recallHandle",), "answers of delayed sends"),
     Row(Kind.HANDLE, (properties.POP_CK,), "properties of popped messages"),
@@ -199,6 +203,8 @@ class Learned:
             return None if same else "only one is a time"
         if kind is Kind.QUEUE_OFFSET:
             return self._queue_offset(before, now, queue)
+        if before == now == 0:  # the log's first message, or no transaction: two meanings
+            return None
         return self._pair(kind, old, new)
 
     def _queue_offset(self, before: int, now: int, queue: Queue | None) -> str | None:

@@ -21,6 +21,8 @@ from conformance.capture.kinds import ANY_NUMBER_OF, Learned
 from conformance.capture.live import Heard, LiveConnection
 from conformance.capture.recorder import Frame, Mark
 from conformance.capture.translate import answer_here, request_here
+from conformance.capture.turns import in_turn as in_turn_of
+from conformance.capture.turns import no_turns
 
 ANSWER_S: Final = 10.0
 """Beyond the time that the recorded answer took."""
@@ -66,11 +68,12 @@ def replay(
     *,
     answer_s: float = ANSWER_S,
     pause_ms_max: float = PAUSE_MS_MAX,
-    any_order: bool = False,
+    in_turn: bool = False,
 ) -> Report:
-    """Replay to the servers behind `namesrv` (`host:port`).  any_order: answers to questions asked together may change places.
+    """Replay to the servers behind `namesrv` (`host:port`).
 
-    Raises `CannotReplay`.
+    answer_s: how long an answer is awaited beyond the time that it took.  in_turn: what was asked together is asked one by one,
+    in the order of the answers (`turns`); else the order of the answers is compared, too.  Raises `CannotReplay`.
     """
     if not capture.servers:
         raise CannotReplay("the capture does not say which servers were recorded")
@@ -78,7 +81,7 @@ def replay(
         raise CannotReplay("a part of the capture is no frames of this protocol: it was not kept")
     run = _Replay(capture, namesrv, answer_s, pause_ms_max)
     try:
-        return run.run(any_order=any_order)
+        return run.run(in_turn=in_turn)
     finally:
         run.close()
 
@@ -101,8 +104,8 @@ class _Replay:
         self._live: dict[int, LiveConnection] = {}
         self._numbers: dict[int, int] = {}
         """Event of a server's question -> its opaque here."""
-        self._arrivals: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        """Connection -> (event, place among what was heard) of its answers, in recorded order."""
+        self._arrivals: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
+        """Connection, code asked -> (event, place among what was heard) of its answers, in recorded order."""
         self._ended: set[int] = set()
         self._found: list[Difference] = []
         self._requests = self._compared = 0
@@ -130,7 +133,8 @@ class _Replay:
             self._address[server.reached_at] = here.address
         return known
 
-    def run(self, *, any_order: bool) -> Report:
+    def run(self, *, in_turn: bool) -> Report:
+        turns = in_turn_of(self._said) if in_turn else no_turns()
         before_ms = 0.0
         for at, event in enumerate(self._capture.events):
             pause_ms, before_ms = event.at_ms - before_ms, event.at_ms
@@ -141,16 +145,19 @@ class _Replay:
                 assert heard is not None
                 if event.to_server:
                     time.sleep(min(max(pause_ms, 0.0), self._pause_ms_max) / 1000)
-                    self._say(at, event, heard)
+                    if at not in turns.late:
+                        self._say(at, event, heard)
                 else:
                     self._hear(at, event, heard)
+                    for question in turns.after.get(at, ()):
+                        self._say_late(question)
             elif event.what == "open":
                 self._open(at, event)
             elif event.connection in self._live and event.connection not in self._ended:
                 self._end(at, event)
         for connection in list(self._live):
             self._leftovers(connection, settle=connection not in self._ended)
-        if not any_order:
+        if not in_turn:
             self._orders()
         return Report(self._requests, self._compared, tuple(sorted(self._found, key=lambda difference: difference.event)))
 
@@ -172,6 +179,13 @@ class _Replay:
         if event.connection not in self._live:
             raise CannotReplay(f"event {at}: connection {event.connection} was never opened")
         return self._live[event.connection]
+
+    def _say_late(self, at: int) -> None:
+        event, heard = self._capture.events[at], self._said[at]
+        assert isinstance(event, Frame)
+        assert heard is not None
+        if event.connection not in self._ended:
+            self._say(at, event, heard)
 
     def _say(self, at: int, event: Frame, heard: Said) -> None:
         live = self._of(at, event)
@@ -211,7 +225,7 @@ class _Replay:
     def _compare(self, at: int, event: Frame, heard: Said, question: Said | None, got: Heard) -> None:
         self._compared += 1
         if heard.what == ANSWERS:
-            self._arrivals[event.connection].append((at, got.place))
+            self._arrivals[event.connection, heard.asked_name].append((at, got.place))
         elif heard.what == ASKS:
             self._numbers[at] = got.seems.opaque
         new = said(parse(got.data), Frame(event.connection, False, got.data), heard.asked)
@@ -261,7 +275,10 @@ class _Replay:
         }
 
     def _orders(self) -> None:
-        """The first answer of each connection that came before one that it had come after."""
+        """The first answers of each connection that have changed places with another to the same code.
+
+        A server has a pool of threads for each kind of request: between kinds the order means nothing.
+        """
         for arrived in self._arrivals.values():
             for (first, place), (second, next_place) in pairwise(arrived):
                 if place > next_place:

@@ -62,6 +62,11 @@ class Recording:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    def relay_of(self, broker: str) -> str:
+        """The address at which clients find a broker, for those that are told one and do not ask the name server."""
+        self._relay_for(broker)
+        return self._relayed.get(broker, broker)
+
     def capture(self, command: str, subject: str = "", about: str = "") -> Capture:
         """What has been recorded so far.  The servers are asked for their names; without a subject, for their version."""
         servers = self._servers()
