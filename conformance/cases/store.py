@@ -1,0 +1,250 @@
+"""The files on disk: each message's unit, queue entries and index entries are what the wire promised (`Need.STORE`)."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import time
+from itertools import pairwise
+from typing import Any
+
+from conformance.case import Level, Need, case
+from conformance.trial import Trial
+from rmq_inspect.directory import StoreDirectory, StoreFile, list_store
+from rmq_inspect.index_file import IndexReader
+from rmq_inspect.log import Log
+from rmq_wire.batch import Item, pack_items
+from rmq_wire.codes import RequestCode as Code
+from rmq_wire.headers.offsets import UpdateConsumerOffset
+from rmq_wire.layout.consume_queue import UNIT
+from rmq_wire.layout.flat import flat
+from rmq_wire.message import StoredMessage, index_hash, tags_code
+from rmq_wire.message_id import parse_offset_message_id
+
+SEND = (Code.SEND_MESSAGE_V2,)
+STORE = (Need.STORE,)
+ENTRY = flat(UNIT).packed
+CHECKPOINT_BYTES = 4096
+UNIQUE = "7F000001000018B4AAC2{:012X}"
+
+
+def listed(t: Trial) -> StoreDirectory:
+    """The store's files now."""
+    found = list_store(t.store)
+    t.check("the log has files", bool(found.commit_log), seen=t.store)
+    return found
+
+
+def bytes_of(file: StoreFile) -> bytes:
+    """The whole file."""
+    return file.path.read_bytes()
+
+
+async def queue_entries(t: Trial, topic: str, queue: int, count: int) -> list[tuple[int, int, int]]:
+    """(place, size, tags code) of a consume queue's first entries, as soon as there are so many."""
+
+    async def there() -> list[tuple[int, int, int]] | None:
+        files = list_store(t.store).queues.get((topic, queue), [])
+        if not files:
+            return None
+        data = bytes_of(files[0])[: count * ENTRY.size]
+        entries: list[tuple[int, int, int]] = [(at, size, code) for at, size, code in ENTRY.iter_unpack(data)]
+        return entries if len(entries) == count and all(size for _, size, _ in entries) else None
+
+    return await t.until(f"{count} entries in the consume queue of {topic}, queue {queue}", there)
+
+
+@case(
+    "store.unit",
+    Level.MUST,
+    "At the place that a message id names stands the very unit that a pull brings",
+    codes=SEND,
+    needs=STORE,
+    rests_on="CommitLog, MappedFile",
+)
+async def unit(t: Trial) -> None:
+    topic = await t.topic()
+    sent = await t.send(topic, b"on disk", tags="a", keys="k")
+    place = parse_offset_message_id(sent.msg_id).physical_offset
+    pulled = await t.pull(topic, 0, hold_ms=5_000)
+    t.equal("messages", len(pulled.messages), 1)
+
+    async def on_disk() -> bytes | None:
+        with Log(list_store(t.store).commit_log) as log:
+            raw = log.read(place, len(pulled.answer.body))
+        return raw if raw == pulled.answer.body else None
+
+    await t.until("the bytes in the log are the bytes on the wire", on_disk)
+
+
+@case(
+    "store.queue-entries",
+    Level.MUST,
+    "The consume queue holds place, size and tag hash of each message, in order",
+    codes=SEND,
+    needs=STORE,
+    rests_on="ConsumeQueue.putMessagePositionInfo",
+)
+async def entries(t: Trial) -> None:
+    topic = await t.topic(queues=2)
+    tags = ("a", "b", "", "Aa")
+    for queue in range(2):
+        for tag in tags:
+            await t.send(topic, b"x", tags=tag, queue=queue)
+    for queue in range(2):
+        stored = await t.pull_all(topic, 4, queue=queue)
+        expected = [(one.physical_offset, one.total_size, tags_code(tag)) for one, tag in zip(stored, tags, strict=True)]
+        t.equal(f"entries of queue {queue}", await queue_entries(t, topic, queue, 4), expected)
+
+
+@case(
+    "store.index-entries",
+    Level.MUST,
+    "The index leads from each key to the message",
+    codes=SEND,
+    needs=STORE,
+    rests_on="IndexFile.putKey, IndexService.buildIndex",
+)
+async def index(t: Trial) -> None:
+    topic, unique = await t.topic(), UNIQUE.format(0x570)
+    sent = await t.send(topic, b"x", keys="k1 k2", unique_key=unique)
+    place = parse_offset_message_id(sent.msg_id).physical_offset
+    for key in ("k1", "k2", unique):
+
+        async def there(key: str = key) -> bool:
+            wanted = index_hash(topic, key)
+            for file in reversed(list_store(t.store).index):
+                with IndexReader(file) as reader:
+                    if any(entry.key_hash == wanted and entry.physical_offset == place for entry in reader.entries()):
+                        return True
+            return False
+
+        await t.until(f"an entry of {key}", there)
+
+
+@case(
+    "store.file-names",
+    Level.MUST,
+    "Files have the names and sizes that every tool knows",
+    codes=SEND,
+    needs=STORE,
+    rests_on="MappedFileQueue, UtilAll.offset2FileName",
+)
+async def file_names(t: Trial) -> None:
+    """Twenty digits of the first byte's offset; all log files of one size, all queue files of one size."""
+    topic = await t.topic()
+    await t.send(topic, b"x", keys="k")
+    await queue_entries(t, topic, 0, 1)
+    found = listed(t)
+    files = (*found.commit_log, *found.queues[topic, 0])
+    for file in files:
+        t.check(f"{file.name}", re.fullmatch(r"\d{20}", file.path.name) is not None)
+    for several in (found.commit_log, [file for queue in found.queues.values() for file in queue]):
+        sizes = {file.path.stat().st_size for file in several}
+        t.check("one size", len(sizes) == 1, seen=sizes)
+    first = found.commit_log[0]
+    t.check("names go by the size", all(int(file.path.name) % first.path.stat().st_size == 0 for file in found.commit_log))
+    for file in found.index:
+        t.check(f"{file.name}", re.fullmatch(r"\d{17}", file.path.name) is not None)
+
+
+@case(
+    "store.marks",
+    Level.MUST,
+    "A running broker's marks: abort with its process id, lock, checkpoint of 4 KiB",
+    needs=STORE,
+    rests_on="DefaultMessageStore: StorePathConfigHelper",
+)
+async def marks(t: Trial) -> None:
+    for name in ("abort", "lock", "checkpoint"):
+        t.check(name, (t.store / name).is_file())
+    t.equal("bytes of checkpoint", (t.store / "checkpoint").stat().st_size, CHECKPOINT_BYTES)
+    if t.version is None or t.version >= (5,):
+        t.equal("abort", (t.store / "abort").read_text().strip(), re.compile(r"^\d+$"))
+
+
+@case(
+    "store.batch",
+    Level.MUST,
+    "The messages of a batch are units and entries of their own",
+    codes=(Code.SEND_BATCH_MESSAGE,),
+    needs=STORE,
+    rests_on="CommitLog.asyncPutMessages",
+)
+async def batch(t: Trial) -> None:
+    topic = await t.topic()
+    body = pack_items([Item(0, b"%d" % number, b"TAGS\x01t%d\x02" % number) for number in range(3)])
+    t.answer("send", await t.broker.ask(t.message(topic, batch=True), body))
+    stored = await t.pull_all(topic, 3)
+    expected = [(one.physical_offset, one.total_size, tags_code(f"t{number}")) for number, one in enumerate(stored)]
+    t.equal("entries", await queue_entries(t, topic, 0, 3), expected)
+    t.check("they stand together", _together(stored), seen=[(one.physical_offset, one.total_size) for one in stored])
+
+
+def _together(stored: list[StoredMessage]) -> bool:
+    return all(one.physical_offset + one.total_size == next_one.physical_offset for one, next_one in pairwise(stored))
+
+
+@case(
+    "store.topics-file",
+    Level.MUST,
+    "A topic that was made stands in config/topics.json",
+    codes=(Code.UPDATE_AND_CREATE_TOPIC,),
+    needs=STORE,
+    rests_on="TopicConfigManager.persist",
+)
+async def topics_file(t: Trial) -> None:
+    topic = await t.topic(queues=3)
+
+    async def written() -> dict[str, Any] | None:
+        table = _config(t, "topics.json").get("topicConfigTable", {})
+        return table.get(topic)  # type: ignore[no-any-return]
+
+    row = await t.until("its row", written)
+    t.equal("queues, permission", (row["readQueueNums"], row["writeQueueNums"], row["perm"]), (3, 3, 6))
+
+
+@case(
+    "store.offsets-file",
+    Level.MUST,
+    "A group's progress stands in config/consumerOffset.json soon",
+    codes=(Code.UPDATE_CONSUMER_OFFSET,),
+    needs=(Need.STORE, Need.OWN),
+    rests_on="ConsumerOffsetManager.persist",
+)
+async def offsets_file(t: Trial) -> None:
+    """Under `topic@group`, by queue."""
+    topic, group = await t.topic(), await t.group()
+    for _ in range(3):
+        await t.send(topic, b"x")
+    await t.pull_all(topic, 3)
+    t.answer("commit", await t.broker.ask(UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=2)))
+
+    async def written() -> bool:
+        return bool(_config(t, "consumerOffset.json").get("offsetTable", {}).get(f"{topic}@{group}") == {"0": 2})
+
+    await t.until("the progress", written)
+
+
+def _config(t: Trial, name: str) -> dict[str, Any]:
+    """A configuration file, with the bare integer keys of older writers in quotes; empty while it is being written."""
+    try:
+        text = (t.store / "config" / name).read_text()
+        return json.loads(re.sub(r"([{,]\s*)(-?\d+)(\s*:)", r'\1"\2"\3', text))  # type: ignore[no-any-return]
+    except (OSError, ValueError):
+        return {}
+
+
+@case(
+    "store.checkpoint-order",
+    Level.SHOULD,
+    "The checkpoint's times are none of the future",
+    needs=STORE,
+    rests_on="StoreCheckpoint",
+)
+async def checkpoint(t: Trial) -> None:
+    raw = (t.store / "checkpoint").read_bytes()
+    times = struct.unpack_from(">qqq", raw)
+    limit_ms = int(time.time() * 1e3) + 60_000
+    t.check("log, queues, index", all(0 <= one <= limit_ms for one in times), seen=times)
