@@ -15,7 +15,9 @@ from rmq_wire.headers.stats import GetConsumeStats
 
 ADMIN = "AdminBrokerProcessor"
 KEYS = (
-    "bootTimestamp", "brokerVersionDesc", "commitLogMaxOffset", "commitLogMinOffset", "getTotalTps", "msgGetTotalTodayNow", "msgPutTotalTodayNow", "pullThreadPoolQueueSize", "putMessageDistributeTime",
+    "bootTimestamp", "brokerVersionDesc", "commitLogMaxOffset", "commitLogMinOffset", "getTotalTps",
+    "msgGetTotalTodayNow", "msgPutTotalTodayNow", "pullThreadPoolQueueSize",
+    "putMessageDistributeTime",
     "putMessageEntireTimeMax", "putMessageTimesTotal", "putTps", "remainTransientStoreBufferNumbs", "runtime",
     "sendThreadPoolQueueSize", "dispatchMaxBuffer", "earliestMessageTimeStamp", "commitLogDirCapacity",
 )  # fmt: skip
