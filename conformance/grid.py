@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from conformance.case import Case, Level, Need, Version, enter
-from conformance.link import ANSWER_S, Answer, Link, NoAnswer
+from conformance.link import ANSWER_S, Answer, Form, Link, NoAnswer
 from conformance.trial import CaseFailed, Trial, fits
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.declare import Field, Request, Role
@@ -43,6 +43,8 @@ _BASE: Final = frozenset(found.wire for found in TopicRequest.fields())
 _WORDS: Final = {32: ("x", str(2**31)), 64: ("x", str(2**63))}
 """No Java `int`, no Java `long`: no number, and the first beyond the range."""
 _NO_TRUTH: Final = ("yes",)
+_SHORT_MAX: Final = 2**15 - 1
+"""What a binary header has room for; a higher code arrives as another one."""
 _EXTRA: Final = "conformanceUnknownField"
 SILENCE_S: Final = 0.5
 NO_JSON: Final = b"{no json"
@@ -131,6 +133,7 @@ class Probe:
     body: bytes | None = None
     then: Then | None = None
     since: Version = ()
+    form: Form = Form.JSON
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +203,8 @@ Plan = tuple[str, Level, str, list[Probe], dict[str, Any]]
 def cells(row: Row) -> Iterator[Plan]:
     """The row's cases: name, level, title, questions, options of `_enter`."""
     said = row.name
-    yield "good", row.level, f"{said}: a good request is answered, unknown ext fields are passed over", list(_good(row)), {}
+    title = f"{said}: a good request is answered in either form of header, unknown ext fields are passed over"
+    yield "good", row.level, title, list(_good(row)), {}
     remarked: list[Probe] = []
     for name, what, found in (
         ("missing-field", "a field that is missing", list(_missing(row))),
@@ -230,6 +234,8 @@ def _good(row: Row) -> Iterator[Probe]:
     yield Probe(label="good", expect=row.ok, ask=row.good, then=row.then)
     codes = _each_version(row.ok, lambda one: Expect(code=one.code))
     yield Probe(label="with an unknown ext field", expect=codes, ask=row.good, change={_EXTRA: "1"})
+    if row.request.code <= _SHORT_MAX:
+        yield Probe(label="as a binary frame", expect=codes, ask=row.good, form=Form.ROCKETMQ)
 
 
 def _missing(row: Row) -> Iterator[Probe]:
@@ -315,7 +321,10 @@ async def ask(t: Trial, row: Row, probe: Probe, asked: Asked, *, seconds: float 
     """The answer to one question.  Raises `NoAnswer`."""
     request, body = asked if isinstance(asked, tuple) else (asked, b"")
     change = probe.change(t) if callable(probe.change) else probe.change
-    return await row.link(t).ask(
+    link = row.link(t)
+    if probe.form is not Form.JSON:
+        link = t.connect(link.address, form=probe.form)
+    return await link.ask(
         request, body if probe.body is None else probe.body, ext=change, without=probe.without, seconds=seconds
     )
 

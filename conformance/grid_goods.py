@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from conformance.grid import Asked, Good
+from conformance.link import Link
 from conformance.trial import Trial
 from rmq_wire.bodies.heartbeat import (
     CLUSTERING,
@@ -18,6 +19,9 @@ from rmq_wire.bodies.heartbeat import (
 from rmq_wire.declare import Request
 from rmq_wire.headers.clients import Heartbeat
 from rmq_wire.headers.positions import GetMaxOffset
+
+CASE_S: Final = 120.0
+"""Longer than a case takes."""
 
 
 def plain(request: Callable[[], Asked]) -> Good:
@@ -78,28 +82,40 @@ def nobody(*wires: str) -> Callable[[Trial], Mapping[str, str]]:
     return lambda t: {wire: t.name("nobody") for wire in wires}
 
 
-async def consumer(t: Trial, topic: str, group: str, *, client: str = "") -> str:
-    """Let a consumer of this trial's connection appear, subscribed to everything; its client id."""
-    client = client or t.name("client")
+async def consumer(t: Trial, topic: str, group: str, *, link: Link | None = None, model: str = CLUSTERING) -> str:
+    """Let a consumer appear, on this trial's connection or another, subscribed to everything; its client id."""
+    client = t.name("client")
     sub = SubscriptionData(topic=topic, sub_string="*", sub_version=1)
     consumer = ConsumerData(
-        group_name=group, consume_type=CONSUME_PASSIVELY, message_model=CLUSTERING, consume_from_where="CONSUME_FROM_LAST_OFFSET",
+        group_name=group, consume_type=CONSUME_PASSIVELY, message_model=model, consume_from_where="CONSUME_FROM_LAST_OFFSET",
         subscription_data_set=[sub],
     )  # fmt: skip
-    await beat(t, HeartbeatData(client_id=client, consumer_data_set=[consumer]))
+    await beat(t, HeartbeatData(client_id=client, consumer_data_set=[consumer]), link)
     return client
 
 
-async def producer(t: Trial, group: str, *, client: str = "") -> str:
-    """Let a producer of this trial's connection appear; its client id."""
-    client = client or t.name("client")
-    await beat(t, HeartbeatData(client_id=client, producer_data_set=[ProducerData(group_name=group)]))
+async def producer(t: Trial, group: str, *, link: Link | None = None) -> str:
+    """Let a producer appear; its client id."""
+    client = t.name("client")
+    await beat(t, HeartbeatData(client_id=client, producer_data_set=[ProducerData(group_name=group)]), link)
     return client
 
 
-async def beat(t: Trial, data: HeartbeatData) -> None:
+async def beat(t: Trial, data: HeartbeatData, link: Link | None = None) -> None:
     """Send a heartbeat, which must be answered."""
-    t.answer("heartbeat", await t.broker.ask(Heartbeat(), data.encode()))
+    t.answer("heartbeat", await (link or t.broker).ask(Heartbeat(), data.encode()))
+
+
+def answering(t: Trial, code: int, body: bytes = b"") -> Link:
+    """One more connection: a client that answers every request of this code, until the case ends."""
+    link = t.connect()
+
+    async def work() -> None:
+        while asked := await link.request(code, seconds=CASE_S):
+            await link.reply(asked, body=body)
+
+    t.beside(work)
+    return link
 
 
 def with_body(request: Request, body: bytes) -> Asked:

@@ -5,23 +5,25 @@ from __future__ import annotations
 import re
 
 from conformance.case import Need
-from conformance.grid import (  # fmt: skip
+from conformance.grid import (
     NEVER_MIND,
     NO_LIMIT,
     NO_PERMISSION,
     NOTHING_TO_DO,
+    REFUSED,
     UNREAD,
     Asked,
     Cell,
     Expect,
+    changed,
     four,
     grid,
     has,
 )
-from conformance.grid_goods import consumer, nobody, plain, producer
+from conformance.grid_goods import answering, consumer, nobody, plain, producer
 from conformance.trial import Trial
 from rmq_wire.bodies.heartbeat import CheckClientRequest, HeartbeatData, ProducerData, SubscriptionData
-from rmq_wire.codes import ResponseCode
+from rmq_wire.codes import VERSION_TELLS_RUNNING_INFO, RequestCode, ResponseCode
 from rmq_wire.headers.clients import (
     CheckClientConfig,
     ConsumeMessageDirectly,
@@ -35,6 +37,9 @@ from rmq_wire.headers.clients import (
 )
 
 NONE = {"permission": NO_PERMISSION, "limit": NO_LIMIT}
+RUNNING = b'{"jstack":"as the client said it"}'
+CONSUMED = b'{"consumeResult":"CR_SUCCESS"}'
+"""Relayed as they are."""
 NOT_ONLINE = Expect(code=ResponseCode.CONSUMER_NOT_ONLINE, remark=re.compile("not online"))
 
 
@@ -89,17 +94,27 @@ async def bad_sql(t: Trial) -> Asked:
     return CheckClientConfig(), body.encode()
 
 
-async def no_member(t: Trial) -> Asked:
-    """A group that nobody is online of."""
-    return GetConsumerRunningInfo(consumer_group=await t.group(), client_id=t.name("client"))
+async def member(t: Trial) -> Asked:
+    """A member that answers."""
+    topic, group = await t.topic(), await t.group()
+    client = await consumer(t, topic, group, link=answering(t, RequestCode.GET_CONSUMER_RUNNING_INFO, RUNNING))
+    return GetConsumerRunningInfo(consumer_group=group, client_id=client)
 
 
-async def nobody_to_consume(t: Trial) -> Asked:
-    """A stored message and a group that nobody is online of."""
+async def member_of_old(t: Trial) -> Asked:
+    """A member that is too old to be asked."""
+    topic, group = await t.topic(), await t.group()
+    client = await consumer(t, topic, group, link=t.connect(version=VERSION_TELLS_RUNNING_INFO - 1))
+    return GetConsumerRunningInfo(consumer_group=group, client_id=client)
+
+
+async def consuming(t: Trial) -> Asked:
+    """A stored message and a member that consumes it."""
     topic, group = await t.topic(), await t.group()
     sent = await t.send(topic)
+    client = await consumer(t, topic, group, link=answering(t, RequestCode.CONSUME_MESSAGE_DIRECTLY, CONSUMED))
     return ConsumeMessageDirectly(
-        consumer_group=group, client_id=t.name("client"), msg_id=sent.msg_id, broker_name=t.target.broker_name, topic=topic
+        consumer_group=group, client_id=client, msg_id=sent.msg_id, broker_name=t.target.broker_name, topic=topic
     )
 
 
@@ -179,21 +194,24 @@ grid(
 )
 grid(
     GetConsumerRunningInfo,
-    no_member,
+    member,
     "AdminBrokerProcessor.getConsumerRunningInfo",
-    ok=NOBODY,
+    ok=Expect(body=RUNNING),
     cells={
         "unknown-group": Cell(change=nobody("consumerGroup"), expect=NOBODY),
+        "unknown-client": Cell(change=nobody("clientId"), expect=NOBODY),
+        "limit-version": Cell(ask=member_of_old, expect=changed(REFUSED, remark=re.compile("too low"))),
     },
-    none=NONE,
+    none={"permission": NO_PERMISSION},
 )
 grid(
     ConsumeMessageDirectly,
-    nobody_to_consume,
+    consuming,
     "AdminBrokerProcessor.consumeMessageDirectly",
-    ok=NOBODY,
+    ok=Expect(body=CONSUMED),
     cells={
         "unknown-group": Cell(change=nobody("consumerGroup"), expect=NOBODY),
+        "unknown-client": Cell(change=nobody("clientId"), expect=NOBODY),
         "unknown-message": Cell(change={"msgId": "7F00000100002A9F00FFFFFFFFFFFFFF"}, expect=Expect(code=1)),
     },
     none=NONE,

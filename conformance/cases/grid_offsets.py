@@ -22,9 +22,9 @@ from conformance.grid import (
     grid,
     has,
 )
-from conformance.grid_goods import fill, nobody, of_both, plain
+from conformance.grid_goods import answering, consumer, fill, nobody, of_both, plain
 from conformance.trial import Trial
-from rmq_wire.codes import ResponseCode
+from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.headers.clients import GetConsumerStatus
 from rmq_wire.headers.offsets import (
     CloneGroupOffset,
@@ -43,6 +43,7 @@ LAST = str(2**63 - 1)
 NOT_FOUND = Expect(
     code=ResponseCode.QUERY_NOT_FOUND, remark=re.compile("maybe this group consumer boot first"), absent=("offset",)
 )
+STATUS = b'{"messageQueueTable":{}}'
 ZERO = Expect(ext={"offset": "0"})
 """4.x guesses wherever it knows nothing."""
 NULL = four(by_handler(ResponseCode.INVALID_PARAMETER))
@@ -65,9 +66,11 @@ async def correcting(t: Trial) -> Asked:
     return QueryCorrectionOffset(compare_group=asked.consumer_group, topic=asked.topic)
 
 
-async def nobody_online(t: Trial) -> Asked:
-    """A group without members: Java trips over the missing entry.  With members it asks them (capability clients)."""
-    return GetConsumerStatus(group=await t.group(), topic=await t.topic())
+async def asking_members(t: Trial) -> Asked:
+    """A group with a member that says where it stands."""
+    topic, group = await t.topic(), await t.group()
+    await consumer(t, topic, group, link=answering(t, RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, STATUS))
+    return GetConsumerStatus(group=group, topic=topic)
 
 
 grid(
@@ -137,13 +140,14 @@ grid(
 )
 grid(
     GetConsumerStatus,
-    nobody_online,
+    asking_members,
     "Broker2Client.getConsumeStatus",
-    ok=Expect(code=ResponseCode.SYSTEM_ERROR),
+    ok=Expect(body=has("consumerTable")),
     cells={
-        "unknown-topic": Cell(change=nobody("topic"), expect=Expect(code=ResponseCode.SYSTEM_ERROR)),
+        "unknown-topic": Cell(change=nobody("topic"), expect=Expect(body=has("consumerTable"))),
         "unknown-group": Cell(change=nobody("group"), expect=Expect(code=ResponseCode.SYSTEM_ERROR)),
     },
+    missing={"topic": UNREAD},
     none={**NONE, "limit": NO_LIMIT},
 )
 grid(

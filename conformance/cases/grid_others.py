@@ -17,9 +17,12 @@ from conformance.trial import CaseFailed, Trial
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.declare import REQUESTS, Role
 from rmq_wire.encoding import encode_request
+from rmq_wire.headers.configuration import UpdateBrokerConfig
 from rmq_wire.headers.naming import GetBrokerClusterInfo
 from rmq_wire.headers.offsets import UpdateConsumerOffset
 from rmq_wire.headers.positions import GetMaxOffset
+from rmq_wire.headers.send_back import ConsumerSendMsgBack
+from rmq_wire.message_id import parse_offset_message_id
 from rmq_wire.registry import rows
 
 UNDECLARED: Final = (0, 1, 9, 16, 999, 4_999, 32_767)
@@ -29,6 +32,7 @@ FAST: Final = (
     RequestCode.NOTIFICATION, RequestCode.POLLING_INFO, RequestCode.POP_LITE_MESSAGE,
 )  # fmt: skip
 """What the fast port leaves to the main one (`BrokerController.registerProcessor`)."""
+WRITE, READ, READ_WRITE = 2, 4, 6
 FAST_OFFSET: Final = -2
 FIRST_OPAQUE: Final = 1_000_000
 """Of requests that nobody waits for."""
@@ -128,6 +132,59 @@ async def newer(t: Trial) -> None:
     if not codes:
         t.skip("this version knows every code of the grid")
     await refused(t, t.broker, codes)
+
+
+@case(
+    "grid.broker-permission.no-reading",
+    Level.MUST,
+    "A broker that may not be read refuses pulls and pops with 16, and takes messages",
+    rests_on="PullMessageProcessor.processRequest, PopMessageProcessor.processRequest",
+    codes=(RequestCode.PULL_MESSAGE, RequestCode.UPDATE_BROKER_CONFIG),
+    needs=(Need.OWN,),
+    alone=True,
+)
+async def no_reading(t: Trial) -> None:
+    """`brokerPermission` 2, set while it runs (25)."""
+    topic = await t.topic()
+    await t.send(topic)
+    try:
+        await permit(t, WRITE)
+        pulled = await t.pull(topic)
+        t.answer("pull", pulled.answer, code=ResponseCode.NO_PERMISSION, remark=re.compile("pulling message is forbidden"))
+        await t.send(topic)
+    finally:
+        await permit(t, READ_WRITE)
+    t.answer("pull once it may be read again", (await t.pull(topic)).answer)
+
+
+@case(
+    "grid.broker-permission.no-writing",
+    Level.MUST,
+    "A broker that may not be written gives nothing back with 16, and is read",
+    rests_on="AbstractSendMessageProcessor.consumerSendMsgBack",
+    codes=(RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.UPDATE_BROKER_CONFIG),
+    needs=(Need.OWN,),
+    alone=True,
+)
+async def no_writing(t: Trial) -> None:
+    """`brokerPermission` 4, set while it runs (25).  Sends to ordinary topics are not looked at: producers obey the route."""
+    topic, group = await t.topic(), await t.group()
+    sent = await t.send(topic)
+    at = parse_offset_message_id(sent.msg_id).physical_offset
+    back = ConsumerSendMsgBack(offset=at, group=group, delay_level=1, origin_topic=topic)
+    try:
+        await permit(t, READ)
+        refused = await t.broker.ask(back)
+        t.answer("36", refused, code=ResponseCode.NO_PERMISSION, remark=re.compile("sending message is forbidden"))
+        t.answer("pull", (await t.pull(topic)).answer)
+    finally:
+        await permit(t, READ_WRITE)
+    t.answer("36 once it may be written again", await t.broker.ask(back))
+
+
+async def permit(t: Trial, perm: int) -> None:
+    """Set what may be done with the broker."""
+    t.answer(f"brokerPermission={perm}", await t.broker.ask(UpdateBrokerConfig(), f"brokerPermission={perm}\n".encode()))
 
 
 @case(

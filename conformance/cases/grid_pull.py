@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from conformance.case import Level
@@ -21,12 +22,16 @@ from conformance.grid import (
     four,
     grid,
 )
-from conformance.grid_goods import fill, nobody
+from conformance.grid_goods import consumer, fill, nobody
 from conformance.trial import Trial, units
+from rmq_wire.bodies.heartbeat import BROADCASTING, CLUSTERING
 from rmq_wire.codes import ResponseCode
+from rmq_wire.headers.groups import UpdateGroupForbidden
 from rmq_wire.headers.pull import LitePullMessage, PullMessage
 from rmq_wire.sys_flag import PULL_SUBSCRIPTION
 
+GROUP_FORBIDDEN, TOPIC_FORBIDDEN, BROADCAST_FORBIDDEN, SUBSCRIPTION_FORBIDDEN = 2, 3, 4, 5
+"""`ForbiddenType`."""
 FOUND = {"nextBeginOffset": "2", "minOffset": "0", "maxOffset": "2", "suggestWhichBrokerId": "0"}
 
 UNREAD_FIELDS = {"commitOffset": UNREAD, "suspendTimeoutMillis": UNREAD, "subVersion": UNREAD}
@@ -53,6 +58,27 @@ def pulling(kind: type[PullMessage], *, perm: int = 6, flags: int = PULL_SUBSCRI
     return good
 
 
+def online(kind: type[PullMessage], *, model: str = CLUSTERING, readable: bool = True, **group: Any) -> Good:
+    """A pull by the subscription of a member that is online."""
+
+    async def good(t: Trial) -> Asked:
+        asked = await pulling(kind, flags=0, **group)(t)
+        assert isinstance(asked, PullMessage)
+        await consumer(t, asked.topic, asked.consumer_group, model=model)
+        if not readable:
+            forbid = UpdateGroupForbidden(group=asked.consumer_group, topic=asked.topic, readable=False)
+            t.answer("forbid", await t.broker.ask(forbid))
+        return asked
+
+    return good
+
+
+def forbidden(kind: int, why: str) -> Mapping[str, Expect]:
+    """Refused for lack of a permission; 5.x also says which by a number (`ForbiddenType`)."""
+    refused = changed(NO_RIGHT, remark=re.compile(why))
+    return {"": changed(refused, ext={"forbiddenType": str(kind)}), "4": refused}
+
+
 def cells(kind: type[PullMessage]) -> dict[str, Cell]:
     """What both codes have in common."""
     return {
@@ -75,11 +101,23 @@ def cells(kind: type[PullMessage]) -> dict[str, Cell]:
             title="An expression of a type that nobody knows filters nothing",
         ),
         "permission-write-only": Cell(
-            ask=pulling(kind, perm=2), expect=changed(NO_RIGHT, remark=re.compile("pulling message is forbidden"))
+            ask=pulling(kind, perm=2), expect=forbidden(TOPIC_FORBIDDEN, "pulling message is forbidden")
         ),
         "permission-group-disabled": Cell(
             ask=pulling(kind, consume_enable=False),
-            expect=changed(NO_RIGHT, remark=re.compile("subscription group no permission")),
+            expect=forbidden(GROUP_FORBIDDEN, "subscription group no permission"),
+        ),
+        "permission-broadcast-disabled": Cell(
+            ask=online(kind, model=BROADCASTING, consume_broadcast_enable=False),
+            expect=forbidden(BROADCAST_FORBIDDEN, "can not consume by broadcast way"),
+        ),
+        "permission-topic-forbidden-to-group": Cell(
+            ask=online(kind, readable=False), expect=forbidden(SUBSCRIPTION_FORBIDDEN, "forbidden"), since=(5,)
+        ),
+        "by-heartbeat": Cell(
+            ask=online(kind),
+            expect=Expect(ext=FOUND, body=two_units),
+            title="Without a subscription the one of the heartbeat counts",
         ),
         "limit-queue": Cell(
             change={"queueId": "1"},

@@ -16,40 +16,25 @@ from conformance.grid import (
     four,
     grid,
 )
+from conformance.grid_goods import answering, producer
 from conformance.trial import Trial
 from rmq_wire import properties as property_text
 from rmq_wire import property_names
-from rmq_wire.bodies.heartbeat import HeartbeatData, ProducerData
 from rmq_wire.codes import RequestCode, ResponseCode
-from rmq_wire.headers.clients import Heartbeat
 from rmq_wire.headers.replies import SendReplyMessage, SendReplyMessageV2
 from rmq_wire.headers.send import SendMessage, SendMessageV2
 
-WAIT_S = 60.0
-"""Longer than the case."""
 UNREAD_V1 = {"producerGroup": UNREAD, "defaultTopic": UNREAD, "defaultTopicQueueNums": UNREAD}
 UNREAD_V2 = {"a": UNREAD, "c": UNREAD, "d": UNREAD}
-
-
-async def listening(t: Trial) -> str:
-    """A producer that waits for replies on a connection of its own; its client id."""
-    link = t.connect()
-    data = HeartbeatData(client_id=t.name("client"), producer_data_set=[ProducerData(group_name=t.name("producers"))])
-    t.answer("heartbeat", await link.ask(Heartbeat(), data.encode()))
-
-    async def answering() -> None:
-        while pushed := await link.request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, seconds=WAIT_S):
-            await link.reply(pushed)
-
-    t.beside(answering)
-    return data.client_id or ""
 
 
 def replying(kind: type[SendMessage] | type[SendMessageV2], *, online: bool = True) -> Good:
     """A reply to a client that is online, and answers, or to one that is not."""
 
     async def good(t: Trial) -> Asked:
-        client = await listening(t) if online else t.name("client")
+        client = t.name("client")
+        if online:
+            client = await producer(t, t.name("producers"), link=answering(t, RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT))
         properties = {
             property_names.REPLY_TO_CLIENT: client, property_names.CORRELATION_ID: t.name("id"),
             property_names.MSG_TYPE: "reply",

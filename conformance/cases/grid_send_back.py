@@ -54,6 +54,12 @@ grid(
             change=nobody("group"), expect=Expect(), title="A group that nobody made is made by the first message given back"
         ),
         "unknown-group-illegal": Cell(change={"group": "no group"}, expect=four(NO_GROUP, code=0, remark=...)),
+        "unknown-origin-topic": Cell(
+            change=nobody("originTopic"),
+            expect=Expect(),
+            level=Level.QUIRK,
+            title="Any message is copied into the retry topic, whatever topic it is said to be of",
+        ),
         "unknown-message": Cell(
             change={"offset": str(2**62)},
             expect=Expect(code=ResponseCode.SYSTEM_ERROR, remark=re.compile("look message by offset failed")),
