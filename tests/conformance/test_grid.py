@@ -42,7 +42,7 @@ from rmq_wire.codes import RequestCode
 from rmq_wire.command import Command, Unreadable
 from rmq_wire.conversation import Conversation
 from rmq_wire.declare import REQUESTS, Role
-from rmq_wire.encoding import encode_response
+from rmq_wire.encoding import Form, encode_response
 from rmq_wire.headers.clients import GetConsumerListByGroup
 from rmq_wire.headers.offsets import UpdateConsumerOffset
 from rmq_wire.headers.positions import GetMaxOffset
@@ -285,6 +285,11 @@ async def test_a_planted_defect_is_caught(defect: str) -> None:
     assert not trial.checks[-1].holds or any(not check.holds for check in trial.checks)
 
 
+async def test_a_server_that_reads_json_headers_only_is_caught() -> None:
+    verdict, _ = await judged(ROW, "good", lambda command: java(command) if command.form is Form.JSON else (1, "no", {}, b""))
+    assert "as a binary frame: code" in verdict
+
+
 async def test_a_cell_goes_on_after_a_field_and_names_all_that_do_not_hold() -> None:
     verdict, _ = await judged(ROW, "missing-field", lambda command: ZERO)
     assert "without topic" in verdict
@@ -304,7 +309,7 @@ async def test_a_request_that_can_be_asked_once_is_made_anew_for_each_probe() ->
         made.append(t.name("g"))
         return GetConsumerListByGroup(consumer_group=made[-1])
 
-    for each, count in ((True, 2), (False, 1)):
+    for each, count in ((True, 3), (False, 1)):
         made.clear()
         row = Row(request=GetConsumerListByGroup, good=good, rests_on="", each=each)
         assert (await judged(row, "good", lambda command: (0, None, {}, b"")))[0] == ""
