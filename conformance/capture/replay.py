@@ -134,7 +134,7 @@ class _Replay:
         return known
 
     def run(self, *, in_turn: bool) -> Report:
-        turns = in_turn_of(self._said) if in_turn else no_turns()
+        turns = in_turn_of(self._said, self._servers()) if in_turn else no_turns()
         before_ms = 0.0
         for at, event in enumerate(self._capture.events):
             pause_ms, before_ms = event.at_ms - before_ms, event.at_ms
@@ -160,6 +160,11 @@ class _Replay:
         if not in_turn:
             self._orders()
         return Report(self._requests, self._compared, tuple(sorted(self._found, key=lambda difference: difference.event)))
+
+    def _servers(self) -> list[str]:
+        """Of each event."""
+        opened = {mark.connection: mark.server for mark in self._capture.events if isinstance(mark, Mark) and mark.what == "open"}
+        return [opened.get(event.connection, "") for event in self._capture.events]
 
     def close(self) -> None:
         for live in self._live.values():

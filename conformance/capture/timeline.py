@@ -69,7 +69,11 @@ def as_json(capture: Capture, shown: Shown) -> Iterator[dict[str, Any]]:
 
 
 def lines(capture: Capture, shown: Shown) -> Iterator[str]:
-    """The timeline."""
+    """The timeline.  No line holds what a terminal would obey."""
+    return map(printable, _lines(capture, shown))
+
+
+def _lines(capture: Capture, shown: Shown) -> Iterator[str]:
     yield from _heading(capture)
     said = decode_all(capture.events)
     servers = _Servers(capture)

@@ -1,9 +1,9 @@
 """In which order to say what a client said at once, so that another server comes to the same answers.
 
-Questions that were asked together, on one connection or on several, met in the server's threads by chance.  Their answers show in
-which order they were served: each is asked when those answered before it have their answers.  A question that a server holds back
-(a pull) is asked at its place: its answer says when there was something to tell, not when it was asked.  What woke such a pull
-is not asked later than the pull's answer.
+Questions that were asked of a server together, on one connection or on several, met in its threads by chance.  Their answers show
+in which order they were served: each is asked when those answered before it have their answers.  A question that a server holds
+back (a pull) is asked at its place: its answer says when there was something to tell, not when it was asked.  What woke such a
+pull is not asked later than the pull's answer.
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ def no_turns() -> Turns:
     return Turns({}, frozenset())
 
 
-def in_turn(said: Sequence[Said | None]) -> Turns:
-    """Each question of the client after the answers that came before its own."""
+def in_turn(said: Sequence[Said | None], server_of: Sequence[str]) -> Turns:
+    """Each question of the client after the answers of the same server that came before its own.
+
+    server_of: for each event, the server of its connection.
+    """
     questions: dict[int, int] = {}
     """Answer -> question, of those that are not held back."""
     unasked: list[int] = []
@@ -59,7 +62,7 @@ def in_turn(said: Sequence[Said | None]) -> Turns:
         assert told.what == ASKS
         next_unasked = bisect_right(unasked, question)
         limit = min(answer, unasked[next_unasked]) if next_unasked < len(unasked) else answer
-        before = [one for one in answers[:place] if question < one < limit]
+        before = [one for one in answers[:place] if question < one < limit and server_of[one] == server_of[question]]
         if before:
             after[before[-1]].append(question)
     return Turns(dict(after), frozenset(question for late in after.values() for question in late))

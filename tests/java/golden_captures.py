@@ -54,7 +54,8 @@ class Place(NamedTuple):
 
 
 def send(on: Place) -> None:
-    """A producer makes its topic by the first send; every form of sending; where the queue begins and ends; a query by key."""
+    """A producer: every form of sending; where the queue begins and ends; a query by key."""
+    on.make_topic()
     with producer(on.clients, on.relayed, on.fresh) as p:
         at = {"producer": p, "topic": TOPIC, "broker": on.relayed.broker_name, "queue": 1}
         call = on.clients.call
