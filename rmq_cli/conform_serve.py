@@ -125,10 +125,10 @@ async def _serve(script: Script, port: int, like: tuple[int, ...], quirks: bool,
 
     try:
         async with serving(script, port) as server:
-            click.echo(f"NAMESRV_ADDR={server.namesrv}\nTOPIC={server.topic}", err=quiet)
-            click.echo(f"{script.name}: {script.title}", err=quiet)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_until_interrupted, nursery.cancel_scope)
+                await nursery.start(_until_interrupted, nursery.cancel_scope)
+                click.echo(f"NAMESRV_ADDR={server.namesrv}\nTOPIC={server.topic}", err=quiet)
+                click.echo(f"{script.name}: {script.title}", err=quiet)
                 await _until_gone(server, idle)
                 nursery.cancel_scope.cancel()
             return judge(script, server.events, client="unknown", behaves_like=like, quirks=quirks, told=False)
@@ -137,10 +137,11 @@ async def _serve(script: Script, port: int, like: tuple[int, ...], quirks: bool,
     raise Complaint(f"port {port} cannot be listened at: {reason}")
 
 
-async def _until_interrupted(scope: Any) -> None:
+async def _until_interrupted(scope: Any, *, task_status: Any) -> None:
     import trio
 
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
         async for _ in signals:
             scope.cancel()
 
@@ -240,8 +241,10 @@ def _list(only: list[str], as_json: bool) -> None:
 
 
 def _tell(verdict: Verdict) -> None:
-    again = ", at the second try" if verdict.tries > 1 else ""
+    again = ", at the second try" if verdict.earlier else ""
     click.echo(f"{verdict.outcome:<7} {verdict.script} ({verdict.seconds:g} s{again})")
+    for line in verdict.earlier:
+        click.echo(f"        at first: {line}")
     for one in verdict.expectations:
         if one.passed is False:
             click.echo(f"        {one.level} {one.what}: {one.seen}")

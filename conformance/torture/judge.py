@@ -32,7 +32,11 @@ class Judged(msgspec.Struct, kw_only=True):
 
 
 class Verdict(msgspec.Struct, kw_only=True):
-    """One script run against one client.  outcome: passed, failed, or broken when its program could not run."""
+    """One script run against one client.
+
+    outcome  passed, failed, or broken when its program could not run
+    earlier  what a first try failed at, when this is the second
+    """
 
     script: str
     title: str
@@ -40,7 +44,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     client: str
     outcome: str
     seconds: float
-    tries: int = 1
+    earlier: list[str] = []
     expectations: list[Judged]
     timeline: list[Event]
 
@@ -204,7 +208,9 @@ def _each(expect: Expect, events: Events, is_next: Callable[[Event, Event], bool
             return False, f"asked {event.where} queue {event.queue} after {torment.where} queue {torment.queue}"
         after.append(event.ms - torment.ms)
     good = bool(torments) and max(after) <= expect.within_ms and min(after) >= expect.min
-    return good, f"after {min(after)} to {max(after)} ms, {len(after)} times" if after else "no torment"
+    if len(after) < 2:
+        return good, f"after {after[0]} ms" if after else "no torment"
+    return good, f"after {min(after)} to {max(after)} ms, each of {len(after)} times"
 
 
 def _elsewhere(other: str, torment: Event, event: Event) -> bool:

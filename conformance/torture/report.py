@@ -49,9 +49,29 @@ def document(verdicts: list[Verdict]) -> str:
     for script, of in sorted(by_script.items()):
         cells = " | ".join(of[client].outcome if client in of else "" for client in clients)
         rows.append(f"| [{script}](#{script}) | {cells} |")
+    rows += ["", *_oddities(verdicts, clients)]
     for script, of in sorted(by_script.items()):
         rows += ["", *_section(script, of, clients)]
     return "\n".join(rows) + "\n"
+
+
+def _oddities(verdicts: list[Verdict], clients: list[str]) -> list[str]:
+    """All QUIRKs in one table."""
+    found: dict[tuple[str, str], dict[str, Judged]] = {}
+    for verdict in verdicts:
+        for one in verdict.expectations:
+            if one.level == "QUIRK":
+                found.setdefault((verdict.script, one.what), {})[verdict.client] = one
+    rows = ["## What an application may not expect", "", "The QUIRKs of all scripts.", ""]
+    rows += [f"| script | the client | {' | '.join(clients)} |", f"| --- | --- |{' --- |' * len(clients)}"]
+    for (script, what), told in sorted(found.items()):
+        cells = " | ".join(_told(told.get(client)) for client in clients)
+        rows.append(f"| [{script}](#{script}) | {_cell(what)} | {cells} |")
+    return rows
+
+
+def _told(one: Judged | None) -> str:
+    return f"{MARKS[one.passed]}: {_cell(one.seen)}" if one is not None else ""
 
 
 def _section(name: str, of: dict[str, Verdict], clients: list[str]) -> list[str]:
@@ -70,7 +90,7 @@ def _section(name: str, of: dict[str, Verdict], clients: list[str]) -> list[str]
         for one in of[client].expectations if client in of else []:
             listed.setdefault((one.level, one.what), {})[client] = one
     for (level, what), told in listed.items():
-        cells = " | ".join(f"{MARKS[told[client].passed]}: {_cell(told[client].seen)}" if client in told else "" for client in clients)
+        cells = " | ".join(_told(told.get(client)) for client in clients)
         rows.append(f"| {level} | {_cell(what)} | {cells} |")
     return rows
 

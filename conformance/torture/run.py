@@ -12,7 +12,7 @@ from typing import Any, Final
 import trio
 
 from conformance.torture.client import Client, ClientFailed
-from conformance.torture.judge import Verdict, judge
+from conformance.torture.judge import Judged, Verdict, judge
 from conformance.torture.script import ClientPart, Script, ServerPart
 from conformance.torture.server import Server, serving
 
@@ -44,9 +44,9 @@ async def torment(script: Script, client: Client) -> Verdict:
         try:
             await client.run(script.client, server.namesrv, server.topic, tell)
         except ClientFailed as wrong:
-            server.events.add("app", "client", note=str(wrong), app={"event": "ended", "why": str(wrong)})
             verdict = _verdict(script, server, client)
             verdict.outcome = "broken"
+            verdict.expectations = [Judged(what="its program can be run", level="MUST", passed=False, seen=str(wrong))]
             return verdict
         with trio.move_on_after(GONE_S_MAX):
             await all_gone(server)
@@ -77,8 +77,9 @@ async def torment_all(scripts: Sequence[Script], client: Client, progress: Progr
             nursery.start_soon(one, script)
     for script in scripts:
         if found[script.name].outcome == "failed":
+            earlier = [f"{one.what}: {one.seen}" for one in found[script.name].expectations if one.passed is False]
             found[script.name] = await torment(script, client)
-            found[script.name].tries = 2
+            found[script.name].earlier = earlier
             progress(found[script.name])
     return [found[script.name] for script in scripts]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import socket
-import struct
+import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
@@ -30,8 +30,8 @@ from rmq_wire.errors import BadBody, BadFrame, BadHeader
 RECEIVE_BYTES: Final = 64 * 1024
 SEND_BYTES_QUEUED: Final = 1_000_000
 """Items of a connection's outgoing queue: a bound that no run comes near."""
-LINGER_OFF: Final = struct.pack("ii", 1, 0)
-"""SO_LINGER that turns a close into a reset."""
+LINGER_OFF: Final = b"".join(number.to_bytes(4, sys.byteorder) for number in (1, 0))
+"""SO_LINGER, on with zero seconds: it turns a close into a reset."""
 TOPIC: Final = "TortureTopic"
 
 

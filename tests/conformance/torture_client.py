@@ -6,9 +6,12 @@ It sends and consumes over bare trio streams and `rmq_wire`.  Each defect is one
 from __future__ import annotations
 
 import itertools
+import json
+import sys
 from collections.abc import Iterable
 from typing import Any, Final, Literal
 
+import msgspec
 import trio
 
 from conformance.torture.client import Tell
@@ -333,3 +336,17 @@ def _units(body: bytes) -> Iterable[tuple[int, str]]:
 
 async def _connect(host: str, port: int) -> trio.SocketStream:
     return await trio.open_tcp_stream(host, port)
+
+
+def main(words: list[str]) -> None:
+    """As a command: `name=value` words in, JSON lines out."""
+    given = dict(word.split("=", 1) for word in words)
+    namesrv, topic = given.pop("namesrv"), given.pop("topic")
+    client = PythonClient(*(name for name in DEFECTS if name == given.get("defect")))
+    given.pop("defect", None)
+    part = msgspec.convert(given, ClientPart, strict=False)
+    trio.run(client.run, part, namesrv, topic, lambda line: print(json.dumps(line), flush=True))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
