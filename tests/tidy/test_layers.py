@@ -42,11 +42,12 @@ def modules(room: str) -> Iterator[tuple[str, Path]]:
         yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
 
 
-def imports(path: Path, module: str) -> set[str]:
-    """Every module that the text names in an import, at any depth of nesting; relative ones resolved."""
+def imports(path: Path, module: str, *, nested: bool = True) -> set[str]:
+    """Every module that the text names in an import, relative ones resolved; `nested`: those inside functions too."""
     found: set[str] = set()
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree) if nested else when_loaded(tree):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -60,6 +61,20 @@ def imports(path: Path, module: str) -> set[str]:
             argument = node.args[0] if node.args else None
             found.add(argument.value if isinstance(argument, ast.Constant) and isinstance(argument.value, str) else "<computed>")
     return found
+
+
+def when_loaded(node: ast.AST) -> Iterator[ast.AST]:
+    """What runs when the module is loaded: everything but the bodies of functions."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from when_loaded(child)
+
+
+def path_of(module: str) -> Path:
+    path = ROOT / Path(*module.split("."))
+    alone = path.with_suffix(".py")
+    return alone if alone.exists() else path / "__init__.py"
 
 
 GRAPH = {name: imports(path, name) for room in ROOMS if (ROOT / room).is_dir() for name, path in modules(room)}
@@ -118,8 +133,7 @@ def test_no_server_starts_processes_or_unpickles(module: str) -> None:
 
 @pytest.mark.parametrize("module", [name for name in PRODUCT if room_of(name) in SERVER_ROOMS])
 def test_no_server_evaluates_text(module: str) -> None:
-    path = ROOT / Path(*module.split("."))
-    source = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8")
+    source = path_of(module).read_text(encoding="utf-8")
     called = {ast.unparse(n.func) for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Call)}
     assert not called & {"eval", "exec", "compile", "os.system", "os.popen", "os.fork", "os.execv", "os.posix_spawn"}
 
@@ -129,10 +143,24 @@ def test_the_store_has_no_clock(module: str) -> None:
     assert not STORE_NEVER & {room_of(name) for name in GRAPH[module]}
 
 
+OPTIONAL = {"docker": {"conformance"}, "requests": {"conformance"}}
+"""Not among the dependencies -> the rooms that may use it, and only where it is needed: never when a module is loaded."""
+
+
+@pytest.mark.parametrize("module", PRODUCT)
+def test_what_is_optional_is_imported_where_it_is_used(module: str) -> None:
+    used = {room_of(name) for name in GRAPH[module]} & set(OPTIONAL)
+    assert all(room_of(module) in OPTIONAL[package] for package in used)
+    assert not used & {room_of(name) for name in imports(path_of(module), module, nested=False)}
+
+
 def test_the_rules_see_an_import_inside_a_function(tmp_path: Path) -> None:
     source = tmp_path / "m.py"
     source.write_text("def f():\n    from . import x\n    import trio.lowlevel\n    import_module(name)\n")
     assert imports(source, "room.m") == {"room", "room.x", "trio.lowlevel", "<computed>"}
+    assert not imports(source, "room.m", nested=False)
+    source.write_text("class C:\n    if x:\n        import docker\n")
+    assert imports(source, "room.m", nested=False) == {"docker"}
 
 
 def test_rmq_wire_imports_nothing_by_itself() -> None:
