@@ -67,7 +67,15 @@ class Conversation:
             raise BadFrame("after a bad frame nothing can be read")
         if self._held:
             return self._go_on(memoryview(data))
-        return self._cut(data if isinstance(data, bytes) else bytes(data))
+        if not isinstance(data, bytes):
+            data = bytes(data)
+        size = len(data)
+        if _PREFIX_SIZE <= size <= self._limits.frame_bytes_max:
+            length, mark = _PREFIX.unpack_from(data)
+            body_at = _PREFIX_SIZE + (mark & HEADER_SIZE_MASK)
+            if size == _LENGTH_SIZE + length and body_at <= size and mark <= _MARK_MAX:  # one frame: nothing to cut
+                return iter((decode_header(data[_PREFIX_SIZE:body_at], mark >> TYPE_SHIFT, data[body_at:], self._limits),))
+        return self._cut(data)
 
     def _cut(self, data: bytes) -> Iterator[Command | Unreadable]:
         """Commands of data, which begins with a frame.  The rest is held."""

@@ -371,13 +371,11 @@ class Send(Capability):
         command = call.command
         if command.flag & ONE_WAY:
             return LATER
-        form, opaque, queue_offset = command.form, command.opaque, placed.queue_offset
-        frame = self._answers.one(form, opaque, placed.physical_offset, queue_id, queue_offset, unique_key)
+        said = (command.form, command.opaque, placed.physical_offset, queue_id, placed.queue_offset, unique_key)
+        frame = self._answers.one(*said)
         if not self._sync_flush:
             return Durable(frame, placed.end_offset, True, None, self._undone)
-        message_id = self._answers.message_id(placed.physical_offset)
-        late = partial(self._answers.late, form, opaque, message_id, queue_id, queue_offset, unique_key)
-        return Durable(frame, placed.end_offset, _waits(wait), late, self._undone)
+        return Durable(frame, placed.end_offset, _waits(wait), partial(self._answers.late_one, *said), self._undone)
 
     def _batch_stored(self, call: Call, queue_id: int, placed: Placed, ids: str, common: dict[str, str]) -> Answer:
         command = call.command

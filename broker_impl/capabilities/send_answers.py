@@ -83,6 +83,10 @@ class SendAnswers:
             return self._nameless.render(form, opaque, message_id, queue_id, queue_offset)
         return self._stored.render(form, opaque, message_id, queue_id, queue_offset, unique_key)
 
+    def late_one(self, form: Form, opaque: int, physical_offset: int, queue_id: int, queue_offset: int, unique_key: str) -> bytes:
+        """The same message as in `one`, not confirmed by the disk in time."""
+        return self.late(form, opaque, self.message_id(physical_offset), queue_id, queue_offset, unique_key)
+
     def late(self, form: Form, opaque: int, message_id: str, queue_id: int, queue_offset: int, unique_key: str | None) -> bytes:
         """FLUSH_DISK_TIMEOUT: stored, but the disk has not confirmed it in time.  Clients read the same fields."""
         if unique_key is None:
