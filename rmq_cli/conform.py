@@ -10,10 +10,11 @@ import contextlib
 import importlib
 import json
 import secrets
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -157,8 +158,6 @@ def _cases(selection: Selection) -> tuple[list[Case], list[str]]:
     broken: dict[str, Exception] = {}
     cases = selection.of(load(broken).values())
     lines = [f"{module} cannot be imported: {type(error).__name__}: {error}" for module, error in broken.items()]
-    for line in lines:
-        complain(line)
     if not cases:
         raise Complaint("no case is selected (rmq conform --list shows them)")
     return cases, lines
@@ -166,6 +165,7 @@ def _cases(selection: Selection) -> tuple[list[Case], list[str]]:
 
 def _run(words: Sequence[str], selection: Selection, options: dict[str, Any]) -> int:
     """Everything but usage; the exit status."""
+    from conformance.expected import BadExpectations
     from conformance.runner import INTERRUPTED as STOPPED
     from conformance.runner import Limits
     from conformance.subjects.base import SubjectFailed
@@ -174,23 +174,45 @@ def _run(words: Sequence[str], selection: Selection, options: dict[str, Any]) ->
     seed = secrets.randbelow(SEED_MAX) if options["seed"] is None else options["seed"]
     limits = Limits(jobs=options["jobs"])
     runs: list[Run] = []
+    interrupted = False
     for word in words:
-        try:
-            runs.append(_run_one(word, cases, seed, limits, options))
-        except SubjectFailed as reason:
-            hindered.append(str(reason))
-            complain(str(reason))
-            continue
-        if runs[-1].ended:
-            hindered.append(f"{runs[-1].target.label}: {runs[-1].ended}")
-            complain(hindered[-1])
-        if runs[-1].ended == STOPPED:
+        if interrupted:
             break
+        try:
+            with _ending_in_order():
+                runs.append(_run_one(word, cases, seed, limits, options))
+        except (SubjectFailed, BadExpectations) as reason:
+            hindered.append(str(reason))
+        except KeyboardInterrupt:
+            interrupted = True
+        else:
+            interrupted = runs[-1].ended == STOPPED
+            if runs[-1].ended:
+                hindered.append(f"{runs[-1].target.label}: {runs[-1].ended}")
     _name_apart(runs)
     write_outputs(runs, options["json_file"], options["junit"], options["html"], judged=not options["strict"])
-    if any(run.ended == STOPPED for run in runs):
+    for line in hindered:
+        complain(line)
+    if interrupted:
         return INTERRUPTED
     return CANNOT_RUN if hindered else status(runs, strict=options["strict"])
+
+
+@contextlib.contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Whoever asks us to end gets what Ctrl-C does: what was started is ended, what was found is written.
+
+    A shell starts what runs in the background with SIGINT ignored; trio takes care of it only where Python's own handler is.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _run_one(word: str, cases: Sequence[Case], seed: int, limits: Limits, options: dict[str, Any]) -> Run:
@@ -250,7 +272,10 @@ def _print_listing(selection: Selection, options: dict[str, Any]) -> None:
 
         click.echo("\n".join(lines(_cases(selection)[0])))
         return
-    cases = sorted(_cases(selection)[0], key=lambda case: case.id)
+    found, broken = _cases(selection)
+    for line in broken:
+        complain(line)
+    cases = sorted(found, key=lambda case: case.id)
     rows = [
         {"id": case.id, "level": case.level.value, "title": case.title, "rests_on": case.rests_on, "codes": list(case.codes),
          "needs": sorted(need.name.lower() for need in case.needs), "since": ".".join(map(str, case.since)), "slow": case.slow,
