@@ -167,7 +167,7 @@ class Learned:
     def problem(self, kind: Kind, old: Any, new: Any, queue: Queue | None = None) -> str | None:
         """Why a value is not what the recorded one was, or None; learns from it when it is."""
         if isinstance(old, bool) or isinstance(new, bool) or old is None or new is None or isinstance(old, list | dict):
-            return None if old == new else "another value"
+            return None if old == new and type(old) is type(new) else "another value"
         if isinstance(new, list | dict):
             return "another type"
         if isinstance(old, str) != isinstance(new, str):
