@@ -31,21 +31,10 @@ from conformance.subjects.named import subject_named
 from conformance.subjects.ours import OurNameServer, OursSubject
 from conformance.subjects.process import ServerProcess, free_ports, until
 from conformance.subjects.properties import NOT_OURS, OWN_BROKER_PROPERTIES, OWN_NAMESRV_PROPERTIES
+from tests.support.process import processes_in
 
 NOBODY = "127.0.0.1:1"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
-
-
-def processes_in(directory: Path) -> list[int]:
-    """Processes, zombies aside, that have this directory in their command line."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            if str(directory).encode() in (place / "cmdline").read_bytes():
-                found.append(int(place.name))
-        except OSError:
-            continue
-    return found
 
 
 def why_not(subject: object) -> str:
