@@ -170,9 +170,9 @@ def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         read = json.loads(line)
     except ValueError as wrong:
-        raise ValueError(f"{path}: line {number}: not JSON: {wrong}") from None
+        raise ValueError(f"{path}: not a capture: line {number} is not JSON: {wrong}") from None
     if not isinstance(read, dict):
-        raise ValueError(f"{path}: line {number}: not a JSON object")
+        raise ValueError(f"{path}: not a capture: line {number} is no JSON object")
     return read
 
 
