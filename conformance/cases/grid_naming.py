@@ -164,6 +164,15 @@ async def announcing(t: Trial) -> Asked:
     return RegisterTopic(topic=t.name()), TopicRouteData(queue_datas=[queues]).encode()
 
 
+async def forget_keys(t: Trial) -> None:
+    """Delete the entries of this case, which nobody else does."""
+    mine, _, _ = t.name("key").rpartition("_key_")
+    held = await t.names.ask(GetKVListByNamespace(namespace=WORD))
+    for key in held.json()["table"] if held.code == ResponseCode.SUCCESS else ():
+        if key.startswith(mine):
+            await t.names.ask(DeleteKVConfig(namespace=WORD, key=key))
+
+
 async def putting(t: Trial) -> Asked:
     """An entry."""
     return PutKVConfig(namespace=WORD, key=t.name("key"), value="1")
@@ -332,6 +341,7 @@ grid(
     f"{WHERE}.putKVConfig",
     missing={"value": UNREAD},
     needs=OWN,
+    undo=forget_keys,
     none={**NONE, "unknown": "a name that nobody knows is what it is for"},
 )
 grid(
@@ -340,6 +350,7 @@ grid(
     f"{WHERE}.getKVConfig",
     ok=Expect(ext={"value": "1"}),
     needs=OWN,
+    undo=forget_keys,
     missing={"namespace": by_handler(ResponseCode.QUERY_NOT_FOUND), "key": by_handler(ResponseCode.QUERY_NOT_FOUND)},
     cells={
         "unknown-key": Cell(change=nobody("key"), expect=NO_ENTRY),
@@ -352,6 +363,7 @@ grid(
     deleting,
     f"{WHERE}.deleteKVConfig",
     needs=OWN,
+    undo=forget_keys,
     missing={"namespace": UNREAD, "key": UNREAD},
     cells={
         "unknown-key": Cell(change=nobody("key"), expect=Expect()),
@@ -365,6 +377,7 @@ grid(
     f"{WHERE}.getKVListByNamespace",
     ok=Expect(body=has("table")),
     needs=OWN,
+    undo=forget_keys,
     missing={"namespace": by_handler(ResponseCode.QUERY_NOT_FOUND)},
     cells={"unknown-namespace": Cell(change=nobody("namespace"), expect=NO_ENTRY)},
     none=NONE,
