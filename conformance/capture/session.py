@@ -16,8 +16,11 @@ from collections.abc import Callable, Mapping
 from typing import Final, Self
 
 from conformance.capture.asking import CannotReach, broker_version, listed_brokers
+from conformance.capture.bodies import ASKED, BATCH, MESSAGE
+from conformance.capture.decoding import parse
 from conformance.capture.file import BROKER, NAME_SERVER, Capture, Server
 from conformance.capture.recorder import Address, Recorder, Tape, address_of, split, text_of
+from rmq_wire.command import Command
 from rmq_wire.encoding import frame_prefix
 
 _TOLD: Final = re.compile(rb'"brokerAddrs":\{((?:[^{}"]|"[^"]*")*)\}')
@@ -92,7 +95,8 @@ class Recording:
         with self._lock:
             pairs = [(real, relay) if not to_server else (relay, real) for real, relay in self._relayed.items()]
         swap = _swapper(dict(pairs))
-        altered_header, altered_body = swap(header) if form == _JSON_FORM else header, swap(body)
+        altered_header = swap(header) if form == _JSON_FORM else header
+        altered_body = body if to_server and _is_send(frame) else swap(body)
         if (altered_header, altered_body) == (header, body):
             return frame
         return frame_prefix(len(altered_header), len(altered_body), form) + altered_header + altered_body
@@ -108,6 +112,12 @@ class Recording:
                 return  # clients will go there themselves
             self._stack.enter_context(relay)
             self._relayed[address] = text_of(relay.address)
+
+
+def _is_send(frame: bytes) -> bool:
+    """Whether its body is an application's, which nobody may touch."""
+    command = parse(frame)
+    return isinstance(command, Command) and ASKED.get(command.code) in (MESSAGE, BATCH)
 
 
 def _swapper(pairs: dict[str, str]) -> Callable[[bytes], bytes]:

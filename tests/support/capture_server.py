@@ -16,6 +16,7 @@ from rmq_wire.codes import RequestCode
 from rmq_wire.command import Command
 from rmq_wire.conversation import Conversation
 from rmq_wire.encoding import encode_response
+from rmq_wire.errors import BadFrame
 
 Answer = Callable[[Command], Sequence[bytes]]
 
@@ -56,7 +57,7 @@ class ScriptedServer:
 
     def _serve(self, connection: socket.socket) -> None:
         conversation = Conversation()
-        with connection, contextlib.suppress(OSError):
+        with connection, contextlib.suppress(OSError, BadFrame):
             while data := connection.recv(65_536):
                 for command in conversation.feed(data):
                     assert isinstance(command, Command)
