@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 import trio
 
@@ -19,11 +19,12 @@ from rmq_wire.command import Command, Limits, Unreadable
 from rmq_wire.conversation import Conversation
 from rmq_wire.declare import Header, Request
 from rmq_wire.encoding import RESPONSE, Form, encode_request, encode_response
-from rmq_wire.errors import BadFrame
+from rmq_wire.errors import BadBody, BadFrame
 
 __all__ = ["ANSWER_S", "Answer", "Form", "Frame", "Link", "NoAnswer"]
 
 H = TypeVar("H", bound=Header)
+T = TypeVar("T")
 
 ANSWER_S: Final = 20.0
 """How long an answer may take, on a machine whose cores are busy; a case that judges times gives its own.
@@ -56,6 +57,20 @@ class NoAnswer(Exception):
     """The server did not answer: in time, or at all because the connection ended.  Says which and what was asked."""
 
 
+class Told(dict[str, T]):
+    """What an answer tells by name.  To take a member that is not there is the server's failure, not an error of the suite's."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise BadBody(f"it has no {name!r}, only {', '.join(map(str, self)) or 'nothing'}")
+
+
+def _told(value: Any) -> Any:
+    """JSON with `Told` for objects."""
+    if isinstance(value, dict):
+        return Told({name: _told(member) for name, member in value.items()})
+    return [_told(member) for member in value] if isinstance(value, list) else value
+
+
 class Answer:
     """A response as the case looks at it."""
 
@@ -63,7 +78,7 @@ class Answer:
         self.command = command
         self.code = command.code
         self.remark = command.remark
-        self.ext: dict[str, str] = command.ext_map()
+        self.ext: dict[str, str] = Told(command.ext_map())
         self.body = bytes(command.body)
         self.took_s = took_s
 
@@ -73,7 +88,7 @@ class Answer:
 
     def json(self) -> Any:
         """The body as JSON in the dialect of either version (bare integer keys included).  Raises `BadBody`."""
-        return fastjson.loads(self.body)
+        return _told(fastjson.loads(self.body))
 
     def __repr__(self) -> str:
         return f"Answer(code={self.code}, remark={self.remark!r}, ext={self.ext}, body of {len(self.body)} bytes)"

@@ -46,7 +46,8 @@ async def configuration(t: Trial) -> dict[str, str]:
 async def runtime(t: Trial) -> None:
     found = await figures(t)
     t.equal("missing", [key for key in KEYS if key not in found], [])
-    t.equal("TPS: three figures", found["putTps"], re.compile(r"^[\d.]+ [\d.]+ [\d.]+$"))
+    # Over 10, 60 and 600 s; one of which there are no samples yet is empty.
+    t.equal("TPS: three figures", found["putTps"], re.compile(r"^[\d.]* [\d.]* [\d.]*$"))
     t.check("a time of start", int(found["bootTimestamp"]) > 1_600_000_000_000, seen=found["bootTimestamp"])
 
 

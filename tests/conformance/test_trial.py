@@ -16,6 +16,7 @@ from conformance.link import Answer, Link, NoAnswer
 from conformance.trial import CaseFailed, CaseSkipped, Check, Trial, fits
 from rmq_wire.command import Command
 from rmq_wire.encoding import Form, encode_request
+from rmq_wire.errors import BadBody
 from tests.support.fake_remoting import HangUp, Script, agreeable, answer, serve, target_at
 from tests.support.planted import ASKED, passes, planted
 
@@ -112,6 +113,17 @@ def test_an_answer_is_judged_field_by_field(judged: dict[str, Any], failing: str
         return ""
 
     assert alone(body) == failing
+
+
+def test_a_member_that_is_not_there_is_the_servers_failure() -> None:
+    command = Command(0, 1, 3, body=b'{"table": {0: [{"a": 1}]}}')
+    command.map_ext = type(command.ext_map())({"a": "1"})
+    told = Answer(command, 0.1)
+    assert (told.ext["a"], told.ext.get("b"), "b" in told.ext) == ("1", None, False)
+    assert told.json() == {"table": {"0": [{"a": 1}]}}
+    for take in (lambda: told.ext["b"], lambda: told.json()["rows"], lambda: told.json()["table"]["0"][0]["b"]):
+        with pytest.raises(BadBody, match="it has no"):
+            take()
 
 
 def test_until_asks_again_and_gives_up_in_time() -> None:
