@@ -144,7 +144,7 @@ def _delivered(script: Script, expect: Expect, events: Events) -> Told:
         return None, "the program told nothing"
     counts = Counter(line["message"] for line in lines)
     good = all(_in(counts[key], expect) for key in _keys(script, expect))
-    seen = f"{len(counts)} different messages, {sum(counts.values())} deliveries"
+    seen = f"{_count(len(counts), 'different message')}, given {_count(sum(counts.values()), 'time')}"
     if not expect.ordered:
         return good, seen
     last: dict[int, int] = {}
@@ -170,14 +170,19 @@ def _stored_copies(script: Script, expect: Expect, events: Events) -> Told:
 
 
 def _tally(what: str, counts: Sequence[int]) -> str:
-    return f"{what} for a message: {', '.join(f'{n} ({times} messages)' for n, times in sorted(Counter(counts).items()))}"
+    tallied = [f"{count} ({_count(times, 'message')})" for count, times in sorted(Counter(counts).items())]
+    return f"{what} for a message: {', '.join(tallied)}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _requests(script: Script, expect: Expect, events: Events) -> Told:
     """How many requests of a code came to a place in the whole run."""
     code = request_code(expect.on)
     found = [event for event in events.of("request") if code in (None, event.code) and is_at(expect.where, event.where)]
-    return _in(len(found), expect), f"{len(found)} requests"
+    return _in(len(found), expect), _count(len(found), "request")
 
 
 def _retried(script: Script, expect: Expect, events: Events) -> Told:
@@ -238,7 +243,7 @@ def _kept(script: Script, expect: Expect, events: Events) -> Told:
     first = torments[0]
     later = [event for event in events.after(first) if event.connection == first.connection]
     used = [event for event in later if event.kind in ("request", "client-answer")]
-    return bool(used), f"{len(used)} frames came over it afterwards"
+    return bool(used), f"{_count(len(used), 'frame')} came over it afterwards"
 
 
 def _closed_by_client(script: Script, expect: Expect, events: Events) -> Told:
@@ -259,7 +264,7 @@ def _closed_by_client(script: Script, expect: Expect, events: Events) -> Told:
 def _connections(script: Script, expect: Expect, events: Events) -> Told:
     """How many connections the client made to a place in the whole run."""
     count = sum(is_at(expect.where, event.where) for event in events.of("connect"))
-    return _in(count, expect), f"{count} connections"
+    return _in(count, expect), _count(count, "connection")
 
 
 def _asked_answered(script: Script, expect: Expect, events: Events) -> Told:

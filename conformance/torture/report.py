@@ -26,6 +26,33 @@ Made from `conformance/reports/torture-*.json` and `conformance/torture/scripts/
 A script starts a name server and one or two brokers on loopback that are honest but for one thing; a small program sends or
 consumes a few messages; what comes over the wire next, and what the program is told, is judged.  MUST: what any client owes its
 application.  QUIRK: what the Java client does, and nobody need copy.  "Seen" is what happened in the recorded run, per client.
+Expectations hold for the versions that were run; where 4.9.8 and 5.5.0 differ, the script says so by `since` and `before`.
+
+## Torment a client of your own
+
+`rmq conform serve --script half-answer` prints `NAMESRV_ADDR` and a topic, waits for any client, and says when it has gone what
+it did wrong; `--timeline` shows every frame.  What the client's application was told remains open there.
+
+`rmq conform torture --client-command './mine {namesrv} {topic} {program} {count} {timeout_ms}'` runs a command for each script
+and reads what it prints.  The words that are filled in:
+
+| word | meaning |
+| --- | --- |
+| `{namesrv}`, `{topic}` | where the name server is, which topic to use |
+| `{program}` | `send` (one by one), `send-async` (all at once), `send-oneway`; `push` (consume from the start), `orderly` |
+| `{count}` | messages to send, or to wait for; message n has the key `m-n` in its KEYS |
+| `{timeout_ms}`, `{retries}` | of one send |
+| `{body_bytes}`, `{pause_ms}` | size of a body; pause between two sends |
+| `{patience_ms}`, `{linger_ms}` | a consumer ends when it has all messages and `linger_ms` more, or after `patience_ms` |
+| `{poll_route_ms}` | how often to ask for the route again |
+| `{fail_first}` | `true`: refuse each message once before taking it |
+
+It prints a JSON object a line: `{"event":"sent","message":"m-0","broker":"broker-a","queue":1,"offset":0,"status":"SEND_OK"}`,
+`{"event":"failed","message":"m-0","error":"…","code":13}`, `{"event":"received","message":"m-0","queue":1,"offset":0}` (with
+`"refused":true` where it was refused), and at the end `{"event":"done"}`.  A script of one's own is a TOML file like those in
+`conformance/torture/scripts`; `conformance/torture/script.py` names every key.
+
+## All scripts
 """
 
 
@@ -47,12 +74,16 @@ def document(verdicts: list[Verdict]) -> str:
         by_script.setdefault(verdict.script, {})[verdict.client] = verdict
     rows = [HEAD, f"| script | {' | '.join(clients)} |", f"| --- |{' --- |' * len(clients)}"]
     for script, of in sorted(by_script.items()):
-        cells = " | ".join(of[client].outcome if client in of else "" for client in clients)
+        cells = " | ".join(_outcome(of.get(client)) for client in clients)
         rows.append(f"| [{script}](#{script}) | {cells} |")
     rows += ["", *_oddities(verdicts, clients)]
     for script, of in sorted(by_script.items()):
         rows += ["", *_section(script, of, clients)]
     return "\n".join(rows) + "\n"
+
+
+def _outcome(verdict: Verdict | None) -> str:
+    return "" if verdict is None else verdict.outcome + (" (second try)" if verdict.earlier else "")
 
 
 def _oddities(verdicts: list[Verdict], clients: list[str]) -> list[str]:
