@@ -25,6 +25,7 @@ from conformance.subjects.base import SubjectFailed, Target
 from conformance.subjects.named import __doc__ as names
 from conformance.subjects.named import subject_named
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LOOK_S = 0.5
 """How often it is looked whether the subject lives."""
 
@@ -36,7 +37,7 @@ class Ended(Exception):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Keep what was named; returns the exit status."""
     asked = _parser().parse_args(arguments)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in SIGNALS:
         signal.signal(number, _end)
     properties = dict(pair.partition("=")[::2] for pair in asked.set)
     with contextlib.ExitStack() as stack:
@@ -109,6 +110,8 @@ def _is_pipe(descriptor: int) -> bool:
 
 
 def _end(*_: object) -> None:
+    for number in SIGNALS:  # whoever asks again must not disturb the cleaning up
+        signal.signal(number, signal.SIG_IGN)
     raise Ended
 
 

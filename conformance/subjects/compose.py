@@ -66,7 +66,8 @@ class ComposeSubject:
             return replace(target, label=self.label)
         except BaseException as why:
             log = self.log_tail()
-            self.__exit__()
+            with contextlib.suppress(SubjectFailed):  # what went wrong first is told
+                self.__exit__()
             if isinstance(why, NotReady):
                 raise SubjectFailed(f"{self.label}: {why}", log) from None
             raise

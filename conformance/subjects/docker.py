@@ -108,19 +108,25 @@ class DockerSubject:
                 return self._start(client)
         except BaseException as why:
             log = self.log_tail()
-            self.__exit__()
+            with contextlib.suppress(SubjectFailed):  # what went wrong first is told
+                self.__exit__()
             if isinstance(why, SubjectFailed) and not why.log:
                 why.log = log
             raise
 
     def __exit__(self, *_: object) -> None:
+        left: list[SubjectFailed] = []
         for name, container in reversed(self._containers.items()):
             with contextlib.suppress(SubjectFailed), translated(name):
                 self._logs[name] = container.logs(tail=LOG_LINES_MAX)
-            with translated(f"the container {container.name} cannot be removed"):
-                container.remove(force=True, v=True)
+            try:
+                _remove(container)
+            except SubjectFailed as why:
+                left.append(why)
         self._containers.clear()
         self._stack.close()
+        if left:
+            raise left[0]
 
     def restart_broker(self, *, kill: bool = False) -> None:
         """End the broker, cleanly or by SIGKILL, and start it on the same store and ports.  Raises `SubjectFailed`."""
@@ -296,8 +302,16 @@ def remove_leftovers(client: Any) -> None:
     for container in client.containers.list(all=True, filters={"label": LABEL}):
         host, _, pid = container.labels.get(LABEL, "").rpartition(":")
         if host == socket.gethostname() and pid.isdecimal() and not _is_there(int(pid)):
-            with contextlib.suppress(SubjectFailed), translated("left over"):
-                container.remove(force=True, v=True)
+            with contextlib.suppress(SubjectFailed):
+                _remove(container)
+
+
+def _remove(container: Any) -> None:
+    """Running or not, with its volumes; one that is gone is as good."""
+    import docker.errors
+
+    with translated(f"the container {container.name} cannot be removed"), contextlib.suppress(docker.errors.NotFound):
+        container.remove(force=True, v=True)
 
 
 def _labels() -> dict[str, str]:
