@@ -13,30 +13,24 @@ No integer: as if it were missing, and in a header with a quick decoder SYSTEM_E
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import re
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from conformance.case import Case, Level, Need, Version, enter
+from conformance.grid_expect import REFUSED, SILENCE_S, Expect, Expected, all_of, described, each_version, newest
 from conformance.link import ANSWER_S, Answer, Form, Link, NoAnswer
-from conformance.trial import CaseFailed, Trial, fits
-from rmq_wire.codes import RequestCode, ResponseCode
+from conformance.trial import CaseFailed, Trial
+from rmq_wire.codes import RequestCode
 from rmq_wire.declare import Field, Request, Role
 from rmq_wire.headers.base import TopicRequest
 
 Asked = Request | tuple[Request, bytes]
 """A request, with its body if it has one."""
 Good = Callable[[Trial], Awaitable[Asked]]
-Then = Callable[[Trial, Answer], Awaitable[None]]
-
-KINDS: Final = ("good", "missing", "mistyped", "unknown", "permission", "limit")
-NOTHING_NAMED: Final = "names no topic, group or client"
-NO_PERMISSION: Final = "no permission of a topic or group is looked at"
-NO_LIMIT: Final = "no number or length in it has a limit of its own"
-NEVER_MIND: Final = {"unknown": NOTHING_NAMED, "permission": NO_PERMISSION, "limit": NO_LIMIT}
-"""Of requests that ask for the server's whole state."""
+Then = Callable[[Trial, Any, Answer], Awaitable[None]]
+"""What is looked at after a good answer: the trial, the request (without its body), the answer."""
 
 _BASE: Final = frozenset(found.wire for found in TopicRequest.fields())
 """Of the base classes: they steer calls from broker to broker, and are probed by a case of their own."""
@@ -46,63 +40,7 @@ _NO_TRUTH: Final = ("yes",)
 _SHORT_MAX: Final = 2**15 - 1
 """What a binary header has room for; a higher code arrives as another one."""
 _EXTRA: Final = "conformanceUnknownField"
-SILENCE_S: Final = 0.5
 NO_JSON: Final = b"{no json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Expect:
-    """What must be seen of an answer; values as in `Trial.equal`, `...` is not looked at.
-
-    remark: judged by the row's case `remarks`, not by the cell.  quirk: why this is an accident rather than a rule; such a probe
-    goes into a case of level QUIRK.  silent: no answer comes (waited for `SILENCE_S`).  drop: why nothing is probed here.
-    """
-
-    code: Any = 0
-    remark: Any = ...
-    ext: Mapping[str, Any] = field(default_factory=dict)
-    body: Any = ...
-    absent: tuple[str, ...] = ()
-    silent: bool = False
-    quirk: str = ""
-    drop: str = ""
-
-
-Expected = Expect | Mapping[str, Expect]
-"""One for all versions, or a table by version (`conformance.case.by_version`)."""
-
-REFUSED: Final = Expect(code=ResponseCode.SYSTEM_ERROR)
-NO_TOPIC: Final = Expect(code=ResponseCode.TOPIC_NOT_EXIST, remark=re.compile("topic.*not exist", re.I))
-NO_GROUP: Final = Expect(code=ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=re.compile("group.*not exist", re.I))
-NO_RIGHT: Final = Expect(code=ResponseCode.NO_PERMISSION)
-INVALID: Final = Expect(code=ResponseCode.INVALID_PARAMETER)
-
-
-def accident(why: str, code: Any = 0, **more: Any) -> Expect:
-    """Java answers so, yet nobody decided it."""
-    return Expect(code=code, quirk=why, **more)
-
-
-UNREAD: Final = accident("marked not-null, never looked at")
-
-PAGED: Final = {"": accident("Java trips over a page without a start", 1), "5.3": Expect(), "4": Expect()}
-"""Of the field that says where a page starts, which 5.5 brought."""
-NOTHING_TO_DO: Final = accident("nothing is given, nothing is done, nothing is said")
-
-
-def by_handler(code: int) -> Expect:
-    """Marked not-null, yet it is the handler that answers, for a name or number that is null."""
-    return accident("marked not-null, yet the handler answers for a null", code)
-
-
-def four(new: Expect, code: Any = ResponseCode.SYSTEM_ERROR, **more: Any) -> Mapping[str, Expect]:
-    """What 5.x answers, and what 4.x answers instead."""
-    return {"": new, "4": dataclasses.replace(new, code=code, **more)}
-
-
-def drop(why: str) -> Expect:
-    """Not probed, for this reason."""
-    return Expect(drop=why)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +82,7 @@ class Row:
     cells               by name; a name begins with its kind: `unknown-…`, `permission-…`, `limit-…`; others are free
     none                kind -> why there is no such cell; every kind has cells or a reason
     each                the good request is made anew for each probe, as it can be asked only once
+    then                looks, after the good answer, whether it was done
     undo                runs after each cell, whatever came of it
     """
 
@@ -163,6 +102,7 @@ class Row:
     each: bool = False
     body: bool = False
     undo: Callable[[Trial], Awaitable[None]] | None = None
+    module: str = ""
 
     @property
     def name(self) -> str:
@@ -185,7 +125,7 @@ ROWS: Final[dict[int, Row]] = {}
 
 def grid(request: type[Request], good: Good, rests_on: str, **more: Any) -> Row:
     """Declare a row and enter its cells.  more: fields of `Row`."""
-    row = Row(request=request, good=good, rests_on=rests_on, **more)
+    row = Row(request=request, good=good, rests_on=rests_on, module=sys._getframe(1).f_globals["__name__"], **more)
     if request.code in ROWS:
         raise ValueError(f"code {request.code} has two rows in the grid")
     known = {found.wire for found in row.own_fields} | {"body"}
@@ -202,7 +142,7 @@ Plan = tuple[str, Level, str, list[Probe], dict[str, Any]]
 
 def cells(row: Row) -> Iterator[Plan]:
     """The row's cases: name, level, title, questions, options of `_enter`."""
-    said = row.name
+    said = f"{RequestCode(row.request.code).name} ({row.request.code})"
     title = f"{said}: a good request is answered in either form of header, unknown ext fields are passed over"
     yield "good", row.level, title, list(_good(row)), {}
     remarked: list[Probe] = []
@@ -226,13 +166,13 @@ def cells(row: Row) -> Iterator[Plan]:
         remarked.append(probe)
         title = cell.title or f"{said}: {name.replace('-', ' ')}"
         yield name, cell.level, title, [probe], {"needs": cell.needs, "since": cell.since}
-    if remarked := [probe for probe in remarked if any(one.remark is not ... for one in _all(probe.expect))]:
+    if remarked := [probe for probe in remarked if any(one.remark is not ... for one in all_of(probe.expect))]:
         yield "remarks", Level.SHOULD, f"{said}: refusals say why", remarked, {"remarks": True}
 
 
 def _good(row: Row) -> Iterator[Probe]:
     yield Probe(label="good", expect=row.ok, ask=row.good, then=row.then)
-    codes = _each_version(row.ok, lambda one: Expect(code=one.code))
+    codes = each_version(row.ok, lambda one: Expect(code=one.code))
     yield Probe(label="with an unknown ext field", expect=codes, ask=row.good, change={_EXTRA: "1"})
     if row.request.code <= _SHORT_MAX:
         yield Probe(label="as a binary frame", expect=codes, ask=row.good, form=Form.ROCKETMQ)
@@ -263,20 +203,7 @@ def _mistyped(row: Row) -> Iterator[Probe]:
 
 
 def _accepted(row: Row) -> Expected:
-    return _each_version(row.ok, lambda one: Expect(code=one.code))
-
-
-def _each_version(expected: Expected, change: Callable[[Expect], Expect]) -> Expected:
-    return change(expected) if isinstance(expected, Expect) else {key: change(one) for key, one in expected.items()}
-
-
-def _all(expected: Expected) -> Iterable[Expect]:
-    return (expected,) if isinstance(expected, Expect) else expected.values()
-
-
-def newest(expected: Expected) -> Expect:
-    """What is expected of the newest reference."""
-    return expected if isinstance(expected, Expect) else expected[""]
+    return each_version(row.ok, lambda one: Expect(code=one.code))
 
 
 def _enter(
@@ -290,13 +217,22 @@ def _enter(
             if row.undo is not None:
                 await row.undo(t)
 
-    run.__doc__ = "\n".join(f"- {probe.label}: {described(newest(probe.expect), remarks=remarks)}" for probe in probes)
+    told = [f"- {probe.label}: {described(probe.expect, remarks=remarks)}" for probe in probes]
+    run.__doc__ = "\n".join(told + (_left_out(row) if name == "good" else []))
     enter(
         Case(
             f"grid.{row.name}.{name}", level, title, row.rests_on, () if remarks else (row.request.code,),
-            frozenset((*row.needs, *needs)), max(row.since, since), False, row.alone, run, row.good.__module__,
+            frozenset((*row.needs, *needs)), max(row.since, since), False, row.alone, run, row.module,
         )
     )  # fmt: skip
+
+
+def _left_out(row: Row) -> list[str]:
+    """What the row does not ask, and why: for the documents."""
+    kinds = [f"- no cell `{kind}`: {why}" for kind, why in row.none.items()]
+    tables = (("without", row.missing), ("mistyped", row.mistyped))
+    found = [(how, wire, newest(one).drop) for how, table in tables for wire, one in table.items()]
+    return [*kinds, *(f"- not asked {how} `{wire}`: {why}" for how, wire, why in found if why)]
 
 
 async def run_probes(t: Trial, row: Row, probes: Iterable[Probe], *, remarks: bool = False) -> None:
@@ -352,62 +288,4 @@ async def _judge(t: Trial, row: Row, probe: Probe, asked: Asked, *, remarks: boo
         return
     t.answer(probe.label, answer, code=expect.code, ext=expect.ext, body=expect.body, absent=expect.absent)
     if probe.then is not None:
-        await probe.then(t, answer)
-
-
-def described(expect: Expect, *, remarks: bool = False) -> str:
-    """An expectation in words, for documents."""
-    if remarks:
-        return f"remark {expect.remark.pattern!r}" if isinstance(expect.remark, re.Pattern) else f"remark {expect.remark!r}"
-    if expect.silent:
-        return "no answer"
-    code = "/".join(map(_code, expect.code)) if isinstance(expect.code, set | frozenset) else _code(expect.code)
-    fields = f", with {', '.join(expect.ext)}" if expect.ext else ""
-    return f"{code}{fields}{f' ({expect.quirk})' if expect.quirk else ''}"
-
-
-def _code(code: Any) -> str:
-    try:
-        return f"{int(code)} {ResponseCode(code).name}"
-    except (TypeError, ValueError):
-        return str(getattr(code, "__name__", code))
-
-
-# What rows say about bodies
-
-
-def has(*names: str) -> Callable[[bytes], bool]:
-    """Of a body: a JSON object with at least these members."""
-
-    def fitting(body: bytes) -> bool:
-        from rmq_wire import fastjson
-
-        found = fastjson.loads(body)
-        return isinstance(found, dict) and all(name in found for name in names)
-
-    fitting.__name__ = f"a JSON object with {', '.join(names)}"
-    return fitting
-
-
-def holds(**wanted: Any) -> Callable[[bytes], bool]:
-    """Of a body: a JSON object whose members of these names (`__` stands for a step down) fit."""
-
-    def fitting(body: bytes) -> bool:
-        from rmq_wire import fastjson
-
-        for path, value in wanted.items():
-            found = fastjson.loads(body)
-            for step in path.split("__"):
-                found = found.get(step) if isinstance(found, dict) else None
-            if not fits(found, value):
-                return False
-        return True
-
-    words = (f"{path.replace('__', '.')} = {getattr(value, '__name__', value)!r}" for path, value in wanted.items())
-    fitting.__name__ = f"a JSON object with {', '.join(words)}"
-    return fitting
-
-
-def changed(expect: Expect, **more: Any) -> Expect:
-    """The same expectation with some members changed."""
-    return dataclasses.replace(expect, **more)
+        await probe.then(t, asked[0] if isinstance(asked, tuple) else asked, answer)

@@ -6,21 +6,24 @@ import re
 
 from conformance.case import Need
 from conformance.grid import (
+    Asked,
+    Cell,
+    grid,
+)
+from conformance.grid_expect import (
     NEVER_MIND,
     NO_LIMIT,
     NO_PERMISSION,
     NOTHING_TO_DO,
     REFUSED,
     UNREAD,
-    Asked,
-    Cell,
     Expect,
     changed,
     four,
-    grid,
     has,
 )
 from conformance.grid_goods import answering, consumer, nobody, plain, producer
+from conformance.link import Answer
 from conformance.trial import Trial
 from rmq_wire.bodies.heartbeat import CheckClientRequest, HeartbeatData, ProducerData, SubscriptionData
 from rmq_wire.codes import VERSION_TELLS_RUNNING_INFO, RequestCode, ResponseCode
@@ -59,6 +62,11 @@ async def leaving(t: Trial) -> Asked:
     """A consumer that is online."""
     _, group, client = await online(t)
     return UnregisterClient(client_id=client, consumer_group=group)
+
+
+async def is_away(t: Trial, asked: UnregisterClient, _: Answer) -> None:
+    """Its group has no member any more."""
+    t.answer("38 after it", await t.broker.ask(GetConsumerListByGroup(consumer_group=asked.consumer_group or "")), code=1)
 
 
 async def listed(t: Trial) -> Asked:
@@ -132,6 +140,7 @@ grid(
     UnregisterClient,
     leaving,
     "ClientManageProcessor.unregisterClient",
+    then=is_away,
     cells={
         "unknown-client": Cell(change=nobody("clientID"), expect=Expect()),
         "unknown-group": Cell(change=nobody("consumerGroup"), expect=Expect()),

@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 from conformance.case import Level
-from conformance.grid import INVALID, NEVER_MIND, NO_LIMIT, NO_PERMISSION, NOTHING_TO_DO, REFUSED, Asked, Cell, Expect, grid, has
+from conformance.grid import (
+    Asked,
+    Cell,
+    grid,
+)
+from conformance.grid_expect import (
+    INVALID,
+    NEVER_MIND,
+    NO_LIMIT,
+    NO_PERMISSION,
+    NOTHING_TO_DO,
+    REFUSED,
+    Expect,
+    has,
+)
 from conformance.grid_goods import plain
+from conformance.link import Answer
 from conformance.trial import Trial
 from rmq_wire.headers.cold_data import (
     GetColdDataFlowCtrInfo,
@@ -32,6 +47,18 @@ async def unlimited(t: Trial) -> Asked:
     return RemoveColdDataFlowCtrConfig(), GROUP.encode()
 
 
+async def is_limited(t: Trial, _: object, __: Answer) -> None:
+    """The threshold is listed."""
+    found = t.answer("2003 after it", await t.broker.ask(GetColdDataFlowCtrInfo()))
+    t.check("the threshold is listed", GROUP in found.body.decode())
+
+
+async def is_unlimited(t: Trial, _: object, __: Answer) -> None:
+    """The threshold is not listed."""
+    found = t.answer("2003 after it", await t.broker.ask(GetColdDataFlowCtrInfo()))
+    t.check("the threshold is not listed", GROUP not in found.body.decode())
+
+
 async def forget(t: Trial) -> None:
     """Put back what was changed."""
     await t.broker.ask(RemoveColdDataFlowCtrConfig(), GROUP.encode())
@@ -42,6 +69,7 @@ grid(
     UpdateColdDataFlowCtrConfig,
     limited,
     "AdminBrokerProcessor.updateColdDataFlowCtrGroupConfig",
+    then=is_limited,
     body=True,
     cells={"unknown-number": Cell(ask=not_a_number, expect=NOTHING_TO_DO, level=Level.QUIRK)},
     missing={"body": NOTHING_TO_DO},
@@ -55,6 +83,7 @@ grid(
     RemoveColdDataFlowCtrConfig,
     unlimited,
     "AdminBrokerProcessor.removeColdDataFlowCtrGroupConfig",
+    then=is_unlimited,
     body=True,
     cells={"unknown-group": Cell(body=b"CONF_nobody", expect=Expect())},
     missing={"body": NOTHING_TO_DO},

@@ -6,15 +6,17 @@ import re
 
 from conformance.case import Need
 from conformance.grid import (
+    Cell,
+    grid,
+)
+from conformance.grid_expect import (
     NEVER_MIND,
     NO_LIMIT,
     NO_RIGHT,
     NOTHING_TO_DO,
-    Cell,
     Expect,
     changed,
     four,
-    grid,
 )
 from conformance.grid_goods import plain
 from rmq_wire.codes import ResponseCode

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from conformance.grid import NEVER_MIND, NO_LIMIT, NO_PERMISSION, REFUSED, UNREAD, Cell, Expect, grid, has
+from conformance.grid import (
+    Cell,
+    grid,
+)
+from conformance.grid_expect import (
+    NEVER_MIND,
+    NO_LIMIT,
+    NO_PERMISSION,
+    REFUSED,
+    UNREAD,
+    Expect,
+    has,
+)
 from conformance.grid_goods import nobody, of_topic, plain
 from rmq_wire.headers.files import CleanExpiredConsumeQueue, DeleteExpiredCommitLog
 from rmq_wire.headers.rocksdb import CheckRocksdbCqWriteProgress, ExportRocksDBConfigToJson

@@ -6,18 +6,20 @@ import json
 import re
 
 from conformance.grid import (
+    Asked,
+    Cell,
+    Good,
+    grid,
+)
+from conformance.grid_expect import (
     INVALID,
     NEVER_MIND,
     NO_GROUP,
     NO_LIMIT,
     NO_PERMISSION,
     NO_TOPIC,
-    Asked,
-    Cell,
     Expect,
-    Good,
     accident,
-    grid,
     has,
 )
 from conformance.grid_goods import nobody, plain

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from conformance.grid import NO_LIMIT, NO_PERMISSION, Asked, Cell, Expect, Good, grid, holds
+from conformance.grid import (
+    Asked,
+    Cell,
+    Good,
+    grid,
+)
+from conformance.grid_expect import (
+    NO_LIMIT,
+    NO_PERMISSION,
+    Expect,
+    holds,
+)
 from conformance.trial import Trial
 from rmq_wire.bodies.locks import LockBatchRequest, QueueName
 from rmq_wire.declare import Request

@@ -11,6 +11,11 @@ from typing import Final
 
 from conformance.case import Need
 from conformance.grid import (
+    Asked,
+    Cell,
+    grid,
+)
+from conformance.grid_expect import (
     NEVER_MIND,
     NO_LIMIT,
     NO_PERMISSION,
@@ -18,18 +23,16 @@ from conformance.grid import (
     NOTHING_TO_DO,
     REFUSED,
     UNREAD,
-    Asked,
-    Cell,
     Expect,
     by_handler,
     changed,
     drop,
     four,
-    grid,
     has,
     holds,
 )
 from conformance.grid_goods import nobody, plain
+from conformance.link import Answer
 from conformance.trial import Trial
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.registration import RegisterBrokerBody
@@ -116,6 +119,57 @@ async def leaving(t: Trial) -> Asked:
 async def routed(t: Trial) -> Asked:
     """A topic that has a route."""
     return GetRouteInfo(topic=(await registered(t)).broker_name)
+
+
+async def perm_of(t: Trial, broker: str) -> object:
+    """What the route says of the topic that is named like the broker."""
+    found = t.answer("105 after it", await t.names.ask(GetRouteInfo(topic=broker, accept_standard_json_only=True)))
+    return found.json()["queueDatas"][0]["perm"]
+
+
+async def is_routed(t: Trial, asked: RegisterBroker, _: Answer) -> None:
+    """Its topics have a route."""
+    t.equal("perm of the route", await perm_of(t, asked.broker_name), 6)
+
+
+async def may_be_read(t: Trial, asked: WipeWritePermOfBroker, _: Answer) -> None:
+    """Its topics may be read only."""
+    t.equal("perm of the route", await perm_of(t, asked.broker_name), 4)
+
+
+async def may_be_written(t: Trial, asked: AddWritePermOfBroker, _: Answer) -> None:
+    """Its topics may be read and written."""
+    t.equal("perm of the route", await perm_of(t, asked.broker_name), 6)
+
+
+async def no_route(t: Trial, topic: str) -> bool:
+    """Whether a topic has no route."""
+    return (await t.names.ask(GetRouteInfo(topic=topic))).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def is_away(t: Trial, asked: UnregisterBroker, _: Answer) -> None:
+    """Its topics have no route, soon."""
+    await t.until("no route any more", lambda: no_route(t, asked.broker_name))
+
+
+async def is_forgotten(t: Trial, asked: DeleteTopicFromNamesrv, _: Answer) -> None:
+    """The topic has no route."""
+    t.check("no route any more", await no_route(t, asked.topic))
+
+
+async def is_announced(t: Trial, asked: RegisterTopic, _: Answer) -> None:
+    """The topic has a route."""
+    t.answer("105 after it", await t.names.ask(GetRouteInfo(topic=asked.topic)))
+
+
+async def is_put(t: Trial, asked: PutKVConfig, _: Answer) -> None:
+    """It can be read."""
+    t.answer("101 after it", await t.names.ask(GetKVConfig(namespace=WORD, key=asked.key)), ext={"value": "1"})
+
+
+async def is_deleted(t: Trial, asked: DeleteKVConfig, _: Answer) -> None:
+    """It cannot be read any more."""
+    t.answer("101 after it", await t.names.ask(GetKVConfig(namespace=WORD, key=asked.key)), code=ResponseCode.QUERY_NOT_FOUND)
 
 
 async def compared(t: Trial) -> Asked:
@@ -221,6 +275,7 @@ grid(
     RegisterBroker,
     registering,
     f"{WHERE}.registerBroker",
+    then=is_routed,
     body=True,
     needs=OWN,
     cells={
@@ -233,6 +288,7 @@ grid(
     UnregisterBroker,
     leaving,
     f"{WHERE}.unregisterBroker",
+    then=is_away,
     missing=dict.fromkeys(("brokerName", "brokerAddr", "clusterName", "brokerId"), ASTRAY),
     mistyped={"brokerId": ASTRAY},
     needs=OWN,
@@ -285,6 +341,7 @@ grid(
     WipeWritePermOfBroker,
     wiping,
     f"{WHERE}.wipeWritePermOfBroker",
+    then=may_be_read,
     missing={"brokerName": UNREAD},
     ok=Expect(ext={"wipeTopicCount": "2"}),
     needs=OWN,
@@ -295,6 +352,7 @@ grid(
     AddWritePermOfBroker,
     allowing,
     f"{WHERE}.addWritePermOfBroker",
+    then=may_be_written,
     missing={"brokerName": UNREAD},
     ok=Expect(ext={"addTopicCount": "2"}),
     needs=OWN,
@@ -315,6 +373,7 @@ grid(
     DeleteTopicFromNamesrv,
     forgetting,
     f"{WHERE}.deleteTopicInNamesrv",
+    then=is_forgotten,
     missing={"topic": UNREAD},
     needs=OWN,
     each=True,
@@ -328,6 +387,7 @@ grid(
     RegisterTopic,
     announcing,
     f"{WHERE}.registerTopicToNamesrv",
+    then=is_announced,
     missing={"topic": NAMELESS, "body": NOTHING_TO_DO},
     needs=OWN,
     body=True,
@@ -339,6 +399,7 @@ grid(
     PutKVConfig,
     putting,
     f"{WHERE}.putKVConfig",
+    then=is_put,
     missing={"value": UNREAD},
     needs=OWN,
     undo=forget_keys,
@@ -362,6 +423,7 @@ grid(
     DeleteKVConfig,
     deleting,
     f"{WHERE}.deleteKVConfig",
+    then=is_deleted,
     needs=OWN,
     undo=forget_keys,
     missing={"namespace": UNREAD, "key": UNREAD},

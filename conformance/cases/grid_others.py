@@ -11,7 +11,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from conformance.case import Level, Need, case
-from conformance.grid import ROWS, SILENCE_S
+from conformance.grid import (
+    ROWS,
+)
+from conformance.grid_expect import (
+    SILENCE_S,
+)
 from conformance.link import Link
 from conformance.trial import CaseFailed, Trial
 from rmq_wire.codes import RequestCode, ResponseCode

@@ -7,6 +7,12 @@ import re
 
 from conformance.case import Level
 from conformance.grid import (
+    Asked,
+    Cell,
+    Good,
+    grid,
+)
+from conformance.grid_expect import (
     INVALID,
     NEVER_MIND,
     NO_GROUP,
@@ -16,15 +22,12 @@ from conformance.grid import (
     NO_TOPIC,
     REFUSED,
     UNREAD,
-    Asked,
-    Cell,
     Expect,
-    Good,
     changed,
-    grid,
     has,
 )
 from conformance.grid_goods import fill, nobody, plain
+from conformance.link import Answer
 from conformance.trial import Trial, units
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.pop import (
@@ -151,6 +154,13 @@ def choosing(*, topic: str = "", group: str = "") -> Good:
         return SetMessageRequestMode(), json.dumps(body).encode()
 
     return good
+
+
+async def is_chosen(t: Trial, _: object, __: Answer) -> None:
+    """The mode is listed."""
+    found = t.answer("402 after it", await t.broker.ask(GetAllMessageRequestMode()))
+    mine, _, _ = t.name("t").rpartition("_t_")
+    t.check("the mode is listed", any(topic.startswith(mine) for topic in found.json()["messageRequestModeMap"]))
 
 
 NONE_THERE = Expect(code=ResponseCode.POLLING_TIMEOUT)
@@ -295,6 +305,7 @@ grid(
     SetMessageRequestMode,
     choosing(),
     "QueryAssignmentProcessor.setMessageRequestMode",
+    then=is_chosen,
     body=True,
     cells={
         "unknown-topic": Cell(ask=choosing(topic="nobody"), expect=NO_TOPIC),

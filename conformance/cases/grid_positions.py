@@ -6,11 +6,13 @@ import re
 
 from conformance.case import Level
 from conformance.grid import (
-    NO_PERMISSION,
     Cell,
+    grid,
+)
+from conformance.grid_expect import (
+    NO_PERMISSION,
     Expect,
     four,
-    grid,
 )
 from conformance.grid_goods import nobody, of_topic
 from rmq_wire.headers.positions import GetEarliestMsgStoretime, GetMaxOffset, GetMinOffset, SearchOffset

@@ -8,19 +8,21 @@ from typing import Any
 
 from conformance.case import Level
 from conformance.grid import (
+    Asked,
+    Cell,
+    Good,
+    grid,
+)
+from conformance.grid_expect import (
     INVALID,
     NO_GROUP,
     NO_RIGHT,
     NO_TOPIC,
     REFUSED,
     UNREAD,
-    Asked,
-    Cell,
     Expect,
-    Good,
     changed,
     four,
-    grid,
 )
 from conformance.grid_goods import consumer, fill, nobody
 from conformance.trial import Trial, units

@@ -6,12 +6,14 @@ import re
 
 from conformance.case import Level
 from conformance.grid import (
-    NO_PERMISSION,
     Asked,
     Cell,
+    grid,
+)
+from conformance.grid_expect import (
+    NO_PERMISSION,
     Expect,
     by_handler,
-    grid,
     has,
     holds,
 )

@@ -5,7 +5,17 @@ A master by itself is asked only what leaves it a master: no address of another,
 
 from __future__ import annotations
 
-from conformance.grid import NEVER_MIND, REFUSED, UNREAD, Asked, Expect, grid, has
+from conformance.grid import (
+    Asked,
+    grid,
+)
+from conformance.grid_expect import (
+    NEVER_MIND,
+    REFUSED,
+    UNREAD,
+    Expect,
+    has,
+)
 from conformance.grid_goods import plain
 from conformance.trial import Trial
 from rmq_wire.headers.replication import (

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 
 from conformance.grid import (
+    Asked,
+    Cell,
+    Good,
+    grid,
+)
+from conformance.grid_expect import (
     INVALID,
     NO_TOPIC,
     UNREAD,
-    Asked,
-    Cell,
     Expect,
-    Good,
     by_handler,
     four,
-    grid,
 )
 from conformance.grid_goods import answering, producer
 from conformance.trial import Trial

@@ -7,18 +7,20 @@ from typing import Any, Final
 
 from conformance.case import Level
 from conformance.grid import (
+    Asked,
+    Cell,
+    grid,
+)
+from conformance.grid_expect import (
     INVALID,
     NO_RIGHT,
     NO_TOPIC,
     REFUSED,
     UNREAD,
-    Asked,
-    Cell,
     Expect,
     accident,
     changed,
     four,
-    grid,
 )
 from conformance.grid_goods import with_body
 from conformance.trial import Trial

@@ -6,14 +6,16 @@ import re
 
 from conformance.case import Level
 from conformance.grid import (
-    NO_GROUP,
-    NO_RIGHT,
     Asked,
     Cell,
+    grid,
+)
+from conformance.grid_expect import (
+    NO_GROUP,
+    NO_RIGHT,
     Expect,
     changed,
     four,
-    grid,
 )
 from conformance.grid_goods import nobody
 from conformance.trial import Trial

@@ -6,14 +6,16 @@ import json
 import re
 
 from conformance.grid import (
+    Asked,
+    Cell,
+    grid,
+)
+from conformance.grid_expect import (
     INVALID,
     NOTHING_TO_DO,
     UNREAD,
-    Asked,
-    Cell,
     by_handler,
     changed,
-    grid,
 )
 from conformance.trial import Trial
 from rmq_wire.codes import ResponseCode

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 
 from conformance.grid import (
+    Asked,
+    Cell,
+    grid,
+)
+from conformance.grid_expect import (
     NEVER_MIND,
     NO_LIMIT,
     NO_PERMISSION,
     NO_TOPIC,
     NOTHING_NAMED,
     UNREAD,
-    Asked,
-    Cell,
     Expect,
-    grid,
     has,
 )
 from conformance.grid_goods import nobody, of_both, of_topic, plain

@@ -6,17 +6,19 @@ import re
 
 from conformance.case import Need
 from conformance.grid import (
+    Asked,
+    Cell,
+    grid,
+)
+from conformance.grid_expect import (
     INVALID,
     NEVER_MIND,
     NO_LIMIT,
     NO_PERMISSION,
     NO_TOPIC,
-    Asked,
-    Cell,
     Expect,
     by_handler,
     changed,
-    grid,
     has,
 )
 from conformance.grid_goods import nobody, plain

@@ -6,6 +6,12 @@ import re
 
 from conformance.case import Level
 from conformance.grid import (
+    Asked,
+    Cell,
+    Good,
+    grid,
+)
+from conformance.grid_expect import (
     INVALID,
     NEVER_MIND,
     NO_LIMIT,
@@ -14,22 +20,20 @@ from conformance.grid import (
     NOTHING_NAMED,
     PAGED,
     UNREAD,
-    Asked,
-    Cell,
     Expect,
-    Good,
     by_handler,
     changed,
     four,
-    grid,
     has,
     holds,
 )
 from conformance.grid_goods import nobody, of_topic, plain
+from conformance.link import Answer
 from conformance.trial import Trial
 from rmq_wire.bodies.topics import TopicConfig, TopicConfigList
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.offsets import UpdateConsumerOffset
+from rmq_wire.headers.stats import GetTopicStatsInfo
 from rmq_wire.headers.topics import (
     CleanUnusedTopic,
     CreateTopic,
@@ -77,6 +81,16 @@ async def consumed(t: Trial) -> Asked:
     return QueryTopicsByConsumer(group=group)
 
 
+async def is_there(t: Trial, asked: CreateTopic, _: Answer) -> None:
+    """Its figures can be asked for."""
+    t.answer("202 after it", await t.broker.ask(GetTopicStatsInfo(topic=asked.topic)))
+
+
+async def is_gone(t: Trial, asked: DeleteTopic, _: Answer) -> None:
+    """Nobody knows it any more."""
+    t.answer("202 after it", await t.broker.ask(GetTopicStatsInfo(topic=asked.topic)), code=ResponseCode.TOPIC_NOT_EXIST)
+
+
 def longest(t: Trial) -> dict[str, str]:
     """A name of as many characters as it may have."""
     return {"topic": t.name().ljust(TOPIC_CHARACTERS_MAX, "x")}
@@ -86,6 +100,7 @@ grid(
     CreateTopic,
     making,
     "AdminBrokerProcessor.updateAndCreateTopic",
+    then=is_there,
     cells={
         "unknown-characters": Cell(change={"topic": "no blanks"}, expect=NO_CHARACTERS),
         "unknown-none": Cell(change={"topic": ""}, expect=BLANK),
@@ -120,6 +135,7 @@ grid(
     GetAllTopicConfig,
     plain(lambda: GetAllTopicConfig(topic_seq=0, max_topic_num=2000, data_version="")),
     "AdminBrokerProcessor.getAllTopicConfig",
+    alone=True,  # 5.5.0 copies the table while others change it, and may trip (ArrayIndexOutOfBoundsException)
     ok=Expect(body=has("topicConfigTable", "dataVersion")),
     cells={
         "unknown-version": Cell(change={"dataVersion": "{}"}, expect=Expect(body=has("topicConfigTable")), level=Level.SHOULD),
@@ -133,6 +149,7 @@ grid(
     DeleteTopic,
     of_topic(lambda topic: DeleteTopic(topic=topic)),
     "AdminBrokerProcessor.deleteTopic",
+    then=is_gone,
     cells={
         "unknown-topic": Cell(change=nobody("topic"), expect=Expect()),
         "unknown-none": Cell(change={"topic": ""}, expect=BLANK),

@@ -15,25 +15,27 @@ import trio
 
 from conformance.case import CASES, Level, load
 from conformance.grid import (
-    KINDS,
     NO_JSON,
     ROWS,
-    SILENCE_S,
-    UNREAD,
     Cell,
-    Expect,
     Probe,
     Row,
+    cells,
+    run_probes,
+)
+from conformance.grid_expect import (
+    KINDS,
+    SILENCE_S,
+    UNREAD,
+    Expect,
     accident,
     by_handler,
-    cells,
     described,
     drop,
     four,
     has,
     holds,
     newest,
-    run_probes,
 )
 from conformance.grid_goods import plain
 from conformance.subjects.base import Target
