@@ -1,0 +1,59 @@
+"""The golden captures of the real servers, said again to ours: no difference but those that are listed, each with its reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.capture.allowed import read_allowed, sort_out
+from conformance.capture.decoding import decode_all
+from conformance.capture.file import lines_of, read
+from conformance.capture.replay import replay
+from tests.support.golden import GOLDEN
+from tests.support.subject import start_broker, start_name_server
+
+CAPTURES = GOLDEN / "captures"
+DIFFERENCES = CAPTURES / "differences.toml"
+PAUSE_MS_MAX = 300
+"""Name servers hear of a new topic a little after its maker; the recorded pauses allow for that."""
+STEMS = sorted(path.stem for path in CAPTURES.glob("*.jsonl"))
+
+
+def test_there_are_captures_and_each_says_how_it_was_made() -> None:
+    assert len(STEMS) >= 5
+    for stem in STEMS:
+        capture = read(CAPTURES / f"{stem}.jsonl")
+        assert capture.command == f"python -m tests.java.golden_captures {stem}"
+        assert capture.subject.startswith("Apache RocketMQ 5.5.0")
+        assert {server.role for server in capture.servers} == {"name server", "broker"}
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_the_file_says_what_its_frames_say(stem: str) -> None:
+    path = CAPTURES / f"{stem}.jsonl"
+    assert path.read_text(encoding="utf-8").splitlines() == list(lines_of(read(path)))
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_everything_in_it_can_be_read(stem: str) -> None:
+    for told in decode_all(read(CAPTURES / f"{stem}.jsonl").events):
+        assert told is None or (told.problem is None and (told.body is None or told.body.problem is None))
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_our_servers_answer_as_the_real_ones_did(stem: str, tmp_path: Path) -> None:
+    # Two processes with the configuration of the real ones, whose answers tell what is configured.
+    names = start_name_server("ours", tmp_path / "namesrv")
+    try:
+        broker = start_broker("ours", tmp_path / "broker", names.address)
+        try:
+            report = replay(read(CAPTURES / f"{stem}.jsonl"), names.address, in_turn=True, pause_ms_max=PAUSE_MS_MAX)
+        finally:
+            broker.end()
+    finally:
+        names.end()
+    found = sort_out(report.differences, read_allowed(DIFFERENCES), stem)
+    assert report.compared
+    assert not found.unexpected
+    assert not found.unused
