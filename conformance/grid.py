@@ -13,6 +13,7 @@ No integer: as if it were missing, and in a header with a quick decoder SYSTEM_E
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ _WORDS: Final = {32: ("x", str(2**31)), 64: ("x", str(2**63))}
 _NO_TRUTH: Final = ("yes",)
 _SHORT_MAX: Final = 2**15 - 1
 """What a binary header has room for; a higher code arrives as another one."""
+_SHOWN: Final = 40
+"""Characters of a changed field that documents show."""
 _EXTRA: Final = "conformanceUnknownField"
 NO_JSON: Final = b"{no json"
 
@@ -217,7 +220,7 @@ def _enter(
             if row.undo is not None:
                 await row.undo(t)
 
-    told = [f"- {probe.label}: {described(probe.expect, remarks=remarks)}" for probe in probes]
+    told = [_told(row, probe, remarks=remarks) for probe in probes]
     run.__doc__ = "\n".join(told + (_left_out(row) if name == "good" else []))
     enter(
         Case(
@@ -225,6 +228,17 @@ def _enter(
             frozenset((*row.needs, *needs)), max(row.since, since), False, row.alone, run, row.module,
         )
     )  # fmt: skip
+
+
+def _told(row: Row, probe: Probe, *, remarks: bool) -> str:
+    """A question and what must answer it, for the documents."""
+    known = probe.ask is row.good and probe.label != "good"
+    asked = "" if known else inspect.getdoc(probe.ask) or ""
+    fields = [] if callable(probe.change) else [f"{wire}={value}" for wire, value in probe.change.items() if len(value) <= _SHOWN]
+    words = [word for word in (asked.rstrip("."), ", ".join(fields)) if word and word != probe.label]
+    then = f" Then: {inspect.getdoc(probe.then)}" if probe.then and not remarks else ""
+    about = f" ({'; '.join(words)})" if words else ""
+    return f"- {probe.label}{about}: {described(probe.expect, remarks=remarks)}.{then}"
 
 
 def _left_out(row: Row) -> list[str]:

@@ -132,6 +132,7 @@ grid(
             then=is_made_again,
             level=Level.QUIRK,
             title="A group that is deleted without its offsets is made again at once",
+            since=(5, 5),
         ),
     },
     none=NONE,

@@ -57,7 +57,7 @@ async def one(t: Trial) -> Asked:
 
 
 async def one_v2(t: Trial) -> Asked:
-    """The same by the short names of version 2."""
+    """A message to a topic of its own, by the short names of version 2."""
     return with_body(SendMessageV2(topic=await t.topic(), properties=UNIQUE, **V1), b"grid")
 
 
