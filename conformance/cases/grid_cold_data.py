@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.case import Level
+from conformance.case import Level, Need
 from conformance.grid import (
     Asked,
     Cell,
@@ -77,6 +77,7 @@ grid(
     none=NONE,
     undo=forget,
     alone=True,
+    needs=(Need.OWN,),
     since=(5,),
 )
 grid(
@@ -91,6 +92,7 @@ grid(
     none=NONE,
     undo=forget,
     alone=True,
+    needs=(Need.OWN,),
     since=(5,),
 )
 grid(
@@ -110,5 +112,6 @@ grid(
     none=NONE,
     undo=forget,
     alone=True,
+    needs=(Need.OWN,),
     since=(5,),
 )

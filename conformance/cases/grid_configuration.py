@@ -39,6 +39,7 @@ grid(
     },
     none={"limit": NO_LIMIT},
     alone=True,
+    needs=(Need.OWN,),
 )
 grid(
     GetBrokerConfig,

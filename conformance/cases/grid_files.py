@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conformance.case import Need
 from conformance.grid import (
     Cell,
     grid,
@@ -27,6 +28,7 @@ grid(
     "AdminBrokerProcessor.cleanExpiredConsumeQueue",
     none=NEVER_MIND,
     alone=True,
+    needs=(Need.OWN,),
 )
 grid(
     DeleteExpiredCommitLog,
@@ -35,6 +37,7 @@ grid(
     none=NEVER_MIND,
     since=(4, 9, 3),
     alone=True,
+    needs=(Need.OWN,),
 )
 grid(
     CheckRocksdbCqWriteProgress,

@@ -17,6 +17,7 @@ from conformance.grid import (
 from conformance.grid_expect import (
     SILENCE_S,
 )
+from conformance.grid_goods import producer
 from conformance.link import Link
 from conformance.trial import CaseFailed, Trial
 from rmq_wire.codes import RequestCode, ResponseCode
@@ -24,7 +25,7 @@ from rmq_wire.declare import REQUESTS, Role
 from rmq_wire.encoding import encode_request
 from rmq_wire.headers.configuration import UpdateBrokerConfig
 from rmq_wire.headers.naming import GetBrokerClusterInfo
-from rmq_wire.headers.offsets import UpdateConsumerOffset
+from rmq_wire.headers.offsets import QueryConsumerOffset, UpdateConsumerOffset
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.send_back import ConsumerSendMsgBack
 from rmq_wire.message_id import parse_offset_message_id
@@ -120,6 +121,31 @@ async def not_on_the_fast_port(t: Trial) -> None:
     """Pulling and popping hold requests back; a port that is to be quick does without."""
     host, _, port = t.target.broker.rpartition(":")
     await refused(t, t.connect(f"{host}:{int(port) + FAST_OFFSET}"), FAST)
+
+
+@case(
+    "grid.fast-port.answers",
+    Level.SHOULD,
+    "The fast port answers sends, offsets, heartbeats and administration as the main port does",
+    rests_on="BrokerController.registerProcessor",
+    codes=(RequestCode.SEND_MESSAGE_V2, RequestCode.GET_MAX_OFFSET, RequestCode.HEART_BEAT, RequestCode.UPDATE_CONSUMER_OFFSET),
+    needs=(Need.FAST_PORT,),
+)
+async def answered_on_the_fast_port(t: Trial) -> None:
+    """What is sent there is found here."""
+    host, _, port = t.target.broker.rpartition(":")
+    quick = t.connect(f"{host}:{int(port) + FAST_OFFSET}")
+    topic, group = await t.topic(), await t.group()
+    await producer(t, t.name("producers"), link=quick)
+    sent = await t.send(topic, b"quick", link=quick)
+    t.equal("queue offset of the first message", sent.queue_offset, 0)
+    [found] = await t.pull_all(topic, 1)
+    t.equal("body on the main port", bytes(found.body), b"quick")
+    t.answer("30", await quick.ask(GetMaxOffset(topic=topic, queue_id=0)), ext={"offset": "1"})
+    commit = UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=1)
+    t.answer("15", await quick.ask(commit))
+    asked = await t.broker.ask(QueryConsumerOffset(consumer_group=group, topic=topic, queue_id=0))
+    t.answer("14 on the main port", asked, ext={"offset": "1"})
 
 
 @case(

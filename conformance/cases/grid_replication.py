@@ -5,6 +5,7 @@ A master by itself is asked only what leaves it a master: no address of another,
 
 from __future__ import annotations
 
+from conformance.case import Need
 from conformance.grid import (
     Asked,
     grid,
@@ -43,6 +44,7 @@ grid(
     none=NEVER_MIND,
     since=SINCE,
     alone=True,
+    needs=(Need.OWN,),
 )
 grid(
     ExchangeHAInfo,
@@ -69,6 +71,7 @@ grid(
     none=NEVER_MIND,
     since=SINCE,
     alone=True,
+    needs=(Need.OWN,),
 )
 grid(
     GetBrokerEpochCache,
@@ -85,4 +88,5 @@ grid(
     none=NEVER_MIND,
     since=SINCE,
     alone=True,
+    needs=(Need.OWN,),
 )

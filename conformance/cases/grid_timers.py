@@ -81,4 +81,5 @@ grid(
     none={"permission": NO_PERMISSION},
     since=(5, 5),
     alone=True,
+    needs=(Need.OWN,),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from conformance.case import Level
+from conformance.case import Level, Need
 from conformance.grid import (
     Asked,
     Cell,
@@ -199,4 +199,5 @@ grid(
     "AdminBrokerProcessor.cleanUnusedTopic",
     none={**NONE, "unknown": NOTHING_NAMED},
     alone=True,
+    needs=(Need.OWN,),
 )
