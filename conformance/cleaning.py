@@ -20,14 +20,16 @@ from rmq_wire.headers.topics import DeleteTopic, GetAllTopicConfig
 
 CLEANING_S: Final = 60.0
 """How long it may take."""
+CLEANING_SHORT_S: Final = 3.0
+"""How long it may take after a run that stopped early."""
 
 
-async def clean(target: Target, *marks: str) -> str:
+async def clean(target: Target, *marks: str, seconds: float = CLEANING_S) -> str:
     """Delete everything whose name has one of the marks; says how many topics and groups that were, and what went wrong."""
     topics = groups = 0
     problem = "not done in time"
     evidence: list[Frame] = []
-    with trio.move_on_after(CLEANING_S):
+    with trio.move_on_after(seconds):
         async with trio.open_nursery() as nursery:
             broker = Link(target.broker, nursery, evidence, number=0)
             names = Link(target.namesrv, nursery, evidence, number=1)

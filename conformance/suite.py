@@ -12,7 +12,7 @@ import trio
 
 from conformance import expected
 from conformance.case import Case
-from conformance.cleaning import clean
+from conformance.cleaning import CLEANING_S, CLEANING_SHORT_S, clean
 from conformance.results import CaseTold, Run
 from conformance.runner import OWN_KINDS, Limits, run
 from conformance.subjects.base import Subject, SubjectFailed, Target
@@ -21,6 +21,7 @@ from conformance.subjects.named import subject_named
 WAYS: Final = "ours, jars:VERSION, docker:IMAGE, addr:HOST:PORT, compose:FILE or kept:FILE"
 """How a subject is named in one word."""
 _NAMED: Final = ("jars", "docker", "compose")
+_ALONE: Final = ("ours", "kept")
 
 
 def subject_of(word: str, directory: Path, *, java: str | None = None) -> Subject:
@@ -32,6 +33,8 @@ def subject_of(word: str, directory: Path, *, java: str | None = None) -> Subjec
         word = rest
     elif kind in _NAMED and colon:
         word = f"{kind}-{rest}" if rest else kind
+    elif kind in _ALONE and colon:
+        raise SubjectFailed(f"no subject {word!r}: say {WAYS}")
     return subject_named(word, directory, java=java)
 
 
@@ -138,7 +141,9 @@ def run_on(
         outcome = trio.run(partial(run, cases, target, seed=seed, limits=limits, alive=subject.alive, restart=restart, done=told))
         expected.apply(outcome.cases, foretold)
         if _was_found(subject, target):
-            outcome.target.details["deleted afterwards"] = trio.run(clean, target, outcome.mark)
+            outcome.target.details["deleted afterwards"] = trio.run(
+                partial(clean, target, outcome.mark, seconds=CLEANING_SHORT_S if outcome.ended else CLEANING_S)
+            )
         if logs is not None:
             subject.collect_logs(logs)
     return outcome

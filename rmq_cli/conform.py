@@ -30,6 +30,7 @@ SUBCOMMANDS: Final = {
     "record": ("conform_capture", "Keep what a client and a server say to each other in a file."),
     "show": ("conform_capture", "Print such a file as a timeline, every field decoded."),
     "replay": ("conform_capture", "Say it again to another server; tell what is different."),
+    "controls": ("conform_controls", "Put defects into a good server; each must be noticed."),
     "serve": ("conform_serve", "A server that torments clients by a script."),
     "torture": ("conform_serve", "Run client programs against it, script by script; judge and report."),
     "merge": ("conform_merge", "Put the outcomes of several runs into one matrix, one page."),
@@ -185,6 +186,7 @@ def _run(words: Sequence[str], selection: Selection, options: dict[str, Any]) ->
             hindered.append(str(reason))
         except KeyboardInterrupt:
             interrupted = True
+            hindered.append("interrupted")
         else:
             interrupted = runs[-1].ended == STOPPED
             if runs[-1].ended:

@@ -1,0 +1,194 @@
+"""The suite around its runner: subjects in one word, subjects that others keep, cleaning up, and the cases as tests of pytest."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from conformance.case import Level
+from conformance.cleaning import clean
+from conformance.runner import Limits
+from conformance.subjects.base import SubjectFailed, Target
+from conformance.suite import KeptSubject, Session, run_on, subject_of
+from rmq_wire.codes import RequestCode
+from rmq_wire.command import Command
+from tests.support.fake_remoting import FakeSubject, answer, serve, target_at
+from tests.support.planted import passes, planted
+
+ROOT = Path(__file__).parents[2]
+
+
+class Made:
+    """A server that lists what a run left on it, and takes orders to delete."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.deleted: list[tuple[int, str]] = []
+
+    def __call__(self, asked: Command) -> bytes:
+        tables: dict[int, str] = {
+            RequestCode.GET_ALL_TOPIC_CONFIG: "topicConfigTable",
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: "subscriptionGroupTable",
+        }
+        if asked.code in tables:
+            return answer(asked, body=json.dumps({tables[asked.code]: {name: {} for name in self.names}}).encode())
+        ext = asked.ext_map()
+        if "topic" in ext or "groupName" in ext:
+            self.deleted.append((asked.code, ext.get("topic") or ext["groupName"]))
+        return answer(asked)
+
+
+def test_what_a_run_made_is_deleted_and_nothing_else() -> None:
+    server = Made("CONF_ab1x_t_1", "%RETRY%CONF_ab1x2_g_2", "CONF_zz1_t_1", "orders", "ab1x")
+
+    async def main() -> str:
+        async with trio.open_nursery() as nursery:
+            told = await clean(target_at(await serve(nursery, server)), "ab1x")
+            nursery.cancel_scope.cancel()
+        return told
+
+    assert trio.run(main) == "2 topics and 2 groups"
+    names = {"CONF_ab1x_t_1", "%RETRY%CONF_ab1x2_g_2"}
+    assert set(server.deleted) == {(code, name) for code in (207, 215, 216) for name in names}
+
+
+def test_a_server_that_does_not_answer_is_left_as_it_is() -> None:
+    assert "no connection to 127.0.0.1:1" in trio.run(clean, target_at("127.0.0.1:1"), "ab1x")
+
+
+@pytest.mark.parametrize(("kind", "cleaned"), [("ours", False), ("jars", False), ("address", True), ("compose", True)])
+def test_servers_that_go_on_are_cleaned(kind: str, cleaned: bool) -> None:
+    made = run_on(FakeSubject(script=Made(), kind=kind), [planted("a.b", passes)], seed=1, limits=Limits())
+    assert ("deleted afterwards" in made.target.details) is cleaned
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Path]:
+    """What `python -m conformance.subjects NAME --json` prints."""
+    with FakeSubject(script=Made(), kind="jars") as target:
+        path = tmp_path / "kept.json"
+        path.write_bytes(msgspec.json.encode(target, enc_hook=str))
+        yield path
+
+
+def test_a_kept_subject_is_asked_and_cleaned_and_goes_on(kept: Path) -> None:
+    for _ in range(2):
+        made = run_on(subject_of(f"kept:{kept}", kept.parent), [planted("a.b", passes)], seed=1)
+        assert (made.cases[0].outcome, made.target.kind) == ("passed", "jars")
+        assert made.target.details["deleted afterwards"] == "0 topics and 0 groups"
+
+
+def test_a_kept_subject_with_a_store(tmp_path: Path) -> None:
+    target = Target("java-5.5.0", "jars", (5, 5, 0), "h:1", "h:2", "broker-a", "C", store=tmp_path, config={"a": "b"})
+    (tmp_path / "kept.json").write_bytes(msgspec.json.encode(target, enc_hook=str))
+    with KeptSubject(tmp_path / "kept.json") as found:
+        assert found == target
+    (tmp_path / "kept.json").write_text("{}")
+    with pytest.raises(SubjectFailed, match="does not tell where a subject is"):
+        KeptSubject(tmp_path / "kept.json").__enter__()
+
+
+@pytest.mark.parametrize("word", ["", "theirs", "kept:", "addr:", "ours:5"])
+def test_no_such_subject(word: str, tmp_path: Path) -> None:
+    with pytest.raises(SubjectFailed):
+        subject_of(word, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("word", "label"), [("ours", "ours"), ("jars:5.3.3", "java-5.3.3"), ("jars:", "java-5.5.0"), ("addr:h:1", "address")]
+)
+def test_subjects_in_one_word(word: str, label: str, tmp_path: Path) -> None:
+    assert subject_of(word, tmp_path).label == label
+
+
+def test_a_session_runs_one_case_after_the_other(kept: Path) -> None:
+    session = Session(f"kept:{kept}", kept.parent)
+    session.start()
+    outcomes = [session.run(planted(f"a.n{number}", passes, Level.SHOULD)) for number in range(2)]
+    session.end()
+    assert [(told.outcome, ended) for told, ended in outcomes] == [("passed", "")] * 2
+
+
+# As a user runs it
+
+
+def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
+
+
+def test_the_default_tests_do_not_hold_the_suite() -> None:
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    assert options["testpaths"] == ["tests"]
+
+
+def test_pytest_runs_a_case_as_a_test() -> None:
+    done = run_python(
+        "-m", "pytest", "conformance", "--subject", "ours", "--only", "header.json*", "-rA", "-p", "no:cacheprovider"
+    )
+    assert done.returncode == 0, done.stdout
+    assert "PASSED conformance/test_conformance.py::test_case[header.json.null-members]" in done.stdout
+
+
+def test_pytest_says_in_a_line_that_a_subject_cannot_be_had() -> None:
+    done = run_python("-m", "pytest", "conformance", "--subject", "addr:127.0.0.1:1", "--only", "frame")
+    assert done.returncode == 2
+    assert "rmq: " in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_an_address_where_nobody_listens_is_one_line_and_status_2() -> None:
+    done = run_python("-m", "rmq_cli.main", "conform", "--addr", "127.0.0.1:1", "--only", "frame")
+    assert done.returncode == 2
+    [line] = [line for line in done.stderr.splitlines() if not line.endswith(": starting")]
+    assert line.startswith("rmq: ")
+    assert "127.0.0.1:1" in line
+
+
+def conform(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "rmq_cli.main", "conform", "--json", str(tmp_path / "r.json"), *arguments]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_asked_to_end_writes_what_it_found(number: int, tmp_path: Path) -> None:
+    asked = threading.Event()
+
+    def silent(command: Command) -> bytes:
+        asked.set()
+        return b""
+
+    with FakeSubject(script=silent) as target:
+        (tmp_path / "kept").write_bytes(msgspec.json.encode(target, enc_hook=str))
+        running = conform(tmp_path, "--kept", str(tmp_path / "kept"), "--only", "offsets")
+        assert asked.wait(60)
+        running.send_signal(number)
+        _, said = running.communicate(timeout=60)
+    assert running.returncode == 130, said
+    assert said.splitlines()[-1] == "rmq: fake: the run was interrupted"
+    [run] = json.loads((tmp_path / "r.json").read_bytes())["runs"]
+    assert run["ended"] == "the run was interrupted"
+    assert {case["outcome"] for case in run["cases"]} <= {"not run", "skipped"}
+
+
+def test_who_is_asked_to_end_leaves_nothing(tmp_path: Path) -> None:
+    running = conform(tmp_path, "--ours", "--only", "offsets")
+    assert running.stderr is not None
+    while "broker 127.0.0.1" not in (line := running.stderr.readline()):
+        assert line, "it has ended"
+    running.terminate()
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 130, said
+    assert [path.name for path in tmp_path.iterdir()] == ["r.json"], "the servers' directory is gone, and they with it"
+    assert "Traceback" not in said
