@@ -31,6 +31,7 @@ def test_there_are_captures_and_each_says_how_it_was_made() -> None:
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_the_file_says_what_its_frames_say(stem: str) -> None:
+    """When decoding has changed: `python -m tests.java.golden_captures --decode-again`."""
     path = CAPTURES / f"{stem}.jsonl"
     assert path.read_text(encoding="utf-8").splitlines() == list(lines_of(read(path)))
 

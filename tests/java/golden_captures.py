@@ -1,6 +1,7 @@
 """Makes the golden captures in `conformance/golden/captures`: whole sessions of stock clients with the real 5.5.0 servers.
 
     python -m tests.java.golden_captures [NAME...]
+    python -m tests.java.golden_captures --decode-again    the same frames, taken apart as it is done now
 
 Each session has servers of its own, so that a replay to fresh servers finds what the recording found.  Clients come through
 `conformance.capture.session`; what they did stands in the file.  Sessions avoid what only chance decides: a topic is made before
@@ -17,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from conformance.capture.file import write
+from conformance.capture.file import read, write
 from conformance.capture.session import Recording
 from tests.java.flows import producer, push
 from tests.java.golden import GOLDEN, Names
@@ -185,7 +186,16 @@ def make(name: str, subject: str = "java") -> None:
     write(CAPTURES / f"{name}.jsonl", capture)
 
 
+def decode_again() -> None:
+    """Write each file anew from its frames."""
+    for path in sorted(CAPTURES.glob("*.jsonl")):
+        write(path, read(path))
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--decode-again"]:
+        decode_again()
+        sys.exit()
     for wanted in sys.argv[1:] or SESSIONS:
         make(wanted)
         print(wanted)

@@ -14,7 +14,7 @@ from tests.support.subject import start_subject
 
 pytestmark = pytest.mark.java
 
-PAUSE_MS_MAX = 500
+PAUSE_MS_MAX = 1000
 """The reference registers topics and writes its index in the background."""
 
 
