@@ -32,7 +32,9 @@ def test_from_its_start_to_its_death(version: str, tmp_path: Path) -> None:
         assert target.config[LOCK_LIVES] == "5000"
         assert java() in target.details["java"]
         with AddressSubject(target.broker) as found:
-            assert (found.namesrv, found.broker, found.version) == (target.namesrv, target.broker, target.version)
+            assert (found.namesrv, found.broker) == (target.namesrv, target.broker)
+            # 4.9.7 was seen not to tell its version (code 28) just after its start.
+            assert found.version == target.version or version == OLD_SERVER
             assert found.config["transactionTimeOut"] == target.config["transactionTimeOut"]
         with Talk(target.broker) as talk:
             assert talk.send("InJars", b"before").code == 0
