@@ -83,7 +83,7 @@ _selects("texts", "Texts are compared in quotes, a doubled quote is one", {
     "name NOT IN ('one', 'two')": [2, 3, 4],
 })  # fmt: skip
 _selects("logic", "AND, OR, NOT and parentheses", {
-    "n > 0 AND name = 'one'": [0], "n > 2 OR name = 'none'": [2, 3], "NOT n > 1": [0, 4],
+    "n > 0 AND name = 'one'": [0], "n > 2 OR name = 'none'": [2, 3], "NOT (n > 1)": [0, 4],
     "(n = 1 OR n = 2) AND name <> 'one'": [1], "n = 1 OR n = 2 AND name = 'one'": [0],
 })  # fmt: skip
 _selects("null", "A property that is not there is null: neither equal nor unequal to anything", {
