@@ -6,13 +6,14 @@ Every case uses a connection of its own; where a server may hang up, a second on
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Awaitable, Callable
 
 import trio
 
 from conformance.case import Level, case
 from conformance.link import Form, Link
+from conformance.raw import frame as framed
+from conformance.raw import i32, prefix
 from conformance.trial import Trial
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.encoding import ONE_WAY, RESPONSE, encode_request
@@ -206,13 +207,13 @@ def _closes(name: str, title: str, data: bytes) -> None:
         await _witnessed(t, attempt)
 
 
-_closes("length-above-limit", "A length above 16 MiB", struct.pack(">ii", FRAME_BYTES_MAX - 3, 10) + bytes(64))
-_closes("length-negative", "A negative length", struct.pack(">ii", -1, 10) + bytes(64))
-_closes("length-minimum", "The smallest 32-bit length", struct.pack(">ii", -(2**31), 10) + bytes(64))
-_closes("header-longer-than-frame", "A header longer than its frame", struct.pack(">ii", 20, 200) + bytes(300))
-_closes("header-no-json", "A JSON header that is none", struct.pack(">ii", 4 + 16, 16) + b"this is no json!")
-_closes("header-truncated-json", "A JSON header that breaks off", struct.pack(">ii", 4 + 9, 9) + b'{"code":1')
-_closes("unknown-form", "A header of a form that nobody has", struct.pack(">ii", 4 + 20, (7 << 24) | 20) + bytes(20))
+_closes("length-above-limit", "A length above 16 MiB", prefix(FRAME_BYTES_MAX - 3, 10) + bytes(64))
+_closes("length-negative", "A negative length", prefix(-1, 10) + bytes(64))
+_closes("length-minimum", "The smallest 32-bit length", prefix(-(2**31), 10) + bytes(64))
+_closes("header-longer-than-frame", "A header longer than its frame", prefix(20, 200) + bytes(300))
+_closes("header-no-json", "A JSON header that is none", framed(b"this is no json!"))
+_closes("header-truncated-json", "A JSON header that breaks off", framed(b'{"code":1'))
+_closes("unknown-form", "A header of a form that nobody has", framed(bytes(20), form=7))
 _closes("http", "A browser", b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n")
 
 
@@ -220,7 +221,7 @@ _closes("http", "A browser", b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: 
 async def length_too_small(t: Trial) -> None:
     async def attempt(link: Link) -> None:
         for length in (0, 1, 3):
-            await link.send(struct.pack(">i", length) + bytes(60))
+            await link.send(i32(length) + bytes(60))
         t.note("closed within 2 s", await link.ends(seconds=2))
 
     await _witnessed(t, attempt)

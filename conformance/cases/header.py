@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import struct
 from typing import Any
 
+from conformance import raw
 from conformance.case import Level, case
 from conformance.link import Answer, Form, Link, NoAnswer
 from conformance.trial import Trial
@@ -14,11 +14,6 @@ from rmq_wire.headers.positions import GetMaxOffset
 
 RESTS = "RemotingSerializable, RemotingCommand.decode"
 MAX_OFFSET = int(RequestCode.GET_MAX_OFFSET)
-
-
-def json_frame(header: bytes, body: bytes = b"") -> bytes:
-    """A frame around this header text."""
-    return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
 
 
 def usual(topic: str, opaque: int) -> dict[str, Any]:
@@ -31,7 +26,7 @@ def usual(topic: str, opaque: int) -> dict[str, Any]:
 
 async def _asked(t: Trial, what: str, link: Link, header: dict[str, Any] | bytes, opaque: int) -> Answer:
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    answer = await link.ask_frame(json_frame(text), opaque)
+    answer = await link.ask_frame(raw.frame(text), opaque)
     return t.answer(what, answer, code=0, ext={"offset": "0"})
 
 
@@ -136,7 +131,7 @@ async def escapes(t: Trial) -> None:
 async def doubled_field(t: Trial) -> None:
     topic, link = await t.topic(), t.connect()
     text = json.dumps(usual(topic, 1)).replace('"queueId": "0"', '"queueId": "5", "queueId": "0"')
-    answer = await link.ask_frame(json_frame(text.encode()), 1)
+    answer = await link.ask_frame(raw.frame(text.encode()), 1)
     t.note("answer", f"{answer.code} {answer.remark or ''} {answer.ext}")
 
 
@@ -163,8 +158,8 @@ async def integers(t: Trial) -> None:
 )
 async def binary_minimal(t: Trial) -> None:
     link = t.connect(form=Form.ROCKETMQ)
-    header = struct.pack(">hbhiiii", 29_999, 0, 513, 55, 0, 0, 0)
-    frame = struct.pack(">ii", 4 + len(header), 1 << 24 | len(header)) + header
+    header = raw.binary_header(29_999, 55, raw.i32(0) + raw.i32(0))
+    frame = raw.frame(header, form=raw.ROCKETMQ)
     t.answer("the answer", await link.ask_frame(frame, 55), code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
 
 
@@ -179,11 +174,9 @@ async def binary_fields(t: Trial) -> None:
     topic, link = await t.topic(), t.connect(form=Form.ROCKETMQ)
     for opaque, names in enumerate((("topic", "queueId"), ("queueId", "topic")), 1):
         values = {"topic": topic.encode(), "queueId": b"0"}
-        ext = b"".join(
-            struct.pack(">h", len(name)) + name.encode() + struct.pack(">i", len(values[name])) + values[name] for name in names
-        )
-        header = struct.pack(">hbhiii", MAX_OFFSET, 0, 513, opaque, 0, 0) + struct.pack(">i", len(ext)) + ext
-        frame = struct.pack(">ii", 4 + len(header), 1 << 24 | len(header)) + header
+        ext = b"".join(raw.i16(len(name)) + name.encode() + raw.i32(len(values[name])) + values[name] for name in names)
+        header = raw.binary_header(MAX_OFFSET, opaque, raw.i32(0) + raw.i32(len(ext)) + ext)
+        frame = raw.frame(header, form=raw.ROCKETMQ)
         t.answer(f"fields in the order {names}", await link.ask_frame(frame, opaque), code=0, ext={"offset": "0"})
 
 
@@ -196,14 +189,14 @@ async def binary_fields(t: Trial) -> None:
 async def binary_lies(t: Trial) -> None:
     """The reference closes the connection."""
     for name, tail in (
-        ("remark longer than the header", struct.pack(">i", 1 << 20)),
-        ("negative remark length", struct.pack(">i", -5)),
-        ("fields longer than the header", struct.pack(">ii", 0, 1 << 20)),
-        ("a field's name longer than the fields", struct.pack(">iih", 0, 2, 500)),
+        ("remark longer than the header", raw.i32(1 << 20)),
+        ("negative remark length", raw.i32(-5)),
+        ("fields longer than the header", raw.i32(0) + raw.i32(1 << 20)),
+        ("a field's name longer than the fields", raw.i32(0) + raw.i32(2) + raw.i16(500)),
     ):
         link = t.connect(form=Form.ROCKETMQ)
-        header = struct.pack(">hbhii", MAX_OFFSET, 0, 513, 5, 0) + tail
-        frame = struct.pack(">ii", 4 + len(header), 1 << 24 | len(header)) + header
+        header = raw.binary_header(MAX_OFFSET, 5, tail)
+        frame = raw.frame(header, form=raw.ROCKETMQ)
         try:
             answer = await link.ask_frame(frame, 5, seconds=5)
         except NoAnswer:
@@ -222,8 +215,8 @@ async def binary_lies(t: Trial) -> None:
 async def binary_wide_code(t: Trial) -> None:
     """200050 arrives as 3442, and the reference answers 3.  A server may map it back."""
     link = t.connect(form=Form.ROCKETMQ)
-    header = struct.pack(">hbhiiii", 200_050 & 0xFFFF, 0, 513, 5, 0, 0, 0)
-    frame = struct.pack(">ii", 4 + len(header), 1 << 24 | len(header)) + header
+    header = raw.binary_header(200_050 & 0xFFFF, 5, raw.i32(0) + raw.i32(0))
+    frame = raw.frame(header, form=raw.ROCKETMQ)
     answer = await link.ask_frame(frame, 5)
     t.answer("the answer", answer, code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=" request type 3442 not supported")
 

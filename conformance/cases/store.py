@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 import time
 from itertools import pairwise
 from typing import Any
@@ -17,6 +16,7 @@ from rmq_inspect.log import Log
 from rmq_wire.batch import Item, pack_items
 from rmq_wire.codes import RequestCode as Code
 from rmq_wire.headers.offsets import UpdateConsumerOffset
+from rmq_wire.layout.checkpoint import FIELDS, FILE_SIZE
 from rmq_wire.layout.consume_queue import UNIT
 from rmq_wire.layout.flat import flat
 from rmq_wire.message import StoredMessage, index_hash, tags_code
@@ -25,7 +25,7 @@ from rmq_wire.message_id import parse_offset_message_id
 SEND = (Code.SEND_MESSAGE_V2,)
 STORE = (Need.STORE,)
 ENTRY = flat(UNIT).packed
-CHECKPOINT_BYTES = 4096
+CHECKPOINT = flat(FIELDS).packed
 UNIQUE = "7F000001000018B4AAC2{:012X}"
 
 
@@ -159,7 +159,7 @@ async def file_names(t: Trial) -> None:
 async def marks(t: Trial) -> None:
     for name in ("abort", "lock", "checkpoint"):
         t.check(name, (t.store / name).is_file())
-    t.equal("bytes of checkpoint", (t.store / "checkpoint").stat().st_size, CHECKPOINT_BYTES)
+    t.equal("bytes of checkpoint", (t.store / "checkpoint").stat().st_size, FILE_SIZE)
     if t.version is None or t.version >= (5,):
         t.equal("abort", (t.store / "abort").read_text().strip(), re.compile(r"^\d+$"))
 
@@ -245,6 +245,7 @@ def _config(t: Trial, name: str) -> dict[str, Any]:
 )
 async def checkpoint(t: Trial) -> None:
     raw = (t.store / "checkpoint").read_bytes()
-    times = struct.unpack_from(">qqq", raw)
+    fields = CHECKPOINT.unpack_from(raw)
+    times = fields[:3]
     limit_ms = int(time.time() * 1e3) + 60_000
     t.check("log, queues, index", all(0 <= one <= limit_ms for one in times), seen=times)
