@@ -1,0 +1,249 @@
+"""A relay on loopback in front of a name server and a broker, which lets a mutator change what passes.
+
+Frames are cut at their length fields; a mutator sees each request, each response together with its request, and each request of
+the server's own, and says what goes on instead, when, and whether somebody is answered right here.  What is no frame passes as it
+is.  Cases must not notice the relay itself: the broker's address in routes and cluster tables becomes the relay's, and where the
+server names the client's address (born hosts, connection lists) the relay's own end is replaced by the client's.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import trio
+
+from conformance.capture.recorder import Cutter, address_of
+from conformance.controls import frames
+from conformance.controls.frames import Message
+from conformance.subjects.base import Target
+from rmq_wire.codes import RequestCode as Code
+from rmq_wire.codes import ResponseCode
+
+HOST: Final = "127.0.0.1"
+RECEIVE_BYTES: Final = 65_536
+ROUTES: Final = frozenset({Code.GET_ROUTEINFO_BY_TOPIC, Code.GET_BROKER_CLUSTER_INFO, Code.GET_BROKER_MEMBER_GROUP})
+"""Their answers name the broker's address."""
+CONNECTIONS: Final = frozenset({Code.GET_PRODUCER_CONNECTION_LIST, Code.GET_CONSUMER_CONNECTION_LIST})
+"""Their answers name clients' addresses."""
+UNITS: Final = frozenset(
+    {Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE, Code.QUERY_MESSAGE, Code.VIEW_MESSAGE_BY_ID, Code.POP_MESSAGE}
+)
+"""Their answers hold message units."""
+
+
+class Step(NamedTuple):
+    """What the relay does in place of passing a frame."""
+
+    data: bytes
+    back: bool = False
+    """To the side that the frame came from, instead of on."""
+    after_s: float = 0.0
+    close: bool = False
+    """End the connection afterwards."""
+
+
+@dataclass
+class Seen:
+    """What passes: a request on its way, a response with its request, or the server's own request."""
+
+    request: Message
+    answer: Message | None
+    own: bool
+    """It is the server that asks."""
+    frame: bytes = b""
+    """As it came."""
+    nth: int = 0
+    """Which one of those that came in one piece, from 0."""
+    state: dict[Any, Any] = field(default_factory=dict)
+    """The mutator's memory, over all connections of a run."""
+
+    @property
+    def reply(self) -> Message:
+        """The response, which there is."""
+        assert self.answer is not None
+        return self.answer
+
+
+Mutate = Callable[[Seen], Iterable[Step] | None]
+"""Changes the message that passes in place, or says what is done instead of passing it."""
+
+
+def unchanged(seen: Seen) -> None:
+    """The mutator that does nothing."""
+
+
+def passing(message: Message) -> Step:
+    """It goes on."""
+    return Step(message.encode())
+
+
+def answering(message: Message) -> Step:
+    """It goes back to the asker, who is answered here."""
+    return Step(message.encode(), back=True)
+
+
+class _World:
+    """What all connections of a proxy share."""
+
+    def __init__(self, target: Target, mutate: Mutate) -> None:
+        self.mutate = mutate
+        self.state: dict[Any, Any] = {}
+        self.told_broker = target.broker.encode()
+        self.broker = b""
+        """The relay's address in its place."""
+        self.clients: dict[int, int] = {}
+        """Port of the relay's end towards the server -> port of the client."""
+
+
+@asynccontextmanager
+async def proxied(target: Target, mutate: Mutate = unchanged) -> AsyncIterator[Target]:
+    """The same target behind a relay, for as long as the block lasts."""
+    world = _World(target, mutate)
+    async with trio.open_nursery() as nursery:
+        broker, names = [await _listen(nursery, world, address_of(address)) for address in (target.broker, target.namesrv)]
+        world.broker = broker.encode()
+        try:
+            yield replace(target, broker=broker, namesrv=names)
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+async def _listen(nursery: trio.Nursery, world: _World, to: tuple[str, int]) -> str:
+    [listener] = await nursery.start(partial(trio.serve_tcp, partial(_serve, world, to), 0, host=HOST))
+    port = listener.socket.getsockname()[1]
+    return f"{HOST}:{port}"
+
+
+async def _serve(world: _World, to: tuple[str, int], client: trio.SocketStream) -> None:
+    try:
+        server = await trio.open_tcp_stream(*to)
+    except OSError:
+        return
+    async with server:
+        world.clients[server.socket.getsockname()[1]] = client.socket.getpeername()[1]
+        await _Line(world, client, server).run()
+
+
+class _Line:
+    """One connection and its continuation."""
+
+    def __init__(self, world: _World, client: trio.SocketStream, server: trio.SocketStream) -> None:
+        self._world = world
+        self._client = client
+        self._server = server
+        self._sending = {client: trio.Lock(), server: trio.Lock()}
+        self._asked: dict[int, Message] = {}
+        self._scope = trio.CancelScope()
+
+    async def run(self) -> None:
+        """Until either side ends it."""
+        async with trio.open_nursery() as nursery:
+            self._scope = nursery.cancel_scope
+            nursery.start_soon(self._pump, nursery, self._client, self._server, self._of_client)
+            nursery.start_soon(self._pump, nursery, self._server, self._client, self._of_server)
+
+    async def _pump(
+        self,
+        nursery: trio.Nursery,
+        source: trio.SocketStream,
+        sink: trio.SocketStream,
+        steps_for: Callable[[bytes, int], Iterable[Step]],
+    ) -> None:
+        cutter, lost = Cutter(), False
+        try:
+            while data := await source.receive_some(RECEIVE_BYTES):
+                if lost:
+                    await self._send(sink, data)
+                    continue
+                for nth, frame in enumerate(cutter.feed(data)):
+                    for step in steps_for(frame, nth):
+                        stream = source if step.back else sink
+                        if step.after_s:
+                            nursery.start_soon(self._send, stream, step.data, step.after_s)
+                        else:
+                            await self._send(stream, step.data)
+                        if step.close:
+                            self._scope.cancel()
+                if cutter.lost:
+                    lost = True
+                    await self._send(sink, cutter.rest())
+            if rest := cutter.rest():
+                await self._send(sink, rest)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        self._scope.cancel()
+
+    async def _send(self, stream: trio.SocketStream, data: bytes, after_s: float = 0.0) -> None:
+        await trio.sleep(after_s)
+        try:
+            async with self._sending[stream]:
+                await stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            await trio.lowlevel.checkpoint()
+
+    def _of_client(self, frame: bytes, nth: int) -> Iterable[Step]:
+        message = _read(frame)
+        if message is None or message.is_response:
+            return [Step(frame)]
+        steps = self._mutated(frame, Seen(message, None, False, frame, nth, self._world.state), message)
+        if not message.is_one_way:
+            self._asked[message.opaque] = message
+        return steps
+
+    def _of_server(self, frame: bytes, nth: int) -> Iterable[Step]:
+        message = _read(frame)
+        if message is None:
+            return [Step(frame)]
+        if not message.is_response:
+            return self._mutated(frame, Seen(message, None, True, frame, nth, self._world.state), message)
+        request = self._asked.pop(message.opaque, None)
+        if request is None:
+            return [Step(frame)]
+        if self._translate(request, message):
+            frame = message.encode()
+        return self._mutated(frame, Seen(request, message, False, frame, nth, self._world.state), message)
+
+    def _mutated(self, frame: bytes, seen: Seen, message: Message) -> Iterable[Step]:
+        """What goes on: the frame itself where nothing was changed."""
+        before = message.encode()
+        steps = self._world.mutate(seen)
+        if steps is not None:
+            return list(steps)
+        after = message.encode()
+        return [Step(frame if after == before else after)]
+
+    def _translate(self, request: Message, answer: Message) -> bool:
+        """Addresses that would show the relay; whether there were any."""
+        world, before = self._world, answer.body
+        if request.code in ROUTES:
+            answer.body = before.replace(b'"' + world.told_broker + b'"', b'"' + world.broker + b'"')
+        elif request.code in CONNECTIONS:
+            answer.body = re.sub(rb"127\.0\.0\.1:(\d+)", self._client_of, before)
+        elif request.code in UNITS and answer.code in (ResponseCode.SUCCESS,):
+            try:
+                answer.body = frames.edit_units(before, self._born_at_client)
+            except ValueError:
+                return False
+        return answer.body != before
+
+    def _client_of(self, found: re.Match[bytes]) -> bytes:
+        port = self._world.clients.get(int(found[1]), int(found[1]))
+        return b"127.0.0.1:%d" % port
+
+    def _born_at_client(self, unit: bytearray) -> bytearray:
+        address, port = frames.HOST.unpack_from(unit, frames.BORN_HOST_AT)
+        frames.HOST.pack_into(unit, frames.BORN_HOST_AT, address, self._world.clients.get(port, port))
+        return unit
+
+
+def _read(frame: bytes) -> Message | None:
+    try:
+        return Message.read(frame)
+    except (ValueError, TypeError, struct.error, RecursionError):
+        return None

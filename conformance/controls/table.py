@@ -1,0 +1,79 @@
+"""The defect table: as lines for a terminal, and as a page for the documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from conformance.controls.defect import Defect
+from conformance.controls.run import CAUGHT, NOT_CAUGHT, NOT_SHOWN, Controls, DefectTold
+
+HEAD = """# Negative controls
+
+A suite that passes proves little until it has been seen to fail. Here good servers are made bad on purpose: a relay in front of
+name server and broker changes what passes, and copies of the store's files are spoiled. Each defect must be noticed by at least
+one of the cases that are declared for it; these pass without it, through the same relay.
+
+    rmq conform controls --jars 5.5.0 --json conformance/reports/controls-java-5.5.0.json
+    rmq conform controls --ours --json conformance/reports/controls-ours.json
+    rmq conform controls --document docs/controls.md
+
+This page is written by the last command from the declarations in `conformance/controls` and from those two files.
+"""
+
+
+def lines(told: Iterable[DefectTold]) -> list[str]:
+    """A line for each defect: its name, what came of it, and who noticed."""
+    rows = list(told)
+    width = max((len(row.name) for row in rows), default=0)
+    return [f"{row.name:{width}}  {_outcome(row)}" for row in rows]
+
+
+def _outcome(row: DefectTold) -> str:
+    if row.outcome == CAUGHT:
+        missed = f"  (not by {', '.join(row.overlooked_by)})" if row.overlooked_by else ""
+        return f"caught by {', '.join(caught.case for caught in row.caught_by)}{missed}"
+    if row.outcome == NOT_SHOWN:
+        return f"not shown: {row.why}" if row.foretold else f"NOT SHOWN: {row.why}"
+    return f"NOT CAUGHT by {', '.join(row.overlooked_by)}"
+
+
+def summary(told: Controls) -> str:
+    """One line."""
+    counts = {outcome: sum(row.outcome == outcome for row in told.defects) for outcome in (CAUGHT, NOT_CAUGHT, NOT_SHOWN)}
+    shown = [f"{counts[CAUGHT]} caught", f"{counts[NOT_CAUGHT]} not caught"]
+    if counts[NOT_SHOWN]:
+        shown.append(f"{counts[NOT_SHOWN]} not shown")
+    return f"{told.target.label}: {len(told.defects)} defects: {', '.join(shown)} in {told.seconds:.0f} s"
+
+
+def document(declared: Sequence[Defect], runs: Sequence[Controls]) -> str:
+    """The page, in Markdown: every declared defect by capability, and for each subject who noticed it."""
+    found = [{row.name: row for row in run.defects} for run in runs]
+    parts = [HEAD, *_subjects(runs), ""]
+    for capability in sorted({one.capability for one in declared}):
+        parts += [f"## {capability}", "", f"| defect | the server … | {' | '.join(run.target.label for run in runs)} |"]
+        parts.append("|" + "---|" * (2 + len(runs)))
+        for one in declared:
+            if one.capability == capability:
+                cells = [_cell(rows.get(one.name)) for rows in found]
+                parts.append(f"| `{one.name}` | {_escaped(one.wrong)} | {' | '.join(cells)} |")
+        parts.append("")
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _subjects(runs: Sequence[Controls]) -> list[str]:
+    return [f"- {summary(run)} ({run.started[:10]})" for run in runs]
+
+
+def _cell(row: DefectTold | None) -> str:
+    if row is None:
+        return "not run"
+    if row.outcome == CAUGHT:
+        return "<br>".join(f"`{caught.case}`" for caught in row.caught_by)
+    if row.outcome == NOT_SHOWN:
+        return f"not shown here: {_escaped(row.why)}"
+    return "**not caught**"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
