@@ -99,16 +99,24 @@ def torture(
     if listing:
         _list(list(only), as_json)
         return
+    interrupted = False
     if results:
         verdicts = [verdict for path in results for verdict in _read(path)]
     else:
         if not label and not command:
             raise click.UsageError("which client?  --client java-5.5.0, or --client-command")
         scripts = [_find(name) for name in only] or _find_all()
-        verdicts = trio.run(_torture, scripts, label, command, _version(like), jobs, java)
+        verdicts = []
+        try:
+            trio.run(_torture, scripts, label, command, _version(like), jobs, java, verdicts)
+        except* KeyboardInterrupt:
+            interrupted = True
+        verdicts.sort(key=lambda verdict: verdict.script)
         _summary(verdicts)
     if out is not None:
         out.write_bytes(report.encode(verdicts))
+    if interrupted:
+        raise KeyboardInterrupt
     if document is not None:
         document.write_text(report.document(verdicts), encoding="utf-8")
     bad = [verdict for verdict in verdicts if verdict.outcome != "passed"]
@@ -162,13 +170,24 @@ async def _until_gone(server: Server, idle: float) -> None:
 
 
 async def _torture(
-    scripts: list[Script], label: str | None, command: str | None, like: tuple[int, ...], jobs: int | None, java: str | None
-) -> list[Verdict]:
+    scripts: list[Script],
+    label: str | None,
+    command: str | None,
+    like: tuple[int, ...],
+    jobs: int | None,
+    java: str | None,
+    verdicts: list[Verdict],
+) -> None:
+    """Appends to the verdicts, so that those there are stay when this is interrupted."""
     from conformance.torture.run import torment_all
+
+    def keep(verdict: Verdict) -> None:
+        verdicts.append(verdict)
+        _tell(verdict)
 
     async with _client(label, command, like, java) as client:
         client.at_once = jobs or client.at_once
-        return await torment_all(scripts, client, _tell)
+        await torment_all(scripts, client, keep)
 
 
 @contextlib.asynccontextmanager

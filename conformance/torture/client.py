@@ -23,6 +23,8 @@ Tell = Callable[[dict[str, Any]], None]
 """Takes each line that a program prints."""
 RUN_S_MAX: Final = 85.0
 """A program that has not ended by then is killed; no script of the package needs half of it."""
+END_S_MAX: Final = 5.0
+"""Whoever has closed its standard input and output ends soon."""
 LINE_BYTES_MAX: Final = 1 << 20
 
 
@@ -102,11 +104,14 @@ class ResidentClient:
 
     is_resident = True
 
-    def __init__(self, process: trio.Process, *, label: str, behaves_like: tuple[int, ...], at_once: int = 12) -> None:
+    def __init__(self, process: trio.Process, log: Path, *, label: str, behaves_like: tuple[int, ...], at_once: int = 12) -> None:
+        self._log = log
         self.label, self.behaves_like, self.quirks, self.at_once = label, behaves_like, True, at_once
         self._process = process
         self._runs = 0
         self._writing = trio.Lock()
+        self._gone = False
+        self._open: set[str] = set()
         self._tell: dict[str, Tell] = {}
         self._ended: dict[str, trio.Event] = {}
 
@@ -120,7 +125,9 @@ class ResidentClient:
             run = told.pop("run")
             self._tell[run](told)
             if told["event"] in ("done", "crashed"):
+                self._open.discard(run)
                 self._ended[run].set()
+        self._gone = True
         for ended in self._ended.values():
             ended.set()
 
@@ -129,16 +136,26 @@ class ResidentClient:
         self._runs += 1
         run = str(self._runs)
         self._tell[run], self._ended[run] = tell, trio.Event()
+        self._open.add(run)
         words: Mapping[str, str] = {"run": run, "namesrv": namesrv, "topic": topic, **settings(part)}
         assert self._process.stdin is not None
         try:
             async with self._writing:
                 await self._process.stdin.send_all(" ".join(f"{name}={value}" for name, value in words.items()).encode() + b"\n")
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            raise ClientFailed(f"{self.label} has ended with status {self._process.poll()}") from None
+            raise await self._end() from None
         with trio.move_on_after(RUN_S_MAX):
             await self._ended[run].wait()
         del self._tell[run]
+        if self._gone and run in self._open:
+            raise await self._end()
+
+    async def _end(self) -> ClientFailed:
+        """How it ended, with the last line that it wrote to its log."""
+        with trio.move_on_after(END_S_MAX):
+            await self._process.wait()
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return ClientFailed(f"{self.label} has ended with status {self._process.returncode}: {lines[-1] if lines else 'no log'}")
 
 
 @asynccontextmanager
@@ -153,7 +170,7 @@ async def resident(
             )
         except OSError as wrong:
             raise ClientFailed(f"{command[0]}: {wrong.strerror}") from None
-    client = ResidentClient(process, label=label, behaves_like=behaves_like)
+    client = ResidentClient(process, log, label=label, behaves_like=behaves_like)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.read)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
+from pathlib import Path
 
 import pytest
 import trio
 from msgspec import structs
 
+from conformance.torture.client import resident
 from conformance.torture.judge import Verdict
 from conformance.torture.run import torment, torment_all
 from conformance.torture.script import Script, find, find_all, names
@@ -33,6 +37,7 @@ BEYOND = {
 IN_VAIN = "pull-retry-immediately"
 """In it a good client waits for messages that never come."""
 HURRIED_MS = 2_500
+LAST_WORDS = "print('so it goes', file=sys.stderr); sys.exit(3)"
 
 CAUGHT_BY: dict[Defect, tuple[str, ...]] = {
     "answers-in-any-order": ("unknown-opaque", "doubled-answers"),
@@ -99,3 +104,15 @@ async def test_runs_beside_each_other_do_not_meet() -> None:
                 nursery.start_soon(one, name)
     assert len(found) == 20
     assert [line for verdict in found for line in failures(verdict)] == []
+
+
+@pytest.mark.parametrize("program", [f"import sys; {LAST_WORDS}", f"import sys; sys.stdin.readline(); {LAST_WORDS}"])
+async def test_a_resident_client_that_ends_is_broken(tmp_path: Path, program: str) -> None:
+    command = [sys.executable, "-c", program]
+    with trio.fail_after(60):
+        async with resident(
+            command, label="gone", behaves_like=(5, 5, 0), environment=os.environ, log=tmp_path / "log"
+        ) as client:
+            verdict = await torment(find("numbers"), client)
+    assert verdict.outcome == "broken"
+    assert "gone has ended with status 3: so it goes" in verdict.expectations[0].seen

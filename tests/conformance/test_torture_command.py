@@ -24,6 +24,8 @@ ROOT = Path(__file__).parents[2]
 RMQ = (sys.executable, "-c", "from rmq_cli.main import main; main()")
 SETTINGS = "namesrv={namesrv} topic={topic} program={program} count={count} timeout-ms={timeout_ms} retries={retries}"
 CLIENT = f"{sys.executable} -m tests.conformance.torture_client {SETTINGS}"
+SHELL = {"namesrv": "$1", "count": "$2", "topic": "$3", "program": "send", "timeout_ms": "6000", "retries": "2"}
+"""The arguments of a shell script for the words of a client's command."""
 WAIT_S = 60
 
 
@@ -128,6 +130,22 @@ def test_a_failure_is_run_again_and_sets_the_status(tmp_path: Path) -> None:
     [verdict] = json.loads(out.read_text())
     assert verdict["client"] == "mine"
     assert any("that very code" in line or "sent twice" in line for line in verdict["earlier"])
+
+
+@pytest.mark.usefixtures("at_root")
+def test_an_interrupted_run_keeps_what_there_is(tmp_path: Path) -> None:
+    out = tmp_path / "verdicts.json"
+    quick = tmp_path / "client.sh"
+    quick.write_text(f'[ "$2" = 4 ] && exec {CLIENT.format_map(SHELL)}\nexec sleep {2 * WAIT_S}\n')
+    command = [*RMQ, "conform", "torture", "--client-command", f"sh {quick} {{namesrv}} {{count}} {{topic}}", "--out", str(out)]
+    only = ["--only", "doubled-answers", "--only", "null-fields"]
+    with subprocess.Popen([*command, *only], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("passed  doubled-answers")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=WAIT_S)
+        assert (process.returncode, err) == (130, "rmq: interrupted\n")
+    assert [one["script"] for one in json.loads(out.read_text())] == ["doubled-answers"]
 
 
 def test_listing() -> None:
