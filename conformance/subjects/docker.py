@@ -31,7 +31,7 @@ DEFAULT_IMAGE: Final = "apache/rocketmq:5.5.0"
 LABEL: Final = "rmq.conformance"
 ORIGIN: Final = "rocketmq.image"
 """The label by which a local rebuild tells itself apart from the official image."""
-HEAP: Final = {"namesrv": "-Xms64m -Xmx192m -Xmn64m", "broker": "-Xms64m -Xmx384m -Xmn128m -XX:MaxDirectMemorySize=512m"}
+HEAP: Final = {"namesrv": "-Xms64m -Xmx192m -Xmn64m", "broker": "-Xms64m -Xmx384m -Xmn128m -XX:MaxDirectMemorySize=1g"}
 LOOK_S: Final = 0.5
 """How often the daemon is asked whether a container runs."""
 LOG_LINES_MAX: Final = 20_000
