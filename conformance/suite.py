@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import socket
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import trio
@@ -17,9 +18,12 @@ from conformance.results import CaseTold, Run
 from conformance.runner import OWN_KINDS, Limits, run
 from conformance.subjects.base import Subject, SubjectFailed, Target
 from conformance.subjects.named import subject_named
+from conformance.subjects.remoting import split_address
 
+T = TypeVar("T")
 WAYS: Final = "ours, jars:VERSION, docker:IMAGE, addr:HOST:PORT, compose:FILE or kept:FILE"
 """How a subject is named in one word."""
+CONNECT_S: Final = 5.0
 _NAMED: Final = ("jars", "docker", "compose")
 _ALONE: Final = ("ours", "kept")
 
@@ -51,6 +55,11 @@ class KeptSubject:
         except (OSError, msgspec.MsgspecError) as error:
             raise SubjectFailed(f"{self._file} does not tell where a subject is: {error}") from None
         self.label = target.label
+        try:
+            for address in (target.namesrv, target.broker):
+                socket.create_connection(split_address(address), timeout=CONNECT_S).close()
+        except OSError as error:
+            raise SubjectFailed(f"{self._file}: {target.label} is not at {address} any more: {error}") from None
         return target
 
     def __exit__(self, *_: object) -> None:
@@ -87,13 +96,13 @@ class Session:
     def end(self) -> None:
         """Clean up, and end what was started."""
         if self.target is not None and _was_found(self.subject, self.target):
-            trio.run(clean, self.target, *self._marks)
+            _run_trio(clean, self.target, *self._marks)
         self.subject.__exit__(None, None, None)
 
     def run(self, case: Case) -> tuple[CaseTold, str]:
         """What came of a case, and why the subject cannot be asked any more; empty: it can."""
         assert self.target is not None
-        outcome = trio.run(
+        outcome = _run_trio(
             partial(run, [case], self.target, alive=self.subject.alive, restart=getattr(self.subject, "restart_broker", None))
         )
         expected.apply(outcome.cases, self._foretold)
@@ -106,6 +115,17 @@ def expect_anew(run: Run, expectations: str = "") -> None:
     for case in run.cases:
         case.expected = case.reason = case.see = ""
     expected.apply(run.cases, expected.load(expectations or run.target.label))
+
+
+def _run_trio(work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    """`trio.run`; Ctrl-C comes out as it went in, not in a group."""
+    try:
+        result: T = trio.run(work, *arguments)
+    except BaseExceptionGroup as group:
+        if group.subgroup(KeyboardInterrupt) is None:
+            raise
+        raise KeyboardInterrupt from None
+    return result
 
 
 def _was_found(subject: Subject, target: Target) -> bool:
@@ -138,10 +158,12 @@ def run_on(
             done(case)
 
         restart = getattr(subject, "restart_broker", None)
-        outcome = trio.run(partial(run, cases, target, seed=seed, limits=limits, alive=subject.alive, restart=restart, done=told))
+        outcome = _run_trio(
+            partial(run, cases, target, seed=seed, limits=limits, alive=subject.alive, restart=restart, done=told)
+        )
         expected.apply(outcome.cases, foretold)
         if _was_found(subject, target):
-            outcome.target.details["deleted afterwards"] = trio.run(
+            outcome.target.details["deleted afterwards"] = _run_trio(
                 partial(clean, target, outcome.mark, seconds=CLEANING_SHORT_S if outcome.ended else CLEANING_S)
             )
         if logs is not None:

@@ -10,6 +10,7 @@ import sys
 import threading
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,7 @@ import trio
 from conformance.case import Level
 from conformance.cleaning import clean
 from conformance.runner import Limits
-from conformance.subjects.base import SubjectFailed, Target
+from conformance.subjects.base import SubjectFailed
 from conformance.suite import KeptSubject, Session, run_on, subject_of
 from rmq_wire.codes import RequestCode
 from rmq_wire.command import Command
@@ -90,10 +91,13 @@ def test_a_kept_subject_is_asked_and_cleaned_and_goes_on(kept: Path) -> None:
 
 
 def test_a_kept_subject_with_a_store(tmp_path: Path) -> None:
-    target = Target("java-5.5.0", "jars", (5, 5, 0), "h:1", "h:2", "broker-a", "C", store=tmp_path, config={"a": "b"})
-    (tmp_path / "kept.json").write_bytes(msgspec.json.encode(target, enc_hook=str))
-    with KeptSubject(tmp_path / "kept.json") as found:
-        assert found == target
+    with FakeSubject() as there:
+        target = replace(there, store=tmp_path, config={"a": "b"})
+        (tmp_path / "kept.json").write_bytes(msgspec.json.encode(target, enc_hook=str))
+        with KeptSubject(tmp_path / "kept.json") as found:
+            assert found == target
+    with pytest.raises(SubjectFailed, match=r"fake is not at 127\.0\.0\.1:\d+ any more"):
+        KeptSubject(tmp_path / "kept.json").__enter__()
     (tmp_path / "kept.json").write_text("{}")
     with pytest.raises(SubjectFailed, match="does not tell where a subject is"):
         KeptSubject(tmp_path / "kept.json").__enter__()
@@ -153,6 +157,16 @@ def test_an_address_where_nobody_listens_is_one_line_and_status_2() -> None:
     [line] = [line for line in done.stderr.splitlines() if not line.endswith(": starting")]
     assert line.startswith("rmq: ")
     assert "127.0.0.1:1" in line
+
+
+def test_an_interruption_comes_out_as_it_went_in(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def interrupted(*_: object, **__: object) -> None:
+        async with trio.open_nursery():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("conformance.runner.absent_needs", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_on(subject_of(f"kept:{kept}", kept.parent), [planted("a.b", passes)], seed=1)
 
 
 def conform(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
