@@ -74,8 +74,8 @@ async def not_by_others(t: Trial) -> None:
 @case("locks.per-group", Level.MUST, "Groups lock independently of each other", codes=LOCK, rests_on=MANAGER)
 async def per_group(t: Trial) -> None:
     topic = await t.topic()
-    for _ in range(3):
-        t.equal("held", await locked(t, await t.group(), "one", topic, (0,)), [0])
+    for client in ("one", "two", "three"):
+        t.equal(f"{client} holds", await locked(t, await t.group(), client, topic, (0,)), [0])
 
 
 @case("locks.nothing", Level.SHOULD, "Asking for no queue: none is held", codes=BOTH, rests_on=MANAGER)

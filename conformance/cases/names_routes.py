@@ -124,6 +124,7 @@ async def connection_ends(t: Trial) -> None:
 async def unregister(t: Trial) -> None:
     topic = t.name()
     broker = await registered(t, topic, t.name())
+    t.answer("route", await route(t, topic))
     t.answer("unregister", await broker.link.ask(naming.UnregisterBroker(**broker.who)))
     await route_goes(t, topic, seconds=5)
 

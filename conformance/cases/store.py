@@ -132,7 +132,7 @@ async def index(t: Trial) -> None:
     rests_on="MappedFileQueue, UtilAll.offset2FileName",
 )
 async def file_names(t: Trial) -> None:
-    """Twenty digits of the first byte's offset; all log files of one size, all queue files of one size."""
+    """Twenty digits of the first byte's offset; all log files of one size, all queue files of one size: those that were set."""
     topic = await t.topic()
     await t.send(topic, b"x", keys="k")
     await queue_entries(t, topic, 0, 1)
@@ -140,13 +140,16 @@ async def file_names(t: Trial) -> None:
     files = (*found.commit_log, *found.queues[topic, 0])
     for file in files:
         t.check(f"{file.name}", re.fullmatch(r"\d{20}", file.path.name) is not None)
-    for several in (found.commit_log, [file for queue in found.queues.values() for file in queue]):
+    queues = [file for queue in found.queues.values() for file in queue]
+    for several, setting in ((found.commit_log, "mappedFileSizeCommitLog"), (queues, "mappedFileSizeConsumeQueue")):
         sizes = {file.path.stat().st_size for file in several}
         t.check("one size", len(sizes) == 1, seen=sizes)
+        t.equal(f"it is {setting}", sizes, {int(t.target.config[setting])} if setting in t.target.config else sizes)
     first = found.commit_log[0]
     t.check("names go by the size", all(int(file.path.name) % first.path.stat().st_size == 0 for file in found.commit_log))
-    for file in found.index:
-        t.check(f"{file.name}", re.fullmatch(r"\d{17}", file.path.name) is not None)
+    for directory, digits in (("commitlog", 20), ("index", 17)):
+        names = [path.name for path in (t.store / directory).iterdir()]
+        t.equal(f"{directory}: other names", [name for name in names if not re.fullmatch(rf"\d{{{digits}}}", name)], [])
 
 
 @case(

@@ -163,6 +163,8 @@ class _Course:
             both = [(side, case) for (side, _), case in sorted(tries.items())]
             await _several([partial(attempt, *one) for one in both if not one[1].alone], jobs)
             await _several([partial(attempt, *one) for one in both if one[1].alone], 1)
+            again = [one for one in both if self._unforetold(one[0], one[1])]  # a busy machine may have been at fault
+            await _several([partial(attempt, *one) for one in again], 1)
 
     async def spoil(self, one: Defect, cases: Sequence[Case]) -> DefectTold:
         """The cases that pass without the defect, against it."""
@@ -182,9 +184,14 @@ class _Course:
             told.outcome = CAUGHT
         return told
 
+    def _unforetold(self, side: str, case: Case) -> bool:
+        """It failed without a defect, and nobody expects that."""
+        told = self._good[side, case.id]
+        expected.apply([told], self._foretold)
+        return told.outcome != PASSED and not told.as_expected
+
     def _not_shown(self, told: DefectTold, good: Sequence[CaseTold]) -> DefectTold:
         """None of the cases passes here, defect or not."""
-        expected.apply(good, self._foretold)
         told.outcome = NOT_SHOWN
         told.foretold = bool(good) and all(case.expected == FAILED or case.outcome == SKIPPED for case in good)
         told.why = "; ".join(dict.fromkeys(case.reason or f"{case.id} {case.outcome}: {case.why}" for case in good))

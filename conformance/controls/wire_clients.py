@@ -58,8 +58,9 @@ def query_off(seen: Seen) -> None:
 
 @wire("offsets.groups-share", "keeps one progress for all groups", "offsets.per-group", requests=(*COMMIT, *ASK))
 def groups_share(seen: Seen) -> None:
-    """Of each topic and queue."""
-    seen.request.ext["consumerGroup"] = EVERYBODY
+    """Of each topic and queue: that of the group which came first."""
+    fields = seen.request.ext
+    fields["consumerGroup"] = seen.state.setdefault(fields.get("topic"), fields.get("consumerGroup"))
 
 
 @wire("offsets.queues-share", "keeps one progress for all queues", "offsets.per-group", requests=(*COMMIT, *ASK))

@@ -106,8 +106,7 @@ def escapes(seen: Seen) -> Iterable[Step] | None:
     return [Step(b"", close=True)] if seen.answer is None and rb"\u00" in seen.frame else None
 
 
-@wire("header.binary-field-lost", "loses the last field of a binary header", "header.binary.fields", "send.binary-header",
-      "pull.binary-header", everything=True)  # fmt: skip
+@wire("header.binary-field-lost", "loses the last field of a binary header", "header.binary.fields", everything=True)  # fmt: skip
 def binary_field_lost(seen: Seen) -> None:
     """Off by one in the length of the map."""
     if seen.answer is None and seen.request.form == BINARY and seen.request.ext:

@@ -136,7 +136,7 @@ def one_way_lost(seen: Seen) -> Iterable[Step] | None:
     return [] if seen.request.is_one_way else None
 
 
-@wire("send.acknowledged-not-stored", "answers a send and stores nothing", "send.view-by-id", "send.no-gaps*", "send.v1",
+@wire("send.acknowledged-not-stored", "answers a send and stores nothing", "send.view-by-id", "send.v1",
       requests=(Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2))  # fmt: skip
 def not_stored(seen: Seen) -> Iterable[Step] | None:
     """At the place of the first message of all."""
@@ -145,7 +145,16 @@ def not_stored(seen: Seen) -> Iterable[Step] | None:
     return [answering(seen.request.answer(ext={"msgId": "7F000001000000000000000000000000", "queueId": "0", "queueOffset": "0"}))]
 
 
-@wire("send.refusals-alike", "refuses everything with code 1", "send.refused.*", answers=SENDS)
+@wire(
+    "send.refusals-alike",
+    "refuses everything with code 1",
+    "send.refused.unknown-topic",
+    "send.refused.queue-out-of-range",
+    "send.refused.body-too-big",
+    "send.refused.properties-too-long",
+    "send.refused.topic-name",
+    answers=SENDS,
+)
 def refusals_alike(seen: Seen) -> None:
     """So that a client cannot tell them apart."""
     if seen.reply.code not in (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR):
