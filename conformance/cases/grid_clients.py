@@ -217,6 +217,7 @@ grid(
     ConsumeMessageDirectly,
     consuming,
     "AdminBrokerProcessor.consumeMessageDirectly",
+    missing={"clientId": NOBODY, "msgId": REFUSED},
     ok=Expect(body=CONSUMED),
     cells={
         "unknown-group": Cell(change=nobody("consumerGroup"), expect=NOBODY),

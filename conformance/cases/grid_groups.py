@@ -116,6 +116,7 @@ grid(
         "limit-page": Cell(change={"maxGroupNum": "1"}, expect=Expect(), since=(5, 5)),
         "limit-page-beyond": Cell(change={"groupSeq": "100000"}, expect=Expect(body=has("subscriptionGroupTable")), since=(5, 5)),
     },
+    missing={"groupSeq": PAGED},
     mistyped={"groupSeq": PAGED},
     none={"permission": NO_PERMISSION},
 )

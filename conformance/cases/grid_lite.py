@@ -18,6 +18,7 @@ from conformance.grid_expect import (
     NO_LIMIT,
     NO_PERMISSION,
     NO_TOPIC,
+    REFUSED,
     Expect,
     accident,
     has,
@@ -162,6 +163,7 @@ grid(
     GetLiteTopicInfo,
     of_lite_topic,
     "LiteManagerProcessor.getLiteTopicInfo",
+    missing=dict.fromkeys(("parentTopic", "liteTopic"), REFUSED),
     since=SINCE,
     cells={
         "unknown-topic": Cell(change=nobody("parentTopic"), expect=NO_TOPIC),
@@ -172,6 +174,7 @@ grid(
     GetLiteClientInfo,
     of_client,
     "LiteManagerProcessor.getLiteClientInfo",
+    missing=dict.fromkeys(("parentTopic", "group", "clientId"), REFUSED),
     since=SINCE,
     cells={
         "unknown-topic": Cell(change=nobody("parentTopic"), expect=NO_TOPIC),

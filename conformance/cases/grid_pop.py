@@ -113,23 +113,39 @@ def acking_several(*, acks: bool = True) -> Good:
     return good
 
 
-async def peeking(t: Trial) -> Asked:
+def peeking(*, perm: int = 6, enabled: bool = True) -> Good:
     """Look at a message without taking it."""
-    topic, group = await t.topic(), await t.group()
-    await fill(t, topic, 1)
-    return PeekMessage(topic=topic, queue_id=0, max_msg_nums=1, consumer_group=group)
+
+    async def good(t: Trial) -> Asked:
+        topic, group = await t.topic(), await t.group(consume_enable=enabled)
+        await fill(t, topic, 1)
+        if perm != 6:
+            await t.topic(name=topic, perm=perm)
+        return PeekMessage(topic=topic, queue_id=0, max_msg_nums=1, consumer_group=group)
+
+    return good
 
 
-async def notified(t: Trial) -> Asked:
+def notified(*, perm: int = 6, enabled: bool = True) -> Good:
     """Ask whether there is a message."""
-    topic, group = await t.topic(), await t.group()
-    await fill(t, topic, 1)
-    return Notification(consumer_group=group, topic=topic, queue_id=0, poll_time=1, born_time=2**62)
+
+    async def good(t: Trial) -> Asked:
+        topic, group = await t.topic(), await t.group(consume_enable=enabled)
+        await fill(t, topic, 1)
+        if perm != 6:
+            await t.topic(name=topic, perm=perm)
+        return Notification(consumer_group=group, topic=topic, queue_id=0, poll_time=1, born_time=2**62)
+
+    return good
 
 
-async def polled(t: Trial) -> Asked:
+def polled(*, perm: int = 6, enabled: bool = True) -> Good:
     """Ask how many wait."""
-    return PollingInfo(consumer_group=await t.group(), topic=await t.topic(), queue_id=0)
+
+    async def good(t: Trial) -> Asked:
+        return PollingInfo(consumer_group=await t.group(consume_enable=enabled), topic=await t.topic(perm=perm), queue_id=0)
+
+    return good
 
 
 def assigning(strategy: str = "AVG") -> Good:
@@ -251,43 +267,46 @@ grid(
 )
 grid(
     PeekMessage,
-    peeking,
+    peeking(),
     "PeekMessageProcessor.processRequest",
     ok=Expect(ext={"restNum": int}, body=one_unit),
     cells={
         "unknown-topic": Cell(change=nobody("topic"), expect=NO_TOPIC),
         "unknown-group-illegal": Cell(change={"consumerGroup": "no group"}, expect=GROUP_GONE),
+        "permission-write-only": Cell(ask=peeking(perm=2), expect=NO_RIGHT),
+        "permission-group-disabled": Cell(ask=peeking(enabled=False), expect=NO_RIGHT),
         "limit-queue": Cell(change={"queueId": "1"}, expect=changed(INVALID, remark=NO_QUEUE)),
     },
     missing={"maxMsgNums": Expect(code=ResponseCode.PULL_NOT_FOUND)},
     mistyped={"maxMsgNums": Expect(code=ResponseCode.PULL_NOT_FOUND)},
-    none={"permission": "as of a pop, which has these cells"},
     since=SINCE,
 )
 grid(
     Notification,
-    notified,
+    notified(),
     "NotificationProcessor.processRequest",
     ok=Expect(ext={"hasMsg": "true"}),
     cells={
         "unknown-topic": Cell(change=nobody("topic"), expect=NO_TOPIC),
         "unknown-group-illegal": Cell(change={"consumerGroup": "no group"}, expect=GROUP_GONE),
+        "permission-write-only": Cell(ask=notified(perm=2), expect=NO_RIGHT),
+        "permission-group-disabled": Cell(ask=notified(enabled=False), expect=NO_RIGHT),
         "limit-queue": Cell(change={"queueId": "1"}, expect=changed(INVALID, remark=NO_QUEUE)),
     },
-    none={"permission": "as of a pop, which has these cells"},
     since=SINCE,
 )
 grid(
     PollingInfo,
-    polled,
+    polled(),
     "PollingInfoProcessor.processRequest",
     ok=Expect(ext={"pollingNum": "0"}),
     cells={
         "unknown-topic": Cell(change=nobody("topic"), expect=NO_TOPIC),
         "unknown-group-illegal": Cell(change={"consumerGroup": "no group"}, expect=GROUP_GONE),
+        "permission-write-only": Cell(ask=polled(perm=2), expect=NO_RIGHT),
+        "permission-group-disabled": Cell(ask=polled(enabled=False), expect=NO_RIGHT),
         "limit-queue": Cell(change={"queueId": "1"}, expect=changed(INVALID, remark=NO_QUEUE)),
     },
-    none={"permission": "as of a pop, which has these cells"},
     since=SINCE,
 )
 grid(PopRollback, plain(PopRollback), "AdminBrokerProcessor.transferPopToFsStore", none=NEVER_MIND, since=(5, 3, 3))

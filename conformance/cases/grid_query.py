@@ -12,6 +12,7 @@ from conformance.grid import (
 )
 from conformance.grid_expect import (
     NO_PERMISSION,
+    REFUSED,
     Expect,
     by_handler,
     has,
@@ -85,6 +86,7 @@ grid(
     QueryConsumeQueue,
     of_topic(lambda topic: QueryConsumeQueue(topic=topic, queue_id=0, index=0, count=5), messages=2),
     "AdminBrokerProcessor.queryConsumeQueue",
+    missing={"topic": REFUSED},
     ok=Expect(body=has("queueData", "maxQueueIndex", "minQueueIndex")),
     cells={
         "unknown-topic": Cell(change=nobody("topic"), expect=Expect(code=ResponseCode.SYSTEM_ERROR)),

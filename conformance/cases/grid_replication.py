@@ -40,6 +40,7 @@ grid(
     NotifyMinBrokerIdChange,
     itself,
     "AdminBrokerProcessor.notifyMinBrokerIdChange",
+    missing={"minBrokerId": REFUSED},
     mistyped={"minBrokerId": REFUSED},
     none=NEVER_MIND,
     since=SINCE,

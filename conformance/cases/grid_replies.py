@@ -13,9 +13,11 @@ from conformance.grid import (
 from conformance.grid_expect import (
     INVALID,
     NO_TOPIC,
+    REFUSED,
     UNREAD,
     Expect,
     by_handler,
+    changed,
     four,
 )
 from conformance.grid_goods import answering, producer
@@ -51,6 +53,7 @@ def replying(kind: type[SendMessage] | type[SendMessageV2], *, online: bool = Tr
     return good
 
 
+NO_CLIENT = changed(REFUSED, remark=re.compile("REPLY_TO_CLIENT"))
 NOT_THERE = Expect(code=1, remark=re.compile("push reply message.*fail", re.S))
 
 grid(
@@ -63,7 +66,7 @@ grid(
         "unknown-client": Cell(ask=replying(SendReplyMessage, online=False), expect=NOT_THERE),
         "limit-queue": Cell(change={"queueId": "1"}, expect=four(INVALID)),
     },
-    missing={**UNREAD_V1, "sysFlag": UNREAD, "topic": four(by_handler(ResponseCode.INVALID_PARAMETER))},
+    missing={"properties": NO_CLIENT, **UNREAD_V1, "sysFlag": UNREAD, "topic": four(by_handler(ResponseCode.INVALID_PARAMETER))},
     mistyped={"defaultTopicQueueNums": UNREAD, "sysFlag": UNREAD},
     none={"permission": "as of a send"},
 )
@@ -77,6 +80,6 @@ grid(
         "unknown-client": Cell(ask=replying(SendReplyMessageV2, online=False), expect=NOT_THERE),
         "limit-queue": Cell(change={"e": "1"}, expect=four(INVALID)),
     },
-    missing={**UNREAD_V2, "f": UNREAD, "b": four(by_handler(ResponseCode.INVALID_PARAMETER))},
+    missing={"i": NO_CLIENT, **UNREAD_V2, "f": UNREAD, "b": four(by_handler(ResponseCode.INVALID_PARAMETER))},
     none={"permission": "as of a send"},
 )

@@ -142,6 +142,7 @@ grid(
         "limit-page": Cell(change={"maxTopicNum": "1"}, expect=Expect(), since=(5, 5)),
         "limit-page-beyond": Cell(change={"topicSeq": "100000"}, expect=Expect(body=has("topicConfigTable")), since=(5, 5)),
     },
+    missing={"topicSeq": PAGED},
     mistyped={"topicSeq": PAGED},
     none={"permission": NO_PERMISSION},
 )

@@ -75,6 +75,7 @@ grid(
     ResumeCheckHalfMessage,
     resuming,
     "AdminBrokerProcessor.resumeCheckHalfMessage",
+    missing={"msgId": REFUSED},
     each=True,
     cells={"unknown-message": Cell(change={"msgId": "7F00000100002A9F00FFFFFFFFFFFFFF"}, expect=REFUSED)},
     none={"permission": NO_PERMISSION, "limit": NO_LIMIT},
