@@ -12,7 +12,7 @@ IMAGE ?= apache/rocketmq:5.5.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev test check fast java bench bench-store truth conform conform-docker nightly fuzz clean
+.PHONY: help setup dev test check fast java bench bench-store truth specification conform conform-docker nightly fuzz clean
 
 help:  ## print these targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ bench-store: $(TOOLS)  ## the store of both: dispatch lag, cold reads, sends bes
 
 truth: $(TOOLS)  ## read codes, headers and defaults out of the Java jars again (needs JDK, Maven)
 	@$(BIN)/python -m conformance.truth $(ARGS)
+
+specification: $(TOOLS)  ## write docs/conformance.md again, from the conformance suite's cases
+	@$(BIN)/python -m conformance.report.specification $(ARGS)
 
 CONFORM := $(BIN)/rmq conform --expected
 OUTCOME = --json build/$@/results.json --junit build/$@/junit.xml --html build/$@/index.html --logs build/$@/logs

@@ -171,7 +171,7 @@ async def one_way_response(t: Trial) -> None:
     "frame.form-of-answer",
     Level.SHOULD,
     "A request in the binary form gets an answer that its sender can read",
-    rests_on="RocketMQSerializable; facts: a Java server answers in its own form",
+    rests_on="RocketMQSerializable, RemotingCommand.serializeTypeConfigInThisServer",
 )
 async def form_of_answer(t: Trial) -> None:
     """Either form is lawful, since every decoder tells them apart per frame.  Noted which one it was."""

@@ -1,4 +1,4 @@
-"""The files on disk: each message's unit, queue entries and index entries are what the wire promised (`Need.STORE`)."""
+"""The files on disk: each message's unit, queue entries and index entries are what the wire promised."""
 
 from __future__ import annotations
 
