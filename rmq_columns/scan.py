@@ -101,13 +101,49 @@ class End(NamedTuple):
 
 
 def scan(
-    source: Source, first_offset: int, *, start: int = 0, end: int | None = None, block_bytes: int = BLOCK_BYTES
+    source: Source,
+    first_offset: int,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    displaced_by: int | None = None,
 ) -> Iterator[Batch | Gap | End]:
     """The units of one file from byte `start` up to `end` (its size).  first_offset: physical offset of the file's first byte.
 
-    Raises whatever the source raises.
+    displaced_by: when it is known already (see `Batch`).  Raises whatever the source raises.
     """
-    return _Scan(source, first_offset, source.size() if end is None else end, block_bytes).run(start)
+    return _Scan(source, first_offset, source.size() if end is None else end, block_bytes).run(start, displaced_by)
+
+
+class Seeker:
+    """Looks for units at any place of a file, by what they say of themselves, without following the chain to them."""
+
+    def __init__(self, source: Source, first_offset: int, size: int, block_bytes: int) -> None:
+        """first_offset: what a unit at the file's first byte would say of its place."""
+        self._source, self.size, self._own = source, size, first_offset
+        self._scan = _Scan(source, first_offset, size, block_bytes)
+
+    def displacement(self, at: int) -> int:
+        """How far the first two units from here say that they are from where they are; 0 unless both agree."""
+        return self._scan._displacement(at)
+
+    def next_place(self, at: int) -> int:
+        """Behind the whole unit that begins here and says so; -1 when there is none."""
+        head = self._source.read(at, _HEAD.size)
+        if len(head) < _HEAD.size or self._scan.probe(at) is not Fault.NONE:
+            return -1
+        fields = dict(zip(_HEAD.names, _HEAD.packed.unpack(head), strict=True))
+        return at + fields["total_size"] if fields["physical_offset"] == at + self._own else -1
+
+    def is_end(self, at: int) -> bool:
+        """Whether the file ends here: with a blank, with zeros, or because it is no longer."""
+        head = self._source.read(at, _BLANK.size)
+        return len(head) < _BLANK.size or not any(head) or self._scan.is_blank(at)
+
+    def places(self, at: int, end: int) -> Iterator[int]:
+        """Where units seem to begin, from here on and below end; ends early where a whole block is zeros."""
+        yield from self._scan.units_between(at, min(end, self.size))
 
 
 class _Scan:
@@ -121,6 +157,7 @@ class _Scan:
         self._filled = 0
         self._candidates: Ints | None = None
         self._gaps = 0
+        self._own = first_offset
 
     def _grow(self, size: int) -> None:
         self._raw = bytearray(size)
@@ -140,8 +177,8 @@ class _Scan:
                 return
             self._filled += got
 
-    def run(self, at: int) -> Iterator[Batch | Gap | End]:
-        displaced_by = self._displacement(at)
+    def run(self, at: int, known: int | None) -> Iterator[Batch | Gap | End]:
+        displaced_by = self._displacement(at) if known is None else known
         self._own = self._first_offset + displaced_by
         few: int | None = None
         while True:
@@ -202,12 +239,12 @@ class _Scan:
         size, magic = _BLANK.unpack(head)
         if magic == MAGIC_BLANK:
             return Ending.BLANK if at + size == self._size else Ending.BLANK_SIZE
-        fault = self._probe(at)
+        fault = self.probe(at)
         if fault is Fault.NONE:
             self._fill(at, size)
         return fault
 
-    def _probe(self, at: int) -> Fault:
+    def probe(self, at: int) -> Fault:
         """Whether a whole unit begins here, its lengths read one by one: never more than a few hundred bytes are read."""
         head = self._source.read(at, FIXED_SIZE_MAX)
         if len(head) < UNIT_SIZE_MIN:
@@ -248,13 +285,28 @@ class _Scan:
                 if self._filled <= 0:
                     break
                 for found in self._found_behind(place if place > begin else begin + 1):
-                    if self._probe(found) is Fault.NONE or self._is_blank(found):
+                    if self.probe(found) is Fault.NONE or self.is_blank(found):
                         zeros = zeros and self._is_zero(begin, found)
                         return Gap(begin, found, fault, zeros), True
                 zeros = zeros and self._is_zero(max(place, begin), self._base + self._filled)
                 reached = self._base + self._filled
                 place = reached if reached >= self._size else max(reached - FIXED_SIZE_MAX, place + 1)
         return Gap(begin, self._size, fault, zeros), False
+
+    def units_between(self, at: int, end: int) -> Iterator[int]:
+        """For `Seeker.places`."""
+        place = at
+        while place < end:
+            self._fill(place)
+            if not self._bytes[: self._filled].any():
+                return
+            for found in self._found_behind(place):
+                if found >= end:
+                    return
+                if self.probe(found) is Fault.NONE:
+                    yield found
+            reached = self._base + self._filled
+            place = reached if reached >= self._size else max(reached - FIXED_SIZE_MAX, place + 1)
 
     def _is_zero(self, begin: int, end: int) -> bool:
         """Of the part that is in the block."""
@@ -285,6 +337,6 @@ class _Scan:
         blanks = at[gather(block, at, _INT).astype(np.int64) + at + self._base == self._size]
         return np.sort(np.concatenate((units, blanks))) + self._base
 
-    def _is_blank(self, at: int) -> bool:
+    def is_blank(self, at: int) -> bool:
         head = self._source.read(at, _BLANK.size)
         return len(head) == _BLANK.size and _BLANK.unpack(head) == (self._size - at, MAGIC_BLANK)

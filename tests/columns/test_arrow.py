@@ -6,13 +6,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_columns import arrow, units
+from rmq_columns.ragged import ragged
+from rmq_columns.schema import MESSAGES
 from rmq_wire import properties
 from rmq_wire.message import StoredMessage, has_good_crc, pack_unit, read_unit
+from rmq_wire.message_id import offset_message_id
 from tests.support.golden import store_files
 from tests.wire.given import units as unit_fields
 
@@ -26,6 +30,7 @@ def text(raw: bytes) -> str:
 def expected(unit: StoredMessage) -> dict[str, Any]:
     pairs = properties.decode(text(unit.properties))
     return {
+        "brokerName": "", "offsetMsgId": offset_message_id(unit.store_host, unit.physical_offset),
         "topic": text(unit.topic), "body": bytes(unit.body), "bodySize": len(unit.body), "crcOk": has_good_crc(unit),
         "tags": pairs.get("TAGS"), "keys": pairs.get("KEYS"), "uniqKey": pairs.get("UNIQ_KEY"), "properties": list(pairs.items()),
         "bornHost": arrow.host_text(unit.born_host), "storeHost": arrow.host_text(unit.store_host), "storeSize": unit.total_size,
@@ -41,7 +46,8 @@ def batch_of(raw: bytes, columns: list[str] | None = None) -> tuple[Any, list[St
     positions, _ = units.walk(raw, 0, len(raw))
     found = units.read(np.frombuffer(raw, np.uint8), np.array(positions, np.int64), len(raw))
     sound = found.take(found.fault == 0)
-    made = arrow.record_batch(np.frombuffer(raw, np.uint8), sound, columns or arrow.SCHEMA.names)
+    schema = MESSAGES if columns is None else pa.schema([MESSAGES.field(name) for name in columns])
+    made = arrow.record_batch(np.frombuffer(raw, np.uint8), sound, schema)
     made.validate(full=True)
     return made, [read_unit(raw, at) for at in sound.at.tolist()]
 
@@ -49,7 +55,7 @@ def batch_of(raw: bytes, columns: list[str] | None = None) -> tuple[Any, list[St
 def test_units_of_the_golden_store() -> None:
     for raw in store_files("commitlog").values():
         made, read = batch_of(raw)
-        assert made.schema == arrow.SCHEMA
+        assert made.schema == MESSAGES
         assert [{**row} for row in made.to_pylist()] == [expected(unit) for unit in read]
 
 
@@ -98,11 +104,11 @@ def test_times_beyond_every_calendar_do_not_overflow() -> None:
 )
 def test_wrong_runs_never_reach_arrow(starts: list[int], sizes: list[int]) -> None:
     with pytest.raises(ValueError, match="ascend"):
-        arrow.ragged(np.zeros(10, np.uint8), np.array(starts), np.array(sizes))
+        ragged(np.zeros(10, np.uint8), np.array(starts), np.array(sizes))
 
 
 def test_a_faulty_unit_has_no_columns() -> None:
     raw = bytes(200)
     found = units.read(np.frombuffer(raw, np.uint8), np.zeros(1, np.int64), len(raw))
     with pytest.raises(ValueError, match="fault"):
-        arrow.record_batch(np.frombuffer(raw, np.uint8), found)
+        arrow.record_batch(np.frombuffer(raw, np.uint8), found, MESSAGES)

@@ -1,0 +1,118 @@
+"""Message properties of many units as Arrow: the map, and single values as columns.
+
+Property strings are gathered back to back.  When every string is as Java writes it (name 01 value 02, nothing empty, no second
+01), the separators alone say where all names and values are; anything else takes the way of `rmq_columns.texts`, which cuts as
+`rmq_wire.properties.decode` does.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rmq_columns.dtypes import Bytes, Ints
+from rmq_columns.ragged import as_text, data_of, ragged
+from rmq_columns.texts import PAIR_END, Properties, properties_of
+from rmq_columns.units import Units, slices
+from rmq_wire import properties as property_text
+
+_END: Final = PAIR_END[0]
+_NAME_END: Final = 1
+COUNTED_CELLS_MAX: Final = 1 << 22
+"""Rows times names up to which doubled names are looked for by counting."""
+TEXTS: Final = pa.map_(pa.string(), pa.string())
+
+
+class Pairs:
+    """All pairs of all units.  row: ascending; `*_at` are positions in raw."""
+
+    def __init__(self, buffer: Bytes, units: Units) -> None:
+        self._buffer, self._units = buffer, units
+        self._rows = len(units)
+        raw, offsets = data_of(ragged(buffer, units.properties_at, units.properties_size))
+        if not self._cut_plain(raw, offsets):
+            found = properties_of(list(slices(buffer.data, units.properties_at, units.properties_size)), units.properties_size)
+            self._take(found)
+
+    def _take(self, found: Properties) -> None:
+        self._raw: Bytes = np.frombuffer(found.data, np.uint8)
+        self._name_at, self._name_end = found.name_at, found.name_at + found.name_size
+        self._value_end = found.value_at + found.value_size
+        self._row = found.row
+
+    def _cut_plain(self, raw: Bytes, offsets: npt.NDArray[np.int32]) -> bool:
+        """Whether the strings are plain; if so, cuts them."""
+        ends = np.flatnonzero(raw == _END)
+        name_ends = np.flatnonzero(raw == _NAME_END)
+        last = offsets[1:][offsets[1:] > offsets[:-1]]
+        if len(ends) != len(name_ends) or (raw[last - 1] != _END).any():
+            return False
+        starts = np.empty_like(ends)
+        starts[:1] = 0
+        starts[1:] = ends[:-1] + 1
+        if (name_ends <= starts).any() or (name_ends + 1 >= ends).any():
+            return False
+        self._raw, self._name_at, self._name_end, self._value_end = raw, starts, name_ends, ends
+        up_to = np.searchsorted(ends, offsets)
+        self._row = np.repeat(np.arange(self._rows), np.diff(up_to))
+        return True
+
+    @cached_property
+    def _names(self) -> Any:
+        return as_text(ragged(self._raw, self._name_at, self._name_end - self._name_at))
+
+    @cached_property
+    def _values(self) -> Any:
+        return as_text(ragged(self._raw, self._name_end + 1, self._value_end - self._name_end - 1))
+
+    @cached_property
+    def _codes(self) -> tuple[npt.NDArray[np.int32], list[str]]:
+        encoded = self._names.dictionary_encode()
+        return encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
+
+    def map(self) -> Any:
+        """map<string, string> in the order of first appearance; the last of two values of a name wins."""
+        codes, names = self._codes
+        cells = self._rows * len(names)
+        if cells > COUNTED_CELLS_MAX:
+            doubled = len(np.unique(self._row * len(names) + codes)) < len(codes)
+        else:
+            doubled = bool(cells) and int(np.bincount(self._row * len(names) + codes).max(initial=0)) > 1
+        if doubled:
+            return self._map_slowly()
+        offsets = np.searchsorted(self._row, np.arange(self._rows + 1)).astype(np.int32)
+        return pa.MapArray.from_arrays(pa.array(offsets), self._names, self._values)
+
+    def _map_slowly(self) -> Any:
+        cut = slices(self._buffer.data, self._units.properties_at, self._units.properties_size)
+        pairs = [list(property_text.decode(bytes(text).decode("utf-8", "replace")).items()) for text in cut]
+        return pa.array(pairs, TEXTS)
+
+    def value(self, name: str) -> Any:
+        """The values of one name as a column; null where a unit has none."""
+        found = self._found(name.encode())
+        rows = self._row[found]
+        if "_values" not in self.__dict__:
+            values = as_text(ragged(self._raw, self._name_end[found] + 1, (self._value_end - self._name_end)[found] - 1))
+            found = np.arange(len(found))
+        else:
+            values = self._values
+        where = np.zeros(self._rows, np.int64)
+        missing = np.ones(self._rows, np.bool_)
+        where[rows] = found
+        missing[rows] = False
+        return values.take(pa.array(where, mask=missing))
+
+    def _found(self, name: bytes) -> Ints:
+        if "_codes" in self.__dict__:
+            codes, names = self._codes
+            text = name.decode()
+            return np.flatnonzero(codes == names.index(text)) if text in names else np.empty(0, np.int64)
+        found = np.flatnonzero(self._name_end - self._name_at == len(name))
+        for place, byte in enumerate(name):
+            found = found[self._raw[self._name_at[found] + place] == byte]
+        return found

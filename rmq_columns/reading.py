@@ -1,0 +1,55 @@
+"""The three calls by which everybody reads a store: plan, read one split, or both at once.
+
+A split is what a task of Spark will be: plain, sent anywhere, read there on its own.  Read one after another the splits give the
+whole table, so `read_store` is nothing else; it cuts no file, since it reads everything in order anyway.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from rmq_columns.messages import read_messages
+from rmq_columns.options import Options, Strategy, Table, parse_options
+from rmq_columns.plan import Split, plan_splits
+from rmq_columns.schema import schema_of
+from rmq_columns.tables import read_table
+
+WHOLE_FILES: int = 1 << 62
+"""Above the size of any file: none is cut."""
+
+
+def read_split(split: Split) -> Iterator[pa.RecordBatch]:
+    """The rows of one split, each batch with the schema of `schema_of`.
+
+    Raises `Malformed` in mode FAILFAST, `SeamMismatch` when the split does not end where the next one begins, `CannotRead`.
+    """
+    schema = schema_of(split.options)
+    if split.options.table is Table.MESSAGES:
+        return read_messages(split, schema)
+    return read_table(split, schema)
+
+
+def read_store(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, filesystem: Any = None, **options: Any
+) -> pa.RecordBatchReader:
+    """A table of one or more stores, read while it is asked for; `read_all()` makes a Table of it.
+
+    options: those of the docs, by their names (`table="consumequeue"`, `topics=["Orders"]`).  filesystem: of pyarrow or fsspec.
+    Raises `BadOption`, `CannotRead`; while it is read what `read_split` raises.
+    """
+    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    chosen = parse_options({**options, "paths": [os.fspath(one) for one in paths]}, filesystem)
+    return reader_of(chosen)
+
+
+def reader_of(options: Options) -> pa.RecordBatchReader:
+    """As `read_store`, of options that were parsed."""
+    if options.split_strategy is Strategy.AUTO:
+        options = replace(options, split_bytes=WHOLE_FILES)
+    splits = plan_splits(options)
+    return pa.RecordBatchReader.from_batches(schema_of(options), (batch for split in splits for batch in read_split(split)))
