@@ -153,7 +153,7 @@ def _index(results: Sequence[Run], docs: str) -> dict[str, Any]:
     return {
         "labels": [run.target.label for run in results],
         "docs": docs,
-        "about": {name: _first_sentence(texts[0]) for name, texts in introductions().items()},
+        "about": {name: _first_sentence(texts[0]) for name, texts in introductions().items() if texts},
         "codes": {str(int(code)): code.name for code in RequestCode if int(code) in codes},
         "rows": {anchor_of(f"grid.{_dashed(code.name)}.x"): f"{code.name} ({int(code)})" for code in RequestCode},
         "cases": cases,
