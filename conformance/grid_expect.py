@@ -102,7 +102,7 @@ def described(expected: Expected, *, remarks: bool = False) -> str:
     """An expectation in words, for documents: that of the newest reference, then those of older ones."""
     if isinstance(expected, Expect):
         return _one(expected, remarks=remarks)
-    older = (f"{key}.x: {_one(one, remarks=remarks)}" for key, one in expected.items() if key)
+    older = (f"{key}.x: {_one(dataclasses.replace(one, quirk=''), remarks=remarks)}" for key, one in expected.items() if key)
     return "; ".join((_one(expected[""], remarks=remarks), *older))
 
 
