@@ -27,10 +27,7 @@ H = TypeVar("H", bound=Header)
 T = TypeVar("T")
 
 ANSWER_S: Final = 20.0
-"""How long an answer may take, on a machine whose cores are busy; a case that judges times gives its own.
-
-The reference answers e.g. the making of a topic (17) only when all name servers have heard of it: seen to take 10 s.
-"""
+"""How long an answer may take on a machine whose cores are busy; a case that judges times gives its own."""
 CONNECT_S: Final = 10.0
 VERSION: Final = 513
 """5.5.0, as `MQVersion` numbers it."""
