@@ -116,19 +116,19 @@ def _scan_part(file: File, part: Part, options: Options) -> Iterator[Batch | Gap
     if limit is not None:
         limit(part.end)
     yield from scan(
-        file, part.file_start, start=part.start, end=part.end, block_bytes=options.block_bytes, displaced_by=part.displaced_by
-    )
+        file, part.file_start, start=part.start, end=part.end if part.ends_file else None, stop=part.end,
+        block_bytes=options.block_bytes, displaced_by=part.displaced_by,
+    )  # fmt: skip
 
 
 def _ending(file: File, part: Part, end: End, options: Options) -> Iterator[Damage]:
     """What an end means for the rows: nothing, damage, or that the split was cut in the middle of a unit."""
     if end.at == part.end or (part.ends_file and end.how in (Ending.BLANK, Ending.FULL)):
         return
-    following = _next_place(file, part, end.at)
-    if following > part.end:
-        if part.ends_file:  # it was appended after the splits were planned: not ours to show
-            return
-        raise SeamMismatch(part.path, end.at, f"this unit ends at {following}, over the split's end at {part.end}")
+    if end.how is Ending.OVER:
+        raise SeamMismatch(part.path, end.at, f"units lead here, over the split's end at {part.end}: none begins there")
+    if part.ends_file and _next_place(file, part, end.at) > part.end:
+        return  # it was appended after the splits were planned: not ours to show
     if end.how is Ending.ZEROS and part.ends_file and part.is_active:
         if options.tail is Tail.REPORT:
             yield Damage(part.path, end.at, part.end, part.file_start + end.at, "unwritten")

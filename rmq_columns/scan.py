@@ -30,6 +30,7 @@ FIXED_SIZE_MAX: Final = max(layout.size for layout in FIXED.values())
 _HEAD: Final = flat(HEAD)
 _HOST_BITS: Final = BORN_V6 | STORE_V6
 _BLANK: Final = flat(BLANK).packed
+_SIZE_BYTES: Final = _HEAD.field("total_size").size
 _MAGIC_AT: Final = _HEAD.at["magic"]
 _OWN_OFFSET_AT: Final = _HEAD.at["physical_offset"]
 _LONG: Final = np.dtype(">i8")
@@ -87,6 +88,8 @@ class Ending(StrEnum):
     """bytes that are no unit, and none behind them"""
     BLANK_SIZE = "blank size"
     """a blank record that does not reach to the end"""
+    OVER = "over"
+    """the last unit reaches over `stop`, or a blank stands before it: no unit begins there"""
     HOPELESS = "hopeless"
     """more gaps than `GAPS_MAX`: not looked at any further"""
 
@@ -106,14 +109,16 @@ def scan(
     *,
     start: int = 0,
     end: int | None = None,
+    stop: int | None = None,
     block_bytes: int = BLOCK_BYTES,
     displaced_by: int | None = None,
 ) -> Iterator[Batch | Gap | End]:
     """The units of one file from byte `start` up to `end` (its size).  first_offset: physical offset of the file's first byte.
 
+    stop: only units that begin below it, for whoever reads the rest elsewhere; `Ending.OVER` unless one would begin just there.
     displaced_by: when it is known already (see `Batch`).  Raises whatever the source raises.
     """
-    return _Scan(source, first_offset, source.size() if end is None else end, block_bytes).run(start, displaced_by)
+    return _Scan(source, first_offset, source.size() if end is None else end, block_bytes, stop).run(start, displaced_by)
 
 
 class Seeker:
@@ -147,8 +152,9 @@ class Seeker:
 
 
 class _Scan:
-    def __init__(self, source: Source, first_offset: int, size: int, block_bytes: int) -> None:
+    def __init__(self, source: Source, first_offset: int, size: int, block_bytes: int, stop: int | None = None) -> None:
         self._source = source
+        self._stop = size if stop is None or stop > size else stop
         self._first_offset = first_offset
         self._size = size
         self._block_bytes = max(block_bytes, 4 * FIXED_SIZE_MAX)  # what a resync steps back must not be all of a block
@@ -169,11 +175,13 @@ class _Scan:
         if wanted > len(self._raw):
             self._grow(wanted)
         self._base, self._filled, self._candidates = at, 0, None
-        want = min(max(self._block_bytes, wanted), self._size - at)
+        block = min(self._block_bytes, max(self._stop + FIXED_SIZE_MAX - at, 0))  # what follows is another's
+        want = min(max(block, wanted), self._size - at)
         while self._filled < want:
             got = self._source.read_into(at + self._filled, self._view[self._filled : want])
             if got <= 0:
                 self._size = at + self._filled
+                self._stop = min(self._stop, self._size)
                 return
             self._filled += got
 
@@ -182,9 +190,13 @@ class _Scan:
         self._own = self._first_offset + displaced_by
         few: int | None = None
         while True:
+            if at >= self._stop < self._size:
+                yield End(at, Ending.FULL if at == self._stop else Ending.OVER, Fault.NONE, displaced_by)
+                return
             if not self._base <= at < self._base + self._filled:
                 self._fill(at)
-            positions, stop = walk(self._view, at - self._base, self._filled, few)
+            limit = min(self._filled, self._stop - self._base + _SIZE_BYTES - 1)
+            positions, stop = walk(self._view, at - self._base, limit, few)
             if positions and stop > self._filled:
                 stop = positions.pop()
             units = read(self._bytes, np.array(positions, np.int64), self._filled)
@@ -202,9 +214,13 @@ class _Scan:
             if outcome is Fault.NONE:
                 continue
             if isinstance(outcome, Ending):
-                yield End(at, outcome, Fault.NONE, displaced_by)
+                yield End(at, Ending.OVER if self._stop < self._size else outcome, Fault.NONE, displaced_by)
                 return
             gap, has_more = self._resync(at, outcome)
+            if not has_more and self._stop < self._size:
+                yield gap
+                yield End(gap.end, Ending.FULL, Fault.NONE, displaced_by)
+                return
             if not has_more:
                 yield End(at, Ending.ZEROS if gap.is_zero else Ending.TORN, outcome, displaced_by)
                 return
@@ -279,19 +295,19 @@ class _Scan:
         begin = at
         for data, hole in self._source.data_ranges(at):
             place = max(data, at)
-            while place < min(hole, self._size):
+            while place < min(hole, self._stop):
                 if not self._base <= place < self._base + self._filled - FIXED_SIZE_MAX:
                     self._fill(place)
                 if self._filled <= 0:
                     break
-                for found in self._found_behind(place if place > begin else begin + 1):
+                for found in self._found_behind(place if place > begin else begin + 1, self._stop):
                     if self.probe(found) is Fault.NONE or self.is_blank(found):
                         zeros = zeros and self._is_zero(begin, found)
                         return Gap(begin, found, fault, zeros), True
-                zeros = zeros and self._is_zero(max(place, begin), self._base + self._filled)
+                zeros = zeros and self._is_zero(max(place, begin), min(self._base + self._filled, self._stop))
                 reached = self._base + self._filled
                 place = reached if reached >= self._size else max(reached - FIXED_SIZE_MAX, place + 1)
-        return Gap(begin, self._size, fault, zeros), False
+        return Gap(begin, self._stop, fault, zeros), False
 
     def units_between(self, at: int, end: int) -> Iterator[int]:
         """For `Seeker.places`."""
@@ -300,9 +316,7 @@ class _Scan:
             self._fill(place)
             if not self._bytes[: self._filled].any():
                 return
-            for found in self._found_behind(place):
-                if found >= end:
-                    return
+            for found in self._found_behind(place, end):
                 if self.probe(found) is Fault.NONE:
                     yield found
             reached = self._base + self._filled
@@ -313,12 +327,12 @@ class _Scan:
         low = max(begin - self._base, 0)
         return not self._bytes[low : max(min(end - self._base, self._filled), low)].any()
 
-    def _found_behind(self, at: int) -> Iterator[int]:
-        """Places of this block, from here on, that look like the beginning of a unit."""
+    def _found_behind(self, at: int, end: int) -> Iterator[int]:
+        """Places of this block, from here on and below end, that look like the beginning of a unit."""
         if self._candidates is None:
             self._candidates = self._find_candidates()
-        first = int(np.searchsorted(self._candidates, at))
-        return iter(self._candidates[first:].tolist())
+        first, last = np.searchsorted(self._candidates, (at, end)).tolist()
+        return iter(self._candidates[first:last].tolist())
 
     def _find_candidates(self) -> Ints:
         """Units that say where they are, and blanks that reach exactly to the file's end."""
