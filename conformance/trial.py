@@ -6,6 +6,7 @@ Topics and groups of a case carry the run's mark, so that any number of cases an
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -331,5 +332,7 @@ def fits(seen: Any, expected: Any) -> bool:
 def _text(value: Any) -> str:
     if isinstance(value, re.Pattern):
         return f"/{value.pattern!s}/"
+    if isinstance(value, enum.IntEnum):
+        value = f"{value.value} {value.name}"
     text = value if isinstance(value, str) else getattr(value, "__name__", None) or repr(value)
     return text if len(text) <= SEEN_CHARACTERS_MAX else f"{text[:SEEN_CHARACTERS_MAX]}… ({len(text)} characters)"

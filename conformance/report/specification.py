@@ -11,12 +11,14 @@ cannot say what no case checks.  Anchors are case ids, and `grid.<code>` for a c
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from conformance import grid
 from conformance.case import Case, Level, load
 from rmq_wire.codes import RequestCode
 from rmq_wire.declare import REQUESTS, Role
@@ -51,8 +53,10 @@ def anchor_of(id: str) -> str:
 
 def introductions() -> dict[str, list[str]]:
     """Capability -> the docstrings of the modules that declare its cases."""
-    made: dict[str, list[str]] = {}
+    made: dict[str, list[str]] = {GRID: [inspect.getdoc(grid) or ""]}
     for case in sorted(load({}).values(), key=lambda case: case.module):
+        if case.capability == GRID:
+            continue
         texts = made.setdefault(case.capability, [])
         module = sys.modules.get(case.module)
         text = ((module and module.__doc__) or "").strip()
@@ -66,8 +70,8 @@ def document(cases: Mapping[str, Case]) -> str:
     from conformance.report.specification_codes import index_of_codes, requests
 
     head = HEAD.read_text(encoding="utf-8").rstrip()
-    grid = sum(case.capability == GRID for case in cases.values())
-    head = head.replace("{cases}", str(len(cases))).replace("{grid}", str(grid))
+    cells = sum(case.capability == GRID for case in cases.values())
+    head = head.replace("{cases}", str(len(cases))).replace("{grid}", str(cells))
     by_capability = _by_capability(cases.values())
     parts: list[str] = [
         head,

@@ -120,8 +120,8 @@ function groupRow(name, found, sub) {
   const row = node("tr", { class: `group${sub ? " sub" : ""}`, "data-group": name });
   const shown = sub ? index.rows[name] || name : name;
   const fold = node("button", { class: "fold", type: "button", text: shown });
-  row.append(node("td", {}, fold,
-    node("span", { class: "blurb", text: `${found.length} ${found.length === 1 ? "case" : "cases"}${sub ? "" : `. ${index.about[name] || ""}`}` })), node("td", { class: "l" }));
+  row.append(node("td", { colspan: 2 }, fold,
+    node("span", { class: "blurb", text: `${found.length} ${found.length === 1 ? "case" : "cases"}${sub ? "" : `. ${index.about[name] || ""}`}` })));
   index.labels.forEach((_, subject) => {
     const count = total(found, subject);
     const td = node("td", { class: "s" });
@@ -129,7 +129,7 @@ function groupRow(name, found, sub) {
     else {
       const tone = count.bad ? "bad" : count.soft ? "soft" : "all";
       const mark = count.bad ? ` ✗${count.bad}` : count.soft ? "" : " ✓";
-      td.append(node("span", { class: tone, text: `${count.passed}/${count.all}`,
+      td.append(node("span", { class: tone, text: `${count.passed}/\u200b${count.all}`,
         title: `${count.passed} of ${count.all} passed; ${count.soft} failed as expected; ${count.bad} came otherwise than expected` },
         node("span", { class: "mark", text: mark })));
     }
@@ -262,15 +262,25 @@ function checks(all) {
   const holding = all.filter((one) => one[1]);
   return node("div", {}, checkTable(bad), node("details", { class: "more" }, node("summary", { text: `${holding.length} that hold` }), checkTable(holding)));
 }
+// The same statement again and again, such as a hundred sends, is told once.
+function counted(all) {
+  const made = [];
+  for (const one of all) {
+    const last = made.at(-1);
+    if (last && last.slice(0, 4).every((part, number) => part === one[number])) last[4] += 1;
+    else made.push([...one, 1]);
+  }
+  return made;
+}
 function checkTable(all) {
-  const rows = all.map(([what, holds, expected, seen]) => node("tr", { class: holds ? "passed" : "failed" },
-    node("td", { class: "mark tone", text: holds ? "✓" : "✗", title: holds ? "holds" : "does not hold" }), node("td", { text: what }),
+  const rows = counted(all).map(([what, holds, expected, seen, times]) => node("tr", { class: holds ? "passed" : "failed" },
+    node("td", { class: "mark tone", text: holds ? "✓" : "✗", title: holds ? "holds" : "does not hold" }), node("td", { text: times > 1 ? `${what} (${times} times)` : what }),
     node("td", { class: "value", text: visible(expected) }), node("td", { class: "value", text: visible(seen) })));
   return node("table", { class: "checks" }, node("thead", {}, node("tr", {}, node("th", { class: "mark" }), node("th", { class: "what", text: "statement" }),
     node("th", { class: "half", text: "expected" }), node("th", { text: "seen" }))), node("tbody", {}, ...rows));
 }
-// Separators and other control characters as their pictures.
-const visible = (text) => text.replace(/[\x00-\x08\x0b\x0c\x0e-\x1f]/g, (letter) => String.fromCharCode(0x2400 + letter.charCodeAt(0)));
+// Separators and other control characters by their numbers.
+const visible = (text) => text.replace(/[\x00-\x08\x0b\x0c\x0e-\x1f]/g, (letter) => `‹${letter.charCodeAt(0).toString(16).padStart(2, "0")}›`);
 const pairs = (map) => node("dl", {}, ...Object.entries(map).flatMap(([name, value]) => [node("dt", { text: name }), node("dd", { text: visible(value) })]));
 function framesOf(all) {
   const asked = new Map();
