@@ -150,6 +150,7 @@ async def no_notices(t: Trial) -> None:
     await first.consumes(group, topic)
     await second.consumes(group, topic)
     t.equal("a notice", await first.told_of_change(seconds=1), None)
+    t.equal("members", await members(t, group), sorted([first.client_id, second.client_id]))
 
 
 @case(

@@ -30,6 +30,7 @@ async def level_1(t: Trial) -> None:
     """In the topic, queue and with the properties that it was sent with."""
     topic = await t.topic(queues=2)
     sent = t.message(topic, {names.DELAY: "1"}, queue=1, tags="a", keys="k")
+    sent_s = trio.current_time()
     t.answer("send", await t.broker.ask(sent, b"later"))
     t.equal("at once", (await t.broker.ask(GetMaxOffset(topic=topic, queue_id=1))).ext.get("offset"), "0")
     early = await t.pull(topic, 0, queue=1)
@@ -37,8 +38,10 @@ async def level_1(t: Trial) -> None:
     found: list[bytes] = []
     began = trio.current_time()
     units = await t.pull_all(topic, 1, queue=1)
+    waited_s = trio.current_time() - sent_s
     found = [bytes(unit.body) for unit in units]
     t.equal("body", found, [b"later"])
+    t.check("not early", waited_s >= 0.9, expected="1 s", seen=f"{waited_s:.1f} s")
     properties = properties_of(units[0])
     t.equal("tags and keys", [properties.get(name) for name in (names.TAGS, names.KEYS)], ["a", "k"])
     t.equal("topic of the unit", bytes(units[0].topic).decode(), topic)

@@ -42,20 +42,16 @@ from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.naming import (
     AddWritePermOfBroker,
     BrokerHeartbeat,
-    DeleteKVConfig,
     DeleteTopicFromNamesrv,
     GetAllTopicListFromNameserver,
     GetBrokerClusterInfo,
     GetBrokerMemberGroup,
     GetHasUnitSubTopicList,
     GetHasUnitSubUnunitTopicList,
-    GetKVConfig,
-    GetKVListByNamespace,
     GetRouteInfo,
     GetSystemTopicListFromNs,
     GetTopicsByCluster,
     GetUnitTopicList,
-    PutKVConfig,
     QueryDataVersion,
     RegisterBroker,
     RegisterTopic,
@@ -67,7 +63,6 @@ WHERE = "namesrv DefaultRequestProcessor"
 ROUTE = "namesrv ClientRequestProcessor.getRouteInfoByTopic"
 NONE = {"permission": NO_PERMISSION, "limit": NO_LIMIT}
 OWN: Final = (Need.NAMESRV,)
-WORD = "conformance"
 
 
 def version() -> DataVersion:
@@ -168,16 +163,6 @@ async def is_announced(t: Trial, asked: RegisterTopic, _: Answer) -> None:
     t.answer("105 after it", await t.names.ask(GetRouteInfo(topic=asked.topic)))
 
 
-async def is_put(t: Trial, asked: PutKVConfig, _: Answer) -> None:
-    """It can be read."""
-    t.answer("101 after it", await t.names.ask(GetKVConfig(namespace=WORD, key=asked.key)), ext={"value": "1"})
-
-
-async def is_deleted(t: Trial, asked: DeleteKVConfig, _: Answer) -> None:
-    """It cannot be read any more."""
-    t.answer("101 after it", await t.names.ask(GetKVConfig(namespace=WORD, key=asked.key)), code=ResponseCode.QUERY_NOT_FOUND)
-
-
 async def compared(t: Trial) -> Asked:
     """A broker asks whether what it registered is up to date."""
     it = await registered(t)
@@ -224,49 +209,9 @@ async def announcing(t: Trial) -> Asked:
     return RegisterTopic(topic=t.name()), TopicRouteData(queue_datas=[queues]).encode()
 
 
-async def forget_keys(t: Trial) -> None:
-    """Delete the entries of this case, which nobody else does."""
-    mine, _, _ = t.name("key").rpartition("_key_")
-    held = await t.names.ask(GetKVListByNamespace(namespace=WORD))
-    for key in held.json()["table"] if held.code == ResponseCode.SUCCESS else ():
-        if key.startswith(mine):
-            await t.names.ask(DeleteKVConfig(namespace=WORD, key=key))
-
-
-async def putting(t: Trial) -> Asked:
-    """An entry."""
-    return PutKVConfig(namespace=WORD, key=t.name("key"), value="1")
-
-
-async def kept(t: Trial) -> tuple[str, str]:
-    """Namespace and key of an entry that is there."""
-    key = t.name("key")
-    t.answer("put", await t.names.ask(PutKVConfig(namespace=WORD, key=key, value="1")))
-    return WORD, key
-
-
-async def getting(t: Trial) -> Asked:
-    """An entry that is there."""
-    namespace, key = await kept(t)
-    return GetKVConfig(namespace=namespace, key=key)
-
-
-async def deleting(t: Trial) -> Asked:
-    """An entry that is there."""
-    namespace, key = await kept(t)
-    return DeleteKVConfig(namespace=namespace, key=key)
-
-
-async def listing(t: Trial) -> Asked:
-    """A namespace that has an entry."""
-    namespace, _ = await kept(t)
-    return GetKVListByNamespace(namespace=namespace)
-
-
 NAMELESS = drop("Java enters something without a name then, which a server that others use had better not hold")
 ASTRAY = drop("answered before it is done: a broken one goes astray in the thread that serves all brokers")
 NO_ROUTE = changed(NO_TOPIC, remark=re.compile("No topic route info in name server"))
-NO_ENTRY = Expect(code=ResponseCode.QUERY_NOT_FOUND, remark=re.compile("No config item"))
 
 grid(
     GetRouteInfo,
@@ -371,7 +316,7 @@ grid(
     of_cluster,
     f"{WHERE}.getTopicsByCluster",
     missing={"cluster": UNREAD},
-    ok=Expect(body=holds(topicList=lambda found: len(found) == 2)),
+    ok=Expect(body=holds(topicList=lambda found: bool(found) and len(found) == 2)),
     needs=OWN,
     cells={"unknown-cluster": Cell(change=nobody("cluster"), expect=Expect(body=holds(topicList=[])))},
     none=NONE,
@@ -401,55 +346,6 @@ grid(
     cells={},
     none={**NONE, "unknown": "a topic that nobody knows is what it is for"},
     since=(5,),
-)
-grid(
-    PutKVConfig,
-    putting,
-    f"{WHERE}.putKVConfig",
-    then=is_put,
-    missing={"value": UNREAD},
-    needs=OWN,
-    undo=forget_keys,
-    none={**NONE, "unknown": "a name that nobody knows is what it is for"},
-)
-grid(
-    GetKVConfig,
-    getting,
-    f"{WHERE}.getKVConfig",
-    ok=Expect(ext={"value": "1"}),
-    needs=OWN,
-    undo=forget_keys,
-    missing={"namespace": by_handler(ResponseCode.QUERY_NOT_FOUND), "key": by_handler(ResponseCode.QUERY_NOT_FOUND)},
-    cells={
-        "unknown-key": Cell(change=nobody("key"), expect=NO_ENTRY),
-        "unknown-namespace": Cell(change=nobody("namespace"), expect=NO_ENTRY),
-    },
-    none=NONE,
-)
-grid(
-    DeleteKVConfig,
-    deleting,
-    f"{WHERE}.deleteKVConfig",
-    then=is_deleted,
-    needs=OWN,
-    undo=forget_keys,
-    missing={"namespace": UNREAD, "key": UNREAD},
-    cells={
-        "unknown-key": Cell(change=nobody("key"), expect=Expect()),
-        "unknown-namespace": Cell(change=nobody("namespace"), expect=Expect()),
-    },
-    none=NONE,
-)
-grid(
-    GetKVListByNamespace,
-    listing,
-    f"{WHERE}.getKVListByNamespace",
-    ok=Expect(body=has("table")),
-    needs=OWN,
-    undo=forget_keys,
-    missing={"namespace": by_handler(ResponseCode.QUERY_NOT_FOUND)},
-    cells={"unknown-namespace": Cell(change=nobody("namespace"), expect=NO_ENTRY)},
-    none=NONE,
 )
 grid(
     GetBrokerClusterInfo,

@@ -93,7 +93,8 @@ async def increment(t: Trial) -> None:
     broker.version.counter += 1
     t.answer("register one more", await broker.register(topic_of(third)))
     for topic in (first, second, third):
-        t.answer(f"route of {topic}", await route(t, topic))
+        told = t.answer(f"route of {topic}", await route(t, topic))
+        t.equal(f"brokers of {topic}", brokers_of(told), {broker.name: {0: broker.address}})
 
 
 @case(
@@ -125,8 +126,9 @@ async def wrong_crc(t: Trial) -> None:
 )
 async def no_crc(t: Trial) -> None:
     topic = t.name()
-    t.answer("register", await Broker(t).register(topic_of(topic), topic_of(t.name()), crc=0))
-    t.answer("route", await route(t, topic))
+    broker = Broker(t)
+    t.answer("register", await broker.register(topic_of(topic), topic_of(t.name()), crc=0))
+    t.equal("brokers", brokers_of(t.answer("route", await route(t, topic))), {broker.name: {0: broker.address}})
 
 
 @case(

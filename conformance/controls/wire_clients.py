@@ -190,6 +190,19 @@ def goodbye_ignored(seen: Seen) -> Iterable[Step]:
     return accepted(seen)
 
 
+@wire(
+    "clients.heartbeat-forgotten",
+    "answers a heartbeat and forgets who sent it",
+    "clients.heartbeat",
+    "clients.notice.switched-off",
+    "clients.subscription-on-record",
+    requests=(Code.HEART_BEAT,),
+)
+def heartbeat_forgotten(seen: Seen) -> Iterable[Step]:
+    """Nobody is a member of anything."""
+    return [answering(seen.request.answer(ext={"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}))]
+
+
 @wire("clients.heartbeat-answer-bare", "does not say that version 2 of the heartbeat is understood", "clients.heartbeat.answer",
       answers=(Code.HEART_BEAT,))  # fmt: skip
 def heartbeat_bare(seen: Seen) -> None:

@@ -79,6 +79,33 @@ def keys_quoted(seen: Seen) -> None:
     seen.reply.body = re.sub(rb"([{,])(\d+):", rb'\1"\2":', seen.reply.body)
 
 
+@wire(
+    "names.registration-forgotten",
+    "answers a registration and forgets it",
+    "names.register.route",
+    "names.register.increment",
+    "names.register.unchecked-body",
+    requests=REGISTER,
+)
+def registration_forgotten(seen: Seen) -> Iterable[Step]:
+    """Nobody gets a route."""
+    return accepted(seen)
+
+
+@wire(
+    "names.route-empty",
+    "answers 0 and no route",
+    "names.register.route",
+    "names.register.increment",
+    "names.register.unchecked-body",
+    "names.topics.delete-in-cluster",
+    answers=ROUTE,
+)
+def route_empty(seen: Seen) -> None:
+    """A client cannot do anything with it."""
+    seen.reply.code, seen.reply.body = ResponseCode.SUCCESS, b""
+
+
 @wire("names.check-sum-ignored", "takes registrations whose body is broken", "names.register.broken-body", requests=REGISTER)
 def check_sum_ignored(seen: Seen) -> None:
     """It does not look at bodyCrc32."""
