@@ -1,4 +1,4 @@
-"""The grid's rows about the name server: routes, registrations, write permission, lists, key-value entries.
+"""The grid's rows about the name server: routes, registrations, write permission, lists.
 
 A broker of ours that does not exist registers on the case's connection; the name server forgets it when that is closed.
 """
