@@ -114,7 +114,12 @@ async def glued(t: Trial) -> None:
     t.equal("opaques of the answers", seen, set(range(1, 51)))
 
 
-@case("frame.split-over-two", Level.MUST, "The end of one frame and the start of the next in one segment", rests_on=RESTS)
+@case(
+    "frame.split-over-two",
+    Level.MUST,
+    "The end of one frame and the start of the next in one segment are both read",
+    rests_on=RESTS,
+)
 async def split_over_two(t: Trial) -> None:
     link = t.connect()
     first, second = _question(1), _question(2)

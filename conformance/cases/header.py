@@ -127,7 +127,13 @@ async def escapes(t: Trial) -> None:
     await _asked(t, "everything escaped", link, text.encode(), 1)
 
 
-@case("header.json.doubled-field", Level.INFO, "A field that is given twice", rests_on=RESTS, codes=(MAX_OFFSET,))
+@case(
+    "header.json.doubled-field",
+    Level.INFO,
+    "Which value counts of a field that is given twice",
+    rests_on=RESTS,
+    codes=(MAX_OFFSET,),
+)
 async def doubled_field(t: Trial) -> None:
     topic, link = await t.topic(), t.connect()
     text = json.dumps(usual(topic, 1)).replace('"queueId": "0"', '"queueId": "5", "queueId": "0"')

@@ -215,7 +215,7 @@ async def cluster_info(t: Trial) -> None:
 @case(
     "names.brokers.members",
     Level.MUST,
-    "Who shares a broker's name",
+    "The name server tells who shares a broker's name",
     codes=(Code.GET_BROKER_MEMBER_GROUP,),
     needs=OWN,
     rests_on="RouteInfoManager.getBrokerMemberGroup",

@@ -208,7 +208,7 @@ async def reset_beats_pull(t: Trial) -> None:
 @case(
     "offsets.max-and-min",
     Level.MUST,
-    "Where a queue begins and ends",
+    "A queue tells where it begins and where its next message goes",
     codes=(Code.GET_MAX_OFFSET, Code.GET_MIN_OFFSET),
     rests_on="AdminBrokerProcessor.getMaxOffset, getMinOffset",
 )
@@ -238,7 +238,7 @@ async def bounds_of_nobody(t: Trial) -> None:
 @case(
     "offsets.by-time",
     Level.MUST,
-    "The first message stored at or after a time",
+    "A search by time finds the first message stored at or after it",
     codes=(Code.SEARCH_OFFSET_BY_TIMESTAMP,),
     rests_on="AdminBrokerProcessor.searchOffsetByTimestamp",
 )

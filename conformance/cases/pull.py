@@ -27,7 +27,13 @@ async def filled(t: Trial, count: int = 5, *, tags: str = "", size: int = 0) -> 
     return topic
 
 
-@case("pull.found", Level.MUST, "Messages from an offset on, in order, with the queue's bounds", codes=PULL, rests_on=PROCESSOR)
+@case(
+    "pull.found",
+    Level.MUST,
+    "A pull brings the messages from an offset on, in order, with the queue's bounds",
+    codes=PULL,
+    rests_on=PROCESSOR,
+)
 async def found(t: Trial) -> None:
     """The remark is `FOUND`; the next offset is where to go on; units come one after the other as they are stored."""
     topic = await filled(t)
@@ -39,7 +45,9 @@ async def found(t: Trial) -> None:
         t.equal("offsets", [unit.queue_offset for unit in pulled.messages], list(range(offset, 5)))
 
 
-@case("pull.count", Level.MUST, "No more messages than asked for", codes=PULL, rests_on="DefaultMessageStore.getMessage")
+@case(
+    "pull.count", Level.MUST, "No more messages are brought than asked for", codes=PULL, rests_on="DefaultMessageStore.getMessage"
+)
 async def count(t: Trial) -> None:
     topic = await filled(t)
     for wanted in (1, 2, 4):
@@ -229,7 +237,7 @@ async def broken_subscription(t: Trial) -> None:
 @case(
     "pull.tags",
     Level.MUST,
-    "Only messages of the tags subscribed to; the next offset passes over the others",
+    "Only messages of the tags subscribed to are brought; the next offset passes over the others",
     codes=PULL,
     rests_on="DefaultMessageFilter, ExpressionMessageFilter",
 )
@@ -300,7 +308,7 @@ async def commits(t: Trial) -> None:
 @case(
     "pull.binary-header",
     Level.MUST,
-    "Pulled in the binary header form: the same messages",
+    "A pull in the binary header form brings the same messages",
     codes=PULL,
     rests_on="RocketMQSerializable",
 )

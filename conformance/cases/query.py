@@ -112,7 +112,9 @@ async def not_found(t: Trial) -> None:
     )
 
 
-@case("query.at-most", Level.MUST, "No more messages than asked for", codes=QUERY, rests_on="IndexService.queryOffset")
+@case(
+    "query.at-most", Level.MUST, "No more messages are brought than asked for", codes=QUERY, rests_on="IndexService.queryOffset"
+)
 async def at_most(t: Trial) -> None:
     topic = await t.topic()
     for number in range(6):
@@ -137,7 +139,13 @@ async def newest(t: Trial) -> None:
     t.equal("bodies", sorted(bytes(unit.body) for unit in taken), [b"4", b"5"])
 
 
-@case("query.time-range", Level.MUST, "Only messages stored between two times", codes=QUERY, rests_on="IndexFile.selectPhyOffset")
+@case(
+    "query.time-range",
+    Level.MUST,
+    "A look-up may be limited to messages stored between two times",
+    codes=QUERY,
+    rests_on="IndexFile.selectPhyOffset",
+)
 async def time_range(t: Trial) -> None:
     """The index keeps seconds, so the edges are that coarse."""
     topic = await t.topic()

@@ -68,7 +68,7 @@ async def v1(t: Trial) -> None:
 @case(
     "send.binary-header",
     Level.MUST,
-    "Sent in the binary header form",
+    "A message sent in the binary header form is stored all the same",
     codes=(Code.SEND_MESSAGE_V2,),
     rests_on="RocketMQSerializable",
 )

@@ -255,7 +255,7 @@ async def paged_topics(t: Trial) -> None:
 @case(
     "topics.stats",
     Level.MUST,
-    "Each queue's bounds and last time",
+    "A topic's figures are each queue's bounds and the time of its last message",
     codes=(Code.GET_TOPIC_STATS_INFO,),
     rests_on=f"{ADMIN}.getTopicStatsInfo",
 )
