@@ -7,7 +7,7 @@ Only the columns that are asked for are made.  Numbers were gathered by `rmq_col
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -34,6 +34,8 @@ NUMBERS: Final = {
 """Column -> field of the layout, type."""
 VALUES: Final = {"tags": names.TAGS, "keys": names.KEYS, "uniqKey": names.UNIQ_KEY}
 """Column -> property."""
+HOSTS_KEPT: Final = 4096
+"""Texts of hosts that are remembered: every connection of every client has one."""
 _US_PER_MS: Final = 1000
 _HOSTS: Final = {"bornHost": ("born_host", BORN_V6), "storeHost": ("store_host", STORE_V6)}
 
@@ -165,6 +167,7 @@ def record_batch(buffer: Bytes, units: Units, schema: pa.Schema) -> pa.RecordBat
     return Rows(buffer, units).record_batch(schema)
 
 
+@lru_cache(HOSTS_KEPT)
 def host_text(host: bytes) -> str:
     """`ip:port`, an IPv6 address in brackets."""
     ip, port = host_address(host)

@@ -43,6 +43,7 @@ class Pairs:
         self._name_at, self._name_end = found.name_at, found.name_at + found.name_size
         self._value_end = found.value_at + found.value_size
         self._row = found.row
+        self._up_to = np.searchsorted(self._row, np.arange(self._rows + 1)).astype(np.int32)
 
     def _cut_plain(self, raw: Bytes, offsets: npt.NDArray[np.int32]) -> bool:
         """Whether the strings are plain; if so, cuts them."""
@@ -57,8 +58,8 @@ class Pairs:
         if (name_ends <= starts).any() or (name_ends + 1 >= ends).any():
             return False
         self._raw, self._name_at, self._name_end, self._value_end = raw, starts, name_ends, ends
-        up_to = np.searchsorted(ends, offsets)
-        self._row = np.repeat(np.arange(self._rows), np.diff(up_to))
+        self._up_to = np.searchsorted(ends, offsets).astype(np.int32)
+        self._row = np.repeat(np.arange(self._rows), np.diff(self._up_to))
         return True
 
     @cached_property
@@ -84,8 +85,7 @@ class Pairs:
             doubled = bool(cells) and int(np.bincount(self._row * len(names) + codes).max(initial=0)) > 1
         if doubled:
             return self._map_slowly()
-        offsets = np.searchsorted(self._row, np.arange(self._rows + 1)).astype(np.int32)
-        return pa.MapArray.from_arrays(pa.array(offsets), self._names, self._values)
+        return pa.MapArray.from_arrays(pa.array(self._up_to), self._names, self._values)
 
     def _map_slowly(self) -> Any:
         cut = slices(self._buffer.data, self._units.properties_at, self._units.properties_size)

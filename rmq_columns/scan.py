@@ -197,7 +197,8 @@ class _Scan:
                 self._fill(at)
             limit = min(self._filled, self._stop - self._base + _SIZE_BYTES - 1)
             positions, stop = walk(self._view, at - self._base, limit, few)
-            if positions and stop > self._filled:
+            is_cut = bool(positions) and stop > self._filled
+            if is_cut:
                 stop = positions.pop()
             units = read(self._bytes, np.array(positions, np.int64), self._filled)
             good = int(np.argmax(units.fault != 0)) if units.fault.any() else len(units)
@@ -209,6 +210,8 @@ class _Scan:
                 at = self._base + stop
                 few = None if few is None or few >= self._block_bytes // UNIT_SIZE_MIN else few * 2
                 if good and self._base + self._filled < self._size and stop <= self._filled:
+                    if is_cut:
+                        self._fill(at)
                     continue
             outcome = self._look(at)
             if outcome is Fault.NONE:
