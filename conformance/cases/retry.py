@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import trio
+
 from conformance.case import Level, case
 from conformance.link import Answer
 from conformance.trial import SETTLE_S, Trial, properties_of
 from rmq_wire import property_names as names
 from rmq_wire.codes import RequestCode as Code
 from rmq_wire.codes import ResponseCode
+from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.send_back import ConsumerSendMsgBack
 from rmq_wire.message import StoredMessage
 
@@ -18,6 +21,8 @@ PROCESSOR = "AbstractSendMessageProcessor.consumerSendMsgBack"
 BACK = (Code.CONSUMER_SEND_MSG_BACK,)
 DEAD_LETTERS = "%DLQ%"
 RETRY = "%RETRY%"
+DELAY_1_S = 1.0
+"""The shortest delay, level 1."""
 
 
 async def give_back(t: Trial, group: str, unit: StoredMessage, *, level: int = 1, attempts_max: int | None = None) -> Answer:
@@ -177,6 +182,10 @@ async def switched_off(t: Trial) -> None:
     await t.send(topic, b"never again")
     [unit] = await t.pull_all(topic, 1, group=group)
     t.answer("give back", await give_back(t, group, unit))
+    await trio.sleep(2 * DELAY_1_S)
+    for name in (RETRY, DEAD_LETTERS):
+        ended = await t.broker.ask(GetMaxOffset(topic=name + group, queue_id=0))
+        t.answer(f"the end of {name}{group}", ended, ext={"offset": "0"})
 
 
 @case("retry.refused.no-message", Level.MUST, "A place where no message is: an error", codes=BACK, rests_on=PROCESSOR)

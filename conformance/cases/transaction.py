@@ -129,17 +129,23 @@ async def commit(t: Trial) -> None:
     )
 
 
-@case("transaction.commit-once", Level.MUST, "Two commits make one message", codes=END, rests_on=f"{PROCESSOR}; op messages")
+@case(
+    "transaction.commit-once",
+    Level.QUIRK,
+    "A second commit makes the message a second time",
+    codes=END,
+    rests_on=f"{PROCESSOR}: the half message is found again, whatever became of it",
+)
 async def commit_once(t: Trial) -> None:
-    """The second one comes after the first was carried out."""
+    """The second one comes after the first was carried out.  Only a producer that does not get its answer says it twice; a server
+    that delivers the message once is better."""
     one = await half(t)
     await one.end(TRANSACTION_COMMIT)
     await t.pull_all(one.topic, 1)
     await one.end(TRANSACTION_COMMIT)
     await trio.sleep(QUIET_S)
     end = (await t.broker.ask(GetMaxOffset(topic=one.topic, queue_id=0))).ext.get("offset")
-    t.note("messages after two commits", end)
-    t.equal("messages", end, frozenset({"1", "2"}) if t.target.kind in ("jars", "docker") else "1")
+    t.equal("messages", end, "2")
 
 
 @case(
@@ -279,5 +285,6 @@ async def end_of_nothing(t: Trial) -> None:
         producer_group=t.name("p"), tran_state_table_offset=0, msg_id=UNIQUE.format(1), commit_or_rollback=TRANSACTION_COMMIT,
         commit_log_offset=parse_offset_message_id(sent.msg_id).physical_offset, topic=topic,
     )  # fmt: skip
-    t.check("an error, if it is asked with an answer", (await t.broker.ask(asked)).code != 0)
+    answer = await t.broker.ask(asked)
+    t.answer("the end, asked with an answer", answer, code=ResponseCode.SYSTEM_ERROR)
     await unseen(t, topic, seconds=0.5, end="1")
