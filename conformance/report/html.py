@@ -33,7 +33,7 @@ _KINDS: Final = {
     "skipped": ("–", "skipped"), "not-run": ("○", "not run"),
 }  # fmt: skip
 """In the order of the bars.  The script has the same."""
-_FACTS: Final = ("image", "image id", "java", "commit")
+_FACTS: Final = ("image", "image id", "rocketmq.image", "java", "commit")
 """Of `TargetTold.details`, those that are told at first sight."""
 
 

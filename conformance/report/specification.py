@@ -1,8 +1,8 @@
 """`docs/conformance.md`: the protocol's specification, made from what the suite and the registry declare.
 
-Two parts.  First the rules, capability by capability: a case's title is the rule, its docstring explains it.  Then every request
-code with its fields and the grid's cells as one table.  Nothing is written here but the frame around it, so that the document
-cannot say what no case checks.  Anchors are case ids, and `grid.<code>` for a code's cells.
+First the rules, capability by capability: a case's title is the rule, its docstring explains it.  Then every request code with
+its fields and the grid's cells as one table, and the bodies.  Nothing is written here but the frame around it, so that it cannot
+promise an answer that no case asks for.  Anchors are case ids, and `grid.<code>` for a code's cells.
 
     python -m conformance.report.specification            writes docs/conformance.md
     python -m conformance.report.specification --check    says by its exit status whether it is current
@@ -42,6 +42,9 @@ OTHERS: Final = {
 }  # fmt: skip
 """Sections of the grid that are no request code."""
 CODES_NAMED_MAX: Final = 8
+_THEN: Final = (
+    "Then [every request](#requests) with its fields and answers, the [bodies](#bodies), an [index by code](#index-by-code)."
+)
 _MARK: Final = re.compile(r"[*<\[\]]|(?<!\w)_|_(?!\w)")
 _SOURCE_WORD: Final = re.compile(r"[A-Za-z_$][\w$]*(?:\.[\w$]+)*(?:\([^)]*\))?")
 
@@ -67,6 +70,7 @@ def introductions() -> dict[str, list[str]]:
 
 def document(cases: Mapping[str, Case]) -> str:
     """The whole document."""
+    from conformance.report.specification_bodies import bodies
     from conformance.report.specification_codes import index_of_codes, requests
 
     head = HEAD.read_text(encoding="utf-8").rstrip()
@@ -79,6 +83,7 @@ def document(cases: Mapping[str, Case]) -> str:
         "# Rules",
         *_rules(by_capability),
         *requests(cases),
+        *bodies(),
         *index_of_codes(cases),
     ]
     return "\n\n".join(part.rstrip() for part in parts if part.strip()) + "\n"
@@ -103,7 +108,7 @@ def _contents(by_capability: Mapping[str, Sequence[Case]]) -> Iterator[str]:
         about = _first_sentence(told.get(name, [""])[0])
         lines.append(f"| [{title_of(name)}](#{name}) | {len(cases)} | {must} | {cell(escaped(about))} |")
     yield "\n".join(lines)
-    yield "Then [every request](#requests) with its fields and what answers it, and an [index by code](#index-by-code)."
+    yield _THEN
 
 
 def _rules(by_capability: Mapping[str, Sequence[Case]]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from conformance import grid
 from conformance.case import Case, Level, Version
 from conformance.report.specification import GRID, OTHERS, anchor_of, cell, escaped, needs, rule, section_of, sources, title_of
+from conformance.report.specification_bodies import link_to
 from rmq_wire import registry
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.declare import REQUESTS, Field, Header, Role
@@ -168,7 +169,7 @@ def _prose(text: str, kind: type[Header]) -> str:
         name = match[1]
         if name in codes:
             return f"[{codes[name].name}](#{section_of(codes[name].name)})"
-        return f"`{names.get(name, name)}`"
+        return (name not in names and link_to(name)) or f"`{names.get(name, name)}`"
 
     text = _SOURCE.sub(lambda match: f" Java: {match[1]}.", text)
     return re.sub(r"`(\w+)`", word, text).strip()
