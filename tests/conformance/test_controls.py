@@ -1,0 +1,124 @@
+"""Negative controls: our broker with every quick defect is caught, a defect that does nothing is not, the tables are whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from conformance.case import load as load_cases
+from conformance.controls.defect import DEFECTS, Defect, enter, load
+from conformance.controls.proxy import unchanged
+from conformance.controls.run import CAUGHT, NOT_CAUGHT, NOT_SHOWN, chosen, control, read, write
+from conformance.controls.table import document, lines
+from conformance.subjects.base import Target
+from conformance.subjects.ours import OursSubject
+from rmq_cli.conform import command
+from rmq_cli.conform_controls import REPORTS
+
+ROOT = Path(__file__).parents[2]
+WAIT_IN_VAIN = frozenset({
+    "clients.notice-dropped", "delay.next-level", "frame.glued-dropped", "frame.length-too-large", "frame.opaque-narrowed",
+    "frame.response-bit-missing", "hold.never-ends", "hold.not-woken", "hold.wakes-one", "names.goodbye-ignored",
+    "names.heartbeat-ignored", "names.never-expires", "offsets.max-off-by-one", "offsets.one-way-commit-forgotten",
+    "pull.commit-forgotten", "query.finds-nothing", "query.wrong-message", "retry.clients-limit-ignored",
+    "retry.dead-letter-elsewhere", "retry.swallowed", "send.acknowledged-not-stored", "send.batch-as-one", "send.one-way-lost",
+    "store.batch-one-entry", "store.entry-missing", "store.index-entry-missing", "store.index-place-off",
+    "store.progress-missing", "store.topic-row-missing", "store.unit-flipped", "topics.not-registered",
+})  # fmt: skip
+"""Defects that cases notice because something does not come: 5 to 20 s each."""
+JOBS = 32
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    with OursSubject(tmp_path_factory.mktemp("ours")) as target:
+        yield target
+
+
+async def test_every_quick_defect_is_caught(ours: Target) -> None:
+    quick = [one for one in chosen(()) if one.name not in WAIT_IN_VAIN]
+    told = await control(ours, quick, jobs=JOBS)
+    assert not told.bad, lines(told.bad)
+    assert {row.name for row in told.defects} == {one.name for one in quick}
+    assert sum(row.outcome == CAUGHT for row in told.defects) > 100
+    not_shown = {row.capability for row in told.defects if row.outcome == NOT_SHOWN}
+    assert all(row.why for row in told.defects if row.outcome == NOT_SHOWN), not_shown
+
+
+async def test_a_defect_that_does_nothing_is_not_caught(ours: Target) -> None:
+    harmless = Defect("send.harmless", "does nothing wrong", ("send.v2",), mutate=unchanged)
+    on_disk = Defect("store.harmless", "does nothing wrong", ("store.queue-entries", "store.marks"), spoil=lambda shadow: None)
+    told = await control(ours, [harmless, on_disk])
+    assert [row.outcome for row in told.defects] == [NOT_CAUGHT, NOT_CAUGHT]
+    assert told.defects[0].overlooked_by == ["send.v2"]
+    assert [row.name for row in told.bad] == ["send.harmless", "store.harmless"]
+    assert "NOT CAUGHT by send.v2" in lines(told.defects)[0]
+
+
+async def test_a_defect_whose_cases_cannot_run_is_not_shown(ours: Target) -> None:
+    [unit] = chosen(["store.unit-flipped"])
+    told = await control(replace(ours, store=None), [unit])
+    assert [row.outcome for row in told.defects] == [NOT_SHOWN]
+    assert told.bad, "nobody foretold it"
+
+
+def test_every_defect_names_cases_that_there_are() -> None:
+    cases = load_cases().values()
+    for one in load().values():
+        for pattern in one.caught_by:
+            assert one._replace(caught_by=(pattern,)).cases(cases), f"{one.name}: no case is called {pattern}"
+        assert any(not case.slow for case in one.cases(cases)), one.name
+
+
+def test_every_capability_has_a_defect() -> None:
+    assert {case.capability for case in load_cases().values()} <= {one.capability for one in load().values()}
+
+
+def test_quick_ones_are_named_right() -> None:
+    assert set(load()) >= WAIT_IN_VAIN
+
+
+def test_a_name_is_declared_once() -> None:
+    one = next(iter(load().values()))
+    with pytest.raises(ValueError, match="declared twice"):
+        enter(one)
+    with pytest.raises(ValueError, match="the cases that catch it"):
+        enter(one._replace(name="send.nobody-looks", caught_by=()))
+    assert "send.nobody-looks" not in DEFECTS
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_kept_tables_are_whole(name: str) -> None:
+    told = read(ROOT / "conformance" / "reports" / name)
+    assert [row.name for row in told.defects] == list(load())
+    assert told.bad == []
+
+
+def test_java_shows_every_defect() -> None:
+    told = read(ROOT / "conformance" / "reports" / REPORTS[0])
+    assert {row.outcome for row in told.defects} == {CAUGHT}
+
+
+def test_the_page_is_made_from_the_tables() -> None:
+    runs = [read(ROOT / "conformance" / "reports" / name) for name in REPORTS]
+    assert (ROOT / "docs" / "controls.md").read_text(encoding="utf-8") == document(list(load().values()), runs)
+
+
+def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
+    told = read(ROOT / "conformance" / "reports" / REPORTS[1])
+    write(tmp_path / "again.json", told)
+    assert read(tmp_path / "again.json") == told
+
+
+def test_command() -> None:
+    run = CliRunner().invoke
+    listed = run(command, ["controls", "--list", "--only", "locks"])
+    assert listed.exit_code == 0
+    assert "locks.granted-twice" in listed.output
+    assert run(command, ["controls"]).exit_code == 2
+    assert run(command, ["controls", "--only", "nonsense", "--ours"]).exit_code == 2
+    assert run(command, ["controls", "--only", "locks", "--kept", "/nowhere"]).exit_code == 2
