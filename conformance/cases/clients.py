@@ -1,4 +1,9 @@
-"""Who is online: heartbeats, member lists, notices of change, leaving."""
+"""Who is online: heartbeats, member lists, notices of change, leaving.
+
+A client is known by its heartbeats (34), which name the groups that it produces and consumes for, and their subscriptions.
+Members of a group divide its queues by the same computation over the same list of members (38), so lists and notices (40) must
+be right.
+"""
 
 from __future__ import annotations
 

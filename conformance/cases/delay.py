@@ -1,4 +1,7 @@
-"""Messages for later by delay level: 18 of them, 1 s, 5 s, 10 s, 30 s, then minutes up to 2 h."""
+"""Messages for later by delay level: 18 of them, 1 s, 5 s, 10 s, 30 s, then minutes up to 2 h.
+
+The producer names the level in the property `DELAY`; the message waits in queue level - 1 of `SCHEDULE_TOPIC_XXXX`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Queue locks for consumption in order: one member of a group holds a queue."""
+"""Queue locks for consumption in order: one member of a group holds a queue.
+
+Who consumes a queue in order asks the broker for its lock (41), renews it by asking again, and gives it back (42).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""POP: the broker hands messages out for a while, waits for the acknowledgement, and hands them out again without it."""
+"""POP: the broker hands messages out for a while, waits for the acknowledgement, and hands them out again without it.
+
+A client needs no queue of its own and keeps no progress.  It acknowledges by a receipt of eight words: where the pop began,
+`popTime`, `invisibleTime`, `reviveQid`, 0, broker name, queue, queue offset.  `startOffsetInfo` has `0 queue start` for each
+queue, joined by semicolons, `msgOffsetInfo` likewise the offsets; a message that comes again has its receipt in the property
+`POP_CK`.
+"""
 
 from __future__ import annotations
 

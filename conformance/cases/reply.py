@@ -1,4 +1,8 @@
-"""Request and reply: the broker takes a consumer's answer to the producer that waits for it."""
+"""Request and reply: the broker takes a consumer's answer to the producer that waits for it.
+
+The requester writes `CORRELATION_ID` and, into `REPLY_TO_CLIENT`, its client id into a message's properties.  Who consumes it
+sends the answer (324, 325) with both, and the broker pushes that over the requester's connection (326).
+"""
 
 from __future__ import annotations
 

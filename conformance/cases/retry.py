@@ -1,4 +1,9 @@
-"""Messages that a consumer gives back: delivered to its group again, later; at last to the dead letters."""
+"""Messages that a consumer gives back: delivered to its group again, later; at last to the dead letters.
+
+A consumer that cannot handle a message gives it back (36), naming its place in the log and a delay level.  The broker stores a
+copy in `%RETRY%<group>`, which the group's members read beside their topics, by way of the delay; after the group's most
+attempts, or for a negative level, in `%DLQ%<group>`, which nobody reads who is not told to.
+"""
 
 from __future__ import annotations
 

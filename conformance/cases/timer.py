@@ -1,4 +1,8 @@
-"""Messages for a time of their own, to the millisecond, and calling them back (5.x)."""
+"""Messages for a time of their own, to the millisecond, and calling them back (5.x).
+
+The producer names the time by one of the properties `TIMER_DELIVER_MS` (wall time), `TIMER_DELAY_MS` and `TIMER_DELAY_SEC`.
+Until then the message waits in a topic of the broker's own; the handle in the send's answer calls it back (370).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Transactions: a half message that nobody sees, its end, and the question how it ended.  The case plays the producer."""
+"""Transactions: a half message that nobody sees, its end, and the question how it ended.  The case plays the producer.
+
+A producer sends a half message (property `TRAN_MSG`, prepared bit 4 in `sysFlag`), does work of its own, and ends the
+transaction by commit or rollback (37, one-way).  Where the end stays away the broker asks any producer of the group (39,
+one-way, with the half message), which answers by another 37 with `fromTransactionCheck`.
+"""
 
 from __future__ import annotations
 
