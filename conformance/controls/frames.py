@@ -1,36 +1,37 @@
 """A frame as mutators handle it: taken apart, changed, put together again, in either header form.
 
-Written without `rmq_wire`'s encoder, which refuses to write what is wrong; a mutator must be able to.  Message units in bodies
-are changed in place at their fixed offsets.  Sources: `RemotingCommand`, `RocketMQSerializable`, `MessageDecoder`.
+Written without `rmq_wire`'s encoder, which refuses to write what is wrong; a mutator must be able to.  Where bytes are, the
+layouts say.  Fields of message units are changed in place.  Sources: `RemotingCommand`, `RocketMQSerializable`, `MessageDecoder`.
 """
 
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Callable
 from typing import Any, Final
 
 from conformance.capture.recorder import split
+from rmq_wire.command import Command, decode_header
+from rmq_wire.errors import WireError
+from rmq_wire.layout import frame as layout
+from rmq_wire.layout import message as units
+from rmq_wire.layout.flat import Flat, flat, length_of
 from rmq_wire.message import read_unit
 
 JSON, BINARY = 0, 1
 RESPONSE, ONE_WAY = 1, 2
 """Bits of the flag."""
-_PREFIX: Final = struct.Struct(">iI")
-_HEAD: Final = struct.Struct(">hbhii")
-"""Code, language, version, opaque, flag of the binary form."""
-_TYPE_SHIFT: Final = 24
-
-QUEUE_OFFSET_AT: Final = 20
-BORN_TIMESTAMP_AT: Final = 40
-BORN_HOST_AT: Final = 48
-STORE_TIMESTAMP_AT: Final = 56
-RECONSUME_AT: Final = 72
-BODY_AT: Final = 88
-"""Places in a unit whose hosts are IPv4."""
-HOST: Final = struct.Struct(">4si")
+PREFIX: Final = flat(layout.PREFIX).packed
+_HEAD: Final = flat(layout.BINARY_HEAD).packed
+_FIELDS_SIZE: Final = length_of(layout.BINARY_HEADER, "ext")
+_NAME_SIZE: Final = length_of(layout.EXT_ENTRY, "name")
+_VALUE_SIZE: Final = length_of(layout.EXT_ENTRY, "value")
+_PROPERTIES_SIZE: Final = length_of(units.PROPERTIES)
+HOST: Final = flat(units.HOST_V4).packed
 """Address and port, as units hold them."""
+UNIT: Final[Flat] = units.FIXED[0]
+"""The fixed part of a unit whose hosts are IPv4: all that the suite's clients make."""
+BODY_AT: Final = UNIT.size
 
 Edit = Callable[[bytearray], bytearray | None]
 """A unit -> what stands in its place; None: nothing."""
@@ -66,10 +67,7 @@ class Message:
             return cls(form, head, body)
         if form != BINARY:
             raise ValueError(f"header form {form}")
-        try:
-            return cls(form, _read_binary(header), body)
-        except struct.error as wrong:
-            raise ValueError(str(wrong)) from None
+        return cls(form, _read_binary(header), body)
 
     @property
     def is_response(self) -> bool:
@@ -98,7 +96,7 @@ class Message:
     def encode(self) -> bytes:
         """The frame."""
         header = self._json() if self.form == JSON else self._binary()
-        return _PREFIX.pack(4 + len(header) + len(self.body), self.form << _TYPE_SHIFT | len(header)) + header + self.body
+        return PREFIX.pack(4 + len(header) + len(self.body), self.form << layout.TYPE_SHIFT | len(header)) + header + self.body
 
     def _json(self) -> bytes:
         head: dict[str, Any] = {"code": self.code}
@@ -115,43 +113,33 @@ class Message:
         code = (self.code & 0xFFFF ^ 0x8000) - 0x8000  # what the form leaves of it
         remark = (self.remark or "").encode()
         fields = b"".join(
-            struct.pack(">h", len(name)) + name + struct.pack(">i", len(value)) + value
+            _NAME_SIZE.pack(len(name)) + name + _VALUE_SIZE.pack(len(value)) + value
             for name, value in ((str(name).encode(), str(value).encode()) for name, value in self.ext.items())
         )
-        head = _HEAD.pack(code, language, self.version, self.opaque, self.flag)
-        return head + struct.pack(">i", len(remark)) + remark + struct.pack(">i", len(fields)) + fields
+        head = _HEAD.pack(code, language, self.version, self.opaque, self.flag, len(remark))
+        return head + remark + _FIELDS_SIZE.pack(len(fields)) + fields
 
 
 def _read_binary(header: bytes) -> dict[str, Any]:
-    code, language, version, opaque, flag = _HEAD.unpack_from(header)
-    at = _HEAD.size
-    (size,) = struct.unpack_from(">i", header, at)
-    remark = header[at + 4 : at + 4 + size].decode() if size > 0 else None
-    at += 4 + max(size, 0)
-    (size,) = struct.unpack_from(">i", header, at)
-    at += 4
-    fields: dict[str, str] = {}
-    end = at + max(size, 0)
-    while at < end:
-        (length,) = struct.unpack_from(">h", header, at)
-        name = header[at + 2 : at + 2 + length].decode()
-        at += 2 + length
-        (length,) = struct.unpack_from(">i", header, at)
-        fields[name] = header[at + 4 : at + 4 + length].decode()
-        at += 4 + length
-        if length < 0:
-            raise ValueError("a negative length")
+    """As the members of a JSON header."""
+    try:
+        command = decode_header(header, BINARY)
+        if not isinstance(command, Command):
+            raise ValueError(command.why)
+        fields = command.ext_map()
+    except WireError as wrong:
+        raise ValueError(str(wrong)) from None
     return {
-        "code": code, "language": language, "version": version, "opaque": opaque, "flag": flag, "remark": remark,
-        "extFields": fields or None,
+        "code": command.code, "language": command.language_name, "version": command.version, "opaque": command.opaque,
+        "flag": command.flag, "remark": command.remark, "extFields": fields or None,
     }  # fmt: skip
 
 
 def units_of(body: bytes) -> list[bytearray]:
     """The message units of a body, one after the other."""
     found, at = [], 0
-    while at + 4 <= len(body):
-        (size,) = struct.unpack_from(">i", body, at)
+    while at < len(body):
+        size = number(body[at : at + BODY_AT], "total_size") if len(body) - at > BODY_AT else 0
         if not BODY_AT < size <= len(body) - at:
             raise ValueError("no message units")
         found.append(bytearray(body[at : at + size]))
@@ -165,6 +153,29 @@ def edit_units(body: bytes, edit: Edit) -> bytes:
     return b"".join(bytes(unit) for unit in edited if unit is not None)
 
 
+def number(unit: bytes | bytearray, field: str) -> int:
+    """A number in a unit, by its name in the layout."""
+    return int(UNIT.field(field).unpack_from(unit, UNIT.at[field])[0])
+
+
+def put(unit: bytearray, field: str, value: int) -> bytearray:
+    """The unit with another number there."""
+    UNIT.field(field).pack_into(unit, UNIT.at[field], value)
+    return unit
+
+
+def born_at(unit: bytearray) -> tuple[bytes, int]:
+    """Whose message it is: address and port."""
+    address, port = HOST.unpack_from(unit, UNIT.at["born_host"])
+    return address, port
+
+
+def put_born_at(unit: bytearray, address: bytes, port: int) -> bytearray:
+    """The unit with another client."""
+    HOST.pack_into(unit, UNIT.at["born_host"], address, port)
+    return unit
+
+
 def properties_text(unit: bytearray) -> bytes:
     """A unit's properties as they are stored."""
     return bytes(read_unit(bytes(unit), 0).properties)
@@ -172,12 +183,6 @@ def properties_text(unit: bytearray) -> bytes:
 
 def with_properties(unit: bytearray, text: bytes) -> bytearray:
     """The unit with other properties, its size put right."""
-    old = properties_text(unit)
-    changed = unit[: len(unit) - len(old) - 2] + struct.pack(">h", len(text)) + text
-    struct.pack_into(">i", changed, 0, len(changed))
-    return changed
-
-
-def number_at(unit: bytearray, at: int, form: str = ">q") -> int:
-    """A number in a unit."""
-    return int(struct.unpack_from(form, unit, at)[0])
+    end = len(unit) - len(properties_text(unit)) - _PROPERTIES_SIZE.size
+    changed = unit[:end] + _PROPERTIES_SIZE.pack(len(text)) + text
+    return put(changed, "total_size", len(changed))

@@ -9,11 +9,11 @@ server names the client's address (born hosts, connection lists) the relay's own
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from struct import error as PackedError
 from typing import Any, Final, NamedTuple
 
 import trio
@@ -237,13 +237,12 @@ class _Line:
         return b"127.0.0.1:%d" % port
 
     def _born_at_client(self, unit: bytearray) -> bytearray:
-        address, port = frames.HOST.unpack_from(unit, frames.BORN_HOST_AT)
-        frames.HOST.pack_into(unit, frames.BORN_HOST_AT, address, self._world.clients.get(port, port))
-        return unit
+        address, port = frames.born_at(unit)
+        return frames.put_born_at(unit, address, self._world.clients.get(port, port))
 
 
 def _read(frame: bytes) -> Message | None:
     try:
         return Message.read(frame)
-    except (ValueError, TypeError, struct.error, RecursionError):
+    except (ValueError, TypeError, PackedError, RecursionError):
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, Final
 from conformance.controls import frames
 from conformance.controls.defect import Defect, enter
 from conformance.controls.shadow import Shadow, Spoil
+from rmq_wire.layout.checkpoint import FIELDS
 from rmq_wire.layout.consume_queue import UNIT
 from rmq_wire.layout.flat import flat
 from rmq_wire.layout.index import ENTRY, HEADER, SLOT
@@ -20,7 +20,7 @@ from rmq_wire.layout.index import ENTRY, HEADER, SLOT
 QUEUE_ENTRY: Final = flat(UNIT).packed
 INDEX_ENTRY: Final = flat(ENTRY).packed
 INDEX_HEADER: Final = flat(HEADER).packed
-CHECKPOINT: Final = struct.Struct(">qqq")
+CHECKPOINT: Final = flat(FIELDS).packed
 BODY_AT: Final = frames.BODY_AT
 LOG, INDEX, CONFIG = "commitlog", "index", "config"
 AGES_MS: Final = 60 * 365 * 24 * 3_600_000
@@ -145,7 +145,7 @@ def abort_empty(shadow: Shadow) -> None:
     shadow.change(Path("abort"), lambda data: b"")
 
 
-@store("checkpoint-short", "writes a checkpoint of 24 bytes", "store.marks")
+@store("checkpoint-short", "writes a checkpoint without padding", "store.marks")
 def checkpoint_short(shadow: Shadow) -> None:
     """The reference maps 4 KiB."""
     shadow.change(Path("checkpoint"), lambda data: data[: CHECKPOINT.size])

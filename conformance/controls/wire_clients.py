@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -237,11 +236,7 @@ def old_subscription(seen: Seen) -> None:
 def attempts(seen: Seen) -> None:
     """reconsumeTimes is 0 in every unit."""
 
-    def first(unit: bytearray) -> bytearray:
-        struct.pack_into(">i", unit, frames.RECONSUME_AT, 0)
-        return unit
-
-    each_unit(seen, first)
+    each_unit(seen, lambda unit: frames.put(unit, "reconsume_times", 0))
 
 
 @wire("retry.swallowed", "accepts a message that is given back, and forgets it", "retry.dead-letters.at-once", "retry.again",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 
 from conformance.controls import frames
@@ -176,11 +175,7 @@ def ack_ignored(seen: Seen) -> Iterable[Step]:
 def pop_attempts(seen: Seen) -> None:
     """reconsumeTimes is 0 in every unit."""
 
-    def first(unit: bytearray) -> bytearray:
-        struct.pack_into(">i", unit, frames.RECONSUME_AT, 0)
-        return unit
-
-    each_unit(seen, first)
+    each_unit(seen, lambda unit: frames.put(unit, "reconsume_times", 0))
 
 
 @wire("pop.never-waits", "answers a pop at once", "pop.waits", "pop.waited-in-vain", requests=POP)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterable
 
 from conformance.controls import frames
@@ -116,9 +115,8 @@ def born_host(seen: Seen) -> None:
     """The next port."""
 
     def changed(unit: bytearray) -> bytearray:
-        address, port = frames.HOST.unpack_from(unit, frames.BORN_HOST_AT)
-        frames.HOST.pack_into(unit, frames.BORN_HOST_AT, address, port + 1)
-        return unit
+        address, port = frames.born_at(unit)
+        return frames.put_born_at(unit, address, port + 1)
 
     each_unit(seen, changed)
 
@@ -224,7 +222,7 @@ def pulled_flipped(seen: Seen) -> None:
     """In its last byte; the check sum stays."""
 
     def flipped(unit: bytearray) -> bytearray:
-        if size := frames.number_at(unit, frames.BODY_AT - 4, ">i"):
+        if size := frames.number(unit, "body_size"):
             unit[frames.BODY_AT + size - 1] ^= 1
         return unit
 
@@ -235,11 +233,7 @@ def pulled_flipped(seen: Seen) -> None:
 def time_zero(seen: Seen) -> None:
     """The unit's store timestamp is 0."""
 
-    def without_time(unit: bytearray) -> bytearray:
-        struct.pack_into(">q", unit, frames.STORE_TIMESTAMP_AT, 0)
-        return unit
-
-    each_unit(seen, without_time)
+    each_unit(seen, lambda unit: frames.put(unit, "store_timestamp", 0))
 
 
 @wire("pull.bytes-differ", "brings other bytes the second time", "pull.same-bytes-again", answers=PULLS)
@@ -247,11 +241,7 @@ def bytes_differ(seen: Seen) -> None:
     """The store timestamp goes on."""
     seen.state["pulls"] = pulls = seen.state.get("pulls", 0) + 1
 
-    def later(unit: bytearray) -> bytearray:
-        struct.pack_into(">q", unit, frames.STORE_TIMESTAMP_AT, frames.number_at(unit, frames.STORE_TIMESTAMP_AT) + pulls)
-        return unit
-
-    each_unit(seen, later)
+    each_unit(seen, lambda unit: frames.put(unit, "store_timestamp", frames.number(unit, "store_timestamp") + pulls))
 
 
 @wire("pull.unknown-topic-code", "answers 1 for a topic that is not there", "pull.refused.unknown-topic", answers=PULLS)
