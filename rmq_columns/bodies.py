@@ -21,6 +21,8 @@ BODY_BYTES_MAX: Final = 64 << 20
 """Of one body, unpacked.  A client sends at most 4 MiB before compression unless it was told otherwise."""
 BATCH_BYTES_MAX: Final = 256 << 20
 """Of all bodies of a batch; above it the caller makes smaller batches."""
+PIECE_BYTES: Final = 1 << 20
+"""Unpacked at once."""
 _CODECS: Final = {sys_flag.COMPRESSION_LZ4: "lz4", sys_flag.COMPRESSION_ZSTD: "zstd"}
 
 
@@ -36,14 +38,18 @@ def unpack(body: bytes, flag: int) -> bytes:
     codec = _CODECS.get(kind)
     if codec is None:
         raise BadBody(f"compression type {kind >> 8}")
+    if not body:
+        raise BadBody("empty")
+    found = bytearray()
     try:
         with pa.CompressedInputStream(io.BytesIO(body), codec) as stream:
-            found: bytes = stream.read(BODY_BYTES_MAX + 1)
+            while piece := stream.read(min(PIECE_BYTES, BODY_BYTES_MAX + 1 - len(found))):
+                found += piece
+                if len(found) > BODY_BYTES_MAX:
+                    raise BadBody(f"more than {BODY_BYTES_MAX} bytes")
     except (OSError, pa.ArrowInvalid) as reason:
         raise BadBody(str(reason)) from reason
-    if len(found) > BODY_BYTES_MAX:
-        raise BadBody(f"more than {BODY_BYTES_MAX} bytes")
-    return found
+    return bytes(found)
 
 
 def _inflate(body: bytes) -> bytes:

@@ -1,0 +1,69 @@
+"""The same tables from an object store: a server in this process that speaks S3 (skips without `moto`)."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import fs
+
+from rmq_columns import CannotRead, parse_options, plan_splits, read_split, read_store
+from tests.columns.logs import write_log
+from tests.inspect.kit import golden_store
+
+servers = pytest.importorskip("moto.server")
+
+TABLES = ("messages", "consumequeue", "index", "files", "topics", "consumerOffsets")
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = servers.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def bucket(endpoint: str) -> Any:
+    made = fs.S3FileSystem(
+        access_key="a", secret_key="b", region="us-east-1", scheme="http", endpoint_override=endpoint, allow_bucket_creation=True
+    )
+    made.create_dir("bucket")
+    return made
+
+
+def uploaded(bucket: Any, root: Path, name: str) -> str:
+    fs.copy_files(str(root), f"bucket/{name}", destination_filesystem=bucket)
+    return f"bucket/{name}"
+
+
+def test_every_table(bucket: Any, tmp_path: Path) -> None:
+    root = golden_store(tmp_path / "broker-a")
+    path = uploaded(bucket, root, "stores/broker-a")
+    for table in TABLES:
+        read = read_store(path, table=table, filesystem=bucket).read_all()
+        wanted = read_store(root, table=table).read_all()
+        names = [name for name in ("path", "file") if name in read.schema.names]
+        assert read.drop_columns(names).to_pylist() == wanted.drop_columns(names).to_pylist()
+        assert read.num_rows
+    assert read_store("bucket/stores", filesystem=bucket, columns="brokerName").read_all()["brokerName"][0].as_py() == "broker-a"
+
+
+def test_splits_of_one_object(bucket: Any, endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = write_log(tmp_path / "one", [bytes([number % 251]) * 900 for number in range(400)], file_bytes=1 << 19)
+    uploaded(bucket, log.root, "one")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    uri = f"s3://bucket/one?endpoint_override={endpoint}&scheme=http&region=us-east-1"
+    splits = plan_splits(parse_options({"path": uri, "splitBytes": 100_000, "blockBytes": 70_000, "includeBody": "false"}))
+    assert len(splits) > 3
+    sent = pickle.loads(pickle.dumps(splits))
+    rows = [row["physicalOffset"] for split in sent for batch in read_split(split) for row in batch.to_pylist()]
+    assert rows == log.places
+    with pytest.raises(CannotRead):
+        read_store(f"s3://bucket/nothing?endpoint_override={endpoint}&scheme=http&region=us-east-1")
