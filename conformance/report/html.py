@@ -40,7 +40,7 @@ _FACTS: Final = ("image", "image id", "rocketmq.image", "java", "commit")
 def write_html(results: list[Run], path: Path) -> None:
     """Write the runs to a file that needs nothing else; its directory is made.  Raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(results, docs=_way_to_docs(path)), encoding="utf-8")
+    path.write_text(page(results, docs=_way_to_docs(path)), encoding="utf-8", errors="backslashreplace")
 
 
 def page(results: Sequence[Run], *, docs: str = "") -> str:

@@ -174,22 +174,46 @@ def test_the_page_opens_folded(shown: partial[str]) -> None:
     assert ids(shown("unfold=1")) == {case.id for case in OURS.cases}
 
 
-@pytest.mark.parametrize(
-    ("fragment", "expected"),
-    [
-        ("outcome=failed&text=pull", {"pull.first"}),
-        ("outcome=failed,expected", {"pull.first", "pull.foretold", "send.info"}),
-        ("outcome=surprise", {"send.surprise"}),
-        ("level=should", {"send.fine"}),
-        ("capability=pull", {"pull.first", "pull.foretold", "pull.fine"}),
-        ("differs=1", {"pull.first"}),
-        ("subject=java-5.5.0&outcome=passed", {"pull.first", "pull.fine", "send.fine"}),
-        ("text=PULL_MESSAGE first", {"pull.first"}),
-        ("text=nowhere", set()),
-    ],
-)
-def test_filters(shown: partial[str], fragment: str, expected: set[str]) -> None:
-    assert ids(shown(fragment.replace(" ", "%20"))) == expected
+FILTERS = {
+    "outcome=failed&text=pull": {"pull.first"},
+    "outcome=failed,expected": {"pull.first", "pull.foretold", "send.info"},
+    "outcome=surprise": {"send.surprise"},
+    "level=should": {"send.fine"},
+    "capability=pull": {"pull.first", "pull.foretold", "pull.fine"},
+    "differs=1": {"pull.first"},
+    "subject=java-5.5.0&outcome=passed": {"pull.first", "pull.fine", "send.fine"},
+    "text=PULL_MESSAGE%20first": {"pull.first"},
+    "text=nowhere": set(),
+}
+DRIVER = """<pre id="seen"></pre><script>
+(async () => {
+  const root = document.documentElement, seen = {};
+  while (!root.dataset.ready) await new Promise((done) => setTimeout(done, 10));
+  for (const fragment of FRAGMENTS) {
+    const changed = new Promise((done) => addEventListener("hashchange", done, { once: true }));
+    location.hash = fragment;
+    await changed;
+    seen[fragment] = [...document.querySelectorAll("tr.case")].map((row) => row.dataset.id);
+  }
+  document.getElementById("seen").textContent = JSON.stringify(seen);
+})();
+</script>"""
+"""Goes from fragment to fragment, as a reader does with the buttons; one start of the browser for all."""
+
+
+def test_filters(tmp_path: Path) -> None:
+    driven = page([OURS, JAVA]).replace("</body>", DRIVER.replace("FRAGMENTS", json.dumps(list(FILTERS))) + "</body>")
+    (tmp_path / "driven.html").write_text(driven)
+    document, console = browse(tmp_path / "driven.html", "")
+    assert console == ""
+    seen = re.search('<pre id="seen">([^<]*)</pre>', document)
+    assert seen
+    found = json.loads(seen[1].replace("&amp;", "&"))
+    assert {fragment: set(ids) for fragment, ids in found.items()} == FILTERS
+
+
+def test_a_filter_in_the_address(shown: partial[str]) -> None:
+    assert ids(shown("outcome=failed&text=pull")) == {"pull.first"}
 
 
 def test_a_cell_shows_its_evidence(shown: partial[str]) -> None:
