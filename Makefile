@@ -12,7 +12,7 @@ IMAGE ?= apache/rocketmq:5.5.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev test check fast java bench bench-store truth specification conform conform-docker nightly fuzz clean
+.PHONY: help setup dev test check fast java bench bench-store truth specification conform conform-docker conform-matrix nightly fuzz clean
 
 help:  ## print these targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,14 @@ conform: $(TOOLS)  ## the conformance suite against our broker and Apache Rocket
 
 conform-docker: $(TOOLS)  ## the conformance suite against Apache RocketMQ in containers (needs Docker; IMAGE=apache/rocketmq:5.5.0)
 	@$(CONFORM) --docker $(IMAGE) $(OUTCOME) $(ARGS)
+
+SUBJECTS = ours jars-5.5.0 jars-5.3.3 jars-4.9.7 docker
+
+conform-matrix: $(TOOLS)  ## all subjects side by side; conformance/reports/matrix.json anew (SUBJECTS="ours jars-5.5.0" takes fewer)
+	@for subject in $(SUBJECTS); do \
+	  case $$subject in jars-*) taken="--jars $${subject#jars-}";; docker) taken="--docker $(IMAGE)";; *) taken=--$$subject;; esac; \
+	  $(CONFORM) $$taken --json build/$@/$$subject.json || exit; done
+	@$(BIN)/rmq conform merge --expected --brief $(SUBJECTS:%=build/$@/%.json) --json conformance/reports/matrix.json --html build/$@/index.html
 
 nightly: $(TOOLS)  ## the long variants: fuzzing, many rounds, every Java version
 	@$(BIN)/python -m tests.parts --nightly $(ARGS)

@@ -7,6 +7,7 @@ One file holds one or several runs (`Matrix`), each of one subject; files are me
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -156,6 +157,22 @@ class Matrix(msgspec.Struct):
     format: int
     suite_version: str
     runs: list[Run]
+
+
+def brief(run: Run) -> Run:
+    """The run as it is kept for reading later: without the evidence of what came as foretold, and without this machine's paths.
+
+    What did not come as foretold keeps its checks and frames.
+    """
+    kept = {name: value for name, value in run.target.config.items() if os.sep not in value}
+    told = {name: value for name, value in run.target.details.items() if not name.startswith("command")}
+    target = msgspec.structs.replace(run.target, config=kept, details=told)
+    cases = [_without_evidence(case) if case.as_expected else case for case in run.cases]
+    return msgspec.structs.replace(run, target=target, cases=cases)
+
+
+def _without_evidence(case: CaseTold) -> CaseTold:
+    return msgspec.structs.replace(case, checks=[check for check in case.checks if not check.holds], frames=[], trace="")
 
 
 def suite_version() -> str:

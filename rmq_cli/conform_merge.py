@@ -14,8 +14,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write all runs into one file.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
 @click.option("--html", type=_FILE, metavar="FILE", help="Write a page that shows everything.")
+@click.option("--brief", is_flag=True, help="Leave out what was seen of cases that came as foretold, and paths of this machine.")
 @click.option("--strict/--expected", "strict", default=True, help="What makes status 1, as of rmq conform.")
-def merge(files: tuple[Path, ...], json_file: Path | None, junit: Path | None, html: Path | None, strict: bool) -> None:
+def merge(
+    files: tuple[Path, ...], json_file: Path | None, junit: Path | None, html: Path | None, brief: bool, strict: bool
+) -> None:
     """Put the outcomes of several runs (rmq conform --json) into one matrix.
 
     \b
@@ -33,5 +36,7 @@ def merge(files: tuple[Path, ...], json_file: Path | None, junit: Path | None, h
     for run in runs:
         expect_anew(run)
         click.echo("\n".join(run_lines(run)))
+    if brief:
+        runs = [results.brief(run) for run in runs]
     write_outputs(runs, json_file, junit, html, judged=not strict)
     raise SystemExit(CANNOT_RUN if any(run.ended for run in runs) else status(runs, strict=strict))

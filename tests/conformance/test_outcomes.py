@@ -65,6 +65,17 @@ def test_the_latest_run_of_a_label_counts() -> None:
 # Evidence
 
 
+def test_a_brief_run_keeps_what_surprised() -> None:
+    seen = {"checks": [CheckTold("x", True), CheckTold("y", False, "1", "2")], "frames": [FrameTold(0, True, 0.1, 5)]}
+    run = a_run(told("a.fine", **seen), told("a.bad", "failed", **seen), told("a.known", "failed", expected="failed", **seen))
+    run.target.config = {"listenPort": "1", "storePathRootDir": "/somewhere/store"}
+    run.target.details["command broker"] = "/usr/bin/java -cp"
+    kept = results.brief(run)
+    assert [(len(case.checks), len(case.frames)) for case in kept.cases] == [(1, 0), (2, 1), (1, 0)]
+    assert (kept.target.config, kept.target.details) == ({"listenPort": "1"}, {"commit": "abc"})
+    assert len(run.cases[0].frames) == 1, "the run itself is left as it was"
+
+
 @pytest.mark.parametrize("form", list(Form))
 def test_a_request_is_told_with_its_names_and_fields(form: Form) -> None:
     data = encode_request(DeleteTopic.code, DeleteTopic(topic="T"), b"body", opaque=9, form=form)
