@@ -156,9 +156,9 @@ def links_of(codes: Sequence[int]) -> list[str]:
 
 
 def _name_of(code: int) -> str:
-    """With a link where there is a section: codes that only clients or controllers answer have none."""
+    """With a link where there is a section: codes that only controllers answer have none."""
     name = next((known.name for known in RequestCode if known == code), "")
-    answered = any((role, code) in REQUESTS for role in (Role.BROKER, Role.NAME_SERVER))
+    answered = any((role, code) in REQUESTS for role in (Role.BROKER, Role.NAME_SERVER, Role.CLIENT))
     return f"[{name}](#{section_of(name)})" if answered else name
 
 

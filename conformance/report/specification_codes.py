@@ -25,7 +25,7 @@ _SERVERS: Final = Role.BROKER | Role.NAME_SERVER
 _WITHOUT: Final = "without "
 _VALUE: Final = re.compile(r"([A-Za-z_]\w*)=\S+")
 _SOURCE: Final = re.compile(r"\s*Source: (`[^`]+`)\.?")
-_WHOSE: Final = {"broker": "a broker", "name_server": "a name server"}
+_WHOSE: Final = {"broker": "a broker", "name_server": "a name server", "client": "clients"}
 _CODE: Final = re.compile(r"\b(\d+) ([A-Z][A-Z0-9_]+)\b")
 _ABOUT: Final = """\
 Each request code of 5.5.0 that a broker or a name server answers. A field that is *required* is marked not-null in the reference;
@@ -72,6 +72,15 @@ def requests(cases: Mapping[str, Case]) -> Iterator[str]:
     exercised = _exercised(cases.values())
     for row in answered:
         yield _section(row, by_anchor.get(section_of(row.name), []), exercised.get(row.code, []))
+    yield '<a id="to-clients"></a>\n\n# Requests to clients\n\nWhat a broker asks, on a connection that the client has made.'
+    for row in to_clients():
+        yield _section(row, [], exercised.get(row.code, []))
+
+
+def to_clients() -> list[registry.Row]:
+    """Those that clients alone answer."""
+    answered = {row.code for row in registry.rows(_SERVERS)}
+    return [row for row in registry.rows(Role.CLIENT) if row.code not in answered]
 
 
 def index_of_codes(cases: Mapping[str, Case]) -> Iterator[str]:
@@ -82,7 +91,7 @@ def index_of_codes(cases: Mapping[str, Case]) -> Iterator[str]:
         for code in case.codes:
             counts[code] = counts.get(code, 0) + 1
     lines = ["| code | name | answered by | cases |", "| ---: | --- | --- | ---: |"]
-    for row in registry.rows(_SERVERS):
+    for row in sorted([*registry.rows(_SERVERS), *to_clients()]):
         roles = ", ".join(_WHOSE[role].split()[-1] for role in row.roles if role in _WHOSE)
         lines.append(f"| {row.code} | [{row.name}](#{section_of(row.name)}) | {roles} | {counts.get(row.code, 0)} |")
     yield "\n".join(lines)
@@ -126,7 +135,16 @@ def _section(row: registry.Row, cells: list[Case], others: list[Case]) -> str:
     whose = " and ".join(_WHOSE[role] for role in row.roles if role in _WHOSE)
     since = grid.ROWS[row.code].since if row.code in grid.ROWS else ()
     common = [need for need in needs(cells[0]) if all(need in needs(case) for case in cells)] if cells else []
-    said = "; ".join([f"Answered by {whose}", *([f"since {_dotted(since)}"] if since else []), *common]) + "."
+    said = (
+        "; ".join(
+            [
+                "Sent to a client" if row.roles == ("client",) else f"Answered by {whose}",
+                *([f"since {_dotted(since)}"] if since else []),
+                *common,
+            ]
+        )
+        + "."
+    )
     parts = [
         f'<a id="{section_of(row.name)}"></a>\n\n## {row.name} ({row.code})',
         f"{_prose(_doc(request), request)}\n\n*{said}*",
@@ -152,7 +170,7 @@ def _see_also(others: list[Case]) -> str:
 
 
 def _role(row: registry.Row) -> Role:
-    return next(role for role in (Role.BROKER, Role.NAME_SERVER) if str(role.name).lower() in row.roles)
+    return next(role for role in (Role.BROKER, Role.NAME_SERVER, Role.CLIENT) if str(role.name).lower() in row.roles)
 
 
 def _doc(kind: type[Header]) -> str:
@@ -163,7 +181,7 @@ def _doc(kind: type[Header]) -> str:
 def _prose(text: str, kind: type[Header]) -> str:
     """A header's documentation in the words of the wire: fields by their names there, requests by their codes'."""
     names = {field.name: field.wire for field in kind.fields()}
-    codes = {request.__name__: RequestCode(request.code) for request in REQUESTS.values() if request.to & _SERVERS}
+    codes = {request.__name__: RequestCode(request.code) for request in REQUESTS.values()}
 
     def word(match: re.Match[str]) -> str:
         name = match[1]
