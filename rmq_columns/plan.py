@@ -7,10 +7,11 @@ when they are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Final, NamedTuple
+from itertools import islice, pairwise
+from typing import Final, NamedTuple, TypeVar
 
 from rmq_columns.errors import BadOption, FileGone
 from rmq_columns.filesystem import File, Tree
@@ -21,6 +22,12 @@ from rmq_columns.stores import LogFile, Store, list_stores
 
 CLOCK_STEP_MS: Final = 60_000
 """A broker's clock may have been set back by so much between two files without a row being missed by a range of time."""
+PROBES_AT_ONCE: Final = 16
+"""Remote files whose beginnings are read at the same time."""
+QUEUES_LISTED_MAX: Final = 4096
+"""Among so many the largest queue is looked for: any with units close enough together will do."""
+Input = TypeVar("Input")
+Output = TypeVar("Output")
 CHOICES: Final = {
     "topics": {Table.MESSAGES, Table.CONSUME_QUEUE, Table.FILES, Table.TOPICS, Table.CONSUMER_OFFSETS},
     "queueIds": {Table.MESSAGES, Table.CONSUME_QUEUE, Table.FILES, Table.CONSUMER_OFFSETS},
@@ -126,25 +133,46 @@ def _log_parts(tree: Tree, store: Store, options: Options) -> Iterator[Part]:
         listed = [one for one in listed if one.file.end > low and one.file.start - one.missing_before < high]
     if options.wants_time():
         listed = _in_time(tree, listed, options)
-    queue = None
-    if options.split_strategy in (Strategy.AUTO, Strategy.CONSUME_QUEUE) and _is_cut(listed, options):
-        unfiltered = replace(options, topics=None, queue_ids=None, include_system_topics=True)
-        queue = largest(list(store.queues(tree, unfiltered)))
-        if queue is None and options.split_strategy is Strategy.CONSUME_QUEUE:
-            raise BadOption(f"splitStrategy: no consume queue in {store.root or store.uri}")
-    places = QueuePlaces(tree, queue) if queue is not None else None
-    for one in listed:
-        try:
-            with tree.open(one.file.path) as opened:
-                displaced_by = displacement(opened, one.file.start)
-                cuts = _cuts(opened, one.file, displaced_by, options, places)
-        except FileGone:  # by retention, since it was listed; whoever reads it says so
-            displaced_by, cuts = 0, [0, one.file.size]
-        for number, (start, end) in enumerate(pairwise(cuts)):
-            yield Part(
-                one.file.path, one.file.start, start, end, displaced_by, end == one.file.size, one.is_active,
-                0 if number else one.missing_before,
-            )  # fmt: skip
+    places = _queue_places(tree, store, options) if _is_cut(listed, options) else None
+    for parts in _each(tree, lambda one: _parts_of(tree, one, options, places), listed):
+        yield from parts
+
+
+def _each(tree: Tree, what: Callable[[Input], Output], inputs: list[Input]) -> Iterator[Output]:
+    """The results in order; many at once where each costs some round trips."""
+    if tree.is_local:
+        yield from map(what, inputs)
+        return
+    with ThreadPoolExecutor(PROBES_AT_ONCE, "plan") as pool:
+        yield from pool.map(what, inputs)
+
+
+def _queue_places(tree: Tree, store: Store, options: Options) -> QueuePlaces | None:
+    """Of the largest queue.  Remote directories are listed for it only when that was asked for: each is a round trip."""
+    is_asked = options.split_strategy is Strategy.CONSUME_QUEUE
+    if not is_asked and (options.split_strategy is not Strategy.AUTO or not tree.is_local):
+        return None
+    unfiltered = replace(options, topics=None, queue_ids=None, include_system_topics=True)
+    queue = largest(list(islice(store.queues(tree, unfiltered), QUEUES_LISTED_MAX)))
+    if queue is None and is_asked:
+        raise BadOption(f"splitStrategy: no consume queue in {store.root or store.uri}")
+    return QueuePlaces(tree, queue) if queue is not None else None
+
+
+def _parts_of(tree: Tree, one: _LogFile, options: Options, places: QueuePlaces | None) -> list[Part]:
+    try:
+        with tree.open(one.file.path) as opened:
+            displaced_by = displacement(opened, one.file.start)
+            cuts = _cuts(opened, one.file, displaced_by, options, places)
+    except FileGone:  # by retention, since it was listed; whoever reads it says so
+        displaced_by, cuts = 0, [0, one.file.size]
+    return [
+        Part(
+            one.file.path, one.file.start, start, end, displaced_by, end == one.file.size, one.is_active,
+            0 if number else one.missing_before,
+        )
+        for number, (start, end) in enumerate(pairwise(cuts))
+    ]  # fmt: skip
 
 
 def _range(options: Options) -> tuple[int, int]:
@@ -191,7 +219,7 @@ def _in_time(tree: Tree, listed: list[_LogFile], options: Options) -> list[_LogF
     """Without the files all of whose messages were stored before or behind the range: seen at the first message of each."""
     low = None if options.starting_ms is None else options.starting_ms - CLOCK_STEP_MS
     high = None if options.ending_ms is None else options.ending_ms + CLOCK_STEP_MS
-    begins = [first_store_timestamp(tree, one.file.path) for one in listed]
+    begins = list(_each(tree, lambda one: first_store_timestamp(tree, one.file.path), listed))
     found = []
     for number, one in enumerate(listed):
         begin = begins[number]
