@@ -42,9 +42,9 @@ OTHERS: Final = {
 }  # fmt: skip
 """Sections of the grid that are no request code."""
 CODES_NAMED_MAX: Final = 8
-_THEN: Final = (
-    "Then [every request](#requests) with its fields and answers, the [bodies](#bodies), an [index by code](#index-by-code)."
-)
+_THEN: Final = """\
+Then [every request](#requests) with its fields and answers, the [requests to clients](#to-clients), the [bodies](#bodies), and an
+[index by code](#index-by-code)."""
 _MARK: Final = re.compile(r"[*<\[\]]|(?<!\w)_|_(?!\w)")
 _SOURCE_WORD: Final = re.compile(r"[A-Za-z_$][\w$]*(?:\.[\w$]+)*(?:\([^)]*\))?")
 
