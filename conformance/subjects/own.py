@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol, cast
@@ -17,13 +18,20 @@ from conformance.subjects.process import NotReady, ServerProcess, free
 
 BROKER_PORTS: Final = (-2, 0, 1)
 """What a broker listens on, from its `listenPort`: the fast port, the port, replication."""
+CONNECT_S: Final = 5.0
 LOG_SUFFIXES: Final = frozenset({".out", ".log", ".conf"})
 
 
 def registered(namesrv: str, broker: str) -> bool:
-    """Does this name server list a broker with this address?  (`OSError` when it does not answer.)"""
+    """Does this name server list a broker with this address, and does it listen?  (`OSError` when one of them does not answer.)
+
+    Of a broker that was killed a name server may still know when the next one starts.
+    """
     first = namesrv.split(";")[0]
-    return f'"{broker}"' in remoting.ask(first, remoting.GET_BROKER_CLUSTER_INFO).body.decode()
+    if f'"{broker}"' not in remoting.ask(first, remoting.GET_BROKER_CLUSTER_INFO).body.decode():
+        return False
+    socket.create_connection(remoting.split_address(broker), timeout=CONNECT_S).close()
+    return True
 
 
 class NameServerProcess(Protocol):

@@ -20,7 +20,7 @@ import pytest
 
 from broker_impl.config_keys import keys
 from conformance import truth
-from conformance.subjects import jars
+from conformance.subjects import jars, remoting
 from conformance.subjects.address import AddressSubject
 from conformance.subjects.base import SubjectFailed, Target, version_of
 from conformance.subjects.compose import ComposeSubject
@@ -29,6 +29,7 @@ from conformance.subjects.jars import JarsSubject
 from conformance.subjects.java import java_command, java_version
 from conformance.subjects.named import subject_named
 from conformance.subjects.ours import OurNameServer, OursSubject
+from conformance.subjects.own import registered
 from conformance.subjects.process import ServerProcess, free_ports, until
 from conformance.subjects.properties import NOT_OURS, OWN_BROKER_PROPERTIES, OWN_NAMESRV_PROPERTIES
 from tests.support.process import processes_in
@@ -116,6 +117,20 @@ def test_a_broker_that_refuses_to_start(tmp_path: Path) -> None:
     why = why_not(OursSubject(tmp_path, properties={"useTLS": "true"}))
     assert "useTLS" in why
     assert not processes_in(tmp_path)
+
+
+def test_a_broker_that_a_name_server_still_lists_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as broker:
+        broker.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{broker.getsockname()[1]}"
+        text = f'"{address}"'
+        table = remoting.Answer(0, None, {}, text.encode())
+        monkeypatch.setattr(remoting, "ask", lambda *_: table)
+        with pytest.raises(ConnectionRefusedError):
+            registered("127.0.0.1:9876", address)
+        broker.listen()
+        assert registered("127.0.0.1:9876", address)
+    assert not registered("127.0.0.1:9876", "127.0.0.1:1")
 
 
 def test_a_broker_that_dies_in_the_middle_and_one_that_is_restarted(tmp_path: Path) -> None:
