@@ -12,10 +12,12 @@ import click
 
 if TYPE_CHECKING:
     from conformance.controls.defect import Defect
-    from conformance.controls.run import Controls
+    from conformance.controls.run import Controls, DefectTold
     from conformance.subjects.base import Subject
 
 FAILED: Final = 1
+TOLD_EVERY: Final = 20
+"""Defects to a line of progress."""
 _FILE = click.Path(path_type=Path, dir_okay=False)
 ROOT: Final = Path(__file__).resolve().parents[1]
 REPORTS: Final = ("controls-java-5.5.0.json", "controls-ours.json")
@@ -65,28 +67,43 @@ def controls(
     if len(words) != 1:
         raise click.UsageError("name one server: --ours, --jars VERSION or --kept FILE")
     with tempfile.TemporaryDirectory(prefix="rmq-conform-", ignore_cleanup_errors=True) as scratch:
-        told = _run(subject_of(words[0], Path(scratch), java=java), defects, jobs)
+        told, dead = _run(subject_of(words[0], Path(scratch), java=java), defects, jobs)
     click.echo("\n".join([*lines(told.defects), summary(told)]))
     if json_file is not None:
         try:
             write(json_file, told)
         except OSError as reason:
             raise Complaint(f"{reason.filename}: {reason.strerror}") from None
+    if dead:
+        raise Complaint(f"{told.target.label}: the server ended in the middle of the run")
     raise SystemExit(FAILED if told.bad else 0)
 
 
-def _run(subject: Subject, defects: Sequence[Defect], jobs: int) -> Controls:
-    """Start the subject, run the defects, end it."""
+def _run(subject: Subject, defects: Sequence[Defect], jobs: int) -> tuple[Controls, bool]:
+    """Start the subject, run the defects, end it; and whether it died meanwhile, which looks like being caught."""
     import trio
 
     from conformance.controls.run import control
 
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    ended = 0
+
+    def done(told: DefectTold) -> None:
+        nonlocal ended
+        ended += 1
+        if ended % TOLD_EVERY == 0:
+            say(f"{subject.label}: {ended} of {len(defects)}; {told.name}: {told.outcome}")
+
     with subject as target:
-
-        def say(line: str) -> None:
-            click.echo(line, err=True)
-
-        return trio.run(partial(control, target, defects, jobs=jobs, say=say))
+        try:
+            told = trio.run(partial(control, target, defects, jobs=jobs, say=say, done=done))
+        except BaseExceptionGroup as several:
+            if several.subgroup(KeyboardInterrupt) is not None:
+                raise KeyboardInterrupt from None
+            raise
+        return told, not subject.alive()
 
 
 def _document(file: Path) -> None:

@@ -18,6 +18,7 @@ from conformance.subjects.base import Target
 from conformance.subjects.ours import OursSubject
 from rmq_cli.conform import command
 from rmq_cli.conform_controls import REPORTS
+from tests.support.fake_remoting import FakeSubject
 
 ROOT = Path(__file__).parents[2]
 WAIT_IN_VAIN = frozenset({
@@ -122,3 +123,14 @@ def test_command() -> None:
     assert run(command, ["controls"]).exit_code == 2
     assert run(command, ["controls", "--only", "nonsense", "--ours"]).exit_code == 2
     assert run(command, ["controls", "--only", "locks", "--kept", "/nowhere"]).exit_code == 2
+
+
+def test_a_server_that_dies_is_no_catch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deaf = FakeSubject(living=lambda: False)
+    monkeypatch.setattr("conformance.suite.subject_of", lambda word, directory, *, java=None: deaf)
+    kept = tmp_path / "partial.json"
+    found = CliRunner().invoke(command, ["controls", "--ours", "--only", "grid.missing-field-accepted", "--json", str(kept)])
+    assert found.exit_code == 2
+    assert "the server ended in the middle of the run" in found.output
+    assert read(kept).defects
+    assert deaf.left == 1
