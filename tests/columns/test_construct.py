@@ -47,7 +47,8 @@ def row_of(raw: bytes) -> dict[str, Any]:
     pairs = properties.decode(text(unit.properties))
     return {
         "brokerName": "b", "topic": text(unit.topic), "queueId": unit.queue_id, "queueOffset": unit.queue_offset,
-        "body": unit.body, "bodySize": len(unit.body), "tags": pairs.get("TAGS"), "keys": pairs.get("KEYS"), "uniqKey": pairs.get("UNIQ_KEY"),
+        "body": unit.body, "bodySize": len(unit.body),
+        "tags": pairs.get("TAGS"), "keys": pairs.get("KEYS"), "uniqKey": pairs.get("UNIQ_KEY"),
         "properties": list(pairs.items()), "bornTimestamp": micros(unit.born_timestamp),
         "storeTimestamp": micros(unit.store_timestamp), "bornHost": host_text(unit.born_host),
         "storeHost": host_text(unit.store_host), "reconsumeTimes": unit.reconsume_times, "flag": unit.flag,
