@@ -1,0 +1,90 @@
+"""The small files of a generated store, as a clean stop leaves them: checkpoint, topics, groups, positions, timer's progress."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from rmq_columns.generate_pattern import DEAD, DELAY_LEVEL, GROUP, OP, RETRY, ROUND_DELIVERIES, SCHEDULE, SLOTS, WHEEL, Kind
+from rmq_columns.generate_plan import ROUNDS_BACK, Plan
+from rmq_wire.fastjson import dumps_pretty
+from rmq_wire.layout import checkpoint, timer
+from rmq_wire.layout.flat import flat
+
+SCHEDULE_QUEUES: Final = 18
+"""Of the schedule's topic: one to each delay level."""
+TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
+READ_WRITE: Final = 6
+LAG_MAX: Final = 7
+"""Messages that the group has not read yet, by queue."""
+NOT_READ: Final = (SCHEDULE, WHEEL, DEAD)
+
+
+def write_config(store: Path, plan: Plan, ahead: dict[tuple[str, int], int], *, now_ms: int) -> None:
+    """Everything below `config`, and the checkpoint.  ahead: positions that are so far behind the end of their queue."""
+    (store / "config").mkdir()
+    version = {"counter": 1, "stateVersion": 0, "timestamp": now_ms}
+    _write(store, "topics.json", {"dataVersion": version, "topicConfigTable": _topics(plan)})
+    groups = {name: _group(name) for name in (GROUP, TRANSACTION_GROUP)}
+    _write(store, "subscriptionGroup.json", {"dataVersion": version, "forbiddenTable": {}, "subscriptionGroupTable": groups})
+    _write(store, "consumerOffset.json", {"dataVersion": version, **_positions(plan, ahead)})
+    _write(store, "delayOffset.json", {"dataVersion": version, "offsetTable": {DELAY_LEVEL: delivered(plan, Kind.DELIVERED)}})
+    entered = plan.queue_end(plan.queues.index((WHEEL, 0))) if (WHEEL, 0) in plan.queues else 0
+    check = flat(timer.CHECK).packed.pack(0, 0, entered, 0, 0, now_ms, 0)
+    (store / "config" / "timercheck").write_bytes(check.ljust(timer.CHECK_FILE_SIZE, b"\0"))
+    last = np.array([plan.count - 1])
+    last_ms = int(plan.stored_ms(last)[0])
+    fields = flat(checkpoint.FIELDS).packed.pack(last_ms, last_ms, 0, 0, 0, int(plan.physical(last)[0]))
+    (store / "checkpoint").write_bytes(fields.ljust(checkpoint.FILE_SIZE, b"\0"))
+
+
+def delivered(plan: Plan, kind: Kind) -> int:
+    """How many delayed messages have been delivered."""
+    places = np.flatnonzero(plan.of_kind(kind))
+    rounds, slot = divmod(plan.count, SLOTS)
+    return max(rounds - ROUNDS_BACK, 0) * ROUND_DELIVERIES + (int((places < slot).sum()) if rounds >= ROUNDS_BACK else 0)
+
+
+def _topics(plan: Plan) -> dict[str, Any]:
+    queues: dict[str, int] = {SCHEDULE: SCHEDULE_QUEUES}
+    for topic, queue_id in plan.queues:
+        queues[topic] = max(queues.get(topic, 0), queue_id + 1)
+    return {
+        topic: {
+            "attributes": {}, "order": False, "perm": READ_WRITE, "readQueueNums": count, "topicFilterType": "SINGLE_TAG",
+            "topicName": topic, "topicSysFlag": 0, "writeQueueNums": count,
+        }
+        for topic, count in queues.items()
+    }  # fmt: skip
+
+
+def _group(name: str) -> dict[str, Any]:
+    return {
+        "attributes": {}, "brokerId": 0, "consumeBroadcastEnable": True, "consumeEnable": True, "consumeFromMinEnable": True,
+        "consumeMessageOrderly": False, "consumeTimeoutMinute": 15, "groupName": name, "groupRetryPolicy": {"type": "CUSTOMIZED"},
+        "groupSysFlag": 0, "notifyConsumerIdsChangedEnable": True, "retryMaxTimes": 16, "retryQueueNums": 1,
+        "whichBrokerWhenConsumeSlowly": 1,
+    }  # fmt: skip
+
+
+def _positions(plan: Plan, ahead: dict[tuple[str, int], int]) -> dict[str, Any]:
+    table: dict[str, dict[int, int]] = {}
+    topics: dict[str, list[str]] = {}
+    for number, (topic, queue_id) in enumerate(plan.queues):
+        end = plan.queue_end(number)
+        if topic in NOT_READ or not end:
+            continue
+        is_transaction = topic.startswith("RMQ_SYS_TRANS_")
+        group = TRANSACTION_GROUP if is_transaction else GROUP
+        lag = 0 if is_transaction or topic in (RETRY, OP) else number % (LAG_MAX + 1)
+        more = ahead.get((topic, queue_id))
+        table.setdefault(f"{topic}@{group}", {})[queue_id] = max(end - lag, 0) if more is None else end + more
+        if topic not in topics.setdefault(group, []):
+            topics[group].append(topic)
+    return {"groupTopicMap": topics, "offsetTable": table, "pullOffsetTable": {}}
+
+
+def _write(store: Path, name: str, value: dict[str, Any]) -> None:
+    (store / "config" / name).write_bytes(dumps_pretty(value))
