@@ -240,9 +240,10 @@ class Planter:
         end = plan.log_end
         if self.done.tail:
             raise NoPlace("one log has one end")
-        data = pack(plan, plan.count - 1, plan.count).tobytes()
+        data = pack(plan, plan.count, plan.count + 1).tobytes()
+        slot = plan.slots[plan.count % SLOTS]
         room = plan.sizes.log_file_bytes - end % plan.sizes.log_file_bytes
-        self.done.tail = data[: min(len(data) * 2 // 3, room)]
+        self.done.tail = data[: min(slot.body_at() + len(slot.body) // 2, room)]
         name = log_file(Path(), plan, end).name
         what = f"{len(self.done.tail)} bytes of a message whose write was interrupted"
         self.done.faults.append(Fault(kind, "", -1, -1, end, f"commitlog/{name}", end % plan.sizes.log_file_bytes, "", what))
