@@ -274,9 +274,7 @@ async def ask(t: Trial, row: Row, probe: Probe, asked: Asked, *, seconds: float 
     link = row.link(t)
     if probe.form is not Form.JSON:
         link = t.connect(link.address, form=probe.form)
-    return await link.ask(
-        request, body if probe.body is None else probe.body, ext=change, without=probe.without, seconds=seconds
-    )
+    return await link.ask(request, body if probe.body is None else probe.body, ext=change, without=probe.without, seconds=seconds)
 
 
 async def _no_answer(t: Trial, row: Row, probe: Probe, asked: Asked) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from conformance.grid import Asked, Good
 from conformance.link import Link
-from conformance.trial import Trial
+from conformance.trial import MAKES_GROUPS, Trial
 from rmq_wire.bodies.heartbeat import (
     CLUSTERING,
     CONSUME_PASSIVELY,
@@ -116,6 +116,16 @@ def answering(t: Trial, code: int, body: bytes = b"") -> Link:
 
     t.beside(work)
     return link
+
+
+def where_made(good: Good) -> Good:
+    """The same, on a broker that makes groups as they come."""
+
+    async def or_skip(t: Trial) -> Asked:
+        t.wants(*MAKES_GROUPS)
+        return await good(t)
+
+    return or_skip
 
 
 def with_body(request: Request, body: bytes) -> Asked:

@@ -13,7 +13,7 @@ import trio
 
 from conformance import expected
 from conformance.case import Case
-from conformance.cleaning import CLEANING_S, CLEANING_SHORT_S, clean
+from conformance.cleaning import CLEANING_S, CLEANING_SHORT_S, clean, prepare
 from conformance.results import CaseTold, Run
 from conformance.runner import OWN_KINDS, Limits, run
 from conformance.subjects.base import Subject, SubjectFailed, Target
@@ -92,6 +92,8 @@ class Session:
         """Raises `SubjectFailed`, `BadExpectations`."""
         self.target = self.subject.__enter__()
         self._foretold = expected.load(self._label or self.target.label)
+        if _was_found(self.subject, self.target):
+            _run_trio(prepare, self.target)
 
     def end(self) -> None:
         """Clean up, and end what was started."""
@@ -157,6 +159,8 @@ def run_on(
             expected.apply([case], foretold)
             done(case)
 
+        if _was_found(subject, target):
+            _run_trio(prepare, target)
         restart = getattr(subject, "restart_broker", None)
         outcome = _run_trio(
             partial(run, cases, target, seed=seed, limits=limits, alive=subject.alive, restart=restart, done=told)

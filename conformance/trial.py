@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PREFIX: Final = "CONF"
 """What every name of the suite begins with."""
+READERS: Final = f"{PREFIX}_consumers"
+"""The group of pulls where it does not matter which group pulls."""
+MAKES_TOPICS: Final = ("autoCreateTopicEnable", "true")
+MAKES_GROUPS: Final = ("autoCreateSubscriptionGroup", "true")
+"""For `Trial.wants`."""
 READ_WRITE: Final = 6
 POLL_S: Final = 0.05
 SETTLE_S: Final = 20.0
@@ -152,6 +157,11 @@ class Trial:
     def skip(self, why: str) -> NoReturn:
         """End the case: it does not apply to this server."""
         raise CaseSkipped(why)
+
+    def wants(self, setting: str, value: str) -> None:
+        """End the case, as one that does not apply, where the broker says that it is set otherwise."""
+        if (seen := self.target.config.get(setting, value)) != value:
+            self.skip(f"here {setting} is {seen}")
 
     def note(self, name: str, value: Any) -> None:
         """Tell the report what was seen, unjudged."""
@@ -275,7 +285,7 @@ class Trial:
         flags = PULL_SUBSCRIPTION | (PULL_SUSPEND if hold_ms else 0)
         asked = PullMessage(
             **{
-                "consumer_group": group or "CONF_consumers", "topic": topic, "queue_id": queue, "queue_offset": offset,
+                "consumer_group": group or READERS, "topic": topic, "queue_id": queue, "queue_offset": offset,
                 "max_msg_nums": count, "sys_flag": flags, "commit_offset": 0, "suspend_timeout_millis": hold_ms,
                 "subscription": tags, "sub_version": 0, "expression_type": "TAG", **fields,
             }

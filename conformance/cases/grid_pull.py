@@ -24,7 +24,7 @@ from conformance.grid_expect import (
     changed,
     four,
 )
-from conformance.grid_goods import consumer, fill, nobody
+from conformance.grid_goods import consumer, fill, nobody, where_made
 from conformance.trial import Trial, units
 from rmq_wire.bodies.heartbeat import BROADCASTING, CLUSTERING
 from rmq_wire.codes import ResponseCode
@@ -90,7 +90,10 @@ def cells(kind: type[PullMessage]) -> dict[str, Cell]:
             expect=four(changed(NO_GROUP, remark=re.compile("subscription group.*not exist")), code=0, remark=...),
         ),
         "unknown-group": Cell(
-            change=nobody("consumerGroup"), expect=Expect(), title="A group that nobody made is made by its first pull"
+            ask=where_made(pulling(kind)),
+            change=nobody("consumerGroup"),
+            expect=Expect(),
+            title="A group that nobody made is made by its first pull",
         ),
         "unknown-consumer": Cell(
             ask=pulling(kind, flags=0),

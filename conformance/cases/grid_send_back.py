@@ -17,7 +17,7 @@ from conformance.grid_expect import (
     changed,
     four,
 )
-from conformance.grid_goods import nobody
+from conformance.grid_goods import nobody, where_made
 from conformance.trial import Trial
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.send_back import ConsumerSendMsgBack
@@ -53,7 +53,10 @@ grid(
     "AbstractSendMessageProcessor.consumerSendMsgBack",
     cells={
         "unknown-group": Cell(
-            change=nobody("group"), expect=Expect(), title="A group that nobody made is made by the first message given back"
+            ask=where_made(stored),
+            change=nobody("group"),
+            expect=Expect(),
+            title="A group that nobody made is made by the first message given back",
         ),
         "unknown-group-illegal": Cell(change={"group": "no group"}, expect=four(NO_GROUP, code=0, remark=...)),
         "unknown-origin-topic": Cell(

@@ -77,7 +77,7 @@ async def wakes(t: Trial) -> None:
 async def wakes_all(t: Trial) -> None:
     topic = await t.topic()
     async with trio.open_nursery() as nursery:
-        held = [Holding(t, nursery, topic, group=t.name("g")) for _ in range(8)]
+        held = [Holding(t, nursery, topic, group=await t.group()) for _ in range(8)]
         await _parked(t, topic)
         await t.send(topic, b"all of you")
         for number, one in enumerate(held):

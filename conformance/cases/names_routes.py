@@ -6,7 +6,7 @@ import re
 
 from conformance.case import Level, case
 from conformance.played import OWN, V4_9_3, Broker, brokers_of, registered, route, route_goes, topic_of
-from conformance.trial import Trial
+from conformance.trial import MAKES_TOPICS, Trial
 from rmq_wire.codes import RequestCode as Code
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers import naming
@@ -39,6 +39,7 @@ async def unknown_topic(t: Trial) -> None:
     rests_on="TopicConfigManager: TBW102",
 )
 async def default_topic(t: Trial) -> None:
+    t.wants(*MAKES_TOPICS)
     t.equal("brokers of TBW102", set(brokers_of(t.answer("route", await route(t, "TBW102")))) >= {t.target.broker_name}, True)
 
 

@@ -6,7 +6,7 @@ import re
 
 from conformance.case import Level, case
 from conformance.link import Answer
-from conformance.trial import Trial
+from conformance.trial import MAKES_TOPICS, Trial
 from rmq_wire.codes import RequestCode as Code
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.positions import GetMaxOffset
@@ -197,6 +197,7 @@ async def empty_name(t: Trial) -> None:
     rests_on="TopicValidator.TOPIC_MAX_LENGTH",
 )
 async def longest_name(t: Trial) -> None:
+    t.wants(*MAKES_TOPICS)
     name = (t.name() + "_" + "x" * 127)[:127]
     t.answer("send", await _sent(t, name))
     [unit] = await t.pull_all(name, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -18,10 +19,11 @@ import pytest
 import trio
 
 from conformance.case import Level
-from conformance.cleaning import clean
+from conformance.cleaning import clean, prepare
 from conformance.runner import Limits
 from conformance.subjects.base import SubjectFailed
 from conformance.suite import KeptSubject, Session, run_on, subject_of
+from conformance.trial import READERS, CaseSkipped, Trial
 from rmq_wire.codes import RequestCode
 from rmq_wire.command import Command
 from tests.support.fake_remoting import FakeSubject, answer, serve, target_at
@@ -32,6 +34,9 @@ ROOT = Path(__file__).parents[2]
 
 class Made:
     """A server that lists what a run left on it, and takes orders to delete."""
+
+    LATE = "CONF_ab1x3_t_9"
+    """What the broker registered when it was deleted already."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -44,6 +49,8 @@ class Made:
         }
         if asked.code in tables:
             return answer(asked, body=json.dumps({tables[asked.code]: {name: {} for name in self.names}}).encode())
+        if asked.code == RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
+            return answer(asked, body=json.dumps({"topicList": [*self.names[2:], self.LATE]}).encode())
         ext = asked.ext_map()
         if "topic" in ext or "groupName" in ext:
             self.deleted.append((asked.code, ext.get("topic") or ext["groupName"]))
@@ -61,7 +68,52 @@ def test_what_a_run_made_is_deleted_and_nothing_else() -> None:
 
     assert trio.run(main) == "2 topics and 2 groups"
     names = {"CONF_ab1x_t_1", "%RETRY%CONF_ab1x2_g_2"}
-    assert set(server.deleted) == {(code, name) for code in (207, 215, 216) for name in names}
+    assert set(server.deleted) == {(code, name) for code in (207, 215, 216) for name in names} | {(216, Made.LATE)}
+
+
+def test_what_a_run_wants_to_find_is_made_and_taken_away() -> None:
+    asked: list[bytes] = []
+
+    def server(command: Command) -> bytes:
+        if command.code == RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP:
+            asked.append(bytes(command.body))
+        return answer(command)
+
+    async def main(config: dict[str, str]) -> None:
+        async with trio.open_nursery() as nursery:
+            await prepare(dataclasses.replace(target_at(await serve(nursery, server)), config=config))
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, {})
+    trio.run(main, {"autoCreateSubscriptionGroup": "true"})
+    assert asked == []
+    alone = {"autoCreateSubscriptionGroup": "false"}
+    trio.run(main, alone)
+    assert [json.loads(body)["groupName"] for body in asked] == [READERS]
+    trio.run(prepare, dataclasses.replace(target_at("127.0.0.1:1"), config=alone))
+    made = Made(READERS, "CONF_readers")
+
+    async def after() -> str:
+        async with trio.open_nursery() as nursery:
+            told = await clean(target_at(await serve(nursery, made)), "ab1x")
+            nursery.cancel_scope.cancel()
+        return told
+
+    assert trio.run(after) == "1 topics and 1 groups"
+
+
+def test_a_case_does_not_apply_where_the_broker_is_set_otherwise() -> None:
+    async def case(config: dict[str, str]) -> str:
+        async with trio.open_nursery() as nursery:
+            trial = Trial(dataclasses.replace(target_at("127.0.0.1:1"), config=config), nursery, mark="m")
+            try:
+                trial.wants("autoCreateTopicEnable", "true")
+            except CaseSkipped as why:
+                return str(why)
+        return ""
+
+    assert trio.run(case, {}) == trio.run(case, {"autoCreateTopicEnable": "true"}) == ""
+    assert trio.run(case, {"autoCreateTopicEnable": "false"}) == "here autoCreateTopicEnable is false"
 
 
 def test_a_server_that_does_not_answer_is_left_as_it_is() -> None:
