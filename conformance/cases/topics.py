@@ -316,6 +316,9 @@ async def group_deleted(t: Trial) -> None:
     t.answer("delete", await t.broker.ask(groups.DeleteSubscriptionGroup(group_name=name, clean_offset=True)))
     table = (await t.broker.ask(groups.GetAllSubscriptionGroup())).json()
     t.check("not in the table", name not in table["subscriptionGroupTable"])
+    if t.version is None or t.version >= (5,):
+        asked_progress = QueryConsumerOffset(consumer_group=name, topic=topic, queue_id=0, set_zero_if_not_found=False)
+        t.answer("its progress", await t.broker.ask(asked_progress), code=ResponseCode.QUERY_NOT_FOUND)
 
 
 @case(
