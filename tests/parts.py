@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).parent
-PARTS = ("tidy", "wire", "store", "net", "broker", "namesrv", "columns", "conformance", "inspect", "cli", "docker", "java")
+PARTS = (
+    "tidy", "wire", "store", "net", "broker", "namesrv", "columns", "spark", "conformance", "inspect", "cli", "docker", "java",
+)  # fmt: skip
 JAVA = "java"
 PART_SECONDS_MAX = {JAVA: 2400}
 """A part that takes longer hangs: it is ended.  Half of what CI allows for everything."""

@@ -1,0 +1,96 @@
+"""The batch source `rocketmq_store`: a table of one or more stores as a DataFrame.
+
+The driver plans (`plan_splits`), each task reads its split as Arrow batches (`read_split`); rows never become Python objects.
+Spark makes these classes anew in several processes, so no file is looked at before `partitions` and `read`, and what needs
+pyarrow is imported where it is used.
+
+There is no `pushFilters`: in Spark 4.3 a pushed filter stays on in the next query of the same DataFrame, and without the setting
+for it a reader that has the method is refused.  Rows are chosen by options.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from rmq_spark.needs import need
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from rmq_columns import Options
+
+FORMAT: Final = "rocketmq_store"
+
+
+class StoreDataSource(DataSource):
+    """What `spark.read.format("rocketmq_store")` stands for.  Options: those of `rmq_columns.parse_options`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """The columns that the options ask for.  Raises `BadOption`, `MissingPackage`."""
+        need()
+        from rmq_spark.types import spark_schema
+
+        return spark_schema(located(self.options))
+
+    def reader(self, schema: StructType) -> StoreReader:
+        """schema: ours, or the user's own with some of our columns."""
+        return StoreReader(self.options, schema)
+
+
+class StoreReader(DataSourceReader):
+    """Plans on the driver, reads in the tasks.  A DataFrame is planned once: its splits stay those of its first use."""
+
+    def __init__(self, options: Mapping[str, Any], schema: StructType) -> None:
+        self.given = dict(options)
+        self.schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """A partition for each split.  Raises `BadOption`, `CannotRead`, `MissingPackage`."""
+        need()
+        from rmq_columns import plan_splits
+        from rmq_spark.types import narrowed
+
+        return [InputPartition(split) for split in plan_splits(narrowed(located(self.given), self.schema))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one split.  Raises what `read_split` raises: each error of a store says file and byte."""
+        if partition.value is None:
+            return  # Spark makes one such partition of a table without any split
+        need()
+        from rmq_columns import read_split
+
+        yield from read_split(partition.value)
+
+
+def located(given: Mapping[str, Any]) -> Options:
+    """The options, local paths made absolute: an executor has another working directory than the driver.  Raises `BadOption`."""
+    from rmq_columns import parse_options
+
+    options = parse_options(dict(given))
+    return replace(
+        options,
+        paths=tuple(map(_absolute, options.paths)),
+        commit_logs=tuple(map(_absolute, options.commit_logs)),
+    )
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else os.path.abspath(path)
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format known to this session, where Spark does not find it by itself.  Raises `MissingPackage`."""
+    need()
+    spark.dataSource.register(StoreDataSource)

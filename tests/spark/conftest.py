@@ -1,0 +1,47 @@
+"""One Spark for all tests of this part: two threads of one JVM, which ends with the tests.  Skips without PySpark or Java."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STOP_SECONDS_MAX = 60
+CONFIGURATION = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.session.timeZone": "Asia/Shanghai",
+}
+"""The zone is another than UTC: a time that lost its zone would be hours off."""
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session that finds the format by itself, as it does where the package is installed."""
+    pytest.importorskip("pyspark", reason="needs PySpark: the extra [spark]")
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        pytest.skip("needs a JDK, 17 or later")
+    from pyspark.sql import SparkSession
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])))
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = SparkSession.builder.master("local[2]").config("spark.local.dir", str(tmp_path_factory.mktemp("spark")))
+        builder = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        for name, value in CONFIGURATION.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        gateway = session.sparkContext._gateway
+        yield session
+        session.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(STOP_SECONDS_MAX)
