@@ -248,19 +248,29 @@ def write_outputs(runs: Sequence[Run], json_file: Path | None, junit: Path | Non
 
     if len(runs) > 1:  # passed of judged cases; behind an exclamation mark those that came otherwise than foretold
         click.echo("\n".join(["", *matrix_lines(runs)]))
-    try:
-        if json_file is not None:
-            results.write(json_file, runs)
-        if junit is not None:
-            from conformance.report.junit import write_junit
 
-            write_junit(runs, junit, judged=judged)
-        if html is not None:
-            from conformance.report.html import write_html
+    def write_json(file: Path) -> None:
+        results.write(file, runs)
 
-            write_html(list(runs), html)
-    except OSError as reason:
-        raise Complaint(f"{reason.filename}: {reason.strerror}") from None
+    def write_xml(file: Path) -> None:
+        from conformance.report.junit import write_junit
+
+        write_junit(runs, file, judged=judged)
+
+    def write_page(file: Path) -> None:
+        from conformance.report.html import write_html
+
+        write_html(list(runs), file)
+
+    hindered = []
+    for file, write in ((json_file, write_json), (junit, write_xml), (html, write_page)):
+        try:
+            if file is not None:
+                write(file)
+        except OSError as reason:  # the other files are written all the same
+            hindered.append(f"{reason.filename or file}: {reason.strerror}")
+    if hindered:
+        raise Complaint("; ".join(hindered))
 
 
 def status(runs: Sequence[Run], *, strict: bool) -> int:

@@ -124,6 +124,17 @@ def test_everything_is_written(conform: Run, cases: dict[str, Case], tmp_path: P
     assert (tmp_path / "logs" / "ours" / "server.log").exists()
 
 
+def test_a_file_that_cannot_be_written_does_not_cost_the_others(conform: Run, cases: dict[str, Case], tmp_path: Path) -> None:
+    plant(cases, first=passes)
+    (tmp_path / "file").touch()
+    page, xml = tmp_path / "x.html", tmp_path / "x.xml"
+    result = conform("--ours", "--json", tmp_path / "file" / "x.json", "--html", page, "--junit", xml)
+    assert result.exit_code == 2
+    assert "/file" in result.stderr
+    assert page.exists()
+    assert xml.exists()
+
+
 def test_several_subjects_one_after_the_other(
     conform: Run, cases: dict[str, Case], subjects: dict[str, FakeSubject], tmp_path: Path
 ) -> None:
