@@ -17,6 +17,8 @@ SCHEDULE_QUEUES: Final = 18
 """Of the schedule's topic: one to each delay level."""
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 READ_WRITE: Final = 6
+TIMER_PRECISION_MS: Final = 1000
+"""`timerPrecisionMs`."""
 LAG_MAX: Final = 7
 """Messages that the group has not read yet, by queue."""
 NOT_READ: Final = (SCHEDULE, WHEEL, DEAD)
@@ -31,8 +33,10 @@ def write_config(store: Path, plan: Plan, ahead: dict[tuple[str, int], int], *, 
     _write(store, "subscriptionGroup.json", {"dataVersion": version, "forbiddenTable": {}, "subscriptionGroupTable": groups})
     _write(store, "consumerOffset.json", {"dataVersion": version, **_positions(plan, ahead)})
     _write(store, "delayOffset.json", {"dataVersion": version, "offsetTable": {DELAY_LEVEL: delivered(plan, Kind.DELIVERED)}})
-    entered = plan.queue_end(plan.queues.index((WHEEL, 0))) if (WHEEL, 0) in plan.queues else 0
-    check = flat(timer.CHECK).packed.pack(0, 0, entered, 0, 0, now_ms, 0)
+    read_ms = int(plan.stored_ms(np.array([plan.count - 1]))[0]) // TIMER_PRECISION_MS * TIMER_PRECISION_MS
+    timed = delivered(plan, Kind.TIMED_DELIVERED)  # a master writes it into both fields, and begins at the smaller one
+    check = flat(timer.CHECK).packed.pack(read_ms, 0, timed, timed, 0, now_ms, 0)
+    # The wheel's own files are missing: a broker makes them, and takes up what was not delivered yet from the timer's topic.
     (store / "config" / "timercheck").write_bytes(check.ljust(timer.CHECK_FILE_SIZE, b"\0"))
     last = np.array([plan.count - 1])
     last_ms = int(plan.stored_ms(last)[0])

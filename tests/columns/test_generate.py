@@ -1,4 +1,4 @@
-"""Generated stores: byte for byte what a broker would have left, the same for the same arguments, clean where nothing was planted."""
+"""Generated stores: byte for byte what a broker would leave, the same for the same arguments, clean where nothing was planted."""
 
 from __future__ import annotations
 
