@@ -164,11 +164,15 @@ def brief(run: Run) -> Run:
 
     What did not come as foretold keeps its checks and frames.
     """
-    kept = {name: value for name, value in run.target.config.items() if os.sep not in value}
-    told = {name: value for name, value in run.target.details.items() if not name.startswith("command")}
-    target = msgspec.structs.replace(run.target, config=kept, details=told)
     cases = [_without_evidence(case) if case.as_expected else case for case in run.cases]
-    return msgspec.structs.replace(run, target=target, cases=cases)
+    return msgspec.structs.replace(run, target=anywhere(run.target), cases=cases)
+
+
+def anywhere(target: TargetTold) -> TargetTold:
+    """The target without this machine's paths: command lines, directories."""
+    config = {name: value for name, value in target.config.items() if os.sep not in value}
+    details = {name: value for name, value in target.details.items() if not name.startswith("command")}
+    return msgspec.structs.replace(target, config=config, details=details)
 
 
 def _without_evidence(case: CaseTold) -> CaseTold:

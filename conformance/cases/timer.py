@@ -50,12 +50,18 @@ async def not_yet(t: Trial, topic: str) -> None:
     t.answer("the topic's end", await t.broker.ask(GetMaxOffset(topic=topic, queue_id=0)), ext={"offset": "0"})
 
 
-@case("timer.deliver-at", Level.MUST, "TIMER_DELIVER_MS: at this time", codes=SEND, needs=OWN, since=SINCE, rests_on=STORE)
-async def deliver_at(t: Trial) -> None:
-    topic, due_ms = await t.topic(), now_ms() + 3_000
-    await t.send(topic, b"on time", {names.TIMER_DELIVER_MS: str(due_ms)})
+async def comes_at(t: Trial, due_ms: int, name: str, value: int) -> None:
+    """A message with this property waits, and comes at that time."""
+    topic = await t.topic()
+    await t.send(topic, b"on time", {name: str(value)})
     await not_yet(t, topic)
     await arrives(t, topic, due_ms)
+
+
+@case("timer.deliver-at", Level.MUST, "TIMER_DELIVER_MS: at this time", codes=SEND, needs=OWN, since=SINCE, rests_on=STORE)
+async def deliver_at(t: Trial) -> None:
+    due_ms = now_ms() + 3_000
+    await comes_at(t, due_ms, names.TIMER_DELIVER_MS, due_ms)
 
 
 @case(
@@ -68,10 +74,7 @@ async def deliver_at(t: Trial) -> None:
     rests_on="HookUtils.transformTimerMessage",
 )
 async def delay_ms(t: Trial) -> None:
-    topic, due_ms = await t.topic(), now_ms() + 2_500
-    await t.send(topic, b"on time", {names.TIMER_DELAY_MS: "2500"})
-    await not_yet(t, topic)
-    await arrives(t, topic, due_ms)
+    await comes_at(t, now_ms() + 2_500, names.TIMER_DELAY_MS, 2_500)
 
 
 @case(
@@ -84,10 +87,7 @@ async def delay_ms(t: Trial) -> None:
     rests_on="HookUtils.transformTimerMessage",
 )
 async def delay_sec(t: Trial) -> None:
-    topic, due_ms = await t.topic(), now_ms() + 3_000
-    await t.send(topic, b"on time", {names.TIMER_DELAY_SEC: "3"})
-    await not_yet(t, topic)
-    await arrives(t, topic, due_ms)
+    await comes_at(t, now_ms() + 3_000, names.TIMER_DELAY_SEC, 3)
 
 
 @case(

@@ -29,7 +29,7 @@ from conformance.controls import defect as declared
 from conformance.controls.defect import STORE, WIRE, Defect
 from conformance.controls.proxy import Mutate, proxied, unchanged
 from conformance.controls.shadow import Shadow, Spoil, shadowed
-from conformance.results import FAILED, PASSED, SKIPPED, CaseTold, TargetTold, suite_version
+from conformance.results import FAILED, PASSED, SKIPPED, CaseTold, TargetTold, anywhere, suite_version
 from conformance.runner import CASE_S, absent_needs, not_for, run_case, tell_target
 from conformance.subjects.base import Target
 
@@ -137,7 +137,7 @@ async def control(
     await _several([partial(spoil, one) for one in wanted if one not in alone], jobs)
     await _several([partial(spoil, one) for one in alone], 1)
     return Controls(
-        FORMAT, suite_version(), tell_target(target), started.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        FORMAT, suite_version(), anywhere(tell_target(target)), started.isoformat(timespec="seconds").replace("+00:00", "Z"),
         round(trio.current_time() - began, 3), [told[one.name] for one in wanted],
     )  # fmt: skip
 

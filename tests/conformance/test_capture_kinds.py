@@ -57,7 +57,7 @@ def said(data: bytes, to_server: bool = True) -> Said:
         (Kind.FIGURE, [("0.0", "17.5")], False),
         (Kind.HANDLE, [("abc", "def"), ("abc", "xyz")], True),
         (Kind.HANDLE, [("abc", "")], True),
-        (Kind.PLACE, [("/root/store", "C:")], False),
+        (Kind.PLACE, [("/somewhere/store", "C:")], False),
     ],
 )
 def test_kinds(kind: Kind, pairs: list[tuple[str, str]], problem: bool) -> None:
