@@ -23,7 +23,9 @@ from conformance.results import FAILED, CaseTold
 DIRECTORY: Final = Path(__file__).with_name("expected")
 ROOT: Final = Path(__file__).parents[1]
 """Where the paths in `see` begin."""
-_SAME_AS: Final = {"docker-": "java-", "compose-": "java-"}
+REFERENCE: Final = "java-"
+"""How the labels of the reference begin; its version follows."""
+_SAME_AS: Final = {"docker-": REFERENCE, "compose-": REFERENCE}
 _TABLE: Final = "failures"
 _KEYS: Final = {"cases", "reason", "see"}
 
@@ -46,6 +48,12 @@ def label_for(label: str) -> str:
         if label.startswith(prefix):
             return stands_for + label.removeprefix(prefix)
     return label
+
+
+def is_label(label: str, directory: Path = DIRECTORY) -> bool:
+    """Whether there is such a subject: one with a file, or a version of the reference, of which no failure is foretold."""
+    stands_for = label_for(label)
+    return stands_for.startswith(REFERENCE) or (directory / f"{stands_for}.toml").exists()
 
 
 def load(label: str, directory: Path = DIRECTORY) -> list[Expectation]:

@@ -93,12 +93,12 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 @click.option("--only", multiple=True, metavar="GLOB", help="Cases by id: 'pull.*', '*.perm*', or a whole capability: 'pull'.")
 @click.option("--level", metavar="LIST", default="must,should,info,quirk", show_default=True, help="Levels, joined by commas.")
 @click.option("--slow", is_flag=True, help="Also the cases that take more than 20 s.")
-@click.option("--list", "listing", is_flag=True, help="Only list the cases (with --json FILE: as JSON; '-' prints it).")
+@click.option("--list", "listing", is_flag=True, help="Only list the cases, the slow ones with --slow (--json FILE: as JSON; '-' prints it).")
 @click.option("--coverage", is_flag=True, help="Only list which request codes the cases exercise.")
 @click.option("--seed", type=int, help="Order of the cases; a random one is taken, and told, without it.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=16, show_default=True, help="Cases at once.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE", help="Write everything.")
-@click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
+@click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML; a foretold failure passes there with --expected.")
 @click.option("--html", type=_FILE, metavar="FILE", help="Write a page that shows everything.")
 @click.option("--logs", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Keep the servers' logs here.")
 @click.option("--expect", metavar="LABEL", default="", help="Take the expectations of this label (ours, java-5.5.0, …) instead.")
@@ -166,11 +166,13 @@ def _cases(selection: Selection) -> tuple[list[Case], list[str]]:
 
 def _run(words: Sequence[str], selection: Selection, options: dict[str, Any]) -> int:
     """Everything but usage; the exit status."""
-    from conformance.expected import BadExpectations
+    from conformance.expected import BadExpectations, is_label
     from conformance.runner import INTERRUPTED as STOPPED
     from conformance.runner import Limits
     from conformance.subjects.base import SubjectFailed
 
+    if options["expect"] and not is_label(options["expect"]):
+        raise click.UsageError(f"--expect {options['expect']}: nothing is foretold of such a subject (ours, java-5.5.0, …)")
     cases, hindered = _cases(selection)
     seed = secrets.randbelow(SEED_MAX) if options["seed"] is None else options["seed"]
     limits = Limits(jobs=options["jobs"])

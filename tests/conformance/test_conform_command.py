@@ -108,6 +108,7 @@ def test_expectations_of_another_label(conform: Run, cases: dict[str, Case], for
     foretold["java-5.5.0"] = [Expectation(("planted.one",), "x", "")]
     assert conform("--addr", "here", "--expected").exit_code == 1
     assert conform("--addr", "here", "--expected", "--expect", "java-5.5.0").exit_code == 0
+    assert "--expect jaav-5.5.0: nothing is foretold" in conform("--addr", "here", "--expect", "jaav-5.5.0").stderr
 
 
 def test_everything_is_written(conform: Run, cases: dict[str, Case], tmp_path: Path) -> None:
