@@ -14,13 +14,12 @@ from rmq_columns import CannotRead, parse_options, plan_splits, read_split, read
 from tests.columns.logs import write_log
 from tests.inspect.kit import golden_store
 
-servers = pytest.importorskip("moto.server")
-
 TABLES = ("messages", "consumequeue", "index", "files", "topics", "consumerOffsets")
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
+    servers = pytest.importorskip("moto.server", reason="needs moto: the extra [s3]")
     server = servers.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -12,8 +12,6 @@ import pytest
 from rmq_columns import Malformed, parse_options, plan_splits, read_store
 from tests.inspect.kit import golden_of, golden_store
 
-pytest.importorskip("pyspark", reason="needs PySpark: the extra [spark]")
-
 ROOT = Path(__file__).parents[2]
 TABLES = ("messages", "consumequeue", "index", "files", "topics", "consumerOffsets", "gaps")
 LOGS = {"light": {"storePathCommitLog": "logs-a:logs-b"}}
