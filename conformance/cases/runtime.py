@@ -24,9 +24,19 @@ KEYS = (
 """Those that tools read."""
 
 
+SAMPLING = "NoSuchElementException"
+"""The reference answers so when it is asked in the moment in which it takes a sample (StoreStatsService)."""
+TRIES = 5
+
+
 async def figures(t: Trial) -> dict[str, str]:
     """The broker's runtime table (28)."""
-    table = t.answer("runtime figures", await t.broker.ask(GetBrokerRuntimeInfo())).json()["table"]
+    answer = await t.broker.ask(GetBrokerRuntimeInfo())
+    for _ in range(TRIES):
+        if SAMPLING not in (answer.remark or ""):
+            break
+        answer = await t.broker.ask(GetBrokerRuntimeInfo())
+    table = t.answer("runtime figures", answer).json()["table"]
     return {str(name): str(value) for name, value in table.items()}
 
 
