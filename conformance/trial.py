@@ -239,13 +239,14 @@ class Trial:
         flag: int = 0,
         born_ms: int = 1_700_000_000_000,
         group: str = "",
+        kind: type[SendMessageV2] = SendMessageV2,
         **fields: Any,
     ) -> SendMessageV2:
-        """The header of a send (310) as a stock producer fills it in.  fields: others of `SendMessageV2`."""
+        """The header of a send (310, or of that kind) as a stock producer fills it in.  fields: others of `SendMessageV2`."""
         pairs = {
             property_names.UNIQ_KEY: unique_key, property_names.KEYS: keys, property_names.TAGS: tags, **(properties or {}),
         }  # fmt: skip
-        return SendMessageV2(
+        return kind(
             **{
                 "producer_group": group or "CONF_producers", "topic": topic, "default_topic": "TBW102",
                 "default_topic_queue_nums": 4, "queue_id": queue, "sys_flag": sys_flag, "born_timestamp": born_ms, "flag": flag,

@@ -31,8 +31,7 @@ async def reply(t: Trial, topic: str, to: str, body: bytes = b"the answer", *, c
         names.REPLY_TO_CLIENT: to, names.CORRELATION_ID: correlation, names.MSG_TYPE: MESSAGE_TYPE, names.TTL: "3000",
         names.UNIQ_KEY: "7F000001000018B4AAC2000000000009",
     }  # fmt: skip
-    base = t.message(topic, properties)
-    asked = SendReplyMessageV2(**{name: getattr(base, name) for name in base.__struct_fields__})
+    asked = t.message(topic, properties, kind=SendReplyMessageV2)
     return await t.broker.ask(asked, body)
 
 

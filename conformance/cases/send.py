@@ -271,8 +271,7 @@ async def batch(t: Trial) -> None:
         Item(number, b"body %d" % number, encode({names.TAGS: f"t{number}", names.UNIQ_KEY: UNIQUE.format(10 + number)}).encode())
         for number in range(5)
     ]
-    base = t.message(topic, batch=True)
-    asked = SendBatchMessage(**{name: getattr(base, name) for name in base.__struct_fields__})
+    asked = t.message(topic, batch=True, kind=SendBatchMessage)
     answer = t.answer("send", await t.broker.ask(asked, pack_items(items)), ext={"queueOffset": "1"}).header(SendMessageResponse)
     ids = answer.msg_id.split(",")
     t.equal("message ids", len(ids), 5)

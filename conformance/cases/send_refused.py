@@ -236,8 +236,7 @@ async def broken_batch(t: Trial) -> None:
     A length that only misleads, with zeros behind it, is not seen by the reference: it stores what it finds.
     """
     topic = await t.topic()
-    base = t.message(topic, batch=True)
-    asked = SendBatchMessage(**{name: getattr(base, name) for name in base.__struct_fields__})
+    asked = t.message(topic, batch=True, kind=SendBatchMessage)
     for what, body in (
         ("random bytes", b"\x7f" * 100),
         ("half an item", bytes(7)),
@@ -261,8 +260,7 @@ async def broken_batch(t: Trial) -> None:
 )
 async def batch_to_retry_topic(t: Trial) -> None:
     group = await t.group()
-    base = t.message(f"%RETRY%{group}", batch=True)
-    asked = SendBatchMessage(**{name: getattr(base, name) for name in base.__struct_fields__})
+    asked = t.message(f"%RETRY%{group}", batch=True, kind=SendBatchMessage)
     answer = await t.broker.ask(asked, bytes(10))
     t.check("refused", answer.code != 0, expected="an error", seen=answer.code)
     t.note("answer", f"{answer.code} {answer.remark}")
