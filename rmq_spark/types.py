@@ -20,15 +20,30 @@ OF_ARROW: Final[dict[pa.DataType, spark.DataType]] = {
     pa.binary(): spark.BinaryType(),
     pa.int32(): spark.IntegerType(),
     pa.int64(): spark.LongType(),
+    pa.float64(): spark.DoubleType(),
     pa.bool_(): spark.BooleanType(),
     TIME: spark.TimestampType(),
     TEXTS: spark.MapType(spark.StringType(), spark.StringType(), valueContainsNull=True),
 }
 
 
+def spark_type(one: pa.DataType) -> spark.DataType:
+    """Raises `KeyError` for a type of which Spark has none."""
+    if pa.types.is_struct(one):
+        return spark.StructType([spark.StructField(field.name, spark_type(field.type), nullable=True) for field in one])
+    if pa.types.is_list(one):
+        return spark.ArrayType(spark_type(one.value_type), containsNull=True)
+    return OF_ARROW[one]
+
+
+def spark_type_of_schema(schema: pa.Schema) -> spark.StructType:
+    """The same columns, as Spark names them."""
+    return spark.StructType([spark.StructField(one.name, spark_type(one.type), nullable=True) for one in schema])
+
+
 def spark_schema(options: Options) -> spark.StructType:
     """The columns that will come, as Spark names them.  Raises `BadOption`."""
-    return spark.StructType([spark.StructField(one.name, OF_ARROW[one.type], nullable=True) for one in schema_of(options)])
+    return spark_type_of_schema(schema_of(options))
 
 
 def narrowed(options: Options, asked: spark.StructType) -> Options:

@@ -1,0 +1,97 @@
+"""What a job found: for a person, for a script, and as DataFrames to be written.  No Spark is needed to hold one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Cell = str | int | float | bool | None
+
+
+class Unit(StrEnum):
+    """How a number is shown; the JSON has it as it is."""
+
+    COUNT = "count"
+    BYTES = "bytes"
+    MS = "ms"
+    """a duration"""
+    TIME = "time"
+    """a point of time, ms since 1970"""
+    RATIO = "ratio"
+    TEXT = "text"
+
+
+class Figure(NamedTuple):
+    """One number of the summary.  name: as in JSON, camelCase as RocketMQ's own."""
+
+    name: str
+    label: str
+    value: Cell
+    unit: Unit = Unit.COUNT
+
+
+class Column(NamedTuple):
+    """Of a `Table`."""
+
+    name: str
+    unit: Unit = Unit.TEXT
+
+
+@dataclass
+class Table:
+    """Rows that a person looks at: few, the worst first.  total: how many there are in all."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: list[tuple[Cell, ...]]
+    total: int
+    is_finding: bool = False
+    """each row is something wrong"""
+
+
+@dataclass
+class Plot:
+    """Numbers to be drawn.  Bars: a label and a number each; lines: points of one or more series over the same x."""
+
+    title: str
+    bars: list[tuple[str, float]] = field(default_factory=list)
+    series: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    x_unit: Unit = Unit.COUNT
+    y_unit: Unit = Unit.COUNT
+
+
+@dataclass
+class Outcome:
+    """Of one job over one or more stores.  frames: name -> everything that was found, to be written with `--out`."""
+
+    job: str
+    verdict: str
+    """one line: clean, or what is wrong"""
+    is_clean: bool
+    figures: list[Figure] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    plots: list[Plot] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    frames: dict[str, DataFrame] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        return {
+            "job": self.job,
+            "clean": self.is_clean,
+            "verdict": self.verdict,
+            "figures": {one.name: one.value for one in self.figures},
+            "tables": {
+                one.name: {
+                    "total": one.total,
+                    "rows": [dict(zip((column.name for column in one.columns), row, strict=True)) for row in one.rows],
+                }
+                for one in self.tables
+            },
+            "notes": self.notes,
+        }
