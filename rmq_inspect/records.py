@@ -7,11 +7,14 @@ is shown as stored, and the record says how it is packed.
 from __future__ import annotations
 
 import base64
-import json
-import unicodedata
 from enum import StrEnum
 from typing import Any, Final
 
+from rmq_columns.shown import cells as cells
+from rmq_columns.shown import fit as fit
+from rmq_columns.shown import json_line as json_line
+from rmq_columns.shown import pad as pad
+from rmq_columns.shown import printable as printable
 from rmq_inspect.log import Unit
 from rmq_inspect.packed import StillPacked, unpack
 from rmq_wire import property_names as names
@@ -197,55 +200,3 @@ def _without_last_character(head: bytes) -> bytes:
         if head[end - back] & 0xC0 != 0x80:
             return head[: end - back]
     return head
-
-
-def printable(text: str) -> str:
-    """Control characters, and what would turn the direction of a line, become escapes; broken Unicode does, too."""
-    if text.isascii() and text.isprintable():
-        return text
-    made = []
-    for character in text:
-        if character.isprintable() or character == " ":
-            made.append(character)
-        else:
-            made.append(character.encode("unicode_escape").decode())
-    return "".join(made)
-
-
-def cells(text: str) -> int:
-    """Columns that a printable text takes on a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(_cells_of(character) for character in text)
-
-
-def _cells_of(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
-def fit(text: str, width: int) -> str:
-    """Made printable, cut to so many columns; the cut shows as `…`."""
-    shown = printable(text[: 4 * width + 4])
-    if cells(shown) <= width and len(text) <= 4 * width + 4:
-        return shown
-    made, used = [], 0
-    for character in shown:
-        step = _cells_of(character)
-        if used + step > width - 1:
-            break
-        made.append(character)
-        used += step
-    return "".join(made) + "…"
-
-
-def pad(text: str, width: int) -> str:
-    """Cut or filled to exactly so many columns."""
-    shown = fit(text, width)
-    return shown + " " * (width - cells(shown))
-
-
-def json_line(value: Any) -> str:
-    """One line of ASCII-safe JSON; lone surrogates of file names become escapes."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace").decode()
