@@ -34,6 +34,10 @@ NUMBERS: Final = {
 """Column -> field of the layout, type."""
 VALUES: Final = {"tags": names.TAGS, "keys": names.KEYS, "uniqKey": names.UNIQ_KEY}
 """Column -> property."""
+KAFKA_NAMES: Final = {"value": "body", "partition": "queueId", "offset": "queueOffset", "timestamp": "storeTimestamp"}
+"""Column of a Kafka record -> column of a message."""
+LOG_APPEND_TIME: Final = 1
+"""Kafka's `TimestampType.LOG_APPEND_TIME`: the broker's clock, as storeTimestamp is."""
 HOSTS_KEPT: Final = 4096
 """Texts of hosts that are remembered: every connection of every client has one."""
 _US_PER_MS: Final = 1000
@@ -77,7 +81,7 @@ class Rows:
         return pa.record_batch(columns, schema=schema)
 
     def _column(self, name: str) -> Any:
-        units = self.units
+        name, units = KAFKA_NAMES.get(name, name), self.units
         if name in NUMBERS:
             field, kind = NUMBERS[name]
             values = units[field]
@@ -97,6 +101,12 @@ class Rows:
                 return pa.array(~bad_crcs(self.buffer.data, units))
             case "offsetMsgId":
                 return self._message_ids()
+            case "key":
+                return self._pairs.value(names.KEYS, is_raw=True)
+            case "headers":
+                return self._pairs.headers()
+            case "timestampType":
+                return pa.repeat(pa.scalar(LOG_APPEND_TIME, pa.int32()), len(units))
             case "_corrupt":
                 return pa.array(self.corrupt, pa.string()) if self.corrupt else pa.nulls(len(units), pa.string())
         raise KeyError(name)

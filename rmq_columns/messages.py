@@ -141,7 +141,7 @@ class _Messages:
     def __init__(self, options: Options, broker_name: str, schema: pa.Schema) -> None:
         self._options, self._broker_name, self._schema = options, broker_name, schema
         self._verify = options.verify_crc or "crcOk" in schema.names
-        self._unpack = options.decompress and "body" in schema.names
+        self._unpack = options.decompress and not {"body", "value"}.isdisjoint(schema.names)
 
     def of(self, split: Split) -> Iterator[pa.RecordBatch]:
         tree = split.store.tree(split.options)

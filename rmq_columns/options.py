@@ -102,6 +102,7 @@ class Options:
     properties: Kept = Kept.MAP
     include_body: bool = True
     decompress: bool = False
+    kafka_compatible: bool = False
     verify_crc: bool = False
     mode: Mode = Mode.FAILFAST
     split_strategy: Strategy = Strategy.AUTO
@@ -203,7 +204,8 @@ NAMES: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "startingPhysicalOffset": ("starting_offset", _number), "endingPhysicalOffset": ("ending_offset", _number),
     "splitBytes": ("split_bytes", _size), "blockBytes": ("block_bytes", _size), "batchRows": ("batch_rows", _at_least_one),
     "columns": ("columns", _texts), "includeProperties": ("properties", _word(Kept)), "includeBody": ("include_body", _truth),
-    "decompress": ("decompress", _truth), "verifyCrc": ("verify_crc", _truth), "mode": ("mode", _word(Mode)),
+    "decompress": ("decompress", _truth), "kafkaCompatible": ("kafka_compatible", _truth),
+    "verifyCrc": ("verify_crc", _truth), "mode": ("mode", _word(Mode)),
     "splitStrategy": ("split_strategy", _word(Strategy)), "includeSystemTopics": ("include_system_topics", _truth),
     "tail": ("tail", _word(Tail)), "brokerName": ("broker_names", _texts), "storePathCommitLog": ("commit_logs", _logs),
     "hashSlots": ("hash_slots", _at_least_one),
@@ -230,4 +232,8 @@ def parse_options(given: Mapping[str, Any], filesystem: Any = None) -> Options:
         raise BadOption("path: where the store is")
     if fields.get("broker_names") and len(fields["broker_names"]) not in (1, len(fields["paths"])):
         raise BadOption("brokerName: one name, or one for each path")
+    if fields.get("kafka_compatible"):
+        if fields.get("table", Table.MESSAGES) is not Table.MESSAGES:
+            raise BadOption(f"kafkaCompatible: of messages only, not of {fields['table']}")
+        fields.setdefault("decompress", True)  # as a Kafka consumer, and RocketMQ's own, gets its values
     return Options(**fields, filesystem=filesystem)

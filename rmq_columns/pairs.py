@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from rmq_columns.dtypes import Bytes, Ints
 from rmq_columns.ragged import as_text, data_of, ragged
+from rmq_columns.schema import HEADERS
 from rmq_columns.texts import PAIR_END, Properties, properties_of
 from rmq_columns.units import Units, slices
 from rmq_wire import properties as property_text
@@ -75,15 +76,17 @@ class Pairs:
         encoded = self._names.dictionary_encode()
         return encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
 
-    def map(self) -> Any:
-        """map<string, string> in the order of first appearance; the last of two values of a name wins."""
+    def _has_doubled(self) -> bool:
+        """Whether a unit has two values of one name."""
         codes, names = self._codes
         cells = self._rows * len(names)
         if cells > COUNTED_CELLS_MAX:
-            doubled = len(np.unique(self._row * len(names) + codes)) < len(codes)
-        else:
-            doubled = bool(cells) and int(np.bincount(self._row * len(names) + codes).max(initial=0)) > 1
-        if doubled:
+            return len(np.unique(self._row * len(names) + codes)) < len(codes)
+        return bool(cells) and int(np.bincount(self._row * len(names) + codes).max(initial=0)) > 1
+
+    def map(self) -> Any:
+        """map<string, string> in the order of first appearance; the last of two values of a name wins."""
+        if self._has_doubled():
             return self._map_slowly()
         return pa.MapArray.from_arrays(pa.array(self._up_to), self._names, self._values)
 
@@ -92,12 +95,30 @@ class Pairs:
         pairs = [list(property_text.decode(bytes(text).decode("utf-8", "replace")).items()) for text in cut]
         return pa.array(pairs, TEXTS)
 
-    def value(self, name: str) -> Any:
-        """The values of one name as a column; null where a unit has none."""
+    def headers(self) -> Any:
+        """As `map`, values as the bytes that are stored: list<struct<key: string, value: binary>>."""
+        if self._has_doubled():
+            return self._headers_slowly()
+        values = ragged(self._raw, self._name_end + 1, self._value_end - self._name_end - 1)
+        pairs = pa.StructArray.from_arrays([self._names, values], fields=list(HEADERS.value_type))
+        return pa.ListArray.from_arrays(pa.array(self._up_to), pairs, type=HEADERS)
+
+    def _headers_slowly(self) -> Any:
+        cut = slices(self._buffer.data, self._units.properties_at, self._units.properties_size)
+        found = []
+        for text in cut:
+            pairs = property_text.decode(bytes(text).decode("latin-1")).items()  # one character for each byte
+            kept = {name.encode("latin-1").decode("utf-8", "replace"): value.encode("latin-1") for name, value in pairs}
+            found.append([{"key": name, "value": value} for name, value in kept.items()])
+        return pa.array(found, HEADERS)
+
+    def value(self, name: str, is_raw: bool = False) -> Any:
+        """The values of one name as a column, text or the bytes that are stored; null where a unit has none."""
         found = self._found(name.encode())
         rows = self._row[found]
-        if "_values" not in self.__dict__:
-            values = as_text(ragged(self._raw, self._name_end[found] + 1, (self._value_end - self._name_end)[found] - 1))
+        if is_raw or "_values" not in self.__dict__:
+            values = ragged(self._raw, self._name_end[found] + 1, (self._value_end - self._name_end)[found] - 1)
+            values = values if is_raw else as_text(values)
             found = np.arange(len(found))
         else:
             values = self._values

@@ -32,6 +32,18 @@ MESSAGES: Final = pa.schema(
 """offsetMsgId comes only when it is named, crcOk with verifyCrc or when it is named."""
 ON_REQUEST: Final = {"offsetMsgId", "crcOk"}
 
+HEADERS: Final = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
+KAFKA: Final = pa.schema(
+    [
+        ("key", pa.binary()), ("value", pa.binary()), ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()),
+        ("timestamp", TIME), ("timestampType", pa.int32()), ("headers", HEADERS),
+    ]
+)  # fmt: skip
+"""Of messages with kafkaCompatible, as Spark's own Kafka source names them; every column of MESSAGES may be named besides.
+
+key: KEYS.  value: body.  partition: queueId.  offset: queueOffset.  timestamp: storeTimestamp.  headers: properties.
+"""
+
 TABLES: Final = {
     Table.MESSAGES: MESSAGES,
     Table.CONSUME_QUEUE: pa.schema(
@@ -80,12 +92,18 @@ def schema_of(options: Options) -> pa.Schema:
     fields = {name: whole.field(name) for name in whole.names}
     if options.table is Table.MESSAGES and options.properties is Kept.RAW:
         fields["properties"] = pa.field("properties", pa.binary())
+    if options.kafka_compatible:
+        fields = {name: KAFKA.field(name) for name in KAFKA.names} | fields
     if options.mode is Mode.PERMISSIVE:
         fields[CORRUPT] = pa.field(CORRUPT, pa.string())
     if options.columns is not None:
         if strange := [name for name in options.columns if name not in fields]:
             raise BadOption(f"columns: no {', '.join(strange)}; there are {', '.join(fields)}")
         return pa.schema([fields[name] for name in options.columns])
+    if options.kafka_compatible:
+        left_out = set() if options.include_body else {"value"}
+        left_out |= {"headers"} if options.properties is Kept.NONE else set()
+        return pa.schema([one for name, one in fields.items() if name in {*KAFKA.names, CORRUPT} - left_out])
     if options.table is Table.MESSAGES:
         left_out = {"offsetMsgId"}
         left_out |= set() if options.verify_crc else {"crcOk"}

@@ -5,7 +5,7 @@ Queue units and index entries are read in blocks and stay numpy until they are r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -71,16 +71,20 @@ class _Maker:
         if self.options.mode is Mode.PERMISSIVE:
             yield {CORRUPT: str(problem)}
 
-    def opened(self, part: Part) -> Iterator[File]:
-        """The file, unless it is gone and the mode does not mind."""
-        try:
-            file = self.tree.open(part.path)
-        except FileGone:
-            if self.options.mode is Mode.FAILFAST:
-                raise
-            return
-        with file:
-            yield file
+    def of_parts(self, read: Callable[[_Maker, Part, File], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+        """What `read` makes of each file.  One that is gone: `FileGone` in mode FAILFAST, or a row that says so, or none."""
+        for part in self.parts:
+            try:
+                file = self.tree.open(part.path)
+            except FileGone as gone:
+                why = "deleted since the splits were planned"
+                if self.options.mode is Mode.FAILFAST:
+                    raise FileGone(part.path, -1, why) from gone
+                of_queue = {"topic": part.topic, "queueId": part.queue_id} if part.topic else {}
+                yield from self.rows({**row, **of_queue, "file": part.path} for row in self.bad(part.path, -1, why))
+                continue
+            with file:
+                yield from read(self, part, file)
 
 
 def read_table(split: Split, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -88,9 +92,9 @@ def read_table(split: Split, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     maker = _Maker(split, schema)
     match split.options.table:
         case Table.CONSUME_QUEUE:
-            return _queue_rows(maker)
+            return maker.of_parts(_queue_file)
         case Table.INDEX:
-            return _index_rows(maker)
+            return maker.of_parts(_index_file)
         case Table.FILES:
             return maker.rows(_files(maker))
         case Table.TOPICS:
@@ -102,12 +106,6 @@ def read_table(split: Split, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 # --- queue units
-
-
-def _queue_rows(maker: _Maker) -> Iterator[pa.RecordBatch]:
-    for part in maker.parts:
-        for file in maker.opened(part):
-            yield from _queue_file(maker, part, file)
 
 
 def _queue_file(maker: _Maker, part: Part, file: File) -> Iterator[pa.RecordBatch]:
@@ -167,12 +165,6 @@ def _blocks(file: File, kind: np.dtype[Any], end: int, block_bytes: int, start: 
 
 
 # --- index entries
-
-
-def _index_rows(maker: _Maker) -> Iterator[pa.RecordBatch]:
-    for part in maker.parts:
-        for file in maker.opened(part):
-            yield from _index_file(maker, part, file)
 
 
 def _index_file(maker: _Maker, part: Part, file: File) -> Iterator[pa.RecordBatch]:

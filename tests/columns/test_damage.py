@@ -17,6 +17,7 @@ from rmq_columns.plan import Split
 from rmq_wire.message import read_unit
 from rmq_wire.message_id import pack_host
 from tests.columns.logs import FILE_BYTES, unit, write_log
+from tests.inspect.kit import golden_store
 from tests.wire.given import damaged
 
 SOME = [bytes([number % 251]) * (number * 37 % 300) for number in range(60)]
@@ -225,3 +226,29 @@ def test_queue_units_that_are_none(tmp_path: Path) -> None:
         shown = rows(tmp_path, table="consumequeue", mode="PERMISSIVE", blockBytes=block)
         assert sorted(row["queueOffset"] for row in shown if not row["_corrupt"]) == [0, 1, 3, 5, 6, 7]
         assert len([row for row in shown if row["_corrupt"]]) == 2
+
+
+@pytest.mark.parametrize(("table", "beneath"), [("consumequeue", "consumequeue"), ("index", "index")])
+def test_a_queue_or_index_deleted_after_planning(tmp_path: Path, table: str, beneath: str) -> None:
+    def planned(mode: str) -> list[dict[str, Any]]:
+        root = golden_store(tmp_path / mode)
+        splits = plan_splits(parse_options({"path": root, "table": table, "mode": mode, "columns": columns[mode]}))
+        gone.append(next(path for path in sorted((root / beneath).rglob("0*" if table != "index" else "2*")) if path.is_file()))
+        gone[-1].unlink()
+        return [row for split in splits for batch in read_split(split) for row in listed(batch)]
+
+    gone: list[Path] = []
+    of_table = {"consumequeue": "topic,queueId", "index": "file"}[table]
+    columns = {"FAILFAST": of_table, "DROPMALFORMED": of_table, "PERMISSIVE": f"{of_table},_corrupt"}
+    with pytest.raises(FileGone) as raised:
+        planned("FAILFAST")
+    assert str(raised.value) == f"{gone[-1]}: deleted since the splits were planned"
+    left = planned("DROPMALFORMED")
+    shown = planned("PERMISSIVE")
+    [bad] = [row for row in shown if row["_corrupt"]]
+    assert bad["_corrupt"] == f"{gone[-1]}: deleted since the splits were planned"
+    assert len(shown) == len(left) + 1
+    if table == "index":
+        assert bad["file"] == str(gone[-1])
+    else:
+        assert (bad["topic"], bad["queueId"]) == (gone[-1].parts[-3], int(gone[-1].parts[-2]))
