@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import struct
 import time
 import zlib
 from collections import Counter
@@ -33,7 +34,10 @@ ZLIB_FLAG = 0x1
 ELSEWHERE = ("DELAY\1", "TIMER_DELAY_MS\1", "TRAN_MSG\1")
 """What is sent with one of these properties is first stored under another topic."""
 HALVES = "RMQ_SYS_TRANS_HALF_TOPIC"
+TIMERS = "rmq_sys_wheel_timer"
 DELAY_S_MAX = 30.0
+TIMED_MS, TIMED_WITHIN_MS = 1_100, 2_500
+"""Of a timed message: its delay, and when it is delivered at the latest: at the next whole second."""
 
 ODD_PROPERTIES = {
     "blank in name": " blank around ",
@@ -77,6 +81,7 @@ class Mix:
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
         self._number = 0
+        self._timed_at_ms: int | None = None
 
     def properties(self, unique: bool = True, **more: object) -> str:
         """What a producer would send."""
@@ -177,7 +182,8 @@ class Mix:
 
     def timed(self, line: Line) -> None:
         """By TIMER_DELAY_MS, within two seconds."""
-        self.send(line, b"timed", self.properties(TIMER_DELAY_MS=1100, KEYS="timed"))
+        self._timed_at_ms = now_ms()
+        self.send(line, b"timed", self.properties(TIMER_DELAY_MS=TIMED_MS, KEYS="timed"))
 
     def topics(self, line: Line, turn: int) -> None:
         """A topic for this turn, filled; the one of the turn before is deleted, whoever made it. Names come again."""
@@ -204,7 +210,19 @@ class Mix:
             assert messages_in(line, topic) == count, topic
         if self.ended:
             until(lambda: self._ends(line) >= self.ended, f"{self.ended} ends of transactions", seconds=DELAY_S_MAX)
+        if self._timed_at_ms is not None and self.long_names:
+            until(lambda: self._timers_are_noted(line), "the timer's checkpoint", seconds=DELAY_S_MAX)
+        self._timed_at_ms = None
         until(lambda: _behind(line) == 0, "dispatch", seconds=DELAY_S_MAX)
+
+    def _timers_are_noted(self, line: Line) -> bool:
+        """Whether the real broker's timer has written that it is past all that was timed.
+
+        It writes so once a second (`TimerFlushService`); stopped before, its next start delivers once more what is already there.
+        """
+        read_ms, _, _, next_offset = struct.unpack_from(">4q", line.good(RequestCode.GET_TIMER_CHECK_POINT).body)
+        assert self._timed_at_ms is not None
+        return read_ms > self._timed_at_ms + TIMED_WITHIN_MS and next_offset >= max_offset(line, TIMERS, 0)
 
     def _ends(self, line: Line) -> int:
         """How many half messages the op messages name: each of them some, with a comma after each; in 4.x each of them one."""
@@ -225,8 +243,12 @@ def make_topic(line: Line, topic: str, queues: int = QUEUES) -> None:
 
 def messages_in(line: Line, topic: str) -> int:
     """Over all queues."""
-    fields = ({"topic": topic, "queueId": queue_id} for queue_id in range(QUEUES))
-    return sum(int(line.good(RequestCode.GET_MAX_OFFSET, one).ext["offset"]) for one in fields)
+    return sum(max_offset(line, topic, queue_id) for queue_id in range(QUEUES))
+
+
+def max_offset(line: Line, topic: str, queue_id: int) -> int:
+    """One past the queue's last message."""
+    return int(line.good(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": queue_id}).ext["offset"])
 
 
 def _behind(line: Line) -> int:
