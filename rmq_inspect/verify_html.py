@@ -7,11 +7,10 @@ Everything that comes from the store is escaped; no script, nothing is loaded.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 from typing import Final
 
+from rmq_columns.page import safe
 from rmq_columns.scan import Ending
-from rmq_inspect.records import printable
 from rmq_inspect.times import bytes_text, text_of
 from rmq_inspect.verify_findings import KINDS, NOWHERE, Finding, Severity, remedy_of
 from rmq_inspect.verify_report import Report, by_kind, summary, where
@@ -47,12 +46,12 @@ def page(report: Report) -> str:
 def _page(report: Report) -> Iterator[str]:
     errors, warnings = report.count(Severity.ERROR), report.count(Severity.WARNING)
     verdict = "Clean: nothing is wrong" if report.is_clean else f"{errors} errors, {warnings} warnings"
-    yield f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Store {_text(report.root)}</title>'
+    yield f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Store {safe(report.root)}</title>'
     yield '<meta name="viewport" content="width=device-width,initial-scale=1">'
-    yield f"<style>{_STYLE}</style></head><body><h1>Store <code>{_text(report.root)}</code></h1>"
-    yield f'<p class="verdict {"clean" if report.is_clean else "dirty"}">{verdict}</p><p>{_text(summary(report))}</p>'
+    yield f"<style>{_STYLE}</style></head><body><h1>Store <code>{safe(report.root)}</code></h1>"
+    yield f'<p class="verdict {"clean" if report.is_clean else "dirty"}">{verdict}</p><p>{safe(summary(report))}</p>'
     if report.notes:
-        yield "<ul>" + "".join(f"<li>{_text(note)}</li>" for note in report.notes) + "</ul>"
+        yield "<ul>" + "".join(f"<li>{safe(note)}</li>" for note in report.notes) + "</ul>"
     yield from _findings(report)
     yield from _picture(report)
     yield from _log(report)
@@ -65,14 +64,14 @@ def _findings(report: Report) -> Iterator[str]:
     for code, found in by_kind(report).items():
         kind = KINDS[code]
         remedy = remedy_of(code, report.log_is_whole)
-        yield f'<h2><span class="{kind.severity}">{kind.severity}</span> {_text(kind.title)} <code>{code}</code></h2>'
-        yield f'<p class="rule"><b>Consequence.</b> {_text(kind.consequence)}</p>'
-        yield f'<p class="rule"><b>Remedy.</b> {_text(remedy)}</p><table><tr><th>Where</th><th>What</th></tr>'
+        yield f'<h2><span class="{kind.severity}">{kind.severity}</span> {safe(kind.title)} <code>{code}</code></h2>'
+        yield f'<p class="rule"><b>Consequence.</b> {safe(kind.consequence)}</p>'
+        yield f'<p class="rule"><b>Remedy.</b> {safe(remedy)}</p><table><tr><th>Where</th><th>What</th></tr>'
         for one in found:
-            yield f'<tr><td class="place">{_text(where(one))}</td><td>{_text(one.detail)}</td></tr>'
+            yield f'<tr><td class="place">{safe(where(one))}</td><td>{safe(one.detail)}</td></tr>'
         for file in dict.fromkeys(one.file for one in found):
             if times := hidden.get((code, file)):
-                yield f'<tr><td class="place">{_text(file)}</td><td>and {times} more</td></tr>'
+                yield f'<tr><td class="place">{safe(file)}</td><td>and {times} more</td></tr>'
         yield "</table>"
 
 
@@ -93,7 +92,7 @@ def _picture(report: Report) -> Iterator[str]:
         yield '<table class="bar">'
         for name, size in drawn:
             bar = _bar(size, used.get(name, size), marks.get(name, []))
-            yield f'<tr><td class="place">{_text(name)}</td><td>{bar}</td><td>{bytes_text(size)}</td></tr>'
+            yield f'<tr><td class="place">{safe(name)}</td><td>{bar}</td><td>{bytes_text(size)}</td></tr>'
         yield "</table>"
 
 
@@ -110,7 +109,7 @@ def _bar(size: int, used: int, found: list[Finding]) -> str:
         if one.offset != NOWHERE:
             color = "#a30f0b" if one.kind.severity is Severity.ERROR else "#e6a100"
             at = min(max(one.offset * scale, 0), WIDTH - 4)
-            parts.append(f'<rect x="{at:.1f}" width="4" height="14" fill="{color}"><title>{_text(one.detail)}</title></rect>')
+            parts.append(f'<rect x="{at:.1f}" width="4" height="14" fill="{color}"><title>{safe(one.detail)}</title></rect>')
     return "".join(parts) + "</svg>"
 
 
@@ -121,7 +120,7 @@ def _log(report: Report) -> Iterator[str]:
     yield "<tr><th>File</th><th>Messages</th><th>First stored</th><th>Last stored</th><th>Ends</th></tr>"
     for one in report.log[:BARS_MAX]:
         times = [text_of(ms) if ms >= 0 else "" for ms in (one.first_timestamp, one.last_timestamp)]
-        yield f'<tr><td class="place">{_text(one.name)}</td><td>{one.units}</td><td>{times[0]}</td><td>{times[1]}</td>'
+        yield f'<tr><td class="place">{safe(one.name)}</td><td>{one.units}</td><td>{times[0]}</td><td>{times[1]}</td>'
         yield f"<td>{one.how} at {one.end_at}</td></tr>"
     yield "</table></details>"
 
@@ -131,10 +130,5 @@ def _topics(report: Report) -> Iterator[str]:
         return
     yield "<h2>Topics</h2><details><summary>Messages in the log</summary><table><tr><th>Topic</th><th>Messages</th></tr>"
     for topic, count in sorted(report.topics.items(), key=lambda pair: -pair[1])[:TOPICS_MAX]:
-        yield f"<tr><td>{_text(topic)}</td><td>{count}</td></tr>"
+        yield f"<tr><td>{safe(topic)}</td><td>{count}</td></tr>"
     yield "</table></details>"
-
-
-def _text(text: str) -> str:
-    """Safe in HTML, whatever the store's names and texts hold."""
-    return escape(printable(text).encode("utf-8", "backslashreplace").decode())
