@@ -59,6 +59,10 @@ class Checkpoint:
         self.write()
         self._file.sync()
 
+    def make_sure(self) -> None:
+        """Let the medium have what was read: a start that was killed may have taken back and not synced.  Raises OSError."""
+        self._file.sync()
+
     def write(self) -> None:
         """Write what changed since the last call. Raises OSError."""
         values = self._values()

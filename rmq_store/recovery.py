@@ -167,6 +167,7 @@ class Recovery:
         checkpoint = self._checkpoint
         known = checkpoint.logics_physical_offset
         if known <= start:
+            checkpoint.make_sure()
             return
         # Java's queues may be on the medium before the log is; then nothing was promised.
         if checkpoint.logics_message_timestamp <= checkpoint.physic_message_timestamp:

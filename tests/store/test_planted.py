@@ -111,6 +111,9 @@ CATALOGUE: dict[str, Found | str] = {
         bugs.checkpoint_kept_while_queues_are_built_again,
         test_recovery.test_what_is_built_again_counts_as_safe_only_once_it_is,
     ),
+    "value taken back by a killed start not synced": by_test(
+        bugs.taken_back_and_not_synced, test_recovery.test_a_checkpoint_that_a_killed_start_took_back_is_synced
+    ),
     "unfinished unit taken": by_test(
         bugs.unfinished_unit_taken, test_recovery.test_a_kill_in_the_middle_of_a_write_leaves_no_half_unit
     ),

@@ -102,6 +102,33 @@ def test_an_old_checkpoint_makes_a_longer_walk() -> None:
     assert all_numbers(again) == list(range(210))
 
 
+def test_a_checkpoint_that_a_killed_start_took_back_is_synced() -> None:
+    """Taken back in memory by a start that is killed before the sync, built again by the next, and then the power goes.
+
+    Found by lives 1060842 and 1093374 of the simulation.
+    """
+    disk, rig = synced_rig()
+    damaged = disk.crash("all")
+    names = [entry.name for entry in damaged.entries(f"{ROOT}/consumequeue/TopicA/2")]
+    damaged.unlink(f"{ROOT}/consumequeue/TopicA/2/{names[1]}")
+
+    class Killed(BaseException):
+        pass
+
+    def before(operation: str, path: str) -> None:
+        if (operation, path) == ("sync", f"{ROOT}/checkpoint"):
+            raise Killed
+
+    damaged.before = before
+    with pytest.raises(Killed):
+        reopened(rig, damaged)
+    killed = damaged.crash("all")
+    assert not any(killed.open(f"{ROOT}/checkpoint").read_at(40, 8)), "taken back"
+    again = reopened(rig, killed)
+    assert all_numbers(again) == list(range(210))
+    assert all_numbers(reopened(rig, killed.crash("synced"))) == list(range(210))
+
+
 def test_a_checkpoint_ahead_of_what_was_flushed_promises_nothing() -> None:
     """Java's queues may be on the medium before its log is (#678, #10073): its own broker starts on that, and so do we."""
     disk, rig = synced_rig()

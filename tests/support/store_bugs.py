@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from rmq_store import commit_log, config_files, log_walk, queue_repair, recovery, store
+from rmq_store.checkpoint import Checkpoint
 from rmq_store.commit_log import CommitLog, Staged
 from rmq_store.consume_queue import ConsumeQueue
 from rmq_store.disk import Buffer, Disk, File
@@ -144,6 +145,10 @@ def dispatch_above_flushed(patch: pytest.MonkeyPatch) -> None:
         return dispatch(self, 1 << 62, limit, wall_ms)
 
     patch.setattr(Dispatcher, "dispatch", planted)
+
+
+def taken_back_and_not_synced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Checkpoint, "make_sure", lambda checkpoint: None)
 
 
 def cut_not_zeroed(patch: pytest.MonkeyPatch) -> None:
