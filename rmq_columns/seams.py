@@ -103,9 +103,9 @@ def unit_says(file: File, first_offset: int, at: int) -> bool:
     return Seeker(file, first_offset, file.size(), PROBE_BYTES).next_place(at) > 0
 
 
-def first_time(file: File) -> int | None:
-    """ms, of the unit at the file's beginning; None when there is none."""
-    head = file.read(0, FIXED_SIZE_MAX)
+def first_time(file: File, at: int = 0) -> int | None:
+    """ms, of the unit at the file's beginning or at this byte of it; None when there is none."""
+    head = file.read(at, FIXED_SIZE_MAX)
     if len(head) < _HEAD.size:
         return None
     magic, flags = _MAGIC.unpack_from(head, _HEAD.at["magic"])[0], _SYS_FLAG.unpack_from(head, _HEAD.at["sys_flag"])[0]

@@ -33,6 +33,18 @@ final class Clients {
         client.setHeartbeatBrokerInterval(args.number("heartbeat_ms", 1000));
         client.setPersistConsumerOffsetInterval(args.number("persist_ms", 1000));
         client.setVipChannelEnabled(args.flag("vip"));
+        if (args.flag("trace")) {
+            trace(client);
+        }
+    }
+
+    /** Only clients of 5.x have the setter. */
+    private static void trace(ClientConfig client) {
+        try {
+            client.getClass().getMethod("setEnableTrace", boolean.class).invoke(client, true);
+        } catch (ReflectiveOperationException problem) {
+            throw new IllegalArgumentException("no message trace in this version", problem);
+        }
     }
 
     /** The enum moved to another package in 5.x, so the setter's signature differs. */

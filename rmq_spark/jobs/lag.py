@@ -1,0 +1,279 @@
+"""How far each group is behind its queues: committed positions held against the queues as they are on disk.
+
+A row for each queue of each group.  Which those are: every queue for which it has a position, every other queue of the topics for
+which it has one, and its retry topics.  Beginning and end of a queue come from its units (not from the size of its files), so do
+bytes and messages behind; of the log only a head is read for each queue and position.  The work is one task for each split of
+queue files, on the driver stay only the broker's own configuration tables.
+
+`diff` and `inflight` are what `mqadmin consumerProgress` shows: it counts from 0 where nothing was committed.  `lag` counts what
+is really there to be read, from the position or the queue's beginning.
+
+Not clean: a position ahead of its queue's end (what comes next will be skipped), one below its beginning (messages were deleted
+before the group read them), and whatever `--max-lag` and `--max-lag-time` forbid.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rmq_spark.jobs import Parameter, Source
+from rmq_spark.measuring import (
+    OF_LOG_ONLY,
+    WORST,
+    cell,
+    collected,
+    duration_ms,
+    lenient,
+    small_table,
+    source_of,
+    taken,
+    without,
+)
+from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
+from rmq_spark.session import Progress, watched
+from rmq_wire.names import RETRY_PREFIX
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+PARAMETERS = (
+    Parameter("max-lag", int, "more messages behind than this, on one queue, are a finding", metavar="N"),
+    Parameter("max-lag-time", str, "a longer lag in time, on one queue, is a finding: 90s, 10m, 2h", metavar="DURATION"),
+    Parameter("now", "time", "lag in time is measured up to now, instead of to the queue's newest message", metavar="TIME"),
+)
+OWN: Final = ("max_lag", "max_lag_time", "now")
+AHEAD, BELOW, GONE, NEVER, BEHIND, DONE = "ahead", "below", "gone", "never", "behind", "done"
+STATES: Final = {
+    AHEAD: "ahead of the queue's end: messages to come will be skipped",
+    BELOW: "below the queue's beginning: messages were deleted before the group read them",
+    GONE: "of a topic that there is not any more",
+    NEVER: "nothing was committed",
+    BEHIND: "some messages are left to read",
+    DONE: "all messages were read",
+}
+FINDINGS: Final = (AHEAD, BELOW)
+
+
+class Wanted(NamedTuple):
+    """One queue of one group, as the broker's configuration has it."""
+
+    brokerName: str
+    group: str
+    topic: str
+    queueId: int
+    offset: int | None
+    pullOffset: int | None
+    hasTopic: bool
+    isRetry: bool
+
+
+def lag(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
+    """All rows: brokerName, group, topic, queueId, offset, pullOffset, minOffset, maxOffset, lag, diff, inflight, bytesBehind,
+    nextStoreTimestamp, lastStoreTimestamp, lagMs, lost, isRetry, state, isFinding.
+
+    options: max_lag, max_lag_time, now (ms); the rest are the format's.  Raises `BadOption`, `CannotRead`, ValueError.
+    """
+    own, rest = taken(options, OWN)
+    return rows(spark, source_of(paths, rest), own)
+
+
+def rows(spark: SparkSession, source: Source, given: dict[str, Any]) -> DataFrame:
+    """As `lag`, of a job's arguments.  Lazy but for the configuration tables."""
+    from pyspark.sql import functions as F
+
+    wanted = wanted_of(small_table(source, "consumerOffsets"), small_table(source, "topics"))
+    asked: dict[tuple[str, str, int], set[int]] = defaultdict(set)
+    for one in wanted:
+        asked[one.brokerName, one.topic, one.queueId].add(max(one.offset or 0, 0))
+    found = _found(spark, source, asked)
+    key = ["brokerName", "topic", "queueId"]
+    queues = found.where("position is null").groupBy(*key).agg(
+        F.min("firstOffset").alias("minOffset"), F.max("endOffset").alias("maxOffset"),
+        F.max_by("lastStoreTimestamp", "endOffset").alias("lastStoreTimestamp"),
+    )  # fmt: skip
+    behind = found.where("position is not null").groupBy(*key, "position").agg(
+        F.sum("messages").alias("lag"), F.sum("bytes").alias("bytesBehind"),
+        F.min_by("nextStoreTimestamp", "nextOffset").alias("nextStoreTimestamp"),
+    )  # fmt: skip
+    held = spark.createDataFrame([tuple(one) for one in wanted], _schema()).withColumn(
+        "position", F.greatest(F.coalesce("offset", F.lit(0)), F.lit(0))
+    )
+    joined = held.join(queues, key, "left").join(behind, [*key, "position"], "left")
+    return _judged(joined, given)
+
+
+def _schema() -> StructType:
+    from pyspark.sql import types as T
+
+    text, number, flag = T.StringType(), T.LongType(), T.BooleanType()
+    kinds = (text, text, text, T.IntegerType(), number, number, flag, flag)
+    return T.StructType([T.StructField(name, kind) for name, kind in zip(Wanted._fields, kinds, strict=True)])
+
+
+def _found(spark: SparkSession, source: Source, asked: dict[tuple[str, str, int], set[int]]) -> DataFrame:
+    """Rows of `POSITIONS`, only of queues that are asked for."""
+    from rmq_columns.plan import plan_splits
+    from rmq_columns.positions import POSITIONS, asked_of, positions_in
+    from rmq_spark.store import located
+    from rmq_spark.tasks import spread
+
+    kept = lenient(without(source.options, (*OF_LOG_ONLY, "columns", "table", "topics", "verifyCrc", "includeSystemTopics")))
+    topics = sorted({topic for _, topic, _ in asked}) or [""]
+    options = located({**kept, "paths": list(source.paths), "table": "consumequeue", "topics": topics})
+    return spread(spark, positions_in, asked_of(plan_splits(options), asked), POSITIONS)
+
+
+def _judged(joined: DataFrame, given: dict[str, Any]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    most, longest = given.get("max_lag"), given.get("max_lag_time")
+    until = F.col("lastStoreTimestamp") if given.get("now") is None else F.timestamp_millis(F.lit(int(given["now"])))
+    offset, end = F.col("offset"), F.col("maxOffset")
+    state = (
+        F.when(offset.isNull() | (offset < 0), F.when(~F.col("hasTopic") & (end == 0), GONE).when(end > F.col("minOffset"), NEVER)
+               .otherwise(DONE))
+        .when(~F.col("hasTopic") & (end == 0), GONE)
+        .when(offset > end, AHEAD).when(offset < F.col("minOffset"), BELOW)
+        .when(F.col("lag") > 0, BEHIND).otherwise(DONE)
+    )  # fmt: skip
+    made = (
+        joined.withColumn("maxOffset", F.coalesce("maxOffset", F.lit(0)))
+        .withColumn("minOffset", F.coalesce("minOffset", F.lit(0)))
+        .withColumn("lag", F.coalesce("lag", F.lit(0)))
+        .withColumn("bytesBehind", F.coalesce("bytesBehind", F.lit(0)))
+        .withColumn("diff", F.col("maxOffset") - F.col("position"))
+        .withColumn("inflight", F.greatest(F.coalesce("pullOffset", F.lit(0)), "position") - F.col("position"))
+        .withColumn("lagMs", F.when(F.col("lag") > 0, F.unix_millis(until) - F.unix_millis("nextStoreTimestamp")).otherwise(0))
+        .withColumn("state", state)
+        .withColumn("lost", F.when(F.col("state") == BELOW, F.col("minOffset") - offset).otherwise(0))
+    )
+    finding = F.col("state").isin(*FINDINGS)
+    if most is not None:
+        finding = finding | (F.col("lag") > int(most))
+    if longest is not None:
+        finding = finding | (F.col("lagMs") > duration_ms(longest))
+    return made.withColumn("isFinding", F.coalesce(finding, F.lit(False))).select(
+        "brokerName", "group", "topic", "queueId", "offset", "pullOffset", "minOffset", "maxOffset", "lag", "diff", "inflight",
+        "bytesBehind", "nextStoreTimestamp", "lastStoreTimestamp", "lagMs", "lost", "isRetry", "state", "isFinding",
+    )  # fmt: skip
+
+
+def wanted_of(offsets: list[dict[str, Any]], topics: list[dict[str, Any]]) -> list[Wanted]:
+    """A row for each queue of each group; queues without a position, too.  Rows of the tables consumerOffsets and topics."""
+    queues = {(row["brokerName"], row["topic"]): max(row["readQueueNums"] or 0, 0) for row in topics}
+    held: dict[tuple[str, str, str], dict[int, dict[str, Any]]] = defaultdict(dict)
+    for row in offsets:
+        if row["group"]:
+            held[row["brokerName"], row["group"], row["topic"]][row["queueId"]] = row
+    groups: dict[str, set[str]] = defaultdict(set)
+    for broker, group, _ in held:
+        groups[broker].add(group)
+    for broker, topic in queues:
+        if (owner := retry_group(topic, groups[broker])) is not None:
+            held.setdefault((broker, owner, topic), {})
+    return [one for key, known in sorted(held.items()) for one in _queues_of(key, known, queues.get((key[0], key[2])))]
+
+
+def _queues_of(key: tuple[str, str, str], known: dict[int, dict[str, Any]], count: int | None) -> Iterator[Wanted]:
+    broker, group, topic = key
+    for queue_id in sorted({*known, *range(count or 0)}):
+        row = known.get(queue_id, {})
+        is_retry = retry_group(topic, {group}) == group
+        yield Wanted(broker, group, topic, queue_id, row.get("offset"), row.get("pullOffset"), count is not None, is_retry)
+
+
+def retry_group(topic: str, groups: set[str]) -> str | None:
+    """Whose retry topic this is: `%RETRY%group`, by POP `%RETRY%group_topic` or `%RETRY%group+topic` (`KeyBuilder`).
+
+    The last two are told by the groups that there are; a name that is no group's is a group of its own.  None for other topics.
+    """
+    if not topic.startswith(RETRY_PREFIX):
+        return None
+    name = topic.removeprefix(RETRY_PREFIX)
+    if name in groups:
+        return name
+    owners = [group for group in groups if name.startswith((f"{group}+", f"{group}_"))]
+    return max(owners, key=len, default=name.partition("+")[0])
+
+
+def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
+    """Queues of groups, their sums, and what is wrong with positions."""
+    from pyspark.sql import functions as F
+
+    every = rows(spark, source, given).persist()
+    with watched(spark, "queues", tell):
+        total = every.agg(
+            F.count("*").alias("rows"), F.countDistinct("brokerName", "group").alias("groups"), F.sum("lag").alias("lag"),
+            F.max("lag").alias("lagMax"), F.max("lagMs").alias("lagMsMax"), F.sum("bytesBehind").alias("bytes"),
+            F.sum(F.col("isFinding").cast("int")).alias("findings"), F.sum("lost").alias("lost"),
+            *[F.sum((F.col("state") == state).cast("int")).alias(state) for state in STATES],
+        ).first()  # fmt: skip
+    assert total is not None
+    groups = every.groupBy("brokerName", "group").agg(
+        F.count("*").alias("queues"), F.sum("lag").alias("lag"), F.sum(F.when(F.col("isRetry"), F.col("lag"))).alias("retryLag"),
+        F.sum("diff").alias("diff"), F.sum("inflight").alias("inflight"), F.sum("bytesBehind").alias("bytesBehind"),
+        F.max("lagMs").alias("lagMs"), F.sum((F.col("state") == NEVER).cast("int")).alias("neverCommitted"),
+    ).withColumn("retryLag", F.coalesce("retryLag", F.lit(0)))  # fmt: skip
+    worst_groups = collected(groups.orderBy(F.desc("lag"), "brokerName", "group"))
+    bars = [(row["group"], float(row["lag"])) for row in worst_groups if row["lag"]]
+    behind = every.where(F.col("lag") > 0)
+    left = behind.count()
+    order = (F.desc("lag"), "brokerName", "group", "topic", "queueId")
+    findings = every.where("isFinding").orderBy(F.col("state").isin(*FINDINGS).desc(), *order)
+    wrong = int(total["findings"] or 0)
+    verdict = f"{wrong} of {total['rows']} queues of groups need a look" if wrong else "no position is out of place"
+    if not total["rows"]:
+        verdict = "no group has committed anything"
+    return Outcome(
+        "lag", verdict, not wrong,
+        figures=[
+            Figure("groups", "groups", total["groups"]), Figure("queues", "queues of groups", total["rows"]),
+            Figure("lag", "messages behind", total["lag"] or 0), Figure("lagMax", "most on one queue", total["lagMax"] or 0),
+            Figure("lagMsMax", "longest lag in time", total["lagMsMax"] or 0, Unit.MS),
+            Figure("bytesBehind", "bytes behind", total["bytes"] or 0, Unit.BYTES),
+            Figure("neverCommitted", "queues never committed", total[NEVER] or 0),
+            Figure("ahead", "positions ahead of the end", total[AHEAD] or 0),
+            Figure("below", "positions below the beginning", total[BELOW] or 0),
+            Figure("lost", "messages deleted before they were read", total["lost"] or 0),
+            Figure("gone", "positions of topics that are gone", total[GONE] or 0),
+        ],
+        tables=[
+            _table("findings", "Positions to look at", QUEUE_COLUMNS, collected(findings), wrong, True),
+            _table("groups", "Groups, the worst first", GROUP_COLUMNS, worst_groups, total["groups"]),
+            _table("queues", "Queues with something left to read", QUEUE_COLUMNS, collected(behind.orderBy(*order)), left),
+        ],
+        plots=[Plot("Messages behind, by group", bars=bars[:BARS])],
+        notes=_notes(total, given), frames={"lag": every, "groups": groups},
+    )  # fmt: skip
+
+
+def _notes(total: Any, given: dict[str, Any]) -> list[str]:
+    until = "the newest message of each queue" if given.get("now") is None else "the time given as now"
+    notes = [f"lag in time: from the store time of the next message to that of {until}"]
+    if total[GONE]:
+        notes.append(f"{total[GONE]} positions belong to topics that there are not any more; they do no harm")
+    return notes
+
+
+BARS: Final = 20
+"""Of the plot."""
+QUEUE_COLUMNS: Final = (
+    "brokerName", "group", "topic", "queueId", "state", "offset", "minOffset", "maxOffset", "lag", "lagMs", "bytesBehind",
+)  # fmt: skip
+GROUP_COLUMNS: Final = (
+    "brokerName", "group", "queues", "lag", "retryLag", "diff", "inflight", "bytesBehind", "lagMs", "neverCommitted",
+)  # fmt: skip
+UNITS: Final = {"lagMs": Unit.MS, "bytesBehind": Unit.BYTES}
+NUMBERS: Final = {
+    "queueId", "offset", "minOffset", "maxOffset", "lag", "queues", "retryLag", "diff", "inflight", "neverCommitted",
+}  # fmt: skip
+
+
+def _table(
+    name: str, title: str, columns: tuple[str, ...], found: list[dict[str, Any]], total: int, is_finding: bool = False
+) -> Table:  # fmt: skip
+    kinds = tuple(Column(one, UNITS.get(one, Unit.COUNT if one in NUMBERS else Unit.TEXT)) for one in columns)
+    return Table(name, title, kinds, [tuple(cell(row[one]) for one in columns) for row in found[:WORST]], total, is_finding)
