@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 
+class CannotLook(Exception):
+    """The directory or file cannot be read as asked; the text says what is wrong and what to do."""
+
+
 class StoreError(Exception):
     """The store, not the program.  path: as the file system names it.  at: byte of the file, -1 for the file as a whole."""
 
@@ -18,7 +22,7 @@ class Malformed(StoreError):
     """Bytes that are not what they should be, met in mode FAILFAST."""
 
 
-class CannotRead(StoreError):
+class CannotRead(StoreError, CannotLook):
     """A file or directory that is gone, or that the file system does not give."""
 
 

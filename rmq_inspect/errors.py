@@ -2,6 +2,4 @@
 
 from __future__ import annotations
 
-
-class CannotLook(Exception):
-    """The directory or file cannot be read as asked; the text says what is wrong and what to do.  Exit status 2."""
+from rmq_columns.errors import CannotLook as CannotLook

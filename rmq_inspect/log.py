@@ -14,11 +14,12 @@ from collections.abc import Iterator, Sequence
 from struct import error as PackedError
 from typing import Final, NamedTuple
 
+from rmq_columns.checks.files import CheckedReader
+from rmq_columns.checks.readers import Readers
 from rmq_inspect.directory import StoreFile
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress, quiet
 from rmq_inspect.reader import CHUNK_BYTES, Reader
-from rmq_inspect.readers import Readers
 from rmq_wire.errors import BadRecord
 from rmq_wire.layout.flat import Packed, flat
 from rmq_wire.layout.message import BLANK, BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
@@ -259,7 +260,7 @@ class Log:
         file = self.files[low - 1] if low else None
         return file if file is not None and offset < file.end else None
 
-    def reader(self, file: StoreFile) -> Reader:
+    def reader(self, file: StoreFile) -> CheckedReader:
         """Stays open until others take its place.  Raises `CannotLook`."""
         return self._readers.get(file)
 

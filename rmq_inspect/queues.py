@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from rmq_columns.checks.readers import Readers
 from rmq_inspect.directory import StoreFile
 from rmq_inspect.log import Log
-from rmq_inspect.readers import Readers
 from rmq_wire.errors import BadRecord
 from rmq_wire.layout.consume_queue import BATCH_UNIT
 from rmq_wire.layout.consume_queue import UNIT as QUEUE_UNIT

@@ -10,6 +10,8 @@ import base64
 from enum import StrEnum
 from typing import Any, Final
 
+from rmq_columns.checks.marks import FILLER_TOPIC as FILLER_TOPIC
+from rmq_columns.checks.marks import has_light_queues
 from rmq_columns.shown import cells as cells
 from rmq_columns.shown import fit as fit
 from rmq_columns.shown import json_line as json_line
@@ -22,11 +24,9 @@ from rmq_wire import sys_flag as flags
 from rmq_wire.checksum import body_crc
 from rmq_wire.message import MAGIC_V2, SEAL_BYTES, StoredMessage, has_good_crc, has_good_seal
 from rmq_wire.message_id import host_address, offset_message_id
-from rmq_wire.names import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_TOPIC_PREFIX
+from rmq_wire.names import LMQ_PREFIX
 from rmq_wire.properties import decode
 
-FILLER_TOPIC: Final = "RMQ_INSPECT_REPAIR_FILLER"
-"""Of the units of a repair; short ones have a beginning of it."""
 LIGHT_OFFSET_DIGITS_MAX: Final = 18
 """What fits into a long."""
 TRANSACTIONS: Final = {
@@ -67,11 +67,6 @@ def is_filler(message: StoredMessage) -> bool:
         and FILLER_TOPIC.encode().startswith(message.topic)
         and not (message.queue_id or message.queue_offset)
     )
-
-
-def has_light_queues(topic: str) -> bool:
-    """Copies in retry, dead letter and other topics of the broker keep the properties, but are in no light queue."""
-    return topic != SCHEDULE_TOPIC and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX, SYSTEM_TOPIC_PREFIX))
 
 
 def light_offsets(message: StoredMessage) -> dict[str, int]:

@@ -14,6 +14,7 @@ import shutil
 from pathlib import Path
 from typing import Any, Final
 
+from rmq_columns.checks.findings import Findings
 from rmq_inspect import files as small_files
 from rmq_inspect.directory import StoreDirectory, StoreFile, list_store
 from rmq_inspect.errors import CannotLook
@@ -29,7 +30,6 @@ from rmq_inspect.repair_index import IndexWriter
 from rmq_inspect.repair_log import write_log
 from rmq_inspect.repair_queues import Queues
 from rmq_inspect.repair_report import Report
-from rmq_inspect.verify_findings import Findings
 from rmq_inspect.verify_state import check_timer
 from rmq_wire.layout import checkpoint
 

@@ -14,11 +14,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from rmq_columns.checks.readers import Readers
 from rmq_inspect.directory import StoreFile
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.log import Unit
 from rmq_inspect.queues import BATCH, FILLER_SIZE, UNIT, QueueUnit, unit_at
-from rmq_inspect.readers import Readers
 from rmq_inspect.records import properties_of
 from rmq_inspect.repair_extensions import Extensions
 from rmq_inspect.repair_files import file_name, write_at

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rmq_columns.checks.findings import KINDS, NOWHERE, Finding, Findings, Severity, by_severity, remedy_of
+from rmq_columns.checks.report import LogReport
 from rmq_inspect.records import printable
 from rmq_inspect.times import bytes_text
-from rmq_inspect.verify_findings import KINDS, NOWHERE, Finding, Findings, Severity, by_severity, remedy_of
-from rmq_inspect.verify_log_report import LogReport
 from rmq_inspect.verify_state import Condition
 
 LISTED: Final = 10

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rmq_columns.checks.files import usual_size
+from rmq_columns.checks.findings import NOWHERE, Findings
 from rmq_inspect.directory import StoreDirectory, StoreFile
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.verify_findings import NOWHERE, Findings
 from rmq_wire.errors import WireError
 from rmq_wire.fastjson import loads
 from rmq_wire.layout import checkpoint, timer
@@ -217,11 +218,3 @@ def odd_sizes(files: list[StoreFile]) -> list[StoreFile]:
     """Those whose size is not that of most."""
     size = usual_size(files)
     return [file for file in files if file.size != size]
-
-
-def usual_size(files: list[StoreFile], *, default: int = 0) -> int:
-    """The size that most files have; of two the one that is `default`, else the larger."""
-    counts: dict[int, int] = {}
-    for file in files:
-        counts[file.size] = counts.get(file.size, 0) + 1
-    return max(counts, key=lambda size: (counts[size], size == default, size), default=default)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rmq_columns.checks.findings import KINDS, remedy_of
 from rmq_inspect import verify_html, verify_report
-from rmq_inspect.verify_findings import KINDS, remedy_of
 from rmq_wire.layout import timer
 from tests.inspect import plants_log, plants_queues
 from tests.inspect.damaged_store import Subject, fill

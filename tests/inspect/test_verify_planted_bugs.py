@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from rmq_columns import scan, units
-from rmq_inspect import verify, verify_entries, verify_index, verify_log, verify_places, verify_queues
-from rmq_inspect.verify_findings import Findings
+from rmq_columns.checks import entries, index, log, places, queues, sequence, whole
+from rmq_columns.checks.findings import Findings
+from rmq_inspect import verify
 from tests.inspect import plants_index, plants_log, plants_queues, plants_rest
 from tests.inspect.damaged_store import Subject, add_config, fill
 from tests.inspect.planted import Plant
@@ -27,23 +28,23 @@ def none_bad(_buffer: object, found: units.Units) -> Any:
 
 BUGS: dict[str, tuple[object, str, Any, Plant]] = {
     "check sums are not compared": (units, "bad_crcs", none_bad, plants_log.flip_in_a_body),
-    "a gap is passed over": (verify_log._LogCheck, "_gap", nothing, plants_log.zeros_in_the_log),
-    "a broken unit is passed over": (verify_log._LogCheck, "_gap", nothing, plants_log.wrong_magic),
-    "the end of a file is not looked at": (verify_log._LogCheck, "_end", nothing, plants_log.wrong_blank),
-    "queue offsets need not follow": (verify_log, "judge_step", nothing, plants_log.queue_offset_skipped),
-    "missing files are not looked for": (verify._Verification, "_log_files", nothing, plants_log.log_file_missing),
+    "a gap is passed over": (log._LogCheck, "_gap", nothing, plants_log.zeros_in_the_log),
+    "a broken unit is passed over": (log._LogCheck, "_gap", nothing, plants_log.wrong_magic),
+    "the end of a file is not looked at": (log._LogCheck, "_end", nothing, plants_log.wrong_blank),
+    "queue offsets need not follow": (sequence, "judge_step", nothing, plants_log.queue_offset_skipped),
+    "missing files are not looked for": (whole.Whole, "look_at_log_files", nothing, plants_log.log_file_missing),
     "own offsets are believed": (scan._Scan, "_displacement", lambda *_: 0, plants_log.log_file_under_a_wrong_name),
-    "tags are not compared": (verify_places.Places, "_tags", nothing, plants_queues.wrong_tags_code),
-    "what differs is not told": (verify_places.Places, "_differ", nothing, plants_queues.queue_without_its_end),
+    "tags are not compared": (places.Places, "_tags", nothing, plants_queues.wrong_tags_code),
+    "what differs is not told": (places.Places, "_differ", nothing, plants_queues.queue_without_its_end),
     "queues are not held against the log": (
-        verify, "find_dangling", lambda *_: Findings(), plants_queues.a_queue_unit_into_the_midst_of_a_message,
+        whole, "find_dangling", lambda *_: Findings(), plants_queues.a_queue_unit_into_the_midst_of_a_message,
     ),
-    "holes are not looked for": (verify_queues._QueueFile, "_finish", nothing, plants_queues.a_hole_in_a_queue),
-    "links are not followed": (verify_index._Chains, "_links", nothing, plants_index.an_index_cycle),
-    "slots are not compared": (verify_index._Chains, "_slots", nothing, plants_index.a_wrong_index_slot),
-    "bounds are not compared": (verify_index._Chains, "_header", nothing, plants_index.index_bounds_wrong),
-    "keys are not compared": (verify_entries.IndexCheck, "_differ", nothing, plants_index.an_index_entry_of_another_key),
-    "times are not compared": (verify_entries.IndexCheck, "_times", nothing, plants_index.a_wrong_time_in_the_index),
+    "holes are not looked for": (queues._QueueFile, "_finish", nothing, plants_queues.a_hole_in_a_queue),
+    "links are not followed": (index._Chains, "_links", nothing, plants_index.an_index_cycle),
+    "slots are not compared": (index._Chains, "_slots", nothing, plants_index.a_wrong_index_slot),
+    "bounds are not compared": (index._Chains, "_header", nothing, plants_index.index_bounds_wrong),
+    "keys are not compared": (entries.IndexCheck, "_differ", nothing, plants_index.an_index_entry_of_another_key),
+    "times are not compared": (entries.IndexCheck, "_times", nothing, plants_index.a_wrong_time_in_the_index),
     "the checkpoint is believed": (verify, "check_checkpoint", nothing, plants_rest.checkpoint_in_the_future),
     "configuration is not read": (verify, "check_config", lambda *_: {}, plants_rest.config_broken),
     "strays are not told": (verify, "check_strays", nothing, plants_rest.a_link),

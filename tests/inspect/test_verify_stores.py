@@ -21,10 +21,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_cli.main import rmq
+from rmq_columns.checks.findings import KINDS, as_markdown
 from rmq_inspect.directory import list_store
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.verify import Scope, verify
-from rmq_inspect.verify_findings import KINDS, as_markdown
 from rmq_inspect.verify_html import page
 from rmq_inspect.verify_report import Report
 from rmq_inspect.verify_workers import each

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from rmq_columns.checks.files import CheckedFile, CheckedReader
+from rmq_columns.checks.findings import Findings
+from rmq_columns.checks.queues import Key, LogBounds, QueueState
+from rmq_columns.checks.readers import Readers
+from rmq_columns.checks.report import QUEUES_MAX, Entry, Known, LogReport
 from rmq_columns.dtypes import BATCH_UNIT, QUEUE_UNIT, Ints, Records, records
+from rmq_columns.errors import CannotLook
 from rmq_columns.queues import EXTENSION_ADDRESS_MAX, FILLER_SIZE, is_filler, is_written
-from rmq_inspect.directory import Reader, StoreFile
-from rmq_inspect.errors import CannotLook
-from rmq_inspect.readers import Readers
-from rmq_inspect.verify_findings import Findings
-from rmq_inspect.verify_log_report import QUEUES_MAX, Entry, Known, LogReport
-from rmq_inspect.verify_queues import Key, LogBounds, QueueState
 from rmq_wire.layout import consume_queue
 from rmq_wire.layout.flat import flat
 from rmq_wire.layout.message import BLANK, BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 class LogPlaces:
     """Single messages of the log by their place."""
 
-    def __init__(self, log: list[StoreFile]) -> None:
+    def __init__(self, log: Sequence[CheckedFile]) -> None:
         self._log = log
         self._starts = [file.start for file in log]
         self.readers = Readers()
@@ -88,7 +88,7 @@ class LogPlaces:
             return None
 
 
-def _row(reader: Reader, raw: bytes, place: int, physical_offset: int) -> Row | None:
+def _row(reader: CheckedReader, raw: bytes, place: int, physical_offset: int) -> Row | None:
     if len(raw) < _HEAD.size:
         return None
     head = dict(zip(_HEAD.names, _HEAD.packed.unpack_from(raw), strict=True))
@@ -110,7 +110,9 @@ def _row(reader: Reader, raw: bytes, place: int, physical_offset: int) -> Row | 
 class Places:
     """The queues, for one worker that walks one log file."""
 
-    def __init__(self, queues: dict[Key, QueueState], extensions: dict[Key, list[StoreFile]], log: list[StoreFile]) -> None:
+    def __init__(
+        self, queues: Mapping[Key, QueueState], extensions: Mapping[Key, Sequence[CheckedFile]], log: Sequence[CheckedFile]
+    ) -> None:
         self._queues, self._extensions = queues, extensions
         self._log = LogPlaces(log)
         self._readers = Readers()
@@ -169,7 +171,7 @@ class Places:
             done += fits
         return records(b"".join(pieces), QUEUE_UNIT), files
 
-    def _read_file(self, file: StoreFile, at: int, size: int) -> bytes:
+    def _read_file(self, file: CheckedFile, at: int, size: int) -> bytes:
         try:
             return self._readers.get(file).read(at, size)
         except CannotLook:
@@ -294,7 +296,7 @@ class Places:
         units = records(self._read_file(state.files[0], 0, BATCH_UNIT.itemsize), BATCH_UNIT)
         return any(one["size"] > 0 and one["base_offset"] == 0 and own < one["physical_offset"] for one in units)
 
-    def _batch_range(self, file: StoreFile, first: int, last: int) -> Records:
+    def _batch_range(self, file: CheckedFile, first: int, last: int) -> Records:
         size = BATCH_UNIT.itemsize
 
         def bisect(value: int) -> int:
@@ -313,7 +315,7 @@ class Places:
 
 
 def find_dangling(
-    key: Key, state: QueueState, file: StoreFile, bounds: LogBounds, log: LogPlaces, told: set[tuple[str, int, int]],
+    key: Key, state: QueueState, file: CheckedFile, bounds: LogBounds, log: LogPlaces, told: set[tuple[str, int, int]],
     gaps: list[tuple[int, int]], repaired: bool = False,
 ) -> Findings:  # fmt: skip
     """The units of this file that point at no message of their queue.
@@ -360,7 +362,7 @@ def _stands_in(unit: Any, there: Row | None, key: Key, offset: int) -> bool:
     return bool(there.size == unit["size"] and not unit["tags_code"])
 
 
-def _inside(file: StoreFile, state: QueueState, bounds: LogBounds) -> Iterator[tuple[int, Any]]:
+def _inside(file: CheckedFile, state: QueueState, bounds: LogBounds) -> Iterator[tuple[int, Any]]:
     """(number in the file, unit) of those that point between the log's bounds."""
     dtype = BATCH_UNIT if state.is_batch else QUEUE_UNIT
     with file.open() as reader:

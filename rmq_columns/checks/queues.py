@@ -1,7 +1,7 @@
 """Consume queues by themselves, before they are held against the log: where each begins and ends, and whether its units follow.
 
-A queue is read once, in runs of bounded size.  What the log says about it comes later (`verify_log` counts per file how many
-units it found in their places); here the units are counted that must be found.  `verify_places.find_dangling` then looks, only in
+A queue is read once, in runs of bounded size.  What the log says about it comes later (`log` counts per file how many
+units it found in their places); here the units are counted that must be found.  `places.find_dangling` then looks, only in
 the files whose counts differ, at each unit's place in the log.
 Source of what is valid: `ConsumeQueue.recover`, `BatchConsumeQueue.recover` of the reference.
 """
@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from rmq_columns.checks.files import CheckedFile, base_name
+from rmq_columns.checks.findings import NOWHERE, Findings
 from rmq_columns.dtypes import BATCH_UNIT, QUEUE_UNIT, Records, records
+from rmq_columns.errors import CannotLook
 from rmq_columns.queues import is_empty, is_filler, is_written
-from rmq_inspect.directory import StoreFile
-from rmq_inspect.errors import CannotLook
-from rmq_inspect.verify_findings import NOWHERE, Findings
 
 RUN_UNITS: Final = 1 << 16
 """Read at once: 1.3 MB of a plain queue."""
@@ -39,7 +39,7 @@ class LogBounds(NamedTuple):
 class QueueState:
     """One queue as its own files have it.  Offsets count units; files are named by their first byte."""
 
-    files: list[StoreFile]
+    files: list[CheckedFile]
     is_batch: bool = False
     first: int = 0
     """offset of the first unit that is no filler"""
@@ -54,7 +54,7 @@ class QueueState:
     previous_offset: int = -1
     """where that one's message begins"""
 
-    def file_of(self, position: int) -> StoreFile | None:
+    def file_of(self, position: int) -> CheckedFile | None:
         """The file that holds this byte of the queue."""
         low, high = 0, len(self.files)
         while low < high:
@@ -67,7 +67,9 @@ class QueueState:
         return found if found is not None and position < found.end else None
 
 
-def check_queue(files: Sequence[StoreFile], bounds: LogBounds, file_bytes: int, *, is_batch: bool) -> tuple[QueueState, Findings]:
+def check_queue(
+    files: Sequence[CheckedFile], bounds: LogBounds, file_bytes: int, *, is_batch: bool
+) -> tuple[QueueState, Findings]:
     """Read all units of one queue.  file_bytes: what each file should have."""
     state, findings = QueueState(list(files), is_batch), Findings()
     if not files:
@@ -78,7 +80,7 @@ def check_queue(files: Sequence[StoreFile], bounds: LogBounds, file_bytes: int, 
         before = files[number - 1] if number else None
         if before is not None and before.start + file_bytes < file.start:
             missing = (file.start - before.start) // file_bytes - 1
-            text = f"{missing} file(s) are missing between it and {before.parts[-1]}"
+            text = f"{missing} file(s) are missing between it and {base_name(before)}"
             findings.add("queue-file-missing", file.name, NOWHERE, text, max(missing, 1))
         if file.size != file_bytes:
             findings.add("queue-file-size", file.name, NOWHERE, f"{file.size} bytes instead of {file_bytes}")
@@ -93,7 +95,7 @@ def check_queue(files: Sequence[StoreFile], bounds: LogBounds, file_bytes: int, 
 class _QueueFile:
     """Walks the units of one file; carries the order over from run to run."""
 
-    def __init__(self, file: StoreFile, state: QueueState, bounds: LogBounds, findings: Findings) -> None:
+    def __init__(self, file: CheckedFile, state: QueueState, bounds: LogBounds, findings: Findings) -> None:
         self._file, self._state, self._bounds, self._findings = file, state, bounds, findings
         self._dtype: np.dtype[Any] = BATCH_UNIT if state.is_batch else QUEUE_UNIT
         self._base = file.start // self._dtype.itemsize

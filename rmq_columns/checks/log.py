@@ -1,9 +1,9 @@
 """Commit log files: units, check sums, chain, and every unit held against its queue and its index entries.
 
-One call looks at one file, so that files can be looked at side by side; what goes over a file's edge (the sequence of queue
-offsets) comes back as `Edge`s, to be joined by the caller.  All is done for a block of units at once.  A unit whose queue unit is
-empty is damage only when a later message of the log has one already: queues are filled in the log's order, so behind the last
-message that any queue has, units merely wait.
+One call looks at one file or a part of one, so that they can be looked at side by side; what goes over an edge (the sequence of
+queue offsets) comes back as `Edge`s, to be joined by the caller.  All is done for a block of units at once.  A unit whose queue
+unit is empty is damage only when a later message of the log has one already: queues are filled in the log's order, so behind the
+last message that any queue has, units merely wait.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ import numpy as np
 
 from rmq_columns import texts
 from rmq_columns import units as columns
-from rmq_columns.dtypes import Ints
+from rmq_columns.checks.entries import IndexCheck
+from rmq_columns.checks.files import CheckedReader
+from rmq_columns.checks.findings import NOWHERE
+from rmq_columns.checks.marks import FILLER_TOPIC, has_light_queues
+from rmq_columns.checks.places import Places
+from rmq_columns.checks.report import QUEUES_MAX, Entry, Known, LogPart, LogReport, Wanted
+from rmq_columns.checks.sequence import Grouped, Sequences, grouped
+from rmq_columns.dtypes import Bytes, Ints, gather
+from rmq_columns.errors import CannotLook
 from rmq_columns.scan import Batch, End, Ending, Gap, scan
 from rmq_columns.texts import Hasher, Properties, Spans
 from rmq_columns.units import Units
-from rmq_inspect.directory import Reader, StoreFile
-from rmq_inspect.errors import CannotLook
-from rmq_inspect.records import FILLER_TOPIC, has_light_queues
-from rmq_inspect.verify_entries import IndexCheck
-from rmq_inspect.verify_findings import NOWHERE
-from rmq_inspect.verify_log_report import QUEUES_MAX, Edge, Entry, Known, LogReport, Step, Wanted, judge_step
-from rmq_inspect.verify_places import Places
-from rmq_inspect.verify_queues import Key
 from rmq_wire import property_names as names
 from rmq_wire.checksum import MASK
 from rmq_wire.errors import BadRecord
 from rmq_wire.message import CRC32_PROPERTY_SIZE, parse_crc32_property
 from rmq_wire.names import is_lmq, path_problem
+from rmq_wire.properties import NAME_END
 from rmq_wire.sys_flag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 
 BLOCK_BYTES: Final = 8 << 20
@@ -40,12 +41,15 @@ BLOCK_BYTES: Final = 8 << 20
 GAPS_KEPT_MAX: Final = 1000
 FILLERS_KEPT_MAX: Final = 100_000
 _BLANK_CHARACTER: Final = ord(" ")
+_CRC_NAME: Final = (names.CRC32 + NAME_END).encode()
+_CRC_VALUE_FROM_END: Final = CRC32_PROPERTY_SIZE - len(_CRC_NAME)
 
 
-def check_log_file(file: StoreFile, known: Known, is_last: bool) -> LogReport:
-    """Everything about one file.  Never raises for what is in it."""
-    report = LogReport(file.name, file.start, file.size)
-    check = _LogCheck(file, known, report, is_last)
+def check_log(part: LogPart, known: Known) -> LogReport:
+    """Everything about one file or a part of it.  Never raises for what is in it."""
+    file = part.file
+    report = LogReport(file.name, file.start, part.size, part.begin)
+    check = _LogCheck(part, known, report)
     try:
         with file.open() as reader:
             check.run(reader)
@@ -53,12 +57,14 @@ def check_log_file(file: StoreFile, known: Known, is_last: bool) -> LogReport:
         report.findings.add("file-unreadable", file.name, NOWHERE, str(reason))
     finally:
         check.close()
+    report.edges = check.sequences.edges()
     return report
 
 
 class _LogCheck:
-    def __init__(self, file: StoreFile, known: Known, report: LogReport, is_last: bool) -> None:
-        self._file, self._known, self._report, self._is_last = file, known, report, is_last
+    def __init__(self, part: LogPart, known: Known, report: LogReport) -> None:
+        self._part, self._file, self._is_last, self._known, self._report = part, part.file, part.is_last, known, report
+        self.sequences = Sequences(part.file.name, report)
         self._places = Places(known.queues, known.extensions, known.log)
         self._index = IndexCheck(known.index, report.findings, known.settled)
         self._topic_ids: dict[bytes, int] = {}
@@ -69,9 +75,14 @@ class _LogCheck:
         self._places.close()
         self._index.close()
 
-    def run(self, reader: Reader) -> None:
+    def run(self, reader: CheckedReader) -> None:
         report, findings, name = self._report, self._report.findings, self._file.name
-        for item in scan(reader, self._file.start, block_bytes=BLOCK_BYTES):
+        part = self._part
+        if part.end is not None and (limit := getattr(reader, "limit", None)) is not None:
+            limit(part.end)
+        for item in scan(
+            reader, self._file.start, start=part.begin, stop=part.end, block_bytes=BLOCK_BYTES, displaced_by=part.displaced_by
+        ):  # fmt: skip
             if isinstance(item, Batch):
                 self._batch(item)
             elif isinstance(item, Gap):
@@ -79,7 +90,7 @@ class _LogCheck:
             else:
                 report.end_at, report.how, report.displaced_by = item.at, item.how, item.displaced_by
                 report.bytes_checked = report.size
-                if item.displaced_by:
+                if item.displaced_by and not part.begin:
                     text = f"its messages say that they begin at {self._file.start + item.displaced_by}"
                     findings.add("log-displaced", name, 0, text)
                 self._end(item, reader)
@@ -93,12 +104,15 @@ class _LogCheck:
         if len(self._report.gaps) < GAPS_KEPT_MAX:
             self._report.gaps.append((gap.start, gap.end))
 
-    def _end(self, end: End, reader: Reader) -> None:
+    def _end(self, end: End, reader: CheckedReader) -> None:
         findings, name = self._report.findings, self._file.name
+        self._report.misses_seam = self._part.end is not None and end.how is Ending.OVER
         if end.how is Ending.BLANK_SIZE:
             findings.add("log-blank-size", name, end.at, "the filler's size does not lead to the end of the file")
         elif end.how is Ending.HOPELESS:
             findings.add("log-hopeless", name, end.at, f"{len(self._report.gaps)} places and more")
+        elif self._part.end is not None:
+            return  # the file goes on in another part
         elif end.how is Ending.TORN and self._is_last:
             if not self._is_being_written(end, reader):
                 findings.add("log-torn", name, end.at, f"behind the last message; {end.fault.name.lower()} is wrong")
@@ -106,7 +120,7 @@ class _LogCheck:
             findings.add("log-cut", name, end.at, f"{self._file.size - end.at} bytes to the file's end hold no message")
             self._report.gaps.append((end.at, self._file.size))
 
-    def _is_being_written(self, end: End, reader: Reader) -> bool:
+    def _is_being_written(self, end: End, reader: CheckedReader) -> bool:
         """On a live store a block may have been read in the midst of a write: what is there now is read again."""
         if not self._known.live:
             return False
@@ -121,7 +135,8 @@ class _LogCheck:
         view = batch.buffer.data
         report.units += len(units)
         at = units.at + batch.base
-        self._sums(view, units, at)
+        if self._known.with_crc:
+            self._sums(view, units, at)
         own = self._file.start + batch.displaced_by + at
         wrong = units["physical_offset"] != own
         if wrong.any():
@@ -143,6 +158,8 @@ class _LogCheck:
             report.topics[topic] = report.topics.get(topic, 0) + int(counts[number])
         if self._known.with_queues or self._known.with_index:
             self._against_the_rest(view, units, at, own, ids)
+        elif self._known.with_sequence:
+            self._by_itself(batch.buffer, units, at, ids)
 
     def _fillers(self, units: Units, at: Ints, ids: Ints) -> None:
         """What a repair put into the place of lost units (`repair_log.is_filler`)."""
@@ -188,19 +205,36 @@ class _LogCheck:
         properties = texts.properties_of(texts_of, units.properties_size)
         hasher = Hasher(properties.data)
         tags = properties.values(names.TAGS.encode())
-        self._property_sums(view, units, at, properties)
+        if self._known.with_crc:
+            spans = properties.values(names.CRC32.encode())
+            rows = np.flatnonzero(spans.present)
+            self._property_sums(view, units, at, rows, [_value(properties.data, spans, row) for row in rows.tolist()])
         if self._known.with_queues:
             codes = hasher.hashes(tags.starts, tags.sizes).astype(np.int64)
             self._queues(units, at, own, ids, codes, properties)
         if self._known.with_index:
             self._entries(units, own, ids, properties, hasher, tags)
 
-    def _property_sums(self, view: memoryview, units: Units, at: Ints, properties: Properties) -> None:
-        """`__CRC32#`: over the unit up to that property, which is its last."""
-        spans = properties.values(names.CRC32.encode())
-        for row in np.flatnonzero(spans.present).tolist():
+    def _by_itself(self, buffer: Bytes, units: Units, at: Ints, ids: Ints) -> None:
+        """What can be said without cutting the properties of every unit."""
+        if self._known.with_crc:
+            rows = sealed(buffer, units)
+            ends = units.end[rows].tolist()
+            values = [bytes(buffer.data[end - _CRC_VALUE_FROM_END : end - 1]) for end in ends]
+            self._property_sums(buffer.data, units, at, rows, values)
+        inner = np.flatnonzero(units["sys_flag"] & INNER_BATCH)
+        steps = None
+        if len(inner):
+            few = units.take(inner)
+            texts_of = list(columns.slices(buffer.data, few.properties_at, few.properties_size))
+            steps = np.ones(len(units), np.int64)
+            steps[inner] = self._steps(few, texts.properties_of(texts_of, few.properties_size))
+        self.sequences.check(self._grouped(units, ids), units["queue_offset"], at, steps)
+
+    def _property_sums(self, view: memoryview, units: Units, at: Ints, rows: Ints, values: list[bytes]) -> None:
+        """`__CRC32#`: over the unit up to that property, which is its last.  values: of the rows that have one."""
+        for row, value in zip(rows.tolist(), values, strict=True):
             begin, end = int(units.at[row]), int(units.end[row])
-            value = properties.data[int(spans.starts[row]) : int(spans.starts[row] + spans.sizes[row])]
             try:
                 good = (
                     parse_crc32_property(value.decode("utf-8", "replace"))
@@ -214,15 +248,10 @@ class _LogCheck:
     # --- queues
 
     def _queues(self, units: Units, at: Ints, own: Ints, ids: Ints, codes: Ints, properties: Properties) -> None:
-        kind = units["sys_flag"] & TRANSACTION_MASK
-        dispatched = np.flatnonzero((kind != TRANSACTION_PREPARED) & (kind != TRANSACTION_ROLLBACK))
-        steps = self._steps(units, properties)
-        queue = (ids << 32) | (units["queue_id"].astype(np.int64) & 0xFFFFFFFF)
-        order = dispatched[np.argsort(queue[dispatched], kind="stable")]
-        for rows in np.split(order, np.flatnonzero(np.diff(queue[order])) + 1) if len(order) else ():
-            key = (self._topic_names[int(ids[rows[0]])], int(units["queue_id"][rows[0]]))
+        groups = self._grouped(units, ids)
+        self.sequences.check(groups, units["queue_offset"], at, self._steps(units, properties))
+        for key, rows in groups.rows():
             offsets = units["queue_offset"][rows]
-            self._sequence(key, offsets, at[rows], steps[rows])
             wanted = Entry(
                 offsets, own[rows], units["total_size"][rows].astype(np.int64), codes[rows], units["store_timestamp"][rows]
             )
@@ -233,6 +262,11 @@ class _LogCheck:
                 size = units["total_size"][one].astype(np.int64)
                 wanted = Entry(np.array([queue_offset]), own[one], size, codes[one], units["store_timestamp"][one])
                 self._places.compare((topic, 0), wanted, at[one], self._report, self._known)
+
+    def _grouped(self, units: Units, ids: Ints) -> Grouped:
+        kind = units["sys_flag"] & TRANSACTION_MASK
+        dispatched = np.flatnonzero((kind != TRANSACTION_PREPARED) & (kind != TRANSACTION_ROLLBACK))
+        return grouped(dispatched, ids, units["queue_id"], self._topic_names)
 
     def _steps(self, units: Units, properties: Properties) -> Ints:
         """How many queue offsets each unit takes: more than one for an inner batch."""
@@ -245,21 +279,6 @@ class _LogCheck:
                 steps[row] = int(text) if text.isdigit() and len(text) < 6 else 1
         return steps
 
-    def _sequence(self, key: Key, offsets: Ints, at: Ints, steps: Ints) -> None:
-        """Queue offsets of one queue must follow one another through the log."""
-        edge = self._report.edges.get(key)
-        if edge is None and len(self._report.edges) >= QUEUES_MAX:
-            return
-        nexts = offsets + steps
-        first, last_at = (int(offsets[0]), int(at[0])) if edge is None else (edge.next, edge.last_at)
-        expected = np.concatenate(([first], nexts[:-1]))
-        before = np.concatenate(([last_at], at[:-1]))
-        for row in np.flatnonzero(offsets != expected)[:64].tolist():
-            step = Step(key, int(expected[row]), int(offsets[row]), int(before[row]), int(at[row]))
-            judge_step(step, self._file.name, self._report.gaps, self._report.fillers, self._report)
-        begin = (first, int(at[0])) if edge is None else (edge.first, edge.first_at)
-        self._report.edges[key] = Edge(*begin, int(nexts[-1]), int(at[-1]))
-
     # --- index
 
     def _entries(self, units: Units, own: Ints, ids: Ints, properties: Properties, hasher: Hasher, tags: Spans) -> None:
@@ -267,6 +286,14 @@ class _LogCheck:
         topic_hashes = np.array(self._topic_hashes, np.int32)[ids]
         wanted = wanted_entries(properties, hasher, tags, topic_hashes, indexed)
         self._index.compare(own, own + units["total_size"], units["store_timestamp"], wanted, self._report, self._file)
+
+
+def sealed(buffer: Bytes, units: Units) -> Ints:
+    """The units whose last property is `__CRC32#`, as its size says."""
+    at = units.end - CRC32_PROPERTY_SIZE
+    rows = np.flatnonzero(units.properties_size >= CRC32_PROPERTY_SIZE)
+    found = gather(buffer, at[rows], np.dtype(f"V{len(_CRC_NAME)}"))
+    return rows[found == np.void(_CRC_NAME)]
 
 
 def wanted_entries(properties: Properties, hasher: Hasher, tags: Spans, topic_hashes: Any, indexed: Any) -> Wanted:
@@ -326,4 +353,8 @@ def light_queues(properties: Properties) -> Iterator[tuple[int, str, int]]:
 
 
 def _text(data: bytes, spans: Spans, row: int) -> str:
-    return data[int(spans.starts[row]) : int(spans.starts[row] + spans.sizes[row])].decode("utf-8", "replace")
+    return _value(data, spans, row).decode("utf-8", "replace")
+
+
+def _value(data: bytes, spans: Spans, row: int) -> bytes:
+    return data[int(spans.starts[row]) : int(spans.starts[row] + spans.sizes[row])]

@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from rmq_columns.checks.files import CheckedFile
+from rmq_columns.checks.findings import Findings
+from rmq_columns.checks.index import FENCE_ENTRIES, IndexState, read_entries
+from rmq_columns.checks.readers import Readers
+from rmq_columns.checks.report import LogReport, Wanted
 from rmq_columns.dtypes import Ints
-from rmq_inspect.directory import StoreFile
-from rmq_inspect.errors import CannotLook
-from rmq_inspect.readers import Readers
-from rmq_inspect.verify_findings import Findings
-from rmq_inspect.verify_index import FENCE_ENTRIES, IndexState, read_entries
-from rmq_inspect.verify_log_report import LogReport, Wanted
+from rmq_columns.errors import CannotLook
 
 SECOND_MS: Final = 1000
 
@@ -60,7 +60,7 @@ class IndexCheck:
     def close(self) -> None:
         self._readers.close()
 
-    def compare(self, own: Ints, end: Ints, times: Ints, wanted: Wanted, report: LogReport, log: StoreFile) -> None:
+    def compare(self, own: Ints, end: Ints, times: Ints, wanted: Wanted, report: LogReport, log: CheckedFile) -> None:
         """own, end: where the units of a block begin and end in the log; times: when they were stored."""
         if not self._compares:
             return
@@ -78,7 +78,7 @@ class IndexCheck:
             return
         self._differ(low, (offsets, hashes, is_tag), found, report, log)
 
-    def _times(self, found: Found, times: Ints, log: StoreFile) -> None:
+    def _times(self, found: Found, times: Ints, log: CheckedFile) -> None:
         """Seconds since the file's begin, cut off at 0 and at Java's largest int (`IndexFile.putKey`)."""
         seconds = np.clip((times - found.begin) // SECOND_MS, 0, np.iinfo(np.int32).max)
         bad = np.flatnonzero((found.seconds != seconds) & (found.begin > 0))
@@ -87,7 +87,7 @@ class IndexCheck:
             text = f"message at {at}: {found.seconds[row]} s after the file's begin, by its store time {seconds[row]} s"
             self._findings.add("index-time", log.name, at - log.start, text, len(bad))
 
-    def _differ(self, low: int, wanted: Any, found: Found, report: LogReport, log: StoreFile) -> None:
+    def _differ(self, low: int, wanted: Any, found: Found, report: LogReport, log: CheckedFile) -> None:
         """As sets: an entry may be there twice after a restart, and brokers before 5.5 write none for tags."""
         offsets, hashes, is_tag = wanted
         wanted_keys, found_keys = (offsets - low) << 31 | hashes, (found.offset - low) << 31 | found.key_hash

@@ -3,23 +3,24 @@
 A chain may only lead to older entries of the same slot.  So one pass over the entries in the order in which they were written,
 with the newest entry of each slot at hand, checks every link, every slot and the absence of cycles; its memory depends on the
 number of slots alone.  How many slots a file has is written nowhere: the defaults are tried, else the count is found from the
-first entries.  `verify_entries` holds the entries against the log.
+first entries.  `entries` holds the entries against the log.
 Source: `IndexFile`, `IndexHeader` of the reference.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from rmq_columns.checks.files import CheckedFile, CheckedReader
+from rmq_columns.checks.findings import NOWHERE, Findings
 from rmq_columns.dtypes import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, Records, gather, records
-from rmq_inspect.directory import Reader, StoreFile
-from rmq_inspect.errors import CannotLook
-from rmq_inspect.verify_findings import NOWHERE, Findings
+from rmq_columns.errors import CannotLook
 from rmq_wire.layout import index
 from rmq_wire.layout.flat import flat
 
@@ -54,7 +55,7 @@ class Geometry(NamedTuple):
 class IndexState:
     """One index file as it is by itself."""
 
-    file: StoreFile
+    file: CheckedFile
     geometry: Geometry | None = None
     count: int = 0
     """number of the next entry; 0 without any"""
@@ -70,7 +71,7 @@ class IndexState:
     """(entry, physical offset) of entries out of order"""
 
 
-def check_index_file(file: StoreFile, size: int, slots: int | None, settled: bool) -> tuple[IndexState, Findings]:
+def check_index_file(file: CheckedFile, size: int, slots: int | None, settled: bool) -> tuple[IndexState, Findings]:
     """size: what index files of this store have.  slots: maxHashSlotNum when it is known.
 
     settled: nobody writes to the file, and it was closed in order; else its slots and header may lag behind its entries, which
@@ -90,7 +91,8 @@ def check_index_file(file: StoreFile, size: int, slots: int | None, settled: boo
 
 
 def _check(
-    file: StoreFile, reader: Reader, head: Any, size: int, slots: int | None, settled: bool, state: IndexState, findings: Findings
+    file: CheckedFile, reader: CheckedReader, head: Any, size: int, slots: int | None, settled: bool, state: IndexState,
+    findings: Findings,
 ) -> None:  # fmt: skip
     state.begin_timestamp, state.end_timestamp = int(head["begin_timestamp"]), int(head["end_timestamp"])
     geometry = _geometry(reader, head, size, slots)
@@ -111,7 +113,7 @@ def _check(
     _Chains(file, reader, geometry, state, findings).run(head, settled)
 
 
-def _written(reader: Reader, geometry: Geometry, count: int) -> int:
+def _written(reader: CheckedReader, geometry: Geometry, count: int) -> int:
     """The count without the empty entries at its end."""
     low, high = min(count, 1), count
     while low < high:
@@ -124,7 +126,7 @@ def _written(reader: Reader, geometry: Geometry, count: int) -> int:
     return low
 
 
-def slots_of(files: list[StoreFile], size: int) -> int | None:
+def slots_of(files: Sequence[CheckedFile], size: int) -> int | None:
     """maxHashSlotNum of a store, found in the first of its index files that tells; None when none does."""
     for file in files[:GUESS_FILES_MAX]:
         with contextlib.suppress(CannotLook), file.open() as reader:
@@ -135,7 +137,7 @@ def slots_of(files: list[StoreFile], size: int) -> int | None:
     return None
 
 
-def _geometry(reader: Reader, head: Any, size: int, slots: int | None) -> Geometry | None:
+def _geometry(reader: CheckedReader, head: Any, size: int, slots: int | None) -> Geometry | None:
     room = size - INDEX_HEADER.itemsize
     if slots is None and room == _room(DEFAULT_SLOTS, DEFAULT_ENTRIES):
         slots = DEFAULT_SLOTS
@@ -152,7 +154,7 @@ def _divided(room: int, slots: int) -> Geometry:
     return Geometry(slots, (room - slots * INDEX_SLOT.itemsize) // INDEX_ENTRY.itemsize)
 
 
-def guess_geometry(reader: Reader, head: Any, room: int) -> Geometry | None:
+def guess_geometry(reader: CheckedReader, head: Any, room: int) -> Geometry | None:
     """Where the first entry can be: it has the header's first offset, no previous, and a slot that is in use.
 
     The usual four entries a slot are tried first, then every place of the file.  None when there is none.
@@ -177,7 +179,7 @@ def guess_geometry(reader: Reader, head: Any, room: int) -> Geometry | None:
     return None
 
 
-def _fits(reader: Reader, geometry: Geometry, head: Any) -> bool:
+def _fits(reader: CheckedReader, geometry: Geometry, head: Any) -> bool:
     """Whether the first entries' slots lead to them or to later ones, and entry 0 is empty."""
     if any(reader.read(geometry.entries_at, INDEX_ENTRY.itemsize)):
         return False
@@ -198,7 +200,9 @@ def _fits(reader: Reader, geometry: Geometry, head: Any) -> bool:
 class _Chains:
     """One pass over the entries, oldest first."""
 
-    def __init__(self, file: StoreFile, reader: Reader, geometry: Geometry, state: IndexState, findings: Findings) -> None:
+    def __init__(
+        self, file: CheckedFile, reader: CheckedReader, geometry: Geometry, state: IndexState, findings: Findings
+    ) -> None:
         self._file, self._reader, self._geometry, self._state, self._findings = file, reader, geometry, state, findings
         self._newest = np.zeros(geometry.slots, np.int32)
         self._previous_offset = -1
@@ -297,7 +301,7 @@ class _Chains:
             )
 
 
-def read_entries(reader: Reader, geometry: Geometry, number: int, count: int) -> Records:
+def read_entries(reader: CheckedReader, geometry: Geometry, number: int, count: int) -> Records:
     """Entries from this number on."""
     at = geometry.entries_at + number * INDEX_ENTRY.itemsize
     return records(reader.read(at, count * INDEX_ENTRY.itemsize), INDEX_ENTRY)

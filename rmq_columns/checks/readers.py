@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from rmq_inspect.directory import Reader, StoreFile
+from rmq_columns.checks.files import CheckedFile, CheckedReader
 
 OPEN_MAX: Final = 64
 
@@ -14,7 +14,7 @@ class Readers:
     """Open files, the ones used longest ago closed first; a context manager.  Files are told apart by their names."""
 
     def __init__(self, open_max: int = OPEN_MAX) -> None:
-        self._open: OrderedDict[str, Reader] = OrderedDict()
+        self._open: OrderedDict[str, CheckedReader] = OrderedDict()
         self._open_max = open_max
 
     def __enter__(self) -> Readers:
@@ -23,7 +23,7 @@ class Readers:
     def __exit__(self, *_error: object) -> None:
         self.close()
 
-    def get(self, file: StoreFile) -> Reader:
+    def get(self, file: CheckedFile) -> CheckedReader:
         """Stays open until others take its place.  Raises `CannotLook`."""
         found = self._open.get(file.name)
         if found is None:

@@ -7,16 +7,16 @@ explained.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from rmq_columns.checks.files import CheckedFile
+from rmq_columns.checks.findings import Findings
+from rmq_columns.checks.index import IndexState
+from rmq_columns.checks.queues import Key, QueueState
 from rmq_columns.dtypes import Ints
 from rmq_columns.scan import Ending
-from rmq_inspect.directory import StoreFile
-from rmq_inspect.verify_findings import Findings
-from rmq_inspect.verify_index import IndexState
-from rmq_inspect.verify_queues import Key, QueueState
 
 QUEUES_MAX: Final = 200_000
 """Queues of one log file that are followed; a hostile file could name one per message."""
@@ -28,13 +28,16 @@ class Known:
 
     queues: dict[Key, QueueState]
     index: list[IndexState]
-    extensions: dict[Key, list[StoreFile]]
+    extensions: Mapping[Key, Sequence[CheckedFile]]
     dispatched_end: int
     """where the last message with a queue unit ends in the log"""
-    log: list[StoreFile]
+    log: Sequence[CheckedFile]
     with_queues: bool = True
     with_index: bool = True
     live: bool = False
+    with_crc: bool = True
+    with_sequence: bool = False
+    """whether queue offsets and CRC properties are looked at also where neither queues nor index are"""
     settled: bool = True
     """whether the store was closed in order and nobody has it open"""
     times: list[int] = field(default_factory=list)
@@ -42,21 +45,46 @@ class Known:
 
 
 class Edge(NamedTuple):
-    """The first and the last unit of a queue in one file: (queue offset, position in the file, offset expected next)."""
+    """The first and the last unit of a queue in one part: (queue offset, position in the file, offset expected next)."""
 
     first: int
     first_at: int
     next: int
     last_at: int
+    units: int
+
+
+class LogPart(NamedTuple):
+    """The bytes begin … end of one log file, both of them places where units begin; all of it where end is None."""
+
+    file: CheckedFile
+    is_last: bool
+    """whether the file is the last one of its log"""
+    begin: int = 0
+    end: int | None = None
+    """None: up to the end of the file"""
+    displaced_by: int | None = None
+    """own offset of the file's first units minus where they are, when it is known already"""
+
+    @property
+    def size(self) -> int:
+        """Bytes to be read."""
+        return (self.file.size if self.end is None else self.end) - self.begin
 
 
 @dataclass
 class LogReport:
-    """What one file has to tell."""
+    """What one file has to tell, or a part of it.  Positions count from the file's beginning."""
 
     name: str
     start: int
+    """physical offset of the file's first byte, by its name"""
     size: int
+    """bytes of the part"""
+    begin: int = 0
+    """where the part begins"""
+    misses_seam: bool = False
+    """its units lead over its end: the next part begins in the midst of one"""
     findings: Findings = field(default_factory=Findings)
     units: int = 0
     bytes_checked: int = 0

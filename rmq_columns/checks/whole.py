@@ -1,0 +1,326 @@
+"""A whole store: which checks there are to be made of its files, and what follows when all their answers are there.
+
+Three passes, each of many pieces of work that may be done side by side, wherever: queues and index files by themselves; the log,
+every message held against its queue unit and index entries; last, where a queue has more units than messages were found for,
+its units against the log.  In that order a live store can be checked, for a broker writes the log before the queues: every queue
+unit of the first pass has its message in the second.  This module hands the pieces out, takes the answers, and judges what goes
+over the edges of files and parts: the sequence of queue offsets, missing files, messages without a queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from rmq_columns.checks.files import CheckedFile, base_name, usual_size
+from rmq_columns.checks.findings import NOWHERE, Findings
+from rmq_columns.checks.index import IndexState, slots_of
+from rmq_columns.checks.places import LogPlaces, find_dangling
+from rmq_columns.checks.queues import Key, LogBounds, QueueState
+from rmq_columns.checks.report import Known, LogReport, Step, judge_step
+from rmq_columns.errors import CannotLook
+from rmq_columns.scan import Ending
+from rmq_columns.shown import bytes_text
+from rmq_wire.names import is_lmq
+
+DEFAULT_QUEUE_BYTES: Final = 6_000_000
+DEFAULT_BATCH_QUEUE_BYTES: Final = 13_800_000
+DEFAULT_LOG_BYTES: Final = 1 << 30
+DEFAULT_INDEX_BYTES: Final = 420_000_040
+HOMELESS_TOLD_MAX: Final = 1000
+OPEN_INDEX_FILES: Final = 2
+"""Of a store that was not closed in order: the newest, and the one before it, whose slots may be on their way to the disk."""
+
+
+@dataclass(frozen=True)
+class StoreFiles:
+    """What is checked of a store.  Lists ascend by where the files begin, index files by name."""
+
+    log: Sequence[CheckedFile]
+    queues: Mapping[Key, Sequence[CheckedFile]] = field(default_factory=dict)
+    batch_queues: Mapping[Key, Sequence[CheckedFile]] = field(default_factory=dict)
+    extensions: Mapping[Key, Sequence[CheckedFile]] = field(default_factory=dict)
+    index: Sequence[CheckedFile] = ()
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What to look at, and how the store was left.  settled: closed in order, nobody has it open; live: somebody has."""
+
+    live: bool = False
+    settled: bool = True
+    with_queues: bool = True
+    with_index: bool = True
+    with_crc: bool = True
+    with_sequence: bool = False
+    """as in `Known`"""
+    index_slots: int | None = None
+    """maxHashSlotNum when the store was made with another than 5000000"""
+
+
+class QueueTask(NamedTuple):
+    """For `queues.check_queue`."""
+
+    files: Sequence[CheckedFile]
+    bounds: LogBounds
+    file_bytes: int
+    is_batch: bool
+
+
+class IndexTask(NamedTuple):
+    """For `index.check_index_file`."""
+
+    file: CheckedFile
+    file_bytes: int
+    slots: int | None
+    settled: bool
+
+
+class DanglingTask(NamedTuple):
+    """For `places.find_dangling`."""
+
+    key: Key
+    state: QueueState
+    file: CheckedFile
+
+
+class Whole:
+    """One store.  Called in the order of the methods; each may be left out together with what builds on it."""
+
+    def __init__(self, files: StoreFiles, scope: Scope, findings: Findings, notes: list[str]) -> None:
+        self._files, self._scope, self.findings, self.notes = files, scope, findings, notes
+        self.log = [file for file in files.log if file.size]
+        self.log_bytes = usual_size(self.log, default=DEFAULT_LOG_BYTES)
+        self.bounds = LogBounds(self.log[0].start, self.log[-1].start + self.log_bytes) if self.log else LogBounds(0, 0)
+        self.queues: dict[Key, QueueState] = {}
+        self.index: list[IndexState] = []
+        self.reports: list[LogReport] = []
+
+    # --- files as such
+
+    def look_at_log_files(self) -> None:
+        """Sizes, and files that are missing between others."""
+        before: CheckedFile | None = None
+        for file in self.log:
+            if file.size != self.log_bytes:
+                self.findings.add("log-file-size", file.name, NOWHERE, f"{file.size} bytes instead of {self.log_bytes}")
+            if before is not None and file.start > before.start + self.log_bytes:
+                missing = -(-(file.start - before.start) // self.log_bytes) - 1
+                text = f"{missing} file(s) are missing between {base_name(before)} and it"
+                self.findings.add("log-file-missing", file.name, NOWHERE, text, missing)
+            before = file
+        for file in self._files.log[:-1]:
+            if not file.size:
+                self.findings.add("log-file-size", file.name, NOWHERE, f"0 bytes instead of {self.log_bytes}")
+
+    # --- queues and index by themselves
+
+    def queue_tasks(self, *, is_batch: bool) -> list[QueueTask]:
+        """One for each queue."""
+        queues = self._files.batch_queues if is_batch else self._files.queues
+        default = DEFAULT_BATCH_QUEUE_BYTES if is_batch else DEFAULT_QUEUE_BYTES
+        keys = sorted(queues)
+        size = usual_size([file for key in keys for file in queues[key]], default=default)
+        return [QueueTask(queues[key], self.bounds, size, is_batch) for key in keys]
+
+    def take_queue(self, state: QueueState, findings: Findings) -> None:
+        """The answer to one."""
+        if state.files:
+            self.queues[state.files[0].topic, state.files[0].queue_id] = state
+        self.findings.merge(findings)
+
+    def index_tasks(self) -> list[IndexTask]:
+        """One for each index file."""
+        files = self._files.index
+        size = usual_size(files, default=DEFAULT_INDEX_BYTES)
+        slots = self._scope.index_slots or slots_of(files, size)
+        open_yet = files[-OPEN_INDEX_FILES:]
+        return [IndexTask(file, size, slots, self._scope.settled or file not in open_yet) for file in files]
+
+    def take_index(self, answers: Sequence[tuple[IndexState, Findings]]) -> None:
+        """All answers."""
+        for state, findings in answers:
+            self.index.append(state)
+            self.findings.merge(findings)
+        self.index.sort(key=lambda one: one.file.name)
+        if not self._files.index and self.log:
+            self.notes.append("there is no index (messageIndexEnable=false, or it was removed): keys were not checked")
+
+    # --- the log
+
+    def known(self, times: Sequence[int] = ()) -> Known:
+        """What who checks the log must be told.  times: as in `Known`."""
+        dispatched_end = max((one.last_physical_end for one in self.queues.values()), default=-1)
+        scope = self._scope
+        return Known(
+            self.queues, self.index, self._files.extensions, dispatched_end, self.log, scope.with_queues,
+            scope.with_index and bool(self.index), scope.live, scope.with_crc, scope.with_sequence, scope.settled, list(times),
+        )  # fmt: skip
+
+    def take_log(self, reports: Sequence[LogReport]) -> None:
+        """All answers, of whole files or of parts that together are whole files."""
+        for one in reports:
+            self.findings.merge(one.findings)
+            one.findings = Findings()
+        self.reports = sorted(reports, key=lambda one: (one.start, one.begin))
+        for number, one in enumerate(self.reports[:-1]):  # files without a message at the end are preallocated
+            if one.how is Ending.ZEROS and all(other.units == 0 for other in self.reports[number + 1 :]):
+                self.findings.drop("log-cut", one.name)
+
+    def log_end(self) -> int:
+        """Where the last message ends."""
+        return next((one.start + one.end_at for one in reversed(self.reports) if one.units), self.bounds.start)
+
+    def join(self) -> None:
+        """Queue offsets must go on from file to file and from part to part."""
+        seen: dict[Key, tuple[int, int]] = {}
+        holes: list[tuple[int, int]] = []
+        fillers: list[tuple[int, int]] = []
+        end = self.bounds.start
+        for one in self.reports:
+            if one.start > end:
+                holes.append((end, one.start))
+            end = one.start + self.log_bytes
+            holes += [(one.start + begin, one.start + stop) for begin, stop in one.gaps]
+            fillers += [(one.start + begin, one.start + stop) for begin, stop in one.fillers]
+            for key, edge in one.edges.items():
+                expected, at = seen.get(key, (edge.first, -1))
+                if edge.first != expected:
+                    step = Step(key, expected, edge.first, at, one.start + edge.first_at)
+                    judge_step(step, one.name, holes, fillers, one)
+                seen[key] = (edge.next, one.start + edge.last_at)
+            for finding in one.findings.kept:
+                self.findings.add(*finding._replace(offset=finding.offset - one.start))
+            one.findings = Findings()
+        self._repaired(len(fillers))
+        if untagged := sum(one.without_tag_entries for one in self.reports):
+            self.notes.append(f"{untagged} message(s) have no index entry for their tags: a broker before 5.5 wrote them")
+
+    def _repaired(self, stretches: int) -> None:
+        """Losses that are no news."""
+        if stretches:
+            size = bytes_text(sum(one.filler_bytes for one in self.reports))
+            lost = sum(one.lost_before_repair for one in self.reports)
+            text = f"an earlier repair filled {stretches} stretch(es) of the log ({size}), in which messages had been lost"
+            self.notes.append(f"{text}: {lost} queue offset(s) have no message" if lost else text)
+
+    # --- queues against the log
+
+    def find_homeless(self, topics: Any) -> None:
+        """Messages whose queue does not exist: deleted with its topic, or lost.  topics: by name, those that exist, if known."""
+        missing: dict[Key, tuple[int, int, LogReport]] = {}
+        for one in self.reports:
+            for key, (count, last) in one.homeless.items():
+                missing[key] = (missing[key][0] + count if key in missing else count, last, one)
+        begins = self._begins({topic for topic, _ in missing})
+        deleted = light = 0
+        for number, (key, (count, last, one)) in enumerate(sorted(missing.items())):
+            is_newest = one.name == self.reports[-1].name
+            waits = self._scope.live or (is_newest and not self._scope.settled)
+            if is_lmq(key[0]):
+                light += count
+            elif isinstance(topics, dict) and key[0] not in topics:
+                deleted += count
+            elif last < begins.get(key[0], -1):  # the topic was deleted and made again
+                one.superseded += count
+            elif not waits and number < HOMELESS_TOLD_MAX:
+                text = f"{count} message(s) of {key[0]} queue {key[1]}, the last in {one.name}"
+                tree = f"consumequeue/{key[0]}/{key[1]}"
+                self.findings.add("queue-missing", tree, NOWHERE, text, count)
+        if light:
+            self.notes.append(f"{light} message(s) name light queues (%LMQ%) that are not there: removed, or lost")
+        if deleted:
+            self.notes.append(f"{deleted} message(s) in the log are of deleted topics")
+        if restarted := sum(one.superseded for one in self.reports):
+            self.notes.append(f"{restarted} message(s) are from before their topic was deleted and made again")
+
+    def _begins(self, topics: set[str]) -> dict[str, int]:
+        """Topic -> where the message with offset 0 of one of its queues is in the log; of a topic made again, of its new life."""
+        found: dict[str, int] = {}
+        for (topic, _), state in self.queues.items():
+            if topic in topics and not state.is_batch and state.files[0].start == 0 and state.first == 0 and state.end:
+                with contextlib.suppress(CannotLook), state.files[0].open() as reader:
+                    found[topic] = max(found.get(topic, -1), int.from_bytes(reader.read(0, 8), "big", signed=True))
+        return found
+
+    def dangling(self) -> tuple[list[DanglingTask], Dangling]:
+        """Queue files with more units than messages have, and how to find which are the ones too many."""
+        matched: dict[tuple[str, int, int], int] = {}
+        told: set[tuple[str, int, int]] = set()
+        gaps: list[tuple[int, int]] = []
+        for one in self.reports:
+            for name, count in one.matched.items():
+                matched[name] = matched.get(name, 0) + count
+            told |= one.told
+            gaps += [(one.start + begin, one.start + end) for begin, end in one.gaps]
+        tasks = [
+            DanglingTask(key, state, file)
+            for key, state in self.queues.items()
+            for file in state.files
+            if matched.get((*key, file.start), 0) != state.inside.get(file.start, 0)
+        ]
+        return tasks, Dangling(self.bounds, self.log, told, gaps, any(one.fillers for one in self.reports))
+
+    def tell_waiting(self) -> None:
+        """Messages that are not in their queues yet."""
+        count = sum(one.waiting_count for one in self.reports)
+        if not count:
+            return
+        text = f"{count} message(s) at the end of the log are not in their queues yet"
+        if self._scope.settled:
+            topic, queue_id, offset, own = next((w for one in self.reports for w in one.waiting), ("", 0, 0, 0))
+            one = next(one for one in self.reports if one.waiting_count)
+            detail = f"{text}, though the last stop was clean; the first is {topic} queue {queue_id} offset {offset}"
+            self.findings.add("queue-unit-missing", one.name, max(own - one.start, 0), detail, count)
+        else:
+            self.notes.append(text)
+
+    # --- index against the log's end
+
+    def hold_index_against_the_end(self, end: int) -> None:
+        """end: of the last message."""
+        for state in self.index:
+            geometry = state.geometry
+            if geometry is None:
+                continue
+            odd = list(state.odd)
+            if state.last_offset >= end and state.count > 1:
+                odd.append((state.count - 1, state.last_offset))
+            for number, offset in odd:
+                at = geometry.entries_at + number * 20
+                past = offset >= end
+                if past and self._scope.live:
+                    continue
+                text = f"entry {number} points at {offset}" + (
+                    f", the log ends at {end}" if past else ", the one before it farther on"
+                )
+                self.findings.add("index-past-log" if past else "index-order", state.file.name, at, text)
+        waiting = sum(one.index_waiting for one in self.reports)
+        before = sum(one.index_before for one in self.reports)
+        if waiting and not self._scope.settled:
+            self.notes.append(f"{waiting} message(s) at the end of the log may not be in the index yet")
+        if before and self.index:
+            self.notes.append(f"{before} message(s) are older than the index: it was removed or begun anew")
+
+
+@dataclass(frozen=True)
+class Dangling:
+    """The last pass: the same for all its tasks; can be sent anywhere."""
+
+    bounds: LogBounds
+    log: Sequence[CheckedFile]
+    told: set[tuple[str, int, int]]
+    gaps: list[tuple[int, int]]
+    repaired: bool
+
+    def find(self, tasks: Sequence[DanglingTask]) -> Iterator[Findings]:
+        """Of each task.  A file that cannot be read has been told already."""
+        places = LogPlaces(self.log)
+        try:
+            for task in tasks:
+                with contextlib.suppress(CannotLook):
+                    yield find_dangling(task.key, task.state, task.file, self.bounds, places, self.told, self.gaps, self.repaired)
+        finally:
+            places.readers.close()
