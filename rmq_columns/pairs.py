@@ -128,6 +128,16 @@ class Pairs:
         missing[rows] = False
         return values.take(pa.array(where, mask=missing))
 
+    def spans(self, name: str) -> tuple[Bytes, Ints, Ints, Ints]:
+        """(bytes, rows that have this name, where its value begins in those bytes, its size); of two values the last."""
+        found = self._found(name.encode())
+        rows = self._row[found]
+        if len(rows) > 1 and (rows[1:] == rows[:-1]).any():
+            last = np.append(rows[1:] != rows[:-1], True)
+            found, rows = found[last], rows[last]
+        starts = self._name_end[found].astype(np.int64) + 1
+        return self._raw, rows.astype(np.int64), starts, self._value_end[found] - starts
+
     def _found(self, name: bytes) -> Ints:
         if "_codes" in self.__dict__:
             codes, names = self._codes
