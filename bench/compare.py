@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import platform
 import statistics
 import subprocess
@@ -22,6 +21,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench.machine import processor
 from bench.processes import OurBroker, cpu_seconds, drop_cache, listening_seconds, load_generator, rss_anon_mib
 from tests.support.java import REFERENCE
 from tests.support.reference import JavaBroker, JavaNameServer
@@ -172,14 +172,8 @@ def table(results: list[dict[str, Any]]) -> str:
 
 def machine() -> str:
     """What these figures were measured on."""
-    model = "unknown processor"
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.partition(":")[2].strip()
-                break
     versions = f"Python {platform.python_version()}, RocketMQ {REFERENCE} on JDK 17"
-    return f"{model}, {os.cpu_count()} cores, Linux {platform.release()}, {versions}"
+    return f"{processor()}, {versions}"
 
 
 def main() -> None:

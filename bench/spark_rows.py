@@ -1,0 +1,133 @@
+"""The loads of `make bench-spark`: each is one thing that an operator would have done, on a clean store that was made for it.
+
+A load says how often it would have liked to see each message, so that a figure of a job that skipped half of them is no figure.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from rmq_columns.generate import Wanted, generate
+from rmq_spark.jobs import Source, module_of
+from rmq_spark.outcome import Outcome
+
+BODY_BYTES: Final = 1024
+READ_BYTES: Final = 4 << 20
+COST_SPREAD_MAX: Final = 0.25
+"""Of the cost per GB at the sizes: the dearest over the cheapest, less one."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A store to be read, and where results may go.  log_bytes: up to the last message's end, what GB/s are counted in."""
+
+    root: Path
+    scratch: Path
+    messages: int
+    log_bytes: int
+
+    def paths(self, *areas: str) -> list[Path]:
+        """All files of some directories of the store."""
+        return sorted(path for area in areas for path in (self.root / area).rglob("*") if path.is_file())
+
+
+@dataclass(frozen=True)
+class Row:
+    """work: does it, and raises unless it came out as it must.  areas: directories of the store that it reads."""
+
+    name: str
+    target_gb_s: float | None
+    work: Callable[[SparkSession, Made], None]
+    job: str | None = None
+    areas: tuple[str, ...] = ("commitlog",)
+
+    def is_there(self) -> bool:
+        """Whether its job exists."""
+        return self.job is None or importlib.util.find_spec(f"rmq_spark.jobs.{self.job.replace('-', '_')}") is not None
+
+
+def make_store(directory: Path, size_bytes: int, workers: int) -> Made:
+    """A clean store with queues and index."""
+    made = generate(directory / "made", Wanted(size_bytes, BODY_BYTES, with_sent=False, workers=workers))
+    scratch = directory / "results"
+    scratch.mkdir()
+    return Made(made.store, scratch, made.messages, made.log_end)
+
+
+def read_plainly(paths: list[Path]) -> None:
+    """Files from one end to the other into one buffer."""
+    buffer = memoryview(bytearray(READ_BYTES))
+    for path in paths:
+        with path.open("rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
+
+
+def _run(spark: SparkSession, store: Made, job: str, **given: Any) -> Outcome:
+    """A job over every message, its parameters as they are by default but for those that are given."""
+    module = module_of(job)
+    defaults = {one.name: one.default for one in module.PARAMETERS}
+    if strange := given.keys() - defaults.keys():
+        raise SystemExit(f"{job} has no parameter {', '.join(strange)}")
+    source = Source((str(store.root),), {"includeSystemTopics": "true"})
+    outcome: Outcome = module.run(spark, source, {**defaults, **given}, lambda *_: None)
+    if not outcome.is_clean:
+        raise SystemExit(f"{job} of a clean store: {outcome.verdict}")
+    return outcome
+
+
+def full_rows(spark: SparkSession, store: Made) -> None:
+    """Every column of every row into a sink that takes all and keeps nothing."""
+    rows = Source((str(store.root),), {"includeSystemTopics": "true"}).read(spark)
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def counted(spark: SparkSession, store: Made) -> None:
+    """Two narrow columns; what an aggregation gets to see."""
+    rows = Source((str(store.root),), {"includeSystemTopics": "true"}).read(spark, columns="queueId,queueOffset")
+    if rows.count() != store.messages:
+        raise SystemExit("rows are missing")
+
+
+def audit_log(spark: SparkSession, store: Made) -> None:
+    """Chain, check sums, continuity of queue offsets, as the log alone tells them."""
+    _run(spark, store, "audit", queues=False, index=False)
+
+
+def audit_all(spark: SparkSession, store: Made) -> None:
+    """The same with every queue unit and every index entry held against the log."""
+    _run(spark, store, "audit")
+
+
+def export(spark: SparkSession, store: Made) -> None:
+    """Parquet, zstd 1, all columns."""
+    to = store.scratch / "export"
+    if to.exists():
+        shutil.rmtree(to)
+    _run(spark, store, "export", to=str(to))
+
+
+def rebuild_queues(spark: SparkSession, store: Made) -> None:
+    """All queues from the log into a directory of their own."""
+    to = store.scratch / "queues"
+    if to.exists():
+        shutil.rmtree(to)
+    _run(spark, store, "rebuild-queues", to=str(to))
+
+
+QUEUES_TOO: Final = ("commitlog", "consumequeue", "index")
+ROWS: Final = (
+    Row("audit: chain, CRC, queue continuity", 1.5, audit_log, "audit"),
+    Row("audit: queue units and index, too", 0.3, audit_all, "audit", QUEUES_TOO),
+    Row("full rows, every column", 0.8, full_rows),
+    Row("two columns, counted", None, counted),
+    Row("export to Parquet, zstd 1", 0.4, export, "export"),
+    Row("consume queues rebuilt", 1.0, rebuild_queues, "rebuild-queues"),
+)
