@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 TOOLS := $(VENV)/.tools
+SPARK := $(VENV)/.spark
+PYSPARK ?= 4.3
 ARGS ?=
 IMAGE ?= apache/rocketmq:5.5.0
 
@@ -12,7 +14,7 @@ IMAGE ?= apache/rocketmq:5.5.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev test check fast java bench bench-store truth specification conform conform-docker conform-matrix nightly fuzz clean
+.PHONY: help setup dev test check fast java test-spark bench bench-store bench-spark truth specification conform conform-docker conform-matrix nightly fuzz clean
 
 help:  ## print these targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +26,11 @@ $(RUN): pyproject.toml
 
 $(TOOLS): $(RUN)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,dev,docker]'
+	@touch $@
+
+$(SPARK)-$(PYSPARK): $(TOOLS)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[spark,s3]' 'pyspark==$(PYSPARK).*'
+	@rm -f $(SPARK)-*
 	@touch $@
 
 setup: $(TOOLS)  ## make .venv with everything that tests and checks need
@@ -40,6 +47,9 @@ fast: $(TOOLS)  ## run the tests that need neither Java nor Docker
 java: $(TOOLS)  ## run only the tests with stock Java clients, mqadmin and the real broker
 	@$(BIN)/python -m tests.parts --only java $(ARGS)
 
+test-spark: $(SPARK)-$(PYSPARK)  ## run the tests of stores in Spark, S3 included (needs a JDK; PYSPARK=4.2 takes another version)
+	@$(BIN)/python -m tests.parts --only columns --only spark $(ARGS)
+
 check: $(TOOLS)  ## ruff and mypy --strict
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
@@ -49,6 +59,9 @@ bench: $(TOOLS)  ## our broker and the real Java broker under the same load in t
 
 bench-store: $(TOOLS)  ## the store of both: dispatch lag, cold reads, sends beside them, a start after a crash (needs gcc, JDK, Maven)
 	@$(BIN)/python -m bench.store_compare $(ARGS)
+
+bench-spark: $(SPARK)-$(PYSPARK)  ## the jobs on Spark beside a plain read of the same files (local[2]; some minutes, 12 GB of disk)
+	@$(BIN)/python -m bench.spark $(ARGS)
 
 truth: $(TOOLS)  ## read codes, headers and defaults out of the Java jars again (needs JDK, Maven)
 	@$(BIN)/python -m conformance.truth $(ARGS)
@@ -74,7 +87,9 @@ conform-matrix: $(TOOLS)  ## all subjects side by side; conformance/reports/matr
 	@$(BIN)/rmq conform merge --expected --brief $(SUBJECTS:%=build/$@/%.json) --json conformance/reports/matrix.json --html build/$@/index.html
 
 nightly: $(TOOLS)  ## the long variants: fuzzing, many rounds, every Java version
-	@$(BIN)/python -m tests.parts --nightly $(ARGS)
+	@$(BIN)/python -m tests.parts --nightly --without spark $(ARGS)
+	@$(MAKE) --no-print-directory test-spark ARGS="--nightly $(ARGS)"
+	@$(MAKE) --no-print-directory test-spark PYSPARK=4.2 ARGS="--nightly $(ARGS)"
 
 clean:  ## remove what was built
 	@rm -rf $(VENV) tests/java/target tests/java/lib-* .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

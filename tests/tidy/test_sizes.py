@@ -13,7 +13,19 @@ STILL_BIGGER = {"rmq_inspect/directory.py": 450}
 """Modules that wait for their split, and what they may not grow beyond.  It only gets shorter."""
 TEST_MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 80
-ROOMS = ("rmq_wire", "rmq_net", "rmq_store", "broker_impl", "rmq_cli", "rmq_inspect", "conformance", "bench", "tests")
+ROOMS = (
+    "rmq_wire",
+    "rmq_net",
+    "rmq_store",
+    "broker_impl",
+    "rmq_cli",
+    "rmq_inspect",
+    "rmq_columns",
+    "rmq_spark",
+    "conformance",
+    "bench",
+    "tests",
+)
 FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 
 
