@@ -1,0 +1,89 @@
+"""A cluster of one machine: a real master and workers as processes of their own, and a driver that is submitted to them.
+
+Nothing of the checkout is in their environment: what executors import is what the driver sends them, or what is installed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.support.process import ServerProcess
+
+ROOT: Final = Path(__file__).parents[2]
+DRIVER_S_MAX: Final = 300
+"""Of one driver with all its jobs: half a minute on an idle machine."""
+
+
+def needs_spark() -> Path:
+    """Where PySpark is.  Skips without it, or without Java."""
+    pyspark = pytest.importorskip("pyspark", reason="needs PySpark: the extra [spark]")
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        pytest.skip("needs a JDK, 17 or later")
+    return Path(pyspark.__file__).parent
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """Only what a shell has after login: no PYTHONPATH, nothing of Spark's."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME", "LANG", "TMPDIR") if name in os.environ}
+    return {**kept, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, **more}
+
+
+class SparkServer(ServerProcess):
+    """A master or a worker.  Ports are of the system's choosing: what it listens on is read from what it prints."""
+
+    def __init__(self, name: str, directory: Path, said: str, main: str, *arguments: str) -> None:
+        super().__init__(name, directory)
+        self._said, self._main, self._arguments = re.compile(said), main, arguments
+
+    def command(self) -> Sequence[str]:
+        """Spark's own script, which becomes the JVM: the pid stays.  Its settings are those of a machine that has none."""
+        own = clean_environment(SPARK_DAEMON_MEMORY="256m", SPARK_DAEMON_JAVA_OPTS="-Dspark.master.rest.enabled=false")
+        variables = [f"{name}={value}" for name, value in own.items()]
+        ports = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        return ["env", "-i", *variables, str(needs_spark() / "bin" / "spark-class"), self._main, *ports, *self._arguments]
+
+    def found(self) -> str:
+        """What it said of itself; empty as long as it did not."""
+        match = self._said.search(self.log.read_text(errors="replace"))
+        return match[1] if match else ""
+
+    def ready(self) -> bool:
+        """Whether it said so."""
+        return bool(self.found())
+
+
+def start_master(directory: Path) -> SparkServer:
+    """Its `found()` is the URL."""
+    said = r"Starting Spark master at (spark://127\.0\.0\.1:\d+)"
+    return SparkServer("master", directory, said, "org.apache.spark.deploy.master.Master").start()
+
+
+def worker_of(directory: Path, number: int, url: str) -> SparkServer:
+    """One core, one executor; it works beneath `directory`/worker-`number`.  Not started yet."""
+    place = directory / f"worker-{number}"
+    arguments = ("--cores", "1", "--memory", "1g", "--work-dir", str(place), url)
+    said = r"Successfully registered with master (spark://\S+)"
+    return SparkServer(f"worker-{number}", directory, said, "org.apache.spark.deploy.worker.Worker", *arguments)
+
+
+def run_driver(command: Sequence[str], directory: Path, environment: Mapping[str, str], outcome: Path) -> dict[str, Any]:
+    """Run a driver to its end; gives what it wrote to `outcome`.  Raises AssertionError with what it printed."""
+    directory.mkdir(parents=True, exist_ok=True)
+    ran = subprocess.run(
+        command, cwd=directory, env=dict(environment), timeout=DRIVER_S_MAX, check=False,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout[-8000:]
+    found = json.loads(outcome.read_text())
+    assert isinstance(found, dict)
+    return found

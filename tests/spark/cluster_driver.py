@@ -1,0 +1,56 @@
+"""A driver of the cluster tests: reads a store through the format and through `spread`, and writes what it saw as JSON.
+
+cluster_driver.py STORE DIRECTORY OUTCOME [die]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cluster_probe
+from pyspark.sql import SparkSession
+
+import rmq_columns
+from pyspark_rocketmq_store import register
+from rmq_columns import parse_options, plan_splits, read_split, schema_of
+from rmq_spark.tasks import spread
+
+COLUMNS = "topic,queueId,queueOffset,physicalOffset,bodyCrc"
+OPTIONS = {"columns": COLUMNS, "includeSystemTopics": "true", "splitBytes": "8k", "blockBytes": "4k", "batchRows": "4"}
+
+
+def rows(frame: Any) -> list[list[Any]]:
+    """Sorted: tasks end in any order."""
+    return sorted([list(row) for row in frame.collect()], key=repr)
+
+
+def main(store: str, directory: str, outcome: str, *more: str) -> None:
+    """Everything that the tests look at."""
+    spark = SparkSession.builder.appName("cluster-test").getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    meeting = Path(directory) / "meeting"
+    meeting.mkdir(parents=True)
+    seen = spread(spark, partial(cluster_probe.look, str(meeting)), list(range(4)), cluster_probe.SEEN)
+    found: dict[str, Any] = {"driver": rmq_columns.__file__, "seen": [row.asDict() for row in seen.collect()]}
+    if "by-name" not in more:
+        register(spark)
+    found["format"] = rows(spark.read.format("rocketmq_store").options(**OPTIONS).load(store))
+    options = parse_options({**OPTIONS, "path": store})
+    splits = plan_splits(options)
+    found["splits"] = len(splits)
+    found["spread"] = rows(spread(spark, read_split, splits, schema_of(options)))
+    for whom in ("python", "executor") if "die" in more else ():
+        work = partial(cluster_probe.read_and_die, f"{directory}/killed", whom)
+        written = f"{directory}/{whom}.parquet"
+        spread(spark, work, splits, schema_of(options)).write.mode("append").parquet(written)
+        found[whom] = rows(spark.read.parquet(written))
+    Path(outcome).write_text(json.dumps(found))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,102 @@
+"""A standalone master with two workers, to which a job is submitted with its packages in a zip; everything on loopback."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmq_columns import read_store
+from rmq_spark import pack
+from tests.inspect.kit import golden_of
+from tests.spark.cluster import clean_environment, needs_spark, run_driver, start_master, worker_of
+
+HERE = Path(__file__).parent
+COLUMNS = "topic,queueId,queueOffset,physicalOffset,bodyCrc"
+
+
+def wanted_rows(store: Path) -> list[list[Any]]:
+    """What reading without Spark gives."""
+    rows = read_store(store, columns=COLUMNS, includeSystemTopics=True).read_all().to_pylist()
+    return sorted([list(row.values()) for row in rows], key=repr)
+
+
+@pytest.fixture(scope="module")
+def submitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path, dict[str, Any]]]:
+    """(directory of the workers, store, what the driver saw)."""
+    home = needs_spark()
+    root = tmp_path_factory.mktemp("cluster")
+    store = golden_of("mix", root / "broker-a")
+    assert pack.main([str(root / "build" / "rmq.zip")]) == 0
+    for name in ("cluster_driver.py", "cluster_probe.py"):
+        shutil.copy(HERE / name, root / "build" / name)
+    started = []
+    try:
+        started.append(start_master(root))
+        url = started[0].found()
+        for number in (1, 2):
+            started.append(worker_of(root, number, url).start(wait=False))
+        for worker in started[1:]:
+            worker.wait_ready()
+        settings = {
+            "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false",
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+            "spark.python.unix.domain.socket.enabled": "true",
+        }  # fmt: skip
+        command = [
+            str(home / "bin" / "spark-submit"), "--master", url, "--py-files", "build/rmq.zip,build/cluster_probe.py",
+            *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
+            "build/cluster_driver.py", str(store), str(root / "work"), str(root / "outcome.json"),
+        ]  # fmt: skip
+        environment = clean_environment(PYSPARK_DRIVER_PYTHON=sys.executable)
+        yield root, store, run_driver(command, root, environment, root / "outcome.json")
+    finally:
+        for server in reversed(started):
+            server.end()
+
+
+def test_driver_and_executors_import_the_zip(submitted: tuple[Path, Path, dict[str, Any]]) -> None:
+    root, _, found = submitted
+    assert "rmq.zip/rmq_columns/" in found["driver"]
+    assert not found["driver"].startswith(str(HERE.parents[1]))
+    for seen in found["seen"]:
+        assert [path.partition("rmq.zip/")[2] for path in seen["imported"].splitlines()] == [
+            f"{name}/__init__.py" for name in ("rmq_columns", "rmq_spark", "rmq_wire")
+        ]
+        assert all(path.startswith(seen["place"]) for path in seen["imported"].splitlines())
+        assert str(HERE.parents[1]) not in seen["paths"].splitlines()
+    workers = {Path(seen["place"]).relative_to(root).parts[0] for seen in found["seen"]}
+    assert workers == {"worker-1", "worker-2"}
+
+
+def test_a_store_is_read_by_both_ways(submitted: tuple[Path, Path, dict[str, Any]]) -> None:
+    _, store, found = submitted
+    wanted = wanted_rows(store)
+    assert wanted
+    assert found["splits"] > 2
+    assert found["format"] == wanted
+    assert found["spread"] == wanted
+
+
+def test_the_zip(tmp_path: Path) -> None:
+    """The packages with their data files, the same bytes each time; nothing compiled, nothing of servers or tests."""
+    first, second = tmp_path / "a.zip", tmp_path / "b" / "b.zip"
+    assert pack.pack(first) == pack.pack(second)
+    assert first.read_bytes() == second.read_bytes()
+    with zipfile.ZipFile(first) as made:
+        names = made.namelist()
+        assert made.testzip() is None
+    assert {name.split("/")[0] for name in names} == {"pyspark_rocketmq_store.py", "rmq_spark", "rmq_columns", "rmq_wire"}
+    assert {"rmq_spark/log4j2.properties", "rmq_wire/py.typed", "rmq_spark/jobs/__init__.py"} <= set(names)
+    assert not [name for name in names if name.endswith(".pyc")]
+
+
+def test_a_zip_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert pack.main([str(tmp_path / "file" / "rmq.zip")]) == 2
+    assert capsys.readouterr().err.startswith("pack: ")
