@@ -1,7 +1,8 @@
 """The one command `rmq`: its subcommands by name, each imported when it runs.
 
 A subcommand lives in a module of its own name.  What goes wrong for a reason that a user can mend is a `Complaint`: one line on
-standard error that says what to do, and exit status 1 (of `rmq inspect` 2); wrong usage is click's, with exit status 2.
+standard error that says what to do, and exit status 1 (of `rmq inspect` and `rmq spark` 2); wrong usage is click's, with exit
+status 2.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ SUBCOMMANDS = {
     "broker": "Start a broker.",
     "codes": "List the request codes: what is answered, what is refused and why.",
     "inspect": "Look into the files of a store: decode, find, explain, verify, repair.",
+    "spark": "Prove over terabytes, on Spark, whether messages were lost, doubled, reordered or late.",
     "conform": "Run the conformance suite against any RocketMQ; record, replay, torment clients.",
     "version": "Say which version this is, and of which RocketMQ.",
 }
@@ -30,8 +32,8 @@ SUBCOMMANDS = {
 
 DISTRIBUTION = "rmq-py-broker"
 PROTOCOL_VERSION = "5.5.0"
-LOOKING, LOOKING_FAILED = "inspect", 2
-"""Its status 1 is an answer ("something is wrong"), which a report that could not be written is not."""
+LOOKING, LOOKING_FAILED = ("inspect", "spark"), 2
+"""Their status 1 is an answer ("something is wrong"), which a report that could not be written is not."""
 VERSION_LINE = f"%(prog)s %(version)s (RocketMQ {PROTOCOL_VERSION} protocol)"
 
 
@@ -66,7 +68,7 @@ def rmq() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run `rmq`; a complaint ends it with one line and status 1, that of `rmq inspect` with status 2."""
+    """Run `rmq`; a complaint ends it with one line and status 1, that of `rmq inspect` or `rmq spark` with status 2."""
     if os.getpid() == 1:
         _heed_sigterm_from_the_start()
     try:
@@ -75,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Complaint as complaint:
         click.echo(f"rmq: {complaint}", err=True)
         words = sys.argv[1:] if arguments is None else arguments
-        sys.exit(LOOKING_FAILED if list(words[:1]) == [LOOKING] else 1)
+        sys.exit(LOOKING_FAILED if words and words[0] in LOOKING else 1)
 
 
 def _heed_sigterm_from_the_start() -> None:

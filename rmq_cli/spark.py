@@ -1,0 +1,62 @@
+"""`rmq spark`: the operator's jobs over terabytes of stores, on Spark.  A subcommand is made of its job's parameters.
+
+Exit status: 0 clean, 1 something was found, 2 could not look; 130 interrupted.  Listing the jobs and their help needs no PySpark.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rmq_cli.inspect import CANNOT_LOOK, Looks
+from rmq_spark.jobs import JOBS
+
+GENERATE = "generate"
+SUBCOMMANDS = {**JOBS, GENERATE: "Write a store of any size, with planted faults and a ledger of them.  Needs no PySpark."}
+
+
+class Jobs(Looks):
+    """The jobs, and what makes a store for them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name == GENERATE:
+            from rmq_cli.spark_generate import command as generate
+
+            return generate
+        if name not in JOBS:
+            return None
+        from rmq_cli.spark_job import command_of
+
+        return command_of(name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(SUBCOMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from rmq_columns import BadOption, StoreError
+        from rmq_spark import MissingPackage
+
+        try:
+            return super().invoke(ctx)
+        except (BadOption, StoreError, MissingPackage) as reason:
+            self._end(str(reason), CANNOT_LOOK)
+
+
+@click.group("spark", cls=Jobs)
+def command() -> None:
+    """Read stores on Spark, Java's or ours, and say whether messages were lost, doubled, reordered or late.
+
+    \b
+    rmq spark audit /data/broker-a/store
+    rmq spark duplicates /data/brokers --topic Orders --from -1d --html report.html
+    rmq spark generate /tmp/planted --size 1GB --faults lost=3
+
+    Needs the extra: pip install 'rmq-py-broker[spark]', and a JDK, 17 or later.
+
+    Exit status: 0 clean; 1 something was found; 2 could not look.
+    """

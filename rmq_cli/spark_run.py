@@ -1,0 +1,214 @@
+"""Runs one job: what was asked is checked before Spark starts, which takes seconds; what went wrong becomes one line.
+
+Standard output gets the summary or the JSON and nothing else; what the JVM prints is kept from both streams and told only when
+it ended by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from rmq_cli.complaint import Complaint
+from rmq_cli.inspect_common import clear_progress, progress, width
+from rmq_columns import BadOption
+from rmq_columns.shown import json_line, span_text, text_of
+from rmq_spark import need, reasons
+from rmq_spark.jobs import Source
+from rmq_spark.quiet import Said, quietly
+from rmq_spark.writing import check_free, check_outside, is_local, write_frames
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rmq_spark.outcome import Outcome
+
+CLEAN, FOUND = 0, 1
+OURS: Final = frozenset(("path", "paths", "table"))
+"""Options of the format that are said otherwise or are the job's to choose."""
+NAMES: Final = {"topic": "topics", "from": "startingTimestamp", "to": "endingTimestamp"}
+"""Option of the command -> of the format."""
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Set where `spark-submit` started us: the JVM is there already."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked.  given: of the job's own; common: of `rmq_cli.spark_job.COMMON`."""
+
+    paths: tuple[str, ...]
+    given: dict[str, Any]
+    common: dict[str, Any]
+
+
+def run_job(job: str, module: ModuleType, request: Request) -> int:
+    """Exit status 0 or 1.  Raises `BadOption`, `StoreError`, `MissingPackage`, `Complaint`, `KeyboardInterrupt`."""
+    need()
+    common = request.common
+    source = Source(request.paths, options_of(request.paths, common))
+    settings = dict(_pair(one, "--conf") for one in common["conf"])
+    _check_places(request)
+    _check_java()
+    begun = time.time()
+    tell = progress()
+    with _session(common["master"], settings, f"rmq spark {job}") as spark:
+        outcome: Outcome = module.run(spark, source, request.given, tell)
+        if common["out"]:
+            kind = common["format"]
+            names = list(
+                write_frames(
+                    spark, outcome, common["out"], kind, tell, overwrite=common["overwrite"], stores=request.paths
+                )
+            )  # fmt: skip
+            clear_progress()
+            click.echo(f"rmq: written to {common['out']}: {', '.join(names) or 'nothing'}", err=True)
+    clear_progress()
+    if common["html"]:
+        _write_page(outcome, common["html"], _about(source, request, begun))
+    if common["json"]:
+        click.echo(json_line(outcome.as_json()))
+    else:
+        from rmq_spark.report_text import lines
+
+        for line in lines(outcome, width()):
+            click.echo(line)
+    return CLEAN if outcome.is_clean else FOUND
+
+
+def options_of(paths: Sequence[str], common: Mapping[str, Any]) -> dict[str, str]:
+    """Of the format, as Spark takes them.  Raises `BadOption` for one that there is not, or that was said twice."""
+    from rmq_columns import parse_options
+    from rmq_columns.options import NAMES as THERE
+
+    by_lower = {name.lower(): name for name in THERE}
+    options: dict[str, str] = {}
+    for one in common["option"]:
+        asked, value = _pair(one, "--option")
+        name = by_lower.get(asked.lower())
+        if name is None or name in OURS:
+            raise BadOption(f"no option {asked}; there are {', '.join(name for name in THERE if name not in OURS)}")
+        if name in options:
+            raise BadOption(f"{name}: given twice")
+        options[name] = value
+    for asked, name in NAMES.items():
+        value = common[asked]
+        if value in (None, ()):
+            continue
+        if name in options:
+            raise BadOption(f"--{asked} and --option {name} say the same thing: leave one of them out")
+        options[name] = json.dumps(list(value)) if isinstance(value, tuple) else str(value)
+    parse_options({**options, "paths": json.dumps(list(paths))})
+    return options
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise BadOption(f"{option} {text}: give NAME=VALUE")
+    return name.strip(), value
+
+
+def _check_places(request: Request) -> None:
+    """Before anything is started: stores are there, and what is to be written has a place outside of them."""
+    for path in filter(is_local, request.paths):
+        if not os.path.exists(path):
+            raise BadOption(f"{path}: no such file or directory")
+    for name in ("html", "out"):
+        if target := request.common[name]:
+            check_outside(target, request.paths)
+    if directory := request.common["out"]:
+        check_free(directory, overwrite=request.common["overwrite"])
+    page = request.common["html"]
+    if page and not Path(page).parent.is_dir():
+        raise BadOption(f"{page}: no directory {Path(page).parent}")
+
+
+def _check_java() -> None:
+    if SUBMITTED in os.environ:
+        return
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home, "bin", "java") if home else None
+    if not (java.exists() if java else shutil.which("java")):
+        raise Complaint(f"Spark needs a JDK, 17 or later: {f'none is in JAVA_HOME={home}' if home else 'set JAVA_HOME'}")
+
+
+@contextlib.contextmanager
+def _session(master: str | None, settings: Mapping[str, str], name: str) -> Iterator[SparkSession]:
+    """A session that ends with the block, unless it was there before; Spark's errors become a `Complaint`."""
+    from pyspark.sql import SparkSession
+
+    from rmq_spark.session import make_session
+
+    said: Said | None = None
+    was_there = SparkSession.getActiveSession() is not None
+    spark: SparkSession | None = None
+    try:
+        if SUBMITTED in os.environ or was_there:
+            spark = make_session(master, settings, name)
+        else:
+            if sys.stderr.isatty():
+                print("starting Spark", end="\r", file=sys.stderr, flush=True)
+            with quietly() as said:
+                spark = make_session(master, settings, name)
+        yield spark
+    except Exception as error:
+        if not reasons.is_of_spark(error):
+            raise
+        raise Complaint(_told(error, said)) from error
+    finally:
+        if spark is not None and not was_there:
+            _stop(spark)
+
+
+def _told(error: Exception, said: Said | None) -> str:
+    """One line, and those of the JVM where it ended by itself, or those of a worker where our code is to blame."""
+    clear_progress()
+    is_over = type(error).__name__ in reasons.GONE or "JAVA_GATEWAY_EXITED" in str(error)
+    if is_over and said is not None:
+        for line in said.lines():
+            click.echo(f"  {line}", err=True)
+    if reasons.is_defect(error):
+        click.echo(str(error), err=True)
+    return reasons.reason_of(error)
+
+
+def _stop(spark: SparkSession) -> None:
+    """A second Ctrl-C while it ends would only leave things lying about."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with contextlib.suppress(Exception):  # the JVM may be gone
+            spark.stop()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _about(source: Source, request: Request, begun: float) -> list[tuple[str, str]]:
+    given = {**{name: value for name, value in request.given.items() if value not in (None, (), False)}, **source.options}
+    return [
+        ("stores", ", ".join(source.paths)),
+        *((name, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) for name, value in given.items()),
+        ("begun", text_of(round(begun * 1000))),
+        ("took", span_text(round((time.time() - begun) * 1000))),
+    ]
+
+
+def _write_page(outcome: Outcome, target: str, about: Sequence[tuple[str, str]]) -> None:
+    from rmq_spark.report_html import page
+
+    try:
+        Path(target).write_text(page(outcome, about), encoding="utf-8", errors="backslashreplace")
+    except OSError as reason:
+        raise Complaint(f"{target}: {reason.strerror}") from reason
+    click.echo(f"rmq: written to {target}", err=True)

@@ -1,0 +1,59 @@
+"""What went wrong in Spark, in one line: its messages hold Python's tracebacks of workers, Java's stacks, or both.
+
+An error of ours (a store's bytes, an option, a package) is told as it was raised.  Of the rest the innermost reason is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from rmq_columns.errors import StoreError
+
+_OURS: Final = re.compile(
+    r"^(?:rmq_\w+\.(?:\w+\.)*)?"
+    r"(?:Malformed|CannotRead|FileGone|SeamMismatch|StoreError|BadOption|CannotLook|MissingPackage): (.+)$",
+    re.MULTILINE,
+)
+_PYTHON: Final = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*([A-Za-z_][\w.]*(?:: .*)?)$", re.MULTILINE)
+_TASK: Final = re.compile(r"most recent failure: Lost task .*?\): (?:[\w.$]+\.)?(\w+(?:: .*)?)")
+_CAUSE: Final = re.compile(r"^(?:Caused by|): (?:[\w.$]+\.)?(\w+(?:: .*)?)$", re.MULTILINE)
+_OF_THE_MACHINE: Final = re.compile(r"OSError|PermissionError|FileNotFoundError|MemoryError|pyarrow\.")
+_NOISE: Final = re.compile(r"^\[[A-Z_.]+\] |\s*SQLSTATE: \w+\s*$")
+GONE: Final = frozenset(("Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "EOFError"))
+"""What is raised when the JVM is no more."""
+
+
+def is_of_spark(error: BaseException) -> bool:
+    """Raised by PySpark or by its way to the JVM, and no defect of whoever called."""
+    homes = {one.__module__.partition(".")[0] for one in type(error).__mro__}
+    return bool(homes & {"pyspark", "py4j"}) or type(error).__name__ in GONE
+
+
+def reason_of(error: BaseException) -> str:
+    """One line."""
+    if isinstance(error, StoreError):
+        return str(error)
+    text = str(error).strip()
+    if ours := _OURS.findall(text):
+        return _line(ours[-1])
+    if python := _PYTHON.findall(text):
+        return f"a task failed: {_line(python[-1])}"
+    if task := _TASK.search(text):
+        return f"a task failed: {_line(task[1])}"
+    if type(error).__name__ in GONE:
+        return "Spark's JVM is gone"
+    if cause := _CAUSE.findall(text):
+        return f"Spark: {_line(cause[-1])}"
+    return f"Spark: {_line(text.partition(chr(10))[0]) or type(error).__name__}"
+
+
+def is_defect(error: BaseException) -> bool:
+    """Of our code in a worker: its traceback is worth more than its last line."""
+    text = str(error)
+    found = _PYTHON.findall(text)
+    return bool(found) and not _OURS.search(text) and not _OF_THE_MACHINE.match(found[-1])
+
+
+def _line(text: str) -> str:
+    return _NOISE.sub("", _NOISE.sub("", text.strip()))

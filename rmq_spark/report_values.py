@@ -1,0 +1,50 @@
+"""A value of an outcome as people read it: by its unit, in the local zone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rmq_columns.shown import bytes_text, short_text_of, span_text, text_of, zone_text
+from rmq_spark.outcome import Cell, Column, Unit
+
+NOTHING = "-"
+
+
+def text(value: Cell, unit: Unit, *, zone: bool = True) -> str:
+    """zone: whether a time says its own; where a heading says it, none does."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if value != value or value in (float("inf"), float("-inf")):
+        return str(value)
+    match unit:
+        case Unit.TEXT:
+            return str(value)
+        case Unit.BYTES:
+            return _signed(bytes_text, value)
+        case Unit.MS:
+            return f"{value:.2f} ms" if isinstance(value, float) and abs(value) < 100 else _signed(span_text, value)
+        case Unit.TIME:
+            return (text_of if zone else short_text_of)(round(value))
+        case _ if isinstance(value, float) and not value.is_integer() and abs(value) < 1000:
+            return f"{value:.4g}"
+        case _:
+            return f"{value:,.0f}"
+
+
+def heading(column: Column) -> str:
+    """A column's name; of times with the zone, which its cells then leave out."""
+    return f"{column.name} {zone_text()}" if column.unit is Unit.TIME else column.name
+
+
+def is_left(column: Column) -> bool:
+    """Texts begin at the same place, numbers end there."""
+    return column.unit in (Unit.TEXT, Unit.TIME)
+
+
+def _signed(show: Callable[[int], str], value: float) -> str:
+    whole = round(value)
+    return f"-{show(-whole)}" if whole < 0 else show(whole)
