@@ -25,7 +25,7 @@ MAY_ENTER = {
     "conformance": {"rmq_wire", "rmq_net", "rmq_client", "rmq_inspect"},
     "rmq_cli": set(ROOMS) - {"tests", "bench"},
 }
-EXTRA_ARROWS = {"rmq_inspect.repair": {"rmq_store"}}
+EXTRA_ARROWS = {"rmq_inspect.repair": {"rmq_store"}, "rmq_spark.__main__": {"rmq_cli"}}
 """Module -> rooms that this one module may enter besides."""
 TRIO_ROOMS = {"rmq_net", "rmq_client", "rmq_cli", "conformance"}
 TRIO_MODULES = {"broker_impl.broker"}
