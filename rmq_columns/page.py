@@ -30,9 +30,10 @@ STYLE: Final = """
 --good-ink:#b5ecc6;--bad:#4a1513;--bad-ink:#ffd2d0;--s0:#6ea8e0;--s1:#f0965c;--s2:#6cc794;--s3:#c59be6;--s4:#d8c04a;--s5:#ee84a8}}
 body{font:15px/1.45 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:920px;margin:2em auto;padding:0 1em}
 h1{font-size:1.4em}h2{font-size:1.1em;margin-top:2em}table{border-collapse:collapse;width:100%}
-td,th{padding:.15em .6em;text-align:right;border-bottom:1px solid var(--line)}td:first-child,th:first-child{text-align:left}
-td.text,th.text{text-align:left;overflow-wrap:anywhere;min-width:4em}.wide{overflow-x:auto}
-th{color:var(--soft);font-weight:normal}svg{width:100%;height:auto}svg text{fill:var(--soft);font-size:11px}
+td,th{padding:.15em .6em;text-align:right;border-bottom:1px solid var(--line);vertical-align:top}
+td:first-child,th:first-child{text-align:left}
+td.text,th.text{text-align:left;overflow-wrap:anywhere;min-width:9em}.wide{overflow-x:auto}
+th{color:var(--soft);font-weight:normal}svg{width:100%;min-width:620px;height:auto}svg text{fill:var(--soft);font-size:11px}
 .mark{fill:var(--mark)}.axis{stroke:var(--line)}.soft{color:var(--soft)}
 .verdict{padding:.6em 1em;border-radius:.4em;font-weight:600;overflow-wrap:anywhere}
 .clean{background:var(--good);color:var(--good-ink)}.dirty{background:var(--bad);color:var(--bad-ink)}polyline{fill:none;stroke-width:1.5}
@@ -80,8 +81,7 @@ def bars(rows: Sequence[tuple[str, float, str]]) -> str:
             f"<rect class=mark x=240 y={y + 3} width={wide:.1f} height=14 />"
             f"<text x={246 + wide:.1f} y={y + 14}>{safe(text)}</text>"
         )
-    picture = f"<svg viewBox='0 0 {PLOT_WIDTH} {20 * len(drawn) + 6}' role=img>{''.join(lines)}</svg>"
-    return picture + _more(len(rows) - len(drawn))
+    return picture(20 * len(drawn) + 6, lines) + _more(len(rows) - len(drawn))
 
 
 def lines(series: Mapping[str, Sequence[tuple[float, float]]], x_text: Shown, y_text: Shown) -> str:
@@ -101,8 +101,12 @@ def lines(series: Mapping[str, Sequence[tuple[float, float]]], x_text: Shown, y_
             parts.append(f"<circle cx={places[0][0]:.1f} cy={places[0][1]:.1f} r=3 style='fill:var(--s{number})' />")
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         parts.append(f"<polyline points='{path}' style='stroke:var(--s{number})'><title>{safe(name)}</title></polyline>")
-    picture = f"<svg viewBox='0 0 {PLOT_WIDTH} {PLOT_HEIGHT}' role=img>{''.join(parts)}</svg>"
-    return picture + _legend(list(taken), len(series))
+    return picture(PLOT_HEIGHT, parts) + _legend(list(taken), len(series))
+
+
+def picture(height: int, parts: Sequence[str]) -> str:
+    """An SVG of the usual width; where there is no room for it, it can be moved."""
+    return f"<div class=wide><svg viewBox='0 0 {PLOT_WIDTH} {height}' role=img>{''.join(parts)}</svg></div>"
 
 
 def _points(given: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:

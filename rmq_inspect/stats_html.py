@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmq_columns.page import MARGIN, PLOT_HEIGHT, PLOT_WIDTH, bars, head, safe, table
+from rmq_columns.page import MARGIN, PLOT_HEIGHT, PLOT_WIDTH, bars, head, picture, safe, table
 from rmq_inspect.stats import Stats
 from rmq_inspect.times import bytes_text, short_text_of, span_text, text_of, zone_text
 
@@ -70,4 +70,4 @@ def _rates(stats: Stats) -> str:
         f"<text x={MARGIN} y={PLOT_HEIGHT - 4}>{short_text_of(rows[0][0])}</text>"
         f"<text x={PLOT_WIDTH} y={PLOT_HEIGHT - 4} text-anchor=end>{short_text_of(end)}</text>"
     )
-    return f"<svg viewBox='0 0 {PLOT_WIDTH} {PLOT_HEIGHT}' role=img>{''.join(drawn)}{axis}</svg>"
+    return picture(PLOT_HEIGHT, [*drawn, axis])

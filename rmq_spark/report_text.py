@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rmq_columns.shown import cells, fit, pad, printable
-from rmq_spark.outcome import Outcome, Table
+from rmq_spark.outcome import Outcome, Table, Unit
 from rmq_spark.report_values import heading, is_left, text
 
 GAP: Final = 2
@@ -44,7 +44,7 @@ def _figures(outcome: Outcome, width: int) -> Iterator[str]:
 
 
 def _table(table: Table, width: int) -> Iterator[str]:
-    shown = f", {len(table.rows):,} of {table.total:,} shown" if len(table.rows) < table.total else ""
+    shown = f", {len(table.rows):,} of {table.total:,} shown" if len(table.rows) < table.total else "" if table.rows else ": none"
     yield from _wrapped(f"{table.title}{shown}", width, indent=0)
     if not table.rows:
         return
@@ -54,7 +54,7 @@ def _table(table: Table, width: int) -> Iterator[str]:
         for row in table.rows
     ]
     left = [is_left(column) for column in table.columns]
-    wide = _widths([titles, *rows], left, width)
+    wide = _widths([titles, *rows], [column.unit is Unit.TEXT for column in table.columns], width)
     if wide is None:
         for row in rows:
             yield from _sheet(titles, row, width)
@@ -63,10 +63,10 @@ def _table(table: Table, width: int) -> Iterator[str]:
         yield _line(line, wide, left)
 
 
-def _widths(rows: Sequence[Sequence[str]], left: Sequence[bool], width: int) -> list[int] | None:
+def _widths(rows: Sequence[Sequence[str]], may_be_cut: Sequence[bool], width: int) -> list[int] | None:
     """Of each column; texts give way, the widest first.  None: it cannot be done."""
-    wide = [min(max(cells(row[at]) for row in rows), width) for at in range(len(left))]
-    texts = [at for at in range(len(wide)) if left[at]]
+    wide = [min(max(cells(row[at]) for row in rows), width) for at in range(len(may_be_cut))]
+    texts = [at for at, gives in enumerate(may_be_cut) if gives]
     while sum(wide) + GAP * len(wide) > width:
         widest = max(texts, key=lambda at: wide[at], default=None)
         if widest is None or wide[widest] <= CUT_TO_MIN:
