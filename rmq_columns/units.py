@@ -196,11 +196,8 @@ def _length(buffer: Bytes, at: Ints, is_short: Any) -> Ints:
 
 def body_crcs(buffer: bytes | bytearray | memoryview, units: Units) -> npt.NDArray[np.int64]:
     """The CRC that each body has, Java's mask applied.  Only for units without fault."""
-    view = memoryview(buffer)
-    ends = units.body_at + units.body_size
-    crc = zlib.crc32
-    found = [crc(view[start:end]) for start, end in zip(units.body_at.tolist(), ends.tolist(), strict=True)]
-    return np.array(found, np.int64) & MASK
+    found = map(zlib.crc32, slices(buffer, units.body_at, units.body_size))
+    return np.fromiter(found, np.int64, len(units)) & MASK
 
 
 def bad_crcs(buffer: bytes | bytearray | memoryview, units: Units) -> Mask:

@@ -5,11 +5,11 @@ Sources: `StoreCheckpoint`, `ConfigManager`, `DefaultMessageStore.load`, `TimerW
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rmq_columns.checks import condition
+from rmq_columns.checks.condition import Condition as Condition
 from rmq_columns.checks.files import usual_size
 from rmq_columns.checks.findings import NOWHERE, Findings
 from rmq_inspect.directory import StoreDirectory, StoreFile
@@ -33,54 +33,11 @@ DELAY_FILE: Final = "delayOffset.json"
 POSITION_FILES: Final = ("consumerOffset.json", DELAY_FILE)
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 """Its queue n holds delay level n + 1, which is the key in `delayOffset.json`."""
-_LOCKS: Final = "/proc/locks"
-
-
-@dataclass
-class Condition:
-    """How the store was left."""
-
-    locked_by: int | None = None
-    """process that holds the lock now; 0 when it cannot be told which"""
-    has_abort: bool = False
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def live(self) -> bool:
-        return self.locked_by is not None
-
-    @property
-    def settled(self) -> bool:
-        """Whether it was closed in order and nobody has it open."""
-        return not self.live and not self.has_abort
 
 
 def condition_of(store: StoreDirectory) -> Condition:
-    """Looks only: the lock is not tried, since that could make a broker fail that starts at this moment."""
-    found = Condition(_lock_holder(store.lock), store.abort is not None)
-    if found.live:
-        who = f"process {found.locked_by}" if found.locked_by else "a process"
-        found.notes.append(f"{who} has this store open: what it writes meanwhile counts as not there yet")
-    elif found.has_abort:
-        found.notes.append("abort is there: the last stop was not clean, the next start recovers")
-    return found
-
-
-def _lock_holder(lock: StoreFile | None) -> int | None:
-    """Who holds a lock on this file, as the kernel lists it; None also where the kernel does not tell."""
-    if lock is None:
-        return None
-    try:
-        status = os.stat(lock.path, follow_symlinks=False)
-        place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-        with open(_LOCKS, encoding="ascii", errors="replace") as lines:
-            for line in lines:
-                words = line.split()
-                if place in words and "->" not in words:
-                    return max(int(words[words.index(place) - 1]), 0)
-    except (OSError, ValueError):
-        pass
-    return None
+    """How the store was left."""
+    return condition.condition_of(store.lock.path if store.lock is not None else None, store.abort is not None)
 
 
 def check_strays(store: StoreDirectory, findings: Findings) -> None:

@@ -23,6 +23,7 @@ from rmq_columns.checks.marks import FILLER_TOPIC, has_light_queues
 from rmq_columns.checks.places import Places
 from rmq_columns.checks.report import QUEUES_MAX, Entry, Known, LogPart, LogReport, Wanted
 from rmq_columns.checks.sequence import Grouped, Sequences, grouped
+from rmq_columns.checks.topics import Topics
 from rmq_columns.dtypes import Bytes, Ints, gather
 from rmq_columns.errors import CannotLook
 from rmq_columns.scan import Batch, End, Ending, Gap, scan
@@ -67,9 +68,7 @@ class _LogCheck:
         self.sequences = Sequences(part.file.name, report)
         self._places = Places(known.queues, known.extensions, known.log)
         self._index = IndexCheck(known.index, report.findings, known.settled)
-        self._topic_ids: dict[bytes, int] = {}
-        self._topic_names: list[str] = []
-        self._topic_hashes: list[int] = []
+        self._topics = Topics()
 
     def close(self) -> None:
         self._places.close()
@@ -148,11 +147,11 @@ class _LogCheck:
             report.first_timestamp = int(times[0])
         report.last_timestamp = int(times[-1])
         report.times_seen.update(time for time in self._known.times if (times == time).any())
-        ids = self._ids(columns.topics(view, units))
+        ids = self._topics.numbers(batch.buffer, units)
         self._fillers(units, at, ids)
-        counts = np.bincount(ids, minlength=len(self._topic_names))
+        counts = np.bincount(ids, minlength=len(self._topics.names))
         for number in np.flatnonzero(counts).tolist():
-            topic = self._topic_names[number]
+            topic = self._topics.names[number]
             if topic not in report.topics and len(report.topics) >= QUEUES_MAX:
                 continue
             report.topics[topic] = report.topics.get(topic, 0) + int(counts[number])
@@ -166,7 +165,7 @@ class _LogCheck:
         rolled_back = (units["sys_flag"] == TRANSACTION_ROLLBACK) & (units.properties_size == 0)
         for row in np.flatnonzero(rolled_back).tolist():
             size, begin = int(units["total_size"][row]), int(at[row])
-            is_named = FILLER_TOPIC.startswith(self._topic_names[int(ids[row])])
+            is_named = FILLER_TOPIC.startswith(self._topics.names[int(ids[row])])
             if not is_named or units["queue_id"][row] or units["queue_offset"][row]:
                 continue
             fillers = self._report.fillers
@@ -186,19 +185,6 @@ class _LogCheck:
             self._report.findings.add("log-body-crc", self._file.name, int(at[row]), text)
         if (more := int(bad.sum()) - 64) > 0:
             self._report.findings.add("log-body-crc", self._file.name, int(at[np.flatnonzero(bad)[64]]), "and more", more)
-
-    def _ids(self, found: list[bytes]) -> Ints:
-        known = self._topic_ids
-        if len(known) >= QUEUES_MAX:
-            known.clear()
-            self._topic_names.clear()
-            self._topic_hashes.clear()
-        for topic in set(found) - known.keys():
-            known[topic] = len(self._topic_names)
-            name = topic.decode("utf-8", "replace")
-            self._topic_names.append(name)
-            self._topic_hashes.append(_signed(Hasher(topic + b"#")))
-        return np.fromiter(map(known.__getitem__, found), np.int64, len(found))
 
     def _against_the_rest(self, view: memoryview, units: Units, at: Ints, own: Ints, ids: Ints) -> None:
         texts_of = list(columns.slices(view, units.properties_at, units.properties_size))
@@ -257,7 +243,7 @@ class _LogCheck:
             )
             self._places.compare(key, wanted, at[rows], self._report, self._known)
         for row, topic, queue_offset in light_queues(properties):
-            if has_light_queues(self._topic_names[int(ids[row])]):
+            if has_light_queues(self._topics.names[int(ids[row])]):
                 one = np.array([row])
                 size = units["total_size"][one].astype(np.int64)
                 wanted = Entry(np.array([queue_offset]), own[one], size, codes[one], units["store_timestamp"][one])
@@ -266,7 +252,7 @@ class _LogCheck:
     def _grouped(self, units: Units, ids: Ints) -> Grouped:
         kind = units["sys_flag"] & TRANSACTION_MASK
         dispatched = np.flatnonzero((kind != TRANSACTION_PREPARED) & (kind != TRANSACTION_ROLLBACK))
-        return grouped(dispatched, ids, units["queue_id"], self._topic_names)
+        return grouped(dispatched, ids, units["queue_id"], self._topics.names)
 
     def _steps(self, units: Units, properties: Properties) -> Ints:
         """How many queue offsets each unit takes: more than one for an inner batch."""
@@ -283,7 +269,7 @@ class _LogCheck:
 
     def _entries(self, units: Units, own: Ints, ids: Ints, properties: Properties, hasher: Hasher, tags: Spans) -> None:
         indexed = units["sys_flag"] & TRANSACTION_MASK != TRANSACTION_ROLLBACK
-        topic_hashes = np.array(self._topic_hashes, np.int32)[ids]
+        topic_hashes = np.array(self._topics.hashes, np.int32)[ids]
         wanted = wanted_entries(properties, hasher, tags, topic_hashes, indexed)
         self._index.compare(own, own + units["total_size"], units["store_timestamp"], wanted, self._report, self._file)
 

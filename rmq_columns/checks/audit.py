@@ -1,0 +1,252 @@
+"""Everything that there is to be checked of some stores, as pieces of work that may be done anywhere.
+
+Whoever calls hands in how pieces are done (one after another, in processes, in tasks of Spark): a piece is a plain value, and
+so is its answer.  The log is read once.  It is also cut inside its files; where a part's units lead over its end, the cut was
+forged by a message's body, and that file is looked at once more as a whole.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from rmq_columns.checks.findings import Finding, Findings
+from rmq_columns.checks.index import IndexState, check_index_file
+from rmq_columns.checks.log import check_log
+from rmq_columns.checks.queues import Key, QueueState, check_queue
+from rmq_columns.checks.report import LogPart, LogReport
+from rmq_columns.checks.trees import Listed, listed_stores, log_parts
+from rmq_columns.checks.whole import DanglingTask, IndexTask, QueueTask, Scope, Whole
+from rmq_columns.options import Options
+
+PIECE_BYTES_MIN: Final = 64 << 20
+PIECE_BYTES_MAX: Final = 2 << 30
+"""A piece that was lost is done again: it should be done in seconds."""
+SMALL_PIECE_BYTES: Final = 16 << 20
+"""Of queues and index."""
+
+Run = Callable[[str, Callable[[Any], Any], Sequence[Any]], Sequence[Any]]
+"""(what is done, how, pieces) -> their answers in order"""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to look at.  pieces: in how many the work may be cut, about; 0: as `split_bytes` of the options says."""
+
+    with_queues: bool = True
+    with_index: bool = True
+    with_crc: bool = True
+    pieces: int = 0
+
+
+@dataclass
+class QueueSummary:
+    """What the log has of one queue.  units: messages, of an inner batch one."""
+
+    units: int
+    first_offset: int
+    end_offset: int
+    first_physical_offset: int
+    last_physical_offset: int
+
+
+@dataclass
+class StoreAudit:
+    """What was found in one store."""
+
+    broker_name: str
+    findings: Findings = field(default_factory=Findings)
+    notes: list[str] = field(default_factory=list)
+    reports: list[LogReport] = field(default_factory=list)
+    queues: dict[Key, QueueSummary] = field(default_factory=dict)
+    consume_queues: dict[Key, QueueState] = field(default_factory=dict)
+    queue_units: int = 0
+    index_entries: int = 0
+    compared: tuple[bool, bool] = (False, False)
+    """queues, index"""
+    recut: int = 0
+    """files whose cuts were forged"""
+
+    @property
+    def log_is_whole(self) -> bool:
+        """Nothing is wrong with it; so queues and index can be built of it."""
+        return not any(code.startswith("log-") for code in self.findings.codes())
+
+    def all_findings(self) -> Iterator[Finding]:
+        """Those that were kept, and one for each kind and file of which more were only counted."""
+        yield from self.findings.kept
+        for code, file, count in self.findings.hidden():
+            yield Finding(code, file, -1, f"and {count} more of this kind", count)
+
+
+def audit(options: Options, choice: Choice, run: Run) -> list[StoreAudit]:
+    """Look at everything.  Never raises for what is in the files; `BadOption`, `CannotRead` for what is no store."""
+    stores = [_Store(listed, options, choice) for listed in listed_stores(options)]
+    if choice.pieces:
+        size = sum(file.size for one in stores for file in one.listed.files.log)
+        options = replace(options, split_bytes=min(max(-(-size // choice.pieces), PIECE_BYTES_MIN), PIECE_BYTES_MAX))
+    _queues_and_index(stores, run)
+    parts = log_parts(options, [one.listed for one in stores])
+    _logs(stores, parts, options.split_bytes, run)
+    for one in stores:
+        one.judge()
+    _dangling(stores, run)
+    return [one.finish() for one in stores]
+
+
+class _Store:
+    """One store on its way through."""
+
+    def __init__(self, listed: Listed, options: Options, choice: Choice) -> None:
+        self.listed = listed
+        self.found = StoreAudit(listed.store.broker_name, notes=list(listed.notes))
+        with_queues, with_index = choice.with_queues and listed.can_compare, choice.with_index and listed.can_compare
+        self.found.compared = with_queues, with_index
+        scope = Scope(
+            listed.condition.live, listed.condition.settled, with_queues, with_index, choice.with_crc, True, options.hash_slots
+        )
+        self.whole = Whole(listed.files, scope, self.found.findings, self.found.notes)
+        self.whole.look_at_log_files()
+
+    def judge(self) -> None:
+        """Everything but the last pass."""
+        whole, (with_queues, with_index) = self.whole, self.found.compared
+        self.found.reports = whole.reports
+        whole.join()
+        if with_queues:
+            whole.find_homeless(self.listed.topics)
+        if with_index:
+            whole.hold_index_against_the_end(whole.log_end())
+
+    def finish(self) -> StoreAudit:
+        found, whole = self.found, self.whole
+        if found.compared[0]:
+            whole.tell_waiting()
+        found.consume_queues = whole.queues
+        found.queue_units = sum(max(one.end - one.first, 0) for one in whole.queues.values() if not one.is_batch)
+        found.index_entries = sum(max(one.count - 1, 0) for one in whole.index)
+        for report in whole.reports:
+            for key, edge in report.edges.items():
+                first, last = report.start + edge.first_at, report.start + edge.last_at
+                known = found.queues.setdefault(key, QueueSummary(0, edge.first, edge.next, first, last))
+                known.units += edge.units
+                known.end_offset, known.last_physical_offset = edge.next, last
+        return found
+
+
+# --- the passes
+
+
+def _queues_and_index(stores: Sequence[_Store], run: Run) -> None:
+    tasks: list[tuple[int, QueueTask | IndexTask]] = []
+    for number, one in enumerate(stores):
+        with_queues, with_index = one.found.compared
+        for is_batch in (False, True) if with_queues else ():
+            tasks += [(number, task) for task in one.whole.queue_tasks(is_batch=is_batch)]
+        if with_index:
+            tasks += [(number, task) for task in one.whole.index_tasks()]
+    pieces = list(_packed(tasks, lambda task: _bytes_of(task[1]), SMALL_PIECE_BYTES))
+    answers = [answer for piece in run("queues and index", check_small, pieces) for answer in piece]
+    index: list[list[tuple[IndexState, Findings]]] = [[] for _ in stores]
+    for number, state, findings in answers:
+        if isinstance(state, IndexState):
+            index[number].append((state, findings))
+        else:
+            stores[number].whole.take_queue(state, findings)
+    for one, found in zip(stores, index, strict=True):
+        if one.found.compared[1]:
+            one.whole.take_index(found)
+
+
+def _bytes_of(task: QueueTask | IndexTask) -> int:
+    return task.file.size if isinstance(task, IndexTask) else sum(file.size for file in task.files)
+
+
+def check_small(piece: Sequence[tuple[int, QueueTask | IndexTask]]) -> list[tuple[int, QueueState | IndexState, Findings]]:
+    """Queues and index files by themselves."""
+    found: list[tuple[int, QueueState | IndexState, Findings]] = []
+    for number, task in piece:
+        if isinstance(task, IndexTask):
+            found.append((number, *check_index_file(*task)))
+        else:
+            found.append((number, *check_queue(task.files, task.bounds, task.file_bytes, is_batch=task.is_batch)))
+    return found
+
+
+def _logs(stores: Sequence[_Store], parts: Sequence[Sequence[LogPart]], piece_bytes: int, run: Run) -> None:
+    known = [_pack(one.whole.known()) for one in stores]
+
+    def reports_of(chosen: Sequence[Sequence[LogPart]]) -> list[list[LogReport]]:
+        pieces = [
+            (number, known[number], piece)
+            for number, own in enumerate(chosen)
+            for piece in _packed(own, lambda part: part.size, piece_bytes)
+        ]
+        found: list[list[LogReport]] = [[] for _ in stores]
+        for (number, _, _), reports in zip(pieces, run("log", check_parts, pieces), strict=True):
+            found[number] += reports
+        return found
+
+    answers = reports_of(parts)
+    forged = [{report.name for report in reports if report.misses_seam} for reports in answers]
+    if any(forged):
+        again = [
+            [part._replace(end=None) for part in own if part.file.name in names and not part.begin]
+            for own, names in zip(parts, forged, strict=True)
+        ]
+        for one, names, reports, more in zip(stores, forged, answers, reports_of(again), strict=True):
+            one.found.recut = len(names)
+            reports[:] = [report for report in reports if report.name not in names] + more
+    for one, reports in zip(stores, answers, strict=True):
+        one.whole.take_log(reports)
+
+
+def check_parts(piece: tuple[int, bytes, Sequence[LogPart]]) -> list[LogReport]:
+    """Parts of one store's log."""
+    _, packed, parts = piece
+    known = _unpack(packed)
+    return [check_log(part, known) for part in parts]
+
+
+def _dangling(stores: Sequence[_Store], run: Run) -> None:
+    pieces = []
+    for number, one in enumerate(stores):
+        if one.found.compared[0]:
+            tasks, common = one.whole.dangling()
+            packed = _pack(common)
+            pieces += [(number, packed, piece) for piece in _packed(tasks, lambda task: task.file.size, SMALL_PIECE_BYTES)]
+    for (number, _, _), findings in zip(pieces, run("queues against the log", check_dangling, pieces), strict=True):
+        for found in findings:
+            stores[number].whole.findings.merge(found)
+
+
+def check_dangling(piece: tuple[int, bytes, Sequence[DanglingTask]]) -> list[Findings]:
+    """Queue files with units that lead nowhere."""
+    _, packed, tasks = piece
+    return list(_unpack(packed).find(tasks))
+
+
+def _packed(items: Sequence[Any], size: Callable[[Any], int], most: int) -> Iterator[tuple[Any, ...]]:
+    """Items in a row until a piece would be larger than `most`."""
+    held: list[Any] = []
+    total = 0
+    for item in items:
+        if held and total + size(item) > most:
+            yield tuple(held)
+            held, total = [], 0
+        held.append(item)
+        total += size(item)
+    if held:
+        yield tuple(held)
+
+
+def _pack(value: Any) -> bytes:
+    """What many pieces share, small: some megabytes for each ten thousand queues become a tenth."""
+    return zlib.compress(pickle.dumps(value, pickle.HIGHEST_PROTOCOL), 1)
+
+
+def _unpack(packed: bytes) -> Any:
+    return pickle.loads(zlib.decompress(packed))
