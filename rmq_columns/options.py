@@ -147,7 +147,7 @@ def _number(value: Any) -> int:
     return int(value)
 
 
-def _size(value: Any) -> int:
+def size_of(value: Any) -> int:
     """Bytes; `256m`, `1g` as everywhere in Spark."""
     text = str(value).strip().lower().removesuffix("b")
     unit = {"k": 10, "m": 20, "g": 30}.get(text[-1:], 0)
@@ -202,7 +202,7 @@ NAMES: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "table": ("table", _word(Table)), "topics": ("topics", _set), "queueIds": ("queue_ids", _numbers),
     "startingTimestamp": ("starting_ms", _ms), "endingTimestamp": ("ending_ms", _ms),
     "startingPhysicalOffset": ("starting_offset", _number), "endingPhysicalOffset": ("ending_offset", _number),
-    "splitBytes": ("split_bytes", _size), "blockBytes": ("block_bytes", _size), "batchRows": ("batch_rows", _at_least_one),
+    "splitBytes": ("split_bytes", size_of), "blockBytes": ("block_bytes", size_of), "batchRows": ("batch_rows", _at_least_one),
     "columns": ("columns", _texts), "includeProperties": ("properties", _word(Kept)), "includeBody": ("include_body", _truth),
     "decompress": ("decompress", _truth), "kafkaCompatible": ("kafka_compatible", _truth),
     "verifyCrc": ("verify_crc", _truth), "mode": ("mode", _word(Mode)),

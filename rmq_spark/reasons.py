@@ -12,7 +12,8 @@ from rmq_columns.errors import StoreError
 
 _OURS: Final = re.compile(
     r"^(?:rmq_\w+\.(?:\w+\.)*)?"
-    r"(?:Malformed|CannotRead|FileGone|SeamMismatch|StoreError|BadOption|CannotLook|MissingPackage): (.+)$",
+    r"(?:Malformed|CannotRead|FileGone|SeamMismatch|StoreError|BadOption|CannotLook|CannotExport|CannotWrite|MissingPackage)"
+    r": (.+)$",
     re.MULTILINE,
 )
 _PYTHON: Final = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*([A-Za-z_][\w.]*(?:: .*)?)$", re.MULTILINE)
