@@ -1,7 +1,8 @@
 """What executors need of this package, as one file for `spark-submit --py-files`: `python -m rmq_spark.pack build/rmq.zip`.
 
 The zip holds the packages that read stores and that run jobs, with their data files; Python imports them out of it.  What is
-compiled (numpy, pyarrow, msgspec) cannot be imported out of a zip and, like construct, has to be installed where executors run.
+compiled (numpy, pyarrow, msgspec) cannot be imported out of a zip and, like construct, has to be installed where executors run;
+the driver of a command needs click, too.
 The same files make the same bytes.
 """
 
@@ -14,7 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-PACKAGES: Final = ("rmq_spark", "rmq_columns", "rmq_wire")
+PACKAGES: Final = ("rmq_spark", "rmq_columns", "rmq_wire", "rmq_inspect", "rmq_cli")
+"""The last two for the driver alone: `python -m rmq_spark JOB` is a command."""
 MODULES: Final = ("pyspark_rocketmq_store",)
 HOME: Final = Path(__file__).resolve().parents[1]
 """Where the packages lie: a checkout, or where packages are installed."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
+import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -91,9 +93,27 @@ def test_the_zip(tmp_path: Path) -> None:
     with zipfile.ZipFile(first) as made:
         names = made.namelist()
         assert made.testzip() is None
-    assert {name.split("/")[0] for name in names} == {"pyspark_rocketmq_store.py", "rmq_spark", "rmq_columns", "rmq_wire"}
+    assert {name.split("/")[0] for name in names} == {"pyspark_rocketmq_store.py", *pack.PACKAGES}
     assert {"rmq_spark/log4j2.properties", "rmq_wire/py.typed", "rmq_spark/jobs/__init__.py"} <= set(names)
     assert not [name for name in names if name.endswith(".pyc")]
+
+
+@pytest.mark.parametrize("words", [["--help"], ["audit", "--help"]])
+def test_the_command_runs_out_of_the_zip(tmp_path: Path, words: list[str]) -> None:
+    """With nothing of ours beside it."""
+    pack.pack(tmp_path / "rmq.zip")
+    code = (
+        "import sys\nfrom rmq_spark.__main__ import main\n"
+        "try:\n main()\nfinally:\n print({m.__file__ for n, m in sys.modules.items() if n.startswith('rmq_')})"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=tmp_path, env=clean_environment(PYTHONPATH=str(tmp_path / "rmq.zip")),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "Usage:" in ran.stdout
+    files = ast.literal_eval(ran.stdout.splitlines()[-1])
+    assert len(files) > 5
+    assert all(file.startswith(str(tmp_path / "rmq.zip")) for file in files)
 
 
 def test_a_zip_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
