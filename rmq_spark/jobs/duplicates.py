@@ -1,0 +1,196 @@
+"""Messages that are there more than once: by unique key, which a producer sets once for each send, or by a business key.
+
+Two messages of one topic with one key are duplicates, on whichever queues and brokers they stand (a producer that had no answer
+sends the same unique key again, to another broker).  Left out are copies that the broker makes by design and that keep their key:
+the topics %RETRY%… and %DLQ%…, and the system topics, where delayed, timed and half messages stand at first.
+A transaction that was committed twice is a duplicate.
+
+First pass: a 64-bit hash of topic and key for each message, counted; only that goes through the shuffle.  Second pass, where
+hashes came twice: the messages of these hashes, compared by their whole keys.  Bodies count as equal when length, stored CRC-32
+and compression flags are.  Messages without a key cannot be judged and are counted, as are units of batch queues, which hold
+several messages under the properties of one.
+
+`is_clean`: no key twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from rmq_spark.jobs import Parameter, Source
+from rmq_spark.measuring import WORST, collected, source_of
+from rmq_spark.outcome import Cell, Column, Figure, Outcome, Plot, Table, Unit
+from rmq_spark.picking import CORRUPT, Picking, given_of, named, picked
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from rmq_spark.session import Progress
+
+BROADCAST_ROWS: Final = 1_000_000
+"""So many hashes, 8 bytes each, are sent to every task; more are joined by a shuffle."""
+PLACES: Final = 20
+"""Of a key that are listed; the first ones by store time."""
+INNER_BATCH: Final = 0x80
+"""`MessageSysFlag.INNER_BATCH_FLAG`: a unit that holds several messages."""
+COMPRESSION: Final = 0x701
+"""`MessageSysFlag`: compressed, and by what."""
+EXEMPT: Final = ("%RETRY%", "%DLQ%")
+
+PARAMETERS: Final = (
+    Parameter("by", str, "uniqKey, keys (each of the keys that blanks divide) or property:NAME", "uniqKey", "KEY"),
+)
+
+
+def duplicates(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
+    """A row for each key that is there more than once.
+
+    topic, key, copies, msApart (first to last store time), bodiesEqual, places (brokerName, queueId, queueOffset, physicalOffset,
+    storeTimestamp, bornTimestamp, msAfterFirst of the first copies).  options: `by`, those of the format.  Raises `BadOption`.
+    """
+    given, format_options = given_of(PARAMETERS, options)
+    source = source_of(paths, format_options)
+    return found_in(spark, source, given["by"])
+
+
+def hashes(spark: SparkSession, source: Source, by: str) -> DataFrame:
+    """First pass: hash, topic and whether there was a key, of every message that counts; one row for each key of a message."""
+    from pyspark.sql import functions as F
+
+    rows = _keyed(spark, source, by, ("topic", "sysFlag"))
+    packed = (F.col("sysFlag").bitwiseAND(INNER_BATCH) != 0) & (F.col("number") == 0)
+    return rows.select(
+        "topic", F.when(F.col("key").isNotNull(), F.xxhash64("topic", "key")).alias("hash"), packed.alias("isPacked"), CORRUPT
+    )
+
+
+def _keyed(spark: SparkSession, source: Source, by: str, columns: tuple[str, ...]) -> DataFrame:
+    """Messages with their keys in the column `key`, a row for each, numbered; exempt topics left out, unreadable rows kept."""
+    from pyspark.sql import functions as F
+
+    column, name = named(by, "_key")
+    read = columns if name is not None else (*columns, column)
+    wanted = Picking(tuple(dict.fromkeys(read)), ((column, name),) if name is not None else ())
+    rows = picked(spark, source, wanted, includeSystemTopics="false")
+    for prefix in EXEMPT:
+        rows = rows.where(~F.coalesce(F.col("topic"), F.lit("")).startswith(prefix))
+    kept = [one for one in rows.columns if one in columns or one == CORRUPT]
+    own = F.col(column).cast("string")
+    if column != "keys":
+        return rows.select(*kept, F.lit(0).alias("number"), own.alias("key"))
+    # A set: a key that a message names twice is no duplicate.
+    each = F.posexplode_outer(F.array_distinct(F.filter(F.split(own, " "), lambda one: one != "")))
+    return rows.select(*kept, each.alias("place", "key")).withColumn("number", F.coalesce("place", F.lit(0))).drop("place")
+
+
+def candidates(every: DataFrame) -> DataFrame:
+    """Hashes that came more than once."""
+    from pyspark.sql import functions as F
+
+    return every.where("hash is not null").groupBy("hash").agg(F.count("*").alias("n")).where("n > 1").select("hash")
+
+
+def found_in(spark: SparkSession, source: Source, by: str, twice: DataFrame | None = None, few: bool = False) -> DataFrame:
+    """Second pass.  twice: hashes to look at; few: that they fit into every task."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.window import Window
+
+    twice = candidates(hashes(spark, source, by)) if twice is None else twice
+    columns = (
+        "brokerName", "topic", "queueId", "queueOffset", "physicalOffset", "storeTimestamp", "bornTimestamp", "bodySize",
+        "bodyCrc", "sysFlag",
+    )  # fmt: skip
+    rows = _keyed(spark, source, by, columns).where("key is not null").withColumn("hash", F.xxhash64("topic", "key"))
+    rows = rows.join(F.broadcast(twice) if few else twice, "hash", "left_semi")
+    of_key = Window.partitionBy("topic", "key")
+    order = of_key.orderBy("storeTimestamp", "brokerName", "physicalOffset")
+    first = F.first("storeTimestamp").over(order)
+    place = F.struct(
+        F.row_number().over(order).alias("number"), "brokerName", "queueId", "queueOffset", "physicalOffset", "storeTimestamp",
+        "bornTimestamp", (F.unix_millis("storeTimestamp") - F.unix_millis(first)).alias("msAfterFirst"),
+    )  # fmt: skip
+    body = F.struct("bodySize", "bodyCrc", F.col("sysFlag").bitwiseAND(COMPRESSION))
+    told = rows.select("topic", "key", body.alias("body"), place.alias("place"))
+    grouped = told.groupBy("topic", "key").agg(
+        F.count("*").alias("copies"),
+        F.max("place.msAfterFirst").alias("msApart"),
+        (F.min("body") == F.max("body")).alias("bodiesEqual"),
+        F.sort_array(F.collect_list(F.when(F.col("place.number") <= PLACES, F.col("place")))).alias("places"),
+    )
+    return grouped.where("copies > 1").withColumn("places", F.transform("places", lambda one: one.dropFields("number")))
+
+
+def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
+    """Both passes; the second only when a hash came twice."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    from rmq_spark.session import watched
+
+    by = given.get("by") or "uniqKey"
+    seen = Observation()
+    every = hashes(spark, source, by).observe(
+        seen,
+        F.expr("count_if(hash is not null)").alias("keys"),
+        F.expr(f"count_if(hash is null and {CORRUPT} is null)").alias("without"),
+        F.expr("count_if(isPacked)").alias("packed"),
+        F.expr(f"count_if({CORRUPT} is not null)").alias("corrupt"),
+    )
+    twice = candidates(every).persist()
+    with watched(spark, "counting keys", tell):
+        suspects = twice.count()
+    totals = seen.get
+    found = found_in(spark, source, by, twice, suspects <= BROADCAST_ROWS).persist()
+    with watched(spark, "comparing those that came twice", tell):
+        sums = _sums(found) if suspects else []
+        worst = collected(found.orderBy(F.desc("copies"), "topic", "key")) if suspects else []
+    keys, copies = sum(one["keys"] for one in sums), sum(one["copies"] for one in sums)
+    figures = [
+        Figure("keysJudged", "keys looked at", totals["keys"]),
+        Figure("keysDuplicated", "keys that are there more than once", keys),
+        Figure("copiesTooMany", "messages that are there too much", copies - keys),
+        Figure("withoutKey", f"messages without {by}, not judged", totals["without"]),
+        Figure("packedUnits", "units of batch queues, their inner messages not judged", totals["packed"]),
+    ]
+    notes = [f"{totals['corrupt']} places of the log could not be read"] if totals["corrupt"] else []
+    if not totals["keys"]:
+        notes.append(f"no message has {by}: nothing was judged")
+    verdict = f"{keys} keys are there more than once ({by})" if keys else f"clean: no {by} twice among {totals['keys']} keys"
+    tables = [_topics(sums), _worst(worst, keys)]
+    plot = Plot("Keys that are there more than once, by topic", [(one["topic"], one["keys"]) for one in sums[:WORST]])
+    return Outcome("duplicates", verdict, not keys, figures, tables, [plot] if sums else [], notes, {"duplicates": found})
+
+
+def _sums(found: DataFrame) -> list[dict[str, Any]]:
+    """By topic, all of them for the sums: as many rows as there are topics with duplicates."""
+    from pyspark.sql import functions as F
+
+    rows = found.groupBy("topic").agg(
+        F.count("*").alias("keys"), F.sum("copies").alias("copies"), F.max("msApart").alias("msApartMax"),
+        F.expr("count_if(not bodiesEqual)").alias("bodiesDiffer"),
+    )  # fmt: skip
+    return [row.asDict() for row in rows.orderBy(F.desc("keys"), "topic").collect()]
+
+
+def _topics(sums: list[dict[str, Any]]) -> Table:
+    columns = (
+        Column("topic"), Column("keys", Unit.COUNT), Column("copies", Unit.COUNT), Column("msApartMax", Unit.MS),
+        Column("bodiesDiffer", Unit.COUNT),
+    )  # fmt: skip
+    rows = [tuple(one[column.name] for column in columns) for one in sums[:WORST]]
+    return Table("topics", "Topics with duplicates", columns, rows, len(sums))
+
+
+def _worst(found: list[dict[str, Any]], total: int) -> Table:
+    columns = (
+        Column("topic"), Column("key"), Column("copies", Unit.COUNT), Column("msApart", Unit.MS), Column("bodiesEqual"),
+        Column("places"),
+    )  # fmt: skip
+    rows: list[tuple[Cell, ...]] = [
+        (one["topic"], one["key"], one["copies"], one["msApart"], one["bodiesEqual"], _places(one["places"])) for one in found
+    ]
+    return Table("duplicates", "Keys that are there more than once", columns, rows, total, is_finding=True)
+
+
+def _places(places: list[Any]) -> str:
+    return ", ".join(f"{one.brokerName}/{one.queueId}:{one.queueOffset}@{one.physicalOffset}" for one in places)

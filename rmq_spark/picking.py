@@ -1,0 +1,135 @@
+"""Messages with some of their properties as columns of their own, chosen within the tasks.
+
+A map of all properties is the most expensive thing that a row can bring to the JVM.  Here each task looks up the few names that a
+job needs, leaves out rows that it does not, and hands over narrow batches.  The mode is PERMISSIVE unless the user says
+otherwise, and the column `_corrupt` is always there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from rmq_columns.errors import BadOption
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from rmq_columns.plan import Split
+    from rmq_spark.jobs import Source
+
+CORRUPT: Final = "_corrupt"
+PROPERTY: Final = "property:"
+"""Before the name of a property, where a job takes a column or a property."""
+RANGES: Final = ("startingTimestamp", "endingTimestamp", "startingPhysicalOffset", "endingPhysicalOffset")
+OWN: Final = frozenset({"columns", "table", "includeproperties"})
+"""Options that a job sets by itself, in small letters."""
+
+Keep = Callable[["pa.RecordBatch"], Any]
+"""Which rows of a batch (after the look-ups) are handed over: a mask of Arrow's, true for those that stay."""
+
+
+@dataclass(frozen=True)
+class Picking:
+    """What a task does.  properties: (column, name).  keep and blank are functions of a module.
+
+    blank: (column, rows that keep it): everywhere else it becomes null, so that only few bodies leave the task.
+    """
+
+    columns: tuple[str, ...]
+    properties: tuple[tuple[str, str], ...] = ()
+    keep: Keep | None = None
+    blank: tuple[str, Keep] | None = None
+
+
+def options_of(source: Source, without: Sequence[str] = (), **more: str) -> dict[str, str]:
+    """The user's options but those named, mode PERMISSIVE unless there is one, and `more`."""
+    dropped = {name.lower() for name in (*without, *more)} | OWN
+    kept = {name: value for name, value in source.options.items() if name.lower() not in dropped}
+    return {**({} if any(name.lower() == "mode" for name in kept) else {"mode": "PERMISSIVE"}), **kept, **more}
+
+
+def refuse_ranges(source: Source, job: str) -> None:
+    """Raises `BadOption` where a part of the log was chosen, and the job would take the rest for lost."""
+    given = {name.lower() for name in source.options}
+    if asked := [name for name in RANGES if name.lower() in given]:
+        raise BadOption(f"{job}: looks at the whole log, not at a range of it ({', '.join(asked)})")
+
+
+def picked(spark: SparkSession, source: Source, wanted: Picking, without: Sequence[str] = (), **more: str) -> DataFrame:
+    """The columns, the properties by their columns, `_corrupt`.  without: options of the user that do not count here.
+
+    Raises `BadOption`, `CannotRead`.
+    """
+    from rmq_columns import plan_splits
+    from rmq_columns.options import Mode, parse_options
+    from rmq_spark.store import located
+    from rmq_spark.tasks import spread
+
+    options = options_of(source, without, **more)
+    read = [*wanted.columns, *(["properties"] if wanted.properties else [])]
+    if parse_options({**options, "paths": list(source.paths)}).mode is Mode.PERMISSIVE:
+        read.append(CORRUPT)
+    splits = plan_splits(located({**options, "table": "messages", "columns": read, "paths": list(source.paths)}))
+    return spread(spark, partial(pick, wanted), splits, schema_of(wanted))
+
+
+def schema_of(wanted: Picking) -> pa.Schema:
+    """Of what `pick` gives."""
+    import pyarrow as pa
+
+    from rmq_columns.schema import MESSAGES
+
+    own = [MESSAGES.field(name) for name in wanted.columns]
+    return pa.schema([*own, *((column, pa.string()) for column, _ in wanted.properties), (CORRUPT, pa.string())])
+
+
+def pick(wanted: Picking, split: Split) -> Iterator[pa.RecordBatch]:
+    """One split."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from rmq_columns import read_split
+
+    schema = schema_of(wanted)
+    for batch in read_split(split):
+        columns = [batch.column(name) for name in wanted.columns]
+        for _, name in wanted.properties:  # Java takes the last of two values
+            columns.append(pc.map_lookup(batch.column("properties"), pa.scalar(name, pa.string()), "last"))
+        columns.append(batch.column(CORRUPT) if CORRUPT in batch.schema.names else pa.nulls(len(batch), pa.string()))
+        made = pa.record_batch(columns, schema=schema)
+        if wanted.keep is not None:
+            made = made.filter(pc.or_(pc.fill_null(wanted.keep(made), False), pc.is_valid(made.column(CORRUPT))))
+        if wanted.blank is not None:
+            made = _blanked(made, *wanted.blank)
+        if len(made):
+            yield made
+
+
+def _blanked(batch: pa.RecordBatch, column: str, stays: Keep) -> pa.RecordBatch:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    at = batch.schema.get_field_index(column)
+    kept = pc.if_else(pc.fill_null(stays(batch), False), batch.column(at), pa.nulls(len(batch), batch.schema.field(at).type))
+    return batch.set_column(at, batch.schema.field(at), kept)
+
+
+def named(text: str, what: str) -> tuple[str, str | None]:
+    """(column, property that it is made of): of `keys`, `uniqKey` or another column; of `property:NAME` the column `what`."""
+    if text.startswith(PROPERTY):
+        name = text[len(PROPERTY) :]
+        if not name:
+            raise BadOption(f"{text}: no name of a property")
+        return what, name
+    return text, None
+
+
+def given_of(parameters: Sequence[Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(a job's parameters with their defaults, options of the format), of the keywords of a job's function."""
+    own = {one.name.replace("-", "_"): one for one in parameters}
+    given = {one.name: options.get(name, one.default) for name, one in own.items()}
+    return given, {name: value for name, value in options.items() if name not in own}

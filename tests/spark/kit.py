@@ -1,0 +1,47 @@
+"""Generated stores for the tests of jobs: made once, clean and with faults, and the ledger of what was planted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rmq_columns.generate import Wanted, generate
+from rmq_columns.generate_plan import Sizes
+from rmq_spark.jobs import Source, module_of
+from rmq_spark.outcome import Outcome
+
+SMALL = Sizes(log_file_bytes=2 << 20, queue_file_bytes=6000, hash_slots=1000, index_entries=40000)
+LOG_BYTES = 6 << 20
+BODY_BYTES = 128
+"""More messages to the byte: timed messages are delivered twenty rounds of a thousand messages later."""
+
+
+def made(directory: Path, size: int = LOG_BYTES, **faults: int) -> Path:
+    """A directory with store/, sent/ and faults.jsonl."""
+    named = {name.replace("_", "-"): count for name, count in faults.items()}
+    generate(directory, Wanted(size, BODY_BYTES, faults=named, sizes=SMALL, with_index=False))
+    return directory
+
+
+def planted(directory: Path, *kinds: str) -> list[dict[str, Any]]:
+    """Rows of the ledger of faults, of these kinds."""
+    rows = [json.loads(line) for line in (directory / "faults.jsonl").read_text().splitlines()]
+    return [row for row in rows if row["kind"] in kinds]
+
+
+def job(spark: Any, name: str, *paths: Path, options: Mapping[str, str] | None = None, **given: Any) -> Outcome:
+    """Run it with its parameters' defaults but for those given (`_` for `-`)."""
+    module = module_of(name)
+    values = {one.name: one.default for one in module.PARAMETERS} | {key.replace("_", "-"): value for key, value in given.items()}
+    source = Source(tuple(map(str, paths)), {"splitBytes": "1m", **(options or {})})
+    outcome = module.run(spark, source, values, lambda *_: None)
+    assert isinstance(outcome, Outcome)
+    json.dumps(outcome.as_json())
+    return outcome
+
+
+def figures(outcome: Outcome) -> dict[str, Any]:
+    """By name."""
+    return {one.name: one.value for one in outcome.figures}
