@@ -84,6 +84,8 @@ def scanned(tree: Tree, part: Part, options: Options) -> Iterator[Batch | Damage
         yield Damage(part.path, part.start, part.end, part.file_start + part.start, "deleted while it was read")
         return
     with opened as file:
+        if part.was_empty and _next_place(file, part, 0) > 0:
+            return  # begun after the splits were planned: what came into the file before it then may have been read too early
         yield from _scanned(file, part, options)
 
 

@@ -24,6 +24,8 @@ CLOCK_STEP_MS: Final = 60_000
 """A broker's clock may have been set back by so much between two files without a row being missed by a range of time."""
 PROBES_AT_ONCE: Final = 16
 """Remote files whose beginnings are read at the same time."""
+HEAD_BYTES: Final = 8
+"""Of a unit or a blank: its size and its magic word, neither of them 0."""
 QUEUES_LISTED_MAX: Final = 4096
 """Among so many the largest queue is looked for: any with units close enough together will do."""
 Input = TypeVar("Input")
@@ -48,12 +50,14 @@ class Part(NamedTuple):
     """what the file's own units say of their places, minus what its name says"""
     ends_file: bool = True
     is_active: bool = False
-    """whether it is the last file of a log: behind its last unit are zeros"""
+    """whether it is the last file of a log that was written to, or one behind that: behind its last unit are zeros"""
     missing_before: int = 0
     """bytes of the log that no file holds, before this one"""
     topic: str = ""
     queue_id: int = -1
     is_batch: bool = False
+    was_empty: bool = False
+    """whether nothing had been written to it yet: a broker makes the next file of its log before it needs one"""
 
 
 @dataclass(frozen=True)
@@ -120,12 +124,14 @@ class _LogFile(NamedTuple):
     file: LogFile
     missing_before: int
     is_active: bool
+    was_empty: bool
 
 
 def _log_parts(tree: Tree, store: Store, options: Options) -> Iterator[Part]:
     files = store.log_files(tree)
+    written = _written(tree, files)
     listed = [
-        _LogFile(file, max(file.start - files[number - 1].end, 0) if number else 0, number == len(files) - 1)
+        _LogFile(file, max(file.start - files[number - 1].end, 0) if number else 0, number >= written - 1, number >= written)
         for number, file in enumerate(files)
     ]
     if options.wants_offset() and not store.lone:
@@ -136,6 +142,23 @@ def _log_parts(tree: Tree, store: Store, options: Options) -> Iterator[Part]:
     places = _queue_places(tree, store, options) if _is_cut(listed, options) else None
     for parts in _each(tree, lambda one: _parts_of(tree, one, options, places), listed):
         yield from parts
+
+
+def _written(tree: Tree, files: list[LogFile]) -> int:
+    """How many of the files, but for those at the end to which nothing was written yet."""
+    count = len(files)
+    while count and _is_empty(tree, files[count - 1].path):
+        count -= 1
+    return count
+
+
+def _is_empty(tree: Tree, path: str) -> bool:
+    """By its first bytes: what else is in it is seen when it is read."""
+    try:
+        with tree.open(path) as file:
+            return not any(file.read(0, HEAD_BYTES))
+    except FileGone:
+        return False
 
 
 def _each(tree: Tree, what: Callable[[Input], Output], inputs: list[Input]) -> Iterator[Output]:
@@ -169,7 +192,7 @@ def _parts_of(tree: Tree, one: _LogFile, options: Options, places: QueuePlaces |
     return [
         Part(
             one.file.path, one.file.start, start, end, displaced_by, end == one.file.size, one.is_active,
-            0 if number else one.missing_before,
+            0 if number else one.missing_before, was_empty=one.was_empty,
         )
         for number, (start, end) in enumerate(pairwise(cuts))
     ]  # fmt: skip

@@ -252,3 +252,30 @@ def test_a_queue_or_index_deleted_after_planning(tmp_path: Path, table: str, ben
         assert bad["file"] == str(gone[-1])
     else:
         assert (bad["topic"], bad["queueId"]) == (gone[-1].parts[-3], int(gone[-1].parts[-2]))
+
+
+def test_the_next_file_that_a_broker_has_made_ahead(tmp_path: Path) -> None:
+    """A running broker's log ends in the file before it; what is begun there after planning comes too late to be shown."""
+    log = write_log(tmp_path, SOME)
+    ahead = log.files[-1].with_name(f"{len(log.files) * FILE_BYTES:020}")
+    ahead.write_bytes(bytes(FILE_BYTES))
+    ahead.with_name(f"{(len(log.files) + 1) * FILE_BYTES:020}").write_bytes(b"")
+    assert [row["physicalOffset"] for row in rows(tmp_path)] == log.places
+    assert rows(tmp_path, table="gaps") == []
+    [unwritten, behind] = rows(tmp_path, table="gaps", tail="report")
+    assert (unwritten["kind"], unwritten["endOffset"]) == ("unwritten", len(log.files) * FILE_BYTES)
+    assert (behind["kind"], behind["startOffset"]) == ("unwritten", len(log.files) * FILE_BYTES)
+    splits = plan_splits(parse_options({"path": tmp_path, "splitBytes": FILE_BYTES}))
+    ahead.write_bytes(unit(len(log.files) * FILE_BYTES, b"begun").ljust(FILE_BYTES, b"\0"))
+    found = [row["physicalOffset"] for split in splits for batch in read_split(split) for row in listed(batch)]
+    assert found == log.places
+    with pytest.raises(Malformed, match="zeros"):  # now the file before it should have been filled
+        rows(tmp_path)
+
+
+def test_a_file_whose_beginning_is_lost_is_not_taken_for_one_made_ahead(tmp_path: Path) -> None:
+    log = write_log(tmp_path, SOME)
+    raw = log.files[-1].read_bytes()
+    log.files[-1].write_bytes(bytes(100) + raw[100:])
+    with pytest.raises(Malformed, match=f"{log.files[-1].name}, byte 0: "):
+        rows(tmp_path)
