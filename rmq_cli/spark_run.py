@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import signal
@@ -154,15 +155,18 @@ def _session(master: str | None, settings: Mapping[str, str], name: str) -> Iter
     said: Said | None = None
     was_there = SparkSession.getActiveSession() is not None
     spark: SparkSession | None = None
+    heard = signal.getsignal(signal.SIGINT)
     try:
-        if SUBMITTED in os.environ or was_there:
-            spark = make_session(master, settings, name)
-        else:
-            if sys.stderr.isatty():
-                print("starting Spark", end="\r", file=sys.stderr, flush=True)
-            with quietly() as said:
+        with _silent_logging():
+            if SUBMITTED in os.environ or was_there:
                 spark = make_session(master, settings, name)
-        yield spark
+            else:
+                if sys.stderr.isatty():
+                    print("starting Spark", end="\r", file=sys.stderr, flush=True)
+                with quietly() as said:
+                    spark = make_session(master, settings, name)
+            signal.signal(signal.SIGINT, heard)  # PySpark's own talks to the JVM in the midst of another talk
+            yield spark
     except Exception as error:
         if not reasons.is_of_spark(error):
             raise
@@ -170,6 +174,17 @@ def _session(master: str | None, settings: Mapping[str, str], name: str) -> Iter
     finally:
         if spark is not None and not was_there:
             _stop(spark)
+
+
+@contextlib.contextmanager
+def _silent_logging() -> Iterator[None]:
+    """What py4j logs of a call that was interrupted, or of a JVM that is gone, is told in our one line."""
+    root, nowhere = logging.getLogger(), logging.NullHandler()
+    root.addHandler(nowhere)
+    try:
+        yield
+    finally:
+        root.removeHandler(nowhere)
 
 
 def _told(error: Exception, said: Said | None) -> str:
