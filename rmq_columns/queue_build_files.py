@@ -78,7 +78,7 @@ class Target:
             piece = bytes(view[: now * EXTENSION_BYTES])
             if within + now == a_file and len(view) > len(piece):
                 piece += END_MARK
-            elif not within and file:
+            if not within and file:
                 _write_row(
                     self.directory(key, EXTENSIONS), (file - 1) * size + a_file * EXTENSION_BYTES, memoryview(END_MARK), size
                 )

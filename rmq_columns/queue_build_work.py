@@ -196,12 +196,19 @@ def _batch_units(entries: Entries) -> np.ndarray[Any, np.dtype[np.void]]:
 # --- all of it
 
 
-def settled(made: Made, key: Key, rows: Sequence[Run]) -> bool:
-    """Take one queue's runs, in the order of the log; whether what the first round wrote of it stands."""
-    queue = settle(key.kind, rows)
-    made.queues[key] = queue
-    made.bytes[key] = sum(run.bytes for run in rows)
-    return queue.as_said
+def put_together(made: Made, runs: Mapping[Key, Sequence[Run]]) -> None:
+    """Take the runs of queues."""
+    for key, rows in runs.items():
+        made.queues[key] = settle(key.kind, sorted(rows, key=lambda run: run.first_physical))
+        made.bytes[key] = sum(run.bytes for run in rows)
+
+
+def to_write_again(made: Made) -> dict[Key, Settled]:
+    """Queues of which the first round's units do not stand; what it wrote of them is removed."""
+    broken = {key: queue for key, queue in made.queues.items() if not queue.as_said}
+    for key in broken:
+        remove(made.plan.target, key)
+    return broken
 
 
 def second_round(tasks: Sequence[Task], broken: Mapping[int, Mapping[Key, Settled]]) -> list[Task]:
@@ -233,20 +240,21 @@ def rebuild(
     for batch in in_turn(tasks):
         for row in batch.to_pylist():
             take_row(made[row["store"]], every[row["store"]], row)
-    broken: dict[int, dict[Key, Settled]] = {}
-    for number, queues in every.items():
-        for key, runs in queues.items():
-            if not settled(made[number], key, sorted(runs, key=lambda one: one.first_physical)):
-                broken.setdefault(number, {})[key] = made[number].queues[key]
-                remove(made[number].plan.target, key)
-    for _ in in_turn(second_round(tasks, broken)):
+    for number, runs in every.items():
+        put_together(made[number], runs)
+    for _ in in_turn(second_round(tasks, {number: to_write_again(one) for number, one in made.items()})):
         pass
-    for one in made.values():
+    finish_all(to, list(made.values()))
+    return list(made.values())
+
+
+def finish_all(to: str, made: Sequence[Made]) -> None:
+    """When all units of messages are written: what lies between them, and the names by which the queues are found."""
+    for one in made:
         for key, queue in one.queues.items():
             complete(one.plan.target, key, queue)
         finish(one.plan.target)
     mark(to, {"complete": True})
-    return list(made.values())
 
 
 def take_row(made: Made, runs: dict[Key, list[Run]], row: Mapping[str, Any]) -> None:
