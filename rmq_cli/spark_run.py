@@ -61,10 +61,10 @@ def run_job(job: str, module: ModuleType, request: Request) -> int:
     source = Source(request.paths, options_of(request.paths, common))
     settings = dict(_pair(one, "--conf") for one in common["conf"])
     _check_places(request)
-    _check_java()
+    check_java()
     begun = time.time()
     tell = progress()
-    with _session(common["master"], settings, f"rmq spark {job}") as spark:
+    with session(common["master"], settings, f"rmq spark {job}") as spark:
         outcome: Outcome = module.run(spark, source, request.given, tell)
         if common["out"]:
             kind = common["format"]
@@ -136,7 +136,7 @@ def _check_places(request: Request) -> None:
         raise BadOption(f"{page}: no directory {Path(page).parent}")
 
 
-def _check_java() -> None:
+def check_java() -> None:
     if SUBMITTED in os.environ:
         return
     home = os.environ.get("JAVA_HOME")
@@ -146,7 +146,7 @@ def _check_java() -> None:
 
 
 @contextlib.contextmanager
-def _session(master: str | None, settings: Mapping[str, str], name: str) -> Iterator[SparkSession]:
+def session(master: str | None, settings: Mapping[str, str], name: str) -> Iterator[SparkSession]:
     """A session that ends with the block, unless it was there before; Spark's errors become a `Complaint`."""
     from pyspark.sql import SparkSession
 

@@ -1,0 +1,444 @@
+"""`rmq spark` without PySpark: what is printed and written of an outcome, options, exit statuses, complaints."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from click.testing import CliRunner
+
+from rmq_cli import spark_run
+from rmq_cli.main import SUBCOMMANDS
+from rmq_cli.spark import command
+from rmq_columns.errors import BadOption, Malformed
+from rmq_columns.options import NAMES
+from rmq_spark import jobs, needs, reasons
+from rmq_spark.jobs import JOBS, Parameter
+from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
+from rmq_spark.quiet import quietly
+from rmq_spark.writing import check_free, check_outside
+from tests.cli.rmq import run
+
+Run = Callable[..., Outcome]
+
+
+class Seen(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+class Job:
+    """Stands for the module of the job `skew`, which is asked without any Spark."""
+
+    PARAMETERS: tuple[Parameter, ...] = (
+        Parameter("max-ratio", float, "hottest queue by the mean one", default=4.0),
+        Parameter("names", str, "some", is_many=True),
+        Parameter("kind", str, "which", choices=("queue", "key")),
+        Parameter("since", "time", "from then on"),
+        Parameter("strict", bool, "a flag"),
+        Parameter("ledger", "path", "a file"),
+    )
+
+    def __init__(self) -> None:
+        self.outcome = Outcome("skew", "clean", True)
+        self.asked: dict[str, Any] = {}
+        self.error: BaseException | None = None
+
+    def run(self, _spark: Any, source: jobs.Source, given: dict[str, Any], _tell: Any) -> Outcome:
+        self.asked = {"paths": source.paths, "options": source.options, "given": given}
+        if self.error is not None:
+            raise self.error
+        return self.outcome
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Job:
+    job = Job()
+
+    @contextlib.contextmanager
+    def session(*_: object) -> Iterator[None]:
+        yield None
+
+    monkeypatch.setattr(jobs, "module_of", lambda _name: job)
+    monkeypatch.setattr("rmq_cli.spark_job.module_of", lambda _name: job)
+    monkeypatch.setattr(spark_run, "session", session)
+    monkeypatch.setattr(spark_run, "need", lambda: None)
+    monkeypatch.setattr(spark_run, "check_java", lambda: None)
+    return job
+
+
+def look(*arguments: object) -> Seen:
+    """`rmq spark …` within this process; what it does not turn into a line is raised."""
+    done = CliRunner().invoke(command, [str(argument) for argument in arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert "Traceback" not in done.stderr
+    return Seen(done.exit_code, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    return tmp_path / "store"
+
+
+FULL = Outcome(
+    "skew", "2 queues are hot", False,
+    [Figure("messages", "messages", 12345), Figure("bodyBytes", "of bodies", 3 << 20, Unit.BYTES),
+     Figure("giniIndex", "Gini", 0.25, Unit.RATIO), Figure("first", "first stored", None, Unit.TIME)],
+    [Table("queues", "Hot queues", (Column("topic"), Column("queueId", Unit.COUNT), Column("lag", Unit.MS)),
+           [("<b>&Orders\x1b[31m", 3, 1500), ("Payments", 12345, -20)], 40, is_finding=True)],
+    [Plot("Hot", bars=[("a<i>", 3.0), ("b", 1.0)]),
+     Plot("Over time", series={"p50": [(0, 1), (1, 2)], "p<99>": [(0, 5), (1, 9)]})],
+    ["a note of </script>"],
+)  # fmt: skip
+
+
+# What is printed
+
+
+def test_the_summary_and_its_status(job: Job, store: Path) -> None:
+    job.outcome = FULL
+    seen = look("skew", store)
+    assert (seen.status, seen.err) == (1, "")
+    lines = seen.out.splitlines()
+    assert lines[0] == "skew: 2 queues are hot"
+    assert [line.split() for line in lines[2:6]] == [
+        ["messages", "12,345"], ["of", "bodies", "3.0", "MiB"], ["Gini", "0.25"], ["first", "stored", "-"],
+    ]  # fmt: skip
+    assert len({len(line) for line in lines[2:6]}) == 1, "values end at the same place"
+    assert "Hot queues, 2 of 40 shown" in lines
+    assert "  <b>&Orders\\x1b[31m        3   1.5 s" in lines
+    assert "  Payments             12,345  -20 ms" in lines
+    assert lines[-1] == "note: a note of </script>"
+    job.outcome = Outcome("skew", "clean", True)
+    assert look("skew", store) == (0, "skew: clean\n", "")
+
+
+@pytest.mark.parametrize("columns", [80, 100, 130])
+def test_no_line_is_too_long(columns: int) -> None:
+    from rmq_columns.shown import cells
+    from rmq_spark.report_text import lines
+
+    texts = (Column("topic"), Column("where"), Column("firstStored", Unit.TIME), Column("bytes", Unit.BYTES))
+    rows = [("Orders" * 30, "文" * 90, 1_763_000_000_000, 5), ("a", "b", 1_763_000_000_000, 1 << 40)]
+    many = tuple(Column(f"column{number}", Unit.COUNT) for number in range(20))
+    outcome = Outcome("skew", "x " * 200, False, [Figure("f", "l" * 90, "v" * 300, Unit.TEXT)], notes=["n" * 300])
+    outcome.tables = [Table("a", "t " * 100, texts, [*rows], 2), Table("b", "wide", many, [tuple(range(10**9, 10**9 + 20))], 1)]
+    shown = list(lines(outcome, columns))
+    assert max(map(cells, shown)) <= columns
+    assert any("2025-11-13 " in line and "Orders" in line and "1.0 TiB" not in line for line in shown), "times are whole"
+    assert any(line.startswith("- column0 ") for line in shown), "what fits no line is a sheet"
+
+
+def test_json(job: Job, store: Path) -> None:
+    job.outcome = FULL
+    seen = look("skew", store, "--json")
+    assert seen.status == 1
+    [line] = seen.out.splitlines()
+    told = json.loads(line)
+    assert told["figures"] == {"messages": 12345, "bodyBytes": 3 << 20, "giniIndex": 0.25, "first": None}
+    assert told["tables"]["queues"]["total"] == 40
+    assert told["tables"]["queues"]["rows"][0] == {"topic": "<b>&Orders\x1b[31m", "queueId": 3, "lag": 1500}
+    assert (told["clean"], told["job"], told["notes"]) == (False, "skew", ["a note of </script>"])
+
+
+def test_the_page_is_one_file_without_script(job: Job, store: Path, tmp_path: Path) -> None:
+    job.outcome = FULL
+    seen = look("skew", store, "--html", tmp_path / "report.html", "--topic", "<u>")
+    assert seen.err == f"rmq: written to {tmp_path / 'report.html'}\n"
+    page = (tmp_path / "report.html").read_text()
+    for text in ("<script", "http:", "https:", "<b>", "<i>", "<u>", "\x1b", "src=", "@import", "url("):
+        assert text not in page
+    for text in ("2 queues are hot", "&lt;b&gt;&amp;Orders\\x1b[31m", "p&lt;99&gt;", "and 38 more", "scheme:dark", "3.0 MiB"):
+        assert text in page
+    assert page.count("<svg") == page.count("</svg>") == 2
+    assert page.count("<polyline") == 2
+    assert "class='verdict dirty'" in page
+
+
+def test_a_page_of_nothing(job: Job, store: Path, tmp_path: Path) -> None:
+    job.outcome = Outcome("skew", "clean", True, plots=[Plot("Empty"), Plot("NaN", series={"a": [(0, float("nan"))]})])
+    assert look("skew", store, "--html", tmp_path / "report.html").status == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "class='verdict clean'" in page
+    assert page.count("<p class=soft>none</p>") == 2
+
+
+# Options
+
+
+def test_what_a_job_is_given(job: Job, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(store.parent)
+    words = ["--max-ratio", "2.5", "--names", "a", "--names", "b", "--kind", "key", "--strict", "--ledger", "sent.jsonl"]
+    asked = ["--topic", "T1", "--topic", "T,2", "--from", "1700000000000", "--option", "MODE=permissive"]
+    more = ["--option", "brokerName=b=c", "--since", "1700000000123"]
+    assert look("skew", "store", "s3://bucket/store", *words, *asked, *more).status == 0
+    assert job.asked["paths"] == (str(store), "s3://bucket/store")
+    assert job.asked["options"] == {
+        "mode": "permissive", "brokerName": "b=c", "topics": '["T1", "T,2"]', "startingTimestamp": "1700000000000",
+    }  # fmt: skip
+    assert job.asked["given"] == {
+        "max-ratio": 2.5, "names": ("a", "b"), "kind": "key", "strict": True, "ledger": str(store.parent / "sent.jsonl"),
+        "since": 1700000000123,
+    }  # fmt: skip
+    look("skew", store)
+    assert job.asked["options"] == {}
+    assert job.asked["given"] == {"max-ratio": 4.0, "names": (), "kind": None, "strict": False, "ledger": None, "since": None}
+
+
+def test_a_parameter_takes_the_place_of_a_common_option(job: Job, store: Path, tmp_path: Path) -> None:
+    job.PARAMETERS = (Parameter("out", "path", "its own", is_required=True), Parameter("format", str, "its own", default="zstd"))
+    assert look("skew", store).status == 2
+    assert look("skew", store, "--out", tmp_path).status == 0
+    assert job.asked["given"] == {"out": str(tmp_path), "format": "zstd"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--option", "mood=x"], "no option mood; there are pathLayout, topics, "),
+        (["--option", "table=index"], "no option table; there are "),
+        (["--option", "mode"], "--option mode: give NAME=VALUE"),
+        (["--option", "mode=x"], "mode: 'x': not one of FAILFAST, PERMISSIVE, DROPMALFORMED"),
+        (["--option", "splitBytes=0"], "splitBytes: '0': below 1"),
+        (["--option", "mode=FAILFAST", "--option", "MODE=PERMISSIVE"], "mode: given twice"),
+        (["--topic", "a", "--option", "topics=b"], "--topic and --option topics say the same thing: leave one of them out"),
+        (["--conf", "spark.x"], "--conf spark.x: give NAME=VALUE"),
+        (["--from", "then"], "'then' is no time: give now, -90m, "),
+        (["nowhere"], "nowhere: no such file or directory"),
+        (["--html", "{store}/x.html"], "x.html: lies in a store, into which nothing is written"),
+        (["--out", "{store}/commitlog"], "commitlog: lies in a store, into which nothing is written"),
+        (["--out", "{store}/.."], ": is not empty; name another, or say --overwrite"),
+        (["--html", "{store}/../no/x.html"], "x.html: no directory "),
+    ],
+)
+def test_bad_options_are_a_line(job: Job, store: Path, words: list[str], said: str) -> None:
+    seen = look("skew", store, *(word.format(store=store) for word in words))
+    assert (seen.status, seen.out) == (2, "")
+    [line] = seen.err.splitlines()
+    assert line.startswith("rmq: ")
+    assert said in line
+    assert not job.asked, "nothing was started"
+
+
+def test_every_option_of_the_format_is_known_or_ours() -> None:
+    assert set(NAMES) > spark_run.OURS
+    assert set(spark_run.NAMES.values()) < set(NAMES)
+
+
+# What can be written where
+
+
+def test_nothing_is_written_into_a_store(store: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(store)
+    for place in (store, store / "x", store / "commitlog" / "x", link / "x"):
+        with pytest.raises(BadOption, match="lies in a store"):
+            check_outside(str(place), [])
+    lone = tmp_path / "logs"
+    lone.mkdir()
+    with pytest.raises(BadOption, match="lies in a store"):
+        check_outside(str(lone / "x"), [str(lone)])
+    check_outside(str(tmp_path / "found"), [str(store), "s3://bucket/store"])
+    check_outside("s3://bucket/store/x", ["s3://bucket/store"])
+
+
+def test_what_is_there_stays(tmp_path: Path) -> None:
+    check_free(str(tmp_path / "new"), overwrite=False)
+    check_free(str(tmp_path), overwrite=False)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadOption, match="is not empty"):
+        check_free(str(tmp_path), overwrite=False)
+    check_free(str(tmp_path), overwrite=True)
+    with pytest.raises(BadOption, match="is no directory"):
+        check_free(str(tmp_path / "file"), overwrite=True)
+
+
+# What goes wrong
+
+
+def test_errors_of_a_store_are_a_line(job: Job, store: Path) -> None:
+    for error, said in (
+        (Malformed("/s/commitlog/0", 17, "no message"), "rmq: /s/commitlog/0, byte 17: no message"),
+        (BadOption("ledger: no column topic"), "rmq: ledger: no column topic"),
+        (needs.MissingPackage("needs numpy"), "rmq: needs numpy"),
+    ):
+        job.error = error
+        assert look("skew", store) == (2, "", said + "\n")
+
+
+def test_interrupted(job: Job, store: Path) -> None:
+    job.error = KeyboardInterrupt()
+    assert look("skew", store) == (130, "", "rmq: interrupted\n")
+
+
+TASK = """An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "/x/rmq_spark/store.py", line 74, in read
+    yield from read_split(partition.value)
+  File "/x/rmq_columns/reading.py", line 30, in read_split
+    raise error
+{error}
+ SQLSTATE: 38000"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "defect"),
+    [
+        (TASK.format(error="rmq_columns.errors.Malformed: /s/0, byte 12: size 7"), "/s/0, byte 12: size 7", False),
+        (TASK.format(error="rmq_columns.errors.FileGone: /s/0: is gone"), "/s/0: is gone", False),
+        (TASK.format(error="OSError: [Errno 28] No space"), "a task failed: OSError: [Errno 28] No space", False),
+        (TASK.format(error="KeyError: 'x'"), "a task failed: KeyError: 'x'", True),
+        ("[PATH_NOT_FOUND] Path does not exist: file:/nope. SQLSTATE: 42K03", "Spark: Path does not exist: file:/nope.", False),
+        (
+            "An error occurred while calling o1.x.\n: org.apache.spark.SparkException: Could not parse Master URL: 'foo'\n\tat x",
+            "Spark: SparkException: Could not parse Master URL: 'foo'", False,
+        ),
+        (
+            ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 6.0 failed 1 times, most "
+            "recent failure: Lost task 0.0 in stage 6.0 (TID 4) (localhost executor driver): java.io.IOException: No space\n\tat x",
+            "a task failed: IOException: No space", False,
+        ),
+    ],
+)  # fmt: skip
+def test_the_line_that_matters(text: str, said: str, defect: bool) -> None:
+    assert reasons.reason_of(Exception(text)) == said
+    assert reasons.is_defect(Exception(text)) is defect
+
+
+def test_what_is_of_spark_and_what_is_a_defect_of_ours() -> None:
+    of_spark = type("Py4JError", (Exception,), {"__module__": "py4j.protocol"})
+    assert reasons.is_of_spark(of_spark("x"))
+    assert reasons.is_of_spark(type("Ours", (of_spark,), {"__module__": "x"})("x"))
+    assert reasons.is_of_spark(ConnectionRefusedError())
+    assert not reasons.is_of_spark(KeyError("x"))
+
+
+def test_a_jvm_is_asked_for_before_anything_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from rmq_cli.complaint import Complaint
+
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(Complaint, match="needs a JDK, 17 or later: none is in JAVA_HOME="):
+        spark_run.check_java()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Complaint, match="set JAVA_HOME"):
+        spark_run.check_java()
+
+
+def test_what_a_child_prints_is_kept_from_both_streams(capfd: pytest.CaptureFixture[str]) -> None:
+    with quietly() as said:
+        child = subprocess.Popen(["sh", "-c", "read line; echo one; echo two >&2"], stdin=subprocess.PIPE)
+    print("ours", flush=True)
+    child.communicate(b"go\n")
+    assert said.lines() == ["one", "two"]
+    assert capfd.readouterr() == ("ours\n", "")
+
+
+# Without PySpark
+
+
+def test_rmq_names_it() -> None:
+    assert "spark" in SUBCOMMANDS
+    assert list(SUBCOMMANDS).index("spark") < list(SUBCOMMANDS).index("version")
+
+
+WITHOUT = """
+import sys
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked!r}:
+            raise ModuleNotFoundError("No module named " + repr(name), name=name)
+sys.meta_path.insert(0, Without())
+import importlib.util
+there = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name in {blocked!r} else there(name, package)
+from rmq_cli.main import main
+main({words!r})
+"""
+
+
+def without(blocked: tuple[str, ...], *words: str) -> Seen:
+    """The command in a Python that has not got these packages."""
+    code = WITHOUT.format(blocked=blocked, words=words)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return Seen(done.returncode, done.stdout, done.stderr)
+
+
+def test_help_needs_no_pyspark() -> None:
+    seen = without(("pyspark", "py4j"), "spark", "--help")
+    assert seen.status == 0, seen.err
+    assert all(name in seen.out for name in (*JOBS, "generate"))
+    assert "pip install 'rmq-py-broker[spark]'" in seen.out
+
+
+@pytest.mark.parametrize("name", [*JOBS, "generate"])
+def test_help_of_each_job_needs_no_pyspark(name: str) -> None:
+    seen = without(("pyspark", "py4j"), "spark", name, "--help")
+    assert seen.status == 0, seen.err
+    assert seen.out.startswith(f"Usage: rmq spark {name} ")
+
+
+def test_without_pyspark_it_says_what_to_install(store: Path) -> None:
+    seen = without(("pyspark", "py4j"), "spark", "duplicates", str(store))
+    assert (seen.status, seen.out) == (2, "")
+    [line] = seen.err.splitlines()
+    assert "needs pyspark: pip install 'rmq-py-broker[spark]'" in line
+
+
+def test_a_job_that_there_is_not(tmp_path: Path) -> None:
+    done = run("spark", "sort", ".", home=tmp_path)
+    assert done.returncode == 2
+    assert "No such command 'sort'" in done.stderr
+
+
+# The generator
+
+
+def test_generate_and_what_it_says(tmp_path: Path) -> None:
+    pytest.importorskip("numpy", reason="needs numpy")
+    seen = look("generate", tmp_path / "g", "--size", "1MiB", "--faults", "lost=1", "--workers", "0")
+    assert (seen.status, seen.err) == (0, "")
+    assert f"{tmp_path / 'g' / 'store'}: " in seen.out
+    assert "1 faults" in seen.out
+    assert len((tmp_path / "g" / "faults.jsonl").read_text().splitlines()) == 1
+    told = json.loads(look("generate", tmp_path / "h", "--size", "1MiB", "--workers", "0", "--no-index", "--json").out)
+    assert (told["indexEntries"], told["faults"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--size", "big"], "not a size: 'big'"), (["--faults", "x=1"], "not a fault: 'x=1'"), ([], "is not empty")],
+)
+def test_generate_refuses_in_a_line(tmp_path: Path, words: list[str], said: str) -> None:
+    pytest.importorskip("numpy", reason="needs numpy")
+    (tmp_path / "file").write_text("")
+    seen = look("generate", tmp_path if not words else tmp_path / "g", *words, "--workers", "0")
+    assert (seen.status, seen.out) == (2, "")
+    [line] = seen.err.splitlines()
+    assert said in line
+
+
+# As a module
+
+
+def test_python_m_takes_the_same_words() -> None:
+    done = subprocess.run([sys.executable, "-m", "rmq_spark", "--help"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: rmq spark [OPTIONS] COMMAND")
+
+
+def test_sigint_is_python_s_own_after_a_run(job: Job, store: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    look("skew", store)
+    assert signal.getsignal(signal.SIGINT) is before
