@@ -161,7 +161,12 @@ class Whole:
 
     def take_log(self, reports: Sequence[LogReport]) -> None:
         """All answers, of whole files or of parts that together are whole files."""
+        unreadable: set[str] = set()
         for one in reports:
+            if one.name in unreadable:
+                one.findings.drop("file-unreadable", one.name)
+            elif ("file-unreadable", one.name) in one.findings.counts:
+                unreadable.add(one.name)
             self.findings.merge(one.findings)
             one.findings = Findings()
         self.reports = sorted(reports, key=lambda one: (one.start, one.begin))
