@@ -41,6 +41,7 @@ LOG_APPEND_TIME: Final = 1
 HOSTS_KEPT: Final = 4096
 """Texts of hosts that are remembered: every connection of every client has one."""
 _US_PER_MS: Final = 1000
+_PACKED: Final = (np.dtype((np.void, HOST_V4_SIZE)), np.dtype((np.void, HOST_V6_SIZE)))
 _HOSTS: Final = {"bornHost": ("born_host", BORN_V6), "storeHost": ("store_host", STORE_V6)}
 
 
@@ -150,26 +151,27 @@ class Rows:
         return list(found)
 
     def _hosts(self, field: str, bit: int) -> Any:
-        """Hosts are few, so each is written out once."""
+        """Hosts are few, so each is written out once; one that all have is repeated."""
         units = self.units
-        kinds = np.unique(units.host_bits).tolist()
-        if len(kinds) == 1:
-            return self._host_texts(units.at + FIXED[kinds[0]].at[field], bool(kinds[0] & bit))
-        parts, order = [], []
-        for bits in kinds:
+        texts: list[str] = []
+        codes = np.zeros(len(units), np.int32)
+        for bits in np.unique(units.host_bits).tolist():
             rows = np.flatnonzero(units.host_bits == bits)
-            parts.append(self._host_texts(units.at[rows] + FIXED[bits].at[field], bool(bits & bit)))
-            order.append(rows)
-        back = np.argsort(np.concatenate(order)) if order else np.empty(0, np.int64)
-        return pa.concat_arrays([pa.array([], pa.string()), *parts]).take(pa.array(back))
+            found, which = _distinct(gather(self.buffer, units.at[rows] + FIXED[bits].at[field], _PACKED[bool(bits & bit)]))
+            codes[rows] = which + len(texts)
+            texts += map(host_text, found)
+        if len(texts) == 1:
+            return pa.repeat(pa.scalar(texts[0], pa.string()), len(units))
+        return pa.array(texts, pa.string()).take(pa.array(codes))
 
-    def _host_texts(self, at: npt.NDArray[np.int64], v6: bool) -> Any:
-        size = HOST_V6_SIZE if v6 else HOST_V4_SIZE
-        hosts = gather(self.buffer, at, np.dtype((np.void, size)))
-        packed = pa.py_buffer(np.ascontiguousarray(hosts))
-        encoded = pa.Array.from_buffers(pa.binary(size), len(hosts), [None, packed]).dictionary_encode()
-        texts = pa.array([host_text(one) for one in encoded.dictionary.to_pylist()], pa.string())
-        return texts.take(encoded.indices)
+
+def _distinct(hosts: npt.NDArray[Any]) -> tuple[list[bytes], Any]:
+    """Packed hosts, each once, and for each row which of them it has."""
+    if (hosts == hosts[0]).all():
+        return [hosts[0].tobytes()], 0
+    packed = pa.py_buffer(np.ascontiguousarray(hosts))
+    encoded = pa.Array.from_buffers(pa.binary(hosts.itemsize), len(hosts), [None, packed]).dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
 
 
 def record_batch(buffer: Bytes, units: Units, schema: pa.Schema) -> pa.RecordBatch:

@@ -23,8 +23,9 @@ from rmq_wire import properties as property_text
 
 _END: Final = PAIR_END[0]
 _NAME_END: Final = 1
-COUNTED_CELLS_MAX: Final = 1 << 22
-"""Rows times names up to which doubled names are looked for by counting."""
+ASCII_END: Final = 0x80
+BITS: Final = np.left_shift(np.uint64(1), np.arange(64, dtype=np.uint64))
+"""One for each name, where there are not more names than bits."""
 TEXTS: Final = pa.map_(pa.string(), pa.string())
 
 
@@ -35,7 +36,8 @@ class Pairs:
         self._buffer, self._units = buffer, units
         self._rows = len(units)
         raw, offsets = data_of(ragged(buffer, units.properties_at, units.properties_size))
-        if not self._cut_plain(raw, offsets):
+        self._is_plain = self._cut_plain(raw, offsets)
+        if not self._is_plain:
             found = properties_of(list(slices(buffer.data, units.properties_at, units.properties_size)), units.properties_size)
             self._take(found)
 
@@ -65,11 +67,39 @@ class Pairs:
 
     @cached_property
     def _names(self) -> Any:
-        return as_text(ragged(self._raw, self._name_at, self._name_end - self._name_at))
+        return self._as_text(self._every(0))
 
     @cached_property
     def _values(self) -> Any:
-        return as_text(ragged(self._raw, self._name_end + 1, self._value_end - self._name_end - 1))
+        return self._as_text(self._raw_values)
+
+    @cached_property
+    def _raw_values(self) -> Any:
+        return self._every(2)
+
+    def _every(self, first: int) -> Any:
+        """Names (0) or values (2), as they are stored."""
+        if self._is_plain:
+            return self._pieces.take(pa.array(np.arange(first, len(self._pieces), 4)))
+        if first:
+            return ragged(self._raw, self._name_end + 1, self._value_end - self._name_end - 1)
+        return ragged(self._raw, self._name_at, self._name_end - self._name_at)
+
+    @cached_property
+    def _pieces(self) -> Any:
+        """Plain strings as name, 01, value, 02, name, 01 …, all without a copy: that they ascend was seen when they were cut."""
+        count = len(self._name_at)
+        if not count:
+            return pa.array([], pa.binary())
+        offsets = np.empty(4 * count + 1, np.int32)
+        offsets[0:-1:4], offsets[1::4], offsets[3::4] = self._name_at, self._name_end, self._value_end
+        offsets[2::4] = self._name_end
+        offsets[2::4] += 1
+        offsets[-1] = self._value_end[-1] + 1
+        return pa.Array.from_buffers(pa.binary(), 4 * count, [None, pa.py_buffer(offsets), pa.py_buffer(self._raw)])
+
+    def _as_text(self, found: Any) -> Any:
+        return found.view(pa.string()) if int(self._raw.max(initial=0)) < ASCII_END else as_text(found)
 
     @cached_property
     def _codes(self) -> tuple[npt.NDArray[np.int32], list[str]]:
@@ -79,10 +109,12 @@ class Pairs:
     def _has_doubled(self) -> bool:
         """Whether a unit has two values of one name."""
         codes, names = self._codes
-        cells = self._rows * len(names)
-        if cells > COUNTED_CELLS_MAX:
+        counts = np.diff(self._up_to)
+        if len(names) > len(BITS):
             return len(np.unique(self._row * len(names) + codes)) < len(codes)
-        return bool(cells) and int(np.bincount(self._row * len(names) + codes).max(initial=0)) > 1
+        sums = np.zeros(len(codes) + 1, np.uint64)
+        np.cumsum(BITS[codes], out=sums[1:])  # of different powers of two as many bits are set; one that comes twice carries
+        return bool((np.bitwise_count(sums[self._up_to[1:]] - sums[self._up_to[:-1]]) != counts).any())
 
     def map(self) -> Any:
         """map<string, string> in the order of first appearance; the last of two values of a name wins."""
@@ -99,8 +131,7 @@ class Pairs:
         """As `map`, values as the bytes that are stored: list<struct<key: string, value: binary>>."""
         if self._has_doubled():
             return self._headers_slowly()
-        values = ragged(self._raw, self._name_end + 1, self._value_end - self._name_end - 1)
-        pairs = pa.StructArray.from_arrays([self._names, values], fields=list(HEADERS.value_type))
+        pairs = pa.StructArray.from_arrays([self._names, self._raw_values], fields=list(HEADERS.value_type))
         return pa.ListArray.from_arrays(pa.array(self._up_to), pairs, type=HEADERS)
 
     def _headers_slowly(self) -> Any:
