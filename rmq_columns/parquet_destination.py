@@ -45,9 +45,12 @@ class Sink:
         self.size = 0
         self.crc32 = 0
         self.closed = False
+        self._is_wanted = True
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
+        if not self._is_wanted:
+            return len(view)  # a writer that ends writes its footer nevertheless
         self.crc32 = zlib.crc32(view, self.crc32)
         self.size += len(view)
         with _writing(self._path):
@@ -78,7 +81,8 @@ class Sink:
             self._held.close()
 
     def abort(self) -> None:
-        """It is not wanted."""
+        """It is not wanted.  What was written may be there under its name: whoever asks for this removes it."""
+        self._is_wanted = False
         with contextlib.suppress(OSError):
             self._held.close()
 

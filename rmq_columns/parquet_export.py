@@ -77,12 +77,12 @@ def prepare(to: str, options: Options, files: FileOptions, increment: bool = Fal
     reading, shape = shape_of(options, files)
     if wide and WIDE.intersection(files.partition_by):
         reading = replace(reading, split_bytes=max(reading.split_bytes, WIDE_SPLIT_BYTES))
-    asked = manifest.asked_for(reading, files, shape.file.names)
+    asked = manifest.asked_for(replace(options, split_bytes=reading.split_bytes), files)
     to = to if "://" in to else os.path.abspath(to)
     there = destination(to)
     plans = _plans(there, to, asked, reading)
     listed = there.listing()
-    if not plans and (foreign := sorted(set(listed) - set(manifest.strays(listed, ())) - {manifest.RUN})):
+    if not plans and (foreign := sorted(set(listed) - set(manifest.strays(listed, ())) - {manifest.RUN, manifest.plan_name(0)})):
         raise CannotExport(to, -1, f"is not empty and holds no export that could go on: {foreign[0]}")
     run = manifest.take_over(there)
     entries = manifest.read_entries(there, plans, listed)
@@ -120,15 +120,16 @@ def _planned(
     ends = _ends(plans, entries)
     first = min(ends.values(), default=reading.starting_offset)
     number = sum(len(plan.splits) for plan in plans)
+    identity = uuid.uuid4().hex
     splits = []
     for split in plan_splits(replace(reading, starting_offset=first)):
         start = ends.get(_log(split), reading.starting_offset)
         if start is not None and not split.store.lone and all(part.file_start + part.end <= start for part in split.parts):
             continue
         own = replace(split, options=replace(split.options, starting_offset=start))
-        splits.append(Numbered(number, own, manifest.prints_of(own.store.tree(own.options), own)))
+        splits.append(Numbered(identity, number, own, manifest.prints_of(own.store.tree(own.options), own)))
         number += 1
-    return Plan(increment, asked, tuple(splits))
+    return Plan(identity, increment, asked, tuple(splits))
 
 
 def _log(split: Split) -> BrokerLog:
@@ -157,7 +158,7 @@ def export_split(job: Job, one: Numbered) -> Entry:
     """
     there = destination(job.to)
     before = manifest.read_entry(there, one.number)
-    if before is not None and manifest.holds(before, _sizes(there, before.files)):
+    if before is not None and manifest.holds(before, one, _sizes(there, before.files)):
         return before
     tally = _Tally()
     with SplitFiles(there, job.files, job.shape, one.number, uuid.uuid4().hex[:8]) as made:
@@ -242,7 +243,7 @@ def _entry(job: Job, one: Numbered, tally: _Tally, files: list[FileEntry]) -> En
     rows, corrupt = counted(files)
     parts = one.split.parts
     return Entry(
-        one.number, job.run, one.split.store.broker_name, one.split.store.root or one.split.store.logs[0],
+        one.number, one.plan, job.run, one.split.store.broker_name, one.split.store.root or one.split.store.logs[0],
         parts[0].file_start + parts[0].start, parts[-1].file_start + parts[-1].end,
         rows, corrupt, tally.size, tally.first, tally.last, job.files.verify, files,
     )  # fmt: skip

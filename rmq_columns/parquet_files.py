@@ -7,6 +7,7 @@ do, is not copied.  Rows that are no sound message go to a file of their own ben
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rmq_columns.errors import BadOption
+from rmq_columns.errors import BadOption, StoreError
 from rmq_columns.parquet_destination import Destination, Sink
 from rmq_columns.parquet_options import DATE, PARTITIONS, QUEUE_ORDER, FileOptions, Order, Shape
 from rmq_columns.schema import CORRUPT
@@ -103,12 +104,10 @@ class SplitFiles:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         for one in self._open.values():
             one.sink.abort()
+            one.writer.close()
         if error is not None:
-            self.remove()
-
-    def remove(self) -> None:
-        """All that was written: it is not wanted."""
-        self._destination.remove([one.name for one in self.entries])
+            with contextlib.suppress(StoreError):  # what remains does not count, and the next start takes it away
+                self._destination.remove([one.name for one in (*self.entries, *(open.entry for open in self._open.values()))])
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Rows in the order of the log, with the columns of `Shape.read`.  Raises `CannotWrite`, `BadOption`."""

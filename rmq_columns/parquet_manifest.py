@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, NamedTuple, TypeVar
@@ -32,8 +32,8 @@ DIRECTORY: Final = "_manifest"
 RUN: Final = f"{DIRECTORY}/run.json"
 WHOLE: Final = f"{DIRECTORY}/manifest.jsonl"
 SUCCESS: Final = "_SUCCESS"
-NO_MATTER: Final = frozenset({"filesystem", "block_bytes", "batch_rows", "columns", "starting_offset"})
-"""Options that may differ at the next start, or of which `asked_for` has another form."""
+NO_MATTER: Final = frozenset({"filesystem", "block_bytes", "batch_rows"})
+"""Options that may differ at the next start."""
 PRINT_BYTES: Final = 4096
 """From the beginning of a log file, by which it is known again."""
 AT_ONCE: Final = 16
@@ -47,8 +47,9 @@ class CannotExport(StoreError):
 
 
 class Numbered(NamedTuple):
-    """A split of an export.  prints: of its log files, CRC of the first message; -1 where none stood there."""
+    """A split of an export.  plan: its identity.  prints: of its log files, CRC of the first message; -1 where there is none."""
 
+    plan: str
     number: int
     split: Split
     prints: tuple[int, ...]
@@ -56,8 +57,9 @@ class Numbered(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """One increment: the first, or what came since.  asked: the options as they were given."""
+    """One increment: the first, or what came since.  identity: of nothing else.  asked: the options as they were given."""
 
+    identity: str
     increment: int
     asked: dict[str, Any]
     splits: tuple[Numbered, ...]
@@ -72,6 +74,7 @@ class Entry:
     """One split that is done."""
 
     split: int
+    plan: str
     run: str
     brokerName: str
     store: str
@@ -99,15 +102,14 @@ def entry_name(split: int) -> str:
     return f"{DIRECTORY}/split-{split:05}.json"
 
 
-def asked_for(options: Options, files: FileOptions, columns: Sequence[str]) -> dict[str, Any]:
+def asked_for(options: Options, files: FileOptions) -> dict[str, Any]:
     """What two starts must have in common."""
     found: dict[str, Any] = {}
     for one in fields(options):
         value = getattr(options, one.name)
         if one.name not in NO_MATTER:
             found[one.name] = sorted(value) if isinstance(value, frozenset) else value
-    given = {"starting_offset": options.starting_offset, "columns": list(columns)}
-    made: dict[str, Any] = json.loads(json.dumps(found | given | files.as_json()))
+    made: dict[str, Any] = json.loads(json.dumps(found | files.as_json()))
     return made
 
 
@@ -136,22 +138,28 @@ def write_plan(destination: Destination, plan: Plan) -> None:
         }
         for one in plan.splits
     ]  # fmt: skip
-    made = {"version": VERSION, "increment": plan.increment, "asked": plan.asked, "splits": splits}
+    made = {"version": VERSION, "identity": plan.identity, "increment": plan.increment, "asked": plan.asked, "splits": splits}
     destination.put(plan.name, json.dumps(made, ensure_ascii=False, indent=1).encode())
 
 
 def read_plan(destination: Destination, increment: int, options: Options) -> Plan | None:
-    """options: with which its splits are to be read.  Raises `CannotRead`, `CannotExport`."""
+    """options: with which its splits are to be read.  None also when it was being written as somebody died.
+
+    Raises `CannotRead`, `CannotExport`.
+    """
     name = plan_name(increment)
     data = destination.read(name)
     if data is None:
         return None
+    found = _json(data)
+    if found is None:
+        return None
     try:
-        found = json.loads(data)
         if found["version"] != VERSION:
             raise CannotExport(name, -1, f"version {found['version']}; this program knows {VERSION}")
         splits = tuple(
             Numbered(
+                found["identity"],
                 one["number"],
                 Split(
                     replace(options, starting_offset=one["startingPhysicalOffset"]),
@@ -162,8 +170,8 @@ def read_plan(destination: Destination, increment: int, options: Options) -> Pla
             )
             for one in found["splits"]
         )
-        return Plan(increment, found["asked"], splits)
-    except (ValueError, TypeError, KeyError) as reason:
+        return Plan(found["identity"], increment, found["asked"], splits)
+    except (TypeError, KeyError) as reason:
         raise CannotExport(name, -1, f"no plan of an export: {reason!r}") from reason
 
 
@@ -175,25 +183,33 @@ def write_entry(destination: Destination, entry: Entry) -> None:
 def read_entry(destination: Destination, split: int) -> Entry | None:
     """Raises `CannotRead`, `CannotExport`."""
     data = destination.read(entry_name(split))
-    if data is None:
+    found = None if data is None else _json(data)
+    if found is None:
         return None
     try:
-        found = json.loads(data)
         return Entry(**found | {"files": [FileEntry(**one) for one in found["files"]]})
-    except (ValueError, TypeError, KeyError) as reason:
+    except (TypeError, KeyError) as reason:
         raise CannotExport(entry_name(split), -1, f"no entry of an export: {reason!r}") from reason
+
+
+def _json(data: bytes) -> Any:
+    """None for half of one: only some file systems let nobody see that."""
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None
 
 
 def read_entries(destination: Destination, plans: Iterable[Plan], listed: dict[str, int]) -> dict[int, Entry]:
     """Split -> entry, of those that hold."""
-    numbers = [one.number for plan in plans for one in plan.splits if entry_name(one.number) in listed]
-    found = at_once(lambda number: read_entry(destination, number), numbers)
-    return {one.split: one for one in found if one is not None and holds(one, listed)}
+    splits = [one for plan in plans for one in plan.splits if entry_name(one.number) in listed]
+    found = at_once(lambda one: (one, read_entry(destination, one.number)), splits)
+    return {one.number: entry for one, entry in found if entry is not None and holds(entry, one, listed)}
 
 
-def holds(entry: Entry, listed: dict[str, int]) -> bool:
-    """Whether every file of it is there, with its size."""
-    return all(listed.get(one.name) == one.bytes for one in entry.files)
+def holds(entry: Entry, one: Numbered, listed: dict[str, int]) -> bool:
+    """Whether it is this split's, and every file of it is there with its size."""
+    return entry.plan == one.plan and all(listed.get(file.name) == file.bytes for file in entry.files)
 
 
 def strays(listed: Iterable[str], entries: Iterable[Entry]) -> list[str]:
@@ -212,7 +228,8 @@ def take_over(destination: Destination) -> str:
 def is_current(destination: Destination, run: str) -> bool:
     """Whether no other start has taken over."""
     data = destination.read(RUN)
-    return data is not None and json.loads(data)["run"] == run
+    found = None if data is None else _json(data)
+    return found is not None and found["run"] == run
 
 
 def prints_of(tree: Tree, split: Split) -> tuple[int, ...]:

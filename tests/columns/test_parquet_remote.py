@@ -1,0 +1,122 @@
+"""Exports to where nothing can be renamed: S3 (moto; skips without it) and a file system of fsspec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import fs
+
+from rmq_columns.parquet_destination import RemoteDestination, destination
+from rmq_columns.parquet_export import export_split, export_store, finish, prepare
+from rmq_columns.parquet_manifest import entry_name
+from rmq_columns.parquet_options import FileOptions
+from tests.columns.exports import exported, log_of_days, options_of, stored
+
+FILES = FileOptions()
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    servers = pytest.importorskip("moto.server", reason="needs moto: the extra [s3]")
+    server = servers.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", "a")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+        made = fs.S3FileSystem(
+            region="us-east-1", scheme="http", endpoint_override=f"{host}:{port}", allow_bucket_creation=True
+        )
+        made.create_dir("bucket")
+        yield f"{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(params=["s3", "memory"])
+def to(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A place of its own."""
+    if request.param == "memory":
+        pytest.importorskip("fsspec")
+        return f"memory://{tmp_path.name}"
+    endpoint = request.getfixturevalue("endpoint")
+    return f"s3://bucket/{tmp_path.name}?endpoint_override={endpoint}&scheme=http&region=us-east-1"
+
+
+class Stop(Exception):
+    """In place of a death: objects in memory do not outlive this process."""
+
+
+def assert_whole(to: str, root: Path) -> None:
+    assert exported(to) == stored(root)
+    there = destination(to)
+    assert isinstance(there, RemoteDestination)
+    listed = set(there.listing())
+    assert "_SUCCESS" in listed
+    data = there.read("_manifest/manifest.jsonl")
+    assert data is not None
+    assert all(name.encode() in data for name in listed if name.endswith(".parquet"))
+
+
+def test_there_and_back(to: str, tmp_path: Path) -> None:
+    log = log_of_days(tmp_path / "broker-a")
+    done = export_store(to, options_of(log.root), FILES)
+    assert done.rows == done.verified_rows == len(log.places)
+    assert_whole(to, log.root)
+    export_store(to, options_of(log.root), FILES)
+    log_of_days(tmp_path / "broker-a", 120, days=4)
+    assert export_store(to, options_of(log.root), FILES, increment=True).rows == 120
+    assert_whole(to, log.root)
+
+
+@pytest.mark.parametrize("call", ["create", "put", "remove"])
+def test_stopped_at_every_step(to: str, tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt gets one step further; what was half written when it stopped is there, and does not count."""
+    log = log_of_days(tmp_path / "broker-a", 60)
+    done: Any = getattr(RemoteDestination, call)
+    left = 0
+
+    def counted(self: Any, *arguments: Any) -> Any:
+        nonlocal left
+        if not left:
+            raise Stop
+        left -= 1
+        made = done(self, *arguments)
+        if call == "create" and not left:
+            made.write(b"half")
+            made.commit()
+            raise Stop
+        return made
+
+    monkeypatch.setattr(RemoteDestination, call, counted)
+    stops = 0
+    while True:
+        left = stops + 1
+        try:
+            export_store(to, options_of(log.root), FILES)
+        except Stop:
+            stops += 1
+            continue
+        break
+    assert stops > (0 if call == "remove" else 2)
+    monkeypatch.undo()
+    assert_whole(to, log.root)
+
+
+def test_an_object_that_went_away(to: str, tmp_path: Path) -> None:
+    """Its split is written again."""
+    log = log_of_days(tmp_path / "broker-a")
+    prepared = prepare(to, options_of(log.root), FILES)
+    for one in prepared.todo:
+        export_split(prepared.job, one)
+    there = destination(to)
+    entry = there.read(entry_name(0))
+    assert entry is not None
+    there.remove([next(name for name in there.listing() if "part-00000" in name)])
+    again = prepare(to, options_of(log.root), FILES)
+    assert [one.number for one in again.todo] == [0]
+    export_split(again.job, again.todo[0])
+    finish(again)
+    assert_whole(to, log.root)
