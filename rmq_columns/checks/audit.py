@@ -19,7 +19,7 @@ from rmq_columns.checks.log import check_log
 from rmq_columns.checks.queues import Key, QueueState, check_queue
 from rmq_columns.checks.report import LogPart, LogReport
 from rmq_columns.checks.trees import Listed, listed_stores, log_parts
-from rmq_columns.checks.whole import DanglingTask, IndexTask, QueueTask, Scope, Whole
+from rmq_columns.checks.whole import DanglingTask, IndexTask, QueueSummary, QueueTask, Scope, Whole
 from rmq_columns.options import Options
 
 PIECE_BYTES_MIN: Final = 64 << 20
@@ -40,17 +40,6 @@ class Choice:
     with_index: bool = True
     with_crc: bool = True
     pieces: int = 0
-
-
-@dataclass
-class QueueSummary:
-    """What the log has of one queue.  units: messages, of an inner batch one."""
-
-    units: int
-    first_offset: int
-    end_offset: int
-    first_physical_offset: int
-    last_physical_offset: int
 
 
 @dataclass
@@ -115,7 +104,7 @@ class _Store:
         """Everything but the last pass."""
         whole, (with_queues, with_index) = self.whole, self.found.compared
         self.found.reports = whole.reports
-        whole.join()
+        whole.join(_unpacked)
         if with_queues:
             whole.find_homeless(self.listed.topics)
         if with_index:
@@ -128,12 +117,7 @@ class _Store:
         found.consume_queues = whole.queues
         found.queue_units = sum(max(one.end - one.first, 0) for one in whole.queues.values() if not one.is_batch)
         found.index_entries = sum(max(one.count - 1, 0) for one in whole.index)
-        for report in whole.reports:
-            for key, edge in report.edges.items():
-                first, last = report.start + edge.first_at, report.start + edge.last_at
-                known = found.queues.setdefault(key, QueueSummary(0, edge.first, edge.next, first, last))
-                known.units += edge.units
-                known.end_offset, known.last_physical_offset = edge.next, last
+        found.queues = whole.summaries
         return found
 
 
@@ -208,7 +192,19 @@ def check_parts(piece: tuple[int, bytes, Sequence[LogPart]]) -> list[LogReport]:
     """Parts of one store's log."""
     _, packed, parts = piece
     known = _unpack(packed)
-    return [check_log(part, known) for part in parts]
+    return [_packed_report(check_log(part, known)) for part in parts]
+
+
+def _packed_report(report: LogReport) -> LogReport:
+    """What grows with the number of queues is a tenth on its way, and until it is used."""
+    report.packed = _pack((report.edges, report.matched))
+    report.edges, report.matched, report.topics = {}, {}, {}
+    return report
+
+
+def _unpacked(report: LogReport) -> None:
+    report.edges, report.matched = _unpack(report.packed)
+    report.packed = b""
 
 
 def _dangling(stores: Sequence[_Store], run: Run) -> None:

@@ -120,6 +120,8 @@ class LogReport:
     without_tag_entries: int = 0
     topics: dict[str, int] = field(default_factory=dict)
     """topic -> messages"""
+    packed: bytes = b""
+    """edges and what matched, on the way"""
 
 
 class Entry(NamedTuple):

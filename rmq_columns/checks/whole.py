@@ -10,7 +10,7 @@ over the edges of files and parts: the sequence of queue offsets, missing files,
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +19,7 @@ from rmq_columns.checks.findings import NOWHERE, Findings
 from rmq_columns.checks.index import IndexState, slots_of
 from rmq_columns.checks.places import LogPlaces, find_dangling
 from rmq_columns.checks.queues import Key, LogBounds, QueueState
-from rmq_columns.checks.report import Known, LogReport, Step, judge_step
+from rmq_columns.checks.report import Edge, Known, LogReport, Step, judge_step
 from rmq_columns.errors import CannotLook
 from rmq_columns.scan import Ending
 from rmq_columns.shown import bytes_text
@@ -60,6 +60,17 @@ class Scope:
     """maxHashSlotNum when the store was made with another than 5000000"""
 
 
+@dataclass
+class QueueSummary:
+    """What the log has of one queue.  units: messages, of an inner batch one."""
+
+    units: int
+    first_offset: int
+    end_offset: int
+    first_physical_offset: int
+    last_physical_offset: int
+
+
 class QueueTask(NamedTuple):
     """For `queues.check_queue`."""
 
@@ -97,6 +108,8 @@ class Whole:
         self.queues: dict[Key, QueueState] = {}
         self.index: list[IndexState] = []
         self.reports: list[LogReport] = []
+        self.summaries: dict[Key, QueueSummary] = {}
+        self._matched: dict[tuple[str, int, int], int] = {}
 
     # --- files as such
 
@@ -178,8 +191,11 @@ class Whole:
         """Where the last message ends."""
         return next((one.start + one.end_at for one in reversed(self.reports) if one.units), self.bounds.start)
 
-    def join(self) -> None:
-        """Queue offsets must go on from file to file and from part to part."""
+    def join(self, unpacked: Callable[[LogReport], None] = lambda _: None) -> None:
+        """Queue offsets must go on from file to file and from part to part.
+
+        What reports say of each queue is used up here, so that one after another may be `unpacked` just before.
+        """
         seen: dict[Key, tuple[int, int]] = {}
         holes: list[tuple[int, int]] = []
         fillers: list[tuple[int, int]] = []
@@ -188,6 +204,7 @@ class Whole:
             if one.start > end:
                 holes.append((end, one.start))
             end = one.start + self.log_bytes
+            unpacked(one)
             holes += [(one.start + begin, one.start + stop) for begin, stop in one.gaps]
             fillers += [(one.start + begin, one.start + stop) for begin, stop in one.fillers]
             for key, edge in one.edges.items():
@@ -196,12 +213,22 @@ class Whole:
                     step = Step(key, expected, edge.first, at, one.start + edge.first_at)
                     judge_step(step, one.name, holes, fillers, one)
                 seen[key] = (edge.next, one.start + edge.last_at)
+                self._sum_up(key, edge, one.start)
+            for name, count in one.matched.items():
+                self._matched[name] = self._matched.get(name, 0) + count
             for finding in one.findings.kept:
                 self.findings.add(*finding._replace(offset=finding.offset - one.start))
-            one.findings = Findings()
+            one.findings, one.edges, one.matched = Findings(), {}, {}
         self._repaired(len(fillers))
         if untagged := sum(one.without_tag_entries for one in self.reports):
             self.notes.append(f"{untagged} message(s) have no index entry for their tags: a broker before 5.5 wrote them")
+
+    def _sum_up(self, key: Key, edge: Edge, start: int) -> None:
+        known = self.summaries.get(key)
+        if known is None:
+            known = self.summaries[key] = QueueSummary(0, edge.first, edge.next, start + edge.first_at, -1)
+        known.units += edge.units
+        known.end_offset, known.last_physical_offset = edge.next, start + edge.last_at
 
     def _repaired(self, stretches: int) -> None:
         """Losses that are no news."""
@@ -252,19 +279,16 @@ class Whole:
 
     def dangling(self) -> tuple[list[DanglingTask], Dangling]:
         """Queue files with more units than messages have, and how to find which are the ones too many."""
-        matched: dict[tuple[str, int, int], int] = {}
         told: set[tuple[str, int, int]] = set()
         gaps: list[tuple[int, int]] = []
         for one in self.reports:
-            for name, count in one.matched.items():
-                matched[name] = matched.get(name, 0) + count
             told |= one.told
             gaps += [(one.start + begin, one.start + end) for begin, end in one.gaps]
         tasks = [
             DanglingTask(key, state, file)
             for key, state in self.queues.items()
             for file in state.files
-            if matched.get((*key, file.start), 0) != state.inside.get(file.start, 0)
+            if self._matched.get((*key, file.start), 0) != state.inside.get(file.start, 0)
         ]
         return tasks, Dangling(self.bounds, self.log, told, gaps, any(one.fillers for one in self.reports))
 
