@@ -95,7 +95,7 @@ def log_parts(options: Options, stores: Sequence[Listed]) -> list[list[LogPart]]
     found: list[list[LogPart]] = [[] for _ in stores]
     number_of = {one.store: number for number, one in enumerate(stores)}
     files = [{file.path: file for file in one.files.log if isinstance(file, TreeFile) and file.size} for one in stores]
-    for split in plan_splits(replace(options, table=Table.GAPS, columns=None)):
+    for split in plan_splits(replace(options, table=Table.GAPS, columns=None, kafka_compatible=False)):
         number = number_of.get(split.store)
         if number is None:
             continue  # made since the stores were listed

@@ -16,6 +16,7 @@ import pytest
 
 from rmq_columns import parse_options
 from rmq_columns.checks import audit as auditing
+from rmq_columns.checks import whole
 from rmq_columns.checks.audit import Choice, StoreAudit, audit
 from rmq_columns.checks.report import LogReport
 from rmq_columns.checks.sequence import Sequences, grouped
@@ -280,3 +281,20 @@ def test_many_topics_of_one_length() -> None:
     assert topics._looked_up(made).tolist() == list(range(len(made)))
     assert len(topics._usual[4]) == USUAL_MAX
     assert topics._looked_up(made[::-1]).tolist() == list(range(len(made)))[::-1]
+
+
+def test_steps_over_the_edges_of_parts_are_judged_when_joined(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    plants_log.queue_offset_skipped(subject)
+    wanted = counts(subject.report())
+    one_unit_each = look(subject.root, splitBytes=100)
+    assert max(one.units for one in one_unit_each.reports) <= 2
+    assert counts(one_unit_each) == wanted
+    monkeypatch.setattr(whole, "judge_step", lambda *_: None)
+    assert counts(look(subject.root, splitBytes=100)) != wanted
+
+
+def test_a_part_that_is_passed_over_is_missed(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planner that loses a part would be seen."""
+    parts = auditing.log_parts
+    monkeypatch.setattr(auditing, "log_parts", lambda *them: [[*own[:3], *own[4:]] for own in parts(*them)])
+    assert {code for code, _ in counts(look(subject.root))} == {"log-sequence-gap"}
