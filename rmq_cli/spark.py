@@ -5,6 +5,7 @@ Exit status: 0 clean, 1 something was found, 2 could not look; 130 interrupted. 
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import click
@@ -38,6 +39,7 @@ class Jobs(Looks):
             formatter.write_dl(list(SUBCOMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
+        from rmq_cli.inspect_common import clear_progress
         from rmq_columns import BadOption, StoreError
         from rmq_spark import MissingPackage
 
@@ -45,6 +47,14 @@ class Jobs(Looks):
             return super().invoke(ctx)
         except (BadOption, StoreError, MissingPackage) as reason:
             self._end(str(reason), CANNOT_LOOK)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except OSError as reason:
+            self._end(f"{reason.filename}: {reason.strerror}" if reason.filename else str(reason), CANNOT_LOOK)
+        except Exception:  # Python's own status for it is 1, which here says that something was found
+            clear_progress()
+            traceback.print_exc()
+            self._end("this is a defect of rmq; the lines above say where", CANNOT_LOOK)
 
 
 @click.group("spark", cls=Jobs)

@@ -276,6 +276,16 @@ def test_errors_of_a_store_are_a_line(job: Job, store: Path) -> None:
         assert look("skew", store) == (2, "", said + "\n")
 
 
+def test_what_is_no_answer_is_never_status_1(job: Job, store: Path) -> None:
+    job.error = PermissionError(13, "Permission denied", "/s/commitlog")
+    assert look("skew", store) == (2, "", "rmq: /s/commitlog: Permission denied\n")
+    job.error = KeyError("planted")
+    done = CliRunner().invoke(command, ["skew", str(store)])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "KeyError: 'planted'" in done.stderr
+    assert done.stderr.endswith("rmq: this is a defect of rmq; the lines above say where\n")
+
+
 def test_interrupted(job: Job, store: Path) -> None:
     job.error = KeyboardInterrupt()
     assert look("skew", store) == (130, "", "rmq: interrupted\n")
@@ -305,7 +315,7 @@ Traceback (most recent call last):
         ),
         (
             ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 6.0 failed 1 times, most "
-            "recent failure: Lost task 0.0 in stage 6.0 (TID 4) (localhost executor driver): java.io.IOException: No space\n\tat x",
+            "recent failure: Lost task 0.0 in stage 6.0 (TID 4) (executor driver): java.io.IOException: No space\n\tat x",
             "a task failed: IOException: No space", False,
         ),
     ],
