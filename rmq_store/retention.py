@@ -24,6 +24,7 @@ from rmq_store.errors import Closed, Cold
 from rmq_store.extended_queue import ExtendedConsumeQueue
 from rmq_store.flush import Flusher
 from rmq_store.index import Index
+from rmq_store.layouts import QUEUE_UNIT
 from rmq_store.log_reader import LogReader
 from rmq_store.queue_search import first_kept
 from rmq_store.queues import Queues
@@ -41,6 +42,7 @@ JUMP_MS_MAX: Final = HOUR_MS
 QUEUES_AT_ONCE: Final = 16
 """Queues whose minimum is corrected without a pause."""
 PAUSE_MS: Final = 1
+NEVER: Final = -1
 
 
 class Removal:
@@ -104,7 +106,7 @@ class Retention:
         self._last_look: tuple[int, int] | None = None
         self._manual_looks = 0
         self._followed = log.min_offset
-        """log position that the queues' minimums agree with"""
+        """log position that the queues' minimums agree with, and their files as far as they may"""
         self._hanging: list[str] = []
         """files that could not be removed; nothing more is removed until they are"""
         self._hanging_since_ms = 0
@@ -150,7 +152,7 @@ class Retention:
         return step
 
     def end(self, chore: Chore, error: BaseException | None, mono_ms: int) -> None:
-        """It was run. An error of a directory's sync fences the store as any error of a sync."""
+        """It was run. An error of a sync fences the store as any error of a sync."""
         self._out = False
         self._due_ms = mono_ms
         if isinstance(chore, Removal):
@@ -240,6 +242,7 @@ class Retention:
         if log_min <= self._followed:
             return
         rules = self._space.rules
+        self._followed = log_min
         for number, queue in enumerate(list(self._queues), 1):
             removal = yield from self._follow(queue, log_min)
             if removal is not None:
@@ -247,7 +250,6 @@ class Retention:
                 yield rules.delete_consume_queue_files_interval
             elif number % QUEUES_AT_ONCE == 0:
                 yield PAUSE_MS
-        self._followed = log_min
 
     def _follow(self, queue: ConsumeQueue, log_min: int) -> Generator[Chore | int, None, Removal | None]:
         """Correct one queue's minimum (Java: ConsumeQueue.correctMinOffset); its files that are wholly below, or None."""
@@ -268,7 +270,27 @@ class Retention:
         below = [start for start in segments.starts[:-1] if queue.offset_behind_file(start) <= queue.min_offset]
         if not below or self._hanging:
             return None
+        if not (yield from self._is_flushed(queue, segments.starts[len(below)])):
+            self._followed = NEVER  # the next look tries again
+            below.pop()
+        if not below or self._hanging or queue.is_deleted:
+            return None
         return Removal(self._disk, [self._forget(segments, start) for start in below])
+
+    def _is_flushed(self, queue: ConsumeQueue, start: int) -> Generator[Chore | int, None, bool]:
+        """Whether the log has the first message of this queue file on the medium, so that the file can be made anew.
+
+        A queue that loses its last units to a power cut, when retention has taken all before them, does not know its offsets.
+        """
+        while True:
+            try:
+                physical, *_ = QUEUE_UNIT.unpack(queue.read_bytes(start, 0, QUEUE_UNIT.size))
+            except Cold as cold:
+                yield cold
+            except FileNotFoundError:
+                return False
+            else:
+                return bool(physical < self._flusher.flushed_offset)
 
     def _follow_with_extensions(self, queue: ExtendedConsumeQueue) -> Steps:
         """Java: ConsumeQueueExt.truncateByMinAddress."""
