@@ -29,6 +29,7 @@ from rmq_columns.shown import json_line, span_text, text_of
 from rmq_spark import need, reasons
 from rmq_spark.jobs import Source
 from rmq_spark.quiet import Said, quietly
+from rmq_spark.session import SUBMITTED
 from rmq_spark.writing import check_free, check_outside, is_local, write_frames
 
 if TYPE_CHECKING:
@@ -41,8 +42,6 @@ OURS: Final = frozenset(("path", "paths", "table"))
 """Options of the format that are said otherwise or are the job's to choose."""
 NAMES: Final = {"topic": "topics", "from": "startingTimestamp", "to": "endingTimestamp"}
 """Option of the command -> of the format."""
-SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""Set where `spark-submit` started us: the JVM is there already."""
 
 
 @dataclass(frozen=True)
@@ -153,14 +152,14 @@ def session(master: str | None, settings: Mapping[str, str], name: str) -> Itera
     from rmq_spark.session import make_session
 
     said: Said | None = None
-    was_there = SparkSession.getActiveSession() is not None
-    spark: SparkSession | None = None
+    there: SparkSession | None = SparkSession.getActiveSession()
+    spark = there
     heard = signal.getsignal(signal.SIGINT)
     try:
         with _silent_logging():
-            if SUBMITTED in os.environ or was_there:
+            if there is None and SUBMITTED in os.environ:
                 spark = make_session(master, settings, name)
-            else:
+            elif there is None:
                 if sys.stderr.isatty():
                     print("starting Spark", end="\r", file=sys.stderr, flush=True)
                 with quietly() as said:
@@ -172,7 +171,7 @@ def session(master: str | None, settings: Mapping[str, str], name: str) -> Itera
             raise
         raise Complaint(_told(error, said)) from error
     finally:
-        if spark is not None and not was_there:
+        if spark is not None and there is None:
             _stop(spark)
 
 
@@ -190,8 +189,9 @@ def _silent_logging() -> Iterator[None]:
 def _told(error: Exception, said: Said | None) -> str:
     """One line, and those of the JVM where it ended by itself, or those of a worker where our code is to blame."""
     clear_progress()
-    is_over = type(error).__name__ in reasons.GONE or "JAVA_GATEWAY_EXITED" in str(error)
-    if is_over and said is not None:
+    if reasons.NOT_STARTED in str(error) and said is not None:
+        return reasons.why_not_started(said.lines())
+    if type(error).__name__ in reasons.GONE and said is not None:
         for line in said.lines():
             click.echo(f"  {line}", err=True)
     if reasons.is_defect(error):

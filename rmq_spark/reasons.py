@@ -6,6 +6,7 @@ An error of ours (a store's bytes, an option, a package) is told as it was raise
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from rmq_columns.errors import StoreError
@@ -21,8 +22,24 @@ _TASK: Final = re.compile(r"most recent failure: Lost task .*?\): (?:[\w.$]+\.)?
 _CAUSE: Final = re.compile(r"^(?:Caused by|): (?:[\w.$]+\.)?(\w+(?:: .*)?)$", re.MULTILINE)
 _OF_THE_MACHINE: Final = re.compile(r"OSError|PermissionError|FileNotFoundError|MemoryError|pyarrow\.")
 _NOISE: Final = re.compile(r"^\[[A-Z_.]+\] |\s*SQLSTATE: \w+\s*$")
+_BESIDE: Final = ("\tat ", "Error: Could not create", "Error: A fatal", "Error occurred during init")
+NOT_STARTED: Final = "JAVA_GATEWAY_EXITED"
+"""PySpark's word for a JVM that ended at once."""
 GONE: Final = frozenset(("Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "EOFError"))
 """What is raised when the JVM is no more."""
+
+
+def why_not_started(said: Sequence[str]) -> str:
+    """What a JVM that ended before it could be talked to printed: the line that says why."""
+    telling = [line for line in said if not line.startswith(_BESIDE)]
+    if any("UnsupportedClassVersionError" in line for line in telling):
+        return "Spark needs a JDK, 17 or later: set JAVA_HOME"
+    why = (
+        re.sub(r"^(Exception in thread \S+ )?([\w.$]+(Exception|Error): )?", "", telling[0].strip())
+        if telling
+        else "no reason given"
+    )
+    return f"Spark did not start: {why}"
 
 
 def is_of_spark(error: BaseException) -> bool:

@@ -30,6 +30,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
 }
 """The socket's kind saves 20 to 40 ms in each task; there is no page to look at while a command runs."""
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Set where `spark-submit` started us: the JVM is there already, and knows its master and settings."""
 LOOK_S: Final = 0.3
 """Between two looks at what is done."""
 
@@ -42,7 +44,8 @@ def make_session(master: str | None, settings: Mapping[str, str], name: str = "r
     need()
     from pyspark.sql import SparkSession
 
-    is_local = master is None or master.startswith("local")
+    is_submitted = SUBMITTED in os.environ
+    is_local = not is_submitted and (master is None or master.startswith("local"))
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -51,14 +54,25 @@ def make_session(master: str | None, settings: Mapping[str, str], name: str = "r
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
     quiet = Path(__file__).with_name("log4j2.properties")
     builder = SparkSession.builder.appName(name)
-    if master is not None or "spark.master" not in settings:
+    if master is not None or ("spark.master" not in settings and not is_submitted):
         builder = builder.master(master or "local[*]")
     defaults = {**SETTINGS, "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()}"}
+    if is_submitted:
+        defaults = _without_submitted(SETTINGS)
     for key, value in {**defaults, **settings}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def _without_submitted(settings: Mapping[str, str]) -> dict[str, str]:
+    """Those of which `spark-submit` was told nothing: what a session is built with would outweigh its words."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()  # connects to the JVM, from which SparkConf takes what was submitted
+    submitted = SparkConf()
+    return {key: value for key, value in settings.items() if not submitted.contains(key)}
 
 
 @contextlib.contextmanager

@@ -325,6 +325,23 @@ def test_the_line_that_matters(text: str, said: str, defect: bool) -> None:
     assert reasons.is_defect(Exception(text)) is defect
 
 
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (["Invalid maximum heap size: -Xmx1x", "Error: Could not create the Java Virtual Machine."],
+         "Spark did not start: Invalid maximum heap size: -Xmx1x"),
+        (["Error occurred during initialization of VM", "Too small maximum heap"], "Spark did not start: Too small maximum heap"),
+        (['Exception in thread "main" org.apache.spark.SparkException: Master must either be yarn', "\tat x"],
+         "Spark did not start: Master must either be yarn"),
+        (["Error: LinkageError occurred", "java.lang.UnsupportedClassVersionError: x has been compiled by a more recent version"],
+         "Spark needs a JDK, 17 or later: set JAVA_HOME"),
+        ([], "Spark did not start: no reason given"),
+    ],
+)  # fmt: skip
+def test_why_a_jvm_did_not_start(said: list[str], why: str) -> None:
+    assert reasons.why_not_started(said) == why
+
+
 def test_what_is_of_spark_and_what_is_a_defect_of_ours() -> None:
     of_spark = type("Py4JError", (Exception,), {"__module__": "py4j.protocol"})
     assert reasons.is_of_spark(of_spark("x"))
