@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from rmq_columns.filesystem import Tree
+    from rmq_columns.stores import Store
     from rmq_spark.jobs import Source
 
 WORST: Final = 50
@@ -54,6 +56,11 @@ def source_of(paths: Any, options: Mapping[str, Any]) -> Source:
     return Source(tuple(fspath(one) for one in several), {name: str(value) for name, value in options.items()})
 
 
+def underscored(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters under the names that a job's function takes: `max_lag` for `max-lag`."""
+    return {name.replace("-", "_"): value for name, value in given.items()}
+
+
 def taken(options: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """(a job's own parameters, options of the format), of what its function was given."""
     own = {name: value for name, value in options.items() if name in names}
@@ -66,7 +73,7 @@ def small_table(source: Source, table: str, **more: str) -> list[dict[str, Any]]
     from rmq_columns.options import Options
     from rmq_spark.store import located
 
-    dropped = NOT_OF_TOPICS if table in ("topics", "files") else OF_LOG_ONLY
+    dropped = NOT_OF_TOPICS if table == "topics" else OF_LOG_ONLY
     kept = without(source.options, (*dropped, "columns", "table", "verifyCrc"))
     parsed: Options = located({**kept, "paths": list(source.paths), "table": table, **more})
     return reader_of(parsed).read_all().to_pylist()
@@ -80,3 +87,71 @@ def collected(frame: DataFrame, count: int = WORST) -> list[dict[str, Any]]:
 def cell(value: Any) -> Any:
     """A time as ms since 1970, anything else as it is."""
     return round(value.timestamp() * 1000) if isinstance(value, datetime) else value
+
+
+EXACT_LOG_BYTES: Final = 64 << 30
+"""Of a log up to this size everything is counted exactly, unless the user says otherwise."""
+WINDOWS_MS: Final = (1000, 10_000, 60_000, 300_000, 600_000, 3_600_000, 21_600_000, 86_400_000)
+WINDOWS_MAX: Final = 200
+"""Points of a plot over time."""
+SUFFIX: Final = "\x02"
+"""Ends each property; put before the first one, too, it makes every name findable."""
+
+
+def _stores(source: Source) -> list[tuple[Store, Tree]]:
+    from rmq_columns.stores import list_stores
+    from rmq_spark.store import located
+
+    options = located({**without(source.options, (*NOT_OF_TOPICS, "topics", "columns", "table")), "paths": list(source.paths)})
+    return [(store, store.tree(options)) for store in list_stores(options)]
+
+
+def extent(source: Source) -> tuple[int, int]:
+    """(bytes of log, ms from the first message of the first file to the end of the last one, more or less)."""
+    from rmq_columns.plan import first_store_timestamp
+
+    size, times, count = 0, [], 1
+    for store, tree in _stores(source):
+        files = store.log_files(tree)
+        size += sum(file.size for file in files)
+        times += [first_store_timestamp(tree, file.path) for file in (files[:1] + files[-1:])]
+        count = max(count, len(files))
+    known = [time for time in times if time is not None]
+    span = max(known) - min(known) if known and count > 1 else 0
+    return size, span * count // max(count - 1, 1)
+
+
+def queue_topics(source: Source) -> set[str]:
+    """Topics that have a directory of queue files."""
+    from rmq_columns.filesystem import joined
+    from rmq_columns.stores import BATCH_QUEUES, QUEUES
+
+    found = set()
+    for store, tree in _stores(source):
+        for directory in (QUEUES, BATCH_QUEUES) if store.root else ():
+            found |= {one.name for one in tree.entries(joined(store.root, directory)) or () if one.is_directory}
+    return found
+
+
+def window_ms(given: Any, span_ms: int) -> int:
+    """As the user says, or the shortest that makes few enough points.  Raises ValueError."""
+    if given:
+        if (asked := duration_ms(given)) > 0:
+            return asked
+        raise ValueError("a window of 0 ms")
+    return next((one for one in WINDOWS_MS if span_ms <= one * WINDOWS_MAX), WINDOWS_MS[-1])
+
+
+def is_approximate(given: Any, log_bytes: int) -> bool:
+    """given: `auto`, `yes`, `no` or None."""
+    return given == "yes" or (given != "no" and log_bytes > EXACT_LOG_BYTES)
+
+
+def has_property(name: str) -> str:
+    """SQL: whether the text of the properties, with a `SUFFIX` before it, has this one."""
+    return f"contains(propertyText, '{SUFFIX}{name}\x01')"
+
+
+def property_value(name: str) -> str:
+    """SQL: its value; null when there is none."""
+    return f"nullif(regexp_extract(propertyText, '{SUFFIX}{name}\x01([^{SUFFIX}]*)', 1), '')"

@@ -29,6 +29,7 @@ from rmq_spark.measuring import (
     small_table,
     source_of,
     taken,
+    underscored,
     without,
 )
 from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
@@ -203,6 +204,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     """Queues of groups, their sums, and what is wrong with positions."""
     from pyspark.sql import functions as F
 
+    given = underscored(given)
     every = rows(spark, source, given).persist()
     with watched(spark, "queues", tell):
         total = every.agg(

@@ -9,17 +9,14 @@ from typing import Any
 
 import pytest
 
-from rmq_wire.fastjson import loads
-from tests.inspect.kit import golden_of
-
-pytest.importorskip("pyarrow")
-
 from rmq_columns import read_store
 from rmq_columns.generate import Made, Wanted, generate
 from rmq_columns.generate_plan import Sizes
 from rmq_spark.jobs import Source
 from rmq_spark.jobs import lag as job
 from rmq_spark.jobs.lag import retry_group, wanted_of
+from rmq_wire.fastjson import loads
+from tests.inspect.kit import golden_of
 
 SIZES = Sizes(1 << 20, 4000, 100, 400)
 AHEAD = 3

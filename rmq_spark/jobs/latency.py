@@ -1,0 +1,311 @@
+"""From born (the producer's clock) to stored (the broker's), and with message trace from stored to consumed.
+
+One pass counts messages by queue, class, window of time and latency in ms; percentiles, distribution and course over time come
+from these counts.  Up to 64 GiB of log they are exact.  Above, latencies from 256 ms on are counted in steps of less than 1/128
+of themselves (`--approximate`), so the number of counts is bounded and a percentile at most 0.8 % too small.
+
+Classes: what waited on purpose keeps its origin's born time, so delayed, timed, retried and dead messages and committed
+transactions are classes of their own; `plain` is the rest, and only plain messages are judged.  A message that was stored before
+it was born shows that the producer's clock is ahead; it is counted, by producer, and in no percentile.
+
+Not clean: only what `--max-latency` forbids.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from rmq_spark import consumption
+from rmq_spark.jobs import Parameter, Source
+from rmq_spark.measuring import (
+    SUFFIX,
+    WORST,
+    cell,
+    collected,
+    duration_ms,
+    extent,
+    has,
+    has_property,
+    is_approximate,
+    property_value,
+    source_of,
+    taken,
+    underscored,
+    window_ms,
+    without,
+)
+from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
+from rmq_spark.session import Progress, watched
+from rmq_wire import property_names as names
+from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX, TRACE_TOPIC
+from rmq_wire.sys_flag import TRANSACTION_COMMIT
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+PARAMETERS = (
+    Parameter("max-latency", str, "plain messages stored later than this after they were born are findings", metavar="DURATION"),
+    Parameter("window", str, "step of the course over time (default: at most 200 of them)", metavar="DURATION"),
+    Parameter("approximate", str, "count latencies above 256 ms in steps (auto: above 64 GiB of log)", "auto",
+              choices=("auto", "yes", "no")),
+    Parameter("trace-topic", str, "where clients sent their message trace", TRACE_TOPIC, metavar="TOPIC"),
+)  # fmt: skip
+OWN: Final = ("max_latency", "window", "approximate", "trace_topic")
+PLAIN, DELAYED, TIMED, COMMITTED, RETRIED, DEAD, UNBORN = "plain", "delayed", "timed", "committed", "retried", "dead", "unborn"
+QUANTILES: Final = (0.5, 0.9, 0.99, 0.999)
+STEP_BITS: Final = 7
+"""A latency keeps so many bits behind its first one when it is approximated."""
+KEY: Final = ("brokerName", "topic", "queueId", "class")
+
+
+def latency(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
+    """A row for each queue and class: messages, minMs, meanMs, maxMs, p50 … p99.9 (ms), clockSkew (messages born after stored).
+
+    options: max_latency, window, approximate; the rest are the format's.  Raises `BadOption`, `CannotRead`, ValueError.
+    """
+    own, rest = taken(options, OWN)
+    source = source_of(paths, rest)
+    return quantiles(counts(spark, source, own, 0), KEY)
+
+
+def consumption_times(spark: SparkSession, paths: Any, trace_topic: str = TRACE_TOPIC, **options: Any) -> DataFrame:
+    """A row for each delivery that was traced: see `rmq_spark.consumption.consumed`."""
+    source = source_of(paths, options)
+    return consumption.consumed(spark, source, consumption.traces(spark, source, trace_topic))
+
+
+def messages(spark: SparkSession, source: Source, more: str = "") -> DataFrame:
+    """Messages with `class`, `latencyMs`, `propertyText`.  more: columns besides; what is no message has no topic."""
+    from pyspark.sql import functions as F
+
+    options = dict(without(source.options, ("columns", "includeProperties")))
+    if not has(options, "mode"):
+        options["mode"] = "PERMISSIVE"
+    columns = f"brokerName,topic,queueId,sysFlag,bornTimestamp,storeTimestamp,properties{more}"
+    read = Source(source.paths, options).read(spark, "messages", columns=columns, includeProperties="raw")
+    text = F.concat(F.lit(SUFFIX), F.coalesce(F.col("properties").cast("string"), F.lit("")))
+    born = F.unix_millis("bornTimestamp")
+    made = read.withColumn("propertyText", text).withColumn("latencyMs", F.unix_millis("storeTimestamp") - born)
+    return made.withColumn("class", _class(born)).drop("properties")
+
+
+def _class(born: SparkColumn) -> SparkColumn:
+    from pyspark.sql import functions as F
+
+    topic = F.col("topic")
+    level = f"{has_property(names.DELAY)} and coalesce(try_cast({property_value(names.DELAY)} as int), 0) > 0"
+    is_timed = " or ".join(
+        map(has_property, (names.TIMER_OUT_MS, names.TIMER_DELIVER_MS, names.TIMER_DELAY_MS, names.TIMER_DELAY_SEC))
+    )
+    return (
+        F.when(topic.startswith(DLQ_PREFIX), DEAD).when(topic.startswith(RETRY_PREFIX), RETRIED)
+        .when(F.expr(is_timed), TIMED).when(F.expr(level), DELAYED)
+        .when(F.col("sysFlag").bitwiseAND(TRANSACTION_COMMIT) == TRANSACTION_COMMIT, COMMITTED)
+        .when(born <= 0, UNBORN).otherwise(PLAIN)
+    )  # fmt: skip
+
+
+def counts(spark: SparkSession, source: Source, given: dict[str, Any], late_ms: int) -> DataFrame:
+    """brokerName, topic, queueId, class, windowMs, latencyMs -> messages, late (longer than late_ms).  Topic null: no message."""
+    from pyspark.sql import functions as F
+
+    log_bytes, span = extent(source)
+    window = window_ms(given.get("window"), span)
+    found = messages(spark, source)
+    exact = F.col("latencyMs")
+    if is_approximate(given.get("approximate"), log_bytes):
+        bits = f"greatest(cast(floor(log2(latencyMs)) as int) - {STEP_BITS}, 0)"
+        step = F.when(exact < 2 << STEP_BITS, exact).otherwise(F.expr(f"shiftleft(shiftright(latencyMs, {bits}), {bits})"))
+    else:
+        step = exact
+    start = F.floor(F.unix_millis("storeTimestamp") / window) * window
+    late = F.sum((exact > late_ms).cast("long")).alias("late")
+    keyed = found.select("brokerName", "topic", "queueId", "class", start.alias("windowMs"), step.alias("step"), "latencyMs")
+    return (
+        keyed.groupBy(*KEY, "windowMs", "step").agg(F.count("*").alias("messages"), late).withColumnRenamed("step", "latencyMs")
+    )
+
+
+def quantiles(found: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """Of counts, by some of their columns."""
+    from pyspark.sql import functions as F
+
+    is_skewed = F.col("latencyMs") < 0
+    value = F.when(~is_skewed, F.col("latencyMs"))
+    count = F.col("messages")
+    return found.where("topic is not null").groupBy(*key).agg(
+        F.sum(count).alias("messages"), F.min(value).alias("minMs"),
+        (F.sum(value * count) / F.sum(F.when(~is_skewed, count))).alias("meanMs"), F.max(value).alias("maxMs"),
+        *[F.percentile(value, F.lit(q), count).alias(quantile_name(q)) for q in QUANTILES],
+        F.sum(F.when(is_skewed, count).otherwise(0)).alias("clockSkew"),
+    )  # fmt: skip
+
+
+def quantile_name(quantile: float) -> str:
+    """p50, p99_9: without a dot, which SQL would take for a field."""
+    return f"p{quantile * 100:g}".replace(".", "_")
+
+
+def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
+    """Counts once, the worst messages once; trace and join where there is one."""
+    from pyspark.sql import functions as F
+
+    given = underscored(given)
+    limit = given.get("max_latency")
+    late_ms = duration_ms(limit) if limit is not None else 1 << 62
+    found = counts(spark, source, given, late_ms).persist()
+    with watched(spark, "latencies", tell):
+        total = found.agg(
+            F.sum(F.when(F.col("topic").isNotNull(), F.col("messages"))).alias("messages"),
+            F.sum(F.when(F.col("topic").isNull(), F.col("messages"))).alias("unreadable"),
+            F.sum(F.when(F.col("class") == PLAIN, F.col("late"))).alias("late"),
+            F.sum(F.when((F.col("latencyMs") < 0) & (F.col("class") == PLAIN), F.col("messages"))).alias("skewed"),
+        ).first()  # fmt: skip
+    assert total is not None
+    late, skewed = (int(total["late"] or 0) if limit is not None else 0), int(total["skewed"] or 0)
+    worst = _worst(spark, source)
+    with watched(spark, "worst messages", tell):
+        rows = collected(worst.orderBy(F.desc("latencyMs"), "brokerName", "physicalOffset"))
+    classes = collected(quantiles(found, ("class",)).orderBy(F.desc("messages")))
+    plain = next((row for row in classes if row["class"] == PLAIN), {})
+    queues = quantiles(found, KEY)
+    verdict = f"{late or 'no'} plain messages took longer than {limit}" if limit is not None else "measured"
+    outcome = Outcome(
+        "latency", verdict, not late,
+        figures=[
+            Figure("messages", "messages", total["messages"] or 0), Figure("plain", "of them plain", plain.get("messages", 0)),
+            *[Figure(quantile_name(q), f"plain, {q * 100:g} %", plain.get(quantile_name(q)), Unit.MS) for q in QUANTILES],
+            Figure("maxMs", "plain, longest", plain.get("maxMs"), Unit.MS),
+            Figure("clockSkew", "stored before they were born", skewed),
+            *([Figure("late", f"longer than {limit}", late)] if limit is not None else []),
+        ],
+        tables=[
+            _table("classes", "Born to stored, by class", ("class", *_MEASURES), classes, len(classes)),
+            _table("queues", "Plain messages, by queue", (*KEY[:3], *_MEASURES),
+                   collected(queues.where(F.col("class") == PLAIN).orderBy(F.desc(quantile_name(0.99)), *KEY)), _queues(found)),
+            _table("worst", "The longest", _WORST, [row for row in rows if row["latencyMs"] > late_ms] if late else rows,
+                   late or len(rows), bool(late)),
+        ],
+        plots=_plots(found), notes=_notes(source, given, total),
+        frames={"latency": queues, "worst": worst.where(F.col("latencyMs") > late_ms) if limit is not None
+                else worst.orderBy(F.desc("latencyMs")).limit(WORST)},
+    )  # fmt: skip
+    if skewed:
+        _tell_clocks(spark, source, outcome, tell)
+    _tell_consumption(spark, source, given, outcome, tell)
+    return outcome
+
+
+def _queues(found: DataFrame) -> int:
+    from pyspark.sql import functions as F
+
+    return int(found.where(F.col("class") == PLAIN).select(*KEY[:3]).distinct().count())
+
+
+def _worst(spark: SparkSession, source: Source) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    found = messages(spark, source, ",queueOffset,physicalOffset,uniqKey,bornHost").where(F.col("class") == PLAIN)
+    return found.where("topic is not null").select(*_WORST)
+
+
+def _tell_clocks(spark: SparkSession, source: Source, outcome: Outcome, tell: Progress) -> None:
+    """Which producers' clocks are ahead."""
+    from pyspark.sql import functions as F
+
+    address = F.regexp_replace("bornHost", ":[0-9]+$", "").alias("bornHost")
+    ahead = messages(spark, source, ",bornHost").where((F.col("class") == PLAIN) & (F.col("latencyMs") < 0))
+    by_host = ahead.groupBy(address).agg(F.count("*").alias("messages"), (-F.min("latencyMs")).alias("maxAheadMs"))
+    with watched(spark, "clocks", tell):
+        rows = collected(by_host.orderBy(F.desc("maxAheadMs"), "bornHost"))
+    columns = ("bornHost", "messages", "maxAheadMs")
+    outcome.tables.append(_table("clockSkew", "Producers whose clock is ahead of the broker's", columns, rows, len(rows)))
+    outcome.frames["clockSkew"] = by_host
+
+
+def _tell_consumption(spark: SparkSession, source: Source, given: dict[str, Any], outcome: Outcome, tell: Progress) -> None:
+    from pyspark.sql import functions as F
+
+    topic = given.get("trace_topic") or TRACE_TOPIC
+    traced = consumption.traces(spark, source, topic).persist()
+    with watched(spark, "trace", tell):
+        kinds = {row["traceType"]: row["count"] for row in traced.groupBy("traceType").count().collect()}
+    if not kinds:
+        outcome.notes.append(f"no message trace in {topic}: nothing is known of consumption")
+        return
+    deliveries = consumption.consumed(spark, source, traced).persist()
+    groups = consumption.by_group(deliveries)
+    with watched(spark, "consumption", tell):
+        rows = collected(groups.orderBy("successRate", F.desc("deliveries"), "group", "topic"))
+    succeeded = sum(row["succeeded"] for row in rows)
+    ended = succeeded + sum(row["failed"] for row in rows)
+    outcome.figures += [
+        Figure("deliveries", "deliveries traced", sum(row["deliveries"] for row in rows)),
+        Figure(
+            "successRate",
+            "of the ended ones succeeded",
+            sum(row["succeeded"] for row in rows) / ended if ended else None,
+            Unit.RATIO,
+        ),
+    ]
+    outcome.tables.append(_table("consumption", "Stored to consumed, by group", _CONSUMPTION, rows, len(rows)))
+    outcome.frames |= {"consumption": deliveries, "consumptionByGroup": groups}
+    told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    outcome.notes.append(f"message trace: {told}; waitMs is of first deliveries, by the consumers' clocks")
+
+
+def _notes(source: Source, given: dict[str, Any], total: Any) -> list[str]:
+    approximate = is_approximate(given.get("approximate"), extent(source)[0])
+    notes = ["percentiles are up to 0.8 % too small above 256 ms" if approximate else "percentiles are exact"]
+    if total["unreadable"]:
+        notes.append(f"{total['unreadable']} places of the log hold no message that can be read; they are left out")
+    return notes
+
+
+def _plots(found: DataFrame) -> list[Plot]:
+    from pyspark.sql import functions as F
+
+    plain = found.where((F.col("class") == PLAIN) & (F.col("latencyMs") >= 0))
+    steps = plain.groupBy(F.when(F.col("latencyMs") < 1, -1).otherwise(F.floor(F.log2("latencyMs"))).alias("bits"))
+    bars = [
+        (int(row["bits"]), float(row["messages"]))
+        for row in steps.agg(F.sum("messages").alias("messages")).orderBy("bits").collect()
+    ]
+    course = quantiles(plain, ("windowMs",)).orderBy("windowMs").limit(10 * WORST).collect()
+    lines = {
+        name: [(float(row["windowMs"]), float(row[name])) for row in course]
+        for name in (quantile_name(0.5), quantile_name(0.99), "maxMs")
+    }
+    labels = [("below 1 ms" if bits < 0 else f"{1 << bits}–{(2 << bits) - 1} ms", count) for bits, count in bars]
+    return [
+        Plot("Born to stored, plain messages", bars=labels),
+        Plot("Born to stored over time", series=lines, x_unit=Unit.TIME, y_unit=Unit.MS),
+    ]
+
+
+_MEASURES: Final = ("messages", "minMs", "meanMs", *map(quantile_name, QUANTILES), "maxMs", "clockSkew")
+_WORST: Final = (
+    "brokerName", "topic", "queueId", "queueOffset", "physicalOffset", "uniqKey", "bornHost", "storeTimestamp", "latencyMs",
+)  # fmt: skip
+_CONSUMPTION: Final = (
+    "group", "topic", "deliveries", "succeeded", "failed", "noEnd", "retries", "successRate", "waitMsP50", "waitMsP99",
+    "waitMsMax", "costMsP50", "costMsP99", "costMsMax",
+)  # fmt: skip
+_TEXTS: Final = {"brokerName", "topic", "class", "uniqKey", "bornHost", "group"}
+_MS: Final = {"minMs", "meanMs", "maxMs", "latencyMs", "maxAheadMs", *map(quantile_name, QUANTILES)}
+
+
+def _unit(name: str) -> Unit:
+    if name in _TEXTS:
+        return Unit.TEXT
+    if name in _MS or name.startswith(("waitMs", "costMs")):
+        return Unit.MS
+    return {"storeTimestamp": Unit.TIME, "successRate": Unit.RATIO}.get(name, Unit.COUNT)
+
+
+def _table(
+    name: str, title: str, columns: tuple[str, ...], found: list[dict[str, Any]], total: int, is_finding: bool = False
+) -> Table:  # fmt: skip
+    kinds = tuple(Column(one, _unit(one)) for one in columns)
+    return Table(name, title, kinds, [tuple(cell(row[one]) for one in columns) for row in found[:WORST]], total, is_finding)
