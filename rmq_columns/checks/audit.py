@@ -26,7 +26,7 @@ PIECE_BYTES_MIN: Final = 64 << 20
 PIECE_BYTES_MAX: Final = 2 << 30
 """A piece that was lost is done again: it should be done in seconds."""
 SMALL_PIECE_BYTES: Final = 16 << 20
-"""Of queues and index."""
+"""Of queues and index, at least."""
 
 Run = Callable[[str, Callable[[Any], Any], Sequence[Any]], Sequence[Any]]
 """(what is done, how, pieces) -> their answers in order"""
@@ -77,7 +77,7 @@ def audit(options: Options, choice: Choice, run: Run) -> list[StoreAudit]:
     if choice.pieces:
         size = sum(file.size for one in stores for file in one.listed.files.log)
         options = replace(options, split_bytes=min(max(-(-size // choice.pieces), PIECE_BYTES_MIN), PIECE_BYTES_MAX))
-    _queues_and_index(stores, run)
+    _queues_and_index(stores, choice.pieces, run)
     parts = log_parts(options, [one.listed for one in stores])
     _logs(stores, parts, options.split_bytes, run)
     for one in stores:
@@ -124,7 +124,7 @@ class _Store:
 # --- the passes
 
 
-def _queues_and_index(stores: Sequence[_Store], run: Run) -> None:
+def _queues_and_index(stores: Sequence[_Store], count: int, run: Run) -> None:
     tasks: list[tuple[int, QueueTask | IndexTask]] = []
     for number, one in enumerate(stores):
         with_queues, with_index = one.found.compared
@@ -132,7 +132,8 @@ def _queues_and_index(stores: Sequence[_Store], run: Run) -> None:
             tasks += [(number, task) for task in one.whole.queue_tasks(is_batch=is_batch)]
         if with_index:
             tasks += [(number, task) for task in one.whole.index_tasks()]
-    pieces = list(_packed(tasks, lambda task: _bytes_of(task[1]), SMALL_PIECE_BYTES))
+    size = sum(_bytes_of(task) for _, task in tasks) // count if count else 0
+    pieces = list(_packed(tasks, lambda task: _bytes_of(task[1]), max(size, SMALL_PIECE_BYTES)))
     answers = [answer for piece in run("queues and index", check_small, pieces) for answer in piece]
     index: list[list[tuple[IndexState, Findings]]] = [[] for _ in stores]
     for number, state, findings in answers:
