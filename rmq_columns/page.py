@@ -60,10 +60,13 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]], total: int | Non
     left = [" class=text" if at < len(texts) and texts[at] else "" for at in range(len(titles))]
     lines = ["<div class=wide><table>"]
     if any(titles):
-        lines.append("<tr>" + "".join(f"<th{mark}>{safe(cell)}" for mark, cell in zip(left, titles, strict=True)))
-    for row in rows[:ROWS_MAX]:
-        lines.append("<tr>" + "".join(f"<td{mark}>{safe(cell)}" for mark, cell in zip(left, row, strict=True)))
+        lines.append(_row("th", titles, left))
+    lines += [_row("td", row, left) for row in rows[:ROWS_MAX]]
     return "".join(lines) + "</table></div>" + _more((len(rows) if total is None else total) - min(len(rows), ROWS_MAX))
+
+
+def _row(tag: str, row: Sequence[str], marks: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<{tag}{mark}>{safe(cell)}" for mark, cell in zip(marks, row, strict=True))
 
 
 def bars(rows: Sequence[tuple[str, float, str]]) -> str:
