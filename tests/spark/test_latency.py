@@ -93,7 +93,7 @@ def test_approximation_is_bounded(spark: Any, tmp_path: Path) -> None:
 
 
 def test_late_messages_are_the_findings(spark: Any, tmp_path: Path) -> None:
-    planted = made(tmp_path, late=LATE, **{"timer-late": 1, "duplicate": 1, "corrupt-size": 1})
+    planted = made(tmp_path, late=LATE, **{"duplicate": 1, "corrupt-size": 1})
     outcome = job.run(spark, Source((str(planted.store),)), {"max-latency": LIMIT}, silent)
     told = {one.physicalOffset for one in planted.planted.faults if one.kind == "late"}
     [table] = [one for one in outcome.tables if one.is_finding]
