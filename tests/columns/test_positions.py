@@ -37,6 +37,7 @@ def units_of(store: Path) -> dict[Key, list[dict[str, Any]]]:
 
 def asked(store: Path, positions: dict[Key, set[int]], split_bytes: str) -> list[dict[str, Any]]:
     given = {"path": str(store), "table": "consumequeue", "includeSystemTopics": "true", "splitBytes": split_bytes}
+    given["batchRows"] = "7"  # several batches of each file
     splits = plan_splits(parse_options({**given, "brokerName": "b"}))
     items = asked_of(splits, {("b", *key): places for key, places in positions.items()})
     return [row for item in items for batch in positions_in(item) for row in batch.to_pylist()]

@@ -175,6 +175,8 @@ def test_trace_records_of_java(tmp_path: Path) -> None:
     )
     sent = next(one for one in records if one["traceType"] == "Pub" and one["keys"] == "late")
     assert (sent["topic"], sent["msgType"], sent["success"], sent["bodyLength"]) == ("traced", "Delay_Msg", True, 7)
+    begun = {(one["requestId"], one["msgId"]) for one in records if one["traceType"] == "SubBefore"}
+    assert {(one["requestId"], one["msgId"]) for one in records if one["traceType"] == "SubAfter"} == begun
     ended = [one for one in records if one["traceType"] == "EndTransaction"]
     assert {one["transactionState"] for one in ended} == {"COMMIT_MESSAGE", "ROLLBACK_MESSAGE"}
 
