@@ -22,7 +22,7 @@ from tests.support.broker_line import Line
 from tests.support.process import until
 from tests.support.subject import start_subject
 
-MUTANTS, TASKS = 200, 4
+MUTANTS, MUTANTS_NIGHTLY, TASKS = 200, 2000, 4
 STORES = 60
 """Mutants that are read by Spark itself, a task each."""
 PLACES = "topic,queueId,queueOffset,physicalOffset,bodySize"
@@ -53,17 +53,18 @@ def said(frame: Any) -> str:
 # --- bytes that are no message
 
 
-def test_hundreds_of_mutants_in_few_workers(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("first", "count"), [(0, MUTANTS), pytest.param(MUTANTS, MUTANTS_NIGHTLY, marks=pytest.mark.nightly)])
+def test_hundreds_of_mutants_in_few_workers(spark: Any, tmp_path: Path, first: int, count: int) -> None:
     """Each in all modes and tables: no exception but one that says where, rows of the modes agree."""
     from rmq_spark.tasks import spread
 
     store = golden_of("mix", tmp_path / "broker-a")
-    share = MUTANTS // TASKS
-    numbers = [range(begin, begin + share) for begin in range(0, MUTANTS, share)]
+    share = count // TASKS
+    numbers = [range(begin, begin + share) for begin in range(first, first + count, share)]
     rows = spread(spark, partial(read_mutants, str(store)), numbers, OUTCOME).collect()
-    assert sorted(row.number for row in rows) == list(range(MUTANTS))
+    assert sorted(row.number for row in rows) == list(range(first, first + count))
     assert [row for row in rows if row.wrong] == []
-    assert sum(row.refused for row in rows) > MUTANTS // 4
+    assert sum(row.refused for row in rows) > count // 4
 
 
 def test_rows_of_damaged_stores_reach_spark(spark: Any, tmp_path: Path) -> None:
