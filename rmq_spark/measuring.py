@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from rmq_columns.errors import BadOption
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -23,10 +25,10 @@ NOT_OF_TOPICS: Final = (*OF_LOG_ONLY, "queueIds")
 
 
 def duration_ms(text: str | int | float) -> int:
-    """`500ms`, `90s`, `10m`, `2h`, `1d`; a bare number is ms.  Raises ValueError."""
+    """`500ms`, `90s`, `10m`, `2h`, `1d`; a bare number is ms.  Raises `BadOption`."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", str(text).strip().lower())
     if found is None:
-        raise ValueError(f"not a duration: {text!r}; 500ms, 90s, 10m, 2h, 1d")
+        raise BadOption(f"not a duration: {text!r}; 500ms, 90s, 10m, 2h, 1d")
     return round(float(found[1]) * UNITS_MS[found[2] or "ms"])
 
 
@@ -71,12 +73,13 @@ def small_table(source: Source, table: str, **more: str) -> list[dict[str, Any]]
     """Rows of a table that a broker itself holds in memory (configuration, files), read on the driver without Spark."""
     from rmq_columns import reader_of
     from rmq_columns.options import Options
+    from rmq_columns.schema import CORRUPT
     from rmq_spark.store import located
 
     dropped = NOT_OF_TOPICS if table == "topics" else OF_LOG_ONLY
     kept = without(source.options, (*dropped, "columns", "table", "verifyCrc"))
-    parsed: Options = located({**kept, "paths": list(source.paths), "table": table, **more})
-    return reader_of(parsed).read_all().to_pylist()
+    parsed: Options = located({**lenient(kept), "paths": list(source.paths), "table": table, **more})
+    return [row for row in reader_of(parsed).read_all().to_pylist() if row.get(CORRUPT) is None]
 
 
 def collected(frame: DataFrame, count: int = WORST) -> list[dict[str, Any]]:
@@ -134,11 +137,11 @@ def queue_topics(source: Source) -> set[str]:
 
 
 def window_ms(given: Any, span_ms: int) -> int:
-    """As the user says, or the shortest that makes few enough points.  Raises ValueError."""
+    """As the user says, or the shortest that makes few enough points.  Raises `BadOption`."""
     if given:
         if (asked := duration_ms(given)) > 0:
             return asked
-        raise ValueError("a window of 0 ms")
+        raise BadOption("a window of 0 ms")
     return next((one for one in WINDOWS_MS if span_ms <= one * WINDOWS_MAX), WINDOWS_MS[-1])
 
 

@@ -75,7 +75,7 @@ def lag(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """All rows: brokerName, group, topic, queueId, offset, pullOffset, minOffset, maxOffset, lag, diff, inflight, bytesBehind,
     nextStoreTimestamp, lastStoreTimestamp, lagMs, lost, isRetry, state, isFinding.
 
-    options: max_lag, max_lag_time, now (ms); the rest are the format's.  Raises `BadOption`, `CannotRead`, ValueError.
+    options: max_lag, max_lag_time, now (ms); the rest are the format's.  Raises `BadOption`, `CannotRead`.
     """
     own, rest = taken(options, OWN)
     return rows(spark, source_of(paths, rest), own)

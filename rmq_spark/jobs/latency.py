@@ -62,7 +62,7 @@ KEY: Final = ("brokerName", "topic", "queueId", "class")
 def latency(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """A row for each queue and class: messages, minMs, meanMs, maxMs, p50 … p99.9 (ms), clockSkew (messages born after stored).
 
-    options: max_latency, window, approximate; the rest are the format's.  Raises `BadOption`, `CannotRead`, ValueError.
+    options: max_latency, window, approximate; the rest are the format's.  Raises `BadOption`, `CannotRead`.
     """
     own, rest = taken(options, OWN)
     source = source_of(paths, rest)

@@ -57,7 +57,7 @@ BUCKETS_KEPT: Final = 1024
 def skew(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """A row for each queue: messages, bytes, minSize, maxSize (of stored messages), share of its topic's messages.
 
-    options: window, max_skew, approximate; the rest are the format's.  Raises `BadOption`, `CannotRead`, ValueError.
+    options: window, max_skew, approximate; the rest are the format's.  Raises `BadOption`, `CannotRead`.
     """
     own, rest = taken(options, OWN)
     source = source_of(paths, rest)
