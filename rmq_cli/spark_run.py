@@ -12,6 +12,7 @@ import logging
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from rmq_spark.outcome import Outcome
 
 CLEAN, FOUND = 0, 1
+JVM_END_S_MAX: Final = 2
+"""From its last word to the end of its process."""
 OURS: Final = frozenset(("path", "paths", "table"))
 """Options of the format that are said otherwise or are the job's to choose."""
 NAMES: Final = {"topic": "topics", "from": "startingTimestamp", "to": "endingTimestamp"}
@@ -169,7 +172,7 @@ def session(master: str | None, settings: Mapping[str, str], name: str) -> Itera
     except Exception as error:
         if not reasons.is_of_spark(error):
             raise
-        raise Complaint(_told(error, said)) from error
+        raise Complaint(_told(error, said, spark)) from error
     finally:
         if spark is not None and there is None:
             _stop(spark)
@@ -186,17 +189,32 @@ def _silent_logging() -> Iterator[None]:
         root.removeHandler(nowhere)
 
 
-def _told(error: Exception, said: Said | None) -> str:
+def _told(error: Exception, said: Said | None, spark: SparkSession | None) -> str:
     """One line, and those of the JVM where it ended by itself, or those of a worker where our code is to blame."""
     clear_progress()
     if reasons.NOT_STARTED in str(error) and said is not None:
         return reasons.why_not_started(said.lines())
-    if type(error).__name__ in reasons.GONE and said is not None:
-        for line in said.lines():
+    if _is_jvm_gone(error, spark):
+        for line in said.lines() if said is not None else ():
             click.echo(f"  {line}", err=True)
+        return "Spark's JVM is gone"
     if reasons.is_defect(error):
         click.echo(str(error), err=True)
     return reasons.reason_of(error)
+
+
+def _is_jvm_gone(error: Exception, spark: SparkSession | None) -> bool:
+    """Told by the error, or, where py4j only knows that a call failed, by the process itself."""
+    if type(error).__name__ in reasons.GONE:
+        return True
+    process = None if spark is None else spark.sparkContext._gateway.proc
+    if type(error).__name__ != reasons.NO_ANSWER or process is None:
+        return False
+    try:
+        process.wait(JVM_END_S_MAX)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _stop(spark: SparkSession) -> None:

@@ -27,6 +27,8 @@ NOT_STARTED: Final = "JAVA_GATEWAY_EXITED"
 """PySpark's word for a JVM that ended at once."""
 GONE: Final = frozenset(("Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "EOFError"))
 """What is raised when the JVM is no more."""
+NO_ANSWER: Final = "Py4JError"
+"""A call failed and no Java exception says why."""
 
 
 def why_not_started(said: Sequence[str]) -> str:
@@ -59,8 +61,6 @@ def reason_of(error: BaseException) -> str:
         return f"a task failed: {_line(python[-1])}"
     if task := _TASK.search(text):
         return f"a task failed: {_line(task[1])}"
-    if type(error).__name__ in GONE:
-        return "Spark's JVM is gone"
     if cause := _CAUSE.findall(text):
         return f"Spark: {_line(cause[-1])}"
     return f"Spark: {_line(text.partition(chr(10))[0]) or type(error).__name__}"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -348,6 +349,21 @@ def test_what_is_of_spark_and_what_is_a_defect_of_ours() -> None:
     assert reasons.is_of_spark(type("Ours", (of_spark,), {"__module__": "x"})("x"))
     assert reasons.is_of_spark(ConnectionRefusedError())
     assert not reasons.is_of_spark(KeyError("x"))
+
+
+def test_whether_the_jvm_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """py4j says of a dead JVM only that there is no answer: then the process is asked."""
+    monkeypatch.setattr(spark_run, "JVM_END_S_MAX", 0.01)
+    silent = type(reasons.NO_ANSWER, (Exception,), {})("An error occurred while calling o27.sc")
+    for words, is_gone in ((["true"], True), (["sleep", "60"], False)):
+        with subprocess.Popen(words) as process:
+            if is_gone:
+                process.wait()
+            spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=process)))
+            assert spark_run._is_jvm_gone(silent, spark) is is_gone
+            assert not spark_run._is_jvm_gone(KeyError("x"), spark)
+            process.kill()
+    assert spark_run._is_jvm_gone(ConnectionRefusedError(), None)
 
 
 def test_a_jvm_is_asked_for_before_anything_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
