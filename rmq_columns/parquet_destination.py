@@ -91,9 +91,8 @@ class _LocalSink(Sink):
     def __init__(self, path: str) -> None:
         with _writing(path):
             directory, _, name = path.rpartition("/")
-            os.makedirs(directory, exist_ok=True)
             self._part = f"{directory}/.{name}.{uuid.uuid4().hex[:8]}{PART}"
-            super().__init__(open(self._part, "wb", buffering=BUFFER_BYTES), path)  # noqa: SIM115
+            super().__init__(_created(directory, self._part), path)
 
     def commit(self) -> None:
         with _writing(self._path):
@@ -106,6 +105,16 @@ class _LocalSink(Sink):
         super().abort()
         with contextlib.suppress(OSError):
             os.unlink(self._part)
+
+
+def _created(directory: str, path: str) -> Any:
+    """Tried twice: whoever clears up may just have removed the directory, which was empty."""
+    os.makedirs(directory, exist_ok=True)
+    try:
+        return open(path, "wb", buffering=BUFFER_BYTES)
+    except FileNotFoundError:
+        os.makedirs(directory, exist_ok=True)
+        return open(path, "wb", buffering=BUFFER_BYTES)
 
 
 class Destination(Protocol):

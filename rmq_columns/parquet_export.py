@@ -26,6 +26,7 @@ from rmq_columns.parquet_options import WIDE, WIDE_SPLIT_BYTES, FileOptions, Sha
 from rmq_columns.plan import Split, plan_splits
 from rmq_columns.reading import read_split
 from rmq_columns.schema import CORRUPT
+from rmq_columns.stores import list_stores
 
 BrokerLog = tuple[str, str, tuple[str, ...]]
 """By which a broker's log is known in all plans: name, directory, log directories."""
@@ -81,6 +82,8 @@ def prepare(to: str, options: Options, files: FileOptions, increment: bool = Fal
     to = to if "://" in to else os.path.abspath(to)
     there = destination(to)
     plans = _plans(there, to, asked, reading)
+    if not plans:
+        _check_outside(to, reading)
     listed = there.listing()
     if not plans and (foreign := sorted(set(listed) - set(manifest.strays(listed, ())) - {manifest.RUN, manifest.plan_name(0)})):
         raise CannotExport(to, -1, f"is not empty and holds no export that could go on: {foreign[0]}")
@@ -99,6 +102,14 @@ def prepare(to: str, options: Options, files: FileOptions, increment: bool = Fal
         there.remove([SUCCESS, WHOLE])
     there.remove(manifest.strays(listed, entries.values()))
     return Prepared(Job(to, run, files, shape), tuple(plans), tuple(todo), len(entries), is_new)
+
+
+def _check_outside(to: str, options: Options) -> None:
+    """A broker's directory is the broker's.  Raises `CannotExport`, `CannotRead` where there is no store."""
+    for store in list_stores(options):
+        for own in filter(None, (store.root, *store.logs)):
+            if os.path.join(os.path.realpath(to), "").startswith(os.path.join(os.path.realpath(own), "")):
+                raise CannotExport(to, -1, f"lies in the store {own}")
 
 
 def _plans(there: Destination, to: str, asked: dict[str, Any], reading: Options) -> list[Plan]:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rmq_columns import Options, Split, read_split
+from rmq_columns import CannotRead, Options, Split, read_split
 from rmq_columns.parquet_destination import CannotWrite
 from rmq_columns.parquet_export import export_split, export_store, finish, prepare
 from rmq_columns.parquet_manifest import CannotExport, entry_name
@@ -234,6 +234,18 @@ def test_a_destination_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(CannotWrite):
         export_store(str(tmp_path / "file"), options_of(log.root), FILES)
+
+
+def test_not_into_the_store(tmp_path: Path) -> None:
+    log = log_of_days(tmp_path / "broker-a", 3)
+    for to in (log.root / "out", log.root / "commitlog"):
+        before = sorted(log.root.rglob("*"))
+        with pytest.raises(CannotExport, match="lies in the store"):
+            export_store(str(to), options_of(log.root), FILES)
+        assert sorted(log.root.rglob("*")) == before
+    with pytest.raises(CannotRead):
+        export_store(str(tmp_path / "out"), options_of(tmp_path / "nothing"), FILES)
+    assert not (tmp_path / "out").exists()
 
 
 # --- increments
