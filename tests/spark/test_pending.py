@@ -1,0 +1,175 @@
+"""What is still to come and what came late: as planted, as counted by hand in stores of Java, and with check points made here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmq_columns import BadOption, read_store
+from rmq_store.disk import RealDisk
+from tests.inspect.kit import golden_of, golden_store
+from tests.spark.kit import figures, job, made, planted
+from tests.support.store_rig import Rig, draft, small
+
+LOG_BYTES = 14 << 20
+"""Rounds enough that something was delivered."""
+COUNT = 3
+CLUSTER = "rmq_sys_REVIVE_LOG_DefaultCluster"
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    faults = {"timer_late": COUNT, "late": 2, "lost": 2, "duplicate": 2, "reorder": 2}
+    return made(tmp_path_factory.mktemp("pending") / "faulty", LOG_BYTES, **faults)
+
+
+def end_of(store: Path) -> int:
+    """Store time of the last message, ms."""
+    times = read_store(store, columns="storeTimestamp", includeSystemTopics="true").read_all().column("storeTimestamp")
+    return int(max(times.to_pylist()).timestamp() * 1000)
+
+
+def messages(store: Path) -> list[dict[str, Any]]:
+    return [
+        {**one, **{name: value for name, value in one["properties"] if name in ("TIMER_OUT_MS", "REAL_TOPIC", "DELAY")}}
+        for one in read_store(store, includeSystemTopics="true").read_all().to_pylist()
+    ]
+
+
+def waiting_of(rows: list[dict[str, Any]], system_topic: str) -> list[int]:
+    """Places of those of a system topic whose unique key came to no real topic later."""
+    came = {one["uniqKey"] for one in rows if one.get("REAL_TOPIC") == one["topic"]}
+    return sorted(one["physicalOffset"] for one in rows if one["topic"] == system_topic and one["uniqKey"] not in came)
+
+
+def places(outcome: Any, kind: str) -> list[int]:
+    return sorted(row.physicalOffset for row in outcome.frames["pending"].where(f"kind = '{kind}'").collect())
+
+
+def test_planted(spark: Any, broken: Path) -> None:
+    store = broken / "store"
+    outcome = job(spark, "pending", store, now=end_of(store))
+    rows, wanted = messages(store), planted(broken, "timer-late")
+    assert len(wanted) == COUNT
+    late = outcome.frames["late"].collect()
+    assert sorted((row.topic, row.uniqKey) for row in late) == sorted((one["topic"], one["uniqKey"]) for one in wanted)
+    told = sorted(f"delivered {row.latenessMs} ms after it was due" for row in late)
+    assert told == sorted(one["what"] for one in wanted)
+    assert not outcome.is_clean
+    assert places(outcome, "delayed") == waiting_of(rows, "SCHEDULE_TOPIC_XXXX") != []
+    assert places(outcome, "timed") == waiting_of(rows, "rmq_sys_wheel_timer") != []
+    counted = figures(outcome)
+    delivered = sum(one.get("REAL_TOPIC") == one["topic"] for one in rows)
+    assert counted["delivered"] == delivered > 0
+    assert (counted["late"], counted["overdue"], counted["undelivered"]) == (COUNT, 0, 0)
+    for row in outcome.frames["pending"].where("kind = 'delayed'").collect():
+        assert (row.dueTimestamp - row.storeTimestamp).total_seconds() == 5
+        assert (row.state, row.level, row.topic, row.queueId) == ("waiting", 2, "orders", 1)
+    assert counted["halfEnded"] == sum(one["topic"] == "RMQ_SYS_TRANS_OP_HALF_TOPIC" for one in rows)
+    halves = sum(one["topic"] == "RMQ_SYS_TRANS_HALF_TOPIC" for one in rows)
+    assert counted["halfEnded"] + counted["committedWithoutOp"] + counted["discarded"] == halves
+    assert sum(count for _, count in outcome.plots[0].bars) == outcome.frames["pending"].count()
+
+
+def test_later_everything_is_overdue(spark: Any, broken: Path) -> None:
+    store = broken / "store"
+    outcome = job(spark, "pending", store, now=end_of(store) + 700_000, max_lateness="10m")
+    rows = outcome.frames["pending"].collect()
+    assert rows
+    assert all(row.isOverdue for row in rows)
+    assert figures(outcome)["late"] == 0
+    assert figures(outcome)["overdue"] == len(rows)
+
+
+def test_a_clean_store(spark: Any, tmp_path: Path) -> None:
+    store = made(tmp_path / "clean", 2 << 20) / "store"
+    outcome = job(spark, "pending", store, now=end_of(store))
+    assert outcome.is_clean, outcome.verdict
+    assert outcome.frames["late"].count() == 0
+    assert figures(outcome)["popPending"] == 0
+    assert places(outcome, "delayed") == waiting_of(messages(store), "SCHEDULE_TOPIC_XXXX")
+    one = job(spark, "pending", store, now=end_of(store), options={"topics": "orders"})
+    assert {row.topic for row in one.frames["pending"].collect()} == {"orders"}
+
+
+@pytest.mark.parametrize("kind", ["plain", "mix", "batch"])
+def test_stores_of_java(spark: Any, tmp_path: Path, kind: str) -> None:
+    """All that was delayed or timed came, none of it late by Java's own measure; what half messages became."""
+    store = golden_store(tmp_path / "plain") if kind == "plain" else golden_of(kind, tmp_path / kind)
+    rows = messages(store)
+    outcome = job(spark, "pending", store, now=end_of(store))
+    assert places(outcome, "delayed") == [], "each level's position is at the end of its queue"
+    assert places(outcome, "timed") == waiting_of(rows, "rmq_sys_wheel_timer")
+    counted = figures(outcome)
+    delayed = [one for one in rows if one["topic"] in ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")]
+    assert counted["delivered"] == len(delayed) - counted["timedPending"] - counted["delayedPending"]
+    assert counted["latenessMax"] < 3000
+    ended = {
+        int(n) for one in rows if one["topic"] == "RMQ_SYS_TRANS_OP_HALF_TOPIC" for n in one["body"].decode().split(",") if n
+    }
+    halves = [one for one in rows if one["topic"] == "RMQ_SYS_TRANS_HALF_TOPIC"]
+    assert counted["halfEnded"] == sum(one["queueOffset"] in ended for one in halves)
+    last = {one["uniqKey"]: one["queueOffset"] for one in halves}
+    assert counted["halfAgain"] == sum(
+        one["queueOffset"] not in ended and last[one["uniqKey"]] > one["queueOffset"] for one in halves
+    )
+
+
+# --- check points, written by our own store
+
+
+def revive_store(root: Path) -> int:
+    """Messages of a revive topic as a broker writes them; the time of the last one."""
+    rig = Rig(RealDisk(), small(store_path_root_dir=str(root)))
+    point = {"bm": 0, "c": "GID", "it": 60_000, "q": 1, "ro": 0, "so": 100, "sp": False, "t": "Orders"}
+
+    def put(tag: str, body: dict[str, Any], **properties: str) -> None:
+        made_ = draft(0, topic=CLUSTER, queue_id=2, tags=tag)
+        made_.body = json.dumps({**body, "bn": "broker-a"}).encode()
+        rig.put(made_)
+        rig.wait(10)
+
+    start = rig.wall_ms
+    put("ck", {**point, "pt": start, "n": 3, "d": [0, 2, 5]})
+    put("ck", {**point, "pt": start + 1, "n": 2, "d": [0, 1], "bm": 2})
+    put("ack", {"ao": 102, "c": "GID", "pt": start, "q": 1, "so": 100, "t": "Orders"})
+    put("bAck", {"aol": [100], "ao": -1, "c": "GID", "pt": start + 1, "q": 1, "so": 100, "t": "Orders"})
+    put("ck", {**point, "pt": start + 2, "n": 1, "d": [0], "so": 300})
+    put("ck", {**point, "pt": start + 2, "n": 1, "d": [0], "so": 400})
+    rig.sync()
+    assert rig.store.close(rig.wall_ms)
+    return start
+
+
+def test_check_points(spark: Any, tmp_path: Path) -> None:
+    """Of three messages one was acked; of two both, one of them in memory; of the rest one is behind the revive position."""
+    store = tmp_path / "broker-a"
+    start = revive_store(store)
+    outcome = job(spark, "pending", store, now=start + 1000)
+    found = sorted((row.topic, row.queueId, row.group, row.queueOffset) for row in outcome.frames["pending"].collect())
+    assert found == [("Orders", 1, "GID", offset) for offset in (100, 105, 300, 400)]
+    assert outcome.is_clean
+    due = {round(row.dueTimestamp.timestamp() * 1000) for row in outcome.frames["pending"].collect()}
+    assert due == {start + 60_000, start + 60_002}
+    config = store / "config"
+    config.mkdir(exist_ok=True)
+    table = {f"{CLUSTER}@CID_RMQ_SYS_REVIVE_GROUP": {"2": 4}}  # that of the last one dealt with
+    (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
+    outcome = job(spark, "pending", store, now=start + 200_000)
+    assert [row.queueOffset for row in outcome.frames["pending"].collect()] == [400]
+    assert not outcome.is_clean
+    counted = figures(outcome)
+    assert (counted["popAcked"], counted["popSettled"], counted["popPending"]) == (3, 3, 1)
+
+
+def test_part_of_the_log_is_refused(spark: Any, broken: Path) -> None:
+    with pytest.raises(BadOption, match="the whole log"):
+        job(spark, "pending", broken / "store", options={"endingTimestamp": "1"})
+
+
+def test_a_time_that_is_none(spark: Any, broken: Path) -> None:
+    with pytest.raises(BadOption, match="max-lateness: not a duration"):
+        job(spark, "pending", broken / "store", max_lateness="soon")
