@@ -98,7 +98,7 @@ def counted(spark: SparkSession, store: Made) -> None:
 
 def audit_log(spark: SparkSession, store: Made) -> None:
     """Chain, check sums, continuity of queue offsets, as the log alone tells them."""
-    _run(spark, store, "audit", queues=False, index=False)
+    _run(spark, store, "audit", no_queues=True, no_index=True)
 
 
 def audit_all(spark: SparkSession, store: Made) -> None:
