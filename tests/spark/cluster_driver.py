@@ -5,6 +5,8 @@ cluster_driver.py STORE DIRECTORY OUTCOME [die]
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import sys
 from functools import partial
@@ -15,6 +17,7 @@ import cluster_probe
 from pyspark.sql import SparkSession
 
 import rmq_columns
+import rmq_spark.__main__
 from pyspark_rocketmq_store import register
 from rmq_columns import parse_options, plan_splits, read_split, schema_of
 from rmq_spark.tasks import spread
@@ -28,6 +31,26 @@ def rows(frame: Any) -> list[list[Any]]:
     return sorted([list(row) for row in frame.collect()], key=repr)
 
 
+def by_name(spark: Any, store: str) -> str:
+    """Empty when Spark finds the format without being told; else what it says."""
+    try:
+        spark.read.format("rocketmq_store").options(table="topics").load(store).count()
+    except Exception as reason:
+        return str(reason)
+    return ""
+
+
+def job(*words: str) -> dict[str, Any]:
+    """The command, in this driver's session."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        try:
+            rmq_spark.__main__.main(words)
+        except SystemExit as over:
+            return {"status": over.code, "outcome": json.loads(said.getvalue())}
+    raise AssertionError("it goes on")
+
+
 def main(store: str, directory: str, outcome: str, *more: str) -> None:
     """Everything that the tests look at."""
     spark = SparkSession.builder.appName("cluster-test").getOrCreate()
@@ -36,8 +59,8 @@ def main(store: str, directory: str, outcome: str, *more: str) -> None:
     meeting.mkdir(parents=True)
     seen = spread(spark, partial(cluster_probe.look, str(meeting)), list(range(4)), cluster_probe.SEEN)
     found: dict[str, Any] = {"driver": rmq_columns.__file__, "seen": [row.asDict() for row in seen.collect()]}
-    if "by-name" not in more:
-        register(spark)
+    found["named"] = by_name(spark, store)
+    register(spark)
     found["format"] = rows(spark.read.format("rocketmq_store").options(**OPTIONS).load(store))
     options = parse_options({**OPTIONS, "path": store})
     splits = plan_splits(options)
@@ -48,6 +71,8 @@ def main(store: str, directory: str, outcome: str, *more: str) -> None:
         written = f"{directory}/{whom}.parquet"
         spread(spark, work, splits, schema_of(options)).write.mode("append").parquet(written)
         found[whom] = rows(spark.read.parquet(written))
+    if "job" in more:
+        found["job"] = job("audit", store, "--json", "--out", f"{directory}/found")
     Path(outcome).write_text(json.dumps(found))
     spark.stop()
 
