@@ -1,0 +1,337 @@
+"""The passes of the job diff: digests of blocks, the ends of queues where one side has more, messages of blocks that differ.
+
+All numbers come from Spark, but for the blocks to be looked into and the queues that do not end alike on both sides: those the
+driver gives to the tasks that met them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from rmq_spark.jobs import Source
+from rmq_spark.measuring import has, lenient
+from rmq_spark.picking import refuse_ranges
+from rmq_spark.session import Progress, watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame, SparkSession
+
+    from rmq_columns.digests import DigestTask, Queue, Wanted
+
+BORDERS_MAX: Final = 200_000
+"""Queues that end or begin differently; a second pass compares the block in which they do."""
+QUEUE: Final = ("brokerName", "topic", "queueId")
+BLOCK: Final = (*QUEUE, "block")
+FIELDS: Final = (
+    "body", "bodyCrc", "properties", "flag", "sysFlag", "bornTimestamp", "bornHost", "reconsumeTimes",
+)  # fmt: skip
+EXACT_FIELDS: Final = ("preparedTransactionOffset", "physicalOffset", "storeTimestamp", "storeHost")
+ONLY_FIRST, ONLY_SECOND, DIFFERS = "only in the first", "only in the second", "differs"
+BEHIND, LOST, LATER, NO_QUEUE = "behind", "lost", "begins later", "no queue"
+
+
+@dataclass
+class Compared:
+    """What was found.  All DataFrames have few rows, but for a store that is altogether another."""
+
+    queues: DataFrame
+    """a row for each queue: bounds of both sides, how many blocks differ"""
+    ranges: DataFrame
+    """offsets that one side lacks at an end of a queue"""
+    messages: DataFrame
+    """messages that differ or that one side lacks, of the blocks that were looked into"""
+    different_blocks: int
+    looked_into: int
+    same_places: bool
+    damaged: dict[int, int]
+    messages_of: dict[int, int]
+
+
+def tasks_of(source: Source, given: Mapping[str, Any]) -> list[DigestTask]:
+    """A task for each split of both sides.  Raises `BadOption`, `CannotRead`."""
+    from rmq_columns import BadOption, plan_splits
+    from rmq_columns.digests import KEY_BYTES, DigestTask, How
+    from rmq_columns.options import Table
+    from rmq_columns.stores import list_stores
+    from rmq_spark.store import located
+
+    refuse_ranges(source, "diff")
+    other = given.get("other")
+    if not other and len(source.paths) != 2:
+        raise BadOption("diff: two stores, or one and --other")
+    sides = (source.paths, (str(other),)) if other else ((source.paths[0],), (source.paths[1],))
+    how = How(
+        secrets.token_bytes(KEY_BYTES), bool(given.get("exact")),
+        tuple(name.encode() for name in given.get("ignore_property") or ()),
+    )  # fmt: skip
+    options = lenient(source.options)
+    if not has(options, "includeSystemTopics"):
+        options["includeSystemTopics"] = "true"
+    parsed = [replace(located({**options, "paths": list(side)}), table=Table.MESSAGES, columns=None) for side in sides]
+    names = [[store.broker_name for store in list_stores(one)] for one in parsed]
+    is_one = all(len(one) == 1 for one in names)
+    if not is_one and sorted(names[0]) != sorted(names[1]):
+        raise BadOption(
+            f"diff: brokers {', '.join(names[0])} and {', '.join(names[1])}: the same names on both sides, or one each"
+        )
+    found: list[DigestTask] = []
+    for side, one in enumerate(parsed):
+        for split in plan_splits(one):
+            broker = names[0][0] if is_one else split.store.broker_name
+            found.append(DigestTask(split, len(found), side, broker, how))
+    return found
+
+
+def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], tell: Progress) -> Compared:
+    """All passes.  Raises `BadOption`, `CannotRead`."""
+    from pyspark.sql import functions as F
+
+    from rmq_columns.digests import BLOCK_OFFSETS, DIGESTS, digest_split
+    from rmq_spark.tasks import spread
+
+    tasks = tasks_of(source, given)
+    parts = spread(spark, digest_split, tasks, DIGESTS).persist()
+    with watched(spark, "digest both stores", tell):
+        told = parts.groupBy("side", F.isnull("topic").alias("isDamage"))
+        sizes = F.sum(F.when(F.isnull("topic"), F.col("sum0"))).alias("bytes")
+        totals = told.agg(F.sum("count").alias("count"), sizes).collect()
+    sound = parts.where("topic is not null")
+    blocks = _joined(sound)
+    queues = _queues(sound)
+    held = blocks.join(queues.select(*QUEUE, "low", "high", "isEven"), list(QUEUE))
+    first, last = F.col("block") * BLOCK_OFFSETS, (F.col("block") + 1) * BLOCK_OFFSETS
+    is_common = (F.col("block") < 0) | ((first < F.col("high")) & (last > F.col("low")))
+    is_border = (F.col("block") >= 0) & ~F.col("isEven") & ((first < F.col("low")) | (last > F.col("high")))
+    different = held.where("isDifferent").where(is_common).withColumn("isBorder", is_border).persist()
+    borders = _border_blocks(queues).persist()
+    with watched(spark, "compare blocks", tell):
+        equal, same = _equal_blocks(blocks, F.col("startsAlike") & F.col("endsAlike"))
+        edges = borders.limit(BORDERS_MAX + 1).collect()
+    bounded = _bounded(spark, sound, tasks, edges[:BORDERS_MAX], tell)
+    again = None
+    if bounded is not None:
+        joined = _joined(bounded)
+        again = joined.where("isDifferent").select(*BLOCK)
+        more = _equal_blocks(joined, F.col("startsAlike") | F.col("endsAlike"))
+        equal, same = equal + more[0], same + more[1]
+    suspects = different.where("not isBorder").select(*BLOCK)
+    suspects = suspects if again is None else suspects.unionByName(again).distinct()
+    suspects = suspects.join(queues.select(*QUEUE, "low", "high"), list(QUEUE)).persist()
+    with watched(spark, "compare borders", tell):
+        number = suspects.count()
+        chosen = suspects.orderBy("block", *QUEUE).limit(int(given.get("blocks") or 256)).collect()
+    messages = _messages(spark, sound, tasks, chosen, bool(given.get("exact")), tell)
+    same_places = 0 < equal == same
+    counted = suspects.groupBy(*QUEUE).agg(F.count("*").alias("differentBlocks"))
+    every = queues.join(counted, list(QUEUE), "left").na.fill({"differentBlocks": 0})
+    return Compared(
+        every, _ranges(sound, queues, bounded, same_places=same_places), messages,
+        different_blocks=number, looked_into=len(chosen), same_places=same_places,
+        damaged={row["side"]: row["bytes"] for row in totals if row["isDamage"]},
+        messages_of={row["side"]: row["count"] for row in totals if not row["isDamage"]},
+    )  # fmt: skip
+
+
+# --- blocks and queues
+
+
+def _joined(parts: DataFrame) -> DataFrame:
+    """A row for each block of either side, and whether they differ."""
+    from pyspark.sql import functions as F
+
+    from rmq_columns.digests import PARTS
+
+    sums = ("count", *(f"sum{part}" for part in range(PARTS)))
+    made = []
+    for side in (0, 1):
+        whole = parts.where(F.col("side") == side).groupBy(*BLOCK).agg(
+            *(F.sum(name).alias(f"{name}_{side}") for name in sums),
+            F.min("minPhysicalOffset").alias(f"place_{side}"), F.max("endPhysicalOffset").alias(f"end_{side}"),
+        )  # fmt: skip
+        made.append(whole.where(F.col(f"count_{side}") > 0))
+    equal = F.lit(True)
+    for name in sums:
+        equal = equal & F.col(f"{name}_0").eqNullSafe(F.col(f"{name}_1"))
+    joined = made[0].join(made[1], list(BLOCK), "full").withColumn("isDifferent", ~equal)
+    for name, column in (("startsAlike", "place"), ("endsAlike", "end")):
+        joined = joined.withColumn(name, F.col(f"{column}_0").eqNullSafe(F.col(f"{column}_1")))
+    return joined
+
+
+def _equal_blocks(joined: DataFrame, is_same_place: Expression) -> tuple[int, int]:
+    """(blocks that are equal, those of them at the same physical offsets)."""
+    from pyspark.sql import functions as F
+
+    places = F.sum(is_same_place.cast("int")).alias("same")
+    [row] = joined.where("not isDifferent").agg(F.count("*").alias("equal"), places).collect()
+    return row["equal"], row["same"] or 0
+
+
+def _queues(parts: DataFrame) -> DataFrame:
+    """A row for each queue: bounds and messages on both sides, the common range low … high."""
+    from pyspark.sql import functions as F
+
+    made = [
+        parts.where(F.col("side") == side).groupBy(*QUEUE).agg(
+            F.min(F.when(F.col("block") >= 0, F.col("minOffset"))).alias(f"firstOffset_{side}"),
+            F.max(F.when(F.col("block") >= 0, F.col("endOffset"))).alias(f"endOffset_{side}"),
+            F.sum("count").alias(f"messages_{side}"),
+            F.min("minPhysicalOffset").alias(f"firstPlace_{side}"), F.max("endPhysicalOffset").alias(f"endPlace_{side}"),
+        )
+        for side in (0, 1)
+    ]  # fmt: skip
+    both = made[0].join(made[1], list(QUEUE), "full")
+    has_both = F.col("firstOffset_0").isNotNull() & F.col("firstOffset_1").isNotNull()
+    low = F.when(has_both, F.greatest("firstOffset_0", "firstOffset_1")).otherwise(0)
+    high = F.when(has_both, F.least("endOffset_0", "endOffset_1")).otherwise(0)
+    even = F.col("firstOffset_0").eqNullSafe(F.col("firstOffset_1")) & F.col("endOffset_0").eqNullSafe(F.col("endOffset_1"))
+    return both.withColumn("low", low).withColumn("high", high).withColumn("isEven", even)
+
+
+def _border_blocks(queues: DataFrame) -> DataFrame:
+    """Blocks of both sides in which a common range begins or ends that is not the whole queue on both."""
+    from pyspark.sql import functions as F
+
+    from rmq_columns.digests import BLOCK_OFFSETS
+
+    uneven = queues.where("not isEven and high > low")
+    ends = uneven.where("endOffset_0 != endOffset_1").select(
+        *QUEUE, "low", "high", F.floor(F.col("high") / BLOCK_OFFSETS).alias("block")
+    )
+    heads = uneven.where("firstOffset_0 != firstOffset_1").select(
+        *QUEUE, "low", "high", F.floor((F.col("low") - 1) / BLOCK_OFFSETS).alias("block")
+    )
+    more = heads.withColumn("block", F.floor(F.col("low") / BLOCK_OFFSETS))
+    return ends.unionByName(heads).unionByName(more).where("block >= 0").distinct()
+
+
+def _bounded(
+    spark: SparkSession, parts: DataFrame, tasks: list[DigestTask], edges: list[Any], tell: Progress
+) -> DataFrame | None:
+    """Digests of the border blocks within the common ranges alone, and where the messages beyond lie; None without any."""
+    from rmq_columns.digests import DIGESTS, digest_split
+    from rmq_spark.tasks import spread
+
+    if not edges:
+        return None
+    found = spread(spark, digest_split, _again(spark, parts, tasks, edges, tell), DIGESTS).persist()
+    with watched(spark, "digest the ends of queues", tell):
+        found.count()
+    return found
+
+
+def _again(
+    spark: SparkSession, parts: DataFrame, tasks: list[DigestTask], blocks: Iterable[Any], tell: Progress
+) -> list[DigestTask]:
+    """The tasks that meet these blocks (rows with low and high), each with those that it meets."""
+    from pyspark.sql import functions as F
+
+    from rmq_columns.digests import Wanted
+
+    wanted = {(row["brokerName"], row["topic"], row["queueId"], row["block"]): (row["low"], row["high"]) for row in blocks}
+    rows = [list(one) for one in wanted]
+    asked = spark.createDataFrame(rows, "brokerName string, topic string, queueId int, block long")
+    with watched(spark, "find the blocks again", tell):
+        met = parts.select("split", *BLOCK).join(F.broadcast(asked), list(BLOCK)).distinct().collect()
+    of_task: dict[int, dict[Queue, Wanted]] = {}
+    for row in met:
+        queue = (row["topic"], row["queueId"])
+        low, high = wanted[row["brokerName"], *queue, row["block"]]
+        own = of_task.setdefault(row["split"], {})
+        blocks_so_far = own[queue].blocks if queue in own else frozenset[int]()
+        own[queue] = Wanted(low, high, blocks_so_far | {row["block"]})
+    return [replace(tasks[number], wanted=own) for number, own in sorted(of_task.items())]
+
+
+def _ranges(parts: DataFrame, queues: DataFrame, bounded: DataFrame | None, *, same_places: bool) -> DataFrame:
+    """Offsets that one side lacks at an end of a queue, or all of it, and what that means."""
+    from pyspark.sql import functions as F
+
+    log = parts.groupBy().agg(
+        *(F.min(F.when(F.col("side") == side, F.col("minPhysicalOffset"))).alias(f"logStart_{side}") for side in (0, 1)),
+        *(F.max(F.when(F.col("side") == side, F.col("endPhysicalOffset"))).alias(f"logEnd_{side}") for side in (0, 1)),
+    )  # fmt: skip
+    if bounded is None:
+        known = queues.select(*QUEUE).withColumn("ahead", F.lit(None).cast("long")).withColumn("before", F.lit(None).cast("long"))
+    else:
+        known = bounded.groupBy(*QUEUE).agg(
+            F.min("aheadPhysicalOffset").alias("ahead"), F.max("beforePhysicalOffset").alias("before")
+        )
+    rows = queues.where("not isEven").join(known, list(QUEUE), "left").crossJoin(log)
+    made = []
+    for lacks, has_it in ((0, 1), (1, 0)):
+        is_gone = F.col(f"firstOffset_{lacks}").isNull() & F.col(f"firstOffset_{has_it}").isNotNull()
+        apart = F.lit(same_places)
+        kept: tuple[tuple[Expression, Expression, Expression, Expression], ...] = (
+            (
+                ~is_gone & (F.col(f"endOffset_{lacks}") < F.col(f"endOffset_{has_it}")), F.col("high"),
+                F.col(f"endOffset_{has_it}"),
+                F.when(apart & (F.col("ahead") < F.col(f"logEnd_{lacks}")), LOST).otherwise(BEHIND),
+            ),
+            (
+                ~is_gone & (F.col(f"firstOffset_{lacks}") > F.col(f"firstOffset_{has_it}")), F.col(f"firstOffset_{has_it}"),
+                F.col("low"), F.when(apart & (F.col("before") >= F.col(f"logStart_{lacks}")), LOST).otherwise(LATER),
+            ),
+            (
+                is_gone, F.col(f"firstOffset_{has_it}"), F.col(f"endOffset_{has_it}"),
+                F.when(apart & (F.col(f"firstPlace_{has_it}") >= F.col(f"logEnd_{lacks}")), BEHIND)
+                .when(apart & (F.col(f"endPlace_{has_it}") <= F.col(f"logStart_{lacks}")), LATER).otherwise(NO_QUEUE),
+            ),
+        )  # fmt: skip
+        for condition, begin, end, outcome in kept:
+            made.append(
+                rows.where(condition).select(
+                    *QUEUE, F.lit("first" if lacks == 0 else "second").alias("side"), outcome.alias("outcome"),
+                    begin.alias("firstOffset"), end.alias("endOffset"), (end - begin).alias("count"),
+                )
+            )  # fmt: skip
+    found = made[0]
+    for one in made[1:]:
+        found = found.unionByName(one)
+    return found.where("count > 0").persist()
+
+
+# --- messages
+
+
+def _messages(
+    spark: SparkSession, parts: DataFrame, tasks: list[DigestTask], blocks: list[Any], is_exact: bool, tell: Progress
+) -> DataFrame:
+    """The messages of these blocks that differ, or that one side lacks."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    from rmq_columns.digests import DETAILS, detail_split
+    from rmq_spark.tasks import spread
+
+    again = _again(spark, parts, tasks, blocks, tell) if blocks else []
+    details = spread(spark, detail_split, again, DETAILS)
+    key = (*QUEUE, "queueOffset", "nth")
+    # more than one message of an offset: a topic that was made again
+    nth = F.row_number().over(Window.partitionBy("side", *QUEUE, "queueOffset").orderBy("physicalOffset"))
+    details = details.withColumn("nth", nth)
+    names = [one.name for one in DETAILS if one.name not in ("side", *QUEUE, "queueOffset")]
+    one, other = (
+        details.where(F.col("side") == side).select(*key, *(F.col(name).alias(f"{name}_{side}") for name in names))
+        for side in (0, 1)
+    )
+    both = one.join(other, list(key), "full").where(~F.col("digest_0").eqNullSafe(F.col("digest_1")))
+    fields = F.array_compact(
+        F.array(
+            *(
+                F.when(~F.col(f"{name}_0").eqNullSafe(F.col(f"{name}_1")), F.lit(name))
+                for name in (*FIELDS, *(EXACT_FIELDS if is_exact else ()))
+            )
+        )
+    )
+    outcome = F.when(F.col("digest_1").isNull(), ONLY_FIRST).when(F.col("digest_0").isNull(), ONLY_SECOND).otherwise(DIFFERS)
+    return both.select(
+        *QUEUE, "queueOffset", outcome.alias("outcome"),
+        F.when(outcome == DIFFERS, F.concat_ws(", ", fields)).alias("fields"),
+        F.col("physicalOffset_0").alias("physicalOffset"), F.col("physicalOffset_1").alias("otherPhysicalOffset"),
+        F.col("properties_0").alias("properties"), F.col("properties_1").alias("otherProperties"),
+    ).persist()  # fmt: skip
