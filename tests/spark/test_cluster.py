@@ -53,7 +53,7 @@ def submitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
         command = [
             str(home / "bin" / "spark-submit"), "--master", url, "--py-files", "build/rmq.zip,build/cluster_probe.py",
             *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
-            "build/cluster_driver.py", str(store), str(root / "work"), str(root / "outcome.json"),
+            "build/cluster_driver.py", str(store), str(root / "work"), str(root / "outcome.json"), "job",
         ]  # fmt: skip
         environment = clean_environment(PYSPARK_DRIVER_PYTHON=sys.executable)
         yield root, store, run_driver(command, root, environment, root / "outcome.json")
@@ -83,6 +83,15 @@ def test_a_store_is_read_by_both_ways(submitted: tuple[Path, Path, dict[str, Any
     assert found["splits"] > 2
     assert found["format"] == wanted
     assert found["spread"] == wanted
+
+
+def test_a_job_runs_there(submitted: tuple[Path, Path, dict[str, Any]]) -> None:
+    """The command out of the zip, in the session that `spark-submit` made."""
+    root, _, found = submitted
+    outcome = found["job"]["outcome"]
+    assert outcome["job"] == "audit"
+    assert found["job"]["status"] == (0 if outcome["clean"] else 1)
+    assert (root / "work" / "found").is_dir()
 
 
 def test_the_zip(tmp_path: Path) -> None:
