@@ -75,15 +75,18 @@ def core_seconds() -> float:
 def measure(spark: SparkSession, store: Made, row: Row, rounds: int) -> Figure:
     """One row at one size."""
     paths = store.paths(*row.areas)
+    row.clear(store)
     row.work(spark, store)
     took: list[tuple[float, float, float]] = []
     for _ in range(rounds):
+        row.clear(store)
         begun = time.perf_counter()
         read_plainly(paths)
         plain = time.perf_counter() - begun
         core, begun = core_seconds(), time.perf_counter()
         row.work(spark, store)
         took.append((time.perf_counter() - begun, plain, core_seconds() - core))
+    row.clear(store)
     seconds, plain_s, core_s = (statistics.median(column) for column in zip(*took, strict=True))
     return Figure(row.name, store.log_bytes / GB, seconds, plain_s, core_s, [one[0] for one in took])
 
