@@ -24,12 +24,20 @@ if TYPE_CHECKING:
 
 BORDERS_MAX: Final = 200_000
 """Queues that end or begin differently; a second pass compares the block in which they do."""
+TOGETHER_MAX: Final = 200_000
+"""Rows that one task joins faster than Spark shuffles them."""
 QUEUE: Final = ("brokerName", "topic", "queueId")
 BLOCK: Final = (*QUEUE, "block")
 FIELDS: Final = (
     "body", "bodyCrc", "properties", "flag", "sysFlag", "bornTimestamp", "bornHost", "reconsumeTimes",
 )  # fmt: skip
 EXACT_FIELDS: Final = ("preparedTransactionOffset", "physicalOffset", "storeTimestamp", "storeHost")
+_OF_QUEUE: Final = "brokerName string, topic string, queueId int"
+_RANGES: Final = f"{_OF_QUEUE}, side string, outcome string, firstOffset long, endOffset long, count long"
+_MESSAGES: Final = (
+    f"{_OF_QUEUE}, queueOffset long, outcome string, fields string, physicalOffset long, otherPhysicalOffset long,"
+    " properties binary, otherProperties binary"
+)
 ONLY_FIRST, ONLY_SECOND, DIFFERS = "only in the first", "only in the second", "differs"
 BEHIND, LOST, LATER, NO_QUEUE = "behind", "lost", "begins later", "no queue"
 
@@ -99,9 +107,9 @@ def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], tell:
         told = parts.groupBy("side", F.isnull("topic").alias("isDamage"))
         sizes = F.sum(F.when(F.isnull("topic"), F.col("sum0"))).alias("bytes")
         totals = told.agg(F.sum("count").alias("count"), sizes).collect()
+        parts = _together(parts)
     sound = parts.where("topic is not null")
-    blocks = _joined(sound)
-    queues = _queues(sound)
+    blocks, queues = _joined(sound).persist(), _queues(sound).persist()
     held = blocks.join(queues.select(*QUEUE, "low", "high", "isEven"), list(QUEUE))
     first, last = F.col("block") * BLOCK_OFFSETS, (F.col("block") + 1) * BLOCK_OFFSETS
     is_common = (F.col("block") < 0) | ((first < F.col("high")) & (last > F.col("low")))
@@ -123,17 +131,28 @@ def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], tell:
     suspects = suspects.join(queues.select(*QUEUE, "low", "high"), list(QUEUE)).persist()
     with watched(spark, "compare borders", tell):
         number = suspects.count()
-        chosen = suspects.orderBy("block", *QUEUE).limit(int(given.get("blocks") or 256)).collect()
-    messages = _messages(spark, sound, tasks, chosen, bool(given.get("exact")), tell)
+        is_even = not edges and not queues.where("not isEven").limit(1).collect()
+        in_order = suspects.orderBy("block", *QUEUE).limit(int(given.get("blocks") or 256))
+        chosen = in_order.collect() if number else []
+    nothing = spark.createDataFrame([], _MESSAGES)
+    messages = _messages(spark, sound, tasks, chosen, bool(given.get("exact")), tell) if chosen else nothing
     same_places = 0 < equal == same
     counted = suspects.groupBy(*QUEUE).agg(F.count("*").alias("differentBlocks"))
+    ranges = spark.createDataFrame([], _RANGES)
+    if not is_even:
+        ranges = _ranges(sound, queues, bounded, same_places=same_places)
     every = queues.join(counted, list(QUEUE), "left").na.fill({"differentBlocks": 0})
     return Compared(
-        every, _ranges(sound, queues, bounded, same_places=same_places), messages,
+        every, ranges, messages,
         different_blocks=number, looked_into=len(chosen), same_places=same_places,
         damaged={row["side"]: row["bytes"] for row in totals if row["isDamage"]},
         messages_of={row["side"]: row["count"] for row in totals if not row["isDamage"]},
     )  # fmt: skip
+
+
+def _together(rows: DataFrame) -> DataFrame:
+    """The same persisted rows; few of them in one partition, which spares every shuffle that follows."""
+    return rows.coalesce(1) if rows.count() <= TOGETHER_MAX else rows
 
 
 # --- blocks and queues
@@ -220,8 +239,7 @@ def _bounded(
         return None
     found = spread(spark, digest_split, _again(spark, parts, tasks, edges, tell), DIGESTS).persist()
     with watched(spark, "digest the ends of queues", tell):
-        found.count()
-    return found
+        return _together(found)
 
 
 def _again(
@@ -308,8 +326,9 @@ def _messages(
     from rmq_columns.digests import DETAILS, detail_split
     from rmq_spark.tasks import spread
 
-    again = _again(spark, parts, tasks, blocks, tell) if blocks else []
-    details = spread(spark, detail_split, again, DETAILS)
+    details = spread(spark, detail_split, _again(spark, parts, tasks, blocks, tell), DETAILS).persist()
+    with watched(spark, "look into blocks", tell):
+        details = _together(details)
     key = (*QUEUE, "queueOffset", "nth")
     # more than one message of an offset: a topic that was made again
     nth = F.row_number().over(Window.partitionBy("side", *QUEUE, "queueOffset").orderBy("physicalOffset"))
