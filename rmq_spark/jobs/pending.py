@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rmq_columns.errors import BadOption
 from rmq_spark.jobs import Parameter, Source
-from rmq_spark.measuring import WORST, collected, duration_ms, source_of
+from rmq_spark.measuring import WORST, collected, duration_ms, small_table, source_of
 from rmq_spark.outcome import Cell, Column, Figure, Outcome, Plot, Table, Unit
 from rmq_spark.picking import given_of, options_of, refuse_ranges
 
@@ -75,10 +75,12 @@ def promises(spark: SparkSession, source: Source) -> tuple[DataFrame, DataFrame]
     from rmq_spark.jobs import pending_rows as of
 
     rows = of.log_rows(spark, source).persist()
-    options = options_of(
-        source, ("topics", "queueIds", "verifyCrc", "decompress"), mode="DROPMALFORMED", includeSystemTopics="true"
-    )
-    positions = Source(source.paths, options).read(spark, "consumerOffsets").where("offset is not null").persist()
+    options = options_of(source, ("topics", "queueIds"), mode="DROPMALFORMED", includeSystemTopics="true")
+    held = small_table(Source(source.paths, options), "consumerOffsets")
+    names = ("brokerName", "group", "topic", "queueId", "offset")
+    own = [tuple(row[name] for name in names) for row in held if row["group"] in (of.TRANSACTIONS, of.REVIVER)]
+    positions = spark.createDataFrame(own, "brokerName string, `group` string, topic string, queueId int, offset bigint")
+    positions = positions.where("offset is not null")
     copied = [of.delayed(spark, source, rows), of.timed(rows)]
     bare = [of.half(rows, positions), of.pop(rows, positions)]
     nothing = (F.lit(None).cast("timestamp").alias("deliveredTimestamp"), F.lit(None).cast("bigint").alias("cameAt"))
