@@ -18,8 +18,22 @@ CONFIGURATION = {
     "spark.sql.shuffle.partitions": "2",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.session.timeZone": "Asia/Shanghai",
+    "spark.driver.memory": "2g",
+    "spark.sql.ui.retainedExecutions": "2",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
-"""The zone is another than UTC: a time that lost its zone would be hours off."""
+"""The zone is another than UTC: a time that lost its zone would be hours off.  One JVM goes through some thousand queries: what it
+keeps of each must not fill it, and it is for short."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a job has persisted is for its own session; this one is everybody's."""
+    yield
+    if "spark" in request.fixturenames:
+        request.getfixturevalue("spark").catalog.clearCache()
 
 
 @pytest.fixture(scope="session")
