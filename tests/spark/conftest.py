@@ -24,8 +24,8 @@ CONFIGURATION = {
     "spark.ui.retainedStages": "10",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
-"""The zone is another than UTC: a time that lost its zone would be hours off.  One JVM goes through some thousand queries: what it
-keeps of each must not fill it, and it is for short."""
+"""The zone is another than UTC: a time that lost its zone would be hours off.  One JVM goes through some thousand queries: what
+it keeps of each must not fill it."""
 
 
 @pytest.fixture(autouse=True)
