@@ -20,6 +20,7 @@ from rmq_columns.generate_plan import Sizes
 from rmq_inspect.directory import list_store
 from rmq_inspect.verify import Scope, verify
 from rmq_wire import properties
+from tests.support.planted_kinds import PERHAPS, SEEN_AS
 from tests.support.store_differ import read_files
 from tests.support.store_view import Stored, units_of
 
@@ -30,23 +31,8 @@ EACH = 2
 LATE_MS = 1000
 """A clean store has nothing that is stored, or delivered, so long after it could be."""
 
-VISIBLE = {
-    "gap": {"log-sequence-gap", "queue-hole"},
-    "index-missing": {"index-missing"},
-    "index-wrong": {"index-wrong", "index-missing", "index-order"},
-    "queue-missing": {"queue-unit-missing", "queue-hole"},
-    "queue-wrong": {"queue-unit-wrong"},
-    "queue-tags": {"queue-tags-code"},
-    "corrupt-body": {"log-body-crc"},
-    "corrupt-size": {"log-unit-broken", "queue-dangling"},
-    "corrupt-magic": {"log-unit-broken", "queue-dangling"},
-    "queue-offset": {"log-sequence-gap", "log-sequence-back", "queue-dangling"},
-    "torn-tail": {"log-torn"},
-    "position-ahead": {"position-ahead"},
-}
+VISIBLE = SEEN_AS | {"position-ahead": {"position-ahead"}}
 """Kind -> what verify says of it."""
-PERHAPS = {"queue-wrong": {"queue-order"}}
-"""What it says, too, where the message that is pointed at is of no other queue or far away."""
 INVISIBLE = {"lost", "duplicate", "duplicate-key", "reorder", "late", "timer-late"}
 
 

@@ -17,21 +17,8 @@ from tests.columns.test_generate_faults import BIG, make
 from tests.inspect import plants_log, plants_queues
 from tests.inspect.damaged_store import Subject, add_config, fill
 from tests.inspect.kit import golden_of, golden_store
+from tests.support.planted_kinds import SEEN_AS
 
-SEEN = {
-    "gap": {"log-sequence-gap", "queue-hole"},
-    "index-missing": {"index-missing"},
-    "index-wrong": {"index-wrong", "index-missing", "index-order"},
-    "queue-missing": {"queue-unit-missing", "queue-hole"},
-    "queue-wrong": {"queue-unit-wrong"},
-    "queue-tags": {"queue-tags-code"},
-    "corrupt-body": {"log-body-crc"},
-    "corrupt-size": {"log-unit-broken", "queue-dangling"},
-    "corrupt-magic": {"log-unit-broken", "queue-dangling"},
-    "queue-offset": {"log-sequence-gap", "log-sequence-back", "queue-dangling"},
-    "torn-tail": {"log-torn"},
-}
-"""Planted fault -> the findings that it is: one of each."""
 NEAR_BYTES = 700
 SPLIT = "300k"
 """Cuts the files of the generated stores, which have 1 MiB, in four."""
@@ -51,17 +38,17 @@ def rows(outcome: Outcome, frame: str = "findings") -> list[dict[str, Any]]:
 
 
 def test_each_planted_fault_is_found_once_and_nothing_else(spark: Any, tmp_path: Path) -> None:
-    store, faults = make(tmp_path, dict.fromkeys(SEEN, 1), BIG)
+    store, faults = make(tmp_path, dict.fromkeys(SEEN_AS, 1), BIG)
     outcome = run(spark, store)
     found = rows(outcome)
-    assert sorted(row["code"] for row in found) == sorted(code for codes in SEEN.values() for code in codes)
+    assert sorted(row["code"] for row in found) == sorted(code for codes in SEEN_AS.values() for code in codes)
     assert not outcome.is_clean
     assert {row["brokerName"] for row in found} == {tmp_path.name}
     assert all(row["what"] and row["consequence"] and row["remedy"] for row in found)
     for fault in faults:
         near = range(fault["fileOffset"], fault["fileOffset"] + NEAR_BYTES)
         there = {row["code"] for row in found if row["file"] == fault["file"] and row["byte"] in near}
-        assert there & SEEN[fault["kind"]] or fault["kind"].startswith("index-"), fault
+        assert there & SEEN_AS[fault["kind"]] or fault["kind"].startswith("index-"), fault
 
 
 def test_nothing_in_a_clean_store(spark: Any, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from rmq_columns.generate_faults import GAP, KINDS
 from rmq_columns.generate_plan import Sizes
 from rmq_spark.jobs import JOBS, Source, module_of
 from rmq_spark.outcome import Outcome
+from tests.support.planted_kinds import PERHAPS, SEEN_AS
 
 LOG_BYTES: Final = int(os.environ.get("RMQ_PLANTED_BYTES", str(13 << 20)))
 """Enough that timed messages are delivered: these come twenty rounds of a thousand messages later."""
@@ -134,21 +135,6 @@ def of_rebuilt(outcome: Outcome, _: list[Fault]) -> Found:
     return {(row.topic, row.queueId) for row in outcome.frames["comparison"].collect() if row.outcome not in SOUND}
 
 
-AUDITED: Final = {
-    "gap": {"log-sequence-gap", "queue-hole"},
-    "index-missing": {"index-missing"},
-    "index-wrong": {"index-wrong", "index-missing", "index-order"},
-    "queue-missing": {"queue-unit-missing", "queue-hole"},
-    "queue-wrong": {"queue-unit-wrong"},
-    "queue-tags": {"queue-tags-code"},
-    "corrupt-body": {"log-body-crc"},
-    "corrupt-size": {"log-unit-broken", "queue-dangling"},
-    "corrupt-magic": {"log-unit-broken", "queue-dangling"},
-    "queue-offset": {"log-sequence-gap", "log-sequence-back", "queue-dangling"},
-    "torn-tail": {"log-torn"},
-}
-"""Kind -> codes, each of which the audit must have about it, one row or more."""
-AUDITED_PERHAPS: Final = {"queue-wrong": {"queue-order"}}
 
 
 def of_audit(outcome: Outcome, faults: list[Fault]) -> Found:
@@ -157,7 +143,7 @@ def of_audit(outcome: Outcome, faults: list[Fault]) -> Found:
     for row in outcome.frames["findings"].collect():
         about = [fault for fault in faults if row.code in allowed(fault) and is_about(row, fault)]
         for fault in about:
-            if row.code in AUDITED[fault.kind]:
+            if row.code in SEEN_AS[fault.kind]:
                 found.add((fault.kind, fault.physicalOffset, row.code))
         if not about:
             found.add(("not planted", row.file, row.byte, row.code, row.detail))
@@ -165,7 +151,7 @@ def of_audit(outcome: Outcome, faults: list[Fault]) -> Found:
 
 
 def allowed(fault: Fault) -> set[str]:
-    return AUDITED.get(fault.kind, set()) | AUDITED_PERHAPS.get(fault.kind, set())
+    return SEEN_AS.get(fault.kind, set()) | PERHAPS.get(fault.kind, set())
 
 
 def is_about(row: Any, fault: Fault) -> bool:
@@ -187,7 +173,7 @@ class Audit(Judge):
     """Of one fault there may be several findings."""
 
     def rows(self, faults: Iterable[Fault]) -> Found:
-        return {(one.kind, one.physicalOffset, code) for one in faults for code in AUDITED.get(one.kind, ())}
+        return {(one.kind, one.physicalOffset, code) for one in faults for code in SEEN_AS.get(one.kind, ())}
 
 
 def to(_: Path, scratch: Path) -> dict[str, Any]:
@@ -201,7 +187,7 @@ LOSS: Final = {
 }  # fmt: skip
 REBUILT: Final = ("gap", "queue-missing", "queue-wrong", "queue-tags", "queue-offset", *NO_MESSAGE)
 JUDGES: Final = (
-    Audit("audit", dict.fromkeys(AUDITED, place), of_audit),
+    Audit("audit", dict.fromkeys(SEEN_AS, place), of_audit),
     Judge("loss", LOSS, of_loss, lambda directory, _: {"ledger": (str(directory / "sent"),)}),
     Judge("duplicates", {"duplicate": place}, of_duplicates, name="duplicates by unique key"),
     Judge(
