@@ -39,8 +39,6 @@ GATHERED_MAX: Final = 1 << 19
 """Units kept before they are written: some 30 MB."""
 ROWS_MAX: Final = 1 << 14
 """Runs told at once."""
-LOOKED_AT_MAX: Final = 256
-"""Queues whose files tell how large files of queues are."""
 NOT_COMPACTED: Final = -1
 
 

@@ -42,7 +42,6 @@ JUMP_MS_MAX: Final = HOUR_MS
 QUEUES_AT_ONCE: Final = 16
 """Queues whose minimum is corrected without a pause."""
 PAUSE_MS: Final = 1
-NEVER: Final = -1
 
 
 class Removal:
@@ -106,7 +105,9 @@ class Retention:
         self._last_look: tuple[int, int] | None = None
         self._manual_looks = 0
         self._followed = log.min_offset
-        """log position that the queues' minimums agree with, and their files as far as they may"""
+        """log position that the queues' minimums agree with, and their files"""
+        self._waits_for_flush = False
+        """whether this look left a queue file for the next one"""
         self._hanging: list[str] = []
         """files that could not be removed; nothing more is removed until they are"""
         self._hanging_since_ms = 0
@@ -152,7 +153,7 @@ class Retention:
         return step
 
     def end(self, chore: Chore, error: BaseException | None, mono_ms: int) -> None:
-        """It was run. An error of a sync fences the store as any error of a sync."""
+        """It was run. An error of a directory's sync fences the store as any error of a sync."""
         self._out = False
         self._due_ms = mono_ms
         if isinstance(chore, Removal):
@@ -242,7 +243,7 @@ class Retention:
         if log_min <= self._followed:
             return
         rules = self._space.rules
-        self._followed = log_min
+        self._waits_for_flush = False
         for number, queue in enumerate(list(self._queues), 1):
             removal = yield from self._follow(queue, log_min)
             if removal is not None:
@@ -250,6 +251,8 @@ class Retention:
                 yield rules.delete_consume_queue_files_interval
             elif number % QUEUES_AT_ONCE == 0:
                 yield PAUSE_MS
+        if not self._waits_for_flush:
+            self._followed = log_min
 
     def _follow(self, queue: ConsumeQueue, log_min: int) -> Generator[Chore | int, None, Removal | None]:
         """Correct one queue's minimum (Java: ConsumeQueue.correctMinOffset); its files that are wholly below, or None."""
@@ -271,7 +274,7 @@ class Retention:
         if not below or self._hanging:
             return None
         if not (yield from self._is_flushed(queue, segments.starts[len(below)])):
-            self._followed = NEVER  # the next look tries again
+            self._waits_for_flush = True
             below.pop()
         if not below or self._hanging or queue.is_deleted:
             return None

@@ -29,8 +29,6 @@ PART_SECONDS_MAX = {JAVA: 2400, SPARK: 1500}
 """A part that takes longer hangs: it is ended.  Half of what CI allows for everything."""
 NIGHTLY_PART_SECONDS_MAX = {JAVA: 7200, SPARK: 7200, "store": 4 * 3600}
 """A million lives of the store are simulated then."""
-
-
 AGAIN_MAX = 5
 """More failures than these are no accident: nothing is tried again."""
 
@@ -45,7 +43,7 @@ class Outcome(NamedTuple):
 
 
 def run_part(part: str, *, nightly: bool, extra: list[str]) -> Outcome:
-    """Run one directory under pytest; what failed in the Java part once more, alone."""
+    """Run one directory under pytest; what failed beside Java or in Spark once more, alone."""
     with tempfile.TemporaryDirectory() as scratch:
         places = [str(HERE), f"--ignore={HERE / SPARK}"] if part == JAVA else [str(HERE / part)]
         marks = [] if part == SPARK else ["java" if part == JAVA else "not java"]
