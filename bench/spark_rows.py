@@ -15,13 +15,13 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from rmq_columns.generate import Wanted, generate
+from rmq_spark.arguments import arguments_of
 from rmq_spark.jobs import Source, module_of
 from rmq_spark.outcome import Outcome
+from rmq_spark.session import silent
 
 BODY_BYTES: Final = 1024
 READ_BYTES: Final = 4 << 20
-COST_SPREAD_MAX: Final = 0.25
-"""Of the cost per GB at the sizes: the dearest over the cheapest, less one."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,8 @@ def read_plainly(paths: list[Path]) -> None:
 def _run(spark: SparkSession, store: Made, job: str, **given: Any) -> Outcome:
     """A job over every message, its parameters as they are by default but for those that are given."""
     module = module_of(job)
-    defaults = {one.name: one.default for one in module.PARAMETERS}
-    if strange := given.keys() - defaults.keys():
-        raise SystemExit(f"{job} has no parameter {', '.join(strange)}")
-    source = Source((str(store.root),), {"includeSystemTopics": "true"})
-    outcome: Outcome = module.run(spark, source, {**defaults, **given}, lambda *_: None)
+    own, options = arguments_of(module.PARAMETERS, {"includeSystemTopics": "true", **given})
+    outcome: Outcome = module.run(spark, Source((str(store.root),), options), own, silent)
     if not outcome.is_clean:
         raise SystemExit(f"{job} of a clean store: {outcome.verdict}")
     return outcome

@@ -14,7 +14,7 @@ from rmq_cli.inspect import CANNOT_LOOK, Looks
 from rmq_spark.jobs import JOBS
 
 GENERATE = "generate"
-SUBCOMMANDS = {**JOBS, GENERATE: "Write a store of any size, with planted faults and a ledger of them.  Needs no PySpark."}
+SUBCOMMANDS = {**JOBS, GENERATE: "Write a store of any size to try them on, with planted faults and a ledger of them."}
 
 
 class Jobs(Looks):
@@ -63,8 +63,9 @@ def command() -> None:
 
     \b
     rmq spark audit /data/broker-a/store
-    rmq spark duplicates /data/brokers --topic Orders --from -1d --html report.html
+    rmq spark duplicates /data/brokers --topic Orders --since -1d --html dup.html
     rmq spark generate /tmp/planted --size 1GB --faults lost=3
+    rmq spark duplicates --help
 
     Needs the extra: pip install 'rmq-py-broker[spark]', and a JDK, 17 or later.
 

@@ -16,11 +16,11 @@ from rmq_spark.needs import need
 
 @click.command("generate")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--size", default="64MiB", show_default=True, metavar="SIZE", help="Of the log: 1GB, 512MiB.")
+@click.option("--size", default="64MiB", show_default=True, metavar="SIZE", help="Of the log: 512MiB, 1GB.")
 @click.option("--body", default="1KiB", show_default=True, metavar="SIZE", help="Of a body, on average.")
-@click.option("--faults", default="", metavar="KIND=N,...", help="What to plant: lost=3,duplicate=5; all=2: two of each kind.")
-@click.option("--seed", default=1, show_default=True, help="The same arguments make the same bytes.")
-@click.option("--workers", type=click.IntRange(0), metavar="N", help="Processes; one for each core by default, 0: none besides.")
+@click.option("--faults", default="", metavar="KIND=N,...", help="What to plant: lost=3,duplicate=5.  all=2: two of each kind.")
+@click.option("--seed", default=1, show_default=True, metavar="N", help="The same arguments make the same bytes.")
+@click.option("--workers", type=click.IntRange(0), metavar="N", help="Processes.  One for each core by default; 0: no other one.")
 @click.option("--no-index", is_flag=True, help="Leave out the index files.")
 @click.option("--no-sent", is_flag=True, help="Leave out the ledger of what was sent.")
 @click.option("--json", "as_json", is_flag=True, help="What was made, as one JSON object.")
@@ -35,22 +35,27 @@ def command(
     rmq spark audit /tmp/planted/store
 
     DIR/faults.jsonl is the ledger of what was planted, DIR/sent/*.jsonl what producers say was acknowledged.
+
+    DIR has to be new or empty.  Needs numpy, but neither PySpark nor a JDK.
     """
     need(("numpy",))
-    from rmq_columns.generate import Wanted, bytes_of, faults_of, generate
+    from rmq_columns.generate import Wanted, faults_of, generate
     from rmq_columns.generate_faults import NoPlace
+    from rmq_columns.values import size_bytes
 
     tell = progress()
     begun = time.monotonic()
     try:
         wanted = Wanted(
-            bytes_of(size), bytes_of(body), seed, faults_of(faults), with_index=not no_index, with_sent=not no_sent,
+            size_bytes(size), size_bytes(body), seed, faults_of(faults), with_index=not no_index, with_sent=not no_sent,
             workers=(os.cpu_count() or 1) if workers is None else workers,
         )  # fmt: skip
         made = generate(directory, wanted, lambda done, of: tell(f"writing, {bytes_text(done)} of {bytes_text(of)}", done, of))
     except OSError as reason:
         raise Complaint(f"{directory}: {reason.strerror}" if reason.strerror else str(reason)) from reason
-    except (NoPlace, ValueError) as reason:
+    except NoPlace as reason:
+        raise Complaint(f"{reason}: give a larger --size, or fewer --faults") from reason
+    except ValueError as reason:
         raise Complaint(str(reason)) from reason
     finally:
         clear_progress()

@@ -1,61 +1,84 @@
-"""The subcommand of one job: options that every job has, and those that its module declares.
-
-A parameter of the job's own with the name of a common option takes its place.
-"""
+"""The subcommand of one job: options that every job has, and one for each parameter that its module declares."""
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Mapping
+from dataclasses import replace
+from types import ModuleType
 from typing import Any, Final
 
 import click
 
-from rmq_spark.jobs import JOBS, Parameter, module_of
+from rmq_spark.arguments import Parameter, arguments_of, value_of
+from rmq_spark.jobs import JOBS, module_of
 from rmq_spark.needs import need
 
 PLACES: Final = "paths_of_stores"
 """The argument's name, which no parameter has."""
+PATHS: Final = "PATHS"
+"""The same, as it is shown."""
 
 
-class Time(click.ParamType[int]):
-    """ms since 1970 of a time as `rmq inspect` takes them."""
+class Taken(click.ParamType[Any]):
+    """A value as the job's function takes it, too: complaints are one line, that names the option."""
 
-    name = "time"
+    def __init__(self, one: Parameter) -> None:
+        self.one, self.name = one, one.shown()
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from rmq_inspect.times import parse
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        name = PATHS if isinstance(param, click.Argument) else option_of(self.one.name)
+        [made] = value_of(replace(self.one, is_many=True), value, name)
+        return made
 
-        return value if isinstance(value, int) else parse(value, time.time_ns() // 1_000_000)
+
+class Own(click.Option):
+    """Of one job only."""
 
 
-class Place(click.ParamType[str]):
-    """A path, made absolute: tasks have another working directory; or a URI."""
+class Job(click.Command):
+    """Shows what is its own before what every job has."""
 
-    name = "path"
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        lines = {True: list[tuple[str, str]](), False: list[tuple[str, str]]()}
+        for one in self.get_params(ctx):
+            if isinstance(one, click.Option) and (line := one.get_help_record(ctx)) is not None:
+                lines[isinstance(one, Own)].append(line)
+        for is_own, title in ((True, f"Options of {self.name}"), (False, "Options of every job")):
+            if lines[is_own]:
+                with formatter.section(title):
+                    formatter.write_dl(lines[is_own])
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        text = str(value)
-        return text if "://" in text else os.path.abspath(text)
+
+def option_of(name: str) -> str:
+    """`--max-lag` of `max_lag`."""
+    return "--" + name.replace("_", "-")
+
+
+def option(one: Parameter, made: type[click.Option] = click.Option) -> click.Option:
+    """Of a parameter."""
+    names = [option_of(one.name), one.name]
+    if one.kind is bool:
+        return made(names, is_flag=True, default=bool(one.default), help=one.help)
+    words: dict[str, Any] = {"help": one.help, "required": one.is_required, "multiple": one.is_many, "metavar": one.shown()}
+    if one.default is not None:
+        words |= {"default": one.default, "show_default": True}
+    return made(names, type=Taken(one), **words)
 
 
 COMMON: Final = (
-    click.Option(["--master"], metavar="URL", help="Of Spark: local[2], spark://HOST:7077; else all cores of this machine."),
-    click.Option(["--conf"], multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be given several times."),
-    click.Option(["--topic"], multiple=True, metavar="NAME", help="Only this topic; may be given several times."),
-    click.Option(["--from"], type=Time(), metavar="TIME", help="Stored at or after: now, -90m, '2026-01-31 12:00', ms."),
-    click.Option(["--to"], type=Time(), metavar="TIME", help="Stored before."),
-    click.Option(
-        ["--option"], multiple=True, metavar="NAME=VALUE",
-        help="Of the format rocketmq_store (docs/columns.md): mode, brokerName, includeSystemTopics ...; may be repeated.",
-    ),
-    click.Option(["--json"], is_flag=True, help="The outcome as one JSON object instead of the summary."),
-    click.Option(["--html"], type=Place(), metavar="FILE", help="Also write a page with plots (no network)."),
-    click.Option(["--out"], type=Place(), metavar="DIR", help="Also write what was found: a directory in it for each table."),
-    click.Option(["--format"], type=click.Choice(["parquet", "json"]), default="parquet", show_default=True, help="Of --out."),
-    click.Option(["--overwrite"], is_flag=True, help="--out may replace what is there."),
+    Parameter("topic", str, "Only this topic.  May be repeated.", metavar="NAME", is_many=True),
+    Parameter("since", "time", "Stored at or after: now, -90m, '2026-01-31 12:00', or milliseconds."),
+    Parameter("until", "time", "Stored at or before."),
+    Parameter("option", str, "Of the format rocketmq_store (docs/columns.md): mode, brokerName, splitBytes ...  May be repeated.",
+              metavar="NAME=VALUE", is_many=True),
+    Parameter("json", bool, "The outcome as one JSON object instead of the summary."),
+    Parameter("html", "path", "Also write a page with plots (no network).", metavar="FILE"),
+    Parameter("out", "path", "Also write all that was found: a directory in DIR for each table.", metavar="DIR"),
+    Parameter("format", str, "Of --out.", "parquet", choices=("parquet", "json")),
+    Parameter("overwrite", bool, "--out may replace what is there."),
+    Parameter("master", str, "Of Spark: local[2], spark://HOST:7077.  All cores of this machine by default.", metavar="URL"),
+    Parameter("conf", str, "A setting of Spark.  May be repeated.", metavar="KEY=VALUE", is_many=True),
 )  # fmt: skip
+"""What every job has; no job's own parameter has such a name."""
 
 
 def command_of(job: str) -> click.Command:
@@ -65,42 +88,26 @@ def command_of(job: str) -> click.Command:
     except ModuleNotFoundError:
         need()
         raise
-    own = {one.name: one for one in module.PARAMETERS}
-    taken = {_option_name(name) for name in own}
-    options = [_option(one) for one in own.values()] + [one for one in COMMON if one.opts[0] not in taken]
-    places = click.Argument([PLACES], nargs=-1, required=True, type=Place(), metavar="PATHS...")
+    own: tuple[Parameter, ...] = module.PARAMETERS
+    stores = Parameter("stores", "path", "")
+    places = click.Argument([PLACES], nargs=-1, required=True, type=Taken(stores), metavar=f"{PATHS}...")
 
     def run(**words: Any) -> None:
         from rmq_cli.spark_run import Request, run_job
 
-        given = {name: words.pop(_identifier(name)) for name in own}
-        common = {one.name: words.pop(one.name, () if one.multiple else None) for one in COMMON if one.name is not None}
-        raise SystemExit(run_job(job, module, Request(words.pop(PLACES), given, common)))
+        paths = words.pop(PLACES)
+        given, _ = arguments_of(own, {one.name: words[one.name] for one in own})
+        common, _ = arguments_of(COMMON, {one.name: words.get(one.name) for one in COMMON})
+        raise SystemExit(run_job(job, module, Request(paths, given, common)))
 
-    return click.Command(job, params=[places, *options], callback=run, help=_help(job), short_help=JOBS[job])
-
-
-def _option_name(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def _identifier(name: str) -> str:
-    return name.replace("-", "_")
+    everywhere = [one for one in COMMON if one.name not in getattr(module, "LEFT_OUT", ())]
+    options = [*(option(one, Own) for one in own), *map(option, everywhere)]
+    return Job(job, params=[places, *options], callback=run, help=_help(job, module), short_help=JOBS[job])
 
 
-def _option(one: Parameter) -> click.Option:
-    names = [_option_name(one.name), _identifier(one.name)]
-    words: dict[str, Any] = {"help": one.help, "required": one.is_required, "metavar": one.metavar}
-    if one.kind is bool:
-        return click.Option(names, is_flag=True, default=bool(one.default), help=one.help)
-    kinds: Mapping[Any, Any] = {"path": Place(), "time": Time()}
-    words["type"] = click.Choice(one.choices) if one.choices else kinds.get(one.kind, one.kind)
-    if one.is_many:
-        words["multiple"] = True
-    if one.default is not None:
-        words |= {"default": one.default, "show_default": True}
-    return click.Option(names, **words)
-
-
-def _help(job: str) -> str:
-    return f"{JOBS[job]}\n\nExit status: 0 clean, 1 something was found, 2 could not look.  More: docs/spark-jobs.md, {job}."
+def _help(job: str, module: ModuleType) -> str:
+    examples = "".join(f"rmq spark {job} {one}\n" for one in module.EXAMPLES)
+    return (
+        f"{JOBS[job]}\n\n\b\n{examples}\nPATHS are stores, directories of several brokers, commit logs or URIs (s3://bucket/store).\n\n"
+        f"Exit status: 0 clean; 1 {module.FOUND}; 2 could not look.  More: docs/spark-jobs.md."
+    )

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +29,11 @@ from rmq_cli.inspect_common import clear_progress, progress, width
 from rmq_columns import BadOption
 from rmq_columns.shown import json_line, span_text, text_of
 from rmq_spark import need, reasons
+from rmq_spark.arguments import format_options
 from rmq_spark.jobs import Source
 from rmq_spark.quiet import Said, quietly
 from rmq_spark.session import SUBMITTED
-from rmq_spark.writing import check_free, check_outside, is_local, write_frames
+from rmq_spark.writing import check_file, check_free, check_outside, check_shared, check_uri, is_local, write_frames
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,9 +43,7 @@ if TYPE_CHECKING:
 CLEAN, FOUND = 0, 1
 JVM_END_S_MAX: Final = 2
 """From its last word to the end of its process."""
-OURS: Final = frozenset(("path", "paths", "table"))
-"""Options of the format that are said otherwise or are the job's to choose."""
-NAMES: Final = {"topic": "topics", "from": "startingTimestamp", "to": "endingTimestamp"}
+NAMES: Final = {"topic": "topics", "since": "startingTimestamp", "until": "endingTimestamp"}
 """Option of the command -> of the format."""
 
 
@@ -61,57 +61,66 @@ def run_job(job: str, module: ModuleType, request: Request) -> int:
     need()
     common = request.common
     source = Source(request.paths, options_of(request.paths, common))
+    if twice := source.options.keys() & request.given.keys():
+        raise BadOption(f"--option {min(twice)}: say --{min(twice)}")
     settings = dict(_pair(one, "--conf") for one in common["conf"])
-    _check_places(request)
+    _check_places(request, source)
     check_java()
     begun = time.time()
-    tell = progress()
-    with session(common["master"], settings, f"rmq spark {job}") as spark:
-        outcome: Outcome = module.run(spark, source, request.given, tell)
-        if common["out"]:
-            kind = common["format"]
-            names = list(
-                write_frames(
-                    spark, outcome, common["out"], kind, tell, overwrite=common["overwrite"], stores=request.paths
-                )
-            )  # fmt: skip
-            clear_progress()
-            click.echo(f"rmq: written to {common['out']}: {', '.join(names) or 'nothing'}", err=True)
-    clear_progress()
+    outcome: Outcome | None = None
+    try:
+        with session(common["master"], settings, f"rmq spark {job}") as spark:
+            if common["out"]:
+                check_uri(spark, common["out"], overwrite=common["overwrite"])
+                check_shared(spark, common["out"])
+            outcome = module.run(spark, source, request.given, progress())
+            if common["out"]:
+                _write_found(spark, outcome, request)
+    finally:
+        clear_progress()
+        if outcome is not None:  # what was found after hours is told also when the disk is full, or nobody waits any longer
+            _tell(outcome, as_json=common["json"])
     if common["html"]:
         _write_page(outcome, common["html"], _about(source, request, begun))
-    if common["json"]:
-        click.echo(json_line(outcome.as_json()))
-    else:
-        from rmq_spark.report_text import lines
-
-        for line in lines(outcome, width()):
-            click.echo(line)
     return CLEAN if outcome.is_clean else FOUND
+
+
+def _write_found(spark: SparkSession, outcome: Outcome, request: Request) -> None:
+    place, kind, overwrite = (request.common[name] for name in ("out", "format", "overwrite"))
+    names = list(write_frames(spark, outcome, place, kind, progress(), overwrite=overwrite, stores=request.paths))
+    clear_progress()
+    click.echo(f"rmq: written to {place}: {', '.join(names) or 'nothing'}", err=True)
+
+
+def _tell(outcome: Outcome, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json_line(outcome.as_json()))
+        return
+    from rmq_spark.report_text import lines
+
+    for line in lines(outcome, width()):
+        click.echo(line)
 
 
 def options_of(paths: Sequence[str], common: Mapping[str, Any]) -> dict[str, str]:
     """Of the format, as Spark takes them.  Raises `BadOption` for one that there is not, or that was said twice."""
     from rmq_columns import parse_options
-    from rmq_columns.options import NAMES as THERE
 
-    by_lower = {name.lower(): name for name in THERE}
     options: dict[str, str] = {}
-    for one in common["option"]:
-        asked, value = _pair(one, "--option")
-        name = by_lower.get(asked.lower())
-        if name is None or name in OURS:
-            raise BadOption(f"no option {asked}; there are {', '.join(name for name in THERE if name not in OURS)}")
-        if name in options:
-            raise BadOption(f"{name}: given twice")
-        options[name] = value
+    for asked, value in (_pair(one, "--option") for one in common["option"]):
+        made = format_options({asked: value})
+        if twice := made.keys() & options.keys():
+            raise BadOption(f"{min(twice)}: given twice")
+        options |= made
     for asked, name in NAMES.items():
         value = common[asked]
         if value in (None, ()):
             continue
+        if asked == "until":
+            value += 1  # the format's range ends before its end
         if name in options:
             raise BadOption(f"--{asked} and --option {name} say the same thing: leave one of them out")
-        options[name] = json.dumps(list(value)) if isinstance(value, tuple) else str(value)
+        options |= format_options({name: value})
     parse_options({**options, "paths": json.dumps(list(paths))})
     return options
 
@@ -123,19 +132,21 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-def _check_places(request: Request) -> None:
+def _check_places(request: Request, source: Source) -> None:
     """Before anything is started: stores are there, and what is to be written has a place outside of them."""
+    from rmq_columns import parse_options
+
+    stores = (*request.paths, *parse_options({**source.options, "paths": list(request.paths)}).commit_logs)
     for path in filter(is_local, request.paths):
         if not os.path.exists(path):
             raise BadOption(f"{path}: no such file or directory")
     for name in ("html", "out"):
         if target := request.common[name]:
-            check_outside(target, request.paths)
+            check_outside(target, stores)
     if directory := request.common["out"]:
-        check_free(directory, overwrite=request.common["overwrite"])
-    page = request.common["html"]
-    if page and not Path(page).parent.is_dir():
-        raise BadOption(f"{page}: no directory {Path(page).parent}")
+        check_free(directory, overwrite=request.common["overwrite"], stores=stores)
+    if page := request.common["html"]:
+        check_file(page)
 
 
 def check_java() -> None:
@@ -221,7 +232,8 @@ def _stop(spark: SparkSession) -> None:
     """A second Ctrl-C while it ends would only leave things lying about."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with contextlib.suppress(Exception):  # the JVM may be gone
+        # the JVM may be gone, or a call that was interrupted may have cost the connection: PySpark warns of it
+        with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore", category=RuntimeWarning):
             spark.stop()
     finally:
         signal.signal(signal.SIGINT, before)

@@ -42,6 +42,8 @@ HOSTS_KEPT: Final = 4096
 """Texts of hosts that are remembered: every connection of every client has one."""
 _US_PER_MS: Final = 1000
 _PACKED: Final = (np.dtype((np.void, HOST_V4_SIZE)), np.dtype((np.void, HOST_V6_SIZE)))
+_WORD: Final = np.dtype(np.int64)
+"""As large as a packed IPv4 host: compared as a number it costs a tenth."""
 _HOSTS: Final = {"bornHost": ("born_host", BORN_V6), "storeHost": ("store_host", STORE_V6)}
 
 
@@ -167,7 +169,8 @@ class Rows:
 
 def _distinct(hosts: npt.NDArray[Any]) -> tuple[list[bytes], Any]:
     """Packed hosts, each once, and for each row which of them it has."""
-    if (hosts == hosts[0]).all():
+    is_same = hosts.view(_WORD) == hosts[:1].view(_WORD) if hosts.itemsize == _WORD.itemsize else hosts == hosts[0]
+    if is_same.all():
         return [hosts[0].tobytes()], 0
     packed = pa.py_buffer(np.ascontiguousarray(hosts))
     encoded = pa.Array.from_buffers(pa.binary(hosts.itemsize), len(hosts), [None, packed]).dictionary_encode()

@@ -39,7 +39,6 @@ PARTS: Final = 4
 KEY_BYTES: Final = 64
 """One block of SHA-256: the key costs nothing for each message."""
 _PART: Final = np.dtype("<u4")
-_BLOCK_BITS: Final = 44
 _PAIR_END: Final = b"\x02"
 _NAME_END: Final = b"\x01"
 
@@ -232,10 +231,9 @@ class _Digester:
             return
         queue, block, offset, physical, size, inside, digests = map(np.concatenate, zip(*self.gathered, strict=True))
         self.gathered, self.count = [], 0
-        key = queue << _BLOCK_BITS | (block + 1)
-        order = np.argsort(key, kind="stable")
+        order = np.lexsort((block, queue))
         queue, block, offset, physical, size, inside = (one[order] for one in (queue, block, offset, physical, size, inside))
-        begins = np.concatenate(([0], np.flatnonzero(np.diff(key[order])) + 1))
+        begins = np.concatenate(([0], np.flatnonzero((np.diff(queue) != 0) | (np.diff(block) != 0)) + 1))
         sums = np.add.reduceat(digests[order], begins)
         first = queue[begins].tolist()
         names = [self.queues.names[number] for number in first]

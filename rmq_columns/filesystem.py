@@ -14,9 +14,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol, Self
+from urllib.parse import unquote
 
 from rmq_columns.errors import CannotRead, FileGone
 
+FILE_URI: Final = "file:/"
+_SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
+_THIS_MACHINE: Final = ("", "localhost")
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 SCHEME: Final = "://"
 
@@ -63,6 +67,43 @@ class Tree(Protocol):
         ...
 
 
+def local_path(path: str) -> str | None:
+    """The path on this machine that a path or a `file:` URI means; None for a URI of another file system.
+
+    Raises `CannotRead` for a `file:` URI that names another machine.
+    """
+    if path.startswith(FILE_URI):
+        rest = unquote(path.removeprefix("file:"))
+        if rest.startswith("//"):
+            host, slash, below = rest[2:].partition("/")
+            if host not in _THIS_MACHINE:
+                raise CannotRead(path, -1, f"a file of another machine, {host}; a local path is written file:///{host}/{below}")
+            rest = slash + below
+        return rest or "/"
+    return None if SCHEME in path else path
+
+
+def absolute(path: str) -> str:
+    """A path on this machine from its root on, by whatever words it was named; another URI as it is.  Raises `CannotRead`."""
+    own = local_path(path)
+    return path if own is None else os.path.abspath(own)
+
+
+def lies_in(path: str, directory: str) -> bool:
+    """Whether it is this directory or beneath it, links followed.  Raises `CannotRead`."""
+    own, above = local_path(path), local_path(directory)
+    if own is None or above is None:
+        return own is None and above is None and _as_text(path).startswith(_as_text(directory))
+    there = os.path.realpath(above)
+    return os.path.commonpath([there, os.path.realpath(own)]) == there
+
+
+def _as_text(uri: str) -> str:
+    """Equal for equal places: Hadoop writes s3a where others write s3."""
+    scheme, _, rest = uri.partition(SCHEME)
+    return f"{_SCHEMES.get(scheme.lower(), scheme.lower())}{SCHEME}{'/'.join(filter(None, rest.split('/')))}/"
+
+
 def resolve(path: str, filesystem: Any = None) -> tuple[Tree, str]:
     """The tree in which a path lies, and what the path is called there.
 
@@ -73,9 +114,8 @@ def resolve(path: str, filesystem: Any = None) -> tuple[Tree, str]:
 
     if filesystem is not None:
         return remote.tree_of(filesystem, path)
-    if SCHEME in path and not path.startswith("file://"):
-        return remote.from_uri(path)
-    return LocalTree(), path.removeprefix("file://").rstrip("/") or "/"
+    own = local_path(path)
+    return remote.from_uri(path) if own is None else (LocalTree(), own.rstrip("/") or "/")
 
 
 @contextmanager

@@ -15,7 +15,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -30,14 +29,12 @@ from rmq_columns.generate_faults import KINDS, NoPlace, Planted, Planter, damage
 from rmq_columns.generate_index import write_index
 from rmq_columns.generate_plan import FIRST_MS, Plan, Sizes
 from rmq_columns.generate_units import SentRows, queue_file, write_piece
+from rmq_columns.values import size_bytes
 
 PIECE_BYTES: Final = 4 << 20
 """Of the log, packed at once: stays in the cache of a core."""
 TASK_BYTES: Final = 32 << 20
 """Of the log, one file of the sent ledger."""
-_UNITS: Final = {
-    "": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30, "TI": 1 << 40,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -183,14 +180,6 @@ def _write_all(
         return index.result() if index is not None else 0, written
 
 
-def bytes_of(text: str) -> int:
-    """`1GB`, `512MiB`, `1000`: decimal units without the i, binary with it.  Raises ValueError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?)B?", text.strip().upper())
-    if found is None or found[2] not in _UNITS:
-        raise ValueError(f"not a size: {text!r}")
-    return int(float(found[1]) * _UNITS[found[2]])
-
-
 def faults_of(text: str) -> dict[str, int]:
     """`lost=3,duplicate=5`; `all=2` is two of each kind.  Raises ValueError."""
     found: dict[str, int] = {}
@@ -206,16 +195,16 @@ def faults_of(text: str) -> dict[str, int]:
 def _arguments(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("rmq_columns.generate", description="Write a store of any size, with planted faults.")
     parser.add_argument("directory", type=Path, metavar="DIR", help="empty or absent; gets store/, sent/, faults.jsonl")
-    parser.add_argument("--size", type=bytes_of, default="64MiB", help="of the log; 1GB, 512MiB (default %(default)s)")
-    parser.add_argument("--body", type=bytes_of, default="1KiB", help="of a body on average (default %(default)s)")
+    parser.add_argument("--size", type=size_bytes, default="64MiB", help="of the log; 1GB, 512MiB (default %(default)s)")
+    parser.add_argument("--body", type=size_bytes, default="1KiB", help="of a body on average (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", type=faults_of, default="", help=f"KIND=COUNT,…; kinds: {', '.join(KINDS)}, all")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes; 0: only this one")
     parser.add_argument("--first-ms", type=int, default=FIRST_MS, help="store time of the first message")
     parser.add_argument("--no-index", action="store_true", help="leave out the index files")
     parser.add_argument("--no-sent", action="store_true", help="leave out the sent ledger")
-    parser.add_argument("--log-file", type=bytes_of, default=Sizes.log_file_bytes, help="mappedFileSizeCommitLog")
-    parser.add_argument("--queue-file", type=bytes_of, default=Sizes.queue_file_bytes, help="mappedFileSizeConsumeQueue")
+    parser.add_argument("--log-file", type=size_bytes, default=Sizes.log_file_bytes, help="mappedFileSizeCommitLog")
+    parser.add_argument("--queue-file", type=size_bytes, default=Sizes.queue_file_bytes, help="mappedFileSizeConsumeQueue")
     parser.add_argument("--hash-slots", type=int, default=Sizes.hash_slots, help="maxHashSlotNum")
     parser.add_argument("--index-entries", type=int, default=Sizes.index_entries, help="maxIndexNum")
     return parser.parse_args(words)

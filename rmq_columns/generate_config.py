@@ -7,15 +7,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from rmq_columns.generate_pattern import DEAD, DELAY_LEVEL, GROUP, OP, RETRY, ROUND_DELIVERIES, SCHEDULE, SLOTS, WHEEL, Kind
+from rmq_columns.generate_pattern import DEAD, DELAY_LEVEL, GROUP, HALF, OP, RETRY, ROUND_DELIVERIES, SCHEDULE, SLOTS, WHEEL, Kind
 from rmq_columns.generate_plan import ROUNDS_BACK, Plan
 from rmq_wire.fastjson import dumps_pretty
 from rmq_wire.layout import checkpoint, timer
 from rmq_wire.layout.flat import flat
+from rmq_wire.names import TRANS_GROUP
 
 SCHEDULE_QUEUES: Final = 18
 """Of the schedule's topic: one to each delay level."""
-TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 READ_WRITE: Final = 6
 TIMER_PRECISION_MS: Final = 1000
 """`timerPrecisionMs`."""
@@ -29,7 +29,7 @@ def write_config(store: Path, plan: Plan, ahead: dict[tuple[str, int], int], *, 
     (store / "config").mkdir()
     version = {"counter": 1, "stateVersion": 0, "timestamp": now_ms}
     _write(store, "topics.json", {"dataVersion": version, "topicConfigTable": _topics(plan)})
-    groups = {name: _group(name) for name in (GROUP, TRANSACTION_GROUP)}
+    groups = {name: _group(name) for name in (GROUP, TRANS_GROUP)}
     _write(store, "subscriptionGroup.json", {"dataVersion": version, "forbiddenTable": {}, "subscriptionGroupTable": groups})
     _write(store, "consumerOffset.json", {"dataVersion": version, **_positions(plan, ahead)})
     _write(store, "delayOffset.json", {"dataVersion": version, "offsetTable": {DELAY_LEVEL: delivered(plan, Kind.DELIVERED)}})
@@ -80,8 +80,8 @@ def _positions(plan: Plan, ahead: dict[tuple[str, int], int]) -> dict[str, Any]:
         end = plan.queue_end(number)
         if topic in NOT_READ or not end:
             continue
-        is_transaction = topic.startswith("RMQ_SYS_TRANS_")
-        group = TRANSACTION_GROUP if is_transaction else GROUP
+        is_transaction = topic in (HALF, OP)
+        group = TRANS_GROUP if is_transaction else GROUP
         lag = 0 if is_transaction or topic in (RETRY, OP) else number % (LAG_MAX + 1)
         more = ahead.get((topic, queue_id))
         table.setdefault(f"{topic}@{group}", {})[queue_id] = max(end - lag, 0) if more is None else end + more

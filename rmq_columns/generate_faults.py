@@ -62,7 +62,7 @@ class Planted:
     sent: list[bytes] = field(default_factory=list)
     """rows of sends that were never stored"""
     ahead: dict[tuple[str, int], int] = field(default_factory=dict)
-    """committed positions: (topic, queue) -> so far behind the queue's end"""
+    """committed positions: (topic, queue) -> so far behind the queue's end; below 0 before it"""
     tail: bytes = b""
 
 
@@ -81,6 +81,8 @@ class Planter:
         self.plain = [s.kind is Kind.PLAIN and not s.sys_flag and n not in followed for n, s in enumerate(plan.slots)]
         self.sharded = [s.kind is Kind.SHARDED for s in plan.slots]
         self.timed = [s.kind is Kind.TIMED for s in plan.slots]
+        self.delayed = [s.kind is Kind.DELAYED for s in plan.slots]
+        self.half = [s.kind is Kind.HALF for s in plan.slots]
 
     def plant(self, wanted: Mapping[str, int]) -> Planted:
         """So many of each kind.  Raises NoPlace, KeyError for an unknown kind."""
@@ -181,15 +183,53 @@ class Planter:
         self._tell(kind, number, f"stored {late} ms after it was born")
 
     def timer_late(self, kind: str) -> None:
-        behind = ROUNDS_BACK * SLOTS + GROUP_SLOTS
-        number = self._pick(self.timed, behind)
+        number, delivered = self._delivery(self.timed, Kind.TIMED_DELIVERED)
         self.plan.changes.wait_ms[number] = TIMER_WAIT_MS
-        delivered = next(
-            n for n in range(number + ROUNDS_BACK * SLOTS, number + behind)
-            if self.plan.slots[n % SLOTS].kind is Kind.TIMED_DELIVERED
-        )  # fmt: skip
         stored = self.plan.stored_ms(np.array([delivered, number])).tolist()
         self._tell(kind, delivered, f"delivered {stored[0] - stored[1] - TIMER_WAIT_MS} ms after it was due")
+
+    def _delivery(self, eligible: list[bool], kind: Kind) -> tuple[int, int]:
+        """A message that waits, and the one that carries it on."""
+        behind = ROUNDS_BACK * SLOTS + GROUP_SLOTS
+        number = self._pick(eligible, behind)
+        return number, self._use(self._next(kind, number + ROUNDS_BACK * SLOTS))
+
+    def _next(self, kind: Kind, begin: int) -> int:
+        """Of the same group."""
+        return next(n for n in range(begin, begin + GROUP_SLOTS) if self.plan.slots[n % SLOTS].kind is kind)
+
+    def _at(self, number: int) -> int:
+        """Where it is."""
+        return int(self.plan.physical(np.array([number]))[0])
+
+    def undelivered(self, kind: str) -> None:
+        is_delayed = kind == "delay-pending"
+        eligible, copy = (self.delayed, Kind.DELIVERED) if is_delayed else (self.timed, Kind.TIMED_DELIVERED)
+        number, delivered = self._delivery(eligible, copy)
+        self.plan.changes.ordinary[delivered] = 1
+        self._tell(kind, number, f"due, and never delivered: another message is at {self._at(delivered)}, in its copy's place")
+
+    def open(self, kind: str) -> None:
+        """The op names the half message before it once more, as an op may; the broker's position waits for the first."""
+        for _ in range(TRIES_MAX):
+            number = self._pick(self.half)
+            before = number - GROUP_SLOTS
+            if self._is_free(before):
+                break
+            self.used.remove(number)
+        else:
+            raise NoPlace("no two half messages")
+        self._use(before)
+        op, commit = self._next(Kind.OP, number), self._next(Kind.COMMIT, number)
+        self.plan.changes.ends[op] = before
+        what = f"no op names it, the one at {self._at(op)} names another"
+        if kind == "half-open":
+            self.plan.changes.ordinary[commit] = 1
+            what += f"; it was not committed, another message is at {self._at(commit)}"
+        fault = self._tell(kind, number, what)
+        end = self.plan.queue_end(self.plan.queues.index((fault.topic, fault.queueId)))
+        key = (fault.topic, fault.queueId)
+        self.done.ahead[key] = min(fault.queueOffset - end, self.done.ahead.get(key, 0))
 
     def index(self, kind: str) -> None:
         number = self._pick(self.plain)
@@ -264,7 +304,8 @@ KINDS: Final[dict[str, Callable[[Planter, str], None]]] = {
     "reorder": Planter.reorder, "late": Planter.late, "timer-late": Planter.timer_late, "index-missing": Planter.index,
     "index-wrong": Planter.index, "queue-missing": Planter.queue, "queue-wrong": Planter.queue, "queue-tags": Planter.queue,
     "corrupt-body": Planter.unit, "corrupt-size": Planter.unit, "corrupt-magic": Planter.unit, "queue-offset": Planter.unit,
-    "torn-tail": Planter.tail, "position-ahead": Planter.ahead,
+    "torn-tail": Planter.tail, "position-ahead": Planter.ahead, "delay-pending": Planter.undelivered,
+    "timer-pending": Planter.undelivered, "half-open": Planter.open, "half-committed": Planter.open,
 }  # fmt: skip
 """Gaps come first: they move the queue offsets of all that follow."""
 

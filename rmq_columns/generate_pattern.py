@@ -19,6 +19,14 @@ from rmq_wire.java import iteration_order
 from rmq_wire.layout.message import BORN_V6, FIXED
 from rmq_wire.message import pack_unit
 from rmq_wire.message_id import pack_host
+from rmq_wire.names import (
+    SCHEDULE_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+    WHEEL_TIMER_TOPIC,
+    dlq_topic,
+    retry_topic,
+)
 
 SLOTS: Final = 1024
 """Messages of a round."""
@@ -44,12 +52,12 @@ SHARDED_TOPIC: Final = "order-steps"
 SHARDED_QUEUES: Final = 4
 SHARD_COUNT: Final = 32
 GROUP: Final = "GID-orders"
-RETRY: Final = f"%RETRY%{GROUP}"
-DEAD: Final = f"%DLQ%{GROUP}"
-SCHEDULE: Final = "SCHEDULE_TOPIC_XXXX"
-WHEEL: Final = "rmq_sys_wheel_timer"
-HALF: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+RETRY: Final = retry_topic(GROUP)
+DEAD: Final = dlq_topic(GROUP)
+SCHEDULE: Final = SCHEDULE_TOPIC
+WHEEL: Final = WHEEL_TIMER_TOPIC
+HALF: Final = TRANS_HALF_TOPIC
+OP: Final = TRANS_OP_HALF_TOPIC
 SEQUENCE: Final = "sequence"
 """User property of a sharded message: its number among those of its sharding key, from 0."""
 COMMON: Final = {
@@ -163,12 +171,13 @@ _MARKS: Final = {
 
 @dataclass
 class Pattern:
-    """The slots, and those that stand in for deliveries in the first rounds, which have nothing to deliver yet."""
+    """The slots, and the ordinary messages that stand where deliveries and commits would: in the first rounds, which have nothing
+    to deliver yet, and where something was planted that is still to come."""
 
     seed: int
     body_bytes: int
     slots: list[Slot] = field(default_factory=list)
-    early: list[Slot] = field(default_factory=list)
+    ordinary: list[Slot] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         rng = random.Random(f"pattern {self.seed}")
@@ -194,12 +203,12 @@ class Pattern:
                 if rng.random() < COMPRESSED_SHARE:
                     flags, body = flags | COMPRESSED_FLAG, zlib.compress(body * 3)
                 self.slots.append(Slot(Kind.PLAIN, topic, queue, f"Tag{'ABCD'[rng.randrange(4)]}", body, sys_flag=flags))
-        self.early = [self._early(slot) for slot in self.slots]
+        self.ordinary = [self._ordinary(slot) for slot in self.slots]
 
     @staticmethod
-    def _early(slot: Slot) -> Slot:
-        """An ordinary message of the same size."""
-        if not slot.later:
+    def _ordinary(slot: Slot) -> Slot:
+        """An ordinary message of the same size, of a slot that keeps a promise."""
+        if not slot.later and slot.kind is not Kind.COMMIT:
             return slot
         bare = Slot(Kind.PLAIN, slot.topic, slot.queue, slot.tags, slot.body)
         return replace(bare, body=slot.body + b"." * (len(slot.unit()) - len(bare.unit())))

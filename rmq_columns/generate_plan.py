@@ -55,6 +55,10 @@ class Changes:
     no_index: dict[int, int] = field(default_factory=dict)
     index_shift: dict[int, int] = field(default_factory=dict)
     """its business key's index entry points so many bytes beside it"""
+    ordinary: dict[int, int] = field(default_factory=dict)
+    """an ordinary message stands where a delivery or a commit would"""
+    ends: dict[int, int] = field(default_factory=dict)
+    """an op ends this half message, not its own"""
 
 
 class Plan:
@@ -64,13 +68,14 @@ class Plan:
         self.pattern = Pattern(seed, body_bytes)
         self.sizes, self.first_ms, self.changes = sizes, first_ms, Changes()
         units = [slot.unit() for slot in self.pattern.slots]
-        early = [slot.unit() for slot in self.pattern.early]
+        self.ordinary = [slot.unit() for slot in self.pattern.ordinary]
+        early = [self.ordinary[number] if slot.later else units[number] for number, slot in enumerate(self.slots)]
         self.round = np.frombuffer(b"".join(units), np.uint8)
         self.early_round = np.frombuffer(b"".join(early), np.uint8)
         self.size = np.array([len(unit) for unit in units], np.int64)
         self.before = np.concatenate(([0], np.cumsum(self.size)))
         """Bytes of a round before each slot, and of all."""
-        self.places = self._places(units, early)
+        self.places = self._places(units, self.ordinary)
         self.queues = sorted({(slot.topic, slot.queue) for slot in self.slots})
         self.queue_of: Ints = np.array([self.queues.index((slot.topic, slot.queue)) for slot in self.slots], np.int64)
         self.queue_rank, self.queue_count = _ranks(self.queue_of)
@@ -83,14 +88,10 @@ class Plan:
     def slots(self) -> list[Slot]:
         return self.pattern.slots
 
-    @staticmethod
-    def _places_of(slot: Slot, unit: bytes) -> dict[str, int]:
-        return slot.places(unit)
-
-    def _places(self, units: list[bytes], early: list[bytes]) -> dict[str, Ints]:
-        """What a unit has of its own -> where in it, by [is early, slot]; -1 where it has not."""
+    def _places(self, units: list[bytes], ordinary: list[bytes]) -> dict[str, Ints]:
+        """What a unit has of its own -> where in it, by [is ordinary, slot]; -1 where it has not."""
         found: dict[str, Ints] = {}
-        for row, slots, made in ((0, self.pattern.slots, units), (1, self.pattern.early, early)):
+        for row, slots, made in ((0, self.pattern.slots, units), (1, self.pattern.ordinary, ordinary)):
             for number, (slot, unit) in enumerate(zip(slots, made, strict=True)):
                 for name, at in slot.places(unit).items():
                     found.setdefault(name, np.full((2, SLOTS), -1, np.int64))[row, number] = at
@@ -146,11 +147,16 @@ class Plan:
         """Rounds in which nothing is delivered yet."""
         return numbers < ROUNDS_BACK * SLOTS
 
+    def is_ordinary(self, numbers: Ints) -> Mask:
+        """Where the pattern's ordinary message stands and not what the slot has."""
+        early = self._is_later[numbers % SLOTS] & self.is_early(numbers)
+        return early | (changed(np.zeros(len(numbers), np.int64), numbers, self.changes.ordinary) == 1)
+
     def origin(self, numbers: Ints) -> Ints:
         """The message that each carries on; itself where it begins."""
         rounds, slots = np.divmod(numbers, SLOTS)
         moved = rounds * SLOTS + self._origin_slot[slots] - self._is_later[slots] * (ROUNDS_BACK * SLOTS)
-        return np.where(self._is_later[slots] & self.is_early(numbers), numbers, moved)
+        return changed(np.where(self.is_ordinary(numbers), numbers, moved), numbers, self.changes.ends)
 
     @cached_property
     def _origin_slot(self) -> Ints:

@@ -56,7 +56,7 @@ def put(buffer: Bytes, places: Ints, rows: Bytes) -> None:
 
 
 def runs(plan: Plan, first: int, last: int) -> Bytes:
-    """The bytes of messages as the pattern has them."""
+    """The bytes of messages, all of one log file, as the pattern has them."""
     found: list[Bytes] = []
     at = first
     while at < last:
@@ -65,18 +65,23 @@ def runs(plan: Plan, first: int, last: int) -> Bytes:
         source = plan.early_round if plan.is_early(np.array([at]))[0] else plan.round
         found.append(source[plan.before[slot] : plan.before[slot + take]])
         at += take
-    return np.concatenate(found)
+    buffer = np.concatenate(found)
+    for number in (one for one in plan.changes.ordinary if first <= one < last):
+        begin = int((plan.physical(np.array([number])) - plan.physical(np.array([first])))[0])
+        unit = plan.ordinary[number % SLOTS]
+        buffer[begin : begin + len(unit)] = np.frombuffer(unit, np.uint8)
+    return buffer
 
 
 def pack(plan: Plan, first: int, last: int) -> Bytes:
     """The units of messages, all of one log file, one after another."""
     numbers = np.arange(first, last)
     buffer = runs(plan, first, last)
-    slots, early = numbers % SLOTS, plan.is_early(numbers).astype(np.int64)
+    slots, ordinary = numbers % SLOTS, plan.is_ordinary(numbers).astype(np.int64)
     physical = plan.physical(numbers)
     start = physical - physical[0]
     for name, places in plan.places.items():
-        at = places[early, slots]
+        at = places[ordinary, slots]
         rows = np.flatnonzero(at >= 0)
         if len(rows):
             put(buffer, start[rows] + at[rows], _own(plan, name, numbers[rows]))

@@ -127,6 +127,8 @@ def _ending(file: File, part: Part, end: End, options: Options) -> Iterator[Dama
     """What an end means for the rows: nothing, damage, or that the split was cut in the middle of a unit."""
     if end.at == part.end or (part.ends_file and end.how in (Ending.BLANK, Ending.FULL)):
         return
+    if end.how is Ending.OVER and part.ends_file:
+        return  # the file has grown since: what begins behind its end of then is not ours
     if end.how is Ending.OVER:
         raise SeamMismatch(part.path, end.at, f"units lead here, over the split's end at {part.end}: none begins there")
     if part.ends_file and _next_place(file, part, end.at) > part.end:

@@ -13,8 +13,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from rmq_columns.errors import BadOption
+from rmq_columns.errors import BadOption, CannotRead
+from rmq_columns.filesystem import FILE_URI, SCHEME, local_path
 from rmq_columns.scan import BLOCK_BYTES
+from rmq_columns.values import size_bytes
 
 MIB: Final = 1 << 20
 
@@ -95,7 +97,7 @@ class Options:
     ending_ms: int | None = None
     starting_offset: int | None = None
     ending_offset: int | None = None
-    split_bytes: int = 256 * MIB
+    split_bytes: int = 512 * MIB
     block_bytes: int = BLOCK_BYTES
     batch_rows: int = 8192
     columns: tuple[str, ...] | None = None
@@ -139,8 +141,19 @@ def _paths(value: Any) -> tuple[str, ...]:
 
 
 def _logs(value: Any) -> tuple[str, ...]:
-    """As the broker's own setting: paths with `:` between them, or with commas."""
-    return tuple(one for one in value.replace(":", ",").split(",") if one) if isinstance(value, str) else _paths(value)
+    """As the broker's own setting: paths with `:` between them, or with commas; URIs with commas; a list, or its JSON."""
+    if not isinstance(value, str) or value.lstrip().startswith("["):
+        return _paths(value)
+    is_uri = SCHEME in value or value.startswith(FILE_URI)
+    return tuple(one for one in (value if is_uri else value.replace(":", ",")).split(",") if one)
+
+
+def _plain(places: Iterable[str]) -> tuple[str, ...]:
+    """`file:` URIs as the paths that they mean: nobody after this has to know of them."""
+    try:
+        return tuple(one if (own := local_path(one)) is None else own for one in places)
+    except CannotRead as reason:
+        raise BadOption(str(reason)) from reason
 
 
 def _number(value: Any) -> int:
@@ -148,11 +161,8 @@ def _number(value: Any) -> int:
 
 
 def size_of(value: Any) -> int:
-    """Bytes; `256m`, `1g` as everywhere in Spark."""
-    text = str(value).strip().lower().removesuffix("b")
-    unit = {"k": 10, "m": 20, "g": 30}.get(text[-1:], 0)
-    size = int(text[:-1] if unit else text) << unit
-    return _at_least_one(size)
+    """Bytes, at least one, as `size_bytes` reads them."""
+    return _at_least_one(size_bytes(value))
 
 
 def _at_least_one(value: Any) -> int:
@@ -227,8 +237,9 @@ def parse_options(given: Mapping[str, Any], filesystem: Any = None) -> Options:
         try:
             fields[key] = read(value)
         except (ValueError, TypeError) as reason:
-            raise BadOption(f"{name}: {value!r}: {reason}") from reason
-    if not fields.get("paths"):
+            said = str(reason)
+            raise BadOption(f"{name}: {said if repr(value) in said else f'{value!r}: {said}'}") from reason
+    if not fields.get("paths") or not all(one.strip() for one in (*fields["paths"], *fields.get("commit_logs", ()))):
         raise BadOption("path: where the store is")
     if fields.get("broker_names") and len(fields["broker_names"]) not in (1, len(fields["paths"])):
         raise BadOption("brokerName: one name, or one for each path")
@@ -236,4 +247,6 @@ def parse_options(given: Mapping[str, Any], filesystem: Any = None) -> Options:
         if fields.get("table", Table.MESSAGES) is not Table.MESSAGES:
             raise BadOption(f"kafkaCompatible: of messages only, not of {fields['table']}")
         fields.setdefault("decompress", True)  # as a Kafka consumer, and RocketMQ's own, gets its values
+    if filesystem is None:
+        fields |= {name: _plain(fields[name]) for name in ("paths", "commit_logs") if name in fields}
     return Options(**fields, filesystem=filesystem)

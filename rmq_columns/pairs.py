@@ -112,8 +112,10 @@ class Pairs:
         counts = np.diff(self._up_to)
         if len(names) > len(BITS):
             return len(np.unique(self._row * len(names) + codes)) < len(codes)
-        sums = np.zeros(len(codes) + 1, np.uint64)
-        np.cumsum(BITS[codes], out=sums[1:])  # of different powers of two as many bits are set; one that comes twice carries
+        kind = np.min_scalar_type((1 << len(names)) - 1)
+        sums = np.zeros(len(codes) + 1, kind)
+        bits = BITS[: len(names)].astype(kind)
+        np.cumsum(bits[codes], dtype=kind, out=sums[1:])  # of different powers as many bits are set; one that comes twice carries
         return bool((np.bitwise_count(sums[self._up_to[1:]] - sums[self._up_to[:-1]]) != counts).any())
 
     def map(self) -> Any:

@@ -13,16 +13,22 @@ import os
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 from pyarrow import fs
 
 from rmq_columns.errors import CannotRead, StoreError
+from rmq_columns.filesystem import local_path
 from rmq_columns.remote import FsspecTree, from_uri
 
 PART: Final = ".part"
 """Ends the name of what is being written, which begins with a dot: no reader takes it for a file of the table."""
 BUFFER_BYTES: Final = 1 << 20
+TRIES: Final = 5
+"""Of a small file to be written, while others clear up."""
+LISTED_AT_ONCE: Final = 16
+"""Directories of objects that are listed together: each is a round trip."""
 
 
 class CannotWrite(StoreError):
@@ -132,8 +138,12 @@ class Destination(Protocol):
         """The whole of a file, in place of what was there.  Raises `CannotWrite`."""
         ...
 
-    def listing(self, below: str = "") -> dict[str, int]:
-        """Name -> bytes of every file, at any depth.  Raises `CannotRead`."""
+    def walk(self, below: str = "") -> Iterator[tuple[str, int]]:
+        """(name, bytes) of every file, at any depth, never more than a directory of names at once.  Raises `CannotRead`."""
+        ...
+
+    def size(self, name: str) -> int | None:
+        """Bytes; None where there is no such file.  Raises `CannotRead`."""
         ...
 
     def remove(self, names: Iterable[str]) -> None:
@@ -147,8 +157,8 @@ class Destination(Protocol):
 
 def destination(uri: str) -> Destination:
     """Of a path or URI.  Raises `CannotRead` for one that nobody here understands."""
-    if "://" not in uri or uri.startswith("file://"):
-        return LocalDestination(os.path.abspath(uri.removeprefix("file://")))
+    if (own := local_path(uri)) is not None:
+        return LocalDestination(os.path.abspath(own))
     tree, path = from_uri(uri)
     held = tree._filesystem  # type: ignore[attr-defined]  # both kinds of our own
     return RemoteDestination(fs.PyFileSystem(fs.FSSpecHandler(held)) if isinstance(tree, FsspecTree) else held, path)
@@ -176,19 +186,35 @@ class LocalDestination:
             raise CannotRead(self._path(name), -1, reason.strerror or str(reason)) from reason
 
     def put(self, name: str, data: bytes) -> None:
+        for tries_left in reversed(range(TRIES)):
+            try:
+                self._put(name, data)
+                break
+            except CannotWrite as reason:  # whoever clears up may just have removed what was being written
+                if not tries_left or not isinstance(reason.__cause__, FileNotFoundError):
+                    raise
+
+    def _put(self, name: str, data: bytes) -> None:
         sink = self.create(name)
         sink.write(data)
         sink.commit()
 
-    def listing(self, below: str = "") -> dict[str, int]:
-        found = {}
+    def walk(self, below: str = "") -> Iterator[tuple[str, int]]:
         above = self._path(below) if below else self._root
-        for directory, _, names in os.walk(above):
+        for directory, _, names in os.walk(above, onerror=_unlisted):
             for name in names:
                 path = os.path.join(directory, name)
-                with contextlib.suppress(FileNotFoundError):
-                    found[os.path.relpath(path, self._root)] = os.stat(path, follow_symlinks=False).st_size
-        return found
+                try:
+                    size = os.stat(path, follow_symlinks=False).st_size
+                except FileNotFoundError:
+                    continue
+                yield os.path.relpath(path, self._root), size
+
+    def size(self, name: str) -> int | None:
+        try:
+            return os.stat(self._path(name)).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def remove(self, names: Iterable[str]) -> None:
         emptied = set()
@@ -204,6 +230,12 @@ class LocalDestination:
 
     def where(self, name: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), self._path(name)
+
+
+def _unlisted(reason: OSError) -> None:
+    """A directory that cannot be listed is not one without files: what is in it would be made again, or called removed."""
+    if not isinstance(reason, FileNotFoundError | NotADirectoryError):
+        raise CannotRead(str(reason.filename), -1, reason.strerror or str(reason)) from reason
 
 
 class RemoteDestination:
@@ -237,14 +269,43 @@ class RemoteDestination:
         sink.write(data)
         sink.commit()
 
-    def listing(self, below: str = "") -> dict[str, int]:
-        above = f"{self._root}/{below}" if below else self._root
+    def walk(self, below: str = "") -> Iterator[tuple[str, int]]:
+        if below:
+            yield from self._files(self._infos(f"{self._root}/{below}", recursive=True))
+            return
+        directories = [self._root]
+        with ThreadPoolExecutor(LISTED_AT_ONCE, "walk") as pool:
+            while directories:
+                some, directories = directories[-LISTED_AT_ONCE:], directories[:-LISTED_AT_ONCE]
+                for listed in pool.map(self._listed, some):
+                    directories += [one.path for one in listed if one.type is fs.FileType.Directory]
+                    yield from self._files(listed)
+
+    def _listed(self, directory: str) -> list[Any]:
+        """Directories that begin with `_` have many small ones, which are listed together."""
+        if directory != self._root and directory.rpartition("/")[2].startswith("_"):
+            return [one for one in self._infos(directory, recursive=True) if one.type is fs.FileType.File]
+        return self._infos(directory, recursive=False)
+
+    def _infos(self, directory: str, recursive: bool) -> list[Any]:
         try:
-            listed = self._filesystem.get_file_info(fs.FileSelector(above, allow_not_found=True, recursive=True))
+            found = self._filesystem.get_file_info(fs.FileSelector(directory, allow_not_found=True, recursive=recursive))
         except OSError as reason:
-            raise CannotRead(above, -1, str(reason)) from reason
+            raise CannotRead(directory, -1, str(reason)) from reason
+        return list(found)
+
+    def _files(self, listed: Iterable[Any]) -> Iterator[tuple[str, int]]:
         start = len(self._root.lstrip("/")) + 1
-        return {one.path.lstrip("/")[start:]: one.size or 0 for one in listed if one.type is fs.FileType.File}
+        for one in listed:
+            if one.type is fs.FileType.File:
+                yield one.path.lstrip("/")[start:], one.size or 0
+
+    def size(self, name: str) -> int | None:
+        try:
+            info = self._filesystem.get_file_info(self._path(name))
+        except OSError as reason:
+            raise CannotRead(self._path(name), -1, str(reason)) from reason
+        return (info.size or 0) if info.type is fs.FileType.File else None
 
     def remove(self, names: Iterable[str]) -> None:
         for name in names:

@@ -1,50 +1,56 @@
 """Messages as Parquet, split by split, by anybody anywhere, exactly once: `prepare`, `export_split` for each to do, `finish`.
 
-A split's files get names that no other attempt has; its entry in the manifest is written when they are all in place, and only
-what an entry names counts.  So it does no harm when an attempt dies at any point, is repeated, or runs twice at once.
-`prepare` finds out what is done already and takes away what no entry names; `finish` does so once more.
+A split's files get names that no other attempt has; its entry is written when they are all in place, and only what an entry
+names counts.  So it does no harm when an attempt dies at any point, is repeated, or runs twice at once.  Nothing that was
+exported is removed before `finish` knows, for every split, an entry that holds.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import uuid
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
-import pyarrow.parquet as pq
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from heapq import nlargest
+from typing import Any, Final
 
 from rmq_columns import parquet_manifest as manifest
-from rmq_columns.options import Mode, Options
+from rmq_columns.errors import SeamMismatch
+from rmq_columns.filesystem import SCHEME, absolute, lies_in
+from rmq_columns.options import Options
 from rmq_columns.parquet_destination import Destination, destination
-from rmq_columns.parquet_files import FileEntry, SplitFiles, counted
-from rmq_columns.parquet_manifest import SUCCESS, WHOLE, CannotExport, Entry, Numbered, Plan
-from rmq_columns.parquet_options import WIDE, WIDE_SPLIT_BYTES, FileOptions, Shape, shape_of
-from rmq_columns.plan import Split, plan_splits
-from rmq_columns.reading import read_split
-from rmq_columns.schema import CORRUPT
+from rmq_columns.parquet_files import counted
+from rmq_columns.parquet_manifest import SUCCESS, WHOLE, CannotExport, Done, Entry, Survey
+from rmq_columns.parquet_options import WIDE, WIDE_SPLIT_BYTES, FileOptions, shape_of
+from rmq_columns.parquet_plan import (
+    Had,
+    Numbered,
+    Plan,
+    asked_for,
+    by_number,
+    check_prints,
+    check_there,
+    choose,
+    compare,
+    log_key,
+    mended,
+    next_number,
+    read_plan,
+    write_plan,
+)
+from rmq_columns.parquet_progress import check_kept, new_plan, reached
+from rmq_columns.parquet_split import Job, export_split
 from rmq_columns.stores import list_stores
 
-BrokerLog = tuple[str, str, tuple[str, ...]]
-"""By which a broker's log is known in all plans: name, directory, log directories."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """What each task must know.  to: path or URI.  run: of this start."""
-
-    to: str
-    run: str
-    files: FileOptions
-    shape: Shape
+STARTS_MAX: Final = 8
+"""Other starts that may make a plan while this one does."""
+WORST: Final = 50
+"""Stretches of log in `Finished`: those with the most that is no sound message."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """One start.  todo: splits without an entry that holds; done: those that others did before."""
+    """One start.  todo: splits without an entry that holds; done: how many have one."""
 
     job: Job
     plans: tuple[Plan, ...]
@@ -69,245 +75,275 @@ class Summary:
     verified_rows: int
 
 
-def prepare(to: str, options: Options, files: FileOptions, increment: bool = False, wide: bool = True) -> Prepared:
+@dataclass(frozen=True)
+class Stretch:
+    """Of log, with what is no sound message.  Offsets are physical."""
+
+    broker_name: str
+    start: int
+    end: int
+    corrupt_rows: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A complete export.  entries: names, by split.  worst: of `damaged` stretches.  directories: rows, files, bytes of each."""
+
+    summary: Summary
+    entries: tuple[str, ...]
+    worst: tuple[Stretch, ...]
+    damaged: int
+    directories: Mapping[str, tuple[int, int, int]]
+
+
+def prepare(
+    to: str, options: Options, files: FileOptions, increment: bool = False, wide: bool = True, pruned: bool = False
+) -> Prepared:  # fmt: skip
     """What is to be done at the destination: all of it, the rest, or (increment, when all is done) what came since.
 
-    options: of the table `messages`.  wide: whether splits may be made larger for many partitions.
+    options: of the table `messages`.  wide: whether splits may be made larger for many partitions.  pruned: whether directories
+    that were removed from the export stay away; else their files are made again.
     Raises `CannotExport` when something else is there, `BadOption`, `CannotRead`, `CannotWrite`.
     """
     reading, shape = shape_of(options, files)
     if wide and WIDE.intersection(files.partition_by):
         reading = replace(reading, split_bytes=max(reading.split_bytes, WIDE_SPLIT_BYTES))
-    asked = manifest.asked_for(replace(options, split_bytes=reading.split_bytes), files)
-    to = to if "://" in to else os.path.abspath(to)
-    there = destination(to)
-    plans = _plans(there, to, asked, reading)
-    if not plans:
-        _check_outside(to, reading)
-    listed = there.listing()
-    if not plans and (foreign := sorted(set(listed) - set(manifest.strays(listed, ())) - {manifest.RUN, manifest.plan_name(0)})):
-        raise CannotExport(to, -1, f"is not empty and holds no export that could go on: {foreign[0]}")
-    run = manifest.take_over(there)
-    entries = manifest.read_entries(there, plans, listed)
-    todo = _todo(plans, entries)
-    is_new = not plans
-    if is_new or (increment and not todo):
-        plans.append(_planned(len(plans), plans, entries, asked, reading))
-        manifest.write_plan(there, plans[-1])
-        todo = list(plans[-1].splits)
-    for one in todo:
-        if one not in plans[-1].splits or not is_new:
-            manifest.check_prints(to, one)
-    if todo:
-        there.remove([SUCCESS, WHOLE])
-    there.remove(manifest.strays(listed, entries.values()))
-    return Prepared(Job(to, run, files, shape), tuple(plans), tuple(todo), len(entries), is_new)
+    job = Job(absolute(to), uuid.uuid4().hex, files, shape)
+    for _ in range(STARTS_MAX):
+        prepared = _prepared(job, reading, asked_for(options, files), increment, pruned)
+        if prepared is not None:
+            return prepared
+    raise CannotExport(job.to, -1, "others begin this export at the same time, again and again: start it when they are through")
 
 
-def _check_outside(to: str, options: Options) -> None:
-    """A broker's directory is the broker's.  Raises `CannotExport`, `CannotRead` where there is no store."""
-    for store in list_stores(options):
-        for own in filter(None, (store.root, *store.logs)):
-            if os.path.join(os.path.realpath(to), "").startswith(os.path.join(os.path.realpath(own), "")):
-                raise CannotExport(to, -1, f"lies in the store {own}")
+def _prepared(job: Job, reading: Options, asked: dict[str, Any], increment: bool, pruned: bool) -> Prepared | None:
+    """None when another start has made a plan meanwhile: all is to be looked at again.
 
-
-def _plans(there: Destination, to: str, asked: dict[str, Any], reading: Options) -> list[Plan]:
-    found: list[Plan] = []
-    while (plan := manifest.read_plan(there, len(found), reading)) is not None:
-        manifest.compare(to, plan.asked, asked)
-        found.append(plan)
-    return found
-
-
-def _todo(plans: Iterable[Plan], entries: dict[int, Entry]) -> list[Numbered]:
-    return [one for plan in plans for one in plan.splits if one.number not in entries]
-
-
-def _planned(
-    increment: int, plans: list[Plan], entries: dict[int, Entry], asked: dict[str, Any], reading: Options
-) -> Plan:
-    """All there is, or what stands behind the last message of each broker that was exported."""
-    ends = _ends(plans, entries)
-    first = min(ends.values(), default=reading.starting_offset)
-    number = sum(len(plan.splits) for plan in plans)
-    identity = uuid.uuid4().hex
-    splits = []
-    for split in plan_splits(replace(reading, starting_offset=first)):
-        start = ends.get(_log(split), reading.starting_offset)
-        if start is not None and not split.store.lone and all(part.file_start + part.end <= start for part in split.parts):
-            continue
-        own = replace(split, options=replace(split.options, starting_offset=start))
-        splits.append(Numbered(identity, number, own, manifest.prints_of(own.store.tree(own.options), own)))
-        number += 1
-    return Plan(identity, increment, asked, tuple(splits))
-
-
-def _log(split: Split) -> BrokerLog:
-    return split.store.broker_name, split.store.root, split.store.logs
-
-
-def _ends(plans: list[Plan], entries: dict[int, Entry]) -> dict[BrokerLog, int]:
-    """Of each broker's log that was exported: where the next increment begins."""
-    found: dict[BrokerLog, int] = {}
-    for plan in plans:
-        for one in plan.splits:
-            last = entries[one.number].lastPhysicalOffset
-            if last is not None:
-                found[_log(one.split)] = max(found.get(_log(one.split), 0), last + 1)
-    for plan in plans[:1]:
-        for one in plan.splits:  # a log without any row is looked at from its beginning
-            if one.split.options.starting_offset is not None or _log(one.split) not in found:
-                found.setdefault(_log(one.split), one.split.options.starting_offset or 0)
-    return found
-
-
-def export_split(job: Job, one: Numbered) -> Entry:
-    """Writes one split, unless that is done already, and its entry.
-
-    Raises what `read_split` raises, `CannotWrite`, and `CannotExport` when another start has taken over or counts differ.
+    The one write of `run.json` makes this start the one at work and its plans those that count.  Whoever planned before it,
+    unseen by us, is seen behind it; whoever plans later sees ours.
     """
     there = destination(job.to)
-    before = manifest.read_entry(there, one.number)
-    if before is not None and manifest.holds(before, one, _sizes(there, before.files)):
-        return before
-    tally = _Tally()
-    with SplitFiles(there, job.files, job.shape, one.number, uuid.uuid4().hex[:8]) as made:
-        for batch in read_split(one.split):
-            tally.add(batch)
-            made.add(batch)
-        entries = made.finish()
-        if job.files.verify:
-            _verify(job, there, one.split, tally, entries)
-        if not manifest.is_current(there, job.run):
-            raise CannotExport(job.to, -1, "another start of this export has taken over")
-        entry = _entry(job, one, tally, entries)
-        manifest.write_entry(there, entry)
-    return entry
+    seen = manifest.survey(there)
+    entries = manifest.read_done(there, seen)
+    found = [plan for name in seen.plans if (plan := read_plan(there, name, reading)) is not None]
+    plans = choose(job.to, found, entries, manifest.current(there)[1])
+    for plan in plans:
+        compare(job.to, plan.asked, asked)
+    is_new = not plans
+    if is_new:
+        _check_new(job.to, seen, reading)
+    if pruned:
+        entries = [_without_pruned(there, one) for one in entries]
+    made = _mended(plans, found, seen)
+    done = holding(entries, plans)
+    todo = _todo(plans, entries, done)
+    if is_new or (increment and not todo):
+        made = new_plan(uuid.uuid4().hex, plans, done, asked, reading)
+        plans.append(made)
+        todo = list(made.splits)
+    else:
+        _check_log(job.to, there, plans, entries, done, todo)
+    if made is not None:
+        write_plan(there, made)
+    manifest.take_over(there, job.run, [plan.identity for plan in plans])
+    if manifest.plans_there(there) != {*seen.plans, *([made.name] if made is not None else ())}:
+        return None
+    if todo:
+        there.remove([SUCCESS, WHOLE])
+    return Prepared(job, tuple(plans), tuple(todo), len(done), is_new)
 
 
-def _sizes(there: Destination, files: list[FileEntry]) -> dict[str, int]:
-    """Of the files that are there."""
-    found = {}
-    for one in files:
-        filesystem, path = there.where(one.name)
-        size = filesystem.get_file_info(path).size
-        if size is not None:
-            found[one.name] = size
+def _check_new(to: str, seen: Survey, options: Options) -> None:
+    """Raises `CannotExport` where something else is, or would be harmed; `CannotRead` where there is no store."""
+    for store in list_stores(options):
+        scheme, is_uri, _ = store.uri.partition(SCHEME)
+        for own in filter(None, (store.root, *store.logs)):
+            if lies_in(to, f"{scheme}{is_uri}{own.lstrip('/')}" if is_uri else own):  # a broker's directory is the broker's
+                raise CannotExport(to, -1, f"lies in the store {own}")
+    foreign = seen.foreign or next(iter(seen.entries), None)
+    if foreign is None and seen.data:
+        number, attempt = min(seen.data)
+        foreign = f"part-{number:05}-{attempt}-….parquet"
+    if foreign is not None:
+        raise CannotExport(to, -1, f"is not empty and holds no export that could go on: {foreign}")
+
+
+def _without_pruned(there: Destination, one: Done) -> Done:
+    """An entry that holds again, without the files whose whole directories are gone; as it is where others are missing, too."""
+    entry = None if one.holds else manifest.read_entry(there, one.name)
+    if entry is None:
+        return one
+    gone = {file.name for file in entry.files if there.size(file.name) != file.bytes}
+    directories = {name.rpartition("/")[0] for name in gone}
+    if not gone or any(not name or next(iter(there.walk(name)), None) is not None for name in directories):
+        return one
+    kept = [file for file in entry.files if file.name not in gone]
+    rows, corrupt = counted(kept)
+    made = replace(entry, files=kept, rows=rows, corruptRows=corrupt, pruned=sorted({*entry.pruned, *directories}))
+    manifest.write_entry(there, made)
+    return manifest.done_of(made, holds=True)
+
+
+def _mended(plans: list[Plan], found: Iterable[Plan], seen: Survey) -> Plan | None:
+    """Cuts the files of splits that did not end where the next one began anew, in `plans` too."""
+    seams = {(int(matched[1]), name.rpartition("-")[2][:8]) for name in seen.seams if (matched := manifest.SEAM.fullmatch(name))}
+    for at, plan in enumerate(plans if seams else ()):
+        seams -= {(one.number, one.plan[:8]) for one in plan.splits if _gone(one) is not None}  # what was read of it stays
+        made = mended(plan, seams, uuid.uuid4().hex, next_number(found))
+        if made is not None:
+            plans[at] = made
+            return made
+    return None
+
+
+def holding(entries: Iterable[Done], plans: Iterable[Plan]) -> dict[int, Done]:
+    """Split -> the entry that counts: of those that hold the first by name."""
+    return {
+        number: held for number, several in by_number(entries, plans).items()
+        if (held := next((one for one in several if one.holds), None)) is not None
+    }  # fmt: skip
+
+
+def _todo(plans: Iterable[Plan], entries: Iterable[Done], done: Mapping[int, Done]) -> list[Numbered]:
+    """Splits without an entry that holds; those that had one are to be made again as they were."""
+    before = by_number(entries, plans)
+    found = []
+    for one in (one for plan in plans for one in plan.splits if one.number not in done):
+        had = max(before.get(one.number, ()), key=lambda entry: entry.rows, default=None)
+        if had is not None:
+            one = one._replace(had=Had(had.rows, had.next or 0, frozenset(had.trailing), frozenset(had.pruned)))
+        found.append(one)
     return found
 
 
-class _Tally:
-    """Rows by their places: how many, from where to where, the sum of the places (another row would change it), bytes of log."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self.total = 0
-        self.size = 0
-        self.first: int | None = None
-        self.last: int | None = None
-
-    def add(self, batch: Any, limit: int | None = None) -> None:
-        """limit: places behind it do not count."""
-        places = batch["physicalOffset"].to_numpy()
-        if limit is None:
-            self.size += int(batch["storeSize"].to_numpy().sum(dtype=np.int64))
-        if limit is not None:
-            places = places[places <= limit]
-        if not len(places):
-            return
-        low, high = int(places.min()), int(places.max())
-        self.rows += len(places)
-        self.total = (self.total + int(np.sum(places, dtype=np.uint64))) % (1 << 64)
-        self.first = low if self.first is None else min(self.first, low)
-        self.last = high if self.last is None else max(self.last, high)
+def _check_log(
+    to: str, there: Destination, plans: list[Plan], entries: list[Done], done: Mapping[int, Done], todo: list[Numbered]
+) -> None:
+    """The log is the one of which the rest is to be exported, and still has what must be made again.  Raises `CannotExport`."""
+    before = by_number(entries, plans)
+    for one in todo:
+        if one.had is None:
+            check_there(to, one)
+        check_prints(to, one)
+        if one.had is not None and (gone := _gone(one)) is not None:
+            lost = manifest.missing_file(there, before[one.number][0].name)
+            raise CannotExport(
+                to, -1, f"{lost} is gone or was changed, and so is the log from which it was made: {gone}.  Nothing was removed: "
+                f"put the file back, or say `pruned` if its whole directory was meant to go"
+            )  # fmt: skip
+    states = reached(plans, done)
+    stores = {log_key(one.split.store): one.split for one in todo}
+    for key, split in stores.items():
+        if (state := states.get(key)) is not None:
+            check_kept(split.store, split.options, replace(state, top=None))
 
 
-def _verify(job: Job, there: Destination, split: Split, tally: _Tally, files: list[FileEntry]) -> None:
-    """Count the messages in the log once more, and the rows that the files say they have.
-
-    Messages that a running broker has appended since are not counted.
-    """
-    options = split.options
-    columns = ["physicalOffset"]
-    if options.mode is not Mode.FAILFAST and options.decompress and "body" in job.shape.read.names:
-        columns.append("body")  # one that cannot be unpacked may be no row
-    if options.mode is Mode.PERMISSIVE:
-        columns.append(CORRUPT)
-    again = _Tally()
-    limit = -1 if tally.last is None else tally.last
-    for batch in read_split(replace(split, options=replace(options, columns=tuple(columns)))):
-        again.add(batch, limit)
-    if (again.rows, again.total) != (tally.rows, tally.total):
-        why = f"{tally.rows} rows were written of {again.rows} in the log: it has changed meanwhile"
-        raise CannotExport(split.parts[0].path, split.parts[0].start, why)
-    for one in files:
-        filesystem, path = there.where(one.name)
-        rows = pq.read_metadata(path, filesystem=filesystem).num_rows
-        if rows != one.rows:
-            raise CannotExport(one.name, -1, f"has {rows} rows, {one.rows} were written")
-    if sum(counted(files)) != tally.rows:
-        raise CannotExport(job.to, -1, f"{sum(counted(files))} rows were written of {tally.rows} that were read")
-
-
-def _entry(job: Job, one: Numbered, tally: _Tally, files: list[FileEntry]) -> Entry:
-    rows, corrupt = counted(files)
-    parts = one.split.parts
-    return Entry(
-        one.number, one.plan, job.run, one.split.store.broker_name, one.split.store.root or one.split.store.logs[0],
-        parts[0].file_start + parts[0].start, parts[-1].file_start + parts[-1].end,
-        rows, corrupt, tally.size, tally.first, tally.last, job.files.verify, files,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A complete export.  entries: by split."""
-
-    summary: Summary
-    entries: tuple[Entry, ...]
+def _gone(one: Numbered) -> str | None:
+    """A file of the log that is not there any more."""
+    tree = one.split.store.tree(one.split.options)
+    return next((part.path for part in one.split.parts if tree.file_size(part.path) is None), None)
 
 
 def finish(prepared: Prepared) -> Finished:
-    """All splits are done: take away what no entry names, and say so.  Raises `CannotExport` when one is not."""
+    """All splits are done: take away what does not count, and say so.  Raises `CannotExport` when one is not."""
+    there = destination(prepared.job.to)
+    with manifest.at_work(there, prepared.job.to, prepared.job.run):
+        return _finished(there, prepared)
+
+
+def _finished(there: Destination, prepared: Prepared) -> Finished:
     job = prepared.job
-    there = destination(job.to)
-    listed = there.listing()
-    entries = manifest.read_entries(there, prepared.plans, listed)
-    if missing := _todo(prepared.plans, entries):
+    seen = manifest.survey(there)
+    done = holding(manifest.read_done(there, seen), prepared.plans)
+    missing = [one for plan in prepared.plans for one in plan.splits if one.number not in done]
+    manifest.check_current(there, job.to, job.run)
+    if missing:
         raise CannotExport(job.to, -1, f"split {missing[0].number} is not done ({len(missing)} in all): start the export again")
-    if not manifest.is_current(there, job.run):
-        raise CannotExport(job.to, -1, "another start of this export has taken over")
-    there.remove(manifest.strays(listed, entries.values()))
-    in_order = [entries[number] for number in sorted(entries)]
-    summary = summary_of(in_order, len(prepared.plans))
-    there.put(WHOLE, "".join(json.dumps(one.as_json(), ensure_ascii=False) + "\n" for one in in_order).encode())
-    there.put(SUCCESS, (json.dumps(summary.__dict__, indent=1) + "\n").encode())
-    return Finished(summary, tuple(in_order))
+    names = {plan.name for plan in prepared.plans}
+    if gone := names - set(seen.plans):
+        raise CannotExport(job.to, -1, f"{min(gone)} is gone: {manifest.DIRECTORY} must stay whole")
+    in_order = [done[one.number] for plan in prepared.plans for one in plan.splits]
+    kept = names | {one.name for one in in_order}
+    manifest.remove_strays(there, job.to, job.run, kept, {(one.split, one.attempt) for one in in_order})
+    summary = _summary(in_order, len(prepared.plans))
+    worst, damaged, directories = _write_manifest(there, in_order)
+    manifest.check_current(there, job.to, job.run)
+    there.put(SUCCESS, (json.dumps(asdict(summary), indent=1) + "\n").encode())
+    return Finished(summary, tuple(one.name for one in in_order), tuple(worst), damaged, directories)
 
 
-def summary_of(entries: Iterable[Entry], increments: int) -> Summary:
-    """The sums."""
-    listed = list(entries)
-    files = [file for one in listed for file in one.files]
+def _write_manifest(there: Destination, in_order: list[Done]) -> tuple[list[Stretch], int, dict[str, tuple[int, int, int]]]:
+    """One entry after another, few in memory; what they say together."""
+    directories: dict[str, tuple[int, int, int]] = {}
+    worst: list[Stretch] = []
+    damaged = 0
+    sink = there.create(WHOLE)
+    try:
+        for entry in manifest.entries_at(there, (one.name for one in in_order)):
+            sink.write((json.dumps(entry.as_json(), ensure_ascii=False) + "\n").encode())
+            _add_files(directories, entry)
+            if entry.corruptRows:
+                damaged += 1
+                shown = Stretch(entry.brokerName, entry.startPhysicalOffset, entry.endPhysicalOffset, entry.corruptRows)
+                worst = nlargest(WORST, [*worst, shown], key=lambda one: one.corrupt_rows)
+        sink.commit()
+    except BaseException:
+        sink.abort()
+        raise
+    return worst, damaged, directories
+
+
+def _add_files(directories: dict[str, tuple[int, int, int]], entry: Entry) -> None:
+    for file in entry.files:
+        name = file.name.rpartition("/")[0] or "."
+        rows, files, size = directories.get(name, (0, 0, 0))
+        directories[name] = (rows + file.rows, files + 1, size + file.bytes)
+
+
+def _summary(done: Iterable[Done], increments: int) -> Summary:
+    listed = list(done)
     return Summary(
-        sum(one.rows for one in listed), sum(one.corruptRows for one in listed), len(files), sum(one.bytes for one in files),
-        sum(one.storeBytes for one in listed), len(listed), increments,
-        sum(one.rows + one.corruptRows for one in listed if one.verified),
+        sum(one.rows for one in listed), sum(one.corrupt_rows for one in listed), sum(one.files for one in listed),
+        sum(one.bytes for one in listed), sum(one.store_bytes for one in listed), len(listed), increments,
+        sum(one.rows + one.corrupt_rows for one in listed if one.verified),
     )  # fmt: skip
 
 
+def is_torn(prepared: Prepared) -> bool:
+    """Whether a split of this start did not end where the next one begins: another `prepare` cuts its file anew."""
+    there = destination(prepared.job.to)
+    own = {manifest.seam_name(one.number, one.plan) for one in prepared.todo}
+    return any(name in own for name, _ in there.walk(manifest.DIRECTORY))
+
+
+def is_cut_anew(before: Prepared, now: Prepared) -> bool:
+    """Whether a start has made other splits of what was torn; else no cut was forged: the log is being changed."""
+    return not {one.plan for one in before.todo} >= {one.plan for one in now.todo}
+
+
 def export_store(
-    to: str, options: Options, files: FileOptions | None = None, *, increment: bool = False,
+    to: str, options: Options, files: FileOptions | None = None, *, increment: bool = False, pruned: bool = False,
     progress: Callable[[int, int], None] | None = None,
-) -> Summary:
+) -> Summary:  # fmt: skip
     """The whole export in this process, without Spark; started again with the same arguments it goes on.
 
     progress: told splits done and in all.  Raises what the three steps raise.
     """
-    prepared = prepare(to, options, files or FileOptions(), increment)
-    for number, one in enumerate(prepared.todo):
-        if progress is not None:
-            progress(number, len(prepared.todo))
-        export_split(prepared.job, one)
-    return finish(prepared).summary
+    prepared = prepare(to, options, files or FileOptions(), increment, pruned=pruned)
+    while True:
+        try:
+            for number, one in enumerate(prepared.todo):
+                if progress is not None:
+                    progress(number, len(prepared.todo))
+                export_split(prepared.job, one)
+            return finish(prepared).summary
+        except SeamMismatch:
+            before, prepared = prepared, prepare(to, options, files or FileOptions())
+            if not is_cut_anew(before, prepared):
+                raise
+
+
+__all__ = [
+    "CannotExport", "Finished", "Job", "Prepared", "Summary", "export_split", "export_store", "finish", "is_cut_anew",
+    "is_torn", "prepare",
+]  # fmt: skip

@@ -33,7 +33,7 @@ STAGE_BYTES: Final = 32 << 20
 CORRUPT_DIRECTORY: Final = "_corrupt"
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 NAME: Final = re.compile(
-    r"part-\d{5,}-[0-9a-f]{8}-\d{3,}\.parquet|\.(part-|plan-|split-|run|manifest|_SUCCESS)[^/]*\.[0-9a-f]{8}\.part"
+    r"part-\d{5,}-[0-9a-f]{8}-\d{3,}\.parquet|\.([0-9a-f]{8}\.json|part-|plan-|seam-|run|manifest|_SUCCESS)[^/]*\.[0-9a-f]{8}\.part"
 )
 """Of our files, without their directories: data, and what was being written when somebody was killed."""
 DICTIONARIES: Final = ("brokerName", "topic", "tags", "bornHost", "storeHost", "properties.key_value.key")
@@ -171,7 +171,7 @@ class SplitFiles:
 
     def _partition(self, key: Key, values: dict[str, Any]) -> _Partition:
         is_corrupt = key is None
-        if len(self._partitions) > self._files.partitions_max:
+        if not is_corrupt and len(self._partitions) - (None in self._partitions) >= self._files.partitions_max:
             raise BadOption(
                 f"partition_by: one split of log has more than {self._files.partitions_max} of {', '.join(values)}, which would "
                 f"be as many small files: name fewer columns, or raise the limit (max_partitions)"
@@ -194,15 +194,16 @@ class SplitFiles:
         if by_queue:
             table = table.combine_chunks().sort_by([(name, "ascending") for name in QUEUE_ORDER])
         file = self._file(key, part)
-        groups = max(-(-size // self._files.row_group_bytes), 1) if by_queue else 1
+        wanted = max(-(-size // self._files.row_group_bytes), 1) if by_queue else 1
+        group_rows = -(-len(table) // wanted)
         offsets = pc.min_max(table["physicalOffset"])
         first, last = offsets["min"].as_py(), offsets["max"].as_py()
         entry = file.entry
         entry.firstPhysicalOffset = first if not entry.rows else min(first, entry.firstPhysicalOffset)
         entry.lastPhysicalOffset = max(last, entry.lastPhysicalOffset)
         entry.rows += len(table)
-        entry.rowGroups += groups
-        file.writer.write_table(table.select(part.schema.names), row_group_size=-(-len(table) // groups))
+        entry.rowGroups += -(-len(table) // group_rows)
+        file.writer.write_table(table.select(part.schema.names), row_group_size=group_rows)
         if by_queue or file.sink.size >= self._files.file_bytes:
             self._end(key)
 

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 
 from rmq_columns.errors import CannotRead
 from rmq_columns.parquet_destination import Destination, destination
-from rmq_columns.parquet_manifest import WHOLE, at_once, read_entry
+from rmq_columns.parquet_manifest import WHOLE, entries_at
 from rmq_columns.parquet_options import DATE
 from rmq_columns.schema import MESSAGES, TEXTS
 
@@ -71,11 +71,10 @@ def _widened(batch: pa.RecordBatch, partition: dict[str, Any], schema: pa.Schema
     return pa.record_batch([*named, *batch.columns], schema=schema)
 
 
-def manifest_rows(to: str, chunk: tuple[int, int]) -> Iterator[pa.RecordBatch]:
-    """Entries begin … end of the manifest, as rows of `MANIFEST`."""
-    there = destination(to)
-    for entry in at_once(lambda number: read_entry(there, number), range(*chunk)):
-        if entry is not None and entry.files:
+def manifest_rows(to: str, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """Some entries, by their names, as rows of `MANIFEST`.  Raises `CannotExport` when one is gone."""
+    for entry in entries_at(destination(to), names):
+        if entry.files:
             rows = [
                 {
                     **one.as_json(), "brokerName": entry.brokerName, "split": entry.split, "file": one.name,

@@ -81,20 +81,22 @@ def plan_splits(options: Options) -> list[Split]:
     for (name, tables), is_given in zip(CHOICES.items(), given, strict=True):
         if is_given and options.table not in tables:
             raise BadOption(f"{name}: rows of {options.table} are not chosen by it")
-    found: list[Split] = []
-    for store in list_stores(options):
-        tree = store.tree(options)
-        match options.table:
-            case Table.MESSAGES | Table.GAPS:
-                found += _packed(options, store, _log_parts(tree, store, options))
-            case Table.CONSUME_QUEUE:
-                found += _packed(options, store, _queue_parts(tree, store, options))
-            case Table.INDEX:
-                files = store.index_files(tree)
-                found += _packed(options, store, (Part(file.path, 0, 0, file.size) for file in files))
-            case _:
-                found.append(Split(options, store))
-    return found
+    return [split for store in list_stores(options) for split in plan_store(options, store)]
+
+
+def plan_store(options: Options, store: Store) -> Iterator[Split]:
+    """Those of one store; for who has looked at the options already.  Raises `BadOption`, `CannotRead`."""
+    tree = store.tree(options)
+    match options.table:
+        case Table.MESSAGES | Table.GAPS:
+            yield from _packed(options, store, _log_parts(tree, store, options))
+        case Table.CONSUME_QUEUE:
+            yield from _packed(options, store, _queue_parts(tree, store, options))
+        case Table.INDEX:
+            files = store.index_files(tree)
+            yield from _packed(options, store, (Part(file.path, 0, 0, file.size) for file in files))
+        case _:
+            yield Split(options, store)
 
 
 def _packed(options: Options, store: Store, parts: Iterable[Part]) -> Iterator[Split]:
@@ -129,6 +131,8 @@ class _LogFile(NamedTuple):
 
 def _log_parts(tree: Tree, store: Store, options: Options) -> Iterator[Part]:
     files = store.log_files(tree)
+    if not files or len(store.logs) > 1:
+        store.check_log(tree)
     written = _written(tree, files)
     listed = [
         _LogFile(file, max(file.start - files[number - 1].end, 0) if number else 0, number >= written - 1, number >= written)
@@ -226,7 +230,7 @@ def _cuts(file: File, log: LogFile, displaced_by: int, options: Options, places:
     start, end = 0, log.size
     by_magic = options.split_strategy is Strategy.MAGIC  # else the range begins at a queue's word or is walked to: no split
     if 0 < low - own_start < log.size:  # before it would notice that the place is forged
-        start = unit_at(low - own_start, log.size, by_magic) or 0
+        start = _start_at(file, own_start, low, places) or (unit_at(low - own_start, log.size, True) if by_magic else None) or 0
     if start < high - own_start < log.size:
         end = unit_at(high - own_start, log.size, by_magic) or log.size
     may_guess = options.split_strategy is not Strategy.CONSUME_QUEUE
@@ -236,6 +240,14 @@ def _cuts(file: File, log: LogFile, displaced_by: int, options: Options, places:
         if place is not None and found[-1] < place < end:
             found.append(place)
     return [*found, end]
+
+
+def _start_at(file: File, own_start: int, low: int, places: QueuePlaces | None) -> int | None:
+    """Byte at which a unit begins from which the chain leads to `low`, over the units of other queues before it."""
+    place = None if places is None else places.last_until(low)
+    if place is None or place <= own_start or not unit_says(file, own_start, place - own_start):
+        return None
+    return place - own_start
 
 
 def _in_time(tree: Tree, listed: list[_LogFile], options: Options) -> list[_LogFile]:

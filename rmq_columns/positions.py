@@ -1,8 +1,9 @@
 """Positions held against consume queues: where a queue begins and ends, and what stands behind each position.
 
 One pass over the units of a split, a file at a time; of the log only the head of a few messages is read, for their store times.
-What a split says of a queue is a part of the truth: the rows of all splits belong together (smallest `nextOffset`, largest
-`endOffset`, sums of messages and bytes).
+What a split says of a queue is a part of the truth: the rows of all splits belong together (smallest `firstOffset` and
+`nextOffset`, largest `endOffset`, sums of messages and bytes).  A queue of which the log has nothing any more begins where it
+ends, as `ConsumeQueue.correctMinOffset` has it: such files say their end and no `firstOffset`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from rmq_columns.arrow import microseconds
 from rmq_columns.dtypes import Ints
 from rmq_columns.errors import StoreError
 from rmq_columns.plan import Part, Split
@@ -31,7 +33,8 @@ POSITIONS: Final = pa.schema(
     ]
 )  # fmt: skip
 """A row of a position: messages and bytes from it to the end of this file, and the first of them.  A row without one is the
-queue's own: its offsets, `endOffset` not included, and when its last message was stored."""
+queue's own: its offsets, `endOffset` not included, and when its last message was stored; `firstOffset` is null where the log
+begins behind the whole file."""
 UNIT_COLUMNS: Final = ("queueOffset", "physicalOffset", "size", "batchSize")
 
 
@@ -90,7 +93,7 @@ class _Found:
         ends = offsets + counts
         if self.first is None:
             self.first = int(offsets[0])
-        if int(ends[-1]) > self.end:
+        if int(ends[-1]) >= self.end:
             self.end, self.last_physical = int(ends[-1]), int(physical[-1])
         if not len(self.positions):
             return
@@ -119,9 +122,11 @@ def _of_part(asked: Asked, part: Part, times: _Times) -> Iterator[dict[str, Any]
         batch = batch.filter(batch["queueOffset"].is_valid())  # rows of mode PERMISSIVE that are no units
         offsets, physical, sizes, counts = (batch[name].to_numpy().astype(np.int64) for name in UNIT_COLUMNS)
         kept = physical >= log_start  # as `ConsumeQueue.correctMinOffset`: the log has no longer what stands before
+        if len(offsets):
+            found.end = max(found.end, int((offsets + counts).max()))
         if kept.any():
             found.take(offsets[kept], physical[kept], sizes[kept], counts[kept])
-    if found.first is None:
+    if not found.end:
         return
     name = {"brokerName": asked.split.store.broker_name, "topic": part.topic, "queueId": part.queue_id}
     last = times.at(found.last_physical)
@@ -154,5 +159,5 @@ class _Times:
         log = self._logs[number]
         with suppress(StoreError), self._tree.open(log.path) as file:  # gone since it was listed: no time, but still a lag
             ms = first_time(file, physical - log.start)
-            return None if ms is None else ms * 1000
+            return None if ms is None else int(microseconds(np.array([ms]))[0])
         return None

@@ -8,7 +8,6 @@ Sources: `CommitLogDispatcherBuildConsumeQueue`, `CommitLog.checkMessageAndRetur
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -262,8 +261,3 @@ def tags_codes(pairs: Pairs, count: int) -> Ints:
 @lru_cache(4096)
 def _number(text: bytes) -> int:
     return int(text) if text.isdigit() and len(text) <= DIGITS_MAX else -1
-
-
-def of_levels(levels: str | None, batch_topics: Collection[str] = ()) -> Rules:
-    """Rules for a broker with these delay levels (by default Java's)."""
-    return Rules(delay_levels(DELAY_LEVELS if levels is None else levels), frozenset(batch_topics))

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rmq_columns.dtypes import BATCH_UNIT, QUEUE_UNIT, Mask, Records, records
 from rmq_columns.errors import CannotRead
-from rmq_columns.filesystem import LocalTree, Tree, joined
+from rmq_columns.filesystem import LocalTree, Tree, joined, translated
 from rmq_columns.options import Options
 from rmq_columns.queue_build import Key, Kind
 from rmq_columns.queue_build_plan import Plan, log_options
@@ -106,11 +106,10 @@ def _packed(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
 
 def _topics(tree: Tree, plan: Plan) -> frozenset[str] | None:
     try:
-        found = plan.store.config(tree, "topics.json")
+        table = plan.store.topics(tree)
     except CannotRead:
         return None
-    table: Any = found[1].get("topicConfigTable") if found is not None and isinstance(found[1], dict) else None
-    return frozenset(table) if isinstance(table, dict) else None
+    return None if table is None else frozenset(table)
 
 
 def compare_queues(task: Comparison) -> Iterator[pa.RecordBatch]:
@@ -151,8 +150,9 @@ def _compared(task: Comparison, tree: Tree, pair: Pair) -> dict[str, Any]:
 
 def _files_of(task: Comparison, key: Key) -> tuple[LogFile, ...]:
     directory = joined(task.plan.target.root, BATCH_QUEUES if key.kind is Kind.BATCH else QUEUES, key.topic, str(key.queue_id))
-    names = sorted(name for name in os.listdir(directory) if len(name) == OFFSET_DIGITS)
-    return tuple(LogFile(joined(directory, name), int(name), os.path.getsize(joined(directory, name))) for name in names)
+    with translated(directory):
+        names = sorted(name for name in os.listdir(directory) if len(name) == OFFSET_DIGITS)
+        return tuple(LogFile(joined(directory, name), int(name), os.path.getsize(joined(directory, name))) for name in names)
 
 
 class _Units:

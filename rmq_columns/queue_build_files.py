@@ -1,24 +1,22 @@
 """Files of queues, written at their places by many tasks at once: sparse, at full length from the beginning, on a shared disk.
 
 A unit's byte follows from its place in the queue, so nobody waits for anybody, and who writes the same again changes nothing.
-Everything is made below `unfinished` and gets its names when all of it is there: a tree that bears them is complete, and a task
-that was given up for dead and goes on writes to nothing that counts.
+Each round writes below a directory of its own that the driver made: a task that does not see it is on another disk, or was given
+up for dead, and writes nothing.  Queues that are to stay are moved out of there before anything is completed in them.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Final
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from rmq_columns.dtypes import BATCH_UNIT, QUEUE_UNIT, Ints, dtype_of
 from rmq_columns.errors import CannotRead
-from rmq_columns.filesystem import SCHEME, translated
+from rmq_columns.filesystem import LocalTree, translated
 from rmq_columns.queue_build import Key, Kind
 from rmq_columns.queue_build_runs import Settled
 from rmq_columns.queues import FILLER_SIZE
@@ -31,26 +29,40 @@ UNITS_PER_FILE: Final = 300_000
 EXTENSION_FILE_BYTES: Final = 48 << 20
 """`mappedFileSizeConsumeQueueExt` by default."""
 TREES: Final = (QUEUES, BATCH_QUEUES, EXTENSIONS)
-UNFINISHED: Final = "unfinished"
-MARK: Final = "rebuilt-queues.json"
-"""Lies in a directory that this made: only such a one is emptied and made again."""
+FIRST, SECOND, WHOLE = "first", "second", "whole"
+"""Parts: what each round writes, and the queues that are to stay."""
+NOT_THERE: Final = (
+    "is not there: the queues must be made in a directory that the driver and all executors share; or another start took it over"
+)
 FILLED_AT_ONCE: Final = 1 << 16
 """Fillers or bridges written at once."""
+CLEARED_AT_ONCE: Final = 1 << 16
+"""Bytes."""
 EXTENSION: Final = dtype_of(flat(EXT_UNIT_HEAD))
 EXTENSION_BYTES: Final = EXTENSION.itemsize
 """Of one without a bit map."""
 END_MARK: Final = flat(EXT_END).packed.pack(-1)
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 _MODE: Final = 0o644
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where queues of one store are made.  root: of the trees `consumequeue` and `batchconsumequeue`."""
+    """Where queues of one store are made, and by which round.
+
+    root: where they stand in the end.  work: a directory of this start and this store alone, which has a directory for each part.
+    """
 
     root: str
+    work: str
     file_bytes: int = UNITS_PER_FILE * QUEUE_UNIT.itemsize
     batch_file_bytes: int = UNITS_PER_FILE * BATCH_UNIT.itemsize
     extension_file_bytes: int = EXTENSION_FILE_BYTES
+    part: str = FIRST
+
+    def of(self, part: str) -> Target:
+        """The same for another part."""
+        return replace(self, part=part)
 
     def unit_bytes(self, kind: Kind) -> int:
         return BATCH_UNIT.itemsize if kind is Kind.BATCH else QUEUE_UNIT.itemsize
@@ -58,15 +70,24 @@ class Target:
     def file_size(self, kind: Kind) -> int:
         return self.batch_file_bytes if kind is Kind.BATCH else self.file_bytes
 
+    @property
+    def above(self) -> str:
+        """Of all directories of queues; made by the driver, never by a task."""
+        return os.path.join(self.work, self.part)
+
     def directory(self, key: Key, tree: str = "") -> str:
         """Of one queue, while it is being made.  tree: by default that of its units."""
-        tree = tree or (BATCH_QUEUES if key.kind is Kind.BATCH else QUEUES)
-        return os.path.join(self.root, UNFINISHED, tree, key.topic, str(key.queue_id))
+        return os.path.join(self.above, tree or tree_of(key), key.topic, str(key.queue_id))
+
+    def check(self) -> None:
+        """Raises `CannotRead` where the driver's directory is not to be seen."""
+        if not os.path.isdir(self.above):
+            raise CannotRead(self.above, -1, NOT_THERE)
 
     def write(self, key: Key, place: int, data: bytes | memoryview) -> None:
         """Write units from this place of the queue on.  Raises `CannotRead` when they cannot be written."""
         at = place * self.unit_bytes(key.kind)
-        _write_row(self.directory(key), at, memoryview(data).cast("B"), self.file_size(key.kind))
+        self._write_row(self.directory(key), at, memoryview(data).cast("B"), self.file_size(key.kind))
 
     def write_extensions(self, key: Key, number: int, data: bytes | memoryview) -> None:
         """Extensions of equal size from this number on; each file ends with a mark where the next would leave no room for it."""
@@ -79,11 +100,57 @@ class Target:
             if within + now == a_file and len(view) > len(piece):
                 piece += END_MARK
             if not within and file:
-                _write_row(
-                    self.directory(key, EXTENSIONS), (file - 1) * size + a_file * EXTENSION_BYTES, memoryview(END_MARK), size
-                )
-            _write_row(directory, file * size + within * EXTENSION_BYTES, memoryview(piece), size)
+                self._write_row(directory, (file - 1) * size + a_file * EXTENSION_BYTES, memoryview(END_MARK), size)
+            self._write_row(directory, file * size + within * EXTENSION_BYTES, memoryview(piece), size)
             view, number = view[now * EXTENSION_BYTES :], number + now
+
+    def _write_row(self, directory: str, at: int, view: memoryview, size: int) -> None:
+        """Bytes of a row of files of one size."""
+        while view:
+            start = at - at % size
+            now = min(len(view), start + size - at)
+            path = os.path.join(directory, file_name(start))
+            with translated(path):
+                self._write(path, at - start, view[:now], size)
+            view, at = view[now:], at + now
+
+    def _write(self, path: str, at: int, data: memoryview, size: int) -> None:
+        try:
+            handle = os.open(path, _FLAGS, _MODE)
+        except FileNotFoundError:
+            self._make_directory(os.path.dirname(path))
+            handle = os.open(path, _FLAGS, _MODE)
+        try:
+            if os.fstat(handle).st_size != size:
+                os.ftruncate(handle, size)
+            while data:
+                done = os.pwrite(handle, data, at)
+                data, at = data[done:], at + done
+        finally:
+            os.close(handle)
+
+    def _make_directory(self, directory: str) -> None:
+        """Never the one above all: where the driver's is gone, nothing must come back."""
+        if directory == self.above:
+            raise CannotRead(self.above, -1, NOT_THERE)
+        try:
+            os.mkdir(directory)
+        except FileExistsError:
+            pass
+        except FileNotFoundError:
+            self._make_directory(os.path.dirname(directory))
+            with suppress(FileExistsError):
+                os.mkdir(directory)
+
+
+def tree_of(key: Key) -> str:
+    """In which its units are."""
+    return BATCH_QUEUES if key.kind is Kind.BATCH else QUEUES
+
+
+def file_name(start: int) -> str:
+    """Of the file that begins with this byte of its queue."""
+    return f"{start:0{OFFSET_DIGITS}d}"
 
 
 def extensions_in(file_bytes: int) -> int:
@@ -98,42 +165,61 @@ def extension_addresses(numbers: Ints, file_bytes: int) -> Ints:
     return addresses
 
 
-def _write_row(directory: str, at: int, view: memoryview, size: int) -> None:
-    """Bytes of a row of files of one size."""
-    while view:
-        start = at - at % size
-        now = min(len(view), start + size - at)
-        path = os.path.join(directory, f"{start:0{OFFSET_DIGITS}d}")
-        with translated(path):
-            _write(path, at - start, view[:now], size)
-        view, at = view[now:], at + now
-
-
-def _write(path: str, at: int, data: memoryview, size: int) -> None:
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-    try:
-        handle = os.open(path, flags, _MODE)
-    except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        handle = os.open(path, flags, _MODE)
-    try:
-        if os.fstat(handle).st_size != size:
-            os.ftruncate(handle, size)
-        while data:
-            done = os.pwrite(handle, data, at)
-            data, at = data[done:], at + done
-    finally:
-        os.close(handle)
-
-
 def complete(target: Target, key: Key, queue: Settled) -> None:
-    """Write what no message wrote: fillers up to the first offset of its file, and the bridges over offsets that are lost."""
+    """Move a queue to those that stay; write there what no message wrote: fillers up to the first offset of its file, and the
+    bridges over offsets that are lost.
+
+    Raises `CannotRead` when a file is missing that a task said it wrote.
+    """
+    found, stays = target.of(FIRST if queue.as_said else SECOND), target.of(WHOLE)
+    for tree in (tree_of(key), *((EXTENSIONS,) if key.kind is Kind.EXTENDED else ())):
+        source, directory = found.directory(key, tree), stays.directory(key, tree)
+        with translated(source):
+            os.makedirs(os.path.dirname(directory), exist_ok=True)
+            os.rename(source, directory)
+    _tidy(stays, key, queue)
     if key.kind is not Kind.BATCH:
         units = target.file_bytes // QUEUE_UNIT.itemsize
         first = queue.start - queue.start % units
-        _repeat(target, key, first, queue.start - first, unit(0, FILLER_SIZE))
+        _repeat(stays, key, first, queue.start - first, unit(0, FILLER_SIZE))
     for bridge in queue.bridges:
-        _repeat(target, key, bridge.place, bridge.units, unit(bridge.physical, bridge.size))
+        _repeat(stays, key, bridge.place, bridge.units, unit(bridge.physical, bridge.size))
+
+
+def _tidy(target: Target, key: Key, queue: Settled) -> None:
+    """All files are there; and nothing stands behind the queue's end: of a log that grew, a task that was given up for dead may
+    have seen more than the one that took its place.
+    """
+    size, one, directory = target.file_size(key.kind), target.unit_bytes(key.kind), target.directory(key)
+    wanted = set()
+    for begin, end in ((piece.place * one, (piece.place + piece.units) * one) for piece in queue.pieces):
+        wanted |= {file_name(start) for start in range(begin - begin % size, end, size)}
+    with translated(directory), os.scandir(directory) as listed:
+        there = {entry.name: entry.stat(follow_symlinks=False).st_size for entry in listed}
+        for name in sorted(wanted):
+            if there.get(name) != size:
+                said = f"{there[name]} bytes instead of {size}" if name in there else "not there"
+                raise CannotRead(os.path.join(directory, name), -1, f"{said}, although a task wrote it")
+        for name in there.keys() - wanted:
+            os.unlink(os.path.join(directory, name))
+    end = queue.end_place * one
+    if (last := file_name(end - end % size)) in wanted:
+        _clear(os.path.join(directory, last), end % size)
+
+
+def _clear(path: str, start: int) -> None:
+    """Zeros from this byte on.  Units stand in a row: behind a block without any there is none, though some file systems (NFS)
+    call it data to the end.
+    """
+    with LocalTree().open(path) as file:
+        for begin, end in file.data_ranges(start):
+            for at in range(begin, end, CLEARED_AT_ONCE):
+                count = min(CLEARED_AT_ONCE, end - at)
+                if not any(file.read(at, count)):
+                    break
+                with translated(path), open(path, "r+b") as to_write:
+                    to_write.seek(at)
+                    to_write.write(bytes(count))
 
 
 def unit(physical: int, size: int, code: int = 0) -> bytes:
@@ -146,64 +232,3 @@ def _repeat(target: Target, key: Key, place: int, count: int, one: bytes) -> Non
         now = min(count, FILLED_AT_ONCE)
         target.write(key, place, one * now)
         place, count = place + now, count - now
-
-
-def begin(to: str, around: Iterable[str]) -> None:
-    """Make the directory ready: a new one, an empty one, or one that an earlier run made.  around: roots of the stores read.
-
-    Raises `CannotRead` for any other, for a URI, and for one that lies in a store.
-    """
-    if SCHEME in to and not to.startswith("file://"):
-        raise CannotRead(
-            to, -1,
-            "not a directory: units are written at their places in files, which an object store cannot; name a disk that all"
-            " executors share, and copy the finished tree",
-        )  # fmt: skip
-    here = os.path.realpath(to)
-    for root in around:
-        if SCHEME not in root and (there := os.path.realpath(root)) and os.path.commonpath([here, there]) in (here, there):
-            raise CannotRead(to, -1, f"must lie beside the store {root}, not within it or around it: a store is never written to")
-    with translated(to):
-        if os.path.isdir(to) and os.listdir(to) and not os.path.isfile(os.path.join(to, MARK)):
-            raise CannotRead(to, -1, "is not empty, and nothing that an earlier run made")
-        os.makedirs(to, exist_ok=True)
-        for name in os.listdir(to):
-            path = os.path.join(to, name)
-            if name != MARK:
-                shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
-        mark(to, {"complete": False})
-
-
-def mark(to: str, told: dict[str, Any]) -> None:
-    """Say how far it is."""
-    path = os.path.join(to, MARK)
-    with translated(path), open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump(told, file, indent=1)
-        file.write("\n")
-    os.replace(path + ".new", path)
-
-
-def remove(target: Target, key: Key) -> None:
-    """A queue that is made again."""
-    for tree in ("", EXTENSIONS):
-        shutil.rmtree(target.directory(key, tree), ignore_errors=True)
-
-
-def finish(target: Target) -> None:
-    """Give the trees their names."""
-    unfinished = os.path.join(target.root, UNFINISHED)
-    with translated(target.root):
-        os.makedirs(unfinished, exist_ok=True)
-        for tree in TREES:
-            if os.path.isdir(os.path.join(unfinished, tree)):
-                os.rename(os.path.join(unfinished, tree), os.path.join(target.root, tree))
-        shutil.rmtree(unfinished)
-        _sync(target.root)
-
-
-def _sync(directory: str) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -6,11 +6,14 @@ Sources: `MessageStoreConfig`, `TopicAttributes.QUEUE_TYPE_ATTRIBUTE`, `Schedule
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Any, Final
+from itertools import count, islice
+from typing import Final
+from uuid import uuid4
 
 from rmq_columns.dtypes import BATCH_UNIT, QUEUE_UNIT
 from rmq_columns.errors import BadOption, CannotRead
@@ -19,6 +22,7 @@ from rmq_columns.options import Options, Table
 from rmq_columns.plan import Split, plan_splits
 from rmq_columns.queue_build import DELAY_LEVELS, Key, Rules, delay_levels
 from rmq_columns.queue_build_files import EXTENSION_BYTES, EXTENSION_FILE_BYTES, UNITS_PER_FILE, Target
+from rmq_columns.queue_build_place import MARK, UNFINISHED, check_place, place_of, work_of
 from rmq_columns.queue_build_runs import Piece
 from rmq_columns.queues import is_written, queue_units
 from rmq_columns.scan import FIXED_SIZE_MAX
@@ -32,6 +36,9 @@ LOOKED_AT_MAX: Final = 256
 """Queues whose files tell how large files of queues are."""
 UNITS_READ: Final = 1024
 """Of a queue of delayed messages, in search of one whose message is still in the log."""
+NOT_IN_NAMES: Final = re.compile(r"[\x00-\x1f/\\]")
+NAME_CHARACTERS_MAX: Final = 60
+"""Of a directory: four bytes each at most, and file systems take 255."""
 DELAY_MS_MAX: Final = 40 * 86_400_000
 """A longer one was not meant as a delay."""
 _HEAD: Final = flat(HEAD)
@@ -39,12 +46,14 @@ _HEAD: Final = flat(HEAD)
 
 @dataclass(frozen=True)
 class Plan:
-    """Of one store.  number: of the store among those that were named."""
+    """Of one store.  number: of the store among those that were named.  to: of all stores.  run: of this start alone."""
 
     number: int
     store: Store
     rules: Rules
     target: Target
+    to: str = ""
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,39 +88,59 @@ def plan_build(
     queue_file_bytes: `mappedFileSizeConsumeQueue` where no queue file tells it.  batch_topics: with queue.type=BatchCQ, beside
     those that the stores name.  extensions: `enableConsumeQueueExt` was on from the beginning, also of queues that have none now.
 
-    Raises `BadOption`, `CannotRead`, ValueError.
+    Nothing is written yet; that the place can be used is known.  Raises `BadOption`, `CannotRead`, ValueError.
     """
+    to = place_of(to)
     wanted, options = options, log_options(options)
     rules = Rules(delay_levels(DELAY_LEVELS if levels is None else levels), topics=wanted.topics, queue_ids=wanted.queue_ids)
     stores = list_stores(options)
+    if len({store.broker_name for store in stores}) < len(stores):
+        raise BadOption("path: several files of one log, of each of which queues would be made; name the log's directory")
+    check_place(to, stores)
+    run = uuid4().hex
     plans = []
-    for number, store in enumerate(stores):
+    for number, (store, name) in enumerate(zip(stores, directories([one.broker_name for one in stores]), strict=True)):
         tree = store.tree(options)
         known = frozenset(batch_topics) | _batch_topics(tree, store)
-        root = joined(to, store.broker_name.replace("/", "_")) if len(stores) > 1 else to
+        root = os.path.join(to, name) if len(stores) > 1 else to
         own = replace(rules, batch_topics=known, extended=None if extensions else _extended(tree, store))
         if levels is None:
             own = replace(own, delay_levels_ms=seen_levels(tree, store, own.delay_levels_ms))
-        plans.append(Plan(number, store, own, _target(tree, store, root, queue_file_bytes)))
+        target = _target(tree, store, root, work_of(to, run, number), queue_file_bytes)
+        plans.append(Plan(number, store, own, target, to, run))
     by_store = {plan.store: plan for plan in plans}
     splits = plan_splits(options)
+    if any(split.store not in by_store for split in splits):
+        raise CannotRead(options.paths[0], -1, "stores came or went while they were listed: start again")
     return plans, [Task(by_store[split.store], split, number) for number, split in enumerate(splits)]
+
+
+def directories(names: Sequence[str]) -> list[str]:
+    """A directory for each broker: its name, or what is left of one that cannot be a directory's; no two are equal."""
+    found: list[str] = []
+    for name in names:
+        plain = NOT_IN_NAMES.sub("_", name)[-NAME_CHARACTERS_MAX:]
+        if plain.startswith((".", MARK)) or plain in ("", UNFINISHED):
+            plain = f"_{plain}"
+        tries = (plain if not number else f"{plain}-{number + 1}" for number in count())
+        found.append(next(one for one in tries if one.casefold() not in {other.casefold() for other in found}))
+    return found
 
 
 def _batch_topics(tree: Tree, store: Store) -> frozenset[str]:
     """With queue.type=BatchCQ, as topics.json has it; else those that have such queues."""
     try:
-        found = store.config(tree, "topics.json")
+        table = store.topics(tree)
     except CannotRead:
-        found = None
-    if found is not None:
-        table: Any = found[1].get("topicConfigTable") if isinstance(found[1], dict) else None
-        if isinstance(table, dict):
-            return frozenset(
-                topic
-                for topic, config in table.items()
-                if isinstance(config, dict) and (config.get("attributes") or {}).get("queue.type") == "BatchCQ"
-            )
+        table = None
+    if table is not None:
+        return frozenset(
+            topic
+            for topic, config in table.items()
+            if isinstance(config, dict)
+            and isinstance(said := config.get("attributes"), dict)
+            and said.get("queue.type") == "BatchCQ"
+        )
     above = joined(store.root, BATCH_QUEUES)
     return frozenset(one.name for one in (tree.entries(above) or () if store.root else ()) if one.is_directory)
 
@@ -168,7 +197,7 @@ def _stored_ms(tree: Tree, logs: Sequence[LogFile], physical: int) -> int:
     return -1
 
 
-def _target(tree: Tree, store: Store, root: str, told: int | None) -> Target:
+def _target(tree: Tree, store: Store, root: str, work: str, told: int | None) -> Target:
     """File sizes: those that most files of the store's queues have."""
     units = QUEUE_UNIT.itemsize
     own = _file_bytes(tree, store, QUEUES, units) or UNITS_PER_FILE * units
@@ -176,7 +205,7 @@ def _target(tree: Tree, store: Store, root: str, told: int | None) -> Target:
     batch = _file_bytes(tree, store, BATCH_QUEUES, BATCH_UNIT.itemsize) or UNITS_PER_FILE * BATCH_UNIT.itemsize
     extension = _file_bytes(tree, store, EXTENSIONS, 1)
     least = EXTENSION_BYTES + EXT_END_BYTES
-    return Target(root, own, batch, extension if extension >= least else EXTENSION_FILE_BYTES)
+    return Target(root, work, own, batch, extension if extension >= least else EXTENSION_FILE_BYTES)
 
 
 def _file_bytes(tree: Tree, store: Store, name: str, unit: int) -> int:

@@ -83,6 +83,12 @@ class Settled:
     bridges: list[Bridge] = field(default_factory=list)
     lives: int = 1
     """1 more for each time that it begins anew, all of it or its end"""
+    breaks: int = 0
+    """of these, how often elsewhere than at offset 0, as no topic that is made again does: an offset in the log is wrong"""
+    break_physical: int = -1
+    """where the first of these is in the log"""
+    dropped: int = 0
+    """units of lives before the last"""
     as_said: bool = True
     """every unit that was met stands at the place of its own offset"""
 
@@ -115,7 +121,7 @@ def settle(kind: Kind, runs: Iterable[Run]) -> Settled:
         if made.start < 0:
             made.start = run.first
         elif run.first < made.end:
-            _cut(made, run.first)
+            _cut(made, run)
         elif run.first > made.end and kind is not Kind.LIGHT:
             _pass(made, run)
         place = made.end_place
@@ -129,31 +135,40 @@ def settle(kind: Kind, runs: Iterable[Run]) -> Settled:
     return made
 
 
-def _cut(made: Settled, offset: int) -> None:
-    """Forget what stands from this offset on; a batch queue, whose runs do not tell the offsets of their units, all of it."""
-    made.lives += 1
-    made.as_said = False
+def _cut(made: Settled, run: Run) -> None:
+    """Forget what stands from this run's offset on; of a batch queue, whose runs do not tell the offsets of their units, all."""
+    offset, before = run.first, made.units
     if offset <= made.start or made.kind is Kind.BATCH:
-        _begin(made, offset)
+        _begin(made, run)
         return
     made.pieces = [one._replace(units=min(one.units, offset - one.place)) for one in made.pieces if one.place < offset]
     made.bridges = [one._replace(units=min(one.units, offset - one.place)) for one in made.bridges if one.place < offset]
     made.end = offset
+    _count_life(made, run, before - made.units)
 
 
-def _begin(made: Settled, offset: int) -> None:
+def _begin(made: Settled, run: Run) -> None:
+    """Forget all that stands."""
+    _count_life(made, run, made.units)
     made.pieces.clear()
     made.bridges.clear()
-    made.start = made.end = offset
+    made.start = made.end = run.first
+
+
+def _count_life(made: Settled, run: Run, dropped: int) -> None:
+    made.lives += 1
+    made.as_said = False
+    made.dropped += dropped
+    if run.first:
+        made.break_physical = run.first_physical if not made.breaks else made.break_physical
+        made.breaks += 1
 
 
 def _pass(made: Settled, run: Run) -> None:
     """Over offsets that no message has."""
     count = run.first - made.end
     if count > GAP_MAX or made.kind is Kind.BATCH:
-        made.lives += 1
-        made.as_said = False
-        _begin(made, run.first)
+        _begin(made, run)
     else:
         made.bridges.append(Bridge(made.end_place, count, run.first_physical, run.first_size))
 

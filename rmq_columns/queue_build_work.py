@@ -8,6 +8,7 @@ in a second round: its pieces then are known, each split writes those that begin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -20,17 +21,8 @@ from rmq_columns.errors import Malformed
 from rmq_columns.messages import Damage, scanned
 from rmq_columns.options import Mode, Options
 from rmq_columns.queue_build import Entries, Key, Kind, Maker
-from rmq_columns.queue_build_files import (
-    EXTENSION,
-    EXTENSION_BYTES,
-    UNITS_PER_FILE,
-    begin,
-    complete,
-    extension_addresses,
-    finish,
-    mark,
-    remove,
-)  # fmt: skip
+from rmq_columns.queue_build_files import EXTENSION, EXTENSION_BYTES, SECOND, complete, extension_addresses
+from rmq_columns.queue_build_place import finish, making
 from rmq_columns.queue_build_plan import Plan, Task, plan_build
 from rmq_columns.queue_build_runs import DAMAGE, RUNS, STRANGERS, Run, Settled, extend, found_runs, places, settle
 from rmq_columns.scan import Batch
@@ -66,7 +58,8 @@ def build_split(task: Task) -> Iterator[pa.RecordBatch]:
 
 class _Builder:
     def __init__(self, task: Task) -> None:
-        self.task, self.target = task, task.plan.target
+        self.task = task
+        self.target = task.plan.target if task.pieces is None else task.plan.target.of(SECOND)
         self.maker = Maker(task.plan.rules)
         self.gathered: list[Entries] = []
         self.count = 0
@@ -75,6 +68,7 @@ class _Builder:
         self.damaged = self.damages = 0
 
     def run(self) -> Iterator[pa.RecordBatch]:
+        self.target.check()
         split = self.task.split
         tree = split.store.tree(split.options)
         for part in split.parts:
@@ -202,11 +196,8 @@ def put_together(made: Made, runs: Mapping[Key, Sequence[Run]]) -> None:
 
 
 def to_write_again(made: Made) -> dict[Key, Settled]:
-    """Queues of which the first round's units do not stand; what it wrote of them is removed."""
-    broken = {key: queue for key, queue in made.queues.items() if not queue.as_said}
-    for key in broken:
-        remove(made.plan.target, key)
-    return broken
+    """Queues of which the first round's units do not stand."""
+    return {key: queue for key, queue in made.queues.items() if not queue.as_said}
 
 
 def second_round(tasks: Sequence[Task], broken: Mapping[int, Mapping[Key, Settled]]) -> list[Task]:
@@ -231,28 +222,36 @@ def rebuild(
     run: how tasks are done, each by `build_split`.  how: see `plan_build`.  Raises what `plan_build` and `build_split` raise.
     """
     plans, tasks = plan_build(options, to, **how)
-    begin(to, [plan.store.root or plan.store.uri for plan in plans])
     every: dict[int, dict[Key, list[Run]]] = {plan.number: {} for plan in plans}
     made = {plan.number: Made(plan) for plan in plans}
     in_turn = run or (lambda asked: (batch for task in asked for batch in build_split(task)))
-    for batch in in_turn(tasks):
-        for row in batch.to_pylist():
-            take_row(made[row["store"]], every[row["store"]], row)
-    for number, runs in every.items():
-        put_together(made[number], runs)
-    for _ in in_turn(second_round(tasks, {number: to_write_again(one) for number, one in made.items()})):
-        pass
-    finish_all(to, list(made.values()))
+    with making_all(plans):
+        for batch in in_turn(tasks):
+            for row in batch.to_pylist():
+                take_row(made[row["store"]], every[row["store"]], row)
+        for number, runs in every.items():
+            put_together(made[number], runs)
+        for _ in in_turn(second_round(tasks, {number: to_write_again(one) for number, one in made.items()})):
+            pass
+        finish_all(list(made.values()))
     return list(made.values())
 
 
-def finish_all(to: str, made: Sequence[Made]) -> None:
-    """When all units of messages are written: what lies between them, and the names by which the queues are found."""
+def making_all(plans: Sequence[Plan]) -> AbstractContextManager[None]:
+    """Around both rounds and `finish_all`: what these write is gone unless it was finished.  Raises `CannotRead`."""
+    return making(plans[0].to, plans[0].run, [plan.target for plan in plans])
+
+
+def finish_all(made: Sequence[Made]) -> None:
+    """When all units of messages are written: what lies between them, and the names by which the queues are found.
+
+    Raises `CannotRead`.
+    """
     for one in made:
         for key, queue in one.queues.items():
             complete(one.plan.target, key, queue)
-        finish(one.plan.target)
-    mark(to, {"complete": True})
+    plan = made[0].plan
+    finish(plan.to, plan.run, [one.plan.target for one in made])
 
 
 def take_row(made: Made, runs: dict[Key, list[Run]], row: Mapping[str, Any]) -> None:
@@ -273,4 +272,4 @@ def run_of(row: Mapping[str, Any]) -> Run:
     )  # fmt: skip
 
 
-__all__ = ["UNITS_PER_FILE", "Made", "Plan", "Task", "build_split", "plan_build", "rebuild"]
+__all__ = ["Made", "Plan", "Task", "build_split", "plan_build", "rebuild"]

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from rmq_columns.dtypes import BATCH_UNIT, QUEUE_UNIT, Bytes, Mask, Records, records
 
 FILLER_SIZE: Final = 0x7FFFFFFF
@@ -41,9 +39,3 @@ def is_empty(units: Records) -> Mask:
     """Which units were never written: all zeros."""
     found: Mask = (units["physical_offset"] == 0) & (units["size"] == 0) & (units["tags_code"] == 0)
     return found
-
-
-def written_count(units: Records) -> int:
-    """How many units stand before the first that is none."""
-    bad = ~is_written(units)
-    return int(np.argmax(bad)) if bad.any() else len(units)

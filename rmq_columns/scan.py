@@ -20,7 +20,7 @@ from rmq_columns.units import UNIT_BYTES_MAX, UNIT_SIZE_MIN, Fault, Units, read,
 from rmq_wire.layout.flat import flat
 from rmq_wire.layout.message import BLANK, BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
 
-BLOCK_BYTES: Final = 4 << 20
+BLOCK_BYTES: Final = 8 << 20
 """Best of the sizes measured; a larger unit makes the buffer grow to it."""
 GAPS_MAX: Final = 10_000
 """Of one file.  With more of them nobody wants to read on."""

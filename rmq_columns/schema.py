@@ -1,7 +1,7 @@
 """Names, types and order of the columns of each table.
 
 Types are those that Spark takes without a change: `string` and `binary` with 32-bit offsets, no dictionaries, times in
-microseconds UTC.  Every column may be null.
+microseconds UTC.  In Arrow every column may be null; what Spark is told stands in `rmq_spark.types`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ MESSAGES: Final = pa.schema(
     ]
 )  # fmt: skip
 """offsetMsgId comes only when it is named, crcOk with verifyCrc or when it is named."""
-ON_REQUEST: Final = {"offsetMsgId", "crcOk"}
 
 HEADERS: Final = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 KAFKA: Final = pa.schema(

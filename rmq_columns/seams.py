@@ -66,16 +66,34 @@ class QueuePlaces:
         for file in self._files:
             count = file.size // QUEUE_UNIT.itemsize
             with self._tree.open(file.path) as opened:
-                low, high = 0, count
-                while low < high:
-                    middle = (low + high) // 2
-                    if 0 <= _offset_in(opened, middle) < physical_offset:
-                        low = middle + 1
-                    else:
-                        high = middle
+                low = _count_below(opened, count, physical_offset)
                 if low < count and (held := _offset_in(opened, low)) >= physical_offset:
                     return held
         return None
+
+    def last_until(self, physical_offset: int) -> int | None:
+        """The largest one that is not above this."""
+        found = None
+        for file in self._files:
+            count = file.size // QUEUE_UNIT.itemsize
+            with self._tree.open(file.path) as opened:
+                below = _count_below(opened, count, physical_offset + 1)
+                found = _offset_in(opened, below - 1) if below else found
+            if below < count:
+                break
+        return found
+
+
+def _count_below(file: File, count: int, physical_offset: int) -> int:
+    """Units of a queue's file, of `count`, whose offset is below this; those never written are none."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if 0 <= _offset_in(file, middle) < physical_offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 def _offset_in(file: File, number: int) -> int:

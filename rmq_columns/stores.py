@@ -6,12 +6,13 @@ Sources of the tree: `StorePathConfigHelper`, `MultiPathMappedFileQueue`, `Broke
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from rmq_columns.errors import CannotRead
-from rmq_columns.filesystem import Tree, joined, resolve
+from rmq_columns.errors import BadOption, CannotRead
+from rmq_columns.filesystem import SCHEME, Tree, joined, resolve
 from rmq_columns.options import Layout, Options
 
 OFFSET_DIGITS: Final = 20
@@ -73,6 +74,12 @@ class Store:
             return [LogFile(self.lone, _start_of(self.lone) or 0, tree.file_size(self.lone) or 0)]
         return sorted((file for log in self.logs for file in _offset_files(tree, log)), key=_start)
 
+    def check_log(self, tree: Tree) -> None:
+        """Raises `CannotRead` where a log directory is missing: a table without its rows would say that there are none."""
+        for log in () if self.lone else self.logs:
+            if tree.entries(log) is None:
+                raise CannotRead(log, -1, "no such directory; where a store's log lies is said by storePathCommitLog")
+
     def queues(self, tree: Tree, options: Options, trees: Sequence[str] = (QUEUES, BATCH_QUEUES)) -> Iterator[Queue]:
         """Those that the options choose, by topic and queue id."""
         for directory in trees if self.root else ():
@@ -119,6 +126,19 @@ class Store:
             raise problem
         return None
 
+    def config_table(self, tree: Tree, name: str, table: str) -> dict[str, Any] | None:
+        """One table of a configuration file, as `topicConfigTable` of topics.json; None where there is none.
+
+        Raises `CannotRead`.
+        """
+        found = self.config(tree, name)
+        held = found[1].get(table) if found is not None and isinstance(found[1], dict) else None
+        return held if isinstance(held, dict) else None
+
+    def topics(self, tree: Tree) -> dict[str, Any] | None:
+        """Topic -> its configuration, as topics.json has it; None where that cannot be told.  Raises `CannotRead`."""
+        return self.config_table(tree, "topics.json", "topicConfigTable")
+
     def tree(self, options: Options) -> Tree:
         """Its file system."""
         return resolve(self.uri, options.filesystem)[0]
@@ -134,7 +154,10 @@ def chosen(options: Options, topic: str) -> bool:
 
 
 def list_stores(options: Options) -> list[Store]:
-    """Raises `CannotRead` for a path at which there is no store."""
+    """Those that the paths mean, each with a name of its own.
+
+    Raises `CannotRead` for a path at which there is no store, `BadOption` where two have one name or one log is named twice.
+    """
     found: list[Store] = []
     for number, uri in enumerate(options.paths):
         tree, path = resolve(uri, options.filesystem)
@@ -143,7 +166,20 @@ def list_stores(options: Options) -> list[Store]:
             Store(name or _broker_name(root or logs[0]), uri, root, logs, lone)
             for root, logs, lone in _stores_at(tree, path, options)
         ]
-    return found if options.broker_names else _told_apart(found)
+    _refuse_twice(found)
+    found = found if options.broker_names else _told_apart(found)
+    _refuse_equal_names(found)
+    return found
+
+
+def store_around(path: str) -> str | None:
+    """The nearest directory that is this one or holds it, on this machine, and looks like a store; None when there is none."""
+    there = os.path.realpath(path)
+    while not any(os.path.isdir(os.path.join(there, tree)) for tree in (COMMIT_LOG, QUEUES)):
+        if (above := os.path.dirname(there)) == there:
+            return None
+        there = above
+    return there
 
 
 def _stores_at(tree: Tree, path: str, options: Options) -> list[tuple[str, tuple[str, ...], str]]:
@@ -182,14 +218,44 @@ def _broker_name(root: str) -> str:
 
 
 def _told_apart(stores: list[Store]) -> list[Store]:
-    """Names that two stores have are replaced by their paths."""
-    names = [store.broker_name for store in stores]
-    return [
-        Store(store.root or store.logs[0], store.uri, store.root, store.logs, store.lone)
-        if names.count(store.broker_name) > 1 and not store.lone
-        else store
-        for store in stores
-    ]
+    """Names that two brokers have are replaced by their paths.  Single files of one directory are of one broker."""
+    brokers: dict[str, set[str]] = {}
+    for store in stores:
+        brokers.setdefault(store.broker_name, set()).add(_place(store))
+    return [replace(store, broker_name=_place(store)) if len(brokers[store.broker_name]) > 1 else store for store in stores]
+
+
+def _place(store: Store) -> str:
+    """By which a broker is told from all others."""
+    return _scheme(store) + (store.root or store.logs[0])
+
+
+def _scheme(store: Store) -> str:
+    """Paths of two file systems may be equal."""
+    scheme, is_uri, _ = store.uri.partition(SCHEME)
+    return scheme + is_uri if is_uri else ""
+
+
+def _refuse_equal_names(stores: Sequence[Store]) -> None:
+    places: dict[str, str] = {}
+    for store in stores:
+        if (other := places.setdefault(store.broker_name, _place(store))) != _place(store):
+            raise BadOption(
+                f"brokerName: {other} and {_place(store)} would both be {store.broker_name}: give each path a name of its own"
+            )
+
+
+def _refuse_twice(stores: Sequence[Store]) -> None:
+    """Every row of a log that is named twice would be there twice."""
+    seen: dict[str, str] = {}
+    named = [(store, log) for store in stores for log in ((store.lone,) if store.lone else store.logs)]
+    for store, log in sorted(named, key=lambda one: bool(one[0].lone)):
+        scheme = _scheme(store)
+        real = scheme + (log if scheme else os.path.realpath(log))
+        other = seen.get(real) or (seen.get(real.rpartition("/")[0]) if store.lone else None)
+        if other is not None:
+            raise BadOption(f"path: {log} would be read twice: it is named as {other} and as {store.uri}")
+        seen[real] = store.uri
 
 
 def _offset_files(tree: Tree, directory: str) -> list[LogFile]:

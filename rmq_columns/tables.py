@@ -275,11 +275,11 @@ def _topics(maker: _Maker) -> Iterator[Row]:
             if not isinstance(topic, dict) or not all(_is_int(topic.get(key, 0)) for key in _TOPIC_NUMBERS):
                 yield from maker.bad(path, -1, f"topic {name}: not the configuration of a topic")
             elif chosen(maker.options, str(name)):
-                attributes = topic.get("attributes") or {}
+                attributes = _table(topic, "attributes")
                 yield {
                     "topic": str(name), **{key: topic.get(key) for key in _TOPIC_NUMBERS}, "order": topic.get("order") is True,
                     "topicFilterType": str(topic.get("topicFilterType", "SINGLE_TAG")),
-                    "attributes": [(str(key), str(held)) for key, held in attributes.items()] if attributes else [],
+                    "attributes": [(str(key), str(held)) for key, held in attributes.items()],
                 }  # fmt: skip
 
 
@@ -318,13 +318,21 @@ def _offsets_of(
 ) -> Iterator[Row]:
     for queue in {**committed, **pulled}:
         try:
-            queue_id = int(queue)
-            offset, pull_offset = (None if one is None else int(one) for one in (committed.get(queue), pulled.get(queue)))
-        except (TypeError, ValueError):
+            queue_id = _number(queue, 32)
+            offset, pull_offset = (None if one is None else _number(one, 64) for one in (committed.get(queue), pulled.get(queue)))
+        except (TypeError, ValueError, OverflowError):
             yield from maker.bad(path, -1, f"{topic}@{group}, queue {queue!r}: not an offset")
             continue
         if maker.options.queue_ids is None or queue_id in maker.options.queue_ids:
             yield {"group": group, "topic": topic, "queueId": queue_id, "offset": offset, "pullOffset": pull_offset}
+
+
+def _number(value: Any, bits: int) -> int:
+    """Raises TypeError, ValueError, OverflowError (of what is no number, too large, without end)."""
+    number = int(value)
+    if not -1 << bits - 1 <= number < 1 << bits - 1:
+        raise OverflowError(f"{number}: more than {bits} bits")
+    return number
 
 
 def _gaps(split: Split) -> Iterator[Row]:

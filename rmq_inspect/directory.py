@@ -144,6 +144,13 @@ class StoreDirectory:
         file = self.commit_log[low - 1] if low else None
         return file if file is not None and offset < file.end else None
 
+    def last_log_start(self) -> int:
+        """Where the last file of the log begins, of those that are there now.  Raises `CannotLook`."""
+        now = StoreDirectory(self.root)
+        for base, parts in {(file.base, file.parts[:-1]) for file in self.commit_log}:
+            _offset_files(now, base, parts, Kind.COMMIT_LOG, now.commit_log)
+        return max((file.start for file in now.commit_log), default=0)
+
     def stray(self, name: str, why: str) -> None:
         self.stray_count += 1
         if len(self.strays) < STRAYS_MAX:

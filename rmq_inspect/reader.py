@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, Self
 
+from rmq_columns.errors import FileGone
 from rmq_inspect.errors import CannotLook
 
 CHUNK_BYTES: Final = 4 << 20
@@ -111,6 +112,8 @@ def open_beneath(base: str, parts: tuple[str, ...]) -> int:
             descriptor = os.open(parts[-1], _FLAGS, dir_fd=directory)
         finally:
             os.close(directory)
+    except FileNotFoundError as reason:
+        raise FileGone(name, -1, why(reason)) from reason
     except (OSError, ValueError) as reason:
         raise CannotLook(f"{name}: {why(reason)}") from reason
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

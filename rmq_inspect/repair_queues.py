@@ -27,6 +27,7 @@ from rmq_wire import property_names as names
 from rmq_wire import sys_flag as flags
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_LAST
 from rmq_wire.message import tags_code
+from rmq_wire.names import LMQ_PREFIX, SCHEDULE_TOPIC
 
 GATHERED_BYTES_MAX: Final = 32 << 20
 """Of all queues together, before they are written."""
@@ -37,11 +38,8 @@ QUEUE_ID_MAX: Final = (1 << 31) - 1
 NAME_BYTES_MAX: Final = 255
 UNQUEUED: Final = flags.TRANSACTION_PREPARED
 """This bit is set in the types prepared and rollback, which no queue has."""
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 DELAY_LEVELS_S: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 """`messageDelayLevel` by default."""
-LIGHT_PREFIX: Final = "%LMQ%"
-"""`MixAll.LMQ_PREFIX`."""
 LIGHT_SEPARATOR: Final = ","
 """`MixAll.LMQ_DISPATCH_SEPARATOR`."""
 FILLER: Final = UNIT.packed.pack(0, FILLER_SIZE, 0)
@@ -158,7 +156,7 @@ class Queues:
         queues = properties.get(names.INNER_MULTI_DISPATCH, "").split(LIGHT_SEPARATOR)
         offsets = properties.get(names.INNER_MULTI_QUEUE_OFFSET, "").split(LIGHT_SEPARATOR)
         for name, offset in dict.fromkeys(zip(queues, offsets, strict=False)):
-            if not name.startswith(LIGHT_PREFIX) or not (offset.isascii() and offset.isdigit() and len(offset) <= 16):
+            if not name.startswith(LMQ_PREFIX) or not (offset.isascii() and offset.isdigit() and len(offset) <= 16):
                 continue
             _, topic = _topic_of(name.encode("utf-8", "replace"), 0, int(offset))
             if topic is None:

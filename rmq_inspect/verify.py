@@ -127,6 +127,7 @@ class _Verification:
         for is_batch in (False, True):
             for answer in self._map("queues", _queue_task, self._whole.queue_tasks(is_batch=is_batch), _queue_bytes):
                 self._whole.take_queue(*answer)
+        self._whole.hold_queues_against_the_end(self._store.last_log_start)
         states = self._whole.queues.values()
         self._report.queues = len(states)
         self._report.queue_units = sum(max(state.end - state.first, 0) for state in states if not state.is_batch)

@@ -18,6 +18,7 @@ from rmq_wire.errors import WireError
 from rmq_wire.fastjson import loads
 from rmq_wire.layout import checkpoint, timer
 from rmq_wire.layout.flat import flat
+from rmq_wire.names import SCHEDULE_TOPIC
 
 CONFIG_BYTES_MAX: Final = 64 << 20
 """Of one file.  A broker with a hundred thousand topics writes a third of it."""
@@ -31,8 +32,6 @@ _TIMES: Final = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_time
 _OFFSETS: Final = ("master_flushed_offset", "confirm_phy_offset", "logics_physical_offset")
 DELAY_FILE: Final = "delayOffset.json"
 POSITION_FILES: Final = ("consumerOffset.json", DELAY_FILE)
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-"""Its queue n holds delay level n + 1, which is the key in `delayOffset.json`."""
 
 
 def condition_of(store: StoreDirectory) -> Condition:
@@ -145,6 +144,7 @@ def check_positions(config: dict[str, Any], ends: dict[tuple[str, int], int], fi
         table = config.get(name, {}).get("offsetTable")
         for place, offsets in table.items() if isinstance(table, dict) else ():
             if name == DELAY_FILE:
+                # its queue n holds delay level n + 1, which is the key in the file
                 topic, offsets = SCHEDULE_TOPIC, {str(int(place) - 1): offsets} if place.isdecimal() and len(place) < 6 else {}
             else:
                 topic = place.rpartition("@")[0]

@@ -28,7 +28,7 @@ def traces(spark: SparkSession, source: Source, trace_topic: str) -> DataFrame:
     """All trace records, with the columns of `rmq_columns.traces.TRACES`."""
     from rmq_columns.plan import plan_splits
     from rmq_columns.traces import TRACES, traces_in
-    from rmq_spark.store import located
+    from rmq_spark.options import located
     from rmq_spark.tasks import spread
 
     kept = lenient(without(source.options, ("topics", "queueIds", "columns", "table", "verifyCrc")))
@@ -84,11 +84,8 @@ def _delivered(spark: SparkSession, source: Source, deliveries: DataFrame) -> Da
     near = F.unix_millis("storeTimestamp") * F.when(is_before, 1).otherwise(-1)
     topic = F.when(is_copy, F.expr(property_value(names.RETRY_TOPIC))).otherwise(F.col("stored"))
     pairs = pairs.withColumn("topic", topic).withColumn("isBefore", is_before).withColumn("near", near)
-    asked_for = [one for name, one in source.options.items() if name.lower() == "topics"]
-    if asked_for:
-        from rmq_columns import parse_options
-
-        pairs = pairs.where(F.col("topic").isin(sorted(parse_options({"path": "-", "topics": asked_for[0]}).topics or ())))
+    if (topics := source.topics()) is not None:
+        pairs = pairs.where(F.col("topic").isin(topics))
     best = F.max(F.struct("reconsumeTimes", "isBefore", "near", "brokerName", "topic", "queueId", "storeTimestamp"))
     chosen = pairs.groupBy(*DELIVERY).agg(best.alias("best"))
     return chosen.select(*DELIVERY, *[F.col(f"best.{name}") for name in ("brokerName", "topic", "queueId", "storeTimestamp")])

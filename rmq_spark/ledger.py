@@ -1,7 +1,9 @@
 """Ledgers of what producers say was acknowledged: JSON lines, CSV with a header, or Parquet; columns by the names that there are.
 
-A row is one acknowledged send, as Java's `SendResult` tells of it: topic, queueId, queueOffset, msgId (the unique key).  The
-unique keys of a batch stand in one row with commas between them; they become a row each, their offsets counted from the first.
+A row is one acknowledged send, as Java's `SendResult` tells of it: topic, queueId, queueOffset, msgId (the unique key),
+offsetMsgId (store host and physical offset).  The unique keys and offsetMsgIds of a batch stand in one row with commas between
+them; they become a row each, their offsets counted from the first.  delayed, which `SendResult` does not tell: whether the
+message was delayed, timed or half, so that its place was one in a topic of the system's.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rmq_columns.errors import BadOption
+from rmq_spark.arguments import Parameter
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -20,12 +23,29 @@ NAMES: Final[dict[str, tuple[str, ...]]] = {
     "queueId": ("queueId",),
     "queueOffset": ("queueOffset",),
     "uniqKey": ("uniqKey", "msgId", "messageId"),
+    "offsetMsgId": ("offsetMsgId",),
     "brokerName": ("brokerName",),
+    "delayed": ("delayed",),
 }
 """Our column -> names under which a ledger may have it; the first that is not null counts."""
-TYPES: Final = {"queueId": "int", "queueOffset": "bigint"}
+TYPES: Final = {"queueId": "int", "queueOffset": "bigint", "delayed": "boolean"}
+MESSAGE_ID: Final = "^([0-9A-F]{32}|[0-9A-F]{56})$"
+"""Address, port and physical offset, with IPv4 or IPv6 (`MessageDecoder.createMessageId`), in capitals."""
+OF_EACH: Final = ("uniqKey", "offsetMsgId")
+"""Lists, of a batch."""
 FORMATS: Final = ("json", "csv", "parquet")
 SUFFIXES: Final = {".csv": "csv", ".parquet": "parquet", ".jsonl": "json", ".json": "json"}
+
+
+LEDGER_PARAMETERS: Final = (
+    Parameter("ledger", "path", "File or directory with what was acknowledged (JSON lines, CSV, Parquet).  May be repeated.",
+              is_many=True),
+    Parameter("ledger_format", str, "Of the ledger.  Told by the names of its files by default.", choices=FORMATS),
+    Parameter("column", str,
+              "What one of our columns (topic, queueId, uniqKey …) is called in the ledger.  May be repeated.",
+              metavar="OURS=THEIRS", is_many=True),
+)  # fmt: skip
+"""Of the jobs that look into one."""
 
 
 def format_of(paths: Sequence[str]) -> str:
@@ -55,15 +75,13 @@ def mapping_of(given: Sequence[str], more: Sequence[str] = ()) -> dict[str, tupl
 def read_ledger(
     spark: SparkSession, paths: Sequence[str], kind: str | None = None, columns: Sequence[str] = (), more: Sequence[str] = ()
 ) -> DataFrame:
-    """Rows of topic, queueId, queueOffset, uniqKey, brokerName and `more`; what a ledger does not have is null.
+    """Rows of the columns of `NAMES` and `more`; what a ledger does not have is null.
 
-    Raises `BadOption` for a format or a column that there is not.
+    kind: of `FORMATS`.  Raises `BadOption` for a column that there is not.
     """
     from pyspark.sql import functions as F
 
     kind = kind or format_of(paths)
-    if kind not in FORMATS:
-        raise BadOption(f"ledger-format: {kind!r} is not one of {', '.join(FORMATS)}")
     names = mapping_of(columns, more)
     rows = _raw(spark, list(paths), kind, names)
     there = set(rows.columns)
@@ -72,10 +90,23 @@ def read_ledger(
         if is_asked and not there.intersection(theirs):
             raise BadOption(f"column: the ledger has no {theirs[0]}; it has {', '.join(rows.columns)}")
     chosen = rows.select([_column(ours, [one for one in theirs if one in there]) for ours, theirs in names.items()])
-    others = [name for name in chosen.columns if name not in ("uniqKey", "queueOffset")]
-    each = chosen.select(*others, "queueOffset", F.posexplode_outer(F.split("uniqKey", " *, *")).alias("place", "uniqKey"))
+    others = [name for name in chosen.columns if name not in (*OF_EACH, "queueOffset")]
+    lists = [F.coalesce(F.split(name, " *, *"), F.array().cast("array<string>")).alias(name) for name in OF_EACH]
+    each = chosen.select(*others, "queueOffset", *lists)
+    each = each.select(*others, "queueOffset", F.posexplode_outer(F.arrays_zip(*OF_EACH)).alias("place", "one"))
     counted = (F.col("queueOffset") + F.coalesce("place", F.lit(0))).alias("queueOffset")
-    return each.select(*others, counted, F.when(F.col("uniqKey") != "", F.col("uniqKey")).alias("uniqKey"))
+    message_id = F.upper("one.offsetMsgId")
+    return each.select(
+        *others, counted, F.nullif("one.uniqKey", F.lit("")).alias("uniqKey"),
+        F.when(message_id.rlike(MESSAGE_ID), message_id).alias("offsetMsgId"),
+    )  # fmt: skip
+
+
+def place_of(message_id: str) -> Column:
+    """Physical offset that an offsetMsgId (a column) tells; null where it is none that a log can have."""
+    from pyspark.sql import functions as F
+
+    return F.conv(F.right(message_id, F.lit(16)), 16, 10).try_cast("bigint")
 
 
 def _raw(spark: SparkSession, paths: list[str], kind: str, names: Mapping[str, tuple[str, ...]]) -> DataFrame:

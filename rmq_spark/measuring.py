@@ -1,35 +1,24 @@
-"""What the jobs that measure have in common: durations as people write them, tables that not every option fits, worst rows."""
+"""What the jobs that measure have in common: steps of time, tables that not every option fits, worst rows."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from rmq_columns.errors import BadOption
+from rmq_spark.arguments import Parameter
+from rmq_spark.tables import WORST as WORST
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
-    from rmq_columns.filesystem import Tree
-    from rmq_columns.stores import Store
     from rmq_spark.jobs import Source
 
-WORST: Final = 50
-"""Rows of a table that a person looks at."""
-UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+LAST_MS: Final = (1 << 63) // 1000 - 1
+"""A time is a number of microseconds."""
 OF_LOG_ONLY: Final = ("startingTimestamp", "endingTimestamp", "startingPhysicalOffset", "endingPhysicalOffset")
 """Options that choose messages; `consumequeue`, `topics` and `consumerOffsets` refuse some of them."""
 NOT_OF_TOPICS: Final = (*OF_LOG_ONLY, "queueIds")
-
-
-def duration_ms(text: str | int | float) -> int:
-    """`500ms`, `90s`, `10m`, `2h`, `1d`; a bare number is ms.  Raises `BadOption`."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", str(text).strip().lower())
-    if found is None:
-        raise BadOption(f"not a duration: {text!r}; 500ms, 90s, 10m, 2h, 1d")
-    return round(float(found[1]) * UNITS_MS[found[2] or "ms"])
 
 
 def without(options: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
@@ -58,23 +47,12 @@ def source_of(paths: Any, options: Mapping[str, Any]) -> Source:
     return Source(tuple(fspath(one) for one in several), {name: str(value) for name, value in options.items()})
 
 
-def underscored(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters under the names that a job's function takes: `max_lag` for `max-lag`."""
-    return {name.replace("-", "_"): value for name, value in given.items()}
-
-
-def taken(options: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(a job's own parameters, options of the format), of what its function was given."""
-    own = {name: value for name, value in options.items() if name in names}
-    return own, {name: value for name, value in options.items() if name not in names}
-
-
 def small_table(source: Source, table: str, **more: str) -> list[dict[str, Any]]:
     """Rows of a table that a broker itself holds in memory (configuration, files), read on the driver without Spark."""
     from rmq_columns import reader_of
     from rmq_columns.options import Options
     from rmq_columns.schema import CORRUPT
-    from rmq_spark.store import located
+    from rmq_spark.options import located
 
     dropped = NOT_OF_TOPICS if table == "topics" else OF_LOG_ONLY
     kept = without(source.options, (*dropped, "columns", "table", "verifyCrc"))
@@ -83,13 +61,34 @@ def small_table(source: Source, table: str, **more: str) -> list[dict[str, Any]]
 
 
 def collected(frame: DataFrame, count: int = WORST) -> list[dict[str, Any]]:
-    """The first rows, times as ms."""
-    return [{name: cell(value) for name, value in row.asDict().items()} for row in frame.limit(count).collect()]
+    """The first rows, times as ms, also those within structs and arrays."""
+    from pyspark.sql import functions as F
+
+    columns = [_in_ms(F.col(f"`{one.name}`"), one.dataType).alias(one.name) for one in frame.schema]
+    return [row.asDict() for row in frame.limit(count).select(*columns).collect()]
 
 
-def cell(value: Any) -> Any:
-    """A time as ms since 1970, anything else as it is."""
-    return round(value.timestamp() * 1000) if isinstance(value, datetime) else value
+def _in_ms(column: Column, kind: DataType) -> Column:
+    """A producer may say that a message was born in the year 57000; Python's times end with the year 9999."""
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as T
+
+    if isinstance(kind, T.TimestampType):
+        return F.unix_millis(column)
+    if isinstance(kind, T.StructType):
+        fields = [_in_ms(column.getField(one.name), one.dataType).alias(one.name) for one in kind]
+        return F.when(column.isNotNull(), F.struct(*fields))
+    if isinstance(kind, T.ArrayType):
+        of_each = kind.elementType
+        return F.transform(column, lambda one: _in_ms(one, of_each))
+    return column
+
+
+def time_at(ms: Column) -> Column:
+    """A time of ms since 1970; what does not fit is at the end of time, as in all tables."""
+    from pyspark.sql import functions as F
+
+    return F.timestamp_millis(F.when(ms > LAST_MS, LAST_MS).when(ms < -LAST_MS, -LAST_MS).otherwise(ms))
 
 
 EXACT_LOG_BYTES: Final = 64 << 30
@@ -101,20 +100,13 @@ SUFFIX: Final = "\x02"
 """Ends each property; put before the first one, too, it makes every name findable."""
 
 
-def _stores(source: Source) -> list[tuple[Store, Tree]]:
-    from rmq_columns.stores import list_stores
-    from rmq_spark.store import located
-
-    options = located({**without(source.options, (*NOT_OF_TOPICS, "topics", "columns", "table")), "paths": list(source.paths)})
-    return [(store, store.tree(options)) for store in list_stores(options)]
-
-
 def extent(source: Source) -> tuple[int, int]:
     """(bytes of log, ms from the first message of the first file to the end of the last one, more or less)."""
     from rmq_columns.plan import first_store_timestamp
+    from rmq_spark.known import stores_of
 
     size, times, count = 0, [], 1
-    for store, tree in _stores(source):
+    for store, tree in stores_of(source):
         files = store.log_files(tree)
         size += sum(file.size for file in files)
         times += [first_store_timestamp(tree, file.path) for file in (files[:1] + files[-1:])]
@@ -124,30 +116,18 @@ def extent(source: Source) -> tuple[int, int]:
     return size, span * count // max(count - 1, 1)
 
 
-def queue_topics(source: Source) -> set[str]:
-    """Topics that have a directory of queue files."""
-    from rmq_columns.filesystem import joined
-    from rmq_columns.stores import BATCH_QUEUES, QUEUES
-
-    found = set()
-    for store, tree in _stores(source):
-        for directory in (QUEUES, BATCH_QUEUES) if store.root else ():
-            found |= {one.name for one in tree.entries(joined(store.root, directory)) or () if one.is_directory}
-    return found
+WINDOW: Final = Parameter("window", "duration", "Step of the course over time.  By default at most 200 of them.", least=1)
+APPROXIMATE: Final = Parameter("approximate", str, "", "auto", choices=("auto", "yes", "no"))
 
 
-def window_ms(given: Any, span_ms: int) -> int:
-    """As the user says, or the shortest that makes few enough points.  Raises `BadOption`."""
-    if given:
-        if (asked := duration_ms(given)) > 0:
-            return asked
-        raise BadOption("a window of 0 ms")
-    return next((one for one in WINDOWS_MS if span_ms <= one * WINDOWS_MAX), WINDOWS_MS[-1])
+def window_ms(asked: int | None, span_ms: int) -> int:
+    """As the user says, or the shortest that makes few enough points."""
+    return asked or next((one for one in WINDOWS_MS if span_ms <= one * WINDOWS_MAX), WINDOWS_MS[-1])
 
 
-def is_approximate(given: Any, log_bytes: int) -> bool:
-    """given: `auto`, `yes`, `no` or None."""
-    return given == "yes" or (given != "no" and log_bytes > EXACT_LOG_BYTES)
+def is_approximate(asked: str, log_bytes: int) -> bool:
+    """asked: of `APPROXIMATE`."""
+    return asked == "yes" or (asked == "auto" and log_bytes > EXACT_LOG_BYTES)
 
 
 def has_property(name: str) -> str:

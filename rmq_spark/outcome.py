@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import UserDict
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +18,8 @@ class Unit(StrEnum):
     """How a number is shown; the JSON has it as it is."""
 
     COUNT = "count"
+    PLACE = "place"
+    """an offset, a queue id: shown as other commands take it"""
     BYTES = "bytes"
     MS = "ms"
     """a duration"""
@@ -65,6 +69,16 @@ class Plot:
     y_unit: Unit = Unit.COUNT
 
 
+class Frames(UserDict[str, Any]):
+    """DataFrames by name; one that is given as a function is made when it is asked for: to make one takes Spark 30 ms."""
+
+    def __getitem__(self, name: str) -> DataFrame:
+        found = self.data[name]
+        if callable(found):
+            found = self.data[name] = found()
+        return found
+
+
 @dataclass
 class Outcome:
     """Of one job over one or more stores.  frames: name -> everything that was found, to be written with `--out`."""
@@ -77,7 +91,7 @@ class Outcome:
     tables: list[Table] = field(default_factory=list)
     plots: list[Plot] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    frames: dict[str, DataFrame] = field(default_factory=dict)
+    frames: MutableMapping[str, DataFrame] = field(default_factory=Frames)
 
     def as_json(self) -> dict[str, Any]:
         """What `--json` prints."""

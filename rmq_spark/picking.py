@@ -7,7 +7,7 @@ otherwise, and the column `_corrupt` is always there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -66,7 +66,7 @@ def picked(spark: SparkSession, source: Source, wanted: Picking, without: Sequen
     """
     from rmq_columns import plan_splits
     from rmq_columns.options import Mode, parse_options
-    from rmq_spark.store import located
+    from rmq_spark.options import located
     from rmq_spark.tasks import spread
 
     options = options_of(source, without, **more)
@@ -126,10 +126,3 @@ def named(text: str, what: str) -> tuple[str, str | None]:
             raise BadOption(f"{text}: no name of a property")
         return what, name
     return text, None
-
-
-def given_of(parameters: Sequence[Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(a job's parameters with their defaults, options of the format), of the keywords of a job's function."""
-    own = {one.name.replace("-", "_"): one for one in parameters}
-    given = {one.name: options.get(name, one.default) for name, one in own.items()}
-    return given, {name: value for name, value in options.items() if name not in own}

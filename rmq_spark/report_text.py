@@ -1,6 +1,7 @@
 """The summary of a job, for a terminal: the verdict first, then figures, the worst rows of each table, notes.
 
-No line is longer than asked: wide texts of a table are cut, and a table that would still not fit becomes a sheet for each row.
+No line is longer than asked: wide texts of a table are cut, and a table that would still not fit becomes a sheet for each row,
+of which there are few.  JSON and page have all rows of the outcome, `--out` everything.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from rmq_spark.report_values import heading, is_left, text
 
 GAP: Final = 2
 """Between columns."""
+SHEETS_MAX: Final = 10
+"""Rows that fit no line."""
 CUT_TO_MIN: Final = 12
 """Characters that a cut text keeps."""
 
@@ -44,9 +47,8 @@ def _figures(outcome: Outcome, width: int) -> Iterator[str]:
 
 
 def _table(table: Table, width: int) -> Iterator[str]:
-    shown = f", {len(table.rows):,} of {table.total:,} shown" if len(table.rows) < table.total else "" if table.rows else ": none"
-    yield from _wrapped(f"{table.title}{shown}", width, indent=0)
     if not table.rows:
+        yield from _wrapped(f"{table.title}: none", width, indent=0)
         return
     titles = [printable(heading(column)) for column in table.columns]
     rows = [
@@ -55,6 +57,10 @@ def _table(table: Table, width: int) -> Iterator[str]:
     ]
     left = [is_left(column) for column in table.columns]
     wide = _widths([titles, *rows], [column.unit is Unit.TEXT for column in table.columns], width)
+    if wide is None:
+        rows = rows[:SHEETS_MAX]
+    shown = f", {len(rows):,} of {table.total:,} shown" if len(rows) < table.total else ""
+    yield from _wrapped(f"{table.title}{shown}", width, indent=0)
     if wide is None:
         for row in rows:
             yield from _sheet(titles, row, width)

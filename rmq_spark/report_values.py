@@ -21,7 +21,7 @@ def text(value: Cell, unit: Unit, *, zone: bool = True) -> str:
     if value != value or value in (float("inf"), float("-inf")):
         return str(value)
     match unit:
-        case Unit.TEXT:
+        case Unit.TEXT | Unit.PLACE:
             return str(value)
         case Unit.BYTES:
             return _signed(bytes_text, value)

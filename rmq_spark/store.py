@@ -10,21 +10,19 @@ for it a reader that has the method is refused.  Rows are chosen by options.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from rmq_spark.needs import need
+from rmq_spark.options import located
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from rmq_columns import Options
 
 FORMAT: Final = "rocketmq_store"
 
@@ -70,24 +68,10 @@ class StoreReader(DataSourceReader):
             return  # Spark makes one such partition of a table without any split
         need()
         from rmq_columns import read_split
+        from rmq_spark.types import labelled
 
-        yield from read_split(partition.value)
-
-
-def located(given: Mapping[str, Any]) -> Options:
-    """The options, local paths made absolute: an executor has another working directory than the driver.  Raises `BadOption`."""
-    from rmq_columns import parse_options
-
-    options = parse_options(dict(given))
-    return replace(
-        options,
-        paths=tuple(map(_absolute, options.paths)),
-        commit_logs=tuple(map(_absolute, options.commit_logs)),
-    )
-
-
-def _absolute(path: str) -> str:
-    return path if "://" in path else os.path.abspath(path)
+        for batch in read_split(partition.value):
+            yield labelled(batch, self.schema)
 
 
 def register(spark: SparkSession) -> None:

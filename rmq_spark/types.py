@@ -1,7 +1,8 @@
 """The columns of a table in Spark's types, and which of them a schema of the user asks for.
 
 Spark compares the first batch of a task with the schema that it was told, field by field, and takes no other type instead: each
-of our Arrow types has exactly one of Spark's.  Every column may be null.
+of our Arrow types has exactly one of Spark's.  What a sound message always has is told to be not null, which spares the JVM a
+look at every value; where a row may stand for damage (mode PERMISSIVE), and in every other table, any column may be null.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import pyarrow as pa
 from pyspark.sql import types as spark
 
 from rmq_columns import BadOption, Options, schema_of
-from rmq_columns.schema import TEXTS, TIME
+from rmq_columns.options import Mode, Table
+from rmq_columns.schema import CORRUPT, TEXTS, TIME
 
 OF_ARROW: Final[dict[pa.DataType, spark.DataType]] = {
     pa.string(): spark.StringType(),
@@ -25,6 +27,10 @@ OF_ARROW: Final[dict[pa.DataType, spark.DataType]] = {
     TIME: spark.TimestampType(),
     TEXTS: spark.MapType(spark.StringType(), spark.StringType(), valueContainsNull=True),
 }
+OPTIONAL: Final = frozenset({"tags", "keys", "uniqKey", "key", CORRUPT})
+"""Columns that a sound message may lack."""
+FULL_TEXTS: Final = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=False))
+"""Properties none of which is null."""
 
 
 def spark_type(one: pa.DataType) -> spark.DataType:
@@ -43,7 +49,30 @@ def spark_type_of_schema(schema: pa.Schema) -> spark.StructType:
 
 def spark_schema(options: Options) -> spark.StructType:
     """The columns that will come, as Spark names them.  Raises `BadOption`."""
-    return spark_type_of_schema(schema_of(options))
+    made = spark_type_of_schema(schema_of(options))
+    if options.table is not Table.MESSAGES or options.mode is Mode.PERMISSIVE:
+        return made
+    return spark.StructType([field if field.name in OPTIONAL else _never_null(field) for field in made])
+
+
+def _never_null(field: spark.StructField) -> spark.StructField:
+    kind = field.dataType
+    if isinstance(kind, spark.MapType):
+        kind = spark.MapType(kind.keyType, kind.valueType, valueContainsNull=False)
+    return spark.StructField(field.name, kind, nullable=False)
+
+
+def labelled(batch: pa.RecordBatch, told: spark.StructType) -> pa.RecordBatch:
+    """The same rows, their columns named null or not null as Spark was told.  Raises ValueError for a null where none may be."""
+    if any(column.null_count and not field.nullable for column, field in zip(batch.columns, told.fields, strict=True)):
+        raise ValueError("a message without what every message has")
+    columns, fields = [], []
+    for column, field in zip(batch.columns, told.fields, strict=True):
+        if isinstance(field.dataType, spark.MapType) and not field.dataType.valueContainsNull:
+            column = column.view(FULL_TEXTS)
+        columns.append(column)
+        fields.append(pa.field(field.name, column.type, field.nullable))
+    return pa.record_batch(columns, schema=pa.schema(fields))
 
 
 def narrowed(options: Options, asked: spark.StructType) -> Options:
@@ -60,7 +89,14 @@ def narrowed(options: Options, asked: spark.StructType) -> Options:
         raise BadOption(f"schema: {', '.join(left_out)}, which the option columns leaves out")
     chosen = replace(options, columns=tuple(asked.names))
     for field, own in zip(asked.fields, spark_schema(chosen).fields, strict=True):
-        if field.dataType != own.dataType or not field.nullable:
+        if not _takes(field.dataType, own.dataType) or own.nullable > field.nullable:
             null = "" if field.nullable else " not null"
             raise BadOption(f"schema: {field.name} is {own.dataType.simpleString()}, not {field.dataType.simpleString()}{null}")
     return chosen
+
+
+def _takes(asked: spark.DataType, own: spark.DataType) -> bool:
+    """Whether they are one type; what never has a null may be called one that might."""
+    if isinstance(asked, spark.MapType) and isinstance(own, spark.MapType) and asked.valueContainsNull:
+        own = spark.MapType(own.keyType, own.valueType, valueContainsNull=True)
+    return asked == own

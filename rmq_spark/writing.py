@@ -7,47 +7,161 @@ a store: the Java broker does not start on one with strange files.
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from rmq_columns import BadOption
+from rmq_columns.errors import CannotRead
+from rmq_columns.filesystem import absolute, lies_in, local_path, translated
+from rmq_columns.stores import store_around
+from rmq_spark import reasons
 from rmq_spark.session import Progress, watched
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from rmq_spark.outcome import Outcome
 
 FORMATS: Final = ("parquet", "json")
-_STORE_PARTS: Final = ("commitlog", "consumequeue")
-"""A directory that has one of these is a store."""
+PART: Final = "part-"
+"""Begins the names of Spark's files; of any frame there is at least one."""
+SHARED: Final = "name a directory that the driver and all executors share, or a URI"
+TASKS_A_CORE: Final = 2
+"""So many look whether they see what the driver sees: each executor gets some."""
+NOT_EMPTY: Final = "is not empty; name another, or say --overwrite"
+NO_DIRECTORY: Final = "is no directory"
 
 
 def is_local(path: str) -> bool:
-    """Not a URI of some other file system."""
-    return "://" not in path
+    """Not a URI of some other file system.  Raises `CannotRead` for a `file:` URI of another machine."""
+    return local_path(path) is not None
 
 
 def check_outside(target: str, stores: Iterable[str]) -> None:
-    """Raises `BadOption` when a file or directory that is to be written lies in a store, or would hold one."""
-    if not is_local(target):
-        return
-    there = os.path.realpath(target)
-    known = [os.path.realpath(one) for one in stores if is_local(one)]
-    within = [str(one) for one in (Path(there), *Path(there).parents) if any((one / part).is_dir() for part in _STORE_PARTS)]
-    if within or any(os.path.commonpath([one, there]) == one for one in known):
+    """Raises `BadOption` when a file or directory that is to be written lies in a store.  stores: paths of them and of logs."""
+    own = local_path(target)
+    around = own is not None and store_around(own) is not None
+    if around or any(lies_in(target, _directory_of(one)) for one in stores):
         raise BadOption(f"{target}: lies in a store, into which nothing is written; name a place elsewhere")
 
 
-def check_free(directory: str, *, overwrite: bool) -> None:
-    """Raises `BadOption` when something is there already."""
-    if not is_local(directory) or not os.path.lexists(directory):
+def _directory_of(store: str) -> str:
+    """One file of a log stands for its directory."""
+    own = local_path(store)
+    return os.path.dirname(own) if own is not None and os.path.isfile(own) else store
+
+
+def check_free(directory: str, *, overwrite: bool, stores: Iterable[str] = ()) -> None:
+    """Raises `BadOption` when something is there already, when it holds a store, or when nobody may write there.
+
+    URIs of other file systems are looked at by `check_uri`, for which Spark is needed.
+    """
+    if (place := local_path(directory)) is None:
         return
-    if not os.path.isdir(directory):
-        raise BadOption(f"{directory}: is no directory")
-    if os.listdir(directory) and not overwrite:
-        raise BadOption(f"{directory}: is not empty; name another, or say --overwrite")
+    if os.path.isdir(place) and os.listdir(place):
+        if not overwrite:
+            raise BadOption(f"{directory}: {NOT_EMPTY}")
+        if held := [one for one in stores if lies_in(one, directory)]:
+            raise BadOption(f"{directory}: holds the store {held[0]}; name a directory for this alone")
+    there = os.path.abspath(place)
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there):
+        raise BadOption(f"{there}: {NO_DIRECTORY}")
+    _check_may_write(directory, there)
+
+
+def check_file(path: str) -> None:
+    """Raises `BadOption` for a file of this machine that cannot be written in the end; what is there may be replaced."""
+    above = os.path.dirname(path) or os.curdir
+    if local_path(path) is None or not os.path.isdir(above):
+        raise BadOption(f"{path}: no directory {above}")
+    if os.path.isdir(path):
+        raise BadOption(f"{path}: is a directory")
+    _check_may_write(path, path if os.path.lexists(path) else above)
+
+
+def _check_may_write(asked: str, there: str) -> None:
+    if not os.access(there, os.W_OK | os.X_OK if os.path.isdir(there) else os.W_OK):
+        raise BadOption(f"{asked}: nothing may be written in {there}")
+
+
+def check_uri(spark: SparkSession, directory: str, *, overwrite: bool) -> None:
+    """The same of a URI, with the file system that Spark will write to: it is there, free, and a file can be made in it.
+
+    Raises `BadOption`.
+    """
+    if is_local(directory):
+        return
+    try:
+        problem = _problem_at(spark, directory, overwrite=overwrite)
+    except Exception as error:
+        if not reasons.is_of_spark(error):
+            raise
+        raise BadOption(f"{directory}: cannot be written: {reasons.reason_of(error)}") from error
+    if problem:
+        raise BadOption(f"{directory}: {problem}")
+
+
+def check_shared(spark: SparkSession, directory: str) -> None:
+    """Of executors on other machines: whether they see what the driver writes there.  Raises `CannotRead`, or what Spark makes
+    of it.
+    """
+    if not is_local(directory) or spark.sparkContext.master.startswith("local["):
+        return
+    import pyarrow as pa
+
+    from rmq_spark.tasks import spread
+
+    place = absolute(directory)
+    probe = os.path.join(place, f".rmq-{uuid.uuid4().hex}")
+    with translated(place):
+        is_new = not os.path.lexists(place)
+        os.makedirs(place, exist_ok=True)
+        with open(probe, "xb"):
+            pass
+    try:
+        items = [probe] * (spark.sparkContext.defaultParallelism * TASKS_A_CORE)
+        spread(spark, look_for, items, pa.schema([("path", pa.string())])).count()
+    finally:
+        with suppress(OSError):
+            os.unlink(probe)
+            if is_new:
+                os.rmdir(place)
+
+
+def look_for(path: str) -> Iterator[pa.RecordBatch]:
+    """In a task.  Raises `CannotRead` where there is no such file."""
+    if not os.path.isfile(path):
+        raise CannotRead(os.path.dirname(path), -1, f"an executor does not see what the driver wrote there: {SHARED}")
+    import pyarrow as pa
+
+    yield pa.record_batch([pa.array([path])], names=["path"])
+
+
+def _problem_at(spark: SparkSession, directory: str, *, overwrite: bool) -> str:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    hadoop = jvm.org.apache.hadoop.fs
+    place = hadoop.Path(directory)
+    system = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    is_new = not system.exists(place)
+    if not is_new:
+        if not system.getFileStatus(place).isDirectory():
+            return NO_DIRECTORY
+        if len(system.listStatus(place)) and not overwrite:
+            return NOT_EMPTY
+    probe = hadoop.Path(place, f".rmq-{uuid.uuid4().hex}")
+    try:
+        system.create(probe, False).close()
+    finally:
+        system.delete(probe, False)
+        if is_new:
+            system.delete(place, False)
+    return ""
 
 
 def write_frames(
@@ -62,19 +176,27 @@ def write_frames(
 ) -> Iterator[str]:
     """Write each frame to a directory of its name; gives the names.  kind: of `FORMATS`.
 
-    Raises `BadOption` for one whose directory holds a store, and what Spark raises.
+    Raises `BadOption` for one whose directory holds a store, `CannotRead` when not all arrived there, and what Spark raises.
     """
-    root = Path(os.path.abspath(directory)).as_uri() if is_local(directory) else directory.rstrip("/")
+    place = absolute(directory).rstrip("/")
+    root = f"file://{place}" if is_local(directory) else place  # Hadoop's paths are URIs whose % means itself
     for name, frame in outcome.frames.items():
-        if is_local(directory):
-            _check_apart(os.path.join(directory, name), stores)
+        _check_apart(f"{place}/{name}", stores)
         with watched(spark, f"writing {name}", tell):
             frame.write.format(kind).mode("overwrite" if overwrite else "errorifexists").save(f"{root}/{name}")
+        if is_local(directory):
+            _check_arrived(f"{place}/{name}")
         yield name
 
 
+def _check_arrived(directory: str) -> None:
+    """What an executor wrote to a disk of its own, Spark commits without a word."""
+    with translated(directory):
+        if not any(name.startswith(PART) for name in os.listdir(directory)):
+            raise CannotRead(directory, -1, f"nothing arrived: {SHARED}")
+
+
 def _check_apart(target: str, stores: Iterable[str]) -> None:
-    there = os.path.realpath(target)
-    for one in filter(is_local, stores):
-        if os.path.commonpath([os.path.realpath(one), there]) == there:
+    for one in stores:
+        if lies_in(one, target):
             raise BadOption(f"{target}: holds the store {one}, which would be overwritten; name another directory")

@@ -1,6 +1,7 @@
 """Runs the test suite part by part and prints what each took.
 
-A part is a directory of `tests/`, cheap ones first; what is marked `java`, wherever it stands but in `spark`, is the last part.
+A part is a directory of `tests/`, cheap ones first; what is marked `java`, wherever it stands but in `spark`, is the last part,
+and `s3` is what is so marked in `columns`.
 With RMQ_REQUIRE=java (CI) a Java test that skips counts as failed: the machine was supposed to have a JDK and Maven.  `docker`
 there says the same of the tests that need a daemon and the images, `spark` of those that need PySpark.
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,12 +24,15 @@ from typing import NamedTuple
 
 HERE = Path(__file__).parent
 PARTS = (
-    "tidy", "wire", "store", "net", "broker", "namesrv", "columns", "spark", "conformance", "inspect", "cli", "docker", "java",
+    "tidy", "wire", "store", "net", "broker", "namesrv", "columns", "s3", "spark", "conformance", "inspect", "cli", "docker",
+    "java",
 )  # fmt: skip
-JAVA, SPARK = "java", "spark"
-PART_SECONDS_MAX = {JAVA: 2400, SPARK: 1500}
+COLUMNS, JAVA, S3, SPARK = "columns", "java", "s3", "spark"
+USUAL_SECONDS_MAX = 900
+PART_SECONDS_MAX = {JAVA: 2400, SPARK: 1800}
 """A part that takes longer hangs: it is ended.  Half of what CI allows for everything."""
-NIGHTLY_PART_SECONDS_MAX = {JAVA: 7200, SPARK: 7200, "store": 4 * 3600}
+NIGHTLY_USUAL_SECONDS_MAX = 2 * 3600
+NIGHTLY_PART_SECONDS_MAX = {"store": 4 * 3600}
 """A million lives of the store are simulated then."""
 AGAIN_MAX = 5
 """More failures than these are no accident: nothing is tried again."""
@@ -42,16 +47,24 @@ class Outcome(NamedTuple):
     """passed at the second try only"""
 
 
+def place_of(part: str) -> Path:
+    """The directory of its tests."""
+    return HERE / (COLUMNS if part == S3 else part)
+
+
 def run_part(part: str, *, nightly: bool, extra: list[str]) -> Outcome:
     """Run one directory under pytest; what failed beside Java or in Spark once more, alone."""
     with tempfile.TemporaryDirectory() as scratch:
-        places = [str(HERE), f"--ignore={HERE / SPARK}"] if part == JAVA else [str(HERE / part)]
+        places = [str(HERE), f"--ignore={HERE / SPARK}"] if part == JAVA else [str(place_of(part))]
         marks = [] if part == SPARK else ["java" if part == JAVA else "not java"]
+        marks += [S3] if part == S3 else [f"not {S3}"] if part == COLUMNS else []
         marks += [] if nightly else ["not nightly"]
         command = [sys.executable, "-m", "pytest", *places, "--durations=5", "-o", f"cache_dir={scratch}/cache"]
         command += ["-m", " and ".join(marks), *extra]
-        limits = NIGHTLY_PART_SECONDS_MAX if nightly else PART_SECONDS_MAX
-        seconds = limits.get(part, 900)
+        limits, usual = (
+            (NIGHTLY_PART_SECONDS_MAX, NIGHTLY_USUAL_SECONDS_MAX) if nightly else (PART_SECONDS_MAX, USUAL_SECONDS_MAX)
+        )
+        seconds = limits.get(part, usual)
         outcome, names = counted(part, command, Path(scratch) / "report.xml", seconds)
         if part not in (JAVA, SPARK) or not 0 < len(names) <= AGAIN_MAX:
             return outcome
@@ -99,7 +112,9 @@ def main() -> int:
     parser.add_argument("--without", action="append", choices=PARTS, default=[], help="leave this part out (repeatable)")
     parser.add_argument("--nightly", action="store_true", help="run the long variants too")
     options, extra = parser.parse_known_args()
-    parts = [p for p in PARTS if (not options.only or p in options.only) and p not in options.without and (HERE / p).is_dir()]
+    # a shell's background job ignores it, and so would all that tests start
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    parts = [p for p in PARTS if (not options.only or p in options.only) and p not in options.without and place_of(p).is_dir()]
     outcomes = {part: run_part(part, nightly=options.nightly, extra=extra) for part in parts}
     required = os.environ.get("RMQ_REQUIRE", "").split(",")
     print(f"\n{'part':<12} {'passed':>7} {'failed':>7} {'skipped':>8} {'seconds':>8}")

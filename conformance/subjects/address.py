@@ -7,6 +7,7 @@ says of itself (28).  Nothing is started, nothing is ended.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -18,6 +19,10 @@ T = TypeVar("T")
 
 MASTER: Final = "0"
 """The broker id of a master, as JSON keys have it."""
+SAMPLING: Final = "NoSuchElementException"
+"""So the reference answers 28 until it has taken its first sample, a second after its start (`StoreStatsService`)."""
+SAMPLING_S: Final = 0.5
+SAMPLING_TRIES: Final = 10
 
 
 def masters(namesrv: str) -> dict[str, tuple[str, str]]:
@@ -40,9 +45,14 @@ def broker_config(broker: str) -> dict[str, str]:
     return {key: value for key, equals, value in (line.partition("=") for line in lines) if equals}
 
 
-def runtime(broker: str) -> dict[str, str]:
-    """The runtime figures of a broker.  Raises `OSError`; empty where it does not tell."""
+def runtime(broker: str, pause: Callable[[float], None] = time.sleep) -> dict[str, str]:
+    """The runtime figures of a broker, which may have started just now.  Raises `OSError`; empty where it does not tell."""
     answer = remoting.ask(broker, remoting.GET_BROKER_RUNTIME_INFO)
+    for _ in range(SAMPLING_TRIES):
+        if SAMPLING not in (answer.remark or ""):
+            break
+        pause(SAMPLING_S)
+        answer = remoting.ask(broker, remoting.GET_BROKER_RUNTIME_INFO)
     if answer.code != remoting.SUCCESS or not answer.body:
         return {}
     table: Any = answer.json().get("table") or {}

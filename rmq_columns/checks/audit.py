@@ -11,6 +11,7 @@ import pickle
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from rmq_columns.checks.findings import Finding, Findings
@@ -77,7 +78,7 @@ def audit(options: Options, choice: Choice, run: Run) -> list[StoreAudit]:
     if choice.pieces:
         size = sum(file.size for one in stores for file in one.listed.files.log)
         options = replace(options, split_bytes=min(max(-(-size // choice.pieces), PIECE_BYTES_MIN), PIECE_BYTES_MAX))
-    _queues_and_index(stores, choice.pieces, run)
+    _queues_and_index(stores, options, choice.pieces, run)
     parts = log_parts(options, [one.listed for one in stores])
     _logs(stores, parts, options.split_bytes, run)
     for one in stores:
@@ -90,7 +91,6 @@ class _Store:
     """One store on its way through."""
 
     def __init__(self, listed: Listed, options: Options, choice: Choice) -> None:
-        self.listed = listed
         self.found = StoreAudit(listed.store.broker_name, notes=list(listed.notes))
         with_queues, with_index = choice.with_queues and listed.can_compare, choice.with_index and listed.can_compare
         self.found.compared = with_queues, with_index
@@ -99,6 +99,7 @@ class _Store:
         )
         self.whole = Whole(listed.files, scope, self.found.findings, self.found.notes)
         self.whole.look_at_log_files()
+        self.listed = replace(listed, files=replace(listed.files, log=self.whole.log))
 
     def judge(self) -> None:
         """Everything but the last pass."""
@@ -124,7 +125,11 @@ class _Store:
 # --- the passes
 
 
-def _queues_and_index(stores: Sequence[_Store], count: int, run: Run) -> None:
+def _last_file(listed: Listed, options: Options) -> int:
+    return max((file.start for file in listed.store.log_files(listed.store.tree(options))), default=0)
+
+
+def _queues_and_index(stores: Sequence[_Store], options: Options, count: int, run: Run) -> None:
     tasks: list[tuple[int, QueueTask | IndexTask]] = []
     for number, one in enumerate(stores):
         with_queues, with_index = one.found.compared
@@ -142,6 +147,7 @@ def _queues_and_index(stores: Sequence[_Store], count: int, run: Run) -> None:
         else:
             stores[number].whole.take_queue(state, findings)
     for one, found in zip(stores, index, strict=True):
+        one.whole.hold_queues_against_the_end(partial(_last_file, one.listed, options))
         if one.found.compared[1]:
             one.whole.take_index(found)
 

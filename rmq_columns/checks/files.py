@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
+from rmq_columns.errors import CannotLook, FileGone
 from rmq_columns.filesystem import File, resolve
 
 CHUNK_BYTES: Final = 4 << 20
@@ -70,6 +71,34 @@ class CheckedFile(Protocol):
 def base_name(file: CheckedFile) -> str:
     """The last part of its name."""
     return file.name.rpartition("/")[2]
+
+
+def written(files: Sequence[CheckedFile]) -> list[CheckedFile]:
+    """Without the files at the end to which nothing was written yet: Java makes the next one before it is needed."""
+    found = list(files)
+    while len(found) > 1 and _is_unwritten(found[-1]):
+        found.pop()
+    return found
+
+
+def _is_unwritten(file: CheckedFile) -> bool:
+    """By more than its first unit: a page of zeros there, and messages behind it, is damage."""
+    try:
+        with file.open() as reader:
+            return not any(reader.read(0, CHUNK_BYTES))
+    except CannotLook:
+        return False
+
+
+def is_gone(file: CheckedFile) -> bool:
+    """Whether it was deleted since it was listed."""
+    try:
+        file.open().close()
+    except FileGone:
+        return True
+    except CannotLook:
+        return False
+    return False
 
 
 def usual_size(files: Sequence[CheckedFile], *, default: int = 0) -> int:

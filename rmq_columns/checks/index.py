@@ -20,7 +20,7 @@ import numpy.typing as npt
 from rmq_columns.checks.files import CheckedFile, CheckedReader
 from rmq_columns.checks.findings import NOWHERE, Findings
 from rmq_columns.dtypes import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, Records, gather, records
-from rmq_columns.errors import CannotLook
+from rmq_columns.errors import CannotLook, FileGone
 from rmq_wire.layout import index
 from rmq_wire.layout.flat import flat
 
@@ -69,6 +69,8 @@ class IndexState:
     is_ordered: bool = True
     odd: list[tuple[int, int]] = field(default_factory=list)
     """(entry, physical offset) of entries out of order"""
+    is_gone: bool = False
+    """deleted since the store was listed"""
 
 
 def check_index_file(file: CheckedFile, size: int, slots: int | None, settled: bool) -> tuple[IndexState, Findings]:
@@ -86,6 +88,7 @@ def check_index_file(file: CheckedFile, size: int, slots: int | None, settled: b
             if len(head):
                 _check(file, reader, head[0], size, slots, settled, state, findings)
     except CannotLook as reason:
+        state.is_gone = isinstance(reason, FileGone)
         findings.add("file-unreadable", file.name, NOWHERE, str(reason))
     return state, findings
 

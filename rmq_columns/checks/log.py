@@ -25,7 +25,7 @@ from rmq_columns.checks.report import QUEUES_MAX, Entry, Known, LogPart, LogRepo
 from rmq_columns.checks.sequence import Grouped, Sequences, grouped
 from rmq_columns.checks.topics import Topics
 from rmq_columns.dtypes import Bytes, Ints, gather
-from rmq_columns.errors import CannotLook
+from rmq_columns.errors import CannotLook, FileGone
 from rmq_columns.scan import Batch, End, Ending, Gap, scan
 from rmq_columns.texts import Hasher, Properties, Spans
 from rmq_columns.units import Units
@@ -55,6 +55,7 @@ def check_log(part: LogPart, known: Known) -> LogReport:
         with file.open() as reader:
             check.run(reader)
     except CannotLook as reason:
+        report.is_gone = isinstance(reason, FileGone)
         report.findings.add("file-unreadable", file.name, NOWHERE, str(reason))
     finally:
         check.close()

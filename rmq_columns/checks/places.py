@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rmq_columns.checks.files import CheckedFile, CheckedReader
+from rmq_columns.checks.files import CheckedFile, CheckedReader, is_gone
 from rmq_columns.checks.findings import Findings
 from rmq_columns.checks.queues import Key, LogBounds, QueueState
 from rmq_columns.checks.readers import Readers
@@ -25,14 +25,13 @@ from rmq_wire.layout import consume_queue
 from rmq_wire.layout.flat import flat
 from rmq_wire.layout.message import BLANK, BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
 from rmq_wire.message import TOPIC_LENGTHS
+from rmq_wire.names import SCHEDULE_TOPIC
 
 LOOKED_AT_MAX: Final = 256
 """Differing units of one run that are looked at one by one; more are counted like the last of them."""
 WAITING_KEPT_MAX: Final = 64
 TOLD_MAX: Final = 100_000
 """Queue units of one log file that are remembered as told; of more some are told twice."""
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-"""`TopicValidator.RMQ_SYS_SCHEDULE_TOPIC`: its tags codes are due times."""
 NO_PLACE: Final = 1 << 63
 """Behind every physical offset."""
 EXTENSIONS_BEGIN: Final = 1 << 63
@@ -73,6 +72,11 @@ class LogPlaces:
             return False
         is_blank = len(raw) == _BLANK.size and _BLANK.unpack(raw)[1] == MAGIC_BLANK
         return is_blank or self.row_at(physical_offset) is not None
+
+    def is_gone(self, physical_offset: int) -> bool:
+        """Whether the file of this place was deleted since it was listed."""
+        at = bisect_right(self._starts, physical_offset) - 1
+        return at >= 0 and physical_offset < self._log[at].end and is_gone(self._log[at])
 
     def row_at(self, physical_offset: int) -> Row | None:
         """The head of the unit that begins here and says so; None when none does.  Its body is not looked at."""
@@ -179,7 +183,7 @@ class Places:
 
     def _tags(self, key: Key, state: QueueState, wanted: Entry, found: Records, placed: Any, report: LogReport) -> None:
         codes, expected, kind = found["tags_code"].astype(np.int64), wanted.tags_code, "queue-tags-code"
-        if key[0] == SCHEDULE_TOPIC and placed.any():
+        if key[0] == SCHEDULE_TOPIC and placed.any():  # its tags codes are due times
             delay = self._delays.setdefault(key, int(np.median((codes - wanted.store_timestamp)[placed])))
             expected, kind = wanted.store_timestamp + delay, "queue-delay-time"
         bad = placed & (codes != expected) & (codes > EXTENSION_ADDRESS_MAX)
@@ -331,6 +335,8 @@ def find_dangling(
         if there is not None and there == (*key, offset, size):
             continue
         if (there is not None and key[0].startswith("%LMQ%")) or (*key, offset) in told:
+            continue
+        if there is None and bounds.grows and log.is_gone(place):  # retention took it meanwhile
             continue
         if repaired and _stands_in(unit, there, key, offset):
             continue

@@ -17,22 +17,31 @@ import numpy as np
 from rmq_columns.checks.files import CheckedFile, base_name
 from rmq_columns.checks.findings import NOWHERE, Findings
 from rmq_columns.dtypes import BATCH_UNIT, QUEUE_UNIT, Records, records
-from rmq_columns.errors import CannotLook
+from rmq_columns.errors import CannotLook, FileGone
 from rmq_columns.queues import is_empty, is_filler, is_written
 
 RUN_UNITS: Final = 1 << 16
 """Read at once: 1.3 MB of a plain queue."""
-UNIT_BYTES: Final = QUEUE_UNIT.itemsize
 
 Key = tuple[str, int]
 """topic, queue id"""
 
 
 class LogBounds(NamedTuple):
-    """Physical offsets between which the log has files."""
+    """Physical offsets between which the log has files.  grows: somebody writes, it may have more of them by now."""
 
     start: int
     end: int
+    grows: bool = False
+
+
+class Past(NamedTuple):
+    """Units of one file that point behind the log's end.  at: the first one's byte; farthest: the largest physical offset."""
+
+    name: str
+    at: int
+    units: int
+    farthest: int
 
 
 @dataclass
@@ -53,6 +62,8 @@ class QueueState:
     """the same of the unit read last"""
     previous_offset: int = -1
     """where that one's message begins"""
+    past: list[Past] = field(default_factory=list)
+    """of a log that grows: to be held against its end of later"""
 
     def file_of(self, position: int) -> CheckedFile | None:
         """The file that holds this byte of the queue."""
@@ -87,9 +98,17 @@ def check_queue(
         try:
             _QueueFile(file, state, bounds, findings).check(is_last)
         except CannotLook as reason:
-            findings.add("file-unreadable", file.name, NOWHERE, str(reason))
+            is_expired = bounds.grows and not state.inside and isinstance(reason, FileGone)  # the oldest: retention took it
+            if not is_expired:
+                findings.add("file-unreadable", file.name, NOWHERE, str(reason))
     state.first = max(state.first, 0)
     return state, findings
+
+
+def tell_past(past: Past, end: int, findings: Findings) -> None:
+    """end: of the log, which they point behind."""
+    text = f"{past.units} unit(s) point behind byte {end}, where the log ends at the latest"
+    findings.add("queue-past-log", past.name, past.at, text, past.units)
 
 
 class _QueueFile:
@@ -100,8 +119,8 @@ class _QueueFile:
         self._dtype: np.dtype[Any] = BATCH_UNIT if state.is_batch else QUEUE_UNIT
         self._base = file.start // self._dtype.itemsize
         self._ended_at = -1
-        self._past = [0, 0]
-        """first unit past the log's end, and how many"""
+        self._past = [0, 0, 0]
+        """first unit past the log's end, how many, and the largest offset"""
         self._holes = 0
 
     def check(self, is_last: bool) -> None:
@@ -132,12 +151,15 @@ class _QueueFile:
         name, size = self._file.name, self._dtype.itemsize
         capacity = self._file.size // size
         if self._past[1]:
-            text = f"{self._past[1]} unit(s) point behind byte {self._bounds.end}, where the log ends at the latest"
-            self._findings.add("queue-past-log", name, self._past[0] * size, text, self._past[1])
+            past = Past(name, self._past[0] * size, self._past[1], self._past[2])
+            if self._bounds.grows:
+                self._state.past.append(past)
+            else:
+                tell_past(past, self._bounds.end, self._findings)
         if self._holes:
             text = f"unit {self._base + self._ended_at} is empty, {self._holes} written one(s) stand behind it"
             self._findings.add("queue-hole", name, self._ended_at * size, text)
-        elif self._ended_at == 0 and capacity:
+        elif self._ended_at == 0 and capacity and not (is_last and self._bounds.grows):
             self._findings.add("queue-file-empty", name, 0, "no unit in it")
         elif not is_last and 0 <= self._ended_at < capacity:
             text = f"the file ends with unit {self._base + self._ended_at - 1}, {capacity - self._ended_at} before its end"
@@ -173,6 +195,7 @@ class _QueueFile:
         if past.any():
             self._past[0] = self._past[0] if self._past[1] else at + int(rows[np.argmax(past)])
             self._past[1] += int(past.sum())
+            self._past[2] = max(self._past[2], int(offsets[past].max()))
         self._state.last_physical_end = max(self._state.last_physical_end, int((offsets + sizes)[~past].max(initial=-1)))
         return int(((offsets >= self._bounds.start) & ~past).sum())
 

@@ -83,6 +83,8 @@ class LogReport:
     """bytes of the part"""
     begin: int = 0
     """where the part begins"""
+    is_gone: bool = False
+    """deleted since the store was listed"""
     misses_seam: bool = False
     """its units lead over its end: the next part begins in the midst of one"""
     findings: Findings = field(default_factory=Findings)

@@ -77,12 +77,9 @@ def _queues(tree: Tree, store: Store, options: Options, directory: str) -> dict[
 
 def _topics(tree: Tree, store: Store) -> tuple[dict[str, object] | None, tuple[str, ...]]:
     try:
-        found = store.config(tree, "topics.json")
+        return store.topics(tree), ()
     except CannotRead as reason:
         return None, (str(reason),)
-    value = found[1] if found is not None else None
-    table = value.get("topicConfigTable") if isinstance(value, dict) else None
-    return (table if isinstance(table, dict) else None), ()
 
 
 def _file(store: Store, options: Options, file: LogFile, topic: str = "", queue_id: int = -1) -> TreeFile:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
-from rmq_columns.checks.files import CheckedFile, base_name, usual_size
+from rmq_columns.checks.files import CheckedFile, base_name, is_gone, usual_size, written
 from rmq_columns.checks.findings import NOWHERE, Findings
 from rmq_columns.checks.index import IndexState, slots_of
 from rmq_columns.checks.places import LogPlaces, find_dangling
-from rmq_columns.checks.queues import Key, LogBounds, QueueState
+from rmq_columns.checks.queues import Key, LogBounds, QueueState, tell_past
 from rmq_columns.checks.report import Edge, Known, LogReport, Step, judge_step
 from rmq_columns.errors import CannotLook
 from rmq_columns.scan import Ending
@@ -104,12 +105,19 @@ class Whole:
         self._files, self._scope, self.findings, self.notes = files, scope, findings, notes
         self.log = [file for file in files.log if file.size]
         self.log_bytes = usual_size(self.log, default=DEFAULT_LOG_BYTES)
-        self.bounds = LogBounds(self.log[0].start, self.log[-1].start + self.log_bytes) if self.log else LogBounds(0, 0)
+        if scope.live:  # what is written to the next files is read later than the end of the one before, which has grown, too
+            self.log = written(self.log)
+        self.bounds = self._bounds()
         self.queues: dict[Key, QueueState] = {}
         self.index: list[IndexState] = []
         self.reports: list[LogReport] = []
         self.summaries: dict[Key, QueueSummary] = {}
         self._matched: dict[tuple[str, int, int], int] = {}
+
+    def _bounds(self) -> LogBounds:
+        if not self.log:  # nor can there be a queue yet
+            return LogBounds(0, 0)
+        return LogBounds(self.log[0].start, self.log[-1].start + self.log_bytes, self._scope.live)
 
     # --- files as such
 
@@ -144,6 +152,17 @@ class Whole:
             self.queues[state.files[0].topic, state.files[0].queue_id] = state
         self.findings.merge(findings)
 
+    def hold_queues_against_the_end(self, last_file: Callable[[], int]) -> None:
+        """When all queues are there: of a log that grows, units may point behind its end of then, but not behind its end of now.
+
+        last_file: where the last file of the log begins that is there now.
+        """
+        past = [one for state in self.queues.values() for one in state.past]
+        end = max(last_file() + self.log_bytes, self.bounds.end) if past else 0
+        for one in past:
+            if one.farthest >= end:
+                tell_past(one, end, self.findings)
+
     def index_tasks(self) -> list[IndexTask]:
         """One for each index file."""
         files = self._files.index
@@ -158,6 +177,9 @@ class Whole:
             self.index.append(state)
             self.findings.merge(findings)
         self.index.sort(key=lambda one: one.file.name)
+        for state in list(takewhile(lambda one: one.is_gone, self.index)) if self._scope.live else ():  # retention took them
+            self.findings.drop("file-unreadable", state.file.name)
+            self.index.remove(state)
         if not self._files.index and self.log:
             self.notes.append("there is no index (messageIndexEnable=false, or it was removed): keys were not checked")
 
@@ -183,9 +205,27 @@ class Whole:
             self.findings.merge(one.findings)
             one.findings = Findings()
         self.reports = sorted(reports, key=lambda one: (one.start, one.begin))
+        if self._scope.live:
+            self._leave_out_expired()
         for number, one in enumerate(self.reports[:-1]):  # files without a message at the end are preallocated
             if one.how is Ending.ZEROS and all(other.units == 0 for other in self.reports[number + 1 :]):
                 self.findings.drop("log-cut", one.name)
+
+    def _leave_out_expired(self) -> None:
+        """The oldest files, when they are there no more: a broker that runs has deleted them; what leads to them is no damage."""
+        read = {one.start for one in self.reports} - {one.start for one in self.reports if one.is_gone}
+        unread = max((file.start for file in self.log if file.start not in read), default=-1)
+        expired = list(takewhile(lambda file: file.start <= unread and (file.start not in read or is_gone(file)), self.log))
+        while expired and expired[-1].start in read:
+            expired.pop()
+        if not expired or len(expired) == len(self.log):
+            return
+        for file in expired:
+            self.findings.drop("file-unreadable", file.name)
+        self.reports = [one for one in self.reports if one.start > expired[-1].start]
+        self.log = self.log[len(expired) :]
+        self.bounds = self._bounds()
+        self.notes.append(f"{len(expired)} file(s) of the log were deleted meanwhile, the oldest: they were not looked at")
 
     def log_end(self) -> int:
         """Where the last message ends."""

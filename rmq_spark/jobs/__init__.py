@@ -3,7 +3,10 @@
 A job's module has, besides functions that return DataFrames:
 
     PARAMETERS: tuple[Parameter, ...]                                   beyond those that every job has
-    def run(spark, source: Source, given: dict[str, Any], tell: Progress) -> Outcome
+    LEFT_OUT: tuple[str, ...]       of the options that every job has, those that this one does not; it may be absent
+    EXAMPLES: tuple[str, ...]       behind `rmq spark JOB`
+    FOUND: str                      what exit status 1 says
+    def run(spark, source: Source, given: dict[str, Any], tell: Progress) -> Outcome    given: of `arguments_of`
 
 It imports PySpark inside functions only, so that `rmq spark JOB --help` works without it.
 """
@@ -16,38 +19,28 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from rmq_spark.arguments import Parameter as Parameter
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 JOBS: Final[dict[str, str]] = {
     "audit": "Check log, queues and index against each other: chain, check sums, sizes, continuity.",
-    "loss": "Hold a ledger of what was sent against log, queues, committed offsets and dead letters.",
-    "duplicates": "Messages that are there more than once, by unique key or by business key.",
-    "order": "Breaks of sequence within a sharding key.",
-    "lag": "How far each consumer group is behind its queues.",
-    "latency": "From born to stored, and from stored to consumed where there is a trace.",
-    "skew": "Hot queues and hot keys.",
-    "retries": "Retried and dead messages, back to where they came from.",
-    "pending": "Messages still to come: delayed, timed, half, not yet acknowledged.",
-    "export": "Write messages as Parquet: partitioned, sorted, with a manifest; goes on where it was interrupted.",
-    "diff": "Compare two stores, or a store and its replica.",
+    "loss": "Hold a ledger of what was sent against log, queues, committed positions and dead letters.",
+    "duplicates": "Find messages that are there more than once, by unique key or by business key.",
+    "order": "Find breaks of order: within a sharding key, in queues, in the log.",
+    "lag": "Measure how far each consumer group is behind its queues.",
+    "latency": "Measure from born to stored, and from stored to consumed where there is a trace.",
+    "skew": "Find hot queues, hot keys and hot producers.",
+    "retries": "Trace retried and dead messages back to where they came from.",
+    "pending": "Find messages still to come: delayed, timed, half, popped; and those that came late.",
+    "export": "Write messages as Parquet: partitioned, sorted, with a manifest; goes on where it stopped.",
+    "diff": "Compare two stores, or a store and its replica, message by message.",
     "rebuild-queues": "Make the consume queues anew from the log, byte for byte.",
 }
 """Name -> the line that `rmq spark --help` shows.  A job's module has its name, with _ for -."""
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """Of a job: an option of its subcommand, and the key in `given`.  kind: str, int, float, bool, "path", "time" (ms)."""
-
-    name: str
-    kind: Any
-    help: str
-    default: Any = None
-    metavar: str | None = None
-    is_many: bool = False
-    is_required: bool = False
-    choices: tuple[str, ...] = ()
+RANGE: Final = ("since", "until")
+"""Left out by jobs that look at the whole log, or at none."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +57,13 @@ class Source:
         register(spark)
         options = {**self.options, "table": table, **more}
         return spark.read.format(FORMAT).options(**options).load(list(self.paths))
+
+    def topics(self) -> list[str] | None:
+        """Those that the user chose, sorted; None: all.  Raises `BadOption`."""
+        from rmq_columns import parse_options
+
+        asked = next((value for name, value in self.options.items() if name.lower() == "topics"), None)
+        return None if asked is None else sorted(parse_options({"path": "-", "topics": asked}).topics or ())
 
 
 def module_of(job: str) -> ModuleType:

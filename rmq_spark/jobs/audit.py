@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from rmq_spark.jobs import Parameter, Source
+from rmq_spark.arguments import Parameter, arguments_of
+from rmq_spark.jobs import RANGE, Source
 from rmq_spark.measuring import WORST, has, source_of
-from rmq_spark.outcome import Cell, Column, Figure, Outcome, Plot, Table, Unit
+from rmq_spark.outcome import Cell, Column, Figure, Frames, Outcome, Plot, Table, Unit
+from rmq_spark.session import silent
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,10 +30,13 @@ if TYPE_CHECKING:
     from rmq_spark.session import Progress
 
 PARAMETERS: Final = (
-    Parameter("no_queues", bool, "Leave out consume queues.", False),
-    Parameter("no_index", bool, "Leave out the index.", False),
-    Parameter("no_crc", bool, "Leave out check sums: of bodies, and of whole messages where there are some.", False),
+    Parameter("no_queues", bool, "Leave out consume queues."),
+    Parameter("no_index", bool, "Leave out the index."),
+    Parameter("no_crc", bool, "Leave out check sums: of bodies, and of whole messages where there are some."),
 )
+EXAMPLES: Final = ("/data/broker-a/store", "/data/brokers --no-index --html audit.html")
+LEFT_OUT: Final = ("topic", *RANGE)
+FOUND: Final = "a finding, error or warning"
 PIECES_PER_CORE: Final = 2
 """A task costs some 30 ms however little it does; two for each core even out what one of them loses."""
 FINDINGS: Final = (
@@ -52,8 +57,8 @@ def audit(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     finding, docs/verify.md lists them), detail, count (for how many like it the row stands), consequence, remedy.
     options: `no_queues`, `no_index`, `no_crc`, those of the format.  Raises `BadOption`, `CannotRead`.
     """
-    given = {one.name: options.pop(one.name, one.default) for one in PARAMETERS}
-    found = look(spark, source_of(paths, options), given, lambda *_: None)
+    given, rest = arguments_of(PARAMETERS, options)
+    found = look(spark, source_of(paths, rest), given, silent)
     return spark.createDataFrame(finding_rows(found), FINDINGS)
 
 
@@ -75,11 +80,11 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
         Figure("errors", "errors", errors),
         Figure("warnings", "warnings", warnings),
     ]
-    frames = {
-        "findings": spark.createDataFrame(findings, FINDINGS),
-        "queues": spark.createDataFrame(queues, QUEUES),
-        "files": spark.createDataFrame(files, FILES),
-    }
+    frames = Frames(
+        findings=partial(spark.createDataFrame, findings, FINDINGS),
+        queues=partial(spark.createDataFrame, queues, QUEUES),
+        files=partial(spark.createDataFrame, files, FILES),
+    )
     tables = [_findings_table(findings), _queues_table(queues)]
     return Outcome("audit", verdict, not findings, figures, tables, _plots(found, files), _notes(found), frames)
 
@@ -88,15 +93,13 @@ def look(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progr
     """The audit of each store, done by Spark's tasks.  Raises `BadOption`, `CannotRead`."""
     from rmq_columns.checks.audit import Choice
     from rmq_columns.checks.audit import audit as audit_stores
+    from rmq_spark.options import located
     from rmq_spark.session import watched
-    from rmq_spark.store import located
     from rmq_spark.tasks import spread
 
     options = located({**source.options, "paths": source.paths})
     pieces = 0 if has(source.options, "splitBytes") else PIECES_PER_CORE * spark.sparkContext.defaultParallelism
-    choice = Choice(
-        not given.get("no_queues"), not given.get("no_index"), not given.get("no_crc"), pieces
-    )  # fmt: skip
+    choice = Choice(not given["no_queues"], not given["no_index"], not given["no_crc"], pieces)
 
     def in_tasks(what: str, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         if not items:
@@ -174,7 +177,7 @@ def file_rows(found: Sequence[StoreAudit]) -> list[tuple[Any, ...]]:
 
 def _findings_table(rows: Sequence[tuple[Any, ...]]) -> Table:
     columns = (
-        Column("brokerName"), Column("file"), Column("byte", Unit.COUNT), Column("severity"), Column("code"), Column("what"),
+        Column("brokerName"), Column("file"), Column("byte", Unit.PLACE), Column("severity"), Column("code"), Column("what"),
         Column("detail"), Column("count", Unit.COUNT), Column("consequence"), Column("remedy"),
     )  # fmt: skip
     return Table("findings", "What is wrong", columns, list(rows[:WORST]), len(rows), is_finding=True)
@@ -182,8 +185,8 @@ def _findings_table(rows: Sequence[tuple[Any, ...]]) -> Table:
 
 def _queues_table(rows: Sequence[tuple[Any, ...]]) -> Table:
     columns = (
-        Column("brokerName"), Column("topic"), Column("queueId"), Column("messages", Unit.COUNT),
-        Column("firstOffset", Unit.COUNT), Column("endOffset", Unit.COUNT), Column("withoutMessage", Unit.COUNT),
+        Column("brokerName"), Column("topic"), Column("queueId", Unit.PLACE), Column("messages", Unit.COUNT),
+        Column("firstOffset", Unit.PLACE), Column("endOffset", Unit.PLACE), Column("withoutMessage", Unit.COUNT),
     )  # fmt: skip
     worst = sorted(rows, key=lambda row: (-row[6], -row[3]))[:WORST]
     shown: list[tuple[Cell, ...]] = [row[: len(columns)] for row in worst]

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from rmq_spark.jobs import Parameter, Source
+from rmq_spark.arguments import Parameter, arguments_of
+from rmq_spark.jobs import RANGE, Source
 from rmq_spark.jobs.diff_passes import (
     BEHIND,
     DIFFERS,
@@ -27,21 +28,25 @@ from rmq_spark.jobs.diff_passes import (
     Compared,
     compare,
 )  # fmt: skip
-from rmq_spark.measuring import WORST, source_of, taken
+from rmq_spark.measuring import WORST, source_of
 from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
-from rmq_spark.session import Progress, watched
+from rmq_spark.session import Progress, silent, watched
+from rmq_spark.tables import unit_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PARAMETERS = (
-    Parameter("other", "path", "the store to compare with; or name exactly two stores as PATHS"),
-    Parameter("exact", bool, "places and store times have to be equal, too, as in a replica", False),
-    Parameter("common", bool, "only what both hold: that one ends earlier or begins later does not count", False),
-    Parameter("ignore_property", str, "a property that does not count, such as CLUSTER", metavar="NAME", is_many=True),
-    Parameter("blocks", int, "look into at most so many differing blocks of 4096 offsets", 256, metavar="N"),
-)
-OWN: Final = tuple(one.name for one in PARAMETERS)
+PARAMETERS: Final = (
+    Parameter("other", "path", "The store to compare with.  Or name exactly two stores as PATHS."),
+    Parameter("exact", bool, "Places and store times have to be equal, too, as in a replica."),
+    Parameter("common", bool, "Only what both hold: that one ends earlier or begins later does not count."),
+    Parameter("ignore_property", str, "A property that does not count, such as CLUSTER.  May be repeated.", metavar="NAME",
+              is_many=True),
+    Parameter("max_blocks", int, "Look into at most so many differing blocks of 4096 offsets.", 256, least=1),
+)  # fmt: skip
+EXAMPLES: Final = ("/data/broker-a/store /backup/broker-a/store --exact", "/data/brokers --other /data/moved --common")
+LEFT_OUT: Final = RANGE
+FOUND: Final = "the stores are not the same"
 
 
 def diff(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
@@ -49,18 +54,14 @@ def diff(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
 
     paths: two stores, or one and `other`.  options: the parameters of the job; the rest are the format's.
     """
-    given, rest = taken(options, OWN)
-    return compare(spark, source_of(paths, rest), given, _silent).messages
+    given, rest = arguments_of(PARAMETERS, options)
+    return compare(spark, source_of(paths, rest), given, silent).messages
 
 
 def ranges(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """What one side lacks at an end of a queue: brokerName, topic, queueId, side, outcome, firstOffset, endOffset, count."""
-    given, rest = taken(options, OWN)
-    return compare(spark, source_of(paths, rest), given, _silent).ranges
-
-
-def _silent(what: str, done: int, of: int) -> None:
-    pass
+    given, rest = arguments_of(PARAMETERS, options)
+    return compare(spark, source_of(paths, rest), given, silent).ranges
 
 
 def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
@@ -77,7 +78,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
         tables = [_messages_table(found, sum(counts.values())), _ranges_table(found), _queues_table(found)]
     ends = [row for row in by_range if row["outcome"] in (BEHIND, LATER)]
     lost = [row for row in by_range if row["outcome"] not in (BEHIND, LATER)]
-    is_clean = not found.different_blocks and not lost and (not ends or bool(given.get("common")))
+    is_clean = not found.different_blocks and not lost and (not ends or bool(given["common"]))
     problems = [f"{count} message(s) {'differ' if name == DIFFERS else name}" for name, count in sorted(counts.items())]
     problems += [TOLD[row["outcome"]].format(row["side"], row["count"], row["queues"]) for row in [*lost, *ends]]
     rest = found.different_blocks - found.looked_into
@@ -100,7 +101,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
         f"{'second' if side else 'first'}: {size} bytes of the log are no message" for side, size in sorted(found.damaged.items())
     ]
     if rest > 0:
-        outcome.notes.append(f"looked into {found.looked_into} blocks, the lowest first (--blocks)")
+        outcome.notes.append(f"looked into {found.looked_into} blocks, the lowest first (--max-blocks)")
     outcome.frames = {"messages": found.messages, "ranges": found.ranges, "queues": found.queues}
     return outcome
 
@@ -114,14 +115,12 @@ TOLD: Final = {
 
 
 def _column(name: str) -> Column:
-    return Column(name, Unit.COUNT if name.endswith(("Id", "Offset", "count", "Blocks")) else Unit.TEXT)
+    return Column(name, unit_of(name))
 
 
 def _messages_table(found: Compared, total: int) -> Table:
     names = ("brokerName", "topic", "queueId", "queueOffset", "outcome", "fields", "physicalOffset", "otherPhysicalOffset")
-    columns = tuple(
-        Column(name, Unit.COUNT if name.endswith(("Id", "Offset")) else Unit.TEXT) for name in (*names, "propertyNames")
-    )
+    columns = tuple(map(_column, (*names, "propertyNames")))
     worst = found.messages.orderBy(*QUEUE, "queueOffset").limit(WORST).collect()
     rows = [(*(row[name] for name in names), different_properties(row["properties"], row["otherProperties"])) for row in worst]
     return Table("messages", "messages that differ", columns, [*rows], total, is_finding=True)

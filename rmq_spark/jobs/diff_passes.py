@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from rmq_columns.digests import DigestTask, Queue, Wanted
 
 BORDERS_MAX: Final = 200_000
-"""Queues that end or begin differently; a second pass compares the block in which they do."""
+"""Blocks in which a queue begins or ends differently that one more pass compares; more of them take several passes, for they are
+given to the tasks by the driver."""
 TOGETHER_MAX: Final = 200_000
 """Rows that one task joins faster than Spark shuffles them."""
 QUEUE: Final = ("brokerName", "topic", "queueId")
@@ -65,16 +66,16 @@ def tasks_of(source: Source, given: Mapping[str, Any]) -> list[DigestTask]:
     from rmq_columns.digests import KEY_BYTES, DigestTask, How
     from rmq_columns.options import Table
     from rmq_columns.stores import list_stores
-    from rmq_spark.store import located
+    from rmq_spark.options import located
 
     refuse_ranges(source, "diff")
-    other = given.get("other")
+    other = given["other"]
     if not other and len(source.paths) != 2:
         raise BadOption("diff: two stores, or one and --other")
     sides = (source.paths, (str(other),)) if other else ((source.paths[0],), (source.paths[1],))
     how = How(
-        secrets.token_bytes(KEY_BYTES), bool(given.get("exact")),
-        tuple(name.encode() for name in given.get("ignore_property") or ()),
+        secrets.token_bytes(KEY_BYTES), given["exact"],
+        tuple(name.encode() for name in given["ignore_property"]),
     )  # fmt: skip
     options = lenient(source.options)
     if not has(options, "includeSystemTopics"):
@@ -118,8 +119,8 @@ def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], tell:
     borders = _border_blocks(queues).persist()
     with watched(spark, "compare blocks", tell):
         equal, same = _equal_blocks(blocks, F.col("startsAlike") & F.col("endsAlike"))
-        edges = borders.limit(BORDERS_MAX + 1).collect()
-    bounded = _bounded(spark, sound, tasks, edges[:BORDERS_MAX], tell)
+        edges = borders.count()
+    bounded = _bounded(spark, sound, tasks, borders, edges, tell)
     again = None
     if bounded is not None:
         joined = _joined(bounded)
@@ -132,10 +133,10 @@ def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], tell:
     with watched(spark, "compare borders", tell):
         number = suspects.count()
         is_even = not edges and not queues.where("not isEven").limit(1).collect()
-        in_order = suspects.orderBy("block", *QUEUE).limit(int(given.get("blocks") or 256))
+        in_order = suspects.orderBy("block", *QUEUE).limit(given["max_blocks"])
         chosen = in_order.collect() if number else []
     nothing = spark.createDataFrame([], _MESSAGES)
-    messages = _messages(spark, sound, tasks, chosen, bool(given.get("exact")), tell) if chosen else nothing
+    messages = _messages(spark, sound, tasks, chosen, given["exact"], tell) if chosen else nothing
     same_places = 0 < equal == same
     counted = suspects.groupBy(*QUEUE).agg(F.count("*").alias("differentBlocks"))
     ranges = spark.createDataFrame([], _RANGES)
@@ -229,17 +230,28 @@ def _border_blocks(queues: DataFrame) -> DataFrame:
 
 
 def _bounded(
-    spark: SparkSession, parts: DataFrame, tasks: list[DigestTask], edges: list[Any], tell: Progress
+    spark: SparkSession, parts: DataFrame, tasks: list[DigestTask], borders: DataFrame, count: int, tell: Progress
 ) -> DataFrame | None:
-    """Digests of the border blocks within the common ranges alone, and where the messages beyond lie; None without any."""
+    """Digests of the border blocks within the common ranges alone, and where the messages beyond lie; None without any.
+
+    A queue's blocks are compared in one round, for its messages beyond are those of all of them.
+    """
+    from pyspark.sql import functions as F
+
     from rmq_columns.digests import DIGESTS, digest_split
     from rmq_spark.tasks import spread
 
-    if not edges:
-        return None
-    found = spread(spark, digest_split, _again(spark, parts, tasks, edges, tell), DIGESTS).persist()
-    with watched(spark, "digest the ends of queues", tell):
-        return _together(found)
+    every: DataFrame | None = None
+    rounds = -(-count // BORDERS_MAX)
+    for number in range(rounds):
+        edges = borders.where(F.pmod(F.xxhash64(*QUEUE), F.lit(rounds)) == number).collect()
+        if not edges:
+            continue
+        found = spread(spark, digest_split, _again(spark, parts, tasks, edges, tell), DIGESTS).persist()
+        with watched(spark, "digest the ends of queues", tell):
+            found = _together(found)
+        every = found if every is None else every.unionByName(found)
+    return every
 
 
 def _again(

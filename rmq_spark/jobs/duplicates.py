@@ -17,15 +17,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from rmq_spark.jobs import Parameter, Source
+from rmq_spark.arguments import Parameter, arguments_of
+from rmq_spark.jobs import Source
 from rmq_spark.measuring import WORST, collected, source_of
-from rmq_spark.outcome import Cell, Column, Figure, Outcome, Plot, Table, Unit
-from rmq_spark.picking import CORRUPT, Picking, given_of, named, picked
+from rmq_spark.outcome import Figure, Outcome, Plot, Unit
+from rmq_spark.picking import CORRUPT, Picking, named, picked
+from rmq_spark.session import Progress, watched
+from rmq_spark.tables import table_of
+from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from rmq_spark.session import Progress
 
 BROADCAST_ROWS: Final = 1_000_000
 """So many hashes, 8 bytes each, are sent to every task; more are joined by a shuffle."""
@@ -35,11 +37,15 @@ INNER_BATCH: Final = 0x80
 """`MessageSysFlag.INNER_BATCH_FLAG`: a unit that holds several messages."""
 COMPRESSION: Final = 0x701
 """`MessageSysFlag`: compressed, and by what."""
-EXEMPT: Final = ("%RETRY%", "%DLQ%")
+EXEMPT: Final = (RETRY_PREFIX, DLQ_PREFIX)
 
 PARAMETERS: Final = (
-    Parameter("by", str, "uniqKey, keys (each of the keys that blanks divide) or property:NAME", "uniqKey", "KEY"),
+    Parameter("by", str, "uniqKey, keys (each of the keys that blanks divide) or property:NAME.", "uniqKey", "KEY"),
 )
+EXAMPLES: Final = ("/data/broker-a/store /data/broker-b/store", "/data/brokers --by property:orderId --topic Orders")
+FOUND: Final = "a key is there more than once"
+BY_TOPIC: Final = ("topic", "keys", "copies", "msApartMax", "bodiesDiffer")
+SHOWN: Final = ("topic", "key", "copies", "msApart", "bodiesEqual", "places")
 
 
 def duplicates(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
@@ -48,9 +54,8 @@ def duplicates(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     topic, key, copies, msApart (first to last store time), bodiesEqual, places (brokerName, queueId, queueOffset, physicalOffset,
     storeTimestamp, bornTimestamp, msAfterFirst of the first copies).  options: `by`, those of the format.  Raises `BadOption`.
     """
-    given, format_options = given_of(PARAMETERS, options)
-    source = source_of(paths, format_options)
-    return found_in(spark, source, given["by"])
+    given, rest = arguments_of(PARAMETERS, options)
+    return found_in(spark, source_of(paths, rest), given["by"])
 
 
 def hashes(spark: SparkSession, source: Source, by: str) -> DataFrame:
@@ -125,9 +130,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    from rmq_spark.session import watched
-
-    by = given.get("by") or "uniqKey"
+    by = given["by"]
     seen = Observation()
     every = hashes(spark, source, by).observe(
         seen,
@@ -156,7 +159,11 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     if not totals["keys"]:
         notes.append(f"no message has {by}: nothing was judged")
     verdict = f"{keys} keys are there more than once ({by})" if keys else f"clean: no {by} twice among {totals['keys']} keys"
-    tables = [_topics(sums), _worst(worst, keys)]
+    rows = [{**one, "places": _places(one["places"])} for one in worst]
+    tables = [
+        table_of("topics", "Topics with duplicates", BY_TOPIC, sums, len(sums), units={"keys": Unit.COUNT}),
+        table_of("duplicates", "Keys that are there more than once", SHOWN, rows, keys, True),
+    ]
     plot = Plot("Keys that are there more than once, by topic", [(one["topic"], one["keys"]) for one in sums[:WORST]])
     return Outcome("duplicates", verdict, not keys, figures, tables, [plot] if sums else [], notes, {"duplicates": found})
 
@@ -170,26 +177,6 @@ def _sums(found: DataFrame) -> list[dict[str, Any]]:
         F.expr("count_if(not bodiesEqual)").alias("bodiesDiffer"),
     )  # fmt: skip
     return [row.asDict() for row in rows.orderBy(F.desc("keys"), "topic").collect()]
-
-
-def _topics(sums: list[dict[str, Any]]) -> Table:
-    columns = (
-        Column("topic"), Column("keys", Unit.COUNT), Column("copies", Unit.COUNT), Column("msApartMax", Unit.MS),
-        Column("bodiesDiffer", Unit.COUNT),
-    )  # fmt: skip
-    rows = [tuple(one[column.name] for column in columns) for one in sums[:WORST]]
-    return Table("topics", "Topics with duplicates", columns, rows, len(sums))
-
-
-def _worst(found: list[dict[str, Any]], total: int) -> Table:
-    columns = (
-        Column("topic"), Column("key"), Column("copies", Unit.COUNT), Column("msApart", Unit.MS), Column("bodiesEqual"),
-        Column("places"),
-    )  # fmt: skip
-    rows: list[tuple[Cell, ...]] = [
-        (one["topic"], one["key"], one["copies"], one["msApart"], one["bodiesEqual"], _places(one["places"])) for one in found
-    ]
-    return Table("duplicates", "Keys that are there more than once", columns, rows, total, is_finding=True)
 
 
 def _places(places: list[Any]) -> str:

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from rmq_spark.jobs import Parameter, Source
-from rmq_spark.measuring import WORST, taken
+from rmq_spark.arguments import Parameter, arguments_of
+from rmq_spark.jobs import Source
+from rmq_spark.measuring import WORST, source_of
 from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
-from rmq_spark.session import Progress, watched
+from rmq_spark.session import Progress, silent, watched
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,25 +25,31 @@ if TYPE_CHECKING:
 
     from rmq_columns.options import Options
     from rmq_columns.parquet_export import Finished, Job, Prepared
-    from rmq_columns.parquet_manifest import Numbered
+    from rmq_columns.parquet_plan import Numbered
 
-PARAMETERS = (
-    Parameter("to", "path", "Directory or URI (s3://bucket/export), empty or with this export begun.", is_required=True),
-    Parameter("partition_by", str, "Directories for brokerName, topic, date (of the store time, UTC), queueId; or none.",
-              "brokerName,date", metavar="NAMES"),
-    Parameter("sort", str, "Order of the rows in a file; queue is topic, queueId, queueOffset.", "physicalOffset",
+PARAMETERS: Final = (
+    Parameter("to", "path", "Directory or URI (s3://bucket/export), empty or with this export begun.", metavar="DIR",
+              is_required=True),
+    Parameter("partition_by", "names", "Directories for brokerName, topic, date (of the store time, UTC), queueId.  Or: none.",
+              "brokerName,date"),
+    Parameter("sort", str, "Order of the rows in a file.  queue is topic, queueId, queueOffset.", "physicalOffset",
               choices=("physicalOffset", "queue")),
-    Parameter("compression", str, "zstd, gzip, brotli, snappy, lz4, none; with a level: zstd:3.", "zstd:1",
-              metavar="CODEC[:LEVEL]"),
-    Parameter("columns", str, "Which, and in which order; else all.", metavar="NAMES"),
-    Parameter("row_group", str, "Bytes of rows in memory that make a row group.", "32m", metavar="SIZE"),
-    Parameter("file_size", str, "A file ends with the row group that reaches it.", "256m", metavar="SIZE"),
-    Parameter("buffer", str, "Bytes of rows that a task holds at once.", "128m", metavar="SIZE"),
-    Parameter("max_partitions", int, "More directories than this from one split of log are refused.", 2048, metavar="N"),
-    Parameter("increment", bool, "Of an export that is complete: export what came since.", False),
-    Parameter("no_verify", bool, "Do not count the rows once more in log and files.", False),
+    Parameter("compression", str, "zstd, gzip, brotli, snappy, lz4, none; with a level: zstd:3.", "zstd:1", "CODEC[:LEVEL]"),
+    Parameter("columns", "names", "Which, and in which order.  All by default."),
+    Parameter("row_group", "size", "Bytes of rows in memory that make a row group.", "32MiB"),
+    Parameter("file_size", "size", "A file ends with the row group that reaches it.", "256MiB"),
+    Parameter("buffer", "size", "Bytes of rows that a task holds at once.", "128MiB"),
+    Parameter("max_partitions", int, "More directories than this from one split of log are refused.", 2048, least=1),
+    Parameter("increment", bool, "Of an export that is complete: export what came since."),
+    Parameter("pruned", bool, "Directories that were removed from the export stay away: they are not made again."),
+    Parameter("no_verify", bool, "Do not count the rows once more in log and files."),
 )  # fmt: skip
-OWN: Final = tuple(one.name for one in PARAMETERS if one.name != "columns")
+EXAMPLES: Final = (
+    "/data/broker-a/store --to /data/export",
+    "/data/brokers --to /data/orders --topic Orders --sort queue",
+    "/data/broker-a/store --to /data/export --increment",
+)
+FOUND: Final = "a place of the log is no sound message (see _corrupt)"
 FIELDS: Final = {
     "partition_by": "partition_by", "sort": "order", "compression": "compression", "row_group": "row_group_bytes",
     "file_size": "file_bytes", "buffer": "buffer_bytes", "max_partitions": "partitions_max",
@@ -62,45 +69,46 @@ def export(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     options: `to` and the other parameters of the job; the rest are the format's.  Raises `BadOption`, `StoreError` (also as the
     cause of Spark's own error, when a task met it).
     """
-    given, rest = taken(options, OWN)
-    several = [paths] if isinstance(paths, str) or hasattr(paths, "__fspath__") else list(paths)
-    prepared, finished = write(spark, {**rest, "paths": list(map(str, several))}, given, _silent)
+    given, rest = arguments_of(PARAMETERS, options)
+    prepared, finished = write(spark, source_of(paths, rest), given, silent)
     return manifest_frame(spark, prepared.job.to, finished)
 
 
 def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
     """Raises `BadOption`, `StoreError`."""
-    options: dict[str, Any] = {**source.options, "paths": list(source.paths)}
-    if given.get("columns"):
-        options["columns"] = given["columns"]
-    prepared, finished = write(spark, options, given, tell)
+    prepared, finished = write(spark, source, given, tell)
     return _outcome(spark, prepared, finished)
 
 
 def write(
-    spark: SparkSession, options: Mapping[str, Any], given: Mapping[str, Any], tell: Progress, work: Work | None = None
+    spark: SparkSession, source: Source, given: Mapping[str, Any], tell: Progress, work: Work | None = None
 ) -> tuple[Prepared, Finished]:
     """Plans or goes on, writes, and makes it complete.  work: in place of `work_on`, for tests.
 
     Raises `BadOption`, `StoreError`.
     """
-    from rmq_columns import BadOption
-    from rmq_columns.parquet_export import finish, prepare
+    from rmq_columns.parquet_export import finish, is_cut_anew, is_torn, prepare
     from rmq_columns.parquet_options import parse_file_options
-    from rmq_spark.store import located
+    from rmq_spark.options import located
     from rmq_spark.tasks import spread
 
-    if not given.get("to"):
-        raise BadOption("to: a directory or URI into which is exported")
+    options: dict[str, Any] = {**source.options, "paths": list(source.paths), "columns": given["columns"]}
     chosen = {FIELDS[name]: value for name, value in given.items() if name in FIELDS}
-    files = parse_file_options({**chosen, "verify": not given.get("no_verify")})
+    files = parse_file_options({**chosen, "verify": not given["no_verify"]})
     has_split_bytes = any(name.lower() == "splitbytes" for name in options)
-    prepared = prepare(
-        str(given["to"]), _permissive(located, options), files, bool(given.get("increment")), wide=not has_split_bytes
-    )
-    if prepared.todo:
-        with watched(spark, "write Parquet", tell):
-            spread(spark, partial(work or work_on, prepared.job), prepared.todo, _done_schema()).collect()
+    begin = partial(prepare, given["to"], _permissive(located, options), files, wide=not has_split_bytes, pruned=given["pruned"])
+    prepared = begin(given["increment"])
+    while prepared.todo:
+        try:
+            with watched(spark, "write Parquet", tell):
+                spread(spark, partial(work or work_on, prepared.job), prepared.todo, _done_schema()).collect()
+            break
+        except Exception:  # whatever Spark makes of what a task met
+            if not is_torn(prepared):
+                raise
+            before, prepared = prepared, begin()
+            if not is_cut_anew(before, prepared):
+                raise
     return prepared, finish(prepared)
 
 
@@ -132,30 +140,25 @@ def manifest_frame(spark: SparkSession, to: str, finished: Finished) -> DataFram
     from rmq_columns.parquet_reading import MANIFEST, manifest_rows
     from rmq_spark.tasks import spread
 
-    count = finished.summary.splits
-    chunks = [(begin, min(begin + ENTRIES_AT_ONCE, count)) for begin in range(0, count, ENTRIES_AT_ONCE)]
+    names = finished.entries
+    chunks = [names[begin : begin + ENTRIES_AT_ONCE] for begin in range(0, len(names), ENTRIES_AT_ONCE)]
     return spread(spark, partial(manifest_rows, to), chunks, MANIFEST)
-
-
-def _silent(what: str, done: int, of: int) -> None:
-    pass
 
 
 def _outcome(spark: SparkSession, prepared: Prepared, finished: Finished) -> Outcome:
     summary = finished.summary
-    wrong = [one for one in finished.entries if one.corruptRows]
     verdict = f"{summary.rows:,} messages in {summary.files:,} files, {prepared.job.to}"
     if summary.corrupt_rows:
         verdict += f"; {summary.corrupt_rows:,} places of the log are no sound message: see _corrupt"
     everything = summary.rows + summary.corrupt_rows
     notes = []
-    if summary.verified_rows == everything:
+    if 0 < summary.verified_rows == everything:
         notes.append(f"Counted once more in the log and in the files: {everything:,} rows.")
     elif summary.verified_rows:
         notes.append(f"Counted once more in the log and in the files: {summary.verified_rows:,} of {everything:,} rows.")
     if prepared.done:
         notes.append(f"{prepared.done:,} of {summary.splits:,} splits were there already, {len(prepared.todo):,} written now.")
-    partitions = sorted(_partitions(finished).items(), key=lambda one: -one[1][0])
+    partitions = sorted(finished.directories.items(), key=lambda one: -one[1][0])
     return Outcome(
         "export", verdict, not summary.corrupt_rows,
         figures=[
@@ -173,11 +176,10 @@ def _outcome(spark: SparkSession, prepared: Prepared, finished: Finished) -> Out
         tables=[
             Table(
                 "corrupt", "Stretches of log with what is no sound message",
-                (Column("brokerName"), Column("startPhysicalOffset", Unit.COUNT), Column("endPhysicalOffset", Unit.COUNT),
+                (Column("brokerName"), Column("startPhysicalOffset", Unit.PLACE), Column("endPhysicalOffset", Unit.PLACE),
                  Column("corruptRows", Unit.COUNT)),
-                [(one.brokerName, one.startPhysicalOffset, one.endPhysicalOffset, one.corruptRows)
-                 for one in sorted(wrong, key=lambda one: -one.corruptRows)[:WORST]],
-                len(wrong), is_finding=True,
+                [(one.broker_name, one.start, one.end, one.corrupt_rows) for one in finished.worst[:WORST]],
+                finished.damaged, is_finding=True,
             ),
             Table(
                 "partitions", "Directories", (Column("directory"), Column("rows", Unit.COUNT), Column("files", Unit.COUNT),
@@ -188,14 +190,3 @@ def _outcome(spark: SparkSession, prepared: Prepared, finished: Finished) -> Out
         plots=[Plot("Messages by directory", bars=[(name, sums[0]) for name, sums in partitions[:TOP]], y_unit=Unit.COUNT)],
         notes=notes, frames={"files": manifest_frame(spark, prepared.job.to, finished)},
     )  # fmt: skip
-
-
-def _partitions(finished: Finished) -> dict[str, tuple[int, int, int]]:
-    """Directory -> rows, files, bytes."""
-    found: dict[str, tuple[int, int, int]] = {}
-    for entry in finished.entries:
-        for file in entry.files:
-            name = file.name.rpartition("/")[0] or "."
-            rows, files, size = found.get(name, (0, 0, 0))
-            found[name] = (rows + file.rows, files + 1, size + file.bytes)
-    return found

@@ -8,58 +8,68 @@ queue files, on the driver stay only the broker's own configuration tables.
 `diff` and `inflight` are what `mqadmin consumerProgress` shows: it counts from 0 where nothing was committed.  `lag` counts what
 is really there to be read, from the position or the queue's beginning.
 
+A queue whose messages have all expired begins and ends where its next message will be: a group that had read them is done.  Where
+nothing of a queue is on disk (removed by `cleanExpiredConsumeQueue`, lost, or kept in RocksDB), a position above 0 cannot be
+judged: `unknown`.
+
 Not clean: a position ahead of its queue's end (what comes next will be skipped), one below its beginning (messages were deleted
-before the group read them), and whatever `--max-lag` and `--max-lag-time` forbid.
+before the group read them), one that cannot be judged, a broker without consumerOffset.json, and whatever `--max-lag` and
+`--max-lag-time` forbid.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rmq_spark.jobs import Parameter, Source
+from rmq_spark.arguments import Parameter, arguments_of
+from rmq_spark.jobs import RANGE, Source
+from rmq_spark.known import brokers_of
 from rmq_spark.measuring import (
     OF_LOG_ONLY,
-    WORST,
-    cell,
     collected,
-    duration_ms,
     lenient,
     small_table,
     source_of,
-    taken,
-    underscored,
     without,
 )
-from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
+from rmq_spark.outcome import Figure, Outcome, Plot, Unit
+from rmq_spark.picking import refuse_ranges
 from rmq_spark.session import Progress, watched
+from rmq_spark.tables import table_of
 from rmq_wire.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-PARAMETERS = (
-    Parameter("max-lag", int, "more messages behind than this, on one queue, are a finding", metavar="N"),
-    Parameter("max-lag-time", str, "a longer lag in time, on one queue, is a finding: 90s, 10m, 2h", metavar="DURATION"),
-    Parameter("now", "time", "lag in time is measured up to now, instead of to the queue's newest message", metavar="TIME"),
+PARAMETERS: Final = (
+    Parameter("max_lag", int, "More messages behind than this, on one queue, are a finding.", least=0),
+    Parameter("max_lag_time", "duration", "A longer lag in time, on one queue, is a finding: 90s, 10m, 2h."),
+    Parameter("now", "time", "Lag in time is measured up to then.  To the queue's newest message by default."),
 )
-OWN: Final = ("max_lag", "max_lag_time", "now")
-AHEAD, BELOW, GONE, NEVER, BEHIND, DONE = "ahead", "below", "gone", "never", "behind", "done"
+EXAMPLES: Final = ("/data/broker-a/store --max-lag 10000", "/data/brokers --max-lag-time 10m --now now")
+LEFT_OUT: Final = RANGE
+FOUND: Final = "a position is out of place, cannot be judged, or is behind by more than allowed"
+AHEAD, BELOW, UNKNOWN, GONE, NEVER, BEHIND, DONE = "ahead", "below", "unknown", "gone", "never", "behind", "done"
 STATES: Final = {
     AHEAD: "ahead of the queue's end: messages to come will be skipped",
     BELOW: "below the queue's beginning: messages were deleted before the group read them",
+    UNKNOWN: "nothing of the queue is on disk: whether the position is right cannot be told",
     GONE: "of a topic that there is not any more",
     NEVER: "nothing was committed",
     BEHIND: "some messages are left to read",
     DONE: "all messages were read",
 }
-FINDINGS: Final = (AHEAD, BELOW)
+FINDINGS: Final = (AHEAD, BELOW, UNKNOWN)
 
 
 class Wanted(NamedTuple):
-    """One queue of one group, as the broker's configuration has it."""
+    """One queue of one group, as the broker's configuration has it.
+
+    hasTopic: the broker has it, or nobody knows, since it has no topics.json.  hasQueues: its queues are files that can be read.
+    """
 
     brokerName: str
     group: str
@@ -69,6 +79,7 @@ class Wanted(NamedTuple):
     pullOffset: int | None
     hasTopic: bool
     isRetry: bool
+    hasQueues: bool
 
 
 def lag(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
@@ -77,22 +88,27 @@ def lag(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
 
     options: max_lag, max_lag_time, now (ms); the rest are the format's.  Raises `BadOption`, `CannotRead`.
     """
-    own, rest = taken(options, OWN)
-    return rows(spark, source_of(paths, rest), own)
+    given, rest = arguments_of(PARAMETERS, options)
+    return rows(spark, source_of(paths, rest), given)
 
 
 def rows(spark: SparkSession, source: Source, given: dict[str, Any]) -> DataFrame:
     """As `lag`, of a job's arguments.  Lazy but for the configuration tables."""
     from pyspark.sql import functions as F
 
-    wanted = wanted_of(small_table(source, "consumerOffsets"), small_table(source, "topics"))
+    refuse_ranges(source, "lag")
+    brokers = brokers_of(source)
+    readable = {broker.name for broker in brokers if broker.hasQueues}
+    configured = {broker.name for broker in brokers if broker.isConfigured}
+    wanted = wanted_of(small_table(source, "consumerOffsets"), small_table(source, "topics"), configured)
+    wanted = [one._replace(hasQueues=one.brokerName in readable) for one in wanted]
     asked: dict[tuple[str, str, int], set[int]] = defaultdict(set)
     for one in wanted:
         asked[one.brokerName, one.topic, one.queueId].add(max(one.offset or 0, 0))
     found = _found(spark, source, asked)
     key = ["brokerName", "topic", "queueId"]
     queues = found.where("position is null").groupBy(*key).agg(
-        F.min("firstOffset").alias("minOffset"), F.max("endOffset").alias("maxOffset"),
+        F.coalesce(F.min("firstOffset"), F.max("endOffset")).alias("minOffset"), F.max("endOffset").alias("maxOffset"),
         F.max_by("lastStoreTimestamp", "endOffset").alias("lastStoreTimestamp"),
     )  # fmt: skip
     behind = found.where("position is not null").groupBy(*key, "position").agg(
@@ -110,7 +126,7 @@ def _schema() -> StructType:
     from pyspark.sql import types as T
 
     text, number, flag = T.StringType(), T.LongType(), T.BooleanType()
-    kinds = (text, text, text, T.IntegerType(), number, number, flag, flag)
+    kinds = (text, text, text, T.IntegerType(), number, number, flag, flag, flag)
     return T.StructType([T.StructField(name, kind) for name, kind in zip(Wanted._fields, kinds, strict=True)])
 
 
@@ -118,7 +134,7 @@ def _found(spark: SparkSession, source: Source, asked: dict[tuple[str, str, int]
     """Rows of `POSITIONS`, only of queues that are asked for."""
     from rmq_columns.plan import plan_splits
     from rmq_columns.positions import POSITIONS, asked_of, positions_in
-    from rmq_spark.store import located
+    from rmq_spark.options import located
     from rmq_spark.tasks import spread
 
     kept = lenient(without(source.options, (*OF_LOG_ONLY, "columns", "table", "topics", "verifyCrc", "includeSystemTopics")))
@@ -130,18 +146,20 @@ def _found(spark: SparkSession, source: Source, asked: dict[tuple[str, str, int]
 def _judged(joined: DataFrame, given: dict[str, Any]) -> DataFrame:
     from pyspark.sql import functions as F
 
-    most, longest = given.get("max_lag"), given.get("max_lag_time")
-    until = F.col("lastStoreTimestamp") if given.get("now") is None else F.timestamp_millis(F.lit(int(given["now"])))
+    most, longest = given["max_lag"], given["max_lag_time"]
+    until = F.col("lastStoreTimestamp") if given["now"] is None else F.timestamp_millis(F.lit(given["now"]))
     offset, end = F.col("offset"), F.col("maxOffset")
+    is_nothing = F.col("isNothing")
     state = (
-        F.when(offset.isNull() | (offset < 0), F.when(~F.col("hasTopic") & (end == 0), GONE).when(end > F.col("minOffset"), NEVER)
-               .otherwise(DONE))
-        .when(~F.col("hasTopic") & (end == 0), GONE)
+        F.when(is_nothing & ~F.col("hasTopic"), GONE)
+        .when(is_nothing & (~F.col("hasQueues") | (F.coalesce(offset, F.lit(0)) > 0)), UNKNOWN)
+        .when(offset.isNull() | (offset < 0), F.when(end > F.col("minOffset"), NEVER).otherwise(DONE))
         .when(offset > end, AHEAD).when(offset < F.col("minOffset"), BELOW)
         .when(F.col("lag") > 0, BEHIND).otherwise(DONE)
     )  # fmt: skip
     made = (
-        joined.withColumn("maxOffset", F.coalesce("maxOffset", F.lit(0)))
+        joined.withColumn("isNothing", F.col("maxOffset").isNull())
+        .withColumn("maxOffset", F.coalesce("maxOffset", F.lit(0)))
         .withColumn("minOffset", F.coalesce("minOffset", F.lit(0)))
         .withColumn("lag", F.coalesce("lag", F.lit(0)))
         .withColumn("bytesBehind", F.coalesce("bytesBehind", F.lit(0)))
@@ -153,17 +171,20 @@ def _judged(joined: DataFrame, given: dict[str, Any]) -> DataFrame:
     )
     finding = F.col("state").isin(*FINDINGS)
     if most is not None:
-        finding = finding | (F.col("lag") > int(most))
+        finding = finding | (F.col("lag") > most)
     if longest is not None:
-        finding = finding | (F.col("lagMs") > duration_ms(longest))
+        finding = finding | (F.col("lagMs") > longest)
     return made.withColumn("isFinding", F.coalesce(finding, F.lit(False))).select(
         "brokerName", "group", "topic", "queueId", "offset", "pullOffset", "minOffset", "maxOffset", "lag", "diff", "inflight",
         "bytesBehind", "nextStoreTimestamp", "lastStoreTimestamp", "lagMs", "lost", "isRetry", "state", "isFinding",
     )  # fmt: skip
 
 
-def wanted_of(offsets: list[dict[str, Any]], topics: list[dict[str, Any]]) -> list[Wanted]:
-    """A row for each queue of each group; queues without a position, too.  Rows of the tables consumerOffsets and topics."""
+def wanted_of(offsets: list[dict[str, Any]], topics: list[dict[str, Any]], configured: Collection[str]) -> list[Wanted]:
+    """A row for each queue of each group; queues without a position, too.  Rows of the tables consumerOffsets and topics.
+
+    configured: names of brokers that have told their topics.
+    """
     queues = {(row["brokerName"], row["topic"]): max(row["readQueueNums"] or 0, 0) for row in topics}
     held: dict[tuple[str, str, str], dict[int, dict[str, Any]]] = defaultdict(dict)
     for row in offsets:
@@ -175,7 +196,8 @@ def wanted_of(offsets: list[dict[str, Any]], topics: list[dict[str, Any]]) -> li
     for broker, topic in queues:
         if (owner := retry_group(topic, groups[broker])) is not None:
             held.setdefault((broker, owner, topic), {})
-    return [one for key, known in sorted(held.items()) for one in _queues_of(key, known, queues.get((key[0], key[2])))]
+    found = [one for key, known in sorted(held.items()) for one in _queues_of(key, known, queues.get((key[0], key[2])))]
+    return [one if one.brokerName in configured else one._replace(hasTopic=True) for one in found]
 
 
 def _queues_of(key: tuple[str, str, str], known: dict[int, dict[str, Any]], count: int | None) -> Iterator[Wanted]:
@@ -183,7 +205,8 @@ def _queues_of(key: tuple[str, str, str], known: dict[int, dict[str, Any]], coun
     for queue_id in sorted({*known, *range(count or 0)}):
         row = known.get(queue_id, {})
         is_retry = retry_group(topic, {group}) == group
-        yield Wanted(broker, group, topic, queue_id, row.get("offset"), row.get("pullOffset"), count is not None, is_retry)
+        offset, pulled = row.get("offset"), row.get("pullOffset")
+        yield Wanted(broker, group, topic, queue_id, offset, pulled, count is not None, is_retry, hasQueues=True)
 
 
 def retry_group(topic: str, groups: set[str]) -> str | None:
@@ -204,7 +227,6 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     """Queues of groups, their sums, and what is wrong with positions."""
     from pyspark.sql import functions as F
 
-    given = underscored(given)
     every = rows(spark, source, given).persist()
     with watched(spark, "queues", tell):
         total = every.agg(
@@ -227,10 +249,15 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     findings = every.where("isFinding").orderBy(F.col("state").isin(*FINDINGS).desc(), *order)
     wrong = int(total["findings"] or 0)
     verdict = f"{wrong} of {total['rows']} queues of groups need a look" if wrong else "no position is out of place"
+    brokers = brokers_of(source)
+    bare = [broker.name for broker in brokers if not broker.hasPositions]
     if not total["rows"]:
         verdict = "no group has committed anything"
+    if bare:
+        told = f"; {verdict}" if len(bare) < len(brokers) else ""
+        verdict = f"nothing can be told of {', '.join(bare)}: no consumerOffset.json{told}"
     return Outcome(
-        "lag", verdict, not wrong,
+        "lag", verdict, not (wrong or bare),
         figures=[
             Figure("groups", "groups", total["groups"]), Figure("queues", "queues of groups", total["rows"]),
             Figure("lag", "messages behind", total["lag"] or 0), Figure("lagMax", "most on one queue", total["lagMax"] or 0),
@@ -240,12 +267,13 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
             Figure("ahead", "positions ahead of the end", total[AHEAD] or 0),
             Figure("below", "positions below the beginning", total[BELOW] or 0),
             Figure("lost", "messages deleted before they were read", total["lost"] or 0),
+            Figure("unknown", "positions that cannot be judged", total[UNKNOWN] or 0),
             Figure("gone", "positions of topics that are gone", total[GONE] or 0),
         ],
         tables=[
-            _table("findings", "Positions to look at", QUEUE_COLUMNS, collected(findings), wrong, True),
-            _table("groups", "Groups, the worst first", GROUP_COLUMNS, worst_groups, total["groups"]),
-            _table("queues", "Queues with something left to read", QUEUE_COLUMNS, collected(behind.orderBy(*order)), left),
+            table_of("findings", "Positions to look at", QUEUE_COLUMNS, collected(findings), wrong, True),
+            table_of("groups", "Groups, the worst first", GROUP_COLUMNS, worst_groups, total["groups"]),
+            table_of("queues", "Queues with something left to read", QUEUE_COLUMNS, collected(behind.orderBy(*order)), left),
         ],
         plots=[Plot("Messages behind, by group", bars=bars[:BARS])],
         notes=_notes(total, given), frames={"lag": every, "groups": groups},
@@ -253,8 +281,13 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
 
 
 def _notes(total: Any, given: dict[str, Any]) -> list[str]:
-    until = "the newest message of each queue" if given.get("now") is None else "the time given as now"
+    until = "the newest message of each queue" if given["now"] is None else "the time given as now"
     notes = [f"lag in time: from the store time of the next message to that of {until}"]
+    if total[UNKNOWN]:
+        notes.append(
+            f"{total[UNKNOWN]} positions cannot be judged, since nothing of their queues is on disk: removed by"
+            " cleanExpiredConsumeQueue, lost, or kept in RocksDB"
+        )
     if total[GONE]:
         notes.append(f"{total[GONE]} positions belong to topics that there are not any more; they do no harm")
     return notes
@@ -268,14 +301,3 @@ QUEUE_COLUMNS: Final = (
 GROUP_COLUMNS: Final = (
     "brokerName", "group", "queues", "lag", "retryLag", "diff", "inflight", "bytesBehind", "lagMs", "neverCommitted",
 )  # fmt: skip
-UNITS: Final = {"lagMs": Unit.MS, "bytesBehind": Unit.BYTES}
-NUMBERS: Final = {
-    "queueId", "offset", "minOffset", "maxOffset", "lag", "queues", "retryLag", "diff", "inflight", "neverCommitted",
-}  # fmt: skip
-
-
-def _table(
-    name: str, title: str, columns: tuple[str, ...], found: list[dict[str, Any]], total: int, is_finding: bool = False
-) -> Table:  # fmt: skip
-    kinds = tuple(Column(one, UNITS.get(one, Unit.COUNT if one in NUMBERS else Unit.TEXT)) for one in columns)
-    return Table(name, title, kinds, [tuple(cell(row[one]) for one in columns) for row in found[:WORST]], total, is_finding)

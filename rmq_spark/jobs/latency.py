@@ -13,29 +13,31 @@ Not clean: only what `--max-latency` forbids.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from rmq_columns.shown import span_text
 from rmq_spark import consumption
-from rmq_spark.jobs import Parameter, Source
+from rmq_spark.arguments import Parameter, arguments_of
+from rmq_spark.jobs import Source
 from rmq_spark.measuring import (
+    APPROXIMATE,
     SUFFIX,
+    WINDOW,
     WORST,
-    cell,
     collected,
-    duration_ms,
     extent,
     has,
     has_property,
     is_approximate,
     property_value,
     source_of,
-    taken,
-    underscored,
     window_ms,
     without,
 )
-from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
+from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.session import Progress, watched
+from rmq_spark.tables import table_of
 from rmq_wire import property_names as names
 from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX, TRACE_TOPIC
 from rmq_wire.sys_flag import TRANSACTION_COMMIT
@@ -44,18 +46,20 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-PARAMETERS = (
-    Parameter("max-latency", str, "plain messages stored later than this after they were born are findings", metavar="DURATION"),
-    Parameter("window", str, "step of the course over time (default: at most 200 of them)", metavar="DURATION"),
-    Parameter("approximate", str, "count latencies above 256 ms in steps (auto: above 64 GiB of log)", "auto",
-              choices=("auto", "yes", "no")),
-    Parameter("trace-topic", str, "where clients sent their message trace", TRACE_TOPIC, metavar="TOPIC"),
-)  # fmt: skip
-OWN: Final = ("max_latency", "window", "approximate", "trace_topic")
+PARAMETERS: Final = (
+    Parameter("max_latency", "duration", "Plain messages that were stored later than this after birth are findings: 500ms, 2s."),
+    WINDOW,
+    replace(APPROXIMATE, help="Count latencies from 256 ms on in steps of 0.8 %.  auto: above 64 GiB of log."),
+    Parameter("trace_topic", str, "Where clients sent their message trace.", TRACE_TOPIC, "NAME"),
+)
+EXAMPLES: Final = ("/data/broker-a/store --max-latency 500ms", "/data/brokers --since -1d --html latency.html")
+FOUND: Final = "a plain message took longer than --max-latency"
 PLAIN, DELAYED, TIMED, COMMITTED, RETRIED, DEAD, UNBORN = "plain", "delayed", "timed", "committed", "retried", "dead", "unborn"
 QUANTILES: Final = (0.5, 0.9, 0.99, 0.999)
 STEP_BITS: Final = 7
 """A latency keeps so many bits behind its first one when it is approximated."""
+NEVER_MS: Final = 1 << 62
+"""No message is so late."""
 KEY: Final = ("brokerName", "topic", "queueId", "class")
 
 
@@ -64,15 +68,15 @@ def latency(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
 
     options: max_latency, window, approximate; the rest are the format's.  Raises `BadOption`, `CannotRead`.
     """
-    own, rest = taken(options, OWN)
-    source = source_of(paths, rest)
-    return quantiles(counts(spark, source, own, 0), KEY)
+    given, rest = arguments_of(PARAMETERS, options)
+    return quantiles(counts(spark, source_of(paths, rest), given, 0), KEY)
 
 
-def consumption_times(spark: SparkSession, paths: Any, trace_topic: str = TRACE_TOPIC, **options: Any) -> DataFrame:
+def consumption_times(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """A row for each delivery that was traced: see `rmq_spark.consumption.consumed`."""
-    source = source_of(paths, options)
-    return consumption.consumed(spark, source, consumption.traces(spark, source, trace_topic))
+    given, rest = arguments_of(PARAMETERS, options)
+    source = source_of(paths, rest)
+    return consumption.consumed(spark, source, consumption.traces(spark, source, given["trace_topic"]))
 
 
 def messages(spark: SparkSession, source: Source, more: str = "") -> DataFrame:
@@ -111,10 +115,10 @@ def counts(spark: SparkSession, source: Source, given: dict[str, Any], late_ms: 
     from pyspark.sql import functions as F
 
     log_bytes, span = extent(source)
-    window = window_ms(given.get("window"), span)
+    window = window_ms(given["window"], span)
     found = messages(spark, source)
     exact = F.col("latencyMs")
-    if is_approximate(given.get("approximate"), log_bytes):
+    if is_approximate(given["approximate"], log_bytes):
         bits = f"greatest(cast(floor(log2(latencyMs)) as int) - {STEP_BITS}, 0)"
         step = F.when(exact < 2 << STEP_BITS, exact).otherwise(F.expr(f"shiftleft(shiftright(latencyMs, {bits}), {bits})"))
     else:
@@ -151,9 +155,8 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     """Counts once, the worst messages once; trace and join where there is one."""
     from pyspark.sql import functions as F
 
-    given = underscored(given)
-    limit = given.get("max_latency")
-    late_ms = duration_ms(limit) if limit is not None else 1 << 62
+    limit = None if given["max_latency"] is None else span_text(given["max_latency"])
+    late_ms = NEVER_MS if limit is None else given["max_latency"]
     found = counts(spark, source, given, late_ms).persist()
     with watched(spark, "latencies", tell):
         total = found.agg(
@@ -181,11 +184,11 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
             *([Figure("late", f"longer than {limit}", late)] if limit is not None else []),
         ],
         tables=[
-            _table("classes", "Born to stored, by class", ("class", *_MEASURES), classes, len(classes)),
-            _table("queues", "Plain messages, by queue", (*KEY[:3], *_MEASURES),
-                   collected(queues.where(F.col("class") == PLAIN).orderBy(F.desc(quantile_name(0.99)), *KEY)), _queues(found)),
-            _table("worst", "The longest", _WORST, [row for row in rows if row["latencyMs"] > late_ms] if late else rows,
-                   late or len(rows), bool(late)),
+            table_of("classes", "Born to stored, by class", ("class", *_MEASURES), classes, len(classes)),
+            table_of("queues", "Plain messages, by queue", (*KEY[:3], *_MEASURES),
+                     collected(queues.where(F.col("class") == PLAIN).orderBy(F.desc(quantile_name(0.99)), *KEY)), _queues(found)),
+            table_of("worst", "The longest", _WORST, [row for row in rows if row["latencyMs"] > late_ms] if late else rows,
+                     late or len(rows), bool(late)),
         ],
         plots=_plots(found), notes=_notes(source, given, total),
         frames={"latency": queues, "worst": worst.where(F.col("latencyMs") > late_ms) if limit is not None
@@ -220,14 +223,14 @@ def _tell_clocks(spark: SparkSession, source: Source, outcome: Outcome, tell: Pr
     with watched(spark, "clocks", tell):
         rows = collected(by_host.orderBy(F.desc("maxAheadMs"), "bornHost"))
     columns = ("bornHost", "messages", "maxAheadMs")
-    outcome.tables.append(_table("clockSkew", "Producers whose clock is ahead of the broker's", columns, rows, len(rows)))
+    outcome.tables.append(table_of("clockSkew", "Producers whose clock is ahead of the broker's", columns, rows, len(rows)))
     outcome.frames["clockSkew"] = by_host
 
 
 def _tell_consumption(spark: SparkSession, source: Source, given: dict[str, Any], outcome: Outcome, tell: Progress) -> None:
     from pyspark.sql import functions as F
 
-    topic = given.get("trace_topic") or TRACE_TOPIC
+    topic = given["trace_topic"]
     traced = consumption.traces(spark, source, topic).persist()
     with watched(spark, "trace", tell):
         kinds = {row["traceType"]: row["count"] for row in traced.groupBy("traceType").count().collect()}
@@ -249,14 +252,14 @@ def _tell_consumption(spark: SparkSession, source: Source, given: dict[str, Any]
             Unit.RATIO,
         ),
     ]
-    outcome.tables.append(_table("consumption", "Stored to consumed, by group", _CONSUMPTION, rows, len(rows)))
-    outcome.frames |= {"consumption": deliveries, "consumptionByGroup": groups}
+    outcome.tables.append(table_of("consumption", "Stored to consumed, by group", _CONSUMPTION, rows, len(rows)))
+    outcome.frames.update({"consumption": deliveries, "consumptionByGroup": groups})
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     outcome.notes.append(f"message trace: {told}; waitMs is of first deliveries, by the consumers' clocks")
 
 
 def _notes(source: Source, given: dict[str, Any], total: Any) -> list[str]:
-    approximate = is_approximate(given.get("approximate"), extent(source)[0])
+    approximate = is_approximate(given["approximate"], extent(source)[0])
     notes = ["percentiles are up to 0.8 % too small above 256 ms" if approximate else "percentiles are exact"]
     if total["unreadable"]:
         notes.append(f"{total['unreadable']} places of the log hold no message that can be read; they are left out")
@@ -292,20 +295,3 @@ _CONSUMPTION: Final = (
     "group", "topic", "deliveries", "succeeded", "failed", "noEnd", "retries", "successRate", "waitMsP50", "waitMsP99",
     "waitMsMax", "costMsP50", "costMsP99", "costMsMax",
 )  # fmt: skip
-_TEXTS: Final = {"brokerName", "topic", "class", "uniqKey", "bornHost", "group"}
-_MS: Final = {"minMs", "meanMs", "maxMs", "latencyMs", "maxAheadMs", *map(quantile_name, QUANTILES)}
-
-
-def _unit(name: str) -> Unit:
-    if name in _TEXTS:
-        return Unit.TEXT
-    if name in _MS or name.startswith(("waitMs", "costMs")):
-        return Unit.MS
-    return {"storeTimestamp": Unit.TIME, "successRate": Unit.RATIO}.get(name, Unit.COUNT)
-
-
-def _table(
-    name: str, title: str, columns: tuple[str, ...], found: list[dict[str, Any]], total: int, is_finding: bool = False
-) -> Table:  # fmt: skip
-    kinds = tuple(Column(one, _unit(one)) for one in columns)
-    return Table(name, title, kinds, [tuple(cell(row[one]) for one in columns) for row in found[:WORST]], total, is_finding)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from rmq_spark.measuring import WORST
-from rmq_spark.outcome import Cell, Column, Table, Unit
+from rmq_spark.outcome import Table
+from rmq_spark.tables import table_of
 
-VERDICTS: Final = ("stored", "waiting", "expired", "elsewhere", "unindexed", "unreadable", "lost")
-WRONG: Final = ("elsewhere", "unindexed", "unreadable", "lost")
+VERDICTS: Final = (
+    "stored", "waiting", "recalled", "expired", "elsewhere", "unindexed", "unreadable", "undelivered", "lost", "unknown",
+)  # fmt: skip
+WRONG: Final = ("lost", "undelivered", "unreadable", "unindexed", "elsewhere", "unknown")
+"""The worst first; unknown is not wrong by itself, but nobody can say that it is right."""
+LABELS: Final = {
+    "undelivered": "passed by its broker, never delivered", "unknown": "cannot tell: expired, lost, or still to come",
+}  # fmt: skip
 
 
 def of_topics(found: list[Any]) -> Table:
@@ -17,30 +23,25 @@ def of_topics(found: list[Any]) -> Table:
     for row in found:
         sums.setdefault(row["topic"], dict.fromkeys(VERDICTS, 0))[row["verdict"]] = row["n"]
     order = sorted(sums, key=lambda topic: (-sum(sums[topic][one] for one in WRONG), topic))
-    columns = (Column("topic"), *(Column(one, Unit.COUNT) for one in VERDICTS))
-    rows: list[tuple[Cell, ...]] = [(topic, *sums[topic].values()) for topic in order[:WORST]]
-    return Table("topics", "By topic", columns, rows, len(sums))
-
-
-def _table(name: str, title: str, columns: tuple[Column, ...], rows: list[dict[str, Any]], total: int, is_finding: bool) -> Table:
-    return Table(name, title, columns, [tuple(row[one.name] for one in columns) for row in rows], total, is_finding)
+    return table_of("topics", "By topic", ("topic", *VERDICTS), [{"topic": one, **sums[one]} for one in order], len(sums))
 
 
 def of_findings(rows: list[dict[str, Any]], total: int) -> Table:
     """The worst rows."""
-    texts = ("verdict", "topic", "queueId", "queueOffset", "uniqKey", "foundBrokerName", "foundQueueId", "foundQueueOffset")
-    columns = tuple(map(Column, (*texts, "physicalOffset")))
-    return _table("findings", "Acknowledged messages that are not as they should be", columns, rows, total, True)
+    names = (
+        "verdict", "topic", "queueId", "queueOffset", "uniqKey", "foundBrokerName", "foundQueueId", "foundQueueOffset",
+        "physicalOffset",
+    )  # fmt: skip
+    return table_of("findings", "Acknowledged messages that are not as they should be", names, rows, total, True)
 
 
 def of_groups(rows: list[dict[str, Any]]) -> Table:
     """By group and topic."""
-    numbers = ("passed", "notYet", "passedWrong", "dead")
-    columns = (Column("group"), Column("topic"), *(Column(one, Unit.COUNT) for one in numbers))
-    return _table("groups", "What the groups' committed positions have passed", columns, rows, len(rows), False)
+    names = ("group", "topic", "passed", "notYet", "passedWrong", "dead")
+    return table_of("groups", "What the groups' committed positions have passed", names, rows, len(rows))
 
 
 def of_positions(rows: list[dict[str, Any]], total: int) -> Table:
     """Positions that no queue has reached."""
-    columns = (*map(Column, ("brokerName", "group", "topic", "queueId", "offset", "end")), Column("ahead", Unit.COUNT))
-    return _table("positionsAhead", "Committed positions behind the end of their queue", columns, rows, total, True)
+    names = ("brokerName", "group", "topic", "queueId", "offset", "end", "ahead")
+    return table_of("positionsAhead", "Committed positions behind the end of their queue", names, rows, total, True)

@@ -2,15 +2,17 @@
 
 What counts as a break:
 
-    sequence    of two messages of one topic and sharding key that follow each other in one queue (by queue offset), the later one
-                has the smaller sequence number.  Equal numbers are none (`duplicates` has them), nor numbers left out (`loss`).
-                A message without a number, or with one that is no whole number, is passed over and counted.
+    sequence    of two messages of one topic and sharding key that follow each other in one queue, the later one has the smaller
+                sequence number.  Equal numbers are none (`duplicates` has them), nor numbers left out (`loss`).  A message
+                without a number, or with one that is no whole number, is passed over and counted.  The order of a queue is that
+                of the log, in which its offsets are given: they begin anew where a topic was deleted and made again.
     moved       of two messages of one topic and sharding key that follow each other by store time, the later one stands in
                 another queue, or on another broker.  Queues of a topic being added moves keys once; `--allow-moves` then
                 tells of moves without calling them a finding.
     queueOrder  of two messages of one queue that follow each other in the log, the later one has not the greater queue offset.
+                Where it is 0, the topic was made again, or the broker has lost count: a note says how many these are.
     clock       of two messages that follow each other in the log, the later one was stored before the earlier one, by more than
-                `--clock-tolerance` ms.
+                `--clock-tolerance`.
 
 Each place where order breaks is one row, with the message before it.  The sequence is that of a property (`--sequence
 property:NAME`), the time of birth (`bornTimestamp`; as exact as the clocks of the producers), or a number that a ledger has for
@@ -22,43 +24,57 @@ no order of keys; queues and log are looked at for all topics chosen.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_columns.errors import BadOption
-from rmq_spark.jobs import Parameter, Source
-from rmq_spark.measuring import WORST, collected, source_of
-from rmq_spark.outcome import Cell, Column, Figure, Outcome, Plot, Table, Unit
-from rmq_spark.picking import CORRUPT, PROPERTY, Picking, given_of, named, options_of
+from rmq_spark.arguments import Parameter, arguments_of
+from rmq_spark.jobs import Source
+from rmq_spark.ledger import LEDGER_PARAMETERS, read_ledger
+from rmq_spark.measuring import collected, source_of
+from rmq_spark.outcome import Figure, Outcome, Plot, Unit
+from rmq_spark.picking import CORRUPT, Picking, named, options_of
+from rmq_spark.session import Progress, watched
+from rmq_spark.tables import table_of
+from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from rmq_spark.session import Progress
-
-EXEMPT: Final = ("%RETRY%", "%DLQ%")
+EXEMPT: Final = (RETRY_PREFIX, DLQ_PREFIX)
 KINDS: Final = ("sequence", "moved", "queueOrder", "clock")
 LEDGER: Final = "ledger:"
 PREVIOUS: Final = ("brokerName", "queueId", "queueOffset", "physicalOffset", "storeTimestamp", "sequence")
-FOUND: Final = ("kind", "topic", "key", *PREVIOUS, "previous")
+COLUMNS: Final = ("kind", "topic", "key", *PREVIOUS, "previous")
+BY_TOPIC: Final = ("kind", "topic", "breaks", "keys")
+SHOWN: Final = (
+    "kind", "topic", "key", "brokerName", "queueId", "queueOffset", "physicalOffset", "sequence", "storeTimestamp", "before",
+)  # fmt: skip
 
 PARAMETERS: Final = (
-    Parameter("by", str, "sharding key: property:NAME, or a column", "property:__SHARDINGKEY", "KEY"),
-    Parameter("sequence", str, "what must not go back: property:NAME, bornTimestamp, ledger:COLUMN", None, "WHAT"),
-    Parameter("ledger", "path", "files with a number for each unique key, for ledger:COLUMN", None, "PATH", is_many=True),
-    Parameter("allow-moves", bool, "a sharding key in several queues is no finding", False),
-    Parameter("clock-tolerance", int, "ms by which store times may go back", 0, "MS"),
+    Parameter("by", str, "Sharding key: property:NAME, or a column.", "property:__SHARDINGKEY", "KEY"),
+    Parameter("sequence", str, "What must not go back: property:NAME, bornTimestamp or ledger:COLUMN.", metavar="WHAT"),
+    replace(LEDGER_PARAMETERS[0], help="File or directory with numbers of unique keys, for ledger:COLUMN.  May be repeated."),
+    *LEDGER_PARAMETERS[1:],
+    Parameter("allow_moves", bool, "A sharding key in several queues is no finding."),
+    Parameter("clock_tolerance", "duration", "How far store times may go back: 5ms, 1s.", "0"),
 )
+EXAMPLES: Final = (
+    "/data/broker-a/store --sequence property:sequence",
+    "/data/brokers --by keys --ledger sent.csv --sequence ledger:n",
+)
+FOUND: Final = "order is broken"
 
 
 def order(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """A row for each break: kind, topic, key, brokerName, queueId, queueOffset, physicalOffset, storeTimestamp, sequence, and
     `previous` with the same of the message before it.
 
-    options: the parameters (`_` for `-`), those of the format.  Raises `BadOption`.
+    options: the parameters, those of the format.  Raises `BadOption`.
     """
-    given, format_options = given_of(PARAMETERS, options)
-    source = source_of(paths, format_options)
+    given, rest = arguments_of(PARAMETERS, options)
+    source = source_of(paths, rest)
     rows = scanned(spark, source, given).persist()
     return found_in(spark, rows, given)
 
@@ -68,13 +84,13 @@ def scanned(spark: SparkSession, source: Source, given: dict[str, Any]) -> DataF
     from rmq_columns import plan_splits
     from rmq_columns.options import Mode, parse_options
     from rmq_spark.jobs.order_scan import PLACE, look, schema
-    from rmq_spark.store import located
+    from rmq_spark.options import located
     from rmq_spark.tasks import spread
 
-    key, key_property = named(given.get("by") or PARAMETERS[0].default, "_key")
-    asked = given.get("sequence") or ""
+    key, key_property = named(given["by"], "_key")
+    asked = given["sequence"] or ""
     is_ledger = asked.startswith(LEDGER)
-    if is_ledger and not given.get("ledger"):
+    if is_ledger and not given["ledger"]:
         raise BadOption(f"sequence: {asked} needs --ledger")
     sequence, sequence_property = named(asked, "_sequence") if asked and not is_ledger else (None, None)
     columns = ["brokerName", "topic", "queueId", *PLACE]
@@ -88,7 +104,7 @@ def scanned(spark: SparkSession, source: Source, given: dict[str, Any]) -> DataF
     if parse_options(options).mode is Mode.PERMISSIVE:
         read.append(CORRUPT)
     splits = plan_splits(located({**options, "table": "messages", "columns": read}))
-    work = partial(look, wanted, key, sequence, int(given.get("clock-tolerance") or 0))
+    work = partial(look, wanted, key, sequence, given["clock_tolerance"])
     return spread(spark, work, splits, schema())
 
 
@@ -96,17 +112,14 @@ def keyed(spark: SparkSession, rows: DataFrame, given: dict[str, Any]) -> DataFr
     """Sharded messages with their sequence as a number."""
     from pyspark.sql import functions as F
 
-    from rmq_spark.ledger import read_ledger
-
     own = rows.where("tag = 'keyed'")
     for prefix in EXEMPT:
         own = own.where(~F.col("topic").startswith(prefix))
-    asked = given.get("sequence") or ""
+    asked = given["sequence"] or ""
     if asked.startswith(LEDGER):
         number = asked[len(LEDGER) :]
-        files = given["ledger"]
-        files = [files] if isinstance(files, str) else [str(one) for one in files]
-        ledger = read_ledger(spark, files, more=(number,)).where("uniqKey is not null")
+        ledger = read_ledger(spark, given["ledger"], given["ledger_format"], given["column"], (number,))
+        ledger = ledger.where("uniqKey is not null")
         numbers = ledger.groupBy("topic", "uniqKey").agg(F.min(F.expr(f"try_cast(`{number}` as bigint)")).alias("told"))
         return own.drop("sequence").join(numbers, ["topic", "uniqKey"], "left").withColumnRenamed("told", "sequence")
     return own.withColumn("sequence", F.expr("try_cast(trim(sequence) as bigint)"))
@@ -115,8 +128,8 @@ def keyed(spark: SparkSession, rows: DataFrame, given: dict[str, Any]) -> DataFr
 def found_in(spark: SparkSession, rows: DataFrame, given: dict[str, Any]) -> DataFrame:
     """All breaks of what was scanned, as `order` says."""
     own = keyed(spark, rows, given)
-    found = moves(own).unionByName(of_queues(rows)).unionByName(seams(rows, int(given.get("clock-tolerance") or 0)))
-    return sequence_breaks(own).unionByName(found) if given.get("sequence") else found
+    found = moves(own).unionByName(of_queues(rows)).unionByName(seams(rows, given["clock_tolerance"]))
+    return sequence_breaks(own).unionByName(found) if given["sequence"] else found
 
 
 def _place() -> Any:
@@ -126,13 +139,13 @@ def _place() -> Any:
 
 
 def sequence_breaks(own: DataFrame) -> DataFrame:
-    """Within a queue, by queue offset."""
+    """Within a queue, in the order of the log."""
     from pyspark.sql import functions as F
     from pyspark.sql.window import Window
 
-    of_key = Window.partitionBy("topic", "key", "brokerName", "queueId").orderBy("queueOffset", "physicalOffset")
+    of_key = Window.partitionBy("topic", "key", "brokerName", "queueId").orderBy("physicalOffset")
     rows = own.where("sequence is not null").withColumn("previous", F.lag(_place()).over(of_key))
-    return rows.where("sequence < previous.sequence").withColumn("kind", F.lit("sequence")).select(*FOUND)
+    return rows.where("sequence < previous.sequence").withColumn("kind", F.lit("sequence")).select(*COLUMNS)
 
 
 def moves(own: DataFrame) -> DataFrame:
@@ -143,7 +156,7 @@ def moves(own: DataFrame) -> DataFrame:
     of_key = Window.partitionBy("topic", "key").orderBy("storeTimestamp", "brokerName", "physicalOffset")
     rows = own.withColumn("previous", F.lag(_place()).over(of_key))
     moved = rows.where("previous.queueId <> queueId or previous.brokerName <> brokerName")
-    return moved.withColumn("kind", F.lit("moved")).select(*FOUND)
+    return moved.withColumn("kind", F.lit("moved")).select(*COLUMNS)
 
 
 def _previous(queue: str = "queueId") -> Any:
@@ -159,7 +172,7 @@ def of_queues(rows: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     found = rows.where(F.col("tag").isin("queueOrder", "clock")).withColumn("previous", _previous())
-    return found.withColumn("kind", F.col("tag")).withColumn("sequence", F.lit(None).cast("bigint")).select(*FOUND)
+    return found.withColumn("kind", F.col("tag")).withColumn("sequence", F.lit(None).cast("bigint")).select(*COLUMNS)
 
 
 def seams(rows: DataFrame, tolerance_ms: int) -> DataFrame:
@@ -173,14 +186,12 @@ def seams(rows: DataFrame, tolerance_ms: int) -> DataFrame:
     order_broken = own.where("topic is not null and queueOffset <= previous.queueOffset").withColumn("kind", F.lit("queueOrder"))
     back = f"unix_millis(previous.storeTimestamp) - unix_millis(storeTimestamp) > {tolerance_ms}"
     clock = own.where(f"topic is null and {back}").withColumn("kind", F.lit("clock"))
-    return order_broken.select(*FOUND).unionByName(clock.select(*FOUND))
+    return order_broken.select(*COLUMNS).unionByName(clock.select(*COLUMNS))
 
 
 def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
     """One pass over the store; windows over what is sharded."""
     from pyspark.sql import functions as F
-
-    from rmq_spark.session import watched
 
     rows = scanned(spark, source, given).persist()
     with watched(spark, "reading the log", tell):
@@ -190,9 +201,9 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
         sums = found.groupBy("kind", "topic").agg(F.count("*").alias("breaks"), F.count_distinct("key").alias("keys")).collect()
         first = found.orderBy(F.expr(f"array_position(array{KINDS}, kind)"), "topic", "key", "storeTimestamp", "physicalOffset")
         worst = collected(first)
-        unjudged = keyed(spark, rows, given).where("sequence is null").count() if given.get("sequence") else 0
+        unjudged = keyed(spark, rows, given).where("sequence is null").count() if given["sequence"] else 0
     counts = {kind: sum(row["breaks"] for row in sums if row["kind"] == kind) for kind in KINDS}
-    wrong = {kind: count for kind, count in counts.items() if count and not (kind == "moved" and given.get("allow-moves"))}
+    wrong = {kind: count for kind, count in counts.items() if count and not (kind == "moved" and given["allow_moves"])}
     labels = ("sequence goes back", "keys' moves to another queue", "queue offsets go back", "store times go back")
     figures = [
         Figure("keyedMessages", "messages with a sharding key", tags.get("keyed", 0)),
@@ -200,30 +211,22 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
         Figure("withoutSequence", "sharded messages without a number, not judged", unjudged),
     ]
     notes = [f"{tags['damage']} places of the log could not be read"] if tags.get("damage") else []
+    again = found.where("kind = 'queueOrder' and queueOffset = 0").count() if counts["queueOrder"] else 0
+    notes += [f"{again} queues begin again at 0: a topic that was made again, or a broker that has lost count"] if again else []
     notes += [] if tags.get("keyed") else ["no message has a sharding key: only queues and log were looked at"]
-    notes += [] if given.get("sequence") else ["no --sequence: whether messages of a key follow each other was not looked at"]
+    notes += [] if given["sequence"] else ["no --sequence: whether messages of a key follow each other was not looked at"]
     verdict = ", ".join(f"{label}: {wrong[kind]}" for kind, label in zip(KINDS, labels, strict=True) if kind in wrong)
-    topics = sorted(((row["kind"], row["topic"] or "", row["breaks"], row["keys"]) for row in sums), key=lambda row: -row[2])
-    columns = (Column("kind"), Column("topic"), Column("breaks", Unit.COUNT), Column("keys", Unit.COUNT))
-    by_topic: list[tuple[Cell, ...]] = [*topics[:WORST]]
-    tables = [Table("topics", "Breaks by topic", columns, by_topic, len(topics)), _breaks(worst, sum(counts.values()))]
+    topics = sorted(({**row.asDict(), "topic": row["topic"] or ""} for row in sums), key=lambda row: -row["breaks"])
+    breaks = [{**one, "before": _before(one["previous"])} for one in worst]
+    tables = [
+        table_of("topics", "Breaks by topic", BY_TOPIC, topics, len(topics), units={"keys": Unit.COUNT}),
+        table_of("breaks", "Where order breaks", SHOWN, breaks, sum(counts.values()), True),
+    ]
     plots = [Plot("Breaks by kind", [(kind, float(count)) for kind, count in counts.items()])] if wrong else []
     verdict = verdict or f"clean: {tags.get('keyed', 0)} sharded messages, all in order"
     return Outcome("order", verdict, not wrong, figures, tables, plots, notes, {"breaks": found})
 
 
-def _breaks(found: list[dict[str, Any]], total: int) -> Table:
-    names = ("kind", "topic", "key", "brokerName", "queueId", "queueOffset", "physicalOffset", "sequence")
-    columns = (*map(Column, names), Column("storeTimestamp", Unit.TIME), Column("before"))
-    rows: list[tuple[Cell, ...]] = [
-        (*(one[name] for name in names), one["storeTimestamp"], _before(one["previous"])) for one in found
-    ]
-    return Table("breaks", "Where order breaks", columns, rows, total, is_finding=True)
-
-
 def _before(previous: Any) -> str:
     number = "" if previous.sequence is None else f" #{previous.sequence}"
     return f"{previous.brokerName}/{previous.queueId}:{previous.queueOffset}@{previous.physicalOffset}{number}"
-
-
-__all__ = ["PARAMETERS", "PROPERTY", "found_in", "moves", "order", "run", "scanned", "seams", "sequence_breaks"]

@@ -125,7 +125,7 @@ def _went_back(batch: pa.RecordBatch, state: _State, tolerance_us: int) -> Itera
     edges = np.flatnonzero(np.diff(code[order])) + 1
     for rows in np.split(order, edges):
         one = int(code[rows[0]])
-        topic, queue_id = names[one >> QUEUE_ID_BITS], one & ((1 << QUEUE_ID_BITS) - 1)
+        topic, queue_id = names[one >> QUEUE_ID_BITS], int(np.int64(one).astype(np.int32))
         found += _behind(QUEUE_ORDER, topic, queue_id, place[rows], state, 0, 1)
     found += _behind(CLOCK, None, -1, place, state, 2, -tolerance_us)
     if found:

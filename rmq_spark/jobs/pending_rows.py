@@ -3,7 +3,8 @@
     delayed   SCHEDULE_TOPIC_XXXX, queue = level - 1, due when its queue unit says (`ScheduleMessageService`); kept by a copy in
               the real topic; `delayOffset.json` says how far each level came
     timed     rmq_sys_wheel_timer, due at TIMER_OUT_MS (`TimerMessageStore`); kept by a copy in the real topic, or recalled
-    half      RMQ_SYS_TRANS_HALF_TOPIC; ended by an op message, whose body lists queue offsets (`TransactionalMessageServiceImpl`)
+    half      RMQ_SYS_TRANS_HALF_TOPIC; ended by an op message, whose body lists queue offsets; a check puts it back with
+              TRANSACTION_CHECK_TIMES (`TransactionalMessageServiceImpl`)
     pop       check points in rmq_sys_REVIVE_LOG_… (or still in the wheel on their way there), one message for each offset that
               no ack names (`PopReviveService`); the revive group's position is that of the last one dealt with
 
@@ -15,20 +16,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.jobs import Source
+from rmq_spark.known import delay_offsets
+from rmq_spark.measuring import time_at
 from rmq_spark.picking import Picking, options_of, picked
+from rmq_spark.progress import SURE_MS, newest_ms, usual_delay_ms
+from rmq_wire.names import REVIVE_LOG_PREFIX as REVIVE
+from rmq_wire.names import SCHEDULE_TOPIC as SCHEDULE
+from rmq_wire.names import TRANS_GROUP as TRANSACTIONS
+from rmq_wire.names import TRANS_HALF_TOPIC as HALF
+from rmq_wire.names import TRANS_OP_HALF_TOPIC as OP
+from rmq_wire.names import WHEEL_TIMER_TOPIC as WHEEL
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-SCHEDULE, WHEEL = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
-HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-REVIVE: Final = "rmq_sys_REVIVE_LOG_"
-TRANSACTIONS, REVIVER = "CID_RMQ_SYS_TRANS", "CID_RMQ_SYS_REVIVE_GROUP"
+REVIVER: Final = "CID_RMQ_SYS_REVIVE_GROUP"
+"""`PopAckConstants.REVIVE_GROUP`."""
 TRANSACTION_TIMEOUT_MS: Final = 6000
 """`transactionTimeOut`: a half message is first asked about when it is so old."""
-LEVELS_S: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
-"""`messageDelayLevel`, where no queue unit tells when a message is due."""
 TRANSACTION_BITS, COMMITTED = 0xC, 0x8
 """`MessageSysFlag`."""
 WANTED: Final = Picking(
@@ -38,7 +44,8 @@ WANTED: Final = Picking(
     ),
     (
         ("level", "DELAY"), ("outMs", "TIMER_OUT_MS"), ("realTopic", "REAL_TOPIC"), ("realQueueId", "REAL_QID"),
-        ("recalls", "TIMER_DEL_UNIQKEY"), ("group", "PGROUP"),
+        ("recalls", "TIMER_DEL_UNIQKEY"), ("group", "PGROUP"), ("checks", "TRANSACTION_CHECK_TIMES"),
+        ("preparedAt", "TRAN_PREPARED_QUEUE_OFFSET"),
     ),
 )  # fmt: skip
 BODY: Final = (
@@ -47,8 +54,6 @@ BODY: Final = (
     " ackOffsetList array<bigint>"
 )
 """`PopCheckPoint`, `AckMsg`, `BatchAckMsg`; acks are read under their long names, too."""
-OF_PLACE: Final = ("brokername", "pathlayout", "storepathcommitlog")
-"""Options that say where a store is, in small letters."""
 FOUND: Final = (
     "kind", "brokerName", "topic", "queueId", "queueOffset", "group", "level", "uniqKey", "systemTopic", "systemQueueId",
     "systemQueueOffset", "physicalOffset", "bornTimestamp", "storeTimestamp", "dueTimestamp", "state",
@@ -119,7 +124,8 @@ def _with_copies(promises: DataFrame, rows: DataFrame) -> DataFrame:
 
 
 def delayed(spark: SparkSession, source: Source, rows: DataFrame) -> DataFrame:
-    """Every delayed message with `came`; state: delivered, waiting, or undelivered (its level has gone on without it)."""
+    """Every delayed message with `came`; state: delivered, waiting, or undelivered (its level has gone on without it, and the log
+    is long enough to have the copy: a replica may be behind its files of progress)."""
     from pyspark.sql import functions as F
 
     options = options_of(source, ("queueIds", "verifyCrc", "decompress"), topics=SCHEDULE, mode="DROPMALFORMED")
@@ -127,16 +133,18 @@ def delayed(spark: SparkSession, source: Source, rows: DataFrame) -> DataFrame:
     units = units.select("brokerName", "queueId", "queueOffset", F.col("physicalOffset").alias("unitAt"), "tagsCode")
     own = _with_copies(rows.where(F.col("topic") == SCHEDULE), rows)
     own = own.join(units, ["brokerName", "queueId", "queueOffset"], "left")
-    progress = spark.createDataFrame(
-        delay_offsets(source) or [("", 0, 0)], "brokerName string, queueId int, passed bigint"
-    )  # fmt: skip
+    passed = [(broker, *one) for broker, held in delay_offsets(source).items() for one in held.items()]
+    progress = spark.createDataFrame(passed, "brokerName string, queueId int, passed bigint")
     own = own.join(F.broadcast(progress), ["brokerName", "queueId"], "left")
-    usual = F.element_at(F.array([F.lit(one) for one in LEVELS_S]), F.least(F.col("queueId") + 1, F.lit(len(LEVELS_S))))
     stored = F.unix_millis("storeTimestamp")
     told = F.when((F.col("unitAt") == F.col("physicalOffset")) & (F.col("tagsCode") >= stored), F.col("tagsCode"))
-    due = F.timestamp_millis(F.coalesce(told, stored + usual * 1000))
-    state = F.expr("case when came is not null then 'delivered' when queueOffset < passed then 'undelivered' else 'waiting' end")
-    return _told(own.withColumn("dueTimestamp", due).withColumn("state", state), "delayed")
+    # where no queue unit tells when a message is due, the usual delay does
+    due = time_at(F.coalesce(told, stored + usual_delay_ms("queueId")))
+    newest = spark.createDataFrame(list(newest_ms(spark, source).items()), "brokerName string, newestMs bigint")
+    own = own.join(F.broadcast(newest), "brokerName", "left").withColumn("dueTimestamp", due)
+    is_missed = f"queueOffset < passed and unix_millis(dueTimestamp) + {SURE_MS} <= newestMs"
+    state = F.expr(f"case when came is not null then 'delivered' when {is_missed} then 'undelivered' else 'waiting' end")
+    return _told(own.withColumn("state", state), "delayed")
 
 
 def timed(rows: DataFrame) -> DataFrame:
@@ -151,7 +159,7 @@ def timed(rows: DataFrame) -> DataFrame:
     promises = promises.withColumn("number", F.row_number().over(again)).where("number = 1").drop("number", "identity")
     own = _with_copies(promises, rows).join(markers.distinct(), ["brokerName", "uniqKey"], "left")
     state = F.expr("case when came is not null then 'delivered' when isRecalled then 'recalled' else 'waiting' end")
-    due = F.timestamp_millis(F.expr("coalesce(try_cast(outMs as bigint), unix_millis(storeTimestamp))"))
+    due = time_at(F.expr("coalesce(try_cast(outMs as bigint), unix_millis(storeTimestamp))"))
     return _told(own.withColumn("dueTimestamp", due).withColumn("state", state), "timed")
 
 
@@ -169,8 +177,9 @@ def _told(own: DataFrame, kind: str) -> DataFrame:
 
 
 def half(rows: DataFrame, positions: DataFrame) -> DataFrame:
-    """Every half message; state: ended, again (put back by a check as a later one), committed (but no op says so: the broker will
-    ask again and a second commit may follow), discarded (its queue has gone on without it), waiting."""
+    """Every half message; state: ended, again (the broker's check put it back as a later one, which says so; where its producer
+    sent it twice neither does, and both wait), committed (but no op says so: the broker will ask again and a second commit may
+    follow), discarded (its queue has gone on without it), waiting."""
     from pyspark.sql import functions as F
     from pyspark.sql.window import Window
 
@@ -185,13 +194,14 @@ def half(rows: DataFrame, positions: DataFrame) -> DataFrame:
     own = own.join(ops, ["brokerName", "queueId", "queueOffset"], "left")
     own = own.join(commits.withColumn("isCommitted", F.lit(True)), ["brokerName", "physicalOffset"], "left")
     own = own.join(F.broadcast(passed.select("brokerName", "queueId", "offset")), ["brokerName", "queueId"], "left")
-    later = Window.partitionBy("brokerName", "uniqKey").orderBy("physicalOffset")
-    own = own.withColumn("again", F.expr("uniqKey is not null") & F.lead("physicalOffset").over(later).isNotNull())
+    later = Window.partitionBy("brokerName", "uniqKey").orderBy("physicalOffset").rowsBetween(1, Window.unboundedFollowing)
+    is_put_back = F.max(F.expr("checks is not null or preparedAt is not null")).over(later)
+    own = own.withColumn("again", F.expr("uniqKey is not null") & F.coalesce(is_put_back, F.lit(False)))
     state = F.expr(
         "case when isEnded then 'ended' when again then 'again' when isCommitted then 'committed'"
         " when queueOffset < offset then 'discarded' else 'waiting' end"
     )
-    due = F.timestamp_millis(F.unix_millis("bornTimestamp") + TRANSACTION_TIMEOUT_MS)
+    due = time_at(F.unix_millis("bornTimestamp") + TRANSACTION_TIMEOUT_MS)
     return _told(own.withColumn("dueTimestamp", due).withColumn("state", state), "half")
 
 
@@ -234,25 +244,5 @@ def pop(rows: DataFrame, positions: DataFrame) -> DataFrame:
     found = points.join(acks, [*key, "queueOffset"], "left")
     found = found.join(F.broadcast(passed), ["brokerName", "systemTopic", "systemQueueId"], "left")
     state = F.expr("case when isAcked or bit = 1 then 'acked' when systemQueueOffset <= offset then 'settled' else 'waiting' end")
-    found = (
-        found.withColumn("state", state).withColumn("dueTimestamp", F.timestamp_millis("due")).withColumn("kind", F.lit("pop"))
-    )
+    found = found.withColumn("state", state).withColumn("dueTimestamp", time_at(F.col("due"))).withColumn("kind", F.lit("pop"))
     return found.withColumn("level", F.lit(None).cast("int")).withColumn("uniqKey", F.lit(None).cast("string")).select(*FOUND)
-
-
-def delay_offsets(source: Source) -> list[tuple[str, int, int]]:
-    """(brokerName, queueId, next offset to be delivered) of delayOffset.json, read on the driver: 18 numbers of each broker."""
-    from rmq_columns.options import Options
-    from rmq_columns.stores import list_stores
-    from rmq_spark.store import located
-
-    given = {name: value for name, value in source.options.items() if name.lower() in OF_PLACE}
-    options: Options = located({**given, "paths": list(source.paths)})
-    found = []
-    for store in list_stores(options):
-        held = store.config(store.tree(options), "delayOffset.json")
-        table = held[1].get("offsetTable") if held is not None and isinstance(held[1], dict) else None
-        for level, offset in (table or {}).items():
-            if str(level).isdigit() and isinstance(offset, int):
-                found.append((store.broker_name, int(level) - 1, offset))
-    return found

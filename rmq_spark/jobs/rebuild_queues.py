@@ -5,39 +5,54 @@ be one that the driver and all executors share; only the runs of offsets go on t
 follow one another.  Those alone come to the driver and are written in a second round, as are batch queues.  With `--compare` the
 store's own queues are held against them.
 
-Not clean: bytes of the log that are no message, offsets that no message has, a queue of the store that differs.
+Not clean: bytes of the log that are no message, offsets that no message has, a queue that begins anew elsewhere than at offset 0
+(where a topic that was made again begins: an offset in the log is wrong), messages that no queue can have, a queue of the store
+that differs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from rmq_spark.jobs import Parameter, Source
-from rmq_spark.measuring import WORST, lenient, source_of, taken
+from rmq_spark.arguments import Parameter, arguments_of
+from rmq_spark.jobs import RANGE, Source
+from rmq_spark.measuring import WORST, lenient, source_of
 from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
-from rmq_spark.session import Progress, watched
+from rmq_spark.session import Progress, silent, watched
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from rmq_columns.options import Options
     from rmq_columns.queue_build import Key
+    from rmq_columns.queue_build_plan import Task
     from rmq_columns.queue_build_runs import Run, Settled
     from rmq_columns.queue_build_work import Made
 
-PARAMETERS = (
-    Parameter("to", "path", "make them in this directory: new, or of an earlier run; shared by executors", is_required=True),
-    Parameter("compare", bool, "hold the store's own queues against them", False),
-    Parameter("delay_levels", str, "messageDelayLevel, where no delayed message tells it", metavar="LEVELS"),
-    Parameter("queue_file_bytes", int, "mappedFileSizeConsumeQueue, where no queue file tells it", metavar="BYTES"),
-    Parameter("batch_topic", str, "a topic with queue.type=BatchCQ that topics.json does not name", metavar="NAME", is_many=True),
-    Parameter("extensions", bool, "enableConsumeQueueExt was on from the beginning, also where no extensions are left", False),
-)
-OWN: Final = tuple(one.name for one in PARAMETERS)
+PARAMETERS: Final = (
+    Parameter("to", "path", "Where to make them: a new directory or one of an earlier run, shared by executors.",
+              metavar="DIR", is_required=True),
+    Parameter("compare", bool, "Hold the store's own queues against them."),
+    Parameter("delay_levels", str, "messageDelayLevel, where no delayed message tells it.", metavar="LEVELS"),
+    Parameter("queue_file_bytes", int, "mappedFileSizeConsumeQueue, where no queue file tells it.", least=20),
+    Parameter("batch_topic", str, "A topic with queue.type=BatchCQ that topics.json does not name.  May be repeated.",
+              metavar="NAME", is_many=True),
+    Parameter("extensions", bool, "enableConsumeQueueExt was on from the beginning, also where no extensions are left."),
+)  # fmt: skip
+EXAMPLES: Final = ("/data/broker-a/store --to /data/rebuilt", "/data/broker-a/store --to /data/rebuilt --compare")
+LEFT_OUT: Final = RANGE
+FOUND: Final = "the log has damage or gaps, or a queue of the store differs"
 RUNS_TAKEN_MAX: Final = 200_000
 """Up to so many runs the driver puts all queues together: no shuffle, which costs as much as a gigabyte of log."""
+TASKS_TAKEN_MAX: Final = 64
+"""Up to so many tasks give it their runs without a count before, which costs 0.1 s."""
+TOO_MANY: Final = "too many"
+"""In place of a kind of queue."""
 RUNS_MAX: Final = 1_000_000
 """Of queues whose runs do not follow one another: the driver puts them together."""
 KEY: Final = ("store", "topic", "queueId", "kind")
@@ -52,23 +67,20 @@ TOP: Final = 20
 
 def rebuild_queues(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """Makes the queues and says what they are: brokerName, topic, queueId, kind, units, firstOffset, lastOffset, bytes, bridged,
-    lives.
+    lives, breaks, dropped.
 
     options: `to` and the other parameters of the job; the rest are the format's.  bytes: of the messages; bridged: units over
-    offsets that no message has; lives: how often the queue began.  Raises `BadOption`, `StoreError`.
+    offsets that no message has; lives: how often the queue began; breaks: of these, elsewhere than at offset 0; dropped: units of
+    earlier lives.  Raises `BadOption`, `StoreError`.
     """
-    given, rest = taken(options, OWN)
-    return frame_of(spark, build(spark, source_of(paths, rest), given, _silent)[1])
+    given, rest = arguments_of(PARAMETERS, options)
+    return frame_of(spark, build(spark, source_of(paths, rest), given, silent)[1])
 
 
 def comparison(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """Makes the queues; a row for each of them and of the store's own: outcome, units, differentUnits, the first difference."""
-    given, rest = taken(options, OWN)
-    return compared(spark, *build(spark, source_of(paths, rest), given, _silent))
-
-
-def _silent(what: str, done: int, of: int) -> None:
-    pass
+    given, rest = arguments_of(PARAMETERS, options)
+    return compared(spark, *build(spark, source_of(paths, rest), given, silent))
 
 
 # --- making
@@ -77,51 +89,84 @@ def _silent(what: str, done: int, of: int) -> None:
 def build(spark: SparkSession, source: Source, given: Mapping[str, Any], tell: Progress) -> tuple[Options, list[Made]]:
     """Make the queues of all stores.  Raises `BadOption`, `StoreError`."""
     from rmq_columns import BadOption
-    from rmq_columns.queue_build_files import begin
     from rmq_columns.queue_build_plan import plan_build
     from rmq_columns.queue_build_runs import RUNS
-    from rmq_columns.queue_build_work import Made, build_split, finish_all, second_round, to_write_again
-    from rmq_spark.store import located
+    from rmq_columns.queue_build_work import Made, build_split, finish_all, making_all, second_round, to_write_again
+    from rmq_spark.options import located
     from rmq_spark.tasks import spread
 
-    if not (to := given.get("to")):
-        raise BadOption("to: a directory in which the queues are made")
     options = located({**lenient(source.options), "paths": list(source.paths)})
     try:
         plans, tasks = plan_build(
-            options, str(to), levels=given.get("delay_levels"), queue_file_bytes=given.get("queue_file_bytes"),
-            batch_topics=given.get("batch_topic") or (), extensions=bool(given.get("extensions")),
+            options, given["to"], levels=given["delay_levels"], queue_file_bytes=given["queue_file_bytes"],
+            batch_topics=given["batch_topic"], extensions=given["extensions"],
         )  # fmt: skip
     except ValueError as reason:
         raise reason if isinstance(reason, BadOption) else BadOption(f"delay_levels: {reason}") from reason
-    begin(str(to), [plan.store.root or plan.store.uri for plan in plans])
     made = [Made(plan) for plan in plans]
-    runs = spread(spark, build_split, tasks, RUNS).persist()
-    try:
-        with watched(spark, "write queue units", tell):
-            count = runs.count()
-        _take(spark, runs, made, tell, is_small=count <= RUNS_TAKEN_MAX)
-    finally:
-        runs.unpersist()
-    if again := second_round(tasks, {one.plan.number: to_write_again(one) for one in made}):
-        with watched(spark, "write queues that began anew", tell):
-            spread(spark, build_split, again, RUNS).collect()  # there are no rows
-    finish_all(str(to), made)
+    with making_all(plans):
+        if (rows := _few(spark, tasks, tell)) is not None:
+            _take(made, rows)
+        else:
+            runs = spread(spark, build_split, tasks, RUNS).persist()
+            try:
+                with watched(spark, "write queue units", tell):
+                    count = runs.count()
+                _take(made, _collected(spark, runs, made, tell, is_small=count <= RUNS_TAKEN_MAX))
+            finally:
+                runs.unpersist()
+        if again := second_round(tasks, {one.plan.number: to_write_again(one) for one in made}):
+            with watched(spark, "write queues that began anew", tell):
+                spread(spark, build_split, again, RUNS).collect()  # there are no rows
+        finish_all(made)
     return options, made
 
 
-def _take(spark: SparkSession, runs: DataFrame, made: Sequence[Made], tell: Progress, *, is_small: bool) -> None:
-    """What the first round met."""
+def _few(spark: SparkSession, tasks: Sequence[Task], tell: Progress) -> list[Row] | None:
+    """All runs, straight from the tasks; None where there may be too many of them for that."""
+    from rmq_columns.queue_build_runs import RUNS
+    from rmq_spark.tasks import spread
+
+    if len(tasks) > TASKS_TAKEN_MAX:
+        return None
+    with watched(spark, "write queue units", tell):
+        rows = spread(spark, partial(bounded, RUNS_TAKEN_MAX // max(len(tasks), 1)), tasks, RUNS).collect()
+    return None if any(row["kind"] == TOO_MANY for row in rows) else rows
+
+
+def bounded(runs_max: int, task: Task) -> Iterator[pa.RecordBatch]:
+    """The work and the runs of one task; where it has more than `runs_max` of them, one row of the kind `TOO_MANY`."""
+    import pyarrow as pa
+
+    from rmq_columns.queue_build_runs import RUNS
+    from rmq_columns.queue_build_work import build_split
+
+    held, count = [], 0
+    for batch in build_split(task):
+        count += len(batch)
+        if count <= runs_max:
+            held.append(batch)
+    yield from held if count <= runs_max else [pa.RecordBatch.from_pylist([{"kind": TOO_MANY}], RUNS)]
+
+
+def _collected(spark: SparkSession, runs: DataFrame, made: Sequence[Made], tell: Progress, *, is_small: bool) -> Iterable[Row]:
+    """As few of the persisted runs as say everything.  Raises `CannotRead`."""
     from rmq_columns.errors import CannotRead
-    from rmq_columns.queue_build_work import put_together, take_row
 
     with watched(spark, "put the queues together", tell):
         parts = [runs] if is_small else _aggregated(runs)
         collected = [part.collect() for part in parts]
     if len(collected[-1]) > RUNS_MAX and not is_small:
         raise CannotRead(made[0].plan.target.root, -1, f"more than {RUNS_MAX} breaks of order in the queues of the log")
+    return chain.from_iterable(collected)
+
+
+def _take(made: Sequence[Made], rows: Iterable[Row]) -> None:
+    """What the first round met."""
+    from rmq_columns.queue_build_work import put_together, take_row
+
     found: list[dict[Key, list[Run]]] = [{} for _ in made]
-    for row in (row for rows in collected for row in rows):
+    for row in rows:
         take_row(made[row["store"]], found[row["store"]], row)
     for one, of_store in zip(made, found, strict=True):
         put_together(one, of_store)
@@ -161,13 +206,13 @@ def frame_of(spark: SparkSession, made: Iterable[Made]) -> DataFrame:
         [
             ("brokerName", pa.string()), ("topic", pa.string()), ("queueId", pa.int32()), ("kind", pa.string()),
             ("units", pa.int64()), ("firstOffset", pa.int64()), ("lastOffset", pa.int64()), ("bytes", pa.int64()),
-            ("bridged", pa.int64()), ("lives", pa.int32()),
+            ("bridged", pa.int64()), ("lives", pa.int32()), ("breaks", pa.int32()), ("dropped", pa.int64()),
         ]
     )  # fmt: skip
     rows = [
         (
             one.plan.store.broker_name, key.topic, key.queue_id, key.kind.value, queue.units, queue.start, queue.end - 1,
-            one.bytes[key], queue.bridged, queue.lives,
+            one.bytes[key], queue.bridged, queue.lives, queue.breaks, queue.dropped,
         )
         for one in made
         for key, queue in sorted(one.queues.items())
@@ -197,26 +242,41 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     damaged = sum(one.damaged_bytes for one in made)
     bridged = sum(queue.bridged for _, _, queue in queues)
     units = sum(queue.units for _, _, queue in queues)
-    outcome = Outcome("rebuild-queues", "", not damaged and not bridged)
+    problems = problems_of(made)
+    outcome = Outcome("rebuild-queues", "", not problems)
     outcome.figures = [
         Figure("queues", "queues made", len(queues)),
         Figure("units", "units in them", units),
         Figure("bytes", "bytes of their messages", sum(sum(one.bytes.values()) for one in made), Unit.BYTES),
         Figure("bridgedUnits", "units over offsets that no message has", bridged),
+        Figure(
+            "brokenQueues", "queues that begin anew elsewhere than at offset 0", sum(queue.breaks > 0 for _, _, queue in queues)
+        ),
+        Figure("strangeMessages", "messages whose topic, queue or offset cannot be", sum(one.strangers for one in made)),
         Figure("damagedBytes", "bytes of the log that are no message", damaged, Unit.BYTES),
     ]
-    outcome.frames["queues"] = frame_of(spark, made)
+    outcome.frames["queues"] = partial(frame_of, spark, made)
     outcome.tables = [_largest(queues), _special(queues)]
     outcome.plots = [_plot(queues)]
     outcome.notes = _notes(made, given)
-    problems = [f"{bridged} offsets have no message"] if bridged else []
-    problems += [f"{damaged} bytes of the log are no message"] if damaged else []
-    if given.get("compare"):
+    if given["compare"]:
         problems += _compare(spark, options, made, tell, outcome)
     told = f"{len(queues)} queues with {units} units"
-    told += ", equal to the store's" if given.get("compare") and outcome.is_clean else ""
+    told += ", equal to the store's" if given["compare"] and outcome.is_clean else ""
     outcome.verdict = f"{told}; {', '.join(problems)}" if problems else told
     return outcome
+
+
+def problems_of(made: Sequence[Made]) -> list[str]:
+    """What is wrong with the log, as far as its queues show it."""
+    queues = [queue for one in made for queue in one.queues.values()]
+    counts = {
+        "offsets have no message": sum(queue.bridged for queue in queues),
+        "queue(s) begin anew elsewhere than at offset 0": sum(queue.breaks > 0 for queue in queues),
+        "message(s) can be in no queue": sum(one.strangers for one in made),
+        "bytes of the log are no message": sum(one.damaged_bytes for one in made),
+    }
+    return [f"{count} {what}" for what, count in counts.items() if count]
 
 
 def _compare(spark: SparkSession, options: Options, made: list[Made], tell: Progress, outcome: Outcome) -> list[str]:
@@ -235,9 +295,9 @@ def _compare(spark: SparkSession, options: Options, made: list[Made], tell: Prog
     outcome.figures += [Figure("comparedQueues", "queues compared", sum(counts.values()))]
     outcome.figures += [Figure("differentQueues", "of them different or missing", bad)]
     columns = (
-        Column("brokerName"), Column("topic"), Column("queueId", Unit.COUNT), Column("outcome"),
-        Column("differentUnits", Unit.COUNT), Column("firstDifferentOffset", Unit.COUNT), Column("field"),
-        Column("storePhysicalOffset", Unit.COUNT), Column("rebuiltPhysicalOffset", Unit.COUNT),
+        Column("brokerName"), Column("topic"), Column("queueId", Unit.PLACE), Column("outcome"),
+        Column("differentUnits", Unit.COUNT), Column("firstDifferentOffset", Unit.PLACE), Column("field"),
+        Column("storePhysicalOffset", Unit.PLACE), Column("rebuiltPhysicalOffset", Unit.PLACE),
     )  # fmt: skip
     shown = [tuple(row[column.name] for column in columns) for row in wrong]
     outcome.tables.insert(0, Table("differences", "queues that differ, and where first", columns, shown, bad, is_finding=True))
@@ -253,8 +313,8 @@ Rows = Sequence[tuple["Made", "Key", "Settled"]]
 
 def _largest(queues: Rows) -> Table:
     columns = (
-        Column("brokerName"), Column("topic"), Column("queueId", Unit.COUNT), Column("units", Unit.COUNT),
-        Column("firstOffset", Unit.COUNT), Column("lastOffset", Unit.COUNT), Column("bytes", Unit.BYTES),
+        Column("brokerName"), Column("topic"), Column("queueId", Unit.PLACE), Column("units", Unit.COUNT),
+        Column("firstOffset", Unit.PLACE), Column("lastOffset", Unit.PLACE), Column("bytes", Unit.BYTES),
     )  # fmt: skip
     most = sorted(queues, key=lambda row: (-row[2].units, row[1]))[:WORST]
     rows = [
@@ -266,16 +326,21 @@ def _largest(queues: Rows) -> Table:
 
 def _special(queues: Rows) -> Table:
     columns = (
-        Column("brokerName"), Column("topic"), Column("queueId", Unit.COUNT), Column("bridged", Unit.COUNT),
-        Column("lives", Unit.COUNT), Column("firstOffset", Unit.COUNT), Column("lastOffset", Unit.COUNT),
+        Column("brokerName"), Column("topic"), Column("queueId", Unit.PLACE), Column("bridged", Unit.COUNT),
+        Column("lives", Unit.COUNT), Column("breaks", Unit.COUNT), Column("dropped", Unit.COUNT),
+        Column("breakPhysicalOffset", Unit.PLACE), Column("firstOffset", Unit.PLACE), Column("lastOffset", Unit.PLACE),
     )  # fmt: skip
-    broken = [row for row in queues if row[2].bridged or row[2].lives > 1]
+    special = [row for row in queues if row[2].bridged or row[2].lives > 1]
     rows = [
-        (one.plan.store.broker_name, key.topic, key.queue_id, queue.bridged, queue.lives, queue.start, queue.end - 1)
-        for one, key, queue in sorted(broken, key=lambda row: (-row[2].bridged, row[1]))[:WORST]
-    ]
+        (
+            one.plan.store.broker_name, key.topic, key.queue_id, queue.bridged, queue.lives, queue.breaks, queue.dropped,
+            queue.break_physical if queue.breaks else None, queue.start, queue.end - 1,
+        )
+        for one, key, queue in sorted(special, key=lambda row: (-row[2].breaks, -row[2].bridged, row[1]))[:WORST]
+    ]  # fmt: skip
     title = "queues with offsets that no message has, or that began anew"
-    return Table("broken", title, columns, [*rows], len(broken), is_finding=any(row[2].bridged for row in broken))
+    is_finding = any(row[2].bridged or row[2].breaks for row in special)
+    return Table("broken", title, columns, [*rows], len(special), is_finding=is_finding)
 
 
 def _plot(queues: Rows) -> Plot:
@@ -292,4 +357,9 @@ def _notes(made: Sequence[Made], given: Mapping[str, Any]) -> list[str]:
             notes.append(f"{one.plan.store.broker_name}: {one.strangers} message(s) say a topic, queue or offset that cannot be")
         if again := sum(queue.lives > 1 for queue in one.queues.values()):
             notes.append(f"{one.plan.store.broker_name}: {again} queue(s) begin anew in the log: their last life was made")
+        if dropped := sum(queue.dropped for queue in one.queues.values() if queue.breaks):
+            notes.append(
+                f"{one.plan.store.broker_name}: a queue that begins anew elsewhere than at offset 0 means an offset in the log"
+                f" that is wrong; as in a broker's own rebuild, {dropped} unit(s) of what stood before were left out"
+            )
     return notes

@@ -5,49 +5,53 @@ it), the copies that wait for their delay in the schedule's or the timer's topic
 ORIGIN_MESSAGE_ID, the first one's place in the log; copies of POP carry only the unique key, and where the client sent a message
 back by itself ORIGIN_MESSAGE_ID is the unique key.
 
-States: `dead`; `waiting` (its delay is not over); `unread` (delivered to the retry topic, not yet passed by the group's
-position); `consumed` (the position is behind the last copy, and no further one was made); `unknown` (the group has no position).
+States: `dead`; `waiting` (its delay is not over, or the broker has not come to it yet); `undelivered` (the broker has passed it,
+and there is no copy in the retry topic: nobody gets it); `unread` (delivered to the retry topic, not yet passed by the group's
+position); `consumed` (the position is behind the last copy, and no further one was made); `unknown` (cannot tell: the group has
+no position, or nothing says whether the copy that waits was delivered, see `rmq_spark.progress`).
 
-Clean, however many there are; with `--fail-on-dead` each dead letter is a finding.
+Clean, however many there are, unless one was never delivered; with `--fail-on-dead` each dead letter is a finding.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
-from rmq_spark.jobs import Parameter, Source
+from rmq_spark.arguments import Parameter, arguments_of
+from rmq_spark.jobs import Source
 from rmq_spark.jobs.lag import retry_group
+from rmq_spark.known import brokers_of
+from rmq_spark.ledger import MESSAGE_ID, place_of
 from rmq_spark.measuring import (
     SUFFIX,
     WORST,
-    cell,
     collected,
     lenient,
     property_value,
-    queue_topics,
     small_table,
     source_of,
-    taken,
-    underscored,
     without,
 )
-from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
+from rmq_spark.outcome import Figure, Outcome, Plot
+from rmq_spark.progress import on_its_way, progress_of, usual_delay_ms
 from rmq_spark.session import Progress, watched
+from rmq_spark.tables import table_of
 from rmq_wire import property_names as names
 from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, WHEEL_TIMER_TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PARAMETERS = (Parameter("fail-on-dead", bool, "each dead letter is a finding", False),)
-OWN: Final = ("fail_on_dead",)
-DEAD, WAITING, UNREAD, CONSUMED, UNKNOWN = "dead", "waiting", "unread", "consumed", "unknown"
-STATES: Final = (DEAD, WAITING, UNREAD, CONSUMED, UNKNOWN)
+PARAMETERS: Final = (Parameter("fail_on_dead", bool, "Each dead letter is a finding."),)
+EXAMPLES: Final = ("/data/broker-a/store", "/data/brokers --topic Orders --fail-on-dead")
+FOUND: Final = "a retry was never delivered; with --fail-on-dead, there are dead letters"
+DEAD, WAITING, UNDELIVERED, UNREAD = "dead", "waiting", "undelivered", "unread"
+CONSUMED, UNKNOWN = "consumed", "unknown"
+STATES: Final = (DEAD, WAITING, UNDELIVERED, UNREAD, CONSUMED, UNKNOWN)
 RETRY: Final = "retry"
 """Kind of a copy, as DEAD and WAITING are."""
 WAITING_ROOMS: Final = (SCHEDULE_TOPIC, WHEEL_TIMER_TOPIC)
-MESSAGE_ID: Final = "^([0-9A-F]{32}|[0-9A-F]{56})$"
-"""Address, port and place in the log, with IPv4 or IPv6 (`MessageDecoder.createMessageId`)."""
 CHAIN: Final = ("brokerName", "group", "chain")
 
 
@@ -58,7 +62,7 @@ def retries(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
 
     options: those of the format; `topics` are the origins'.  Raises `BadOption`, `CannotRead`.
     """
-    _, rest = taken(options, OWN)
+    _, rest = arguments_of(PARAMETERS, options)
     return chains(spark, source_of(paths, rest))
 
 
@@ -66,6 +70,7 @@ def chains(spark: SparkSession, source: Source) -> DataFrame:
     """As `retries`.  Reads the log twice: once for the copies, once for the origins."""
     from pyspark.sql import functions as F
 
+    progress = progress_of(spark, source)
     found = _summed(copies(spark, source))
     positions = [
         (row["brokerName"], row["group"], row["topic"], row["queueId"], row["offset"])
@@ -77,14 +82,15 @@ def chains(spark: SparkSession, source: Source) -> DataFrame:
     passed = F.col("position") > F.col("lastOffset")
     state = (
         F.when(F.col("deadTimestamp").isNotNull(), DEAD)
-        .when(F.col("lastWaiting") > F.coalesce("lastDelivered", F.lit(-1)), WAITING)
+        .when(F.col("lastWaiting") > F.coalesce("lastDelivered", F.lit(-1)), F.expr(_ON_ITS_WAY))
         .when(passed, CONSUMED).when(~passed, UNREAD).otherwise(UNKNOWN)
     )  # fmt: skip
-    judged = found.join(F.broadcast(held), ["brokerName", "group", "lastTopic", "lastQueueId"], "left").withColumn("state", state)
+    judged = found.join(F.broadcast(held), ["brokerName", "group", "lastTopic", "lastQueueId"], "left")
+    judged = judged.join(F.broadcast(progress), "brokerName", "left").withColumn("due", _due()).withColumn("state", state)
     origins = _origins(spark, source, found.select(*CHAIN, "uniqKey", "originPlace"))
     traced = judged.join(origins, list(CHAIN), "left").withColumn("originInLog", F.col("originOffset").isNotNull())
     traced = traced.withColumn("originTopic", F.coalesce("originTopicFound", "originTopic"))
-    topics = _asked_topics(source)
+    topics = source.topics()
     if topics is not None:
         traced = traced.where(F.col("originTopic").isin(topics))
     return traced.select(
@@ -94,11 +100,19 @@ def chains(spark: SparkSession, source: Source) -> DataFrame:
     )  # fmt: skip
 
 
-def _asked_topics(source: Source) -> list[str] | None:
-    from rmq_columns import parse_options
+_IS_DELAYED: Final = f"waits.topic = '{SCHEDULE_TOPIC}'"
+_ON_ITS_WAY: Final = on_its_way(
+    "due",
+    f"if({_IS_DELAYED}, delayOffsets is not null, timerReadMs is not null)",
+    f"if({_IS_DELAYED}, waits.queueOffset < coalesce(delayOffsets[waits.queueId], 0), due < timerReadMs)",
+)
 
-    asked = [value for name, value in source.options.items() if name.lower() == "topics"]
-    return sorted(parse_options({"path": "-", "topics": asked[0]}).topics or ()) if asked else None
+
+def _due() -> Any:
+    """Of the copy that waits, ms: as it says, or by its level and the usual delays."""
+    from pyspark.sql import functions as F
+
+    return F.coalesce("waits.due", F.unix_millis("waits.storeTimestamp") + usual_delay_ms("waits.queueId"))
 
 
 def copies(spark: SparkSession, source: Source) -> DataFrame:
@@ -106,8 +120,8 @@ def copies(spark: SparkSession, source: Source) -> DataFrame:
     from pyspark.sql import functions as F
 
     options = lenient(without(source.options, ("topics", "queueIds", "columns", "includeProperties")))
-    known = _retry_topics(source)
-    chosen = {"topics": ",".join([*known, *WAITING_ROOMS])} if known else {"includeSystemTopics": "true"}
+    known, is_every = _retry_topics(source)
+    chosen = {"topics": json.dumps([*known, *WAITING_ROOMS])} if is_every else {"includeSystemTopics": "true"}
     columns = "brokerName,topic,queueId,queueOffset,physicalOffset,uniqKey,keys,reconsumeTimes,storeTimestamp,properties"
     read = Source(source.paths, options).read(spark, "messages", columns=columns, includeProperties="raw", **chosen)
     text = F.concat(F.lit(SUFFIX), F.coalesce(F.col("properties").cast("string"), F.lit("")))
@@ -119,27 +133,27 @@ def copies(spark: SparkSession, source: Source) -> DataFrame:
     read = read.where(is_dead | is_retry)
     origin = F.expr(property_value(names.ORIGIN_MESSAGE_ID))
     topic = F.coalesce(F.expr(property_value(names.RETRY_TOPIC)), F.expr(property_value(names.DLQ_ORIGIN_TOPIC)))
-    bare = F.regexp_replace("realTopic", "^%(RETRY|DLQ)%", "")
+    bare = F.regexp_extract("realTopic", r"^%(?:RETRY|DLQ)%([^+]*)", 1)
     owners = spark.createDataFrame(sorted(known.items()), "realTopic string, owner string")
     rows = read.join(F.broadcast(owners), "realTopic", "left").withColumn("group", F.coalesce("owner", bare))
     return rows.select(
         "brokerName", "group", "topic", "queueId", "queueOffset", "physicalOffset", "uniqKey", "keys", "reconsumeTimes",
-        "storeTimestamp", F.coalesce(origin, "uniqKey").alias("chain"), origin.alias("originMessageId"),
+        "storeTimestamp", F.expr(f"try_cast({property_value(names.TIMER_OUT_MS)} as bigint)").alias("due"),
+        F.coalesce(origin, "uniqKey").alias("chain"), origin.alias("originMessageId"),
         topic.alias("originTopic"),
         F.when(is_waiting, WAITING).when(is_dead, DEAD).otherwise(RETRY).alias("kind"),
     )  # fmt: skip
 
 
-def _retry_topics(source: Source) -> dict[str, str]:
-    """Retry and dead-letter topics of these stores -> their groups; empty when nothing tells them."""
+def _retry_topics(source: Source) -> tuple[dict[str, str], bool]:
+    """(retry and dead-letter topics that the brokers tell of -> their groups; whether these are all, since each broker tells)."""
     everywhere = Source(source.paths, without(source.options, ("topics", "queueIds")))
-    listed = {row["topic"] for row in small_table(everywhere, "topics")}
-    if not listed:
-        return {}
-    listed |= queue_topics(everywhere)
+    brokers = brokers_of(everywhere)
+    listed = {topic for broker in brokers for topic in broker.topics or ()}
     groups = {row["group"] for row in small_table(everywhere, "consumerOffsets") if row["group"]}
     found = {one: owner for one in listed if (owner := retry_group(one, groups)) is not None}
-    return found | {one: one.removeprefix(DLQ_PREFIX) for one in listed if one.startswith(DLQ_PREFIX)}
+    dead = {one: one.removeprefix(DLQ_PREFIX) for one in listed if one.startswith(DLQ_PREFIX)}
+    return found | dead, all(broker.isConfigured for broker in brokers)
 
 
 def _summed(found: DataFrame) -> DataFrame:
@@ -151,6 +165,7 @@ def _summed(found: DataFrame) -> DataFrame:
 
     delivered = F.when(F.col("kind") == RETRY, F.struct(F.col("reconsumeTimes").alias("retryTimes"), "storeTimestamp"))
     place = F.struct("topic", "queueId", "queueOffset")
+    waits = F.struct("topic", "queueId", "queueOffset", "storeTimestamp", "due")
     chain = found.groupBy(*CHAIN).agg(
         F.max("uniqKey").alias("uniqKey"), F.max("keys").alias("keys"), F.max("originMessageId").alias("originMessageId"),
         F.max("originTopic").alias("originTopic"), F.array_sort(F.collect_list(delivered)).alias("attempts"),
@@ -158,14 +173,15 @@ def _summed(found: DataFrame) -> DataFrame:
         F.max(of(RETRY, "storeTimestamp")).alias("lastRetry"), F.max(of(DEAD, "storeTimestamp")).alias("deadTimestamp"),
         F.max(of(WAITING, "reconsumeTimes")).alias("lastWaiting"), F.max(of(RETRY, "reconsumeTimes")).alias("lastDelivered"),
         F.max_by(F.when(F.col("kind") == RETRY, place), of(RETRY, "reconsumeTimes")).alias("last"),
+        F.max_by(F.when(F.col("kind") == WAITING, waits), of(WAITING, "reconsumeTimes")).alias("waits"),
     )  # fmt: skip
     is_place = F.col("originMessageId").rlike(MESSAGE_ID) & ~F.coalesce(
         F.col("originMessageId") == F.col("uniqKey"), F.lit(False)
     )
-    place_in_log = F.when(is_place, F.conv(F.right("originMessageId", F.lit(16)), 16, 10).cast("bigint"))
+    place_in_log = F.when(is_place, place_of("originMessageId"))
     return chain.select(
         *CHAIN, "uniqKey", "keys", "originMessageId", "originTopic", "attempts", "retryTimes", "firstRetry", "lastRetry",
-        "deadTimestamp", "lastWaiting", "lastDelivered", F.col("last.topic").alias("lastTopic"),
+        "deadTimestamp", "lastWaiting", "lastDelivered", "waits", F.col("last.topic").alias("lastTopic"),
         F.col("last.queueId").alias("lastQueueId"), F.col("last.queueOffset").alias("lastOffset"),
         place_in_log.alias("originPlace"),
     )  # fmt: skip
@@ -204,7 +220,6 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     """Chains, and their sums by group and origin."""
     from pyspark.sql import functions as F
 
-    given = underscored(given)
     found = chains(spark, source).persist()
     counted = [F.sum((F.col("state") == state).cast("int")).alias(state) for state in STATES]
     sums = (
@@ -227,10 +242,13 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     worst_topics = collected(topics.orderBy(*order, "originTopic"))
     steps = found.groupBy("retryTimes").count().orderBy("retryTimes").limit(WORST).collect()
     dead_count = int(total[DEAD] or 0)
-    is_clean = not (dead_count and given.get("fail_on_dead"))
+    forgotten = found.where(F.col("state") == UNDELIVERED)
+    forgotten_count = int(total[UNDELIVERED] or 0)
+    is_dead_wrong = bool(dead_count and given["fail_on_dead"])
     verdict = f"{total['chains']} chains, {dead_count} of them dead"
+    verdict += f", {forgotten_count} never delivered" if forgotten_count else ""
     return Outcome(
-        "retries", verdict, is_clean,
+        "retries", verdict, not (is_dead_wrong or forgotten_count),
         figures=[
             Figure("chains", "messages that were retried or died", total["chains"]),
             Figure("retries", "retries in all", total["retries"] or 0),
@@ -239,14 +257,16 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
             Figure("noOrigin", "whose origin is not in the log any more", total["noOrigin"] or 0),
         ],
         tables=[
-            _table("dead", "Dead letters, the newest first", _CHAIN, collected(dead.orderBy(F.desc("deadTimestamp"), "uniqKey")),
-                   dead_count, not is_clean),
-            _table("groups", "Groups", ("brokerName", "group", *_SUMS), worst_groups, groups.count()),
-            _table("topics", "Where they came from", ("brokerName", "originTopic", *_SUMS), worst_topics, topics.count()),
-            _table("givenUp", "Given up after so many retries", ("brokerName", "group", "retryTimes", "dead", "lastDead"),
-                   collected(given_up.orderBy(F.desc("dead"), "brokerName", "group", "retryTimes")), given_up.count()),
-            _table("chains", "Most retried", _CHAIN,
-                   collected(found.orderBy(F.desc("retryTimes"), "brokerName", "group", "uniqKey")), total["chains"]),
+            table_of("dead", "Dead letters, the newest first", _CHAIN,
+                     collected(dead.orderBy(F.desc("deadTimestamp"), "uniqKey")), dead_count, is_dead_wrong),
+            table_of("undelivered", "Retries that the broker has passed, and never delivered", _CHAIN,
+                     collected(forgotten.orderBy(F.desc("lastRetry"), "uniqKey")), forgotten_count, bool(forgotten_count)),
+            table_of("groups", "Groups", ("brokerName", "group", *_SUMS), worst_groups, groups.count()),
+            table_of("topics", "Where they came from", ("brokerName", "originTopic", *_SUMS), worst_topics, topics.count()),
+            table_of("givenUp", "Given up after so many retries", ("brokerName", "group", "retryTimes", "dead", "lastDead"),
+                     collected(given_up.orderBy(F.desc("dead"), "brokerName", "group", "retryTimes")), given_up.count()),
+            table_of("chains", "Most retried", _CHAIN,
+                     collected(found.orderBy(F.desc("retryTimes"), "brokerName", "group", "uniqKey")), total["chains"]),
         ],
         plots=[
             Plot("Chains by group", bars=[(row["group"], float(row["chains"])) for row in worst_groups[:BARS]]),
@@ -258,8 +278,8 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
 
 
 LABELS: Final = {
-    DEAD: "dead", WAITING: "waiting for their delay", UNREAD: "in the retry topic, not read yet", CONSUMED: "consumed in the end",
-    UNKNOWN: "of groups without a position",
+    DEAD: "dead", WAITING: "waiting for their delay", UNDELIVERED: "passed by the broker, never delivered",
+    UNREAD: "in the retry topic, not read yet", CONSUMED: "consumed in the end", UNKNOWN: "cannot tell",
 }  # fmt: skip
 BARS: Final = 20
 _SUMS: Final = ("chains", "retries", "retryTimesMax", *STATES)
@@ -267,12 +287,3 @@ _CHAIN: Final = (
     "brokerName", "group", "uniqKey", "keys", "originTopic", "originQueueId", "originQueueOffset", "originInLog", "retryTimes",
     "firstRetry", "lastRetry", "deadTimestamp", "state",
 )  # fmt: skip
-_TEXTS: Final = {"brokerName", "group", "uniqKey", "keys", "originTopic", "originInLog", "state"}
-_TIMES: Final = {"firstRetry", "lastRetry", "deadTimestamp", "lastDead"}
-
-
-def _table(
-    name: str, title: str, columns: tuple[str, ...], found: list[dict[str, Any]], total: int, is_finding: bool = False
-) -> Table:  # fmt: skip
-    kinds = tuple(Column(one, Unit.TEXT if one in _TEXTS else Unit.TIME if one in _TIMES else Unit.COUNT) for one in columns)
-    return Table(name, title, kinds, [tuple(cell(row[one]) for one in columns) for row in found[:WORST]], total, is_finding)

@@ -15,37 +15,38 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from rmq_spark.jobs import Parameter, Source
+from rmq_spark.arguments import Parameter, arguments_of
+from rmq_spark.jobs import Source
 from rmq_spark.measuring import (
+    APPROXIMATE,
+    WINDOW,
     WORST,
-    cell,
     collected,
     extent,
     has,
     is_approximate,
     small_table,
     source_of,
-    taken,
-    underscored,
     window_ms,
     without,
 )
-from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
+from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.session import Progress, watched
+from rmq_spark.tables import table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PARAMETERS = (
-    Parameter("window", str, "step of the course over time (default: at most 200 of them)", metavar="DURATION"),
-    Parameter(
-        "max-skew", float, "a topic whose largest queue has more than so many times the mean is a finding", metavar="RATIO"
-    ),
-    Parameter("approximate", str, "count keys by hash first (auto: above 64 GiB of log)", "auto", choices=("auto", "yes", "no")),
+PARAMETERS: Final = (
+    WINDOW,
+    Parameter("max_skew", float, "A topic whose largest queue has more than so many times the mean is a finding.", None, "RATIO"),
+    replace(APPROXIMATE, help="Count keys by hash first.  auto: above 64 GiB of log."),
 )
-OWN: Final = ("window", "max_skew", "approximate")
+EXAMPLES: Final = ("/data/broker-a/store --topic Orders", "/data/brokers --max-skew 3 --html skew.html")
+FOUND: Final = "a topic is more uneven than --max-skew allows"
 TOPIC: Final = ("brokerName", "topic")
 QUEUE: Final = (*TOPIC, "queueId")
 KEY_BUCKETS: Final = 1 << 20
@@ -59,15 +60,14 @@ def skew(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
 
     options: window, max_skew, approximate; the rest are the format's.  Raises `BadOption`, `CannotRead`.
     """
-    own, rest = taken(options, OWN)
-    source = source_of(paths, rest)
-    return by_queue(counts(spark, source, own))
+    given, rest = arguments_of(PARAMETERS, options)
+    return by_queue(counts(spark, source_of(paths, rest), given))
 
 
 def hot_keys(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """A row for each key: brokerName, topic, key, messages, bytes; of a large log only those of the heaviest buckets."""
-    own, rest = taken(options, OWN)
-    return keys_of(spark, source_of(paths, rest), own)[0]
+    given, rest = arguments_of(PARAMETERS, options)
+    return keys_of(spark, source_of(paths, rest), given)[0]
 
 
 def _read(spark: SparkSession, source: Source, columns: str) -> DataFrame:
@@ -82,7 +82,7 @@ def counts(spark: SparkSession, source: Source, given: dict[str, Any]) -> DataFr
     """Rows by queue and window, and rows by producer (`ofHost`): messages, bytes, minSize, maxSize."""
     from pyspark.sql import functions as F
 
-    window = window_ms(given.get("window"), extent(source)[1])
+    window = window_ms(given["window"], extent(source)[1])
     start = F.floor(F.unix_millis("storeTimestamp") / window) * window
     host = F.regexp_replace("bornHost", ":[0-9]+$", "").alias("host")
     read = _read(spark, source, "brokerName,topic,queueId,storeTimestamp,bornHost,storeSize")
@@ -144,7 +144,7 @@ def keys_of(spark: SparkSession, source: Source, given: dict[str, Any]) -> tuple
     every = every.where("key != ''")
     measured = (F.count("*").alias("messages"), F.sum("size").alias("bytes"))
     missed = 0
-    if is_approximate(given.get("approximate"), extent(source)[0]):
+    if is_approximate(given["approximate"], extent(source)[0]):
         every = every.withColumn("bucket", F.pmod(F.xxhash64(*TOPIC, "key"), F.lit(KEY_BUCKETS)))
         buckets = every.groupBy("bucket").agg(*measured).persist()
         heavy = buckets.orderBy(F.desc("messages"), "bucket").limit(BUCKETS_KEPT + 1).collect()
@@ -169,14 +169,13 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     """One pass for queues and producers, one or two for keys."""
     from pyspark.sql import functions as F
 
-    given = underscored(given)
     found = counts(spark, source, given).persist()
     queues = by_queue(found)
     with watched(spark, "queues and producers", tell):
         held = [row.asDict() for row in queues.collect()]  # as many as a broker has queues
         broken = found.where("not ofHost and topic is null").agg(F.sum("messages").alias("count")).first()
-    limit = given.get("max_skew")
-    topics = summed(held, queue_counts(small_table(source, "topics"), held))
+    limit = given["max_skew"]
+    topics = summed(held, queue_counts(small_table(source, "topics"), held, _queue_ids(source)))
     hot = [row for row in topics if limit is not None and row["maxMean"] > limit]
     course = windows(found, {(row["brokerName"], row["topic"]): row["queues"] for row in topics}, spark)
     hosts = by_host(found)
@@ -200,27 +199,41 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
             Figure("producers", "producers", hosts.select("bornHost").distinct().count()),
         ],
         tables=[
-            _table("findings", "Topics that are too uneven", _TOPIC_COLUMNS, hot, len(hot), True),
-            _table("topics", "Topics, the most uneven first", _TOPIC_COLUMNS, topics, len(topics)),
-            _table("queues", "Hot queues", (*QUEUE, "messages", "bytes", "share", "minSize", "maxSize"), held, len(held)),
-            _table("keys", "Most frequent keys", (*TOPIC, "key", "messages", "bytes"), frequent, key_count),
-            _table("heavyKeys", "Heaviest keys", (*TOPIC, "key", "messages", "bytes"), heavy, key_count),
-            _table("producers", "Producers", (*TOPIC, "bornHost", "messages", "bytes"), producers, hosts.count()),
-            _table("windows", "Windows, the most uneven first", (*TOPIC, "windowMs", "messages", "maxMean", "gini"),
-                   collected(course.orderBy(F.desc("gini"), *TOPIC, "windowMs")), course.count()),
+            table_of("findings", "Topics that are too uneven", _TOPIC_COLUMNS, hot, len(hot), True),
+            table_of("topics", "Topics, the most uneven first", _TOPIC_COLUMNS, topics, len(topics)),
+            table_of("queues", "Hot queues", (*QUEUE, "messages", "bytes", "share", "minSize", "maxSize"), held, len(held)),
+            table_of("keys", "Most frequent keys", (*TOPIC, "key", "messages", "bytes"), frequent, key_count),
+            table_of("heavyKeys", "Heaviest keys", (*TOPIC, "key", "messages", "bytes"), heavy, key_count),
+            table_of("producers", "Producers", (*TOPIC, "bornHost", "messages", "bytes"), producers, hosts.count()),
+            table_of("windows", "Windows, the most uneven first", (*TOPIC, "windowMs", "messages", "maxMean", "gini"),
+                     collected(course.orderBy(F.desc("gini"), *TOPIC, "windowMs")), course.count()),
         ],
         plots=_plots(held, course), notes=_notes(source, given, missed, unreadable),
         frames={"queues": queues, "windows": course, "keys": keys, "producers": hosts},
     )  # fmt: skip
 
 
-def queue_counts(topics: Sequence[dict[str, Any]], held: Sequence[dict[str, Any]]) -> dict[tuple[str, str], int]:
-    """How many queues each topic has: those that may be written to, and any other that has messages."""
+def _queue_ids(source: Source) -> frozenset[int] | None:
+    """Those that the user chose; None: all."""
+    from rmq_columns import parse_options
+
+    asked = next((value for name, value in source.options.items() if name.lower() == "queueids"), None)
+    return None if asked is None else parse_options({"path": "-", "queueIds": asked}).queue_ids
+
+
+def queue_counts(
+    topics: Sequence[dict[str, Any]], held: Sequence[dict[str, Any]], chosen: frozenset[int] | None = None
+) -> dict[tuple[str, str], int]:
+    """How many queues each topic has: those that may be written to, and any other that has messages.
+
+    chosen: only these were looked at; what was left out is not empty.
+    """
     seen: dict[tuple[str, str], set[int]] = defaultdict(set)
     for row in held:
         seen[row["brokerName"], row["topic"]].add(row["queueId"])
-    writable = {(row["brokerName"], row["topic"]): range(max(row["writeQueueNums"] or 0, 0)) for row in topics}
-    return {key: len(ids.union(writable.get(key, ()))) for key, ids in seen.items()}
+    writable = {(row["brokerName"], row["topic"]): set(range(max(row["writeQueueNums"] or 0, 0))) for row in topics}
+    counted = {key: ids | writable.get(key, set()) for key, ids in seen.items()}
+    return {key: len(ids if chosen is None else ids & chosen) for key, ids in counted.items()}
 
 
 def summed(held: Sequence[dict[str, Any]], queues: dict[tuple[str, str], int]) -> list[dict[str, Any]]:
@@ -258,7 +271,7 @@ def _plots(held: Sequence[dict[str, Any]], course: DataFrame) -> list[Plot]:
 
 def _notes(source: Source, given: dict[str, Any], missed: int, unreadable: int) -> list[str]:
     notes = ["all keys were counted"]
-    if is_approximate(given.get("approximate"), extent(source)[0]):
+    if is_approximate(given["approximate"], extent(source)[0]):
         notes = [f"counts of keys are exact; a key that is not among them has at most {missed:,} messages"]
     if unreadable:
         notes.append(f"{unreadable} places of the log hold no message that can be read; they are left out")
@@ -268,15 +281,3 @@ def _notes(source: Source, given: dict[str, Any], missed: int, unreadable: int) 
 BARS, LINES = 20, 4
 """Of the plots."""
 _TOPIC_COLUMNS: Final = (*TOPIC, "queues", "messages", "bytes", "meanSize", "maxMean", "gini")
-_UNITS: Final = {
-    "brokerName": Unit.TEXT, "topic": Unit.TEXT, "key": Unit.TEXT, "bornHost": Unit.TEXT, "bytes": Unit.BYTES,
-    "meanSize": Unit.BYTES, "minSize": Unit.BYTES, "maxSize": Unit.BYTES, "maxMean": Unit.RATIO, "gini": Unit.RATIO,
-    "share": Unit.RATIO, "windowMs": Unit.TIME,
-}  # fmt: skip
-
-
-def _table(
-    name: str, title: str, columns: tuple[str, ...], found: Sequence[dict[str, Any]], total: int, is_finding: bool = False
-) -> Table:  # fmt: skip
-    kinds = tuple(Column(one, _UNITS.get(one, Unit.COUNT)) for one in columns)
-    return Table(name, title, kinds, [tuple(cell(row[one]) for one in columns) for row in found[:WORST]], total, is_finding)

@@ -21,10 +21,10 @@ from rmq_cli.spark import command
 from rmq_columns.errors import BadOption, Malformed
 from rmq_columns.options import NAMES
 from rmq_spark import jobs, needs, reasons
-from rmq_spark.jobs import JOBS, Parameter
+from rmq_spark.arguments import OURS, Parameter
+from rmq_spark.jobs import JOBS
 from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
 from rmq_spark.quiet import quietly
-from rmq_spark.writing import check_free, check_outside
 from tests.cli.rmq import run
 
 Run = Callable[..., Outcome]
@@ -40,13 +40,17 @@ class Job:
     """Stands for the module of the job `skew`, which is asked without any Spark."""
 
     PARAMETERS: tuple[Parameter, ...] = (
-        Parameter("max-ratio", float, "hottest queue by the mean one", default=4.0),
-        Parameter("names", str, "some", is_many=True),
-        Parameter("kind", str, "which", choices=("queue", "key")),
-        Parameter("since", "time", "from then on"),
-        Parameter("strict", bool, "a flag"),
-        Parameter("ledger", "path", "a file"),
+        Parameter("max_ratio", float, "Hottest queue by the mean one.", "4.0", least=1),
+        Parameter("names", str, "Some.", metavar="NAME", is_many=True),
+        Parameter("kind", str, "Which.", choices=("queue", "key")),
+        Parameter("now", "time", "That moment."),
+        Parameter("wait", "duration", "So long.", "3s"),
+        Parameter("strict", bool, "A flag."),
+        Parameter("ledger", "path", "A file."),
+        Parameter("columns", "names", "Some."),
     )
+    EXAMPLES = ("/data/store --strict",)
+    FOUND = "a queue is hot"
 
     def __init__(self) -> None:
         self.outcome = Outcome("skew", "clean", True)
@@ -140,6 +144,16 @@ def test_no_line_is_too_long(columns: int) -> None:
     assert any(line.startswith("- column0 ") for line in shown), "what fits no line is a sheet"
 
 
+def test_there_are_few_sheets() -> None:
+    from rmq_spark.report_text import SHEETS_MAX, lines
+
+    columns = tuple(Column(f"column{number}", Unit.COUNT) for number in range(20))
+    outcome = Outcome("skew", "wide", False, tables=[Table("b", "Wide", columns, [(number,) * 20 for number in range(50)], 262)])
+    shown = list(lines(outcome, 100))
+    assert sum(line.startswith("- column0 ") for line in shown) == SHEETS_MAX
+    assert f"Wide, {SHEETS_MAX} of 262 shown" in shown
+
+
 def test_json(job: Job, store: Path) -> None:
     job.outcome = FULL
     seen = look("skew", store, "--json")
@@ -180,42 +194,46 @@ def test_a_page_of_nothing(job: Job, store: Path, tmp_path: Path) -> None:
 def test_what_a_job_is_given(job: Job, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(store.parent)
     words = ["--max-ratio", "2.5", "--names", "a", "--names", "b", "--kind", "key", "--strict", "--ledger", "sent.jsonl"]
-    asked = ["--topic", "T1", "--topic", "T,2", "--from", "1700000000000", "--option", "MODE=permissive"]
-    more = ["--option", "brokerName=b=c", "--since", "1700000000123"]
+    asked = ["--topic", "T1", "--topic", "T,2", "--since", "1700000000000", "--until", "1700000000999"]
+    more = ["--option", "MODE=permissive", "--option", "brokerName=b=c", "--now", "1700000000123", "--wait", "1.5m"]
     assert look("skew", "store", "s3://bucket/store", *words, *asked, *more).status == 0
     assert job.asked["paths"] == (str(store), "s3://bucket/store")
     assert job.asked["options"] == {
         "mode": "permissive", "brokerName": "b=c", "topics": '["T1", "T,2"]', "startingTimestamp": "1700000000000",
+        "endingTimestamp": "1700000001000",
     }  # fmt: skip
     assert job.asked["given"] == {
-        "max-ratio": 2.5, "names": ("a", "b"), "kind": "key", "strict": True, "ledger": str(store.parent / "sent.jsonl"),
-        "since": 1700000000123,
+        "max_ratio": 2.5, "names": ("a", "b"), "kind": "key", "strict": True, "ledger": str(store.parent / "sent.jsonl"),
+        "now": 1700000000123, "wait": 90_000, "columns": None,
     }  # fmt: skip
     look("skew", store)
     assert job.asked["options"] == {}
-    assert job.asked["given"] == {"max-ratio": 4.0, "names": (), "kind": None, "strict": False, "ledger": None, "since": None}
-
-
-def test_a_parameter_takes_the_place_of_a_common_option(job: Job, store: Path, tmp_path: Path) -> None:
-    job.PARAMETERS = (Parameter("out", "path", "its own", is_required=True), Parameter("format", str, "its own", default="zstd"))
-    assert look("skew", store).status == 2
-    assert look("skew", store, "--out", tmp_path).status == 0
-    assert job.asked["given"] == {"out": str(tmp_path), "format": "zstd"}
+    assert job.asked["given"] == {
+        "max_ratio": 4.0, "names": (), "kind": None, "strict": False, "ledger": None, "now": None, "wait": 3000,
+        "columns": None,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--option", "mood=x"], "no option mood; there are pathLayout, topics, "),
-        (["--option", "table=index"], "no option table; there are "),
+        (["--option", "mood=x"], "no option mood; did you mean mode?"),
+        (["--option", "table=index"], "no option table; "),
         (["--option", "mode"], "--option mode: give NAME=VALUE"),
         (["--option", "mode=x"], "mode: 'x': not one of FAILFAST, PERMISSIVE, DROPMALFORMED"),
         (["--option", "splitBytes=0"], "splitBytes: '0': below 1"),
         (["--option", "mode=FAILFAST", "--option", "MODE=PERMISSIVE"], "mode: given twice"),
         (["--topic", "a", "--option", "topics=b"], "--topic and --option topics say the same thing: leave one of them out"),
         (["--conf", "spark.x"], "--conf spark.x: give NAME=VALUE"),
-        (["--from", "then"], "'then' is no time: give now, -90m, "),
+        (["--since", "then"], "--since: 'then' is no time: give now, -90m, "),
+        (["--wait", "90"], "--wait: '90' is no duration: give 500ms, 90s, "),
+        (["--max-ratio", "hot"], "--max-ratio: 'hot' is no number"),
+        (["--max-ratio", "0.5"], "--max-ratio: 0.5 is below 1"),
+        (["--kind", "queues"], "--kind: 'queues' is none of queue, key"),
+        (["--option", "columns=topic"], "--option columns: say --columns"),
+        (["--option", "broker_name=x"], "no option broker_name; did you mean brokerName?"),
         (["nowhere"], "nowhere: no such file or directory"),
+        ([""], "PATHS: empty"),
         (["--html", "{store}/x.html"], "x.html: lies in a store, into which nothing is written"),
         (["--out", "{store}/commitlog"], "commitlog: lies in a store, into which nothing is written"),
         (["--out", "{store}/.."], ": is not empty; name another, or say --overwrite"),
@@ -232,36 +250,8 @@ def test_bad_options_are_a_line(job: Job, store: Path, words: list[str], said: s
 
 
 def test_every_option_of_the_format_is_known_or_ours() -> None:
-    assert set(NAMES) > spark_run.OURS
+    assert set(NAMES) > OURS
     assert set(spark_run.NAMES.values()) < set(NAMES)
-
-
-# What can be written where
-
-
-def test_nothing_is_written_into_a_store(store: Path, tmp_path: Path) -> None:
-    link = tmp_path / "link"
-    link.symlink_to(store)
-    for place in (store, store / "x", store / "commitlog" / "x", link / "x"):
-        with pytest.raises(BadOption, match="lies in a store"):
-            check_outside(str(place), [])
-    lone = tmp_path / "logs"
-    lone.mkdir()
-    with pytest.raises(BadOption, match="lies in a store"):
-        check_outside(str(lone / "x"), [str(lone)])
-    check_outside(str(tmp_path / "found"), [str(store), "s3://bucket/store"])
-    check_outside("s3://bucket/store/x", ["s3://bucket/store"])
-
-
-def test_what_is_there_stays(tmp_path: Path) -> None:
-    check_free(str(tmp_path / "new"), overwrite=False)
-    check_free(str(tmp_path), overwrite=False)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(BadOption, match="is not empty"):
-        check_free(str(tmp_path), overwrite=False)
-    check_free(str(tmp_path), overwrite=True)
-    with pytest.raises(BadOption, match="is no directory"):
-        check_free(str(tmp_path / "file"), overwrite=True)
 
 
 # What goes wrong
@@ -461,7 +451,7 @@ def test_generate_and_what_it_says(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["--size", "big"], "not a size: 'big'"), (["--faults", "x=1"], "not a fault: 'x=1'"), ([], "is not empty")],
+    [(["--size", "big"], "'big' is no size"), (["--faults", "x=1"], "not a fault: 'x=1'"), ([], "is not empty")],
 )
 def test_generate_refuses_in_a_line(tmp_path: Path, words: list[str], said: str) -> None:
     pytest.importorskip("numpy", reason="needs numpy")

@@ -15,7 +15,8 @@ from rmq_columns import Options, parse_options, read_store
 from rmq_columns.parquet_destination import Destination, LocalDestination, Sink
 from rmq_columns.parquet_reading import read_export
 from rmq_columns.schema import CORRUPT
-from tests.columns.logs import Log, write_log
+from rmq_columns.units import FIXED_SIZE_MIN
+from tests.columns.logs import Body, Log, unit, write_log
 
 FILE_BYTES: Final = 1 << 14
 DAY_MS: Final = 86_400_000
@@ -88,3 +89,16 @@ def _stepping(call: Callable[..., Any], name: str, step: Callable[[str], None]) 
 def die() -> None:
     """As `kill -9`."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def forged_log(root: Path) -> Log:
+    """A log without queues, with one body in which units stand that say where they are: a cut may be made at one of them."""
+
+    def forged(at: int) -> bytes:
+        found = b""
+        for _ in range(12):
+            found += unit(at + FIXED_SIZE_MIN + len(found), b"forged" * 20)
+        return found
+
+    bodies: list[Body] = [*[b"x" * 50] * 3, forged, *[b"y" * 50] * 30]
+    return write_log(root, bodies, file_bytes=FILE_BYTES, queue=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,6 +18,9 @@ FILE_BYTES: Final = 4096
 HOST: Final = pack_host("127.0.0.1", 10911)
 HOST_V6: Final = pack_host("2001:db8::1", 10911)
 BLANK_BYTES: Final = 8
+QUEUE_OFFSET_AT: Final = 20
+OWN_OFFSET_AT: Final = 28
+"""Bytes from a message's beginning."""
 
 Body = bytes | Callable[[int], bytes]
 """Bytes, or a function of the place at which the unit begins."""
@@ -37,7 +41,22 @@ def unit(
     born = HOST_V6 if flags & message.BORN_V6 else HOST
     store = HOST_V6 if flags & message.STORE_V6 else HOST
     pairs = b"UNIQ_KEY\x01%d\x02TAGS\x01t\x02" % number
-    return pack_unit(0, 0, number, at, flags, store_ms, born, store_ms, store, 0, 0, body, topic, pairs)
+    return pack_unit(queue, 0, number, at, flags, store_ms, born, store_ms, store, 0, 0, body, topic, pairs)
+
+
+def write_behind(log: Log, bodies: Sequence[Body], *, file_bytes: int = FILE_BYTES) -> Log:
+    """Messages in more files of a log, numbered from 0 again: of a topic that was deleted and made anew."""
+    start = len(log.files) * file_bytes
+    made = write_log(log.root / "behind", bodies, file_bytes=file_bytes, queue=False)
+    files = []
+    for file in made.files:
+        data, begin = bytearray(file.read_bytes()), int(file.name)
+        for place in (one - begin for one in made.places if begin <= one < begin + file_bytes):
+            data[place + OWN_OFFSET_AT : place + OWN_OFFSET_AT + 8] = (place + begin + start).to_bytes(8, "big")
+        files.append(log.root / "commitlog" / f"{begin + start:020}")
+        files[-1].write_bytes(data)
+    shutil.rmtree(log.root / "behind")
+    return Log(log.root, [place + start for place in made.places], files)
 
 
 def write_log(

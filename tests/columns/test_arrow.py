@@ -83,6 +83,21 @@ def test_any_units(drawn: list[tuple[dict[str, Any], bytes, int, int]]) -> None:
     assert len(read) == len(drawn)
 
 
+@pytest.mark.parametrize("doubled", [0, -1])
+@pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65])
+def test_a_name_that_comes_twice(count: int, doubled: int) -> None:
+    """However many names there are: one bit each, of as few bytes as hold them, or none where they are more than 64."""
+    names = [f"name{number}" for number in range(count)]
+    rows = [[(name, "1") for name in names], [(names[doubled], "1"), (names[doubled], "2")], [], [(names[doubled], "3")]]
+    host = bytes(8)
+    raw = b"".join(
+        pack_unit(0, 0, 0, 0, 0, 0, host, 0, host, 0, 0, b"", b"T", b"".join(f"{n}\x01{v}\x02".encode() for n, v in row))
+        for row in rows
+    )
+    made, _ = batch_of(raw, ["properties"])
+    assert [row["properties"] for row in made.to_pylist()] == [list(dict(row).items()) for row in rows]
+
+
 def test_columns_are_chosen() -> None:
     [raw, *_] = store_files("commitlog").values()
     made, _ = batch_of(raw, ["queueOffset", "tags"])

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rmq_columns.digests import How, hashes, kept
+from rmq_columns import parse_options, plan_splits
+from rmq_columns.digests import BLOCK_OFFSETS, DigestTask, How, digest_split, hashes, kept
 from rmq_columns.units import read, walk
 from rmq_wire.layout import message
 from rmq_wire.message import pack_unit
-from tests.columns.logs import HOST, HOST_V6
+from tests.columns.logs import HOST, HOST_V6, unit
 
 KEY = b"k" * 64
 PLAIN: dict[str, Any] = {
@@ -73,3 +75,18 @@ def test_properties_that_do_not_count() -> None:
     assert digest(how, properties=b"TAGS\x01a\x02") == digest(how)
     assert digest(how, properties=b"TAGS\x01b\x02CLUSTER\x01c\x02") != digest(how)
     assert kept(b"A\x011\x02CLUSTER\x012\x02B\x013", (b"CLUSTER",)) == b"A\x011\x02B\x013\x02"
+
+
+@pytest.mark.parametrize("far", [1 << 56, (1 << 63) - 1, -(1 << 56)])
+def test_queue_offsets_that_cannot_be(tmp_path: Path, far: int) -> None:
+    """Damage no check sum covers: that message has a block of its own, and no other queue's block has it."""
+    rows = [(b"A", 0), (b"B", 0), (b"A", far), (b"B", 1)]
+    log = bytearray()
+    for topic, offset in rows:
+        log += unit(len(log), b"body", topic=topic, number=offset)
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / f"{0:020}").write_bytes(bytes(log).ljust(4096, b"\0"))
+    [split] = plan_splits(parse_options({"path": str(tmp_path), "brokerName": "b"}))
+    [batch] = digest_split(DigestTask(split, 0, 0, "b", PLAINLY))
+    found = {(row["topic"], row["block"]): row["count"] for row in batch.to_pylist()}
+    assert found == {("A", 0): 1, ("B", 0): 2, ("A", far // BLOCK_OFFSETS): 1}

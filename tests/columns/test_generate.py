@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rmq_columns import generate
-from rmq_columns.generate import Made, Wanted, bytes_of, faults_of, main
+from rmq_columns.generate import Made, Wanted, faults_of, main
 from rmq_columns.generate_pattern import DELAY_MS, LONG_TOPIC, SHARDED_TOPIC, SLOTS, WHEEL
 from rmq_columns.generate_plan import FIRST_MS, ROUNDS_BACK, Sizes
 from rmq_inspect.directory import list_store
@@ -187,13 +187,6 @@ def test_a_few_messages_are_a_store_too(tmp_path: Path) -> None:
     assert 0 < made.messages < SLOTS
     assert made.log_end <= 5_000
     assert verify(list_store(made.store), Scope(workers=1)).is_clean
-
-
-@pytest.mark.parametrize(
-    ("text", "size"), [("1000", 1000), ("1KiB", 1024), ("2GB", 2 * 10**9), ("1.5mib", 3 << 19), ("64 MB", 64 * 10**6)]
-)
-def test_sizes(text: str, size: int) -> None:
-    assert bytes_of(text) == size
 
 
 def test_faults_as_text() -> None:

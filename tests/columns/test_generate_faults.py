@@ -15,11 +15,11 @@ import pytest
 
 from rmq_columns.generate import Wanted, generate
 from rmq_columns.generate_faults import KINDS
-from rmq_columns.generate_pattern import SHARDED_TOPIC
+from rmq_columns.generate_pattern import DELAY_MS, SHARDED_TOPIC
 from rmq_columns.generate_plan import Sizes
 from rmq_inspect.directory import list_store
 from rmq_inspect.verify import Scope, verify
-from rmq_wire import properties
+from rmq_wire import fastjson, properties
 from tests.support.planted_kinds import PERHAPS, SEEN_AS
 from tests.support.store_differ import read_files
 from tests.support.store_view import Stored, units_of
@@ -30,10 +30,13 @@ BODY_BYTES = 60
 EACH = 2
 LATE_MS = 1000
 """A clean store has nothing that is stored, or delivered, so long after it could be."""
+DELIVERED_MS_MAX = 200
+"""What waits comes with the next round of the pattern, sooner than this after it is due."""
 
 VISIBLE = SEEN_AS | {"position-ahead": {"position-ahead"}}
 """Kind -> what verify says of it."""
-INVISIBLE = {"lost", "duplicate", "duplicate-key", "reorder", "late", "timer-late"}
+DELIVERIES = {"timer-late", "delay-pending", "timer-pending"}
+INVISIBLE = {"lost", "duplicate", "duplicate-key", "reorder", "late", "half-open", "half-committed", *DELIVERIES}
 
 
 def make(root: Path, faults: dict[str, int], size: int = SMALL, seed: int = 11) -> tuple[Path, list[dict[str, Any]]]:
@@ -45,6 +48,8 @@ def make(root: Path, faults: dict[str, int], size: int = SMALL, seed: int = 11) 
 def test_every_kind_is_in_one_table() -> None:
     assert VISIBLE.keys() | INVISIBLE == KINDS.keys()
     assert not VISIBLE.keys() & INVISIBLE
+    documented = (Path(__file__).parents[2] / "docs" / "spark-jobs.md").read_text()
+    assert [kind for kind in KINDS if f"`{kind}`" not in documented] == []
 
 
 @pytest.mark.parametrize("kind", VISIBLE)
@@ -68,7 +73,7 @@ def test_verify_finds_it_where_the_ledger_says(tmp_path: Path, kind: str) -> Non
 
 @pytest.mark.parametrize("kind", sorted(INVISIBLE))
 def test_verify_finds_nothing_where_only_the_meaning_is_wrong(tmp_path: Path, kind: str) -> None:
-    store, ledger = make(tmp_path, {kind: EACH}, BIG if kind == "timer-late" else SMALL)
+    store, ledger = make(tmp_path, {kind: EACH}, BIG if kind in DELIVERIES else SMALL)
     assert len(ledger) == EACH
     report = verify(list_store(store), Scope(workers=1))
     assert report.is_clean, report.findings.kept
@@ -104,6 +109,31 @@ def delivered_late(units: list[tuple[Stored, dict[str, str]]]) -> set[int]:
     }
 
 
+def undelivered(units: list[tuple[Stored, dict[str, str]]], topic: str) -> set[int]:
+    """Where messages wait that were due before the last delivery to their topic, and have no copy there."""
+    came, due = set(), {}
+    last = 0
+    for one, told in units:
+        if told.get("REAL_TOPIC") == one.topic:
+            came.add(told["UNIQ_KEY"])
+            last = one.unit.store_timestamp
+        elif one.topic == topic:
+            due[told["UNIQ_KEY"]] = one.unit.physical_offset, one.unit.store_timestamp + DELAY_MS + DELIVERED_MS_MAX
+    return {place for key, (place, until) in due.items() if key not in came and until < last}
+
+
+def open_halves(units: list[tuple[Stored, dict[str, str]]]) -> dict[str, set[int]]:
+    """Kind -> half messages of which no op speaks, but for the last ones."""
+    halves = [one.unit for one, _ in units if one.topic == "RMQ_SYS_TRANS_HALF_TOPIC"][:-1]
+    ended = {int(bytes(one.unit.body).rstrip(b",")) for one, _ in units if one.topic == "RMQ_SYS_TRANS_OP_HALF_TOPIC"}
+    committed = {one.unit.prepared_transaction_offset for one, _ in units}
+    found: dict[str, set[int]] = {"half-open": set(), "half-committed": set()}
+    for unit in halves:
+        if unit.queue_offset not in ended:
+            found["half-committed" if unit.physical_offset in committed else "half-open"].add(unit.physical_offset)
+    return found
+
+
 def reordered(units: list[tuple[Stored, dict[str, str]]]) -> set[int]:
     """Sharded messages that stand before the one that should be before them."""
     following: dict[str, int] = defaultdict(int)
@@ -128,6 +158,12 @@ def test_the_ledger_names_every_wrong_message_and_no_other(tmp_path: Path) -> No
     assert late(units) == told["late"]
     assert delivered_late(units) == told["timer-late"]
     assert reordered(units) == told["reorder"]
+    assert undelivered(units, "SCHEDULE_TOPIC_XXXX") == told["delay-pending"]
+    assert undelivered(units, "rmq_sys_wheel_timer") == told["timer-pending"]
+    assert open_halves(units) == {kind: told[kind] for kind in ("half-open", "half-committed")}
+    positions = fastjson.loads((store / "config" / "consumerOffset.json").read_bytes())["offsetTable"]
+    first = min(row["queueOffset"] for row in ledger if row["kind"].startswith("half-"))
+    assert positions["RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS"]["0"] == first
     stored = {properties.get("UNIQ_KEY") for _, properties in units}
     sent = [json.loads(line) for path in (tmp_path / "sent").iterdir() for line in path.read_text().splitlines()]
     lost = {row["uniqKey"] for row in ledger if row["kind"] == "lost"}
@@ -142,6 +178,8 @@ def test_a_clean_store_has_none_of_it(tmp_path: Path) -> None:
     units = read(store)
     assert ledger == []
     assert not (doubled(units, "UNIQ_KEY") | doubled(units, "KEYS") | late(units) | delivered_late(units) | reordered(units))
+    assert not (undelivered(units, "SCHEDULE_TOPIC_XXXX") | undelivered(units, "rmq_sys_wheel_timer"))
+    assert not any(open_halves(units).values())
 
 
 def test_all_kinds_at_once(tmp_path: Path) -> None:

@@ -194,6 +194,39 @@ def test_damage_is_not_lost(tmp_path: Path) -> None:
     assert export_store(str(tmp_path / "less"), options_of(log.root, mode="DROPMALFORMED")).corrupt_rows == 0
 
 
+@pytest.mark.parametrize(("mode", "wrong"), [("PERMISSIVE", 1), ("DROPMALFORMED", 0)])
+def test_a_column_that_tells_damage(tmp_path: Path, mode: str, wrong: int) -> None:
+    """With `crcOk` a message with another CRC is none, also when it is counted once more."""
+    log = log_of_days(tmp_path / "broker-a")
+    raw = bytearray(log.files[1].read_bytes())
+    at = raw.index(b"\x30" * 200)  # in the middle of a body
+    raw[at + 100] ^= 0xFF
+    log.files[1].write_bytes(raw)
+    done = export_store(str(tmp_path / "out"), options_of(log.root, mode=mode, columns="topic,body,crcOk"))
+    assert (done.rows, done.corrupt_rows) == (len(log.places) - 1, wrong)
+
+
+def test_partitions_are_counted_without_damage(tmp_path: Path) -> None:
+    log = log_of_days(tmp_path / "broker-a", days=0.001)
+    raw = bytearray(log.files[0].read_bytes())
+    raw[log.places[1] + 4] ^= 0xFF
+    log.files[0].write_bytes(raw)
+    done = export_store(str(tmp_path / "out"), options_of(log.root), files_of(partitions_max=1))
+    assert (done.rows, done.corrupt_rows) == (len(log.places) - 1, 1)
+    log, whole = log_of_days(tmp_path / "broker-b", days=2), 1 << 20
+    export_store(str(tmp_path / "two"), options_of(log.root, splitBytes=whole), files_of(partitions_max=2))
+    with pytest.raises(BadOption, match="more than 1 of"):
+        export_store(str(tmp_path / "more"), options_of(log.root, splitBytes=whole), files_of(partitions_max=1))
+
+
+def test_row_groups_of_few_rows(tmp_path: Path) -> None:
+    """Five rows in four row groups are two in each of three."""
+    log = write_log(tmp_path / "broker-a", [bytes([number]) * 1000 for number in range(5)], file_bytes=1 << 14)
+    export_store(str(tmp_path / "out"), options_of(log.root), files_of(order="queue", row_group_bytes=1500))
+    [file] = manifest_of(tmp_path / "out")[0]["files"]
+    assert file["rowGroups"] == pq.read_metadata(tmp_path / "out" / file["name"]).num_row_groups == 3
+
+
 @pytest.mark.parametrize("given", [
     {"partition_by": "tags"}, {"partition_by": "topic,topic"}, {"compression": "zip"}, {"compression": "zstd:40"},
     {"compression": "snappy:1"}, {"row_group_bytes": "0"}, {"order": "body"}, {"partitions_max": 0}, {"verify": "perhaps"},

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
+import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +18,7 @@ import pytest
 from rmq_columns import CannotRead, Options, Split, read_split
 from rmq_columns.parquet_destination import CannotWrite
 from rmq_columns.parquet_export import export_split, export_store, finish, prepare
-from rmq_columns.parquet_manifest import CannotExport, entry_name
+from rmq_columns.parquet_manifest import CannotExport, entries_of
 from rmq_columns.parquet_options import FileOptions, parse_file_options
 from rmq_columns.parquet_reading import read_export
 from tests.columns.exports import FILE_BYTES, data_files, die, exported, log_of_days, options_of, stopped_at, stored
@@ -80,7 +83,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     some = 2 * len(steps_of(tmp_path / "whole", options)) // len(log.files)
     while killed(to, options, some + deaths):
         deaths += 1
-        done.append(sum((to / entry_name(number)).exists() for number in range(len(log.files))))
+        done.append(sum((to / entries_of(number)).exists() for number in range(len(log.files))))
     assert deaths > 1
     assert done == sorted(done)
     assert done[-1] > 0
@@ -100,7 +103,7 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
         read.append(split.parts)
         return read_split(split)
 
-    monkeypatch.setattr("rmq_columns.parquet_export.read_split", reading)
+    monkeypatch.setattr("rmq_columns.parquet_split.read_split", reading)
     again = prepare(str(to), options, FILES)
     assert [one.number for one in again.todo] == [one.number for one in prepared.todo[2:]]
     for one in again.todo:
@@ -127,7 +130,7 @@ def test_two_attempts_at_once(tmp_path: Path) -> None:
     for number in range(8):
         with stopped_at(number, other):
             export_split(prepared.job, slow)
-        (to / entry_name(slow.number)).unlink(missing_ok=True)
+        shutil.rmtree(to / entries_of(slow.number), ignore_errors=True)
     for one in prepared.todo:
         export_split(prepared.job, one)
     finish(prepared)
@@ -229,6 +232,42 @@ def test_what_others_put_there(tmp_path: Path) -> None:
     assert (to / "part-of-mine.parquet").exists()
 
 
+def test_a_directory_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not taken for one that was removed."""
+    log, to = log_of_days(tmp_path / "broker-a"), tmp_path / "out"
+    export_store(str(to), options_of(log.root), FILES)
+    before, day = data_files(to), min(to.glob("brokerName=*/date=*"))
+    scandir = os.scandir
+
+    def failing(path: str) -> Any:
+        if path == str(day):
+            raise OSError(errno.EIO, "Input/output error", path)
+        return scandir(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.scandir", failing)
+        with pytest.raises(CannotRead, match="Input/output error"):
+            export_store(str(to), options_of(log.root), FILES, pruned=True)
+    export_store(str(to), options_of(log.root), FILES)
+    assert data_files(to) == before
+    assert exported(to) == stored(log.root)
+
+
+def test_another_export_in_a_directory_of_this_one(tmp_path: Path) -> None:
+    """Its files are called as ours are, and are not ours."""
+    log, other = log_of_days(tmp_path / "broker-a"), log_of_days(tmp_path / "broker-b", 20)
+    to = tmp_path / "out"
+    export_store(str(to), options_of(log.root), FILES)
+    export_store(str(to / "b"), options_of(other.root), FILES)
+    part = to / "b" / "brokerName=broker-b" / ".part-00000-01234567-000.parquet.89abcdef.part"
+    part.write_bytes(b"somebody is writing this")
+    grown(log.root, 100)
+    export_store(str(to), options_of(log.root), FILES, increment=True)
+    assert exported(to / "b") == stored(other.root)
+    assert part.exists()
+    assert exported(to) == stored(log.root)
+
+
 def test_a_destination_that_cannot_be(tmp_path: Path) -> None:
     log = log_of_days(tmp_path / "broker-a", 3)
     (tmp_path / "file").write_text("x")
@@ -314,5 +353,3 @@ def test_topics_of_an_increment(tmp_path: Path) -> None:
     grown(root, 20)
     assert export_store(str(to), options_of(root, topics="U"), FILES).rows == 0
     assert export_store(str(to), options_of(root, topics="U"), FILES, increment=True).rows == 0
-
-

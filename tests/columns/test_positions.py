@@ -12,6 +12,7 @@ from rmq_columns import parse_options, plan_splits, read_store
 from rmq_columns.generate import Wanted, generate
 from rmq_columns.generate_plan import Sizes
 from rmq_columns.positions import asked_of, positions_in
+from tests.columns.logs import write_log
 from tests.inspect.kit import golden_of
 
 SIZES = Sizes(1 << 20, 4000, 100, 400)
@@ -79,17 +80,61 @@ def test_what_the_log_has_no_longer(tmp_path: Path) -> None:
     sorted((store / "commitlog").iterdir())[0].unlink()
     start = min(int(path.name) for path in (store / "commitlog").iterdir())
     units = units_of(store)
-    firsts: dict[Key, int] = {}
-    for row in asked(store, {}, "256m"):
-        key = (row["topic"], row["queueId"])
-        firsts[key] = min(firsts.get(key, row["firstOffset"]), row["firstOffset"])
+    bounds = bounds_of(asked(store, {}, "256m"))
+    ends = {key: rows[-1]["queueOffset"] + 1 for key, rows in units.items()}
     expected = {
-        key: min(row["queueOffset"] for row in rows if row["physicalOffset"] >= start)
+        key: (min((row["queueOffset"] for row in rows if row["physicalOffset"] >= start), default=ends[key]), ends[key])
         for key, rows in units.items()
-        if rows[-1]["physicalOffset"] >= start
     }
-    assert firsts == expected
-    assert any(firsts.values())
+    assert bounds == expected
+    assert any(first for first, _ in bounds.values())
+    assert any(first < end for first, end in bounds.values())
+
+
+def bounds_of(rows: list[dict[str, Any]]) -> dict[Key, tuple[int, int]]:
+    """Beginning and end of each queue, as all rows together tell them."""
+    own: dict[Key, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        if row["position"] is None:
+            own[row["topic"], row["queueId"]].append(row)
+    found = {}
+    for key, told in own.items():
+        end = max(row["endOffset"] for row in told)
+        found[key] = min((row["firstOffset"] for row in told if row["firstOffset"] is not None), default=end), end
+    return found
+
+
+@pytest.mark.parametrize("split_bytes", ["1", "256m"])
+def test_queues_of_which_everything_has_expired(tmp_path: Path, split_bytes: str) -> None:
+    """As `ConsumeQueue.correctMinOffset`: they begin where their next message will be."""
+    store = store_of("generated", tmp_path)
+    units = units_of(store)
+    start, key = idled(store), ("orders", 0)
+    ends = {one: sum(row["physicalOffset"] < start for row in rows) for one, rows in units.items() if one == key}
+    rows = asked(store, {key: {0, ends[key]} for key in units if key in ends}, split_bytes)
+    assert bounds_of(rows)[key] == (ends[key], ends[key])
+    assert not [row for row in rows if row["position"] is not None]
+    assert ends[key] > SIZES.queue_file_bytes // 20, "more than one file"
+
+
+def idled(store: Path, topic: str = "orders", queue_id: int = 0) -> int:
+    """Only the last log file is left, and this queue had its last message before.  Where the log begins."""
+    files = sorted((store / "commitlog").iterdir())
+    for path in files[:-1]:
+        path.unlink()
+    start = int(files[-1].name)
+    for path in (store / "consumequeue" / topic / str(queue_id)).iterdir():
+        units = [path.read_bytes()[at : at + 20] for at in range(0, path.stat().st_size, 20)]
+        path.write_bytes(b"".join(one if int.from_bytes(one[:8]) < start else bytes(20) for one in units))
+    return start
+
+
+def test_a_time_that_no_calendar_has(tmp_path: Path) -> None:
+    """It is the end of time, as in every other table."""
+    log = write_log(tmp_path, [b"first", b"last"], ms_step=1 << 62)
+    items = asked_of(plan_splits(parse_options({"path": str(log.root), "table": "consumequeue"})), {})
+    [times] = [batch.column("lastStoreTimestamp").cast("int64").to_pylist() for item in items for batch in positions_in(item)]
+    assert times == [((1 << 63) - 1) // 1000 * 1000]
 
 
 def test_a_log_file_that_goes_meanwhile(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from rmq_columns import parse_options, plan_splits, read_split, read_store
 from rmq_columns.filesystem import File, LocalFile, LocalTree
 from rmq_columns.plan import CLOCK_STEP_MS
 from tests.columns.logs import FILE_BYTES, Log, write_log
-from tests.inspect.kit import golden_store
+from tests.inspect.kit import golden_of, golden_store
 
 STEP_MS = CLOCK_STEP_MS // 4
 BODIES = [bytes(number * 31 % 200) for number in range(90)]
@@ -71,6 +71,18 @@ def test_a_range_of_places(log: Log, low: int, high: int, strategy: str) -> None
     assert [row["physicalOffset"] for split in splits for batch in read_split(split) for row in batch.to_pylist()] == wanted
     queue = read_store(log.root, table="consumequeue", startingPhysicalOffset=low, endingPhysicalOffset=high).read_all()
     assert queue["physicalOffset"].to_pylist() == wanted
+
+
+@pytest.mark.parametrize("strategy", ["auto", "file", "consumequeue", "magic"])
+def test_a_range_of_places_among_many_queues(tmp_path: Path, strategy: str) -> None:
+    """No queue names every place: what lies between a range's end and the next unit of a queue is not left out."""
+    root = golden_of("mix", tmp_path / "broker-a")
+    every = sorted(read_store(root, includeSystemTopics=True).read_all()["physicalOffset"].to_pylist())
+    for number, low in enumerate(every):
+        chosen = {"startingPhysicalOffset": low, "splitStrategy": strategy, "includeSystemTopics": True}
+        assert read_store(root, **chosen).read_all()["physicalOffset"].to_pylist() == every[number:]
+        chosen = {"endingPhysicalOffset": low + 1, "splitStrategy": strategy, "includeSystemTopics": True}
+        assert read_store(root, **chosen).read_all()["physicalOffset"].to_pylist() == every[: number + 1]
 
 
 def test_a_range_of_places_reads_little(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,11 +15,12 @@ from hypothesis import strategies as some
 from rmq_columns import BadOption, CannotRead, Malformed, parse_options
 from rmq_columns.queue_build import Key, Kind, delay_levels, light_places
 from rmq_columns.queue_build_compare import compare_queues, plan_comparison
-from rmq_columns.queue_build_files import MARK, Target, extension_addresses, extensions_in
+from rmq_columns.queue_build_files import Target, extension_addresses, extensions_in
+from rmq_columns.queue_build_place import MARK
 from rmq_columns.queue_build_plan import plan_build
 from rmq_columns.queue_build_runs import Bridge, Piece, Run, settle
 from rmq_columns.queue_build_work import Made, build_split, rebuild
-from tests.columns.logs import write_log
+from tests.columns.logs import QUEUE_OFFSET_AT, write_log
 from tests.inspect.kit import golden_of, golden_store, rich_store, spoil
 
 TREES = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
@@ -168,6 +169,27 @@ def test_a_log_without_its_beginning(tmp_path: Path) -> None:
     assert [row["outcome"] for row in outcomes([made], tmp_path / "store").values()] == ["equal"]
 
 
+@pytest.mark.parametrize(
+    ("offset", "units", "said"),
+    [
+        (1 << 40, 12, "1 queue(s) begin anew elsewhere than at offset 0"),
+        (2000, 20, "1 offsets have no message; 1 queue(s) begin anew elsewhere than at offset 0"),
+        (1, 20, "6 offsets have no message; 1 queue(s) begin anew elsewhere than at offset 0"),
+        (1 << 60, 20, "1 offsets have no message; 1 message(s) can be in no queue"),
+    ],
+)
+def test_one_wild_offset_is_told(tmp_path: Path, offset: int, units: int, said: str) -> None:
+    """No check sum covers it.  What is built is what a broker would build; but clean it is not."""
+    from rmq_spark.jobs.rebuild_queues import problems_of
+
+    log = write_log(tmp_path / "store", [b"%d" % number for number in range(20)], file_bytes=1 << 16)
+    assert problems_of(built(tmp_path / "store", tmp_path / "to")) == []
+    spoil(log.files[0], log.places[7] + QUEUE_OFFSET_AT, offset.to_bytes(8, "big"))
+    [made] = built(tmp_path / "store", tmp_path / "to", mode="PERMISSIVE")
+    assert "; ".join(problems_of([made])) == said
+    assert made.queues[Key("T", 0, Kind.PLAIN)].units == units
+
+
 def test_nothing_into_a_store(tmp_path: Path) -> None:
     store = golden_store(tmp_path / "store")
     before = sorted(store.rglob("*"))
@@ -220,6 +242,14 @@ def test_the_first_difference_is_found(tmp_path: Path) -> None:
     assert [rows[place]["differentUnits"] for place in places] == [1, 0, 1]
 
 
+def test_queues_that_went_before_they_are_compared(tmp_path: Path) -> None:
+    store = golden_store(tmp_path / "store")
+    made = built(store, tmp_path / "to")
+    shutil.rmtree(tmp_path / "to")
+    with pytest.raises(CannotRead, match=f"{tmp_path}/to/consumequeue/.*: no such file"):
+        outcomes(made, store)
+
+
 def test_a_lost_unit_of_a_batch_queue(tmp_path: Path) -> None:
     store = golden_of("batch", tmp_path / "store")
     file = next((store / "batchconsumequeue").rglob("0????*"))
@@ -257,12 +287,13 @@ def test_addresses_of_extensions() -> None:
 
 
 def test_extensions_over_files(tmp_path: Path) -> None:
-    target = Target(str(tmp_path), extension_file_bytes=64)
+    target = Target(str(tmp_path / "to"), str(tmp_path), extension_file_bytes=64)
+    (tmp_path / "first").mkdir()
     key = Key("T", 0, Kind.EXTENDED)
     data = b"".join(bytes((number,)) * 20 for number in range(1, 8))
     for begin, end in ((0, 2), (2, 3), (3, 7)):
         target.write_extensions(key, begin, data[begin * 20 : end * 20])
-    row = b"".join(path.read_bytes() for path in sorted((tmp_path / "unfinished").rglob("0????*")))
+    row = b"".join(path.read_bytes() for path in sorted((tmp_path / "first").rglob("0????*")))
     assert row == data[:60] + b"\xff\xff\0\0" + data[60:120] + b"\xff\xff\0\0" + data[120:] + bytes(44)
 
 
@@ -276,11 +307,21 @@ def test_a_queue_that_began_anew() -> None:
     assert made.lives == 2
     assert [(one.place, one.units) for one in made.pieces] == [(0, 4), (4, 3)]
     assert (made.start, made.end, made.units) == (0, 7, 7)
+    assert (made.breaks, made.break_physical, made.dropped) == (1, 1000, 6)
     made = settle(Kind.PLAIN, [_run(5, 10, 0), _run(0, 3, 1000, 1)])
     assert made.pieces == [Piece(1, 1000, 3, 0, 0)]
+    assert (made.lives, made.breaks, made.dropped) == (2, 0, 10)
     made = settle(Kind.PLAIN, [_run(0, 3, 0), _run(5, 3, 100), _run(4, 2, 200)])
     assert made.bridges == [Bridge(3, 1, 100, 10)]
     assert made.end == 6
+
+
+@pytest.mark.parametrize("kind", [Kind.PLAIN, Kind.EXTENDED, Kind.BATCH])
+def test_an_offset_that_is_wrong(kind: Kind) -> None:
+    """The queue begins anew there and where it goes on, as in a broker's rebuild; that is never a topic that was made again."""
+    made = settle(kind, [_run(0, 50, 0), _run(1 << 40, 1, 500), _run(51, 9, 510), _run(0, 4, 900)])
+    assert (made.lives, made.breaks, made.break_physical, made.dropped) == (4, 2, 500, 60)
+    assert (made.start, made.end, made.units) == (0, 4, 4)
 
 
 def test_a_light_queue_stays_together() -> None:

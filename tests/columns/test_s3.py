@@ -14,6 +14,7 @@ from rmq_columns import CannotRead, parse_options, plan_splits, read_split, read
 from tests.columns.logs import write_log
 from tests.inspect.kit import golden_store
 
+pytestmark = pytest.mark.s3
 TABLES = ("messages", "consumequeue", "index", "files", "topics", "consumerOffsets")
 
 

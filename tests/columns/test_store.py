@@ -213,3 +213,10 @@ def test_a_damaged_configuration_is_said(stores: dict[str, Path], tmp_path: Path
     assert [(row["group"], row["offset"], row["_corrupt"] is None) for row in shown] == [
         ("g", 7, True), (None, None, False), (None, None, False)
     ]  # fmt: skip
+    numbers = '{"0":9223372036854775808,"1":[],"2":-9223372036854775809,"2147483648":1,"3":9223372036854775807}'
+    (root / "config" / "consumerOffset.json").write_text(f'{{"offsetTable":{{"T@g":{numbers}}}}}')
+    shown = read_store(root, table="consumerOffsets", mode="PERMISSIVE").read_all().to_pylist()
+    assert [row["offset"] for row in shown if row["_corrupt"] is None] == [(1 << 63) - 1]
+    assert len(shown) == 5
+    (root / "config" / "topics.json").write_text('{"topicConfigTable":{"T":{"attributes":["+a"]}}}')
+    assert [row["attributes"] for row in read_store(root, table="topics").read_all().to_pylist()] == [[]]

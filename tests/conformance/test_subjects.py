@@ -21,7 +21,7 @@ import pytest
 from broker_impl.config_keys import keys
 from conformance import truth
 from conformance.subjects import jars, remoting
-from conformance.subjects.address import AddressSubject
+from conformance.subjects.address import SAMPLING_S, AddressSubject, runtime
 from conformance.subjects.base import SubjectFailed, Target, version_of
 from conformance.subjects.compose import ComposeSubject
 from conformance.subjects.docker import DockerSubject
@@ -117,6 +117,18 @@ def test_a_broker_that_refuses_to_start(tmp_path: Path) -> None:
     why = why_not(OursSubject(tmp_path, properties={"useTLS": "true"}))
     assert "useTLS" in why
     assert not processes_in(tmp_path)
+
+
+def test_a_broker_that_has_not_sampled_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the real one answers in the first second of its life."""
+    told = remoting.Answer(remoting.SUCCESS, None, {}, b'{"table":{"brokerVersionDesc":"V5_5_0"}}')
+    unable = remoting.Answer(1, "java.util.NoSuchElementException, java.util.LinkedList.getLast", {}, b"")
+    answers, pauses = [unable, unable, told], list[float]()
+    monkeypatch.setattr(remoting, "ask", lambda *_: answers.pop(0))
+    assert runtime("127.0.0.1:1", pauses.append) == {"brokerVersionDesc": "V5_5_0"}
+    assert pauses == [SAMPLING_S] * 2
+    monkeypatch.setattr(remoting, "ask", lambda *_: unable)
+    assert runtime("127.0.0.1:1", pauses.append) == {}
 
 
 def test_a_broker_that_a_name_server_still_lists_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:

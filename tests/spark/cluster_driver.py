@@ -1,6 +1,8 @@
 """A driver of the cluster tests: reads a store through the format and through `spread`, and writes what it saw as JSON.
 
-cluster_driver.py STORE DIRECTORY OUTCOME [die]
+cluster_driver.py STORE DIRECTORY OUTCOME [die] [job] [calls]
+
+`calls`: jobs while which an executor is killed, as DIRECTORY/calls.json lists them.
 """
 
 from __future__ import annotations
@@ -51,6 +53,21 @@ def job(*words: str) -> dict[str, Any]:
     raise AssertionError("it goes on")
 
 
+def killed(spark: Any, directory: Path) -> dict[str, Any]:
+    """Runs each call [name, job, store, given, step] (`mortal`); what came out, and the rows of its frames."""
+    from tests.spark.kit import outcome_of
+    from tests.spark.mortal import KILLED, mortal_tasks
+
+    found: dict[str, Any] = {}
+    for name, job_name, store, given, step in json.loads((directory / "calls.json").read_text()):
+        marks = directory / "marks" / name
+        with mortal_tasks(marks, step):
+            made = outcome_of(spark, job_name, store, splitBytes="8k", **given)
+        told = {frame: [list(row) for row in rows.collect()] for frame, rows in made.frames.items()}
+        found[name] = made.as_json() | {"frames": told, "killed": int((marks / KILLED).read_text())}
+    return found
+
+
 def main(store: str, directory: str, outcome: str, *more: str) -> None:
     """Everything that the tests look at."""
     spark = SparkSession.builder.appName("cluster-test").getOrCreate()
@@ -71,6 +88,8 @@ def main(store: str, directory: str, outcome: str, *more: str) -> None:
         written = f"{directory}/{whom}.parquet"
         spread(spark, work, splits, schema_of(options)).write.mode("append").parquet(written)
         found[whom] = rows(spark.read.parquet(written))
+    if "calls" in more:
+        found["killed"] = killed(spark, Path(directory))
     if "job" in more:
         found["job"] = job("audit", store, "--json", "--out", f"{directory}/found")
     Path(outcome).write_text(json.dumps(found))

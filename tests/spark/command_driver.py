@@ -16,7 +16,7 @@ from rmq_spark.session import Progress, watched
 
 FOREVER = 10**15
 """Rows that no machine counts while a test lasts."""
-PARAMETERS = (Parameter("do", str, "what"),)
+PARAMETERS = (Parameter("do", str, "what", metavar="WHAT"),)
 
 
 def spoil(what: str, _item: int) -> Iterator[Any]:
@@ -58,7 +58,7 @@ def run(spark: Any, source: Source, given: dict[str, Any], tell: Progress) -> Ou
 def module() -> types.ModuleType:
     """Stands for `rmq_spark.jobs.skew`."""
     made = types.ModuleType("rmq_spark.jobs.skew")
-    vars(made).update(PARAMETERS=PARAMETERS, run=run)
+    vars(made).update(PARAMETERS=PARAMETERS, EXAMPLES=("PATH",), FOUND="never", run=run)
     return made
 
 

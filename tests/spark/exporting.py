@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmq_columns.parquet_export import Job
-    from rmq_columns.parquet_manifest import Numbered
+    from rmq_columns.parquet_plan import Numbered
 
 STEPS = ("create", "put")
 

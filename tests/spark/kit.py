@@ -9,8 +9,11 @@ from typing import Any
 
 from rmq_columns.generate import Wanted, generate
 from rmq_columns.generate_plan import Sizes
-from rmq_spark.jobs import Source, module_of
+from rmq_spark.arguments import arguments_of
+from rmq_spark.jobs import module_of
+from rmq_spark.measuring import source_of
 from rmq_spark.outcome import Outcome
+from rmq_spark.session import silent
 
 SMALL = Sizes(log_file_bytes=2 << 20, queue_file_bytes=6000, hash_slots=1000, index_entries=40000)
 LOG_BYTES = 6 << 20
@@ -31,15 +34,19 @@ def planted(directory: Path, *kinds: str) -> list[dict[str, Any]]:
     return [row for row in rows if row["kind"] in kinds]
 
 
-def job(spark: Any, name: str, *paths: Path, options: Mapping[str, str] | None = None, **given: Any) -> Outcome:
-    """Run it with its parameters' defaults but for those given (`_` for `-`)."""
+def outcome_of(spark: Any, name: str, paths: Any, **options: Any) -> Outcome:
+    """A job as the command runs it.  paths: one or several; options: parameters and options of the format."""
     module = module_of(name)
-    values = {one.name: one.default for one in module.PARAMETERS} | {key.replace("_", "-"): value for key, value in given.items()}
-    source = Source(tuple(map(str, paths)), {"splitBytes": "1m", **(options or {})})
-    outcome = module.run(spark, source, values, lambda *_: None)
+    given, rest = arguments_of(module.PARAMETERS, options)
+    outcome = module.run(spark, source_of(paths, rest), given, silent)
     assert isinstance(outcome, Outcome)
     json.dumps(outcome.as_json())
     return outcome
+
+
+def job(spark: Any, name: str, *paths: Path, options: Mapping[str, str] | None = None, **given: Any) -> Outcome:
+    """The same, of splits of 1 MiB."""
+    return outcome_of(spark, name, paths, **{"splitBytes": "1m", **(options or {}), **given})
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmq_columns import BadOption
-from rmq_spark.jobs import Source, module_of
+from rmq_spark.jobs import module_of
 from rmq_spark.outcome import Outcome
 from tests.columns.logs import write_log
 from tests.columns.test_damage import forged
@@ -17,6 +17,7 @@ from tests.columns.test_generate_faults import BIG, make
 from tests.inspect import plants_log, plants_queues
 from tests.inspect.damaged_store import Subject, add_config, fill
 from tests.inspect.kit import golden_of, golden_store
+from tests.spark.kit import outcome_of
 from tests.support.planted_kinds import SEEN_AS
 
 NEAR_BYTES = 700
@@ -25,12 +26,7 @@ SPLIT = "300k"
 
 
 def run(spark: Any, *paths: Path | str, options: dict[str, str] | None = None, **given: Any) -> Outcome:
-    module = module_of("audit")
-    values = {one.name: one.default for one in module.PARAMETERS} | given
-    source = Source(tuple(map(str, paths)), {"splitBytes": SPLIT, **(options or {})})
-    outcome = module.run(spark, source, values, lambda *_: None)
-    assert isinstance(outcome, Outcome)
-    return outcome
+    return outcome_of(spark, "audit", paths, **{"splitBytes": SPLIT, **(options or {}), **given})
 
 
 def rows(outcome: Outcome, frame: str = "findings") -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +9,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rmq_spark.jobs import Source
 from rmq_store.disk import RealDisk
 from tests.inspect.kit import golden_of, spoil
+from tests.spark.kit import outcome_of
 from tests.support.store_rig import START_MS, Rig, draft, small
 
 pytest.importorskip("pyspark", reason="needs PySpark: the extra [spark]")
 from rmq_columns import BadOption, read_store
 from rmq_spark.jobs import diff as job
+from rmq_spark.jobs import diff_passes
 
 MESSAGES = 300
 LOG_FILE_BYTES = 16384
@@ -34,18 +34,8 @@ class Place(NamedTuple):
     queue_offset: int
 
 
-def silent(what: str, done: int, of: int) -> None:
-    pass
-
-
-def given(**more: Any) -> dict[str, Any]:
-    return {one.name: one.default for one in job.PARAMETERS} | {"ignore_property": ()} | more
-
-
 def ran(spark: Any, one: Path, other: Path, options: dict[str, str] | None = None, **more: Any) -> Any:
-    outcome = job.run(spark, Source((str(one), str(other)), {"splitBytes": "20000", **(options or {})}), given(**more), silent)
-    json.dumps(outcome.as_json())
-    return outcome
+    return outcome_of(spark, "diff", (one, other), **{"splitBytes": "20000", **(options or {}), **more})
 
 
 def figures(outcome: Any) -> dict[str, Any]:
@@ -176,6 +166,23 @@ def test_a_replica_that_is_behind(spark: Any, store: Path, replica: Path) -> Non
     assert [(row["queueId"], row["queueOffset"]) for row in rows(both, "messages")] == [(2, 16)]
 
 
+def test_more_ends_than_one_pass_compares(spark: Any, store: Path, replica: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of three queues differs in the block in which the other side ends: none of them is left out."""
+    found = list(places(replica))
+    cut(replica, found[200])
+    changed = [next(place for place in reversed(found[:200]) if place.queue_id == queue) for queue in range(3)]
+    for place in changed:
+        spoil(place.file, place.at + 47, b"\xee")
+    monkeypatch.setattr(diff_passes, "BORDERS_MAX", 1)
+    outcome = ran(spark, store, replica, common=True)
+    assert not outcome.is_clean
+    told = {(row["queueId"], row["queueOffset"], row["outcome"]) for row in rows(outcome, "messages")}
+    assert told == {(place.queue_id, place.queue_offset, "differs") for place in changed}
+    ends = {(row["queueId"], row["outcome"], row["firstOffset"]) for row in rows(outcome, "ranges")}
+    assert ends == {(0, "behind", 67), (1, "behind", 67), (2, "behind", 66)}
+    assert figures(outcome)["differentBlocks"] == 3
+
+
 def test_an_end_that_is_lost(spark: Any, store: Path, replica: Path) -> None:
     """The last message of a queue lacks, though the log has later ones of others."""
     last = [place for place in places(replica) if place.queue_id == 0][-1]
@@ -222,7 +229,7 @@ def test_the_golden_store_and_itself(spark: Any, tmp_path: Path) -> None:
 def test_few_blocks(spark: Any, store: Path, replica: Path) -> None:
     for place in list(places(replica))[:3]:
         spoil(place.file, place.at + 47, b"\xee")
-    outcome = ran(spark, store, replica, blocks=1)
+    outcome = ran(spark, store, replica, max_blocks=1)
     assert figures(outcome)["differentBlocks"] == 3
     assert figures(outcome)["differingMessages"] == 1
     assert "2 more blocks" in outcome.verdict

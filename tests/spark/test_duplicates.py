@@ -12,6 +12,8 @@ from tests.inspect.kit import golden_of, golden_store
 from tests.spark.kit import figures, job, made, planted
 
 COUNT = 4
+BORN_TIME_AT = 40
+"""In a message."""
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +30,18 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def seconds(outcome: Any) -> list[tuple[str, int]]:
     """(topic, place of the later copy) of every key found."""
     return sorted((row.topic, row.places[-1].physicalOffset) for row in outcome.frames["duplicates"].collect())
+
+
+def test_born_in_microseconds(spark: Any, tmp_path: Path) -> None:
+    """As a wrong client has it: some 50,000 years from now."""
+    directory = made(tmp_path / "far", 1 << 20, duplicate=1)
+    [fault] = planted(directory, "duplicate")
+    file = directory / "store" / fault["file"]
+    data, at = bytearray(file.read_bytes()), fault["fileOffset"] + BORN_TIME_AT
+    data[at : at + 8] = (int.from_bytes(data[at : at + 8], "big") * 1000).to_bytes(8, "big")
+    file.write_bytes(data)
+    outcome = job(spark, "duplicates", directory / "store")
+    assert [table.total for table in outcome.tables if table.is_finding] == [1]
 
 
 def test_planted_unique_keys(spark: Any, broken: Path) -> None:

@@ -15,11 +15,12 @@ import pytest
 
 from rmq_columns import read_store
 from rmq_columns.parquet_export import export_store
-from rmq_columns.parquet_manifest import CannotExport, entry_name
+from rmq_columns.parquet_manifest import CannotExport, entries_of
 from rmq_columns.parquet_options import FileOptions
+from rmq_spark.arguments import arguments_of
 from rmq_spark.jobs import Source
 from rmq_spark.reasons import reason_of
-from tests.columns.exports import FILE_BYTES, data_files, exported, log_of_days, options_of, stored
+from tests.columns.exports import FILE_BYTES, data_files, exported, forged_log, log_of_days, options_of, stored
 from tests.inspect.kit import golden_of
 
 ROOT = Path(__file__).parents[2]
@@ -27,14 +28,16 @@ SECONDS_MAX = 240
 SPLITS = {"splitBytes": FILE_BYTES}
 DRIVER = """
 import json, os, sys
-from rmq_spark.jobs.export import write
-from rmq_spark.session import make_session
+from rmq_spark.arguments import arguments_of
+from rmq_spark.jobs import Source
+from rmq_spark.jobs.export import PARAMETERS, write
+from rmq_spark.session import make_session, silent
 from tests.spark.exporting import dying
 master, store, calls = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 spark = make_session(master, {"spark.local.dir": sys.argv[4]})
 for to, step, split, mark, kill in calls:
     work = dying(step, split, mark, kill or str(os.getpid()))
-    write(spark, {"paths": [store], "splitBytes": %d}, {"to": to}, lambda *_: None, work)
+    write(spark, Source((store,), {"splitBytes": "%d"}), arguments_of(PARAMETERS, {"to": to})[0], silent, work)
     print("whole", to)
 spark.stop()
 """ % FILE_BYTES  # noqa: UP031
@@ -89,18 +92,18 @@ def test_spark_and_duckdb_read_it(spark: Any, tmp_path: Path) -> None:
     assert [dict(row[5]) for row in found] == [dict(row[5]) for row in wanted]
     assert {"topic", "date", "body", "storeTimestamp"} < set(read.columns)
     duckdb = pytest.importorskip("duckdb")
-    text = f"select topic, \"date\"::varchar, \"queueId\", \"queueOffset\", body from read_parquet('{to}/topic=*/*/*.parquet')"
+    text = f'select topic, "date"::varchar, "queueId", "queueOffset", body from read_parquet(\'{to}/topic=*/*/*.parquet\')'
     assert sorted(duckdb.sql(text).fetchall()) == [row[:5] for row in wanted]
 
 
 def test_the_job(spark: Any, tmp_path: Path) -> None:
     """What it says of a clean store, of one that is there already, and of damage."""
-    from rmq_spark.jobs.export import run
+    from rmq_spark.jobs.export import PARAMETERS, run
 
     log = log_of_days(tmp_path / "broker-a")
     source = Source((str(log.root),), {"splitBytes": str(FILE_BYTES)})
     told: list[tuple[str, int, int]] = []
-    given = {"to": str(tmp_path / "out"), "partition_by": "brokerName,date", "no_verify": False, "columns": None}
+    given, _ = arguments_of(PARAMETERS, {"to": tmp_path / "out"})
     first = run(spark, source, given, lambda *step: told.append(step))
     figures = {one.name: one.value for one in first.figures}
     assert first.is_clean
@@ -115,7 +118,7 @@ def test_the_job(spark: Any, tmp_path: Path) -> None:
     at = next(place for place in log.places if place >= int(file.name)) - int(file.name)
     raw[at + 4] ^= 0xFF
     file.write_bytes(raw)
-    hurt = run(spark, source, {"to": str(tmp_path / "hurt")}, lambda *step: None)
+    hurt = run(spark, source, given | {"to": str(tmp_path / "hurt")}, lambda *step: None)
     assert not hurt.is_clean
     assert hurt.tables[0].total == 1
     assert {one.name: one.value for one in hurt.figures}["rows"] == len(log.places) - 1
@@ -159,6 +162,18 @@ def test_goes_on_where_another_began(spark: Any, tmp_path: Path) -> None:
     assert export_store(str(to), options_of(log.root)).rows == 260
 
 
+def test_a_forged_cut_is_cut_anew(spark: Any, tmp_path: Path) -> None:
+    """A task meets it; the file is exported as one split, without being asked."""
+    from rmq_spark.jobs.export import export
+
+    log = forged_log(tmp_path / "broker-a")
+    to = tmp_path / "out"
+    export(spark, log.root, to=str(to), splitBytes=1500, splitStrategy="magic")
+    assert_whole(to, log.root)
+    assert len(exported(to)) == len(log.places)
+    assert len(list(to.glob("_manifest/plan-00000-*.json"))) == 1
+
+
 @pytest.mark.parametrize("step", ["create", "put", "done"])
 def test_driver_killed(spark: Any, tmp_path: Path, step: str) -> None:
     """`kill -9` from within a task: before its first file, before its entry, behind it."""
@@ -170,7 +185,7 @@ def test_driver_killed(spark: Any, tmp_path: Path, step: str) -> None:
     assert ended.returncode == -signal.SIGKILL, ended.stderr[-3000:]
     assert (tmp_path / "mark").exists()
     assert not (to / "_SUCCESS").exists()
-    assert (to / entry_name(2)).exists() == (step == "done")
+    assert (to / entries_of(2)).exists() == (step == "done")
     export(spark, log.root, to=str(to), **SPLITS)
     assert_whole(to, log.root)
 

@@ -17,6 +17,7 @@ from rmq_wire.codes import RequestCode
 from tests.columns.logs import FILE_BYTES, Log, write_log
 from tests.columns.test_damage import SOME, forged
 from tests.inspect.kit import golden_of, golden_store
+from tests.spark.kit import figures, outcome_of
 from tests.spark.mutants import OUTCOME, mutant, read_mutants
 from tests.support.broker_line import Line
 from tests.support.process import until
@@ -29,6 +30,8 @@ PLACES = "topic,queueId,queueOffset,physicalOffset,bodySize"
 QUEUES = 4
 AT_LEAST, LOOKS = 50, 3
 """Messages between two looks at a running broker's directory, and how many looks."""
+ROLLING = {"mappedFileSizeCommitLog": "131072", "mappedFileSizeConsumeQueue": "2000", "maxMessageSize": "65536"}
+"""A file of the log ends after some 250 messages, one of a queue after 100."""
 PACE_S = 0.002
 """Between two messages."""
 
@@ -164,6 +167,10 @@ class Sender(threading.Thread):
         super().__init__(daemon=True)
         self.address, self.sent, self.pace = address, 0, threading.Event()
 
+    def has_sent(self, count: int) -> bool:
+        """Whether so many are acknowledged."""
+        return self.sent >= count
+
     def run(self) -> None:
         with Line(self.address) as line:
             while not self.pace.is_set():
@@ -176,15 +183,31 @@ class Sender(threading.Thread):
                 self.pace.wait(PACE_S)  # a log that outgrows its readers would only take long
 
 
-def hold_while_it_runs(directory: Path, kind: str, read: Callable[[Path], list[Any]]) -> None:
-    """Whatever is read while messages come is all of them up to some point, and no fewer than had been acknowledged."""
-    subject = start_subject(kind, directory)
+def log_files(store: Path) -> int:
+    """How many there are."""
+    return len(list((store / "commitlog").iterdir()))
+
+
+def has_rolled(store: Path, before: int) -> bool:
+    """Whether there are more now."""
+    return log_files(store) > before
+
+
+def hold_while_it_runs(
+    directory: Path, kind: str, read: Callable[[Path], list[Any]], audit: Callable[[Path], tuple[int, list[Any]]]
+) -> None:
+    """Whatever is read while messages come is all of them up to some point, and no fewer than had been acknowledged; nor is
+    anything found wrong with it, however the files grow and roll beneath the look.
+
+    read: rows of messages; audit: how many messages, and what is wrong.
+    """
+    subject = start_subject(kind, directory, properties=ROLLING)
     sender = Sender(subject.address)
     try:
         sender.start()
         for _ in range(LOOKS):
-            wanted = sender.sent + AT_LEAST
-            until(lambda wanted=wanted: sender.sent >= wanted, "messages", alive=sender.is_alive)
+            before = log_files(subject.store) if subject.store.is_dir() else 0
+            until(partial(sender.has_sent, sender.sent + AT_LEAST), "messages", alive=sender.is_alive)
             acknowledged = sender.sent
             rows = [row for row in read(subject.store) if row[0] == "grow"]
             numbers = sorted(int(body) for _, _, _, body in rows)
@@ -193,6 +216,11 @@ def hold_while_it_runs(directory: Path, kind: str, read: Callable[[Path], list[A
             for queue in range(QUEUES):
                 offsets = sorted((offset, int(body)) for _, queue_id, offset, body in rows if queue_id == queue)
                 assert offsets == [(place, place * QUEUES + queue) for place in range(len(offsets))]
+            acknowledged = sender.sent
+            count, wrong = audit(subject.store)
+            assert wrong == []
+            assert count >= acknowledged
+            until(partial(has_rolled, subject.store, before), "another file", alive=sender.is_alive)
         assert sender.is_alive()
     finally:
         sender.pace.set()
@@ -210,12 +238,30 @@ def alone(store: Path) -> list[Any]:
     return [tuple(row.values()) for row in rows]
 
 
+def audit_of(spark: Any, store: Path) -> tuple[int, list[Any]]:
+    """With Spark."""
+    outcome = outcome_of(spark, "audit", store, splitBytes="128k")
+    return figures(outcome)["messages"], [row.asDict() for row in outcome.frames["findings"].collect()]
+
+
+def audit_alone(store: Path) -> tuple[int, list[Any]]:
+    """Without."""
+    from rmq_columns import parse_options
+    from rmq_columns.checks.audit import Choice, audit
+
+    [found] = audit(parse_options({"path": str(store)}), Choice(), lambda what, work, pieces: [work(one) for one in pieces])
+    return sum(one.units - one.filler_units for one in found.reports), list(found.all_findings())
+
+
 def test_a_running_broker(spark: Any, tmp_path: Path) -> None:
-    hold_while_it_runs(tmp_path, "ours", lambda store: through_spark(spark, store))
+    hold_while_it_runs(tmp_path, "ours", lambda store: through_spark(spark, store), lambda store: audit_of(spark, store))
 
 
 @pytest.mark.java
 def test_a_running_java_broker(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """With Spark where it is installed."""
-    spark = request.getfixturevalue("spark") if find_spec("pyspark") else None
-    hold_while_it_runs(tmp_path, "java", alone if spark is None else lambda store: through_spark(spark, store))
+    if find_spec("pyspark") is None:
+        hold_while_it_runs(tmp_path, "java", alone, audit_alone)
+        return
+    spark = request.getfixturevalue("spark")
+    hold_while_it_runs(tmp_path, "java", lambda store: through_spark(spark, store), lambda store: audit_of(spark, store))

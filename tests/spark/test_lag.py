@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ import pytest
 from rmq_columns import read_store
 from rmq_columns.generate import Made, Wanted, generate
 from rmq_columns.generate_plan import Sizes
-from rmq_spark.jobs import Source
 from rmq_spark.jobs import lag as job
 from rmq_spark.jobs.lag import retry_group, wanted_of
 from rmq_wire.fastjson import loads
+from tests.columns.test_positions import idled
 from tests.inspect.kit import golden_of
+from tests.spark.kit import outcome_of
 
 SIZES = Sizes(1 << 20, 4000, 100, 400)
 AHEAD = 3
@@ -24,10 +26,6 @@ AHEAD = 3
 
 def made(tmp_path: Path, **faults: int) -> Made:
     return generate(tmp_path / "made", Wanted(3 << 20, 300, faults=faults, sizes=SIZES, with_index=False, with_sent=False))
-
-
-def silent(what: str, done: int, of: int) -> None:
-    """Progress that nobody sees."""
 
 
 def plainly(store: Path) -> dict[tuple[str, str, int], dict[str, Any]]:
@@ -92,7 +90,7 @@ def test_light_queues_of_java(spark: Any, tmp_path: Path) -> None:
 
 
 def test_clean_store_is_clean(spark: Any, tmp_path: Path) -> None:
-    outcome = job.run(spark, Source((str(made(tmp_path).store),)), {}, silent)
+    outcome = outcome_of(spark, "lag", made(tmp_path).store)
     assert outcome.is_clean
     assert not outcome.tables[0].rows
     assert outcome.as_json()["figures"]["lag"] > 0
@@ -100,7 +98,7 @@ def test_clean_store_is_clean(spark: Any, tmp_path: Path) -> None:
 
 def test_planted_positions_are_the_findings(spark: Any, tmp_path: Path) -> None:
     planted = made(tmp_path, **{"position-ahead": AHEAD, "lost": 1, "corrupt-size": 1, "queue-missing": 2})
-    outcome = job.run(spark, Source((str(planted.store),)), {}, silent)
+    outcome = outcome_of(spark, "lag", planted.store)
     told = {(one.topic, one.queueId) for one in planted.planted.faults if one.kind == "position-ahead"}
     assert len(told) == AHEAD
     assert not outcome.is_clean
@@ -166,5 +164,72 @@ def test_whose_retry_topic() -> None:
 def test_queues_without_a_position() -> None:
     topics = [{"brokerName": "b", "topic": topic, "readQueueNums": 2} for topic in ("t", "%RETRY%g")]
     offsets = [{"brokerName": "b", "group": "g", "topic": "t", "queueId": 1, "offset": 5, "pullOffset": None}]
-    found = [(one.topic, one.queueId, one.offset, one.isRetry) for one in wanted_of(offsets, topics)]
+    found = [(one.topic, one.queueId, one.offset, one.isRetry) for one in wanted_of(offsets, topics, {"b"})]
     assert found == [("%RETRY%g", 0, None, True), ("%RETRY%g", 1, None, True), ("t", 0, None, False), ("t", 1, 5, False)]
+    assert [one.hasTopic for one in wanted_of([{**offsets[0], "topic": "gone"}], topics, {"b"})] == [True, True, False]
+    assert [one.hasTopic for one in wanted_of([{**offsets[0], "topic": "gone"}], [], ())] == [True], "nobody knows"
+
+
+def positions(store: Path, **groups: dict[str, dict[str, int]]) -> None:
+    """Committed positions: of each group, topic -> queue -> offset."""
+    path = store / "config" / "consumerOffset.json"
+    value = loads(path.read_bytes())
+    value["offsetTable"] = {f"{topic}@{group}": held for group, topics in groups.items() for topic, held in topics.items()}
+    path.write_text(json.dumps(value))
+
+
+def test_idle_queues(spark: Any, tmp_path: Path) -> None:
+    """Of a queue whose messages have all expired its readers are done; who had not read them is told so."""
+    store = made(tmp_path).store
+    start = idled(store)
+    end = sum(u["physicalOffset"] < start for u in rows_of(store, "consumequeue", topics="orders", queueIds="0"))
+    positions(store, done={"orders": {"0": end}}, late={"orders": {"0": end - 5}}, ahead={"orders": {"0": end + 1}})
+    found = frame_rows(job.lag(spark, store))
+    wanted = {"done": ("done", 0, False), "late": ("below", 5, True), "ahead": ("ahead", 0, True)}
+    for group, expected in wanted.items():
+        row = found[group, "orders", 0]
+        assert (row["state"], row["lost"], row["isFinding"]) == expected, group
+        assert (row["minOffset"], row["maxOffset"], row["lag"], row["lagMs"]) == (end, end, 0, 0)
+
+
+def test_queues_that_are_not_there(spark: Any, tmp_path: Path) -> None:
+    """A position in a queue of which nothing is on disk cannot be judged; 0 in an empty queue is where it should be."""
+    store = made(tmp_path).store
+    positions(store, g={"orders": {"0": 7, "1": 0, "2": 5}, "vanished": {"0": 7}})
+    for queue in ("0", "1"):
+        shutil.rmtree(store / "consumequeue" / "orders" / queue)
+    found = frame_rows(job.lag(spark, store))
+    states = {key[1:]: row["state"] for key, row in found.items()}
+    assert states["orders", 0] == "unknown"
+    assert states["orders", 1] == "done"
+    assert states["orders", 2] == "behind"
+    assert states["vanished", 0] == "gone"
+    outcome = outcome_of(spark, "lag", store)
+    assert not outcome.is_clean
+    assert outcome.as_json()["figures"]["unknown"] == 1
+    assert any("cannot be judged" in note for note in outcome.notes)
+    (store / "config" / "topics.json").unlink()
+    found = frame_rows(job.lag(spark, store))
+    assert found["g", "vanished", 0]["state"] == "unknown"
+
+
+def test_without_positions(spark: Any, tmp_path: Path) -> None:
+    """A broker that keeps them in RocksDB, or a copy of the log alone: nothing is found, and that is not clean."""
+    store = made(tmp_path).store
+    (store / "config" / "consumerOffset.json").unlink()
+    for path in (store, store / "commitlog"):
+        outcome = outcome_of(spark, "lag", path)
+        assert not outcome.is_clean
+        assert outcome.verdict == "nothing can be told of made: no consumerOffset.json"
+
+
+def test_queues_in_rocksdb(spark: Any, tmp_path: Path) -> None:
+    """`storeType=defaultRocksDB` keeps its tables where the queue files are otherwise: no position can be judged."""
+    store = made(tmp_path).store
+    shutil.rmtree(store / "consumequeue")
+    (store / "consumequeue").mkdir()
+    (store / "consumequeue" / "CURRENT").write_text("MANIFEST-000004\n")
+    positions(store, g={"orders": {"0": 7, "1": 0}})
+    found = frame_rows(job.lag(spark, store))
+    assert {row["state"] for row in found.values()} == {"unknown"}
+    assert all(row["isFinding"] for row in found.values())

@@ -14,11 +14,10 @@ from rmq_columns import read_store
 from rmq_columns.generate import Made, Wanted, generate
 from rmq_columns.generate_plan import Sizes
 from rmq_columns.traces import UNREADABLE, parse_trace
-from rmq_spark.jobs import Source
 from rmq_spark.jobs import latency as job
-from rmq_spark.measuring import duration_ms
 from rmq_wire.layout.message import FIXED
 from tests.inspect.kit import golden_of, spoil
+from tests.spark.kit import outcome_of
 from tests.support.golden import GOLDEN
 
 SIZES = Sizes(1 << 20, 4000, 100, 400)
@@ -30,10 +29,6 @@ LIMIT = "100ms"
 
 def made(tmp_path: Path, **faults: int) -> Made:
     return generate(tmp_path / "made", Wanted(3 << 20, 300, faults=faults, sizes=SIZES, with_index=False, with_sent=False))
-
-
-def silent(what: str, done: int, of: int) -> None:
-    """Progress that nobody sees."""
 
 
 def class_of(row: dict[str, Any]) -> str:
@@ -94,7 +89,7 @@ def test_approximation_is_bounded(spark: Any, tmp_path: Path) -> None:
 
 def test_late_messages_are_the_findings(spark: Any, tmp_path: Path) -> None:
     planted = made(tmp_path, late=LATE, **{"duplicate": 1, "corrupt-size": 1})
-    outcome = job.run(spark, Source((str(planted.store),)), {"max-latency": LIMIT}, silent)
+    outcome = outcome_of(spark, "latency", planted.store, max_latency=LIMIT)
     told = {one.physicalOffset for one in planted.planted.faults if one.kind == "late"}
     [table] = [one for one in outcome.tables if one.is_finding]
     at = [column.name for column in table.columns].index("physicalOffset")
@@ -107,7 +102,7 @@ def test_late_messages_are_the_findings(spark: Any, tmp_path: Path) -> None:
 
 
 def test_clean_store_is_clean(spark: Any, tmp_path: Path) -> None:
-    outcome = job.run(spark, Source((str(made(tmp_path).store),)), {"max-latency": LIMIT}, silent)
+    outcome = outcome_of(spark, "latency", made(tmp_path).store, max_latency=LIMIT)
     assert outcome.is_clean
     assert outcome.as_json()["figures"]["clockSkew"] == 0
     assert not any(table.is_finding for table in outcome.tables)
@@ -122,7 +117,7 @@ def test_clock_that_is_ahead(spark: Any, tmp_path: Path) -> None:
     log = sorted((store / "commitlog").iterdir())[0]
     spoil(log, row["physicalOffset"] + FIXED[0].at["born_timestamp"], ahead.to_bytes(8, "big"))
     assert_agrees(job.latency(spark, store), store)
-    outcome = job.run(spark, Source((str(store),)), {}, silent)
+    outcome = outcome_of(spark, "latency", store)
     [table] = [one for one in outcome.tables if one.name == "clockSkew"]
     assert table.rows == [(row["bornHost"].rpartition(":")[0], 1, AHEAD_MS)]
     assert outcome.as_json()["figures"]["clockSkew"] == 1
@@ -150,7 +145,7 @@ def test_consumption_as_the_listener_saw_it(spark: Any, tmp_path: Path) -> None:
 
 def test_groups_of_the_trace(spark: Any, tmp_path: Path) -> None:
     store = golden_of("trace", tmp_path)
-    outcome = job.run(spark, Source((str(store),)), {}, silent)
+    outcome = outcome_of(spark, "latency", store)
     [table] = [one for one in outcome.tables if one.name == "consumption"]
     names = [column.name for column in table.columns]
     rows = {row[0]: dict(zip(names, row, strict=True)) for row in table.rows}
@@ -189,16 +184,3 @@ def test_trace_records_of_other_clients() -> None:
     assert [one["traceType"] for one in found] == ["Pub", "SubAfter", *[UNREADABLE] * 4]
     assert (found[0]["success"], found[0].get("offsetMsgId"), found[0].get("regionId")) == (True, None, None)
     assert (found[1]["costTime"], found[1]["success"], found[1].get("contextCode")) == (7, False, None)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("500ms", 500), ("90s", 90_000), ("1.5h", 5_400_000), ("7", 7), ("1d", 86_400_000)]
-)
-def test_durations(text: str, expected: int) -> None:
-    assert duration_ms(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "soon", "-1s", "1w"])
-def test_no_durations(text: str) -> None:
-    with pytest.raises(ValueError, match="not a duration"):
-        duration_ms(text)

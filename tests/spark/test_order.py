@@ -119,6 +119,30 @@ def test_queues_and_clock(spark: Any, tmp_path: Path, split: str) -> None:
     assert kinds == {"queueOrder"}
 
 
+def test_a_time_that_no_calendar_has(spark: Any, tmp_path: Path) -> None:
+    directory = made(tmp_path / "far", 1 << 20)
+    columns = "topic,physicalOffset,sysFlag"
+    messages = read_store(directory / "store", columns=columns).read_all().to_pylist()
+    one = next(one for one in messages[100:] if not one["sysFlag"])
+    patched(directory, [one], "store_timestamp", 1 << 62)
+    outcome = job(spark, "order", directory / "store")
+    assert [table.total for table in outcome.tables if table.is_finding] == [1]
+    assert not outcome.is_clean
+
+
+def test_a_topic_that_was_made_again(spark: Any, tmp_path: Path) -> None:
+    """Its queue counts from 0 once more: that is told once, and keys that go on are in order."""
+    directory = made(tmp_path / "again", 1 << 20)
+    columns = "topic,queueId,queueOffset,physicalOffset"
+    messages = read_store(directory / "store", columns=columns, topics="order-steps", queueIds="1").read_all().to_pylist()
+    begin = len(messages) // 2
+    for number, one in enumerate(messages[begin:]):
+        patched(directory, [one], "queue_offset", number)
+    outcome = job(spark, "order", directory / "store", sequence="property:sequence")
+    assert [(row.kind, row.physicalOffset) for row in rows(outcome)] == [("queueOrder", messages[begin]["physicalOffset"])]
+    assert any(note.startswith("1 queues begin again at 0") for note in outcome.notes)
+
+
 def test_stores_of_java(spark: Any, tmp_path: Path) -> None:
     roots = [golden_store(tmp_path / "plain"), golden_of("mix", tmp_path / "mix")]
     outcome = job(spark, "order", *roots, sequence="bornTimestamp", options={"includeSystemTopics": "true"})

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 
 TOPICS = ("A", "B")
-ROW = st.tuples(st.sampled_from(TOPICS), st.integers(0, 1), st.integers(0, 6), st.integers(0, 9))
+ROW = st.tuples(st.sampled_from(TOPICS), st.sampled_from((0, 1, -1, -(1 << 31))), st.integers(0, 6), st.integers(0, 9))
 """Topic, queue, queue offset, store time in ms."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmq_spark.jobs import Source
-from tests.columns.logs import write_log
+from tests.columns.logs import QUEUE_OFFSET_AT, write_behind, write_log
 from tests.columns.test_queue_build import files_of, store_of
 from tests.inspect.kit import spoil
 
@@ -17,27 +17,34 @@ pytest.importorskip("pyspark", reason="needs PySpark: the extra [spark]")
 from rmq_columns import BadOption, CannotRead
 from rmq_columns.generate import Wanted, generate
 from rmq_columns.generate_plan import Sizes
+from rmq_spark.arguments import arguments_of
 from rmq_spark.jobs import rebuild_queues as job
+from rmq_spark.session import silent
 
 SPLIT = {"splitBytes": "20000"}
 
 
-def silent(what: str, done: int, of: int) -> None:
-    pass
-
-
 def given(to: Path, **more: Any) -> dict[str, Any]:
-    return {one.name: one.default for one in job.PARAMETERS} | {"to": str(to), "batch_topic": ()} | more
+    return arguments_of(job.PARAMETERS, {"to": to, **more})[0]
+
+
+WAYS = (None, "TASKS_TAKEN_MAX", "RUNS_TAKEN_MAX")
+"""Runs come to the driver straight from the tasks; counted first; or, being too many, put together by Spark."""
+
+
+def narrowed(patch: pytest.MonkeyPatch, way: str | None) -> None:
+    if way is not None:
+        patch.setattr(job, way, 0)
 
 
 def figures(outcome: Any) -> dict[str, Any]:
     return {one.name: one.value for one in outcome.figures}
 
 
-@pytest.mark.parametrize("runs_taken", [job.RUNS_TAKEN_MAX, 0])
-def test_queues_of_the_real_broker(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs_taken: int) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_queues_of_the_real_broker(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str | None) -> None:
     """Batch queues, extensions and delayed messages among them; put together on the driver, or by Spark."""
-    monkeypatch.setattr(job, "RUNS_TAKEN_MAX", runs_taken)
+    narrowed(monkeypatch, way)
     store = store_of("batch", tmp_path / "store")
     outcome = job.run(spark, Source((str(store),), SPLIT), given(tmp_path / "to", compare=True), silent)
     assert files_of(tmp_path / "to") == files_of(store)
@@ -69,26 +76,18 @@ def test_generated_store(spark: Any, tmp_path: Path) -> None:
 def test_topics_that_were_made_again(spark: Any, tmp_path: Path) -> None:
     """A queue that begins anew in the log, in another split than it began in first: its last life counts."""
     store = tmp_path / "store"
-    write_log(store, [b"a" * 300] * 40, queue=False)
-    first = sorted((store / "commitlog").iterdir())
-    log = write_log(tmp_path / "again", [b"b" * 300] * 12, queue=False)
-    start = len(first) * 4096
-    for file in log.files:
-        data = bytearray(file.read_bytes())
-        for place in (one - int(file.name) for one in log.places if int(file.name) <= one < int(file.name) + 4096):
-            own = int.from_bytes(data[place + 28 : place + 36], "big") + start
-            data[place + 28 : place + 36] = own.to_bytes(8, "big")
-        (store / "commitlog" / f"{int(file.name) + start:020}").write_bytes(data)
-    for runs_taken in (job.RUNS_TAKEN_MAX, 0):
+    log = write_behind(write_log(store, [b"a" * 300] * 40, queue=False), [b"b" * 300] * 12)
+    for way in WAYS:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(job, "RUNS_TAKEN_MAX", runs_taken)
+            narrowed(patch, way)
             [row] = job.rebuild_queues(
                 spark, str(store), to=str(tmp_path / "to"), splitBytes=4096, queue_file_bytes=200, mode="PERMISSIVE"
             ).collect()
         assert (row.units, row.lives, row.firstOffset, row.lastOffset) == (12, 2, 0, 11)
+        assert (row.breaks, row.dropped) == (0, 40)
         units = b"".join(files_of(tmp_path / "to").values())
         places = [int.from_bytes(units[at : at + 8], "big") for at in range(0, 240, 20)]
-        assert places == [place + start for place in log.places]
+        assert places == log.places
         assert not any(units[240:])
 
 
@@ -103,6 +102,35 @@ def test_damage_is_told(spark: Any, tmp_path: Path) -> None:
     assert dict(zip([one.name for one in outcome.tables[0].columns], row, strict=True)).items() >= {
         "topic": "T", "queueId": 0, "outcome": "different", "differentUnits": 20, "firstDifferentOffset": 0, "field": "tags_code",
     }.items()  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_one_wild_offset_is_told(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str | None) -> None:
+    """Half of the queue is left out, as a broker would: that is not clean."""
+    narrowed(monkeypatch, way)
+    log = write_log(tmp_path / "store", [b"%d" % number for number in range(20)], file_bytes=1 << 16)
+    spoil(log.files[0], log.places[7] + QUEUE_OFFSET_AT, (1 << 40).to_bytes(8, "big"))
+    outcome = job.run(spark, Source((str(tmp_path / "store"),)), given(tmp_path / "to"), silent)
+    assert not outcome.is_clean
+    assert outcome.verdict == "1 queues with 12 units; 1 queue(s) begin anew elsewhere than at offset 0"
+    assert figures(outcome)["brokenQueues"] == 1
+    table = next(one for one in outcome.tables if one.name == "broken")
+    assert table.is_finding
+    [row] = [dict(zip([one.name for one in table.columns], row, strict=True)) for row in table.rows]
+    assert row == {
+        "brokerName": tmp_path.name, "topic": "T", "queueId": 0, "bridged": 0, "lives": 3, "breaks": 2, "dropped": 8,
+        "breakPhysicalOffset": log.places[7], "firstOffset": 8, "lastOffset": 19,
+    }  # fmt: skip
+    [frame] = outcome.frames["queues"].collect()
+    assert (frame.lives, frame.breaks, frame.dropped) == (3, 2, 8)
+
+
+def test_a_task_that_does_not_see_the_directory(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The workers of these tests have another working directory than the driver; a relative one is the driver's."""
+    store = store_of("plain", tmp_path / "store")
+    monkeypatch.chdir(tmp_path)
+    job.rebuild_queues(spark, str(store), to="to", **SPLIT)
+    assert files_of(tmp_path / "to") == files_of(store)
 
 
 def test_refused(spark: Any, tmp_path: Path) -> None:

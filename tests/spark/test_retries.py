@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import shutil
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,16 @@ from rmq_spark.jobs import Source
 from rmq_spark.jobs import retries as job
 from rmq_wire.fastjson import dumps_pretty, loads
 from tests.inspect.kit import golden_of
+from tests.spark.kit import outcome_of
 
 SIZES = Sizes(1 << 20, 4000, 100, 400)
+STORE_TIME_AT = 56
+"""In a message of version 1 with a born host of IPv4."""
 COLUMNS = "topic,queueId,queueOffset,physicalOffset,uniqKey,reconsumeTimes,storeTimestamp,properties"
 
 
 def made(tmp_path: Path, **faults: int) -> Made:
     return generate(tmp_path / "made", Wanted(3 << 20, 300, faults=faults, sizes=SIZES, with_index=False, with_sent=False))
-
-
-def silent(what: str, done: int, of: int) -> None:
-    """Progress that nobody sees."""
 
 
 def plainly(store: Path) -> dict[tuple[str, str], dict[str, Any]]:
@@ -111,7 +111,36 @@ def test_waiting_and_unread(spark: Any, tmp_path: Path) -> None:
     cut = rows[-2]["physicalOffset"] - int(log.name)
     assert cut > 0
     log.write_bytes(log.read_bytes()[:cut].ljust(log.stat().st_size, b"\0"))
+    states = Counter(row["state"] for row in job.retries(spark, store).collect())
+    assert states["unknown"], "the broker has delivered it, behind the end of this log"
+    assert not states["waiting"]
+    path = store / "config" / "delayOffset.json"
+    path.write_bytes(dumps_pretty({"offsetTable": {}}))
     assert assert_agrees(job.retries(spark, store), store) == {"consumed", "unread", "waiting"}
+
+
+def test_never_delivered(spark: Any, tmp_path: Path) -> None:
+    """The broker has passed it, its copy is in no topic, and the log goes on for longer than a minute."""
+    store = golden_of("trace", tmp_path)
+    rows = read_store(str(store), columns=COLUMNS, includeSystemTopics="true").read_all().to_pylist()
+    last = [row for row in rows if row["topic"] == "%RETRY%GID_traced"][-1]
+    log = sorted((store / "commitlog").iterdir())[-1]
+    data = bytearray(log.read_bytes())
+    at = last["physicalOffset"] - int(log.name)
+    data[at + 4 : at + 8] = bytes(4)
+    younger = rows[-1]
+    assert younger["physicalOffset"] > last["physicalOffset"]
+    at = younger["physicalOffset"] - int(log.name) + STORE_TIME_AT
+    stored = round(younger["storeTimestamp"].timestamp() * 1000)
+    later = stored + 10 * 60_000
+    assert int.from_bytes(data[at : at + 8], "big") == stored
+    data[at : at + 8] = later.to_bytes(8, "big")
+    log.write_bytes(data)
+    outcome = outcome_of(spark, "retries", store)
+    figures = outcome.as_json()["figures"]
+    assert (figures["undelivered"], figures["waiting"]) == (1, 0)
+    assert not outcome.is_clean
+    assert "1 never delivered" in outcome.verdict
 
 
 def test_origin_that_is_gone(spark: Any, tmp_path: Path) -> None:
@@ -140,14 +169,27 @@ def test_without_configuration(spark: Any, tmp_path: Path) -> None:
     assert {row["state"] for row in alone.values()} == {"dead", "unknown"}
 
 
+def test_one_broker_without_configuration(spark: Any, tmp_path: Path) -> None:
+    """What another broker's configuration tells does not hide its retry topics."""
+    bare, told = golden_of("trace", tmp_path / "bare"), made(tmp_path).store
+    shutil.rmtree(bare / "config")
+    shutil.rmtree(bare / "consumequeue")
+    expected = {key: (row["state"], len(row["attempts"])) for key, row in by_chain(job.retries(spark, bare)).items()}
+    assert {state for state, _ in expected.values()} == {"dead", "unknown"}
+    names = {"brokerName": "bare,told"}
+    rows = by_chain(job.retries(spark, [bare, told], **names).where("brokerName = 'bare'"))
+    assert {key: (row["state"], len(row["attempts"])) for key, row in rows.items()} == expected
+    assert job.retries(spark, [bare, told], **names).where("brokerName = 'told'").count() == len(plainly(told))
+
+
 def test_dead_letters_are_findings_only_when_asked(spark: Any, tmp_path: Path) -> None:
     store = made(tmp_path, **{"corrupt-body": 1, "queue-missing": 1}).store
     expected = [row for row in plainly(store).values() if row["state"] == "dead"]
-    outcome = job.run(spark, Source((str(store),)), {"fail-on-dead": False}, silent)
+    outcome = outcome_of(spark, "retries", store)
     assert outcome.is_clean
     assert not any(table.is_finding for table in outcome.tables)
     assert outcome.as_json()["figures"]["dead"] == len(expected)
-    strict = job.run(spark, Source((str(store),)), {"fail-on-dead": True}, silent)
+    strict = outcome_of(spark, "retries", store, fail_on_dead=True)
     assert not strict.is_clean
     [table] = [one for one in strict.tables if one.is_finding]
     assert table.total == len(expected)
@@ -155,5 +197,5 @@ def test_dead_letters_are_findings_only_when_asked(spark: Any, tmp_path: Path) -
 
 def test_nothing_retried(spark: Any, tmp_path: Path) -> None:
     store = golden_of("batch", tmp_path)
-    outcome = job.run(spark, Source((str(store),)), {"fail-on-dead": True}, silent)
+    outcome = outcome_of(spark, "retries", store, fail_on_dead=True)
     assert outcome.is_clean == (not any(row["state"] == "dead" for row in plainly(store).values()))

@@ -11,10 +11,12 @@ import pytest
 from rmq_columns import read_store
 from rmq_columns.generate import Made, Wanted, generate
 from rmq_columns.generate_plan import Sizes
-from rmq_spark.jobs import Source
+from rmq_spark.arguments import arguments_of
 from rmq_spark.jobs import skew as job
 from rmq_spark.jobs.skew import gini, queue_counts, summed
+from rmq_spark.measuring import source_of
 from tests.inspect.kit import golden_of
+from tests.spark.kit import outcome_of
 
 SIZES = Sizes(1 << 20, 4000, 100, 400)
 COLUMNS = "topic,queueId,keys,storeSize,bornHost,storeTimestamp"
@@ -22,10 +24,6 @@ COLUMNS = "topic,queueId,keys,storeSize,bornHost,storeTimestamp"
 
 def made(tmp_path: Path, **faults: int) -> Made:
     return generate(tmp_path / "made", Wanted(3 << 20, 300, faults=faults, sizes=SIZES, with_index=False, with_sent=False))
-
-
-def silent(what: str, done: int, of: int) -> None:
-    """Progress that nobody sees."""
 
 
 def rows_of(store: Path, **more: str) -> list[dict[str, Any]]:
@@ -59,7 +57,7 @@ def test_queues(spark: Any, tmp_path: Path, kind: str) -> None:
 
 def test_topics_windows_and_producers(spark: Any, tmp_path: Path) -> None:
     store = made(tmp_path).store
-    outcome = job.run(spark, Source((str(store),)), {"window": "1s"}, silent)
+    outcome = outcome_of(spark, "skew", store, window="1s")
     rows = rows_of(store)
     queues = {row["topic"]: row["writeQueueNums"] for row in read_store(str(store), table="topics").read_all().to_pylist()}
     counts: dict[str, Counter[int]] = defaultdict(Counter)
@@ -109,7 +107,7 @@ def test_hot_keys_survive_the_buckets(spark: Any, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(job, "BUCKETS_KEPT", 8)
     store = made(tmp_path, **{"duplicate-key": 6}).store
     expected = keys_plainly(rows_of(store))
-    found, missed = job.keys_of(spark, Source((str(store),)), {"approximate": "yes"})
+    found, missed = job.keys_of(spark, source_of(store, {}), arguments_of(job.PARAMETERS, {"approximate": "yes"})[0])
     kept = {(row["topic"], row["key"]): (row["messages"], row["bytes"]) for row in found.collect()}
     assert 0 < len(kept) < len(expected)
     assert kept.items() <= expected.items()
@@ -118,17 +116,17 @@ def test_hot_keys_survive_the_buckets(spark: Any, tmp_path: Path, monkeypatch: p
 
 def test_limit(spark: Any, tmp_path: Path) -> None:
     store = made(tmp_path).store
-    worst = table_of(job.run(spark, Source((str(store),)), {}, silent), "topics")
+    worst = table_of(outcome_of(spark, "skew", store), "topics")
     assert worst[0]["maxMean"] > worst[1]["maxMean"]
-    outcome = job.run(spark, Source((str(store),)), {"max-skew": worst[1]["maxMean"]}, silent)
+    outcome = outcome_of(spark, "skew", store, max_skew=worst[1]["maxMean"])
     assert not outcome.is_clean
     assert [row["topic"] for row in table_of(outcome, "findings")] == [worst[0]["topic"]]
-    assert job.run(spark, Source((str(store),)), {"max-skew": worst[0]["maxMean"]}, silent).is_clean
+    assert outcome_of(spark, "skew", store, max_skew=worst[0]["maxMean"]).is_clean
 
 
 def test_damage_is_told(spark: Any, tmp_path: Path) -> None:
     store = made(tmp_path, **{"corrupt-size": 2}).store
-    outcome = job.run(spark, Source((str(store),)), {}, silent)
+    outcome = outcome_of(spark, "skew", store)
     assert outcome.is_clean
     assert any("no message that can be read" in note for note in outcome.notes)
     sound = rows_of(store, mode="DROPMALFORMED")
@@ -147,5 +145,7 @@ def test_empty_queues_count() -> None:
     held = [{"brokerName": "b", "topic": "t", "queueId": 5, "messages": 4, "bytes": 40}]
     counts = queue_counts([{"brokerName": "b", "topic": "t", "writeQueueNums": 3}], held)
     assert counts == {("b", "t"): 4}  # three that may be written to, and the one that has messages
+    chosen = queue_counts([{"brokerName": "b", "topic": "t", "writeQueueNums": 3}], held, frozenset({0, held[0]["queueId"]}))
+    assert chosen == {("b", "t"): 2}, "queues that were not looked at are not empty"
     [row] = summed(held, counts)
     assert (row["maxMean"], row["gini"], row["meanSize"]) == (4, 0.75, 10)

@@ -70,6 +70,37 @@ def test_schema(spark: Any, stores: dict[str, Path]) -> None:
     assert load(spark, stores["plain"], columns="topic,queueId").dtypes == [("topic", "string"), ("queueId", "int")]
 
 
+def test_what_every_message_has_is_not_null(spark: Any, stores: dict[str, Path]) -> None:
+    frame = load(spark, stores["plain"])
+    assert [field.name for field in frame.schema if field.nullable] == ["tags", "keys", "uniqKey"]
+    assert not frame.schema["properties"].dataType.valueContainsNull
+    damaged = load(spark, stores["plain"], mode="PERMISSIVE")
+    assert all(field.nullable for field in damaged.schema)
+    assert damaged.schema["properties"].dataType.valueContainsNull
+    assert all(field.nullable for field in load(spark, stores["plain"], table="index").schema)
+    assert rows_of(damaged.drop("_corrupt").toArrow()) == rows_of(frame.toArrow())
+
+
+def test_a_schema_of_the_user_says_null_or_not(spark: Any, stores: dict[str, Path]) -> None:
+    """Both are true of a column that is never null."""
+    for text in ("queueId int not null, properties map<string, string>", "queueId int, properties map<string, string> not null"):
+        frame = spark.read.format("rocketmq_store").schema(text).load(str(stores["plain"]))
+        wanted = read_store(stores["plain"], columns="queueId,properties").read_all()
+        assert rows_of(frame.toArrow()) == rows_of(wanted)
+
+
+def test_no_null_where_none_may_be() -> None:
+    pytest.importorskip("pyspark")
+    import pyarrow as pa
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    from rmq_spark.types import labelled
+
+    told = StructType([StructField("topic", StringType(), nullable=False)])
+    with pytest.raises(ValueError, match="without what every message has"):
+        labelled(pa.record_batch({"topic": ["a", None]}), told)
+
+
 def test_splits(spark: Any, stores: dict[str, Path]) -> None:
     given = {"splitBytes": "4k", "includeSystemTopics": "true"}
     planned = plan_splits(parse_options({"path": str(stores["plain"]), **given}))
@@ -103,7 +134,8 @@ def test_a_schema_of_the_user_chooses_columns(spark: Any, stores: dict[str, Path
     [
         ("topic string, nothing int", {}, "no nothing; there are brokerName"),
         ("queueId bigint", {}, "queueId is int, not bigint"),
-        ("queueId int not null", {}, "queueId is int, not int not null"),
+        ("tags string not null", {}, "tags is string, not string not null"),
+        ("queueId int not null", {"mode": "PERMISSIVE"}, "queueId is int, not int not null"),
         ("topic string, queueId int", {"columns": "topic"}, "schema: queueId, which the option columns leaves out"),
     ],
 )

@@ -20,6 +20,7 @@ from rmq_store.errors import ForeignFile
 
 PAGE_BYTES = 4096
 SECTOR_BYTES = 512
+_ZEROS = bytes(PAGE_BYTES)
 
 
 @cache
@@ -118,7 +119,7 @@ class MemoryFile:
         data = self._inode.data
         for page in range(start // PAGE_BYTES, -(-len(data) // PAGE_BYTES)):
             low, high = max(page * PAGE_BYTES, start), min((page + 1) * PAGE_BYTES, len(data))
-            if any(data[low:high]):
+            if data[low:high] != _ZEROS[: high - low]:
                 yield low, high
 
     def sync(self) -> None:
@@ -215,11 +216,11 @@ class MemoryDisk:
 
     def entries(self, path: str) -> list[Entry]:
         prefix = path.rstrip("/") + "/"
+        at = len(prefix)
         found = []
-        for name, inode in self._now.items():
-            rest = name[len(prefix) :]
-            if name.startswith(prefix) and rest and "/" not in rest:
-                found.append(Entry(rest, inode.kind, len(inode.data) if inode.kind is Kind.FILE else 0))
+        for name in [name for name in self._now if name.startswith(prefix) and name.find("/", at) < 0 and len(name) > at]:
+            inode = self._now[name]
+            found.append(Entry(name[at:], inode.kind, len(inode.data) if inode.kind is Kind.FILE else 0))
         return sorted(found)
 
     def is_directory(self, path: str) -> bool:

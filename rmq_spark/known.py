@@ -1,0 +1,122 @@
+"""What the brokers of a source are known to hold, read on the driver from directories and configuration alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from rmq_columns.filesystem import Tree
+    from rmq_columns.stores import Store
+    from rmq_spark.jobs import Source
+
+OF_PLACE: Final = frozenset({"brokername", "pathlayout", "storepathcommitlog"})
+"""Options that say where a store is, in small letters."""
+DETOURS: Final = ("DELAY", "TRANSACTION", "MIXED")
+"""`TopicMessageType`: messages may lie in a topic of the system's before they come into their own."""
+TIMER_CHECK: Final = "timercheck"
+LEVELS_MAX: Final = 1 << 31
+"""A level is an int of Java's."""
+READ_TIME_SIZE: Final = 8
+"""`TimerCheckpoint`: the file begins with lastReadTimeMs."""
+
+
+class Broker(NamedTuple):
+    """One store.  topics: those of topics.json or with a directory of queue files; None where neither tells."""
+
+    name: str
+    logStart: int
+    """in bytes; above 0 retention has taken what was before"""
+    hasQueues: bool
+    """whether its queues are files; they may be missing, or in RocksDB"""
+    topics: frozenset[str] | None
+    isConfigured: bool
+    """whether topics.json is there"""
+    hasPositions: bool
+    """whether consumerOffset.json is there: a broker writes it every five seconds, but for one that keeps it in RocksDB"""
+    detours: frozenset[str]
+    """topics whose `message.type` says that their messages are delayed, timed or half first"""
+
+    def may_have(self, topic: str) -> bool:
+        """Whether messages of this topic may ever have come here."""
+        return self.topics is None or topic in self.topics
+
+
+def stores_of(source: Source) -> Iterator[tuple[Store, Tree]]:
+    """Raises `CannotRead`."""
+    from rmq_columns.stores import list_stores
+    from rmq_spark.options import located
+
+    given = {name: value for name, value in source.options.items() if name.lower() in OF_PLACE}
+    options = located({**given, "paths": list(source.paths)})
+    for store in list_stores(options):
+        yield store, store.tree(options)
+
+
+def _with_queues(store: Store, tree: Tree) -> set[str]:
+    from rmq_columns.filesystem import joined
+    from rmq_columns.stores import BATCH_QUEUES, QUEUES
+
+    found: set[str] = set()
+    for directory in (QUEUES, BATCH_QUEUES) if store.root else ():
+        found |= {one.name for one in tree.entries(joined(store.root, directory)) or () if one.is_directory}
+    return found
+
+
+def brokers_of(source: Source) -> list[Broker]:
+    """Raises `CannotRead`."""
+    found = []
+    for store, tree in stores_of(source):
+        logs, on_disk = store.log_files(tree), _with_queues(store, tree)
+        configured = _table(store, tree, "topics.json", "topicConfigTable")
+        detours = frozenset(topic for topic, config in configured.items() if _message_type(config) in DETOURS)
+        topics = frozenset(on_disk | configured.keys()) or None
+        start, has_positions = logs[0].start if logs else 0, _has_config(store, tree, "consumerOffset.json")
+        found.append(Broker(store.broker_name, start, bool(on_disk), topics, bool(configured), has_positions, detours))
+    return found
+
+
+def _has_config(store: Store, tree: Tree, name: str) -> bool:
+    """Itself or its backup; large ones are not parsed for that."""
+    from rmq_columns.filesystem import joined
+
+    names = (name, f"{name}.bak") if store.root else ()
+    return any(tree.file_size(joined(store.root, "config", one)) for one in names)
+
+
+def _message_type(config: Any) -> Any:
+    attributes = config.get("attributes") if isinstance(config, dict) else None
+    return attributes.get("message.type") if isinstance(attributes, dict) else None
+
+
+def _table(store: Store, tree: Tree, name: str, table: str) -> Mapping[str, Any]:
+    held = store.config(tree, name)
+    found = held[1].get(table) if held is not None and isinstance(held[1], dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def delay_offsets(source: Source) -> dict[str, dict[int, int]]:
+    """By broker name, of delayOffset.json: queue id (level - 1) -> the next offset to be delivered.  A level that was never used
+    is at 0 (`ScheduleMessageService.start`).  Only brokers that have the file."""
+    found = {}
+    for store, tree in stores_of(source):
+        if store.config(tree, "delayOffset.json") is not None:
+            told = _table(store, tree, "delayOffset.json", "offsetTable").items()
+            found[store.broker_name] = {
+                int(level) - 1: at for level, at in told
+                if str(level).isdecimal() and 0 < int(level) < LEVELS_MAX and type(at) is int and 0 <= at < 1 << 63
+            }  # fmt: skip
+    return found
+
+
+def timer_read_ms(source: Source) -> dict[str, int]:
+    """By broker name, of timercheck: timed messages due before have been delivered, ms.  Only brokers that have the file."""
+    from rmq_columns.filesystem import joined
+
+    found = {}
+    for store, tree in stores_of(source):
+        path = joined(store.root, "config", TIMER_CHECK)
+        if store.root and (tree.file_size(path) or 0) >= READ_TIME_SIZE:
+            with tree.open(path) as file:
+                found[store.broker_name] = int.from_bytes(file.read(0, READ_TIME_SIZE), "big", signed=True)
+    return found

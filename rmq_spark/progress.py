@@ -1,0 +1,80 @@
+"""How far brokers have come with what they deliver later, and how far their logs go.
+
+What a broker says of its progress is to be read before the log is: what was delivered by then has its copy in the log, unless the
+log ends before (a replica that is behind, a tail that is gone).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from rmq_spark.jobs import Source
+from rmq_spark.known import delay_offsets, stores_of, timer_read_ms
+from rmq_spark.picking import options_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+SURE_MS: Final = 60_000
+"""A log whose newest message is that much younger than the due time holds the copy, if there is one."""
+LAST_FILES: Final = 2
+"""Of a log; a broker makes one ahead."""
+
+
+def progress_of(spark: SparkSession, source: Source) -> DataFrame:
+    """A row for each broker: brokerName; delayOffsets (queue id of the schedule's topic -> next offset to be delivered) and
+    timerReadMs (timed messages due before were delivered), null where the broker's file is not there; newestMs, the store time of
+    the newest message."""
+    delayed, timed = delay_offsets(source), timer_read_ms(source)
+    newest = newest_ms(spark, source)
+    names = sorted({store.broker_name for store, _ in stores_of(source)})
+    rows = [(name, delayed.get(name), timed.get(name), newest.get(name)) for name in names]
+    kind = "brokerName string, delayOffsets map<int, bigint>, timerReadMs bigint, newestMs bigint"
+    return spark.createDataFrame(rows, kind)
+
+
+def on_its_way(due: str, is_known: str, is_passed: str) -> str:
+    """SQL: `waiting`, `undelivered` or `unknown`, of a message without a copy.  The arguments are SQL, too: when it is due (ms),
+    whether the broker's progress is known, whether the broker has passed it."""
+    return f"""case
+        when {is_passed} then if(coalesce({due} + {SURE_MS} <= newestMs, false), 'undelivered', 'unknown')
+        when {is_known} then 'waiting'
+        when coalesce({due} <= newestMs, true) then 'unknown'
+        else 'waiting' end"""
+
+
+def usual_delay_ms(queue_id: str) -> Column:
+    """Of a message in a queue (a column) of the schedule's topic, by Java's default levels; a damaged number counts as the
+    first or the last."""
+    from pyspark.sql import functions as F
+
+    from rmq_columns.queue_build import DELAY_LEVELS, delay_levels
+
+    levels_ms = delay_levels(DELAY_LEVELS)
+    place = F.greatest(F.least(F.col(queue_id), F.lit(len(levels_ms) - 1)), F.lit(0)) + 1
+    return F.element_at(F.array(*map(F.lit, levels_ms)), place)
+
+
+def newest_ms(spark: SparkSession, source: Source) -> dict[str, int]:
+    """By broker name, store time of the newest message, ms.  Reads the last files of each log."""
+    from pyspark.sql import functions as F
+
+    from rmq_columns import plan_splits, read_split
+    from rmq_columns.schema import schema_of
+    from rmq_spark.options import located
+    from rmq_spark.tasks import spread
+
+    dropped = ("topics", "queueIds", "verifyCrc", "decompress", "includeProperties", "kafkaCompatible")
+    given = options_of(source, dropped, mode="DROPMALFORMED", includeSystemTopics="true")
+    options = located({**given, "table": "messages", "columns": ["brokerName", "storeTimestamp"], "paths": list(source.paths)})
+    begins: dict[str, int] = {}
+    for store, tree in stores_of(source):
+        begins[store.broker_name] = min((log.start for log in store.log_files(tree)[-LAST_FILES:]), default=0)
+    splits = [
+        split for split in plan_splits(options)
+        if any(part.file_start >= begins[split.store.broker_name] for part in split.parts)
+    ]  # fmt: skip
+    read: Callable[..., Any] = read_split
+    rows = spread(spark, read, splits, schema_of(options)).groupBy("brokerName")
+    return {row["brokerName"]: row["ms"] for row in rows.agg(F.unix_millis(F.max("storeTimestamp")).alias("ms")).collect()}

@@ -1,0 +1,190 @@
+"""What a job is given for what was written: types, lists, names; without Spark.  And the names of all parameters."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from rmq_cli import spark_run
+from rmq_cli.spark_job import COMMON, command_of, option_of
+from rmq_columns import BadOption
+from rmq_columns.options import NAMES, parse_options
+from rmq_spark.arguments import METAVARS, Parameter, arguments_of
+from rmq_spark.jobs import JOBS, Source, function_of, module_of
+from rmq_spark.session import silent
+
+PARAMETERS = (
+    Parameter("max_lag", int, "So many.", least=0),
+    Parameter("share", float, "So much.", "0.5"),
+    Parameter("wait", "duration", "So long.", "3s"),
+    Parameter("buffer", "size", "So large.", "64MiB"),
+    Parameter("now", "time", "Then."),
+    Parameter("ledger", "path", "Where.", is_many=True),
+    Parameter("ignore", str, "What.", metavar="NAME", is_many=True),
+    Parameter("by", "names", "Which.", "topic,date"),
+    Parameter("sort", str, "How.", "physicalOffset", choices=("physicalOffset", "queue")),
+    Parameter("strict", bool, "Whether."),
+)
+DEFAULTS = {
+    "max_lag": None, "share": 0.5, "wait": 3000, "buffer": 64 << 20, "now": None, "ledger": (), "ignore": (),
+    "by": ("topic", "date"), "sort": "physicalOffset", "strict": False,
+}  # fmt: skip
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """What is other than by default."""
+    values, rest = arguments_of(PARAMETERS, options)
+    assert not rest
+    assert values.keys() == DEFAULTS.keys()
+    return {name: value for name, value in values.items() if value != DEFAULTS[name]}
+
+
+def test_defaults() -> None:
+    assert given() == {}
+    assert given(max_lag=None, wait=None, ledger=None, strict=None, ignore=()) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "made"),
+    [
+        ("max_lag", "7", 7), ("max_lag", 7.0, 7), ("share", "2", 2.0), ("wait", "1.5m", 90_000), ("wait", 250, 250),
+        ("wait", timedelta(hours=1), 3_600_000), ("buffer", "1GB", 10**9), ("buffer", "1g", 1 << 30), ("buffer", 4096, 4096),
+        ("now", datetime(2026, 1, 31, tzinfo=UTC), 1_769_817_600_000), ("now", "2026-01-31T00:00:00Z", 1_769_817_600_000),
+        ("ledger", Path("/a"), ("/a",)), ("ledger", "file:///a%20b", ("/a b",)), ("ledger", ["/a", "s3://b/c"], ("/a", "s3://b/c")),
+        ("by", "queueId", ("queueId",)), ("by", ["topic", "queueId"], ("topic", "queueId")), ("sort", "QUEUE", "queue"),
+        ("strict", True, True), ("strict", "true", True),
+    ],
+)  # fmt: skip
+def test_values(name: str, value: Any, made: Any) -> None:
+    assert given(**{name: value}) == {name: made}
+    assert given(**given(**{name: value})) == {name: made}, "what was read once may be read again"
+
+
+def test_a_text_is_one_element_and_not_its_letters() -> None:
+    assert given(ignore="CLUSTER") == {"ignore": ("CLUSTER",)}
+    assert given(ignore=["CLUSTER", "WAIT"]) == {"ignore": ("CLUSTER", "WAIT")}
+    assert given(ledger="sent") == {"ledger": (str(Path.cwd() / "sent"),)}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"max_lag": "x"}, "max_lag: 'x' is no whole number"), ({"max_lag": 1.5}, "max_lag: '1.5' is no whole number"),
+        ({"max_lag": True}, "max_lag: 'True' is no whole number"), ({"max_lag": -1}, "max_lag: -1 is below 0"),
+        ({"share": "nan"}, "share: 'nan' is no number"), ({"wait": "90"}, "wait: '90' is no duration"),
+        ({"buffer": "much"}, "buffer: 'much' is no size"), ({"now": "then"}, "now: 'then' is no time"),
+        ({"now": datetime(2026, 1, 31)}, "without its zone"), ({"by": ","}, "by: names no one"),
+        ({"sort": "time"}, "sort: 'time' is none of physicalOffset, queue"), ({"strict": "maybe"}, "strict: 'maybe' is none of"),
+        ({"ledger": "file://elsewhere/a"}, "ledger: .*another machine"),
+        ({"max_lga": 1}, r"no option max_lga; did you mean max_lag\?"), ({"max-lag": 1}, r"did you mean max_lag\?"),
+        ({"topic": "a"}, r"no option topic; did you mean topics\?"), ({"zzz": 1}, "no option zzz; there are max_lag, share, "),
+        ({"table": "index"}, "no option table"), ({"mode": "FAILFAST", "MODE": "PERMISSIVE"}, "mode: given twice"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadOption, match=said):
+        given(**options)
+
+
+def test_what_has_to_be_given() -> None:
+    needed = (Parameter("to", "path", "Where to write.", is_required=True),)
+    with pytest.raises(BadOption, match="to: is missing; where to write"):
+        arguments_of(needed, {})
+    assert arguments_of(needed, {"to": "/a"}) == ({"to": "/a"}, {})
+    with pytest.raises(BadOption, match="to: empty"):  # as of a variable that is not set
+        arguments_of(needed, {"to": ""})
+
+
+def test_the_rest_is_the_format_s_as_texts() -> None:
+    asked = {
+        "topics": ["a,b", "c"], "SPLITBYTES": 1000, "includeSystemTopics": True, "mode": None, "queueIds": {2, 1},
+        "storePathCommitLog": [Path("/a"), Path("/b")],
+        "startingTimestamp": datetime(2026, 1, 31, tzinfo=UTC),
+    }  # fmt: skip
+    _, rest = arguments_of(PARAMETERS, asked)
+    assert rest == {
+        "topics": '["a,b", "c"]', "splitBytes": "1000", "includeSystemTopics": "True", "queueIds": '["1", "2"]',
+        "storePathCommitLog": '["/a", "/b"]',
+        "startingTimestamp": "2026-01-31T00:00:00+00:00",
+    }  # fmt: skip
+    options = parse_options({**rest, "path": "x"})
+    assert (options.topics, options.queue_ids) == (frozenset(("a,b", "c")), frozenset((1, 2)))
+    assert options.split_bytes == 1000
+    assert (options.include_system_topics, options.starting_ms) == (True, 1_769_817_600_000)
+
+
+# The parameters that there are
+
+EVERY = [(job, one) for job in JOBS for one in module_of(job).PARAMETERS]
+WORDS = {*METAVARS.values(), "NAME", "KEY", "WHAT", "RATIO", "DIR", "FILE", "LEVELS", "CODEC[:LEVEL]", "OURS=THEIRS", "URL",
+         "NAME=VALUE", "KEY=VALUE"}  # fmt: skip
+
+
+@pytest.mark.parametrize(("job", "one"), [*EVERY, *(("every job", one) for one in COMMON)])
+def test_a_parameter_is_declared_in_one_style(job: str, one: Parameter) -> None:
+    assert re.fullmatch("[a-z]+(_[a-z]+)*", one.name)
+    assert re.match("[A-Z]|--|zstd|uniqKey|mapped|message|enable", one.help), "a sentence"
+    assert one.help.endswith(".")
+    assert ("May be repeated." in one.help) is one.is_many
+    assert one.kind is bool or one.shown() in WORDS or one.choices
+    assert one.default is None or isinstance(one.default, str | int), "as it is shown"
+    assert arguments_of([one], {one.name: one.default or "1"} if one.is_required else {})[0].keys() == {one.name}
+
+
+def test_a_name_means_one_thing() -> None:
+    """In every job; and none is that of an option which every job has, or of another one of the format."""
+    meant: dict[str, set[tuple[Any, ...]]] = {}
+    for _, one in EVERY:
+        meant.setdefault(one.name, set()).add((one.kind, one.is_many, one.choices, one.metavar))
+    assert all(len(kinds) == 1 for kinds in meant.values())
+    assert not meant.keys() & {one.name for one in COMMON}
+    assert meant.keys() & NAMES.keys() == {"columns"}, "which export hands on"
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_the_help_of_a_job(job: str) -> None:
+    """All parameters with their defaults, examples that the job takes, and nothing wider than a terminal."""
+    command, module = command_of(job), module_of(job)
+    with command.make_context(job, ["somewhere", *needed(module.PARAMETERS)]) as context:
+        context.terminal_width = context.max_content_width = 80
+        shown = command.get_help(context)
+    assert max(map(len, shown.splitlines())) <= 80
+    words = " ".join(shown.split())
+    for one in module.PARAMETERS:
+        assert option_of(one.name) in words
+        if one.default is not None:
+            assert f"[default: {one.default}]" in words
+    for line in module.EXAMPLES:
+        assert f"rmq spark {job} {line}" in shown
+    assert f"1 {module.FOUND};" in words
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_what_a_job_leaves_out_it_refuses_as_an_option_of_the_format_too(job: str, tmp_path: Path) -> None:
+    """An option that changes nothing would be believed."""
+    pytest.importorskip("pyspark", reason="needs PySpark: the extra [spark]")
+    module = module_of(job)
+    left_out = getattr(module, "LEFT_OUT", ())
+    names = {one.name for one in command_of(job).params}
+    assert names & {one.name for one in COMMON} == {one.name for one in COMMON} - set(left_out)
+    (tmp_path / "commitlog").mkdir()
+    must = {one.name: str(tmp_path / "x") for one in module.PARAMETERS if one.is_required}
+    given, _ = arguments_of(module.PARAMETERS, must)
+    for name in left_out:
+        with pytest.raises(BadOption, match=r"[Tt]imestamp|topics"):
+            module.run(MagicMock(), Source((str(tmp_path),), {spark_run.NAMES[name]: "1"}), given, silent)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_the_function_of_a_job_takes_the_same_and_complains_before_it_reads(job: str) -> None:
+    with pytest.raises(BadOption, match=r"no option max_lgg; (did you mean|there are)"):
+        function_of(job)(MagicMock(), "/nowhere", max_lgg=1)
+
+
+def needed(parameters: tuple[Parameter, ...]) -> list[str]:
+    return [word for one in parameters if one.is_required for word in (option_of(one.name), "x")]

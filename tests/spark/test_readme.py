@@ -1,0 +1,91 @@
+"""README's commands for Spark, and those of `docs/spark.md`, run as they stand, on the store that the real broker wrote.
+
+Only the first two, which make an environment with Spark in it, are left out but at night: this Python is one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.spark.cluster import clean_environment, needs_spark
+
+ROOT = Path(__file__).parents[2]
+SETTING_UP = ["python3 -m venv build/spark && . build/spark/bin/activate", "pip install -q '.[spark]'"]
+BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SECONDS_MAX = 600
+NOT_COPIED = shutil.ignore_patterns(
+    "build", ".git", ".venv", ".rmq", ".hypothesis", "*_cache", "__pycache__", "lib-*", "target", "*.egg-info"
+)
+
+
+def blocks_of(document: str, heading: str = "") -> list[str]:
+    """The shell blocks behind a heading, up to the next of that level; or all of a document."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    if heading:
+        text = text[text.index(f"\n## {heading}\n") + 1 :]
+        text = text[: text.index("\n## ")]
+    return BLOCK.findall(text)
+
+
+def run(commands: str, checkout: Path) -> str:
+    """Both streams.  The first command that fails ends it."""
+    done = subprocess.run(
+        ["bash", "-ex"], input=commands, cwd=checkout, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, timeout=SECONDS_MAX, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def without_setting_up(block: str) -> str:
+    """The same with this Python's environment in place of the one that would be made."""
+    lines = block.splitlines(keepends=True)
+    assert [line.rstrip("\n") for line in lines[:2]] == SETTING_UP
+    return "PATH=build/spark/bin:$PATH\n" + "".join(lines[2:])
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A directory with all of ours in it and a `build` of its own."""
+    needs_spark()
+    for entry in ROOT.iterdir():
+        if entry.name not in ("build", ".git", ".venv"):
+            (tmp_path / entry.name).symlink_to(entry)
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "spark").symlink_to(sys.prefix)
+    return tmp_path
+
+
+def test_the_section_of_the_readme(checkout: Path) -> None:
+    [block] = blocks_of("README.md", "Over terabytes")
+    told = run(without_setting_up(block), checkout)
+    assert "no finding" in told or "clean" in told
+    assert (checkout / "build" / "skew.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    exported = json.loads((checkout / "build" / "export" / "_SUCCESS").read_text(encoding="utf-8"))
+    assert exported["rows"] > 0
+    assert exported["corrupt_rows"] == 0
+
+
+@pytest.mark.nightly
+def test_the_shell_and_the_cluster(checkout: Path) -> None:
+    shell, cluster = blocks_of("docs/spark.md")
+    told = run(without_setting_up(shell) + cluster, checkout)
+    assert "|topic " in told
+    assert "|consumerGroup" in told or "|group" in told
+
+
+@pytest.mark.nightly
+def test_the_section_in_an_environment_of_its_own(tmp_path: Path) -> None:
+    """As a newcomer has it: what the extra brings in is all there is."""
+    needs_spark()
+    shutil.copytree(ROOT, tmp_path / "checkout", ignore=NOT_COPIED)
+    (tmp_path / "checkout" / "build").mkdir()
+    [block] = blocks_of("README.md", "Over terabytes")
+    run(block, tmp_path / "checkout")
