@@ -29,7 +29,7 @@ _STATE: Final = f"""case
     when state = 'recalled' then 'recalled'
     when kind = 'half' then if(state in ('waiting', 'again'), 'waiting', 'unknown')
     when kind = 'timed' then {on_its_way("due", "timerReadMs is not null", "due < timerReadMs")}
-    else {on_its_way("due", "delayOffsets is not null", "state = 'undelivered'")} end"""
+    else {on_its_way("due", "delayOffsets is not null", "state in ('undelivered', 'unknown')")} end"""
 
 
 def judged(spark: SparkSession, source: Source, verdicts: DataFrame) -> DataFrame:

@@ -9,8 +9,8 @@ of their invisible time).  Of a store that nobody runs any more, give `--now` as
 State in POP's RocksDB (`popConsumerKVServiceEnable`) and in the RocksDB timer is not looked at, nor are messages of `popOrderly`
 consumers, which have no check points; a check point and its acks that meet in the broker's memory never come into the store.
 
-`is_clean`: nothing overdue; no delayed message that its level has passed without a copy (undelivered); none delivered later
-than `--max-lateness`.
+`is_clean`: nothing overdue; no delayed message that its level has passed without a copy (undelivered; unknown where the copy may
+be behind the end of this log: a replica that is behind, a tail that is gone); none delivered later than `--max-lateness`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 KINDS: Final = ("delayed", "timed", "half", "pop")
-OPEN: Final = ("waiting", "committed", "undelivered")
+PASSED: Final = ("undelivered", "unknown")
+"""States of delayed messages without a copy that their level has passed."""
+OPEN: Final = ("waiting", "committed", *PASSED)
 """States of promises that nothing has kept."""
 ENDS: Final = (
     ("committedWithoutOp", "half messages committed, without op", ("half", "committed")),
@@ -71,7 +73,7 @@ def pending(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     kind (delayed, timed, half, pop); brokerName; topic, queueId where it will come to; queueOffset of a popped message; group (of
     the consumer, or of the producer of a half message); level; uniqKey; systemTopic, systemQueueId, systemQueueOffset,
     physicalOffset where it stands; bornTimestamp, storeTimestamp, dueTimestamp; state (waiting; committed: a half message without
-    op; undelivered); overdueMs (negative before it is due); isOverdue.  options: the parameters, those of the format.
+    op; undelivered; unknown); overdueMs (negative before it is due); isOverdue.  options: the parameters, those of the format.
     """
     given, rest = arguments_of(PARAMETERS, options)
     source = source_of(paths, rest)
@@ -110,7 +112,7 @@ def open_ones(every: DataFrame, given: dict[str, Any]) -> DataFrame:
     limit = limit.when(F.col("kind") == "pop", F.lit(given["max_revive_lateness"])).otherwise(F.lit(given["max_lateness"]))
     rows = every.where(F.col("state").isin(list(OPEN))).drop("deliveredTimestamp", "latenessMs", "cameAt")
     rows = rows.withColumn("overdueMs", F.lit(now_ms(given)) - F.unix_millis("dueTimestamp"))
-    return rows.withColumn("isOverdue", (F.col("overdueMs") > limit) | (F.col("state") == "undelivered"))
+    return rows.withColumn("isOverdue", (F.col("overdueMs") > limit) | F.col("state").isin(list(PASSED)))
 
 
 def now_ms(given: dict[str, Any]) -> int:
@@ -150,7 +152,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
         lateness = {row["kind"]: row for row in _lateness(every, given["max_lateness"]).collect()}
         latest = collected(late.orderBy(F.desc("latenessMs")))
     overdue, late_count = sum(row["late"] for row in kinds.values()), sum(row["late"] for row in lateness.values())
-    undelivered = states.get(("delayed", "undelivered"), 0)
+    undelivered = sum(states.get(("delayed", state), 0) for state in PASSED)
     figures = [Figure("now", "now", given["now"], Unit.TIME)]
     for kind in KINDS:
         figures.append(Figure(f"{kind}Pending", f"{kind}, still to come", kinds[kind]["n"] if kind in kinds else 0))

@@ -124,8 +124,8 @@ def _with_copies(promises: DataFrame, rows: DataFrame) -> DataFrame:
 
 
 def delayed(spark: SparkSession, source: Source, rows: DataFrame) -> DataFrame:
-    """Every delayed message with `came`; state: delivered, waiting, or undelivered (its level has gone on without it, and the log
-    is long enough to have the copy: a replica may be behind its files of progress)."""
+    """Every delayed message with `came`; state: delivered, waiting, or undelivered (its level has gone on without it).  Where the
+    log ends too early to say so (a replica may be behind its files of progress), unknown."""
     from pyspark.sql import functions as F
 
     options = options_of(source, ("queueIds", "verifyCrc", "decompress"), topics=SCHEDULE, mode="DROPMALFORMED")
@@ -142,9 +142,12 @@ def delayed(spark: SparkSession, source: Source, rows: DataFrame) -> DataFrame:
     due = time_at(F.coalesce(told, stored + usual_delay_ms("queueId")))
     newest = spark.createDataFrame(list(newest_ms(spark, source).items()), "brokerName string, newestMs bigint")
     own = own.join(F.broadcast(newest), "brokerName", "left").withColumn("dueTimestamp", due)
-    is_missed = f"queueOffset < passed and unix_millis(dueTimestamp) + {SURE_MS} <= newestMs"
-    state = F.expr(f"case when came is not null then 'delivered' when {is_missed} then 'undelivered' else 'waiting' end")
-    return _told(own.withColumn("state", state), "delayed")
+    state = f"""case
+        when came is not null then 'delivered'
+        when coalesce(queueOffset >= passed, true) then 'waiting'
+        when unix_millis(dueTimestamp) + {SURE_MS} <= newestMs then 'undelivered'
+        else 'unknown' end"""
+    return _told(own.withColumn("state", F.expr(state)), "delayed")
 
 
 def timed(rows: DataFrame) -> DataFrame:

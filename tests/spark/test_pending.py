@@ -214,7 +214,7 @@ def test_a_log_that_is_behind_its_progress(spark: Any, tmp_path: Path) -> None:
         assert row.isOverdue
         return str(row.state)
 
-    assert state() == "waiting"
+    assert state() == "unknown"
     rig.wait(1000)
     rig.put(draft(3))
     rig.sync()
