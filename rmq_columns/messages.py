@@ -41,19 +41,25 @@ class Damage(NamedTuple):
     kind: str
 
 
-def read_messages(split: Split, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of the table `messages`.  Raises `Malformed` in mode FAILFAST, `SeamMismatch`, `CannotRead`."""
+def read_messages(split: Split, schema: pa.Schema, batch_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of the table `messages`.  batch_bytes: as for `read_split`.
+
+    Raises `Malformed` in mode FAILFAST, `SeamMismatch`, `CannotRead`.
+    """
     options = split.options
-    rows = _Messages(options, split.store.broker_name, schema)
+    rows = _Messages(options, split.store.broker_name, schema, batch_bytes)
     held: list[pa.RecordBatch] = []
+    count = size = 0
     for made in rows.of(split):
-        if held and sum(map(len, held)) + len(made) > options.batch_rows:
+        if held and count + len(made) > options.batch_rows:
             yield _joined(held)
-            held = []
+            held, count, size = [], 0, 0
         held.append(made)
-        if sum(map(len, held)) * SMALL_SHARE >= options.batch_rows:
+        count += len(made)
+        size += made.nbytes if batch_bytes else 0
+        if count * SMALL_SHARE >= options.batch_rows or (batch_bytes and size * SMALL_SHARE >= batch_bytes):
             yield _joined(held)
-            held = []
+            held, count, size = [], 0, 0
     if held:
         yield _joined(held)
 
@@ -142,8 +148,8 @@ def _ending(file: File, part: Part, end: End, options: Options) -> Iterator[Dama
 
 
 class _Messages:
-    def __init__(self, options: Options, broker_name: str, schema: pa.Schema) -> None:
-        self._options, self._broker_name, self._schema = options, broker_name, schema
+    def __init__(self, options: Options, broker_name: str, schema: pa.Schema, batch_bytes: int | None) -> None:
+        self._options, self._broker_name, self._schema, self._batch_bytes = options, broker_name, schema, batch_bytes
         self._verify = options.verify_crc or "crcOk" in schema.names
         self._unpack = options.decompress and not {"body", "value"}.isdisjoint(schema.names)
 
@@ -216,7 +222,7 @@ class _Messages:
                 case Mode.DROPMALFORMED:
                     rows = rows.take(~bad)
         if len(rows):
-            yield rows.record_batch(self._schema)
+            yield from rows.record_batches(self._schema, self._batch_bytes)
 
     def _problems(self, rows: Rows, wrong: Mask) -> dict[str, Mask]:
         found: dict[str, Mask] = {}

@@ -7,6 +7,7 @@ Property strings are gathered back to back.  When every string is as Java writes
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -23,10 +24,45 @@ from rmq_wire import properties as property_text
 
 _END: Final = PAIR_END[0]
 _NAME_END: Final = 1
+_TWO_MARKS: Final = np.dtype("<u2")
+_NAME_THEN_PAIR: Final = _NAME_END | _END << 8
 ASCII_END: Final = 0x80
 BITS: Final = np.left_shift(np.uint64(1), np.arange(64, dtype=np.uint64))
 """One for each name, where there are not more names than bits."""
 TEXTS: Final = pa.map_(pa.string(), pa.string())
+Places = npt.NDArray[Any]
+"""Signed integers of 32 or of 64 bits."""
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Which names units have, and in which order; of many units there are few.  of_unit: number of its shape; up_to: where the
+    names of each shape begin in codes; codes: into names."""
+
+    of_unit: Ints
+    up_to: Ints
+    codes: npt.NDArray[np.int32]
+    names: list[str]
+
+    def row(self) -> Ints:
+        """The shape of each code."""
+        return np.repeat(np.arange(len(self.up_to) - 1), np.diff(self.up_to))
+
+    def places(self, name: str) -> Ints:
+        """For each unit, the how manieth of its pairs has this name (the last one, if two have); -1 where none has."""
+        place = np.full(len(self.up_to) - 1, -1)
+        if name in self.names:
+            found = np.flatnonzero(self.codes == self.names.index(name))
+            rows = self.row()[found]
+            place[rows] = found - self.up_to[rows]
+        return place[self.of_unit]
+
+
+def _numbered(data: Any, cuts: npt.NDArray[np.int32]) -> tuple[Ints, int]:
+    """(for each run of bytes between two cuts a number, how many numbers): the same where the bytes are the same."""
+    runs = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, [None, pa.py_buffer(np.ascontiguousarray(cuts)), data])
+    encoded = runs.dictionary_encode()
+    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
 
 
 class Pairs:
@@ -43,27 +79,33 @@ class Pairs:
 
     def _take(self, found: Properties) -> None:
         self._raw: Bytes = np.frombuffer(found.data, np.uint8)
-        self._name_at, self._name_end = found.name_at, found.name_at + found.name_size
-        self._value_end = found.value_at + found.value_size
-        self._row = found.row
-        self._up_to = np.searchsorted(self._row, np.arange(self._rows + 1)).astype(np.int32)
+        self._name_at: Places = found.name_at
+        self._name_end: Places = found.name_at + found.name_size
+        self._value_end: Places = found.value_at + found.value_size
+        self._up_to = np.searchsorted(found.row, np.arange(self._rows + 1)).astype(np.int32)
 
     def _cut_plain(self, raw: Bytes, offsets: npt.NDArray[np.int32]) -> bool:
         """Whether the strings are plain; if so, cuts them."""
-        ends = np.flatnonzero(raw == _END)
-        name_ends = np.flatnonzero(raw == _NAME_END)
+        places = np.flatnonzero(raw <= _END)
+        if len(places) % 2 or (raw[places].view(_TWO_MARKS) != _NAME_THEN_PAIR).any():
+            return False
+        marks = places.astype(np.int32)
+        if len(marks) and (marks[0] == 0 or (marks[1:] - marks[:-1]).min() < 2):
+            return False
+        cuts = np.empty(2 * len(marks) + 1, np.int32)
+        cuts[0], cuts[1::2], cuts[2::2] = 0, marks, marks + 1
         last = offsets[1:][offsets[1:] > offsets[:-1]]
-        if len(ends) != len(name_ends) or (raw[last - 1] != _END).any():
+        if (raw[last - 1] != _END).any():
             return False
-        starts = np.empty_like(ends)
-        starts[:1] = 0
-        starts[1:] = ends[:-1] + 1
-        if (name_ends <= starts).any() or (name_ends + 1 >= ends).any():
-            return False
-        self._raw, self._name_at, self._name_end, self._value_end = raw, starts, name_ends, ends
-        self._up_to = np.searchsorted(ends, offsets).astype(np.int32)
-        self._row = np.repeat(np.arange(self._rows), np.diff(self._up_to))
+        self._raw, self._cuts = raw, cuts
+        self._name_at, self._name_end, self._value_end = cuts[:-1:4], cuts[1::4], cuts[3::4]
+        self._up_to = np.searchsorted(marks[1::2], offsets).astype(np.int32)
         return True
+
+    @cached_property
+    def _row(self) -> Ints:
+        """Of each pair."""
+        return np.repeat(np.arange(self._rows), np.diff(self._up_to))
 
     @cached_property
     def _names(self) -> Any:
@@ -88,35 +130,51 @@ class Pairs:
     @cached_property
     def _pieces(self) -> Any:
         """Plain strings as name, 01, value, 02, name, 01 …, all without a copy: that they ascend was seen when they were cut."""
-        count = len(self._name_at)
-        if not count:
-            return pa.array([], pa.binary())
-        offsets = np.empty(4 * count + 1, np.int32)
-        offsets[0:-1:4], offsets[1::4], offsets[3::4] = self._name_at, self._name_end, self._value_end
-        offsets[2::4] = self._name_end
-        offsets[2::4] += 1
-        offsets[-1] = self._value_end[-1] + 1
-        return pa.Array.from_buffers(pa.binary(), 4 * count, [None, pa.py_buffer(offsets), pa.py_buffer(self._raw)])
+        buffers = [None, pa.py_buffer(self._cuts), pa.py_buffer(self._raw)]
+        return pa.Array.from_buffers(pa.binary(), len(self._cuts) - 1, buffers)
 
     def _as_text(self, found: Any) -> Any:
         return found.view(pa.string()) if int(self._raw.max(initial=0)) < ASCII_END else as_text(found)
 
     @cached_property
-    def _codes(self) -> tuple[npt.NDArray[np.int32], list[str]]:
-        encoded = self._names.dictionary_encode()
-        return encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
+    def _shapes(self) -> Shapes:
+        of_unit, first = self._alike()
+        sizes = np.diff(self._up_to)[first]
+        up_to = np.concatenate(([0], np.cumsum(sizes)))
+        pairs = np.arange(up_to[-1]) + np.repeat(self._up_to[first] - up_to[:-1], sizes)
+        encoded = self._names.take(pa.array(pairs)).dictionary_encode()
+        return Shapes(of_unit, up_to, encoded.indices.to_numpy(), encoded.dictionary.to_pylist())
+
+    def _alike(self) -> tuple[Ints, Ints]:
+        """(a number for each unit, the first unit of each number): those with one number have the same names in the same order.
+
+        All names of a unit stand together in Arrow's buffers, and so do their sizes: each is a text to be told from others.
+        """
+        every = np.arange(self._rows)
+        if not len(self._names):
+            return np.zeros(self._rows, np.int64), every[:1]
+        ends = np.frombuffer(self._names.buffers()[1], np.int32, len(self._names) + 1)
+        sizes = np.diff(ends)
+        if int(sizes.max(initial=0)) > np.iinfo(np.uint8).max:
+            return every, every
+        names, names_count = _numbered(self._names.buffers()[2], ends[self._up_to])
+        cuts, cuts_count = _numbered(pa.py_buffer(sizes.astype(np.uint8)), self._up_to)
+        if names_count * cuts_count > 1 and len(np.unique(names * cuts_count + cuts)) != names_count:
+            return every, every  # AB, C and A, BC
+        first = np.empty(names_count, np.int64)
+        first[names[::-1]] = every[::-1]
+        return names, first
 
     def _has_doubled(self) -> bool:
         """Whether a unit has two values of one name."""
-        codes, names = self._codes
-        counts = np.diff(self._up_to)
+        shapes = self._shapes
+        counts, row = np.diff(shapes.up_to), shapes.row()
+        codes, names = shapes.codes, shapes.names
         if len(names) > len(BITS):
-            return len(np.unique(self._row * len(names) + codes)) < len(codes)
-        kind = np.min_scalar_type((1 << len(names)) - 1)
-        sums = np.zeros(len(codes) + 1, kind)
-        bits = BITS[: len(names)].astype(kind)
-        np.cumsum(bits[codes], dtype=kind, out=sums[1:])  # of different powers as many bits are set; one that comes twice carries
-        return bool((np.bitwise_count(sums[self._up_to[1:]] - sums[self._up_to[:-1]]) != counts).any())
+            return len(np.unique(row * len(names) + codes)) < len(codes)
+        sums = np.zeros(len(codes) + 1, np.uint64)
+        np.cumsum(BITS[codes], out=sums[1:])  # of different powers as many bits are set; one that comes twice carries
+        return bool((np.bitwise_count(sums[shapes.up_to[1:]] - sums[shapes.up_to[:-1]]) != counts).any())
 
     def map(self) -> Any:
         """map<string, string> in the order of first appearance; the last of two values of a name wins."""
@@ -147,19 +205,17 @@ class Pairs:
 
     def value(self, name: str, is_raw: bool = False) -> Any:
         """The values of one name as a column, text or the bytes that are stored; null where a unit has none."""
+        if not is_raw and "_values" in self.__dict__:
+            place = self._shapes.places(name)
+            return self._values.take(pa.array(self._up_to[:-1] + place, mask=place < 0 if (place < 0).any() else None))
         found = self._found(name.encode())
         rows = self._row[found]
-        if is_raw or "_values" not in self.__dict__:
-            values = ragged(self._raw, self._name_end[found] + 1, (self._value_end - self._name_end)[found] - 1)
-            values = values if is_raw else as_text(values)
-            found = np.arange(len(found))
-        else:
-            values = self._values
+        values = ragged(self._raw, self._name_end[found] + 1, (self._value_end - self._name_end)[found] - 1)
         where = np.zeros(self._rows, np.int64)
         missing = np.ones(self._rows, np.bool_)
-        where[rows] = found
+        where[rows] = np.arange(len(found))
         missing[rows] = False
-        return values.take(pa.array(where, mask=missing))
+        return (values if is_raw else as_text(values)).take(pa.array(where, mask=missing))
 
     def spans(self, name: str) -> tuple[Bytes, Ints, Ints, Ints]:
         """(bytes, rows that have this name, where its value begins in those bytes, its size); of two values the last."""
@@ -172,10 +228,6 @@ class Pairs:
         return self._raw, rows.astype(np.int64), starts, self._value_end[found] - starts
 
     def _found(self, name: bytes) -> Ints:
-        if "_codes" in self.__dict__:
-            codes, names = self._codes
-            text = name.decode()
-            return np.flatnonzero(codes == names.index(text)) if text in names else np.empty(0, np.int64)
         found = np.flatnonzero(self._name_end - self._name_at == len(name))
         for place, byte in enumerate(name):
             found = found[self._raw[self._name_at[found] + place] == byte]

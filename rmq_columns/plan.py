@@ -190,7 +190,7 @@ def _parts_of(tree: Tree, one: _LogFile, options: Options, places: QueuePlaces |
     try:
         with tree.open(one.file.path) as opened:
             displaced_by = displacement(opened, one.file.start)
-            cuts = _cuts(opened, one.file, displaced_by, options, places)
+            cuts = _cuts(opened, one, displaced_by, options, places)
     except FileGone:  # by retention, since it was listed; whoever reads it says so
         displaced_by, cuts = 0, [0, one.file.size]
     return [
@@ -211,8 +211,9 @@ def _is_cut(listed: list[_LogFile], options: Options) -> bool:
     return options.wants_offset() or any(one.file.size > options.split_bytes for one in listed)
 
 
-def _cuts(file: File, log: LogFile, displaced_by: int, options: Options, places: QueuePlaces | None) -> list[int]:
+def _cuts(file: File, one: _LogFile, displaced_by: int, options: Options, places: QueuePlaces | None) -> list[int]:
     """Where parts of this file begin, and where the last one ends; all of them where units begin."""
+    log = one.file
     if options.split_strategy is Strategy.FILE:
         return [0, log.size]
     own_start = log.start + displaced_by
@@ -235,7 +236,8 @@ def _cuts(file: File, log: LogFile, displaced_by: int, options: Options, places:
         end = unit_at(high - own_start, log.size, by_magic) or log.size
     may_guess = options.split_strategy is not Strategy.CONSUME_QUEUE
     found = [start]
-    for nominal in boundaries(start, end, options.split_bytes):
+    data_end = min(end, max((end for _, end in file.data_ranges(start)), default=start)) if one.is_active else end
+    for nominal in boundaries(start, data_end, options.split_bytes):
         place = unit_at(nominal, min(end, nominal + options.split_bytes), may_guess) if nominal > found[-1] else None
         if place is not None and found[-1] < place < end:
             found.append(place)

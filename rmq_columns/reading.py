@@ -23,14 +23,16 @@ WHOLE_FILES: int = 1 << 62
 """Above the size of any file: none is cut."""
 
 
-def read_split(split: Split) -> Iterator[pa.RecordBatch]:
+def read_split(split: Split, *, batch_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
     """The rows of one split, each batch with the schema of `schema_of`.
+
+    batch_bytes: of messages with their bodies, about so many in each batch; by default there are `batchRows` rows in it.
 
     Raises `Malformed` in mode FAILFAST, `SeamMismatch` when the split does not end where the next one begins, `CannotRead`.
     """
     schema = schema_of(split.options)
     if split.options.table is Table.MESSAGES:
-        return read_messages(split, schema)
+        return read_messages(split, schema, batch_bytes)
     return read_table(split, schema)
 
 

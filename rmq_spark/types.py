@@ -62,17 +62,29 @@ def _never_null(field: spark.StructField) -> spark.StructField:
     return spark.StructField(field.name, kind, nullable=False)
 
 
-def labelled(batch: pa.RecordBatch, told: spark.StructType) -> pa.RecordBatch:
-    """The same rows, their columns named null or not null as Spark was told.  Raises ValueError for a null where none may be."""
-    if any(column.null_count and not field.nullable for column, field in zip(batch.columns, told.fields, strict=True)):
-        raise ValueError("a message without what every message has")
-    columns, fields = [], []
-    for column, field in zip(batch.columns, told.fields, strict=True):
-        if isinstance(field.dataType, spark.MapType) and not field.dataType.valueContainsNull:
-            column = column.view(FULL_TEXTS)
-        columns.append(column)
-        fields.append(pa.field(field.name, column.type, field.nullable))
-    return pa.record_batch(columns, schema=pa.schema(fields))
+class Labels:
+    """Names the columns of batches null or not null, as Spark was told.  Made once for many batches, all of one schema."""
+
+    def __init__(self, told: spark.StructType) -> None:
+        self._told = told
+        self._full = [
+            place for place, field in enumerate(told.fields)
+            if isinstance(field.dataType, spark.MapType) and not field.dataType.valueContainsNull
+        ]  # fmt: skip
+        self._never_null = [place for place, field in enumerate(told.fields) if not field.nullable]
+        self._schema: pa.Schema | None = None
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The same rows.  Raises ValueError for a null where none may be."""
+        columns = batch.columns
+        if any(columns[place].null_count for place in self._never_null):
+            raise ValueError("a message without what every message has")
+        for place in self._full:
+            columns[place] = columns[place].view(FULL_TEXTS)
+        if self._schema is None:
+            fields = zip(columns, self._told.fields, strict=True)
+            self._schema = pa.schema([pa.field(field.name, column.type, field.nullable) for column, field in fields])
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
 def narrowed(options: Options, asked: spark.StructType) -> Options:

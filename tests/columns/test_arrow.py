@@ -98,6 +98,36 @@ def test_a_name_that_comes_twice(count: int, doubled: int) -> None:
     assert [row["properties"] for row in made.to_pylist()] == [list(dict(row).items()) for row in rows]
 
 
+def unit_with(pairs: list[tuple[str, str]]) -> bytes:
+    host = bytes(8)
+    held = b"".join(f"{name}\x01{value}\x02".encode() for name, value in pairs)
+    return pack_unit(0, 0, 0, 0, 0, 0, host, 0, host, 0, 0, b"", b"T", held)
+
+
+NAMES_ALIKE = st.sampled_from(["A", "AB", "ABC", "B", "BC", "C", "CA", "TAGS", "KEYS", "N" * 255, "N" * 256])
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.tuples(NAMES_ALIKE, st.sampled_from(["x", "y", "Ä"])), max_size=5), max_size=9))
+def test_names_that_run_together(rows: list[list[tuple[str, str]]]) -> None:
+    """AB, C and A, BC, CA and A, B, C are the same letters."""
+    made, _ = batch_of(b"".join(map(unit_with, rows)), ["properties", "tags", "keys"])
+    wanted = [dict(row) for row in rows]
+    assert made["properties"].to_pylist() == [list(row.items()) for row in wanted]
+    assert made["tags"].to_pylist() == [row.get("TAGS") for row in wanted]
+    assert made["keys"].to_pylist() == [row.get("KEYS") for row in wanted]
+
+
+@pytest.mark.parametrize("rows", [
+    [["AB", "C"], ["A", "BC"]], [["A", "BC"], ["AB", "C"], ["A", "BC"]], [["TAGS"], ["TA", "GS"]], [[], [], []],
+    [["N" * 300], ["TAGS"]],
+])  # fmt: skip
+def test_the_same_letters_in_other_names(rows: list[list[str]]) -> None:
+    made, _ = batch_of(b"".join(unit_with([(name, "v") for name in row]) for row in rows), ["properties", "tags"])
+    assert made["properties"].to_pylist() == [[(name, "v") for name in row] for row in rows]
+    assert made["tags"].to_pylist() == ["v" if "TAGS" in row else None for row in rows]
+
+
 def test_columns_are_chosen() -> None:
     [raw, *_] = store_files("commitlog").values()
     made, _ = batch_of(raw, ["queueOffset", "tags"])

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from rmq_columns import BadOption, CannotRead, Malformed, parse_options, plan_splits, read_split, read_store, schema_of
@@ -90,6 +91,24 @@ def test_splits_tile_the_table(stores: dict[str, Path], kind: str, strategy: str
     assert [row["physicalOffset"] for row in rows] == [row["physicalOffset"] for row in construct_rows(root)]
     files = {part.path for split in splits for part in split.parts}
     assert len(splits) == len(files) if strategy == "file" else len(splits) > 4 * len(files)
+
+
+@pytest.mark.parametrize("chosen", [
+    {}, {"decompress": True}, {"columns": "body"}, {"columns": "bodySize,body,tags"}, {"kafkaCompatible": True},
+    {"kafkaCompatible": True, "columns": "value,offset,body"}, {"includeBody": False}, {"topics": "clicks"},
+    {"mode": "PERMISSIVE"}, {"batchRows": 5},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("size", [1, 700, 5000, 1 << 20])
+def test_batches_of_few_bytes(stores: dict[str, Path], chosen: dict[str, Any], size: int) -> None:
+    for kind in KINDS:
+        options = parse_options({"path": str(stores[kind]), **EVERY, **chosen} | logs_of(stores[kind]))
+        for split in plan_splits(options):
+            whole, pieces = list(read_split(split)), list(read_split(split, batch_bytes=size))
+            schema = schema_of(options)
+            assert all(piece.schema == schema and 0 < piece.num_rows <= options.batch_rows for piece in pieces)
+            assert pa.Table.from_batches(pieces, schema).to_pylist() == pa.Table.from_batches(whole, schema).to_pylist()
+            if size == 1 and {"body", "value"} & set(schema.names):
+                assert {piece.num_rows for piece in pieces} <= {1}
 
 
 @pytest.mark.parametrize("kind", KINDS)

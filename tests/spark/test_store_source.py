@@ -94,11 +94,11 @@ def test_no_null_where_none_may_be() -> None:
     import pyarrow as pa
     from pyspark.sql.types import StringType, StructField, StructType
 
-    from rmq_spark.types import labelled
+    from rmq_spark.types import Labels
 
     told = StructType([StructField("topic", StringType(), nullable=False)])
     with pytest.raises(ValueError, match="without what every message has"):
-        labelled(pa.record_batch({"topic": ["a", None]}), told)
+        Labels(told)(pa.record_batch({"topic": ["a", None]}))
 
 
 def test_splits(spark: Any, stores: dict[str, Path]) -> None:
