@@ -87,19 +87,24 @@ class Rows:
     def record_batches(self, schema: pa.Schema, bytes_max: int | None) -> Iterator[pa.RecordBatch]:
         """The same, with bodies in pieces of about so many bytes: what is copied then is in the core's cache when it is sent."""
         bodies = [place for place, name in enumerate(schema.names) if KAFKA_NAMES.get(name, name) == "body"]
-        size = int(self.units["total_size"].sum())
-        if bytes_max is None or size <= bytes_max or not bodies:
-            yield self.record_batch(schema)
+        pieces = -(-self.log_bytes() // bytes_max) if bytes_max and bodies else 1
+        count = -(-len(self) // pieces)
+        if pieces == 1 or len(bodies) == len(schema):
+            whole = self.record_batch(schema)
+            yield from (whole.slice(begin, count) for begin in range(0, len(self), count))
             return
-        count = max(1, bytes_max * len(self) // size)
-        others = self.record_batch(pa.schema([field for place, field in enumerate(schema) if place not in bodies])).columns
+        others = self.record_batch(pa.schema([field for place, field in enumerate(schema) if place not in bodies]))
         for begin in range(0, len(self), count):
-            piece = slice(begin, begin + count)
-            columns = [column[piece] for column in others]
-            copied = self._bodies[0][piece] if self.decompress else self._stored_bodies(piece)
+            rows = slice(begin, begin + count)
+            copied = self._bodies[0][rows] if self.decompress else self._stored_bodies(rows)
+            piece = others.slice(begin, count)
             for place in bodies:
-                columns.insert(place, copied)
-            yield pa.record_batch(columns, schema=schema)
+                piece = piece.add_column(place, schema.field(place), copied)
+            yield piece
+
+    def log_bytes(self) -> int:
+        """Of all rows, in the log."""
+        return int(self.units["total_size"].sum())
 
     def _column(self, name: str) -> Any:
         name, units = KAFKA_NAMES.get(name, name), self.units
@@ -173,6 +178,9 @@ class Rows:
     def _hosts(self, field: str, bit: int) -> Any:
         """Hosts are few, so each is written out once; one that all have is repeated."""
         units = self.units
+        if not units.host_bits.any():  # as nearly always
+            found, which = _distinct(gather(self.buffer, units.at + FIXED[0].at[field], _PACKED[False]))
+            return _repeated(list(map(host_text, found)), which, len(units))
         texts: list[str] = []
         codes = np.zeros(len(units), np.int32)
         for bits in np.unique(units.host_bits).tolist():
@@ -180,9 +188,13 @@ class Rows:
             found, which = _distinct(gather(self.buffer, units.at[rows] + FIXED[bits].at[field], _PACKED[bool(bits & bit)]))
             codes[rows] = which + len(texts)
             texts += map(host_text, found)
-        if len(texts) == 1:
-            return pa.repeat(pa.scalar(texts[0], pa.string()), len(units))
-        return pa.array(texts, pa.string()).take(pa.array(codes))
+        return _repeated(texts, codes, len(units))
+
+
+def _repeated(texts: list[str], codes: Any, count: int) -> Any:
+    if len(texts) == 1:
+        return pa.repeat(pa.scalar(texts[0], pa.string()), count)
+    return pa.array(texts, pa.string()).take(pa.array(codes))
 
 
 def _distinct(hosts: npt.NDArray[Any]) -> tuple[list[bytes], Any]:

@@ -29,6 +29,11 @@ from rmq_columns.units import bad_crcs
 SMALL_SHARE = 4
 """A batch with fewer than one part in so many of the rows that it may have waits for the next."""
 
+_BODIES = frozenset({"body", "value"})
+"""Columns that hold them."""
+Made = tuple[pa.RecordBatch, bool]
+"""Rows, and whether they are as many bytes as were asked for."""
+
 
 class Damage(NamedTuple):
     """Bytes of a file that hold no message.  kind: why."""
@@ -49,17 +54,16 @@ def read_messages(split: Split, schema: pa.Schema, batch_bytes: int | None = Non
     options = split.options
     rows = _Messages(options, split.store.broker_name, schema, batch_bytes)
     held: list[pa.RecordBatch] = []
-    count = size = 0
-    for made in rows.of(split):
-        if held and count + len(made) > options.batch_rows:
+    count = 0
+    for made, is_large in rows.of(split):
+        if held and (is_large or count + len(made) > options.batch_rows):
             yield _joined(held)
-            held, count, size = [], 0, 0
+            held, count = [], 0
         held.append(made)
         count += len(made)
-        size += made.nbytes if batch_bytes else 0
-        if count * SMALL_SHARE >= options.batch_rows or (batch_bytes and size * SMALL_SHARE >= batch_bytes):
+        if is_large or count * SMALL_SHARE >= options.batch_rows:
             yield _joined(held)
-            held, count, size = [], 0, 0
+            held, count = [], 0
     if held:
         yield _joined(held)
 
@@ -150,10 +154,12 @@ def _ending(file: File, part: Part, end: End, options: Options) -> Iterator[Dama
 class _Messages:
     def __init__(self, options: Options, broker_name: str, schema: pa.Schema, batch_bytes: int | None) -> None:
         self._options, self._broker_name, self._schema, self._batch_bytes = options, broker_name, schema, batch_bytes
+        if not _BODIES.intersection(schema.names):
+            self._batch_bytes = None
         self._verify = options.verify_crc or "crcOk" in schema.names
-        self._unpack = options.decompress and not {"body", "value"}.isdisjoint(schema.names)
+        self._unpack = options.decompress and not _BODIES.isdisjoint(schema.names)
 
-    def of(self, split: Split) -> Iterator[pa.RecordBatch]:
+    def of(self, split: Split) -> Iterator[Made]:
         tree = split.store.tree(split.options)
         for part in split.parts:
             for item in scanned(tree, part, split.options):
@@ -167,7 +173,7 @@ class _Messages:
         size = damage.end - damage.start
         return (low is None or damage.log_start + size > low) and (high is None or damage.log_start < high)
 
-    def _damaged(self, damage: Damage) -> Iterator[pa.RecordBatch]:
+    def _damaged(self, damage: Damage) -> Iterator[Made]:
         size = damage.end - damage.start
         if self._options.mode is Mode.FAILFAST:
             if damage.kind.startswith("deleted"):
@@ -180,9 +186,9 @@ class _Messages:
                 CORRUPT: f"{damage.path}, byte {damage.start}: {size} bytes are no message ({damage.kind})",
             }  # fmt: skip
             row = [pa.array([shown.get(field.name)], field.type) for field in self._schema]
-            yield pa.record_batch(row, schema=self._schema)
+            yield pa.record_batch(row, schema=self._schema), False
 
-    def _batches(self, item: Batch, part: Part) -> Iterator[pa.RecordBatch]:
+    def _batches(self, item: Batch, part: Part) -> Iterator[Made]:
         rows = Rows(item.buffer, item.units, self._broker_name, self._unpack)
         wanted = self._wanted(rows, item, part)
         if not wanted.any():
@@ -195,7 +201,7 @@ class _Messages:
             chunk = slice(begin, begin + self._options.batch_rows)
             yield from self._made(rows.take(chunk), wrong[chunk], item.base, part)
 
-    def _made(self, rows: Rows, wrong: Mask, base: int, part: Part) -> Iterator[pa.RecordBatch]:
+    def _made(self, rows: Rows, wrong: Mask, base: int, part: Part) -> Iterator[Made]:
         try:
             problems = self._problems(rows, wrong)
         except OverflowError:
@@ -212,7 +218,7 @@ class _Messages:
                     first = int(np.argmax(bad))
                     why = next(why for why, mask in problems.items() if mask[first])
                     if first:
-                        yield rows.take(slice(0, first)).record_batch(self._schema)
+                        yield rows.take(slice(0, first)).record_batch(self._schema), False
                     raise Malformed(part.path, base + int(rows.units.at[first]), why)
                 case Mode.PERMISSIVE:
                     rows.corrupt = [
@@ -222,7 +228,9 @@ class _Messages:
                 case Mode.DROPMALFORMED:
                     rows = rows.take(~bad)
         if len(rows):
-            yield from rows.record_batches(self._schema, self._batch_bytes)
+            size = self._batch_bytes
+            is_large = size is not None and rows.log_bytes() * SMALL_SHARE >= size
+            yield from ((batch, is_large) for batch in rows.record_batches(self._schema, size))
 
     def _problems(self, rows: Rows, wrong: Mask) -> dict[str, Mask]:
         found: dict[str, Mask] = {}

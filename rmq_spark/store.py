@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 FORMAT: Final = "rocketmq_store"
-BATCH_BYTES: Final = 3 << 19
+BATCH_BYTES: Final = 1 << 20
 """In a batch of messages with bodies.  What the JVM gets should stay in a core's cache until rows were made of it (that saves a
 seventh of its time), and each batch costs a hundred small writes; best of the sizes measured."""
 
