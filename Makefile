@@ -60,7 +60,7 @@ bench: $(TOOLS)  ## our broker and the real Java broker under the same load in t
 bench-store: $(TOOLS)  ## the store of both: dispatch lag, cold reads, sends beside them, a start after a crash (needs gcc, JDK, Maven)
 	@$(BIN)/python -m bench.store_compare $(ARGS)
 
-bench-spark: $(SPARK)-$(PYSPARK)  ## the jobs on Spark beside a plain read of the same files (local[2]; 15 minutes, 17 GB of disk)
+bench-spark: $(SPARK)-$(PYSPARK)  ## the jobs on Spark beside a plain read of the same files (local[2]; 10 minutes, 23 GB of disk)
 	@$(BIN)/python -m bench.spark $(ARGS)
 
 truth: $(TOOLS)  ## read codes, headers and defaults out of the Java jars again (needs JDK, Maven)
