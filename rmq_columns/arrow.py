@@ -37,6 +37,8 @@ VALUES: Final = {"tags": names.TAGS, "keys": names.KEYS, "uniqKey": names.UNIQ_K
 """Column -> property."""
 KAFKA_NAMES: Final = {"value": "body", "partition": "queueId", "offset": "queueOffset", "timestamp": "storeTimestamp"}
 """Column of a Kafka record -> column of a message."""
+BODIES: Final = frozenset({"body", *(name for name, own in KAFKA_NAMES.items() if own == "body")})
+"""Columns that hold bodies."""
 LOG_APPEND_TIME: Final = 1
 """Kafka's `TimestampType.LOG_APPEND_TIME`: the broker's clock, as storeTimestamp is."""
 HOSTS_KEPT: Final = 4096
@@ -86,8 +88,8 @@ class Rows:
 
     def record_batches(self, schema: pa.Schema, bytes_max: int | None) -> Iterator[pa.RecordBatch]:
         """The same, with bodies in pieces of about so many bytes: what is copied then is in the core's cache when it is sent."""
-        bodies = [place for place, name in enumerate(schema.names) if KAFKA_NAMES.get(name, name) == "body"]
-        pieces = -(-self.log_bytes() // bytes_max) if bytes_max and bodies else 1
+        bodies = [place for place, name in enumerate(schema.names) if name in BODIES]
+        pieces = -(-self.log_bytes() // bytes_max) if bytes_max else 1
         count = -(-len(self) // pieces)
         if pieces == 1 or len(bodies) == len(schema):
             whole = self.record_batch(schema)
@@ -178,9 +180,6 @@ class Rows:
     def _hosts(self, field: str, bit: int) -> Any:
         """Hosts are few, so each is written out once; one that all have is repeated."""
         units = self.units
-        if not units.host_bits.any():  # as nearly always
-            found, which = _distinct(gather(self.buffer, units.at + FIXED[0].at[field], _PACKED[False]))
-            return _repeated(list(map(host_text, found)), which, len(units))
         texts: list[str] = []
         codes = np.zeros(len(units), np.int32)
         for bits in np.unique(units.host_bits).tolist():
@@ -188,13 +187,9 @@ class Rows:
             found, which = _distinct(gather(self.buffer, units.at[rows] + FIXED[bits].at[field], _PACKED[bool(bits & bit)]))
             codes[rows] = which + len(texts)
             texts += map(host_text, found)
-        return _repeated(texts, codes, len(units))
-
-
-def _repeated(texts: list[str], codes: Any, count: int) -> Any:
-    if len(texts) == 1:
-        return pa.repeat(pa.scalar(texts[0], pa.string()), count)
-    return pa.array(texts, pa.string()).take(pa.array(codes))
+        if len(texts) == 1:
+            return pa.repeat(pa.scalar(texts[0], pa.string()), len(units))
+        return pa.array(texts, pa.string()).take(pa.array(codes))
 
 
 def _distinct(hosts: npt.NDArray[Any]) -> tuple[list[bytes], Any]:

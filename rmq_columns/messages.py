@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmq_columns.arrow import Rows
+from rmq_columns.arrow import BODIES, Rows
 from rmq_columns.dtypes import Mask
 from rmq_columns.errors import FileGone, Malformed, SeamMismatch
 from rmq_columns.filesystem import File, Tree
@@ -29,8 +29,6 @@ from rmq_columns.units import bad_crcs
 SMALL_SHARE = 4
 """A batch with fewer than one part in so many of the rows that it may have waits for the next."""
 
-_BODIES = frozenset({"body", "value"})
-"""Columns that hold them."""
 Made = tuple[pa.RecordBatch, bool]
 """Rows, and whether they are as many bytes as were asked for."""
 
@@ -153,11 +151,11 @@ def _ending(file: File, part: Part, end: End, options: Options) -> Iterator[Dama
 
 class _Messages:
     def __init__(self, options: Options, broker_name: str, schema: pa.Schema, batch_bytes: int | None) -> None:
-        self._options, self._broker_name, self._schema, self._batch_bytes = options, broker_name, schema, batch_bytes
-        if not _BODIES.intersection(schema.names):
-            self._batch_bytes = None
+        self._options, self._broker_name, self._schema = options, broker_name, schema
+        has_bodies = not BODIES.isdisjoint(schema.names)
+        self._batch_bytes = batch_bytes if has_bodies else None
         self._verify = options.verify_crc or "crcOk" in schema.names
-        self._unpack = options.decompress and not _BODIES.isdisjoint(schema.names)
+        self._unpack = options.decompress and has_bodies
 
     def of(self, split: Split) -> Iterator[Made]:
         tree = split.store.tree(split.options)

@@ -134,7 +134,7 @@ def read(buffer: Bytes, positions: Ints, end: int) -> Units:
     bits[whole] = gather(buffer, positions[whole] + _SYS_FLAG_AT, _SYS_FLAG).astype(np.int32) & _HOST_BITS
     numbers: dict[str, npt.NDArray[Any]] = {}
     fixed_size = np.full(count, FIXED_SIZE_MIN, np.int64)
-    for value in np.unique(bits) if bits.any() else (0,) if count else ():
+    for value in np.unique(bits) if count else ():
         layout = FIXED[int(value)]
         rows = whole & (bits == value) & (positions + layout.size <= end)
         whole &= rows | (bits != value)

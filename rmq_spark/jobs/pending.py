@@ -24,6 +24,7 @@ from rmq_spark.jobs import RANGE, Source
 from rmq_spark.measuring import collected, small_table, source_of
 from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.picking import options_of, refuse_ranges
+from rmq_spark.progress import progress_of
 from rmq_spark.session import Progress, watched
 from rmq_spark.tables import table_of
 from rmq_wire.names import TRANS_GROUP
@@ -78,11 +79,11 @@ def pending(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     given, rest = arguments_of(PARAMETERS, options)
     source = source_of(paths, rest)
     refuse_ranges(source, "pending")
-    return open_ones(promises(spark, source)[0], given)
+    return open_ones(promises(spark, source, progress_of(spark, source))[0], given)
 
 
-def promises(spark: SparkSession, source: Source) -> tuple[DataFrame, DataFrame]:
-    """(every promise of the log, with its state; the rows of the log that were looked at)."""
+def promises(spark: SparkSession, source: Source, progress: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """(every promise of the log, with its state; the rows of the log that were looked at).  progress: of `progress_of`."""
     from pyspark.sql import functions as F
 
     from rmq_spark.jobs import pending_rows as of
@@ -94,7 +95,7 @@ def promises(spark: SparkSession, source: Source) -> tuple[DataFrame, DataFrame]
     own = [tuple(row[name] for name in names) for row in held if row["group"] in (TRANS_GROUP, of.REVIVER)]
     positions = spark.createDataFrame(own, "brokerName string, `group` string, topic string, queueId int, offset bigint")
     positions = positions.where("offset is not null")
-    copied = [of.delayed(spark, source, rows), of.timed(rows)]
+    copied = [of.delayed(spark, source, rows, progress), of.timed(rows)]
     bare = [of.half(rows, positions), of.pop(rows, positions)]
     nothing = (F.lit(None).cast("timestamp").alias("deliveredTimestamp"), F.lit(None).cast("bigint").alias("cameAt"))
     found = [*copied, *(one.select(*of.FOUND, *nothing) for one in bare)]
@@ -126,7 +127,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
 
     refuse_ranges(source, "pending")
     given = {**given, "now": now_ms(given)}
-    every, rows = promises(spark, source)
+    every, rows = promises(spark, source, progress_of(spark, source))
     every = every.persist()
     with watched(spark, "reading the log", tell):
         states = {

@@ -16,10 +16,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.jobs import Source
-from rmq_spark.known import delay_offsets
 from rmq_spark.measuring import time_at
 from rmq_spark.picking import Picking, options_of, picked
-from rmq_spark.progress import SURE_MS, newest_ms, usual_delay_ms
+from rmq_spark.progress import on_its_way, usual_delay_ms
 from rmq_wire.names import REVIVE_LOG_PREFIX as REVIVE
 from rmq_wire.names import SCHEDULE_TOPIC as SCHEDULE
 from rmq_wire.names import TRANS_GROUP as TRANSACTIONS
@@ -123,9 +122,9 @@ def _with_copies(promises: DataFrame, rows: DataFrame) -> DataFrame:
     return own.join(behind, [*key, "number"], "left").drop("number", "identity")
 
 
-def delayed(spark: SparkSession, source: Source, rows: DataFrame) -> DataFrame:
+def delayed(spark: SparkSession, source: Source, rows: DataFrame, progress: DataFrame) -> DataFrame:
     """Every delayed message with `came`; state: delivered, waiting, or undelivered (its level has gone on without it).  Where the
-    log ends too early to say so (a replica may be behind its files of progress), unknown."""
+    log ends too early to say so (a replica may be behind its files of progress), unknown.  progress: of `progress_of`."""
     from pyspark.sql import functions as F
 
     options = options_of(source, ("queueIds", "verifyCrc", "decompress"), topics=SCHEDULE, mode="DROPMALFORMED")
@@ -133,21 +132,16 @@ def delayed(spark: SparkSession, source: Source, rows: DataFrame) -> DataFrame:
     units = units.select("brokerName", "queueId", "queueOffset", F.col("physicalOffset").alias("unitAt"), "tagsCode")
     own = _with_copies(rows.where(F.col("topic") == SCHEDULE), rows)
     own = own.join(units, ["brokerName", "queueId", "queueOffset"], "left")
-    passed = [(broker, *one) for broker, held in delay_offsets(source).items() for one in held.items()]
-    progress = spark.createDataFrame(passed, "brokerName string, queueId int, passed bigint")
-    own = own.join(F.broadcast(progress), ["brokerName", "queueId"], "left")
+    own = own.join(F.broadcast(progress), "brokerName", "left")
     stored = F.unix_millis("storeTimestamp")
     told = F.when((F.col("unitAt") == F.col("physicalOffset")) & (F.col("tagsCode") >= stored), F.col("tagsCode"))
     # where no queue unit tells when a message is due, the usual delay does
     due = time_at(F.coalesce(told, stored + usual_delay_ms("queueId")))
-    newest = spark.createDataFrame(list(newest_ms(spark, source).items()), "brokerName string, newestMs bigint")
-    own = own.join(F.broadcast(newest), "brokerName", "left").withColumn("dueTimestamp", due)
-    state = f"""case
-        when came is not null then 'delivered'
-        when coalesce(queueOffset >= passed, true) then 'waiting'
-        when unix_millis(dueTimestamp) + {SURE_MS} <= newestMs then 'undelivered'
-        else 'unknown' end"""
-    return _told(own.withColumn("state", F.expr(state)), "delayed")
+    own = own.withColumn("dueTimestamp", due)
+    # what is not passed waits, whenever it is due: it is overdue then
+    without_copy = on_its_way("unix_millis(dueTimestamp)", "true", "queueOffset < coalesce(delayOffsets[queueId], 0)")
+    state = F.expr(f"case when came is not null then 'delivered' else {without_copy} end")
+    return _told(own.withColumn("state", state), "delayed")
 
 
 def timed(rows: DataFrame) -> DataFrame:
