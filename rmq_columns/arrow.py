@@ -170,7 +170,7 @@ class Rows:
 
     def _packed_hosts(self, field: str, bit: int) -> list[bytes]:
         found = np.empty(len(self.units), object)
-        for bits in np.unique(self.units.host_bits).tolist():
+        for bits in self.units.kinds_of_hosts():
             rows = np.flatnonzero(self.units.host_bits == bits)
             size = HOST_V6_SIZE if bits & bit else HOST_V4_SIZE
             hosts = gather(self.buffer, self.units.at[rows] + FIXED[bits].at[field], np.dtype((np.void, size)))
@@ -182,7 +182,7 @@ class Rows:
         units = self.units
         texts: list[str] = []
         codes = np.zeros(len(units), np.int32)
-        for bits in np.unique(units.host_bits).tolist():
+        for bits in units.kinds_of_hosts():
             rows = np.flatnonzero(units.host_bits == bits)
             found, which = _distinct(gather(self.buffer, units.at[rows] + FIXED[bits].at[field], _PACKED[bool(bits & bit)]))
             codes[rows] = which + len(texts)

@@ -287,7 +287,7 @@ def hashes(buffer: Bytes, units: Units, how: How) -> list[bytes]:
 
 def _blank(buffer: Bytes, units: Units) -> None:
     """Zeros where a unit speaks of its place."""
-    for bits in np.unique(units.host_bits).tolist():
+    for bits in units.kinds_of_hosts():
         rows = units.at[units.host_bits == bits]
         layout = FIXED[bits]
         for name in ("physical_offset", "store_timestamp", "store_host", "prepared_transaction_offset"):
@@ -343,7 +343,7 @@ def _details(task: DigestTask, queues: _Queues, buffer: Bytes, units: Units, que
 
 def _hosts(buffer: Bytes, units: Units, field: str, bit: int) -> list[bytes]:
     found: list[bytes] = [b""] * len(units)
-    for bits in np.unique(units.host_bits).tolist():
+    for bits in units.kinds_of_hosts():
         rows = np.flatnonzero(units.host_bits == bits)
         size = HOST_V6_SIZE if bits & bit else HOST_V4_SIZE
         hosts = gather(buffer, units.at[rows] + FIXED[bits].at[field], np.dtype((np.void, size)))

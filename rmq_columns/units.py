@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import starmap
 from typing import Any, Final
@@ -19,15 +19,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from rmq_columns.dtypes import Bytes, Ints, Mask, dtype_of, gather
+from rmq_columns.dtypes import Bytes, Ints, Mask, Records, dtype_of, gather
 from rmq_wire.checksum import MASK
 from rmq_wire.layout.flat import flat
 from rmq_wire.layout.message import BORN_V6, FIXED, HEAD, MAGIC_V1, MAGIC_V2, STORE_V6
 
 _DTYPES: Final[dict[int, np.dtype[Any]]] = {bits: dtype_of(layout) for bits, layout in FIXED.items()}
 _HOST_BITS: Final = BORN_V6 | STORE_V6
-_SYS_FLAG: Final[np.dtype[Any]] = np.dtype(">i4")
-_SYS_FLAG_AT: Final = FIXED[0].at["sys_flag"]
 FIXED_SIZE_MIN: Final = FIXED[0].size
 TAIL_LENGTHS_MIN: Final = 3
 """Bytes of the two lengths behind a body in version 1; version 2 has 4."""
@@ -35,6 +33,7 @@ UNIT_SIZE_MIN: Final = FIXED_SIZE_MIN + TAIL_LENGTHS_MIN
 """No body, no topic, no properties, both hosts IPv4."""
 UNIT_BYTES_MAX: Final = 64 << 20
 """Ours: a size above it is taken for damage.  A frame ends at 16 MiB (frameMaxLength), so no client can send as much."""
+_SHORT: Final = np.dtype(np.int16)
 _TOTAL_SIZE: Final = flat(HEAD).field("total_size")
 
 
@@ -65,7 +64,8 @@ class Units:
     """
 
     at: Ints
-    numbers: dict[str, npt.NDArray[Any]]
+    fixed: Records
+    """fields as they are stored, in the places that they have with IPv4 hosts; an IPv6 host is cut off"""
     host_bits: npt.NDArray[np.int32]
     body_at: Ints
     topic_at: Ints
@@ -73,29 +73,37 @@ class Units:
     properties_at: Ints
     properties_size: Ints
     fault: npt.NDArray[np.uint8]
+    numbers: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    """columns that were asked for"""
 
     def __len__(self) -> int:
         return len(self.at)
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         """A column of the fixed part, native byte order."""
+        if name not in self.numbers:
+            self.numbers[name] = _native(self.fixed, name)
         return self.numbers[name]
 
     @property
     def body_size(self) -> Ints:
-        return self.numbers["body_size"]
+        return self["body_size"]
 
     @property
     def end(self) -> Ints:
         """One past the last byte of each."""
-        return self.at + self.numbers["total_size"]
+        return self.at + self["total_size"]
+
+    def kinds_of_hosts(self) -> list[int]:
+        """Which `host_bits` there are."""
+        return [bits for bits in FIXED if (self.host_bits == bits).any()]
 
     def take(self, which: slice | Mask | Ints) -> Units:
         """Some of the rows."""
-        numbers = {name: column[which] for name, column in self.numbers.items()}
         return Units(
-            self.at[which], numbers, self.host_bits[which], self.body_at[which], self.topic_at[which], self.topic_size[which],
-            self.properties_at[which], self.properties_size[which], self.fault[which],
+            self.at[which], self.fixed[which], self.host_bits[which], self.body_at[which], self.topic_at[which],
+            self.topic_size[which], self.properties_at[which], self.properties_size[which], self.fault[which],
+            {name: column[which] for name, column in self.numbers.items()},
         )  # fmt: skip
 
 
@@ -127,71 +135,80 @@ def walk(buffer: bytes | bytearray | memoryview, at: int, end: int, units_max: i
 
 def read(buffer: Bytes, positions: Ints, end: int) -> Units:
     """The units that begin at these positions, none of which may reach behind `end`, with a fault code each."""
-    count = len(positions)
-    fault = np.zeros(count, np.uint8)
     whole = (positions >= 0) & (positions + UNIT_SIZE_MIN <= end)
-    bits = np.zeros(count, np.int32)
-    bits[whole] = gather(buffer, positions[whole] + _SYS_FLAG_AT, _SYS_FLAG).astype(np.int32) & _HOST_BITS
-    numbers: dict[str, npt.NDArray[Any]] = {}
-    fixed_size = np.full(count, FIXED_SIZE_MIN, np.int64)
-    for value in np.unique(bits) if count else ():
-        layout = FIXED[int(value)]
-        rows = whole & (bits == value) & (positions + layout.size <= end)
-        whole &= rows | (bits != value)
-        every = bool(rows.all())
-        found = gather(buffer, positions if every else positions[rows], _DTYPES[int(value)])
-        fixed_size[rows] = layout.size
-        for name in COLUMNS:
-            native = found[name].astype(found.dtype[name].newbyteorder("="))
-            if every:
-                numbers[name] = native
-            else:
-                numbers.setdefault(name, np.zeros(count, native.dtype))[rows] = native
-    for name in COLUMNS if not numbers else ():
-        kind = _DTYPES[0][name].newbyteorder("=")
-        numbers[name] = np.zeros(count, kind)
-    fault[~whole] = Fault.SIZE
-    return _with_tails(buffer, positions, numbers, bits, fixed_size, fault, end)
+    if whole.all():
+        fixed = gather(buffer, positions, _DTYPES[0])
+    else:
+        fixed = np.zeros(len(positions), _DTYPES[0])
+        fixed[whole] = gather(buffer, positions[whole], _DTYPES[0])
+    bits = _native(fixed, "sys_flag") & _HOST_BITS
+    fixed_size: Ints | int = FIXED_SIZE_MIN
+    if bits.any():
+        fixed_size = np.full(len(positions), FIXED_SIZE_MIN)
+        for value, layout in FIXED.items():
+            if value and len(rows := np.flatnonzero(bits == value)):
+                fits = positions[rows] + layout.size <= end
+                whole[rows[~fits]] = False
+                rows = rows[fits]
+                fixed_size[rows] = layout.size
+                wide = gather(buffer, positions[rows], _DTYPES[value])
+                for name in COLUMNS:
+                    if layout.at[name] != FIXED[0].at[name]:
+                        fixed[name][rows] = wide[name]
+    return _with_tails(buffer, positions, fixed, bits, fixed_size, whole, end)
+
+
+def _native(fixed: Records, name: str) -> npt.NDArray[Any]:
+    return fixed[name].astype(fixed.dtype[name].newbyteorder("="))
 
 
 def _with_tails(
-    buffer: Bytes, positions: Ints, numbers: dict[str, npt.NDArray[Any]], bits: npt.NDArray[np.int32], fixed_size: Ints,
-    fault: npt.NDArray[np.uint8], end: int,
-) -> Units:  # fmt: skip
+    buffer: Bytes, positions: Ints, fixed: Records, bits: npt.NDArray[np.int32], fixed_size: Ints | int, whole: Mask, end: int
+) -> Units:
     """Check the lengths one after another; a row that failed keeps harmless positions inside the buffer."""
+    fault = np.zeros(len(positions), np.uint8)
 
     def mark(bad: Mask, why: Fault) -> None:
-        fault[bad & (fault == 0)] = why
+        if bad.any():
+            fault[bad & (fault == 0)] = why
 
-    total = numbers["total_size"].astype(np.int64)
+    def where_sound(at: Ints) -> Ints:
+        return np.where(fault == 0, at, 0) if fault.any() else at
+
+    mark(~whole, Fault.SIZE)
+    numbers = {name: _native(fixed, name) for name in ("total_size", "magic", "body_size")}
+    total, magic = numbers["total_size"], numbers["magic"]
     unit_end = positions + total
-    is_v2 = numbers["magic"] == MAGIC_V2
     mark((total < UNIT_SIZE_MIN) | (total > UNIT_BYTES_MAX) | (unit_end > end), Fault.SIZE)
-    mark(~is_v2 & (numbers["magic"] != MAGIC_V1), Fault.MAGIC)
+    is_v2 = magic == MAGIC_V2
+    is_mixed = bool(is_v2.any())
+    if is_mixed or (magic != MAGIC_V1).any():
+        mark(~is_v2 & (magic != MAGIC_V1), Fault.MAGIC)
     body_at = positions + fixed_size
-    body_size = numbers["body_size"].astype(np.int64)
-    length_size = np.where(is_v2, 2, 1)
-    mark((body_size < 0) | (body_at + body_size + length_size + 2 > unit_end), Fault.BODY)
-    safe = max(end - 2, 0)
-    length_at = np.where(fault == 0, body_at + body_size, 0)
-    topic_size = _length(buffer, np.minimum(length_at, safe), is_v2)
+    body_end = body_at + numbers["body_size"]
+    length_size: Ints | int = np.where(is_v2, 2, 1) if is_mixed else 1
+    mark((numbers["body_size"] < 0) | (body_end + length_size + 2 > unit_end), Fault.BODY)
+    length_at = where_sound(body_end)
+    topic_size = _length(buffer, length_at, is_v2 if is_mixed else None, end)
     topic_at = length_at + length_size
-    mark((topic_size < 0) | (topic_at + topic_size + 2 > unit_end), Fault.TOPIC)
-    length_at = np.where(fault == 0, topic_at + topic_size, 0)
-    properties_size = _length(buffer, np.minimum(length_at, safe), np.True_)
+    topic_end = topic_at + topic_size
+    mark((topic_size < 0) | (topic_end + 2 > unit_end), Fault.TOPIC)
+    length_at = where_sound(topic_end)
+    properties_size = _length(buffer, length_at, np.True_, end)
     properties_at = length_at + 2
-    mark((properties_size < 0) | (properties_at + properties_size > unit_end), Fault.PROPERTIES)
-    mark(properties_at + properties_size != unit_end, Fault.SUM)
-    return Units(positions, numbers, bits, body_at, topic_at, topic_size, properties_at, properties_size, fault)
+    properties_end = properties_at + properties_size
+    mark((properties_size < 0) | (properties_end > unit_end), Fault.PROPERTIES)
+    mark(properties_end != unit_end, Fault.SUM)
+    return Units(positions, fixed, bits, body_at, topic_at, topic_size, properties_at, properties_size, fault, numbers)
 
 
-def _length(buffer: Bytes, at: Ints, is_short: Any) -> Ints:
-    """Signed lengths of two bytes, or of one where `is_short` is false."""
-    if len(buffer) < 2:
-        return np.full(len(at), -1, np.int64)
-    high, low = buffer[at].astype(np.int64), buffer[at + 1].astype(np.int64)
-    high -= (high & 0x80) << 1
-    return np.where(is_short, high * 256 + low, high)
+def _length(buffer: Bytes, at: Ints, is_short: Any, end: int) -> Ints:
+    """Signed lengths of two bytes, or of one where `is_short` is false or None."""
+    if end < _SHORT.itemsize:
+        return np.full(len(at), -1)
+    at = np.minimum(at, end - _SHORT.itemsize)
+    high = buffer.view(np.int8)[at].astype(np.int64)
+    return high if is_short is None else np.where(is_short, high * 256 + buffer[at + 1], high)
 
 
 def body_crcs(buffer: bytes | bytearray | memoryview, units: Units) -> npt.NDArray[np.int64]:

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from rmq_spark.needs import need
 from rmq_spark.options import located
+from rmq_spark.worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,6 +64,7 @@ class StoreReader(DataSourceReader):
         from rmq_columns import plan_splits
         from rmq_spark.types import narrowed
 
+        settle()
         return [InputPartition(split) for split in plan_splits(narrowed(located(self.given), self.schema))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -73,6 +75,7 @@ class StoreReader(DataSourceReader):
         from rmq_columns import read_split
         from rmq_spark.types import Labels
 
+        settle()
         labelled = Labels(self.schema)
         for batch in read_split(partition.value, batch_bytes=BATCH_BYTES):
             yield labelled(batch)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from rmq_spark.needs import need
+from rmq_spark.worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,6 +74,7 @@ class TaskReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """(function, item) each."""
+        settle()
         work, items = pickle.loads(zlib.decompress(base64.b85decode(self.packed)))
         return [InputPartition((work, item)) for item in items]
 
@@ -80,6 +82,7 @@ class TaskReader(DataSourceReader):
         """Does the work of one."""
         if partition.value is None:
             return  # Spark makes one such partition where there is no item
+        settle()
         work, item = partition.value
         yield from work(item)
 
