@@ -18,11 +18,11 @@ import pyarrow as pa
 from rmq_columns.bodies import decompressed
 from rmq_columns.dtypes import Bytes, Mask, gather
 from rmq_columns.pairs import Pairs
-from rmq_columns.ragged import as_text, ragged
+from rmq_columns.ragged import as_text, picked, ragged
 from rmq_columns.schema import CORRUPT, TIME
 from rmq_columns.units import Units, bad_crcs
 from rmq_wire import property_names as names
-from rmq_wire.layout.message import BORN_V6, FIXED, HOST_V4_SIZE, HOST_V6_SIZE, STORE_V6
+from rmq_wire.layout.message import BORN_V6, FIXED, HOST_V6_SIZE, STORE_V6
 from rmq_wire.message_id import host_address, offset_message_id
 
 NUMBERS: Final = {
@@ -44,7 +44,7 @@ LOG_APPEND_TIME: Final = 1
 HOSTS_KEPT: Final = 4096
 """Texts of hosts that are remembered: every connection of every client has one."""
 _US_PER_MS: Final = 1000
-_PACKED: Final = (np.dtype((np.void, HOST_V4_SIZE)), np.dtype((np.void, HOST_V6_SIZE)))
+_PACKED_V6: Final = np.dtype((np.void, HOST_V6_SIZE))
 _WORD: Final = np.dtype(np.int64)
 """As large as a packed IPv4 host: compared as a number it costs a tenth."""
 _HOSTS: Final = {"bornHost": ("born_host", BORN_V6), "storeHost": ("store_host", STORE_V6)}
@@ -79,11 +79,13 @@ class Rows:
         return Rows(self.buffer, self.units.take(which), self.broker_name, self.decompress, topic, corrupt)
 
     def record_batch(self, schema: pa.Schema) -> pa.RecordBatch:
-        """Raises KeyError for an unknown column, ValueError for wrong places."""
+        """Raises KeyError for an unknown column, ValueError for wrong places, or for a null where the schema has none."""
         made = {}
         if "properties" in schema.names:  # first: single values are then picked from it
             made["properties"] = self._properties(schema.field("properties").type)
         columns = [made[name] if name in made else self._column(name) for name in schema.names]
+        if any(column.null_count for column, field in zip(columns, schema, strict=True) if not field.nullable):
+            raise ValueError("a message without what every message has")
         return pa.record_batch(columns, schema=schema)
 
     def record_batches(self, schema: pa.Schema, bytes_max: int | None) -> Iterator[pa.RecordBatch]:
@@ -161,7 +163,8 @@ class Rows:
     def _properties(self, kind: pa.DataType) -> Any:
         if kind == pa.binary():
             return ragged(self.buffer, self.units.properties_at, self.units.properties_size)
-        return self._pairs.map()
+        made = self._pairs.map()
+        return made if made.type == kind else made.view(kind)
 
     def _message_ids(self) -> Any:
         hosts = self._packed_hosts("store_host", STORE_V6)
@@ -170,10 +173,7 @@ class Rows:
 
     def _packed_hosts(self, field: str, bit: int) -> list[bytes]:
         found = np.empty(len(self.units), object)
-        for bits in self.units.kinds_of_hosts():
-            rows = np.flatnonzero(self.units.host_bits == bits)
-            size = HOST_V6_SIZE if bits & bit else HOST_V4_SIZE
-            hosts = gather(self.buffer, self.units.at[rows] + FIXED[bits].at[field], np.dtype((np.void, size)))
+        for rows, hosts in self._each_host(field, bit):
             found[rows] = [host.tobytes() for host in hosts]
         return list(found)
 
@@ -181,15 +181,28 @@ class Rows:
         """Hosts are few, so each is written out once; one that all have is repeated."""
         units = self.units
         texts: list[str] = []
-        codes = np.zeros(len(units), np.int32)
-        for bits in units.kinds_of_hosts():
-            rows = np.flatnonzero(units.host_bits == bits)
-            found, which = _distinct(gather(self.buffer, units.at[rows] + FIXED[bits].at[field], _PACKED[bool(bits & bit)]))
+        codes = np.zeros(len(units), np.int64)
+        for rows, hosts in self._each_host(field, bit):
+            found, which = _distinct(hosts)
             codes[rows] = which + len(texts)
             texts += map(host_text, found)
         if len(texts) == 1:
             return pa.repeat(pa.scalar(texts[0], pa.string()), len(units))
-        return pa.array(texts, pa.string()).take(pa.array(codes))
+        return picked(pa.array(texts, pa.string()), codes)
+
+    def _each_host(self, field: str, bit: int) -> Iterator[tuple[Any, npt.NDArray[Any]]]:
+        """(rows, their hosts, packed) of one size and place."""
+        units = self.units
+        is_v6 = units.host_bits & bit != 0
+        if not is_v6.any():
+            yield slice(None), np.ascontiguousarray(units.fixed[field])
+            return
+        if not is_v6.all():
+            yield ~is_v6, units.fixed[field][~is_v6]
+        for bits in units.kinds_of_hosts():
+            if bits & bit:
+                rows = np.flatnonzero(units.host_bits == bits)
+                yield rows, gather(self.buffer, units.at[rows] + FIXED[bits].at[field], _PACKED_V6)
 
 
 def _distinct(hosts: npt.NDArray[Any]) -> tuple[list[bytes], Any]:

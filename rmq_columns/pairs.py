@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rmq_columns.dtypes import Bytes, Ints
-from rmq_columns.ragged import as_text, data_of, ragged
+from rmq_columns.ragged import as_text, data_of, picked, ragged
 from rmq_columns.schema import HEADERS
 from rmq_columns.texts import PAIR_END, Properties, properties_of
 from rmq_columns.units import Units, slices
@@ -94,12 +94,17 @@ class Pairs:
             return False
         cuts = np.empty(2 * len(marks) + 1, np.int32)
         cuts[0], cuts[1::2], cuts[2::2] = 0, marks, marks + 1
-        last = offsets[1:][offsets[1:] > offsets[:-1]]
-        if (raw[last - 1] != _END).any():
-            return False
+        is_end = np.zeros(len(raw) + 1, np.bool_)
+        is_end[offsets[1:]] = True
+        ends = np.flatnonzero(is_end[cuts[4::4]])
+        has_pairs = offsets[1:] > offsets[:-1]
+        if len(ends) != np.count_nonzero(has_pairs):
+            return False  # a string that does not end where a pair ends
         self._raw, self._cuts = raw, cuts
         self._name_at, self._name_end, self._value_end = cuts[:-1:4], cuts[1::4], cuts[3::4]
-        self._up_to = np.searchsorted(marks[1::2], offsets).astype(np.int32)
+        pairs = np.zeros(len(offsets), np.int32)
+        pairs[1:][has_pairs] = np.diff(ends, prepend=-1)
+        self._up_to = np.cumsum(pairs, dtype=np.int32)
         return True
 
     @cached_property
@@ -122,7 +127,7 @@ class Pairs:
     def _every(self, first: int) -> Any:
         """Names (0) or values (2), as they are stored."""
         if self._is_plain:
-            return self._pieces.take(pa.array(np.arange(first, len(self._pieces), 4)))
+            return picked(self._pieces, np.arange(first, len(self._pieces), 4))
         if first:
             return ragged(self._raw, self._name_end + 1, self._value_end - self._name_end - 1)
         return ragged(self._raw, self._name_at, self._name_end - self._name_at)
@@ -157,12 +162,12 @@ class Pairs:
         sizes = np.diff(ends)
         if int(sizes.max(initial=0)) > np.iinfo(np.uint8).max:
             return every, every
-        names, names_count = _numbered(self._names.buffers()[2], ends[self._up_to])
-        cuts, cuts_count = _numbered(pa.py_buffer(sizes.astype(np.uint8)), self._up_to)
-        if names_count * cuts_count > 1 and len(np.unique(names * cuts_count + cuts)) != names_count:
-            return every, every  # AB, C and A, BC
-        first = np.empty(names_count, np.int64)
+        names, count = _numbered(self._names.buffers()[2], ends[self._up_to])
+        cuts, _ = _numbered(pa.py_buffer(sizes.astype(np.uint8)), self._up_to)
+        first = np.empty(count, np.int64)
         first[names[::-1]] = every[::-1]
+        if (cuts[first][names] != cuts).any():
+            return every, every  # AB, C and A, BC
         return names, first
 
     def _has_doubled(self) -> bool:

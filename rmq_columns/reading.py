@@ -23,17 +23,19 @@ WHOLE_FILES: int = 1 << 62
 """Above the size of any file: none is cut."""
 
 
-def read_split(split: Split, *, batch_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
+def read_split(split: Split, *, batch_bytes: int | None = None, schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
     """The rows of one split, each batch with the schema of `schema_of`.
 
     batch_bytes: of messages with their bodies, about so many in each batch; by default there are `batchRows` rows in it.
+    schema: of messages, the same columns for a reader who is told which of them, and which values of a map, are never null.
 
-    Raises `Malformed` in mode FAILFAST, `SeamMismatch` when the split does not end where the next one begins, `CannotRead`.
+    Raises `Malformed` in mode FAILFAST, `SeamMismatch` when the split does not end where the next one begins, `CannotRead`;
+    ValueError for a null where the schema says that there is none.
     """
-    schema = schema_of(split.options)
+    own = schema_of(split.options)
     if split.options.table is Table.MESSAGES:
-        return read_messages(split, schema, batch_bytes)
-    return read_table(split, schema)
+        return read_messages(split, own if schema is None else schema, batch_bytes)
+    return read_table(split, own)
 
 
 def read_store(

@@ -9,11 +9,13 @@ Sources: `MessageDecoder.decode`, `CommitLog.checkMessageAndReturnSize`.
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import starmap
+from struct import error as PackedError
 from typing import Any, Final
 
 import numpy as np
@@ -65,7 +67,7 @@ class Units:
 
     at: Ints
     fixed: Records
-    """fields as they are stored, in the places that they have with IPv4 hosts; an IPv6 host is cut off"""
+    """fields as they are stored, in the places that they have with IPv4 hosts; an IPv6 host is not among them"""
     host_bits: npt.NDArray[np.int32]
     body_at: Ints
     topic_at: Ints
@@ -114,9 +116,8 @@ def walk(buffer: bytes | bytearray | memoryview, at: int, end: int, units_max: i
     """
     found: list[int] = []
     append, unpack = found.append, _TOTAL_SIZE.unpack_from
-    last = end - _TOTAL_SIZE.size
     if units_max is not None:
-        last = min(last, at + units_max * UNIT_BYTES_MAX)
+        last = min(end - _TOTAL_SIZE.size, at + units_max * UNIT_BYTES_MAX)
         while at <= last and len(found) < units_max:
             [size] = unpack(buffer, at)
             if size < UNIT_SIZE_MIN:
@@ -124,12 +125,14 @@ def walk(buffer: bytes | bytearray | memoryview, at: int, end: int, units_max: i
             append(at)
             at += size
         return found, at
-    while at <= last:
-        [size] = unpack(buffer, at)
-        if size < UNIT_SIZE_MIN:
-            break
-        append(at)
-        at += size
+    view = memoryview(buffer)[:end]
+    with contextlib.suppress(PackedError):  # the end: asking for it each time would cost a tenth
+        while True:
+            [size] = unpack(view, at)
+            if size < UNIT_SIZE_MIN:
+                break
+            append(at)
+            at += size
     return found, at
 
 
@@ -152,8 +155,8 @@ def read(buffer: Bytes, positions: Ints, end: int) -> Units:
                 rows = rows[fits]
                 fixed_size[rows] = layout.size
                 wide = gather(buffer, positions[rows], _DTYPES[value])
-                for name in COLUMNS:
-                    if layout.at[name] != FIXED[0].at[name]:
+                for name in FIXED[0].names:
+                    if layout.at[name] != FIXED[0].at[name] and wide.dtype[name] == fixed.dtype[name]:
                         fixed[name][rows] = wide[name]
     return _with_tails(buffer, positions, fixed, bits, fixed_size, whole, end)
 

@@ -73,12 +73,11 @@ class StoreReader(DataSourceReader):
             return  # Spark makes one such partition of a table without any split
         need()
         from rmq_columns import read_split
-        from rmq_spark.types import Labels
+        from rmq_spark.types import arrow_schema
 
         settle()
-        labelled = Labels(self.schema)
-        for batch in read_split(partition.value, batch_bytes=BATCH_BYTES):
-            yield labelled(batch)
+        split = partition.value
+        yield from read_split(split, batch_bytes=BATCH_BYTES, schema=arrow_schema(self.schema, split.options))
 
 
 def register(spark: SparkSession) -> None:

@@ -62,29 +62,16 @@ def _never_null(field: spark.StructField) -> spark.StructField:
     return spark.StructField(field.name, kind, nullable=False)
 
 
-class Labels:
-    """Names the columns of batches null or not null, as Spark was told.  Made once for many batches, all of one schema."""
+def arrow_schema(told: spark.StructType, options: Options) -> pa.Schema:
+    """The columns of these options as Spark was told of them: null or not null, as only Arrow's schema can say.
 
-    def __init__(self, told: spark.StructType) -> None:
-        self._told = told
-        self._full = [
-            place for place, field in enumerate(told.fields)
-            if isinstance(field.dataType, spark.MapType) and not field.dataType.valueContainsNull
-        ]  # fmt: skip
-        self._never_null = [place for place, field in enumerate(told.fields) if not field.nullable]
-        self._schema: pa.Schema | None = None
-
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The same rows.  Raises ValueError for a null where none may be."""
-        columns = batch.columns
-        if any(columns[place].null_count for place in self._never_null):
-            raise ValueError("a message without what every message has")
-        for place in self._full:
-            columns[place] = columns[place].view(FULL_TEXTS)
-        if self._schema is None:
-            fields = zip(columns, self._told.fields, strict=True)
-            self._schema = pa.schema([pa.field(field.name, column.type, field.nullable) for column, field in fields])
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+    told: what `spark_schema` said, or a schema that `narrowed` took.
+    """
+    fields = []
+    for field, own in zip(told.fields, schema_of(options), strict=True):
+        is_full = isinstance(field.dataType, spark.MapType) and not field.dataType.valueContainsNull
+        fields.append(pa.field(own.name, FULL_TEXTS if is_full else own.type, field.nullable))
+    return pa.schema(fields)
 
 
 def narrowed(options: Options, asked: spark.StructType) -> Options:

@@ -1,4 +1,4 @@
-"""Of the Python processes in which Spark runs a source: what they have loaded stays, and need not be looked at after each task."""
+"""The Python processes in which Spark runs a source: what they have loaded stays, and need not be looked at after each task."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rmq_columns import Malformed, parse_options, plan_splits, read_store
+from rmq_columns import Malformed, parse_options, plan_splits, read_split, read_store
 from tests.inspect.kit import golden_of, golden_store
 
 ROOT = Path(__file__).parents[2]
@@ -89,16 +89,23 @@ def test_a_schema_of_the_user_says_null_or_not(spark: Any, stores: dict[str, Pat
         assert rows_of(frame.toArrow()) == rows_of(wanted)
 
 
-def test_no_null_where_none_may_be() -> None:
+def test_no_null_where_none_may_be(stores: dict[str, Path]) -> None:
+    """What Spark was told to be never null is looked at before Spark gets it: it would read what is not there."""
     pytest.importorskip("pyspark")
-    import pyarrow as pa
     from pyspark.sql.types import StringType, StructField, StructType
 
-    from rmq_spark.types import Labels
+    from rmq_spark.types import arrow_schema
 
-    told = StructType([StructField("topic", StringType(), nullable=False)])
-    with pytest.raises(ValueError, match="without what every message has"):
-        Labels(told)(pa.record_batch({"topic": ["a", None]}))
+    options = parse_options({"path": str(stores["plain"]), "columns": "tags", "includeSystemTopics": "true"})
+    [split] = plan_splits(options)
+    for nullable in (True, False):
+        told = arrow_schema(StructType([StructField("tags", StringType(), nullable)]), options)
+        assert told.field("tags").nullable is nullable
+        if nullable:
+            assert any(None in batch["tags"].to_pylist() for batch in read_split(split, schema=told))
+            continue
+        with pytest.raises(ValueError, match="without what every message has"):
+            list(read_split(split, schema=told))
 
 
 def test_splits(spark: Any, stores: dict[str, Path]) -> None:
