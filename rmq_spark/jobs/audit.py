@@ -95,18 +95,16 @@ def look(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progr
     from rmq_columns.checks.audit import audit as audit_stores
     from rmq_spark.options import located
     from rmq_spark.session import watched
-    from rmq_spark.tasks import spread
+    from rmq_spark.tasks import gathered
 
     options = located({**source.options, "paths": source.paths})
     pieces = 0 if has(source.options, "splitBytes") else PIECES_PER_CORE * spark.sparkContext.defaultParallelism
     choice = Choice(not given["no_queues"], not given["no_index"], not given["no_crc"], pieces)
 
     def in_tasks(what: str, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        if not items:
-            return []
         with watched(spark, what, tell):
-            rows = spread(spark, partial(boxed, work), items, _box()).collect()
-        return [pickle.loads(zlib.decompress(row.answer)) for row in rows]
+            rows = gathered(spark, partial(boxed, work), items)
+        return [pickle.loads(zlib.decompress(row["answer"])) for row in rows]
 
     return audit_stores(options, choice, in_tasks)
 
@@ -116,13 +114,7 @@ def boxed(work: Callable[[Any], Any], item: Any) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     answer = zlib.compress(pickle.dumps(work(item), pickle.HIGHEST_PROTOCOL), 1)
-    yield pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], schema=_box())
-
-
-def _box() -> pa.Schema:
-    import pyarrow as pa
-
-    return pa.schema([("answer", pa.binary())])
+    yield pa.record_batch({"answer": pa.array([answer], pa.binary())})
 
 
 # --- what is told

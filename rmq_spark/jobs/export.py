@@ -90,7 +90,7 @@ def write(
     from rmq_columns.parquet_export import finish, is_cut_anew, is_torn, prepare
     from rmq_columns.parquet_options import parse_file_options
     from rmq_spark.options import located
-    from rmq_spark.tasks import spread
+    from rmq_spark.tasks import gathered
 
     options: dict[str, Any] = {**source.options, "paths": list(source.paths), "columns": given["columns"]}
     chosen = {FIELDS[name]: value for name, value in given.items() if name in FIELDS}
@@ -101,7 +101,7 @@ def write(
     while prepared.todo:
         try:
             with watched(spark, "write Parquet", tell):
-                spread(spark, partial(work or work_on, prepared.job), prepared.todo, _done_schema()).collect()
+                gathered(spark, partial(work or work_on, prepared.job), prepared.todo)
             break
         except Exception:  # whatever Spark makes of what a task met
             if not is_torn(prepared):

@@ -93,7 +93,7 @@ def build(spark: SparkSession, source: Source, given: Mapping[str, Any], tell: P
     from rmq_columns.queue_build_runs import RUNS
     from rmq_columns.queue_build_work import Made, build_split, finish_all, making_all, second_round, to_write_again
     from rmq_spark.options import located
-    from rmq_spark.tasks import spread
+    from rmq_spark.tasks import gathered, spread
 
     options = located({**lenient(source.options), "paths": list(source.paths)})
     try:
@@ -117,20 +117,19 @@ def build(spark: SparkSession, source: Source, given: Mapping[str, Any], tell: P
                 runs.unpersist()
         if again := second_round(tasks, {one.plan.number: to_write_again(one) for one in made}):
             with watched(spark, "write queues that began anew", tell):
-                spread(spark, build_split, again, RUNS).collect()  # there are no rows
+                gathered(spark, build_split, again)  # there are no rows
         finish_all(made)
     return options, made
 
 
-def _few(spark: SparkSession, tasks: Sequence[Task], tell: Progress) -> list[Row] | None:
+def _few(spark: SparkSession, tasks: Sequence[Task], tell: Progress) -> list[dict[str, Any]] | None:
     """All runs, straight from the tasks; None where there may be too many of them for that."""
-    from rmq_columns.queue_build_runs import RUNS
-    from rmq_spark.tasks import spread
+    from rmq_spark.tasks import gathered
 
     if len(tasks) > TASKS_TAKEN_MAX:
         return None
     with watched(spark, "write queue units", tell):
-        rows = spread(spark, partial(bounded, RUNS_TAKEN_MAX // max(len(tasks), 1)), tasks, RUNS).collect()
+        rows = gathered(spark, partial(bounded, RUNS_TAKEN_MAX // max(len(tasks), 1)), tasks)
     return None if any(row["kind"] == TOO_MANY for row in rows) else rows
 
 

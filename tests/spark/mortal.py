@@ -38,12 +38,14 @@ def mortal_tasks(marks: Path, step: str, victim: int = 0) -> Iterator[None]:
     from rmq_spark import tasks
 
     marks.mkdir(parents=True)
-    spread = tasks.spread
 
-    def wrapped(spark: Any, work: Callable[[Any], Iterator[pa.RecordBatch]], items: Sequence[Any], schema: pa.Schema) -> Any:
-        return spread(spark, partial(mortal, str(marks), step, victim, work), items, schema)
+    def wrapped(way: Callable[..., Any]) -> Callable[..., Any]:
+        def called(spark: Any, work: Callable[[Any], Iterator[pa.RecordBatch]], items: Sequence[Any], *schema: pa.Schema) -> Any:
+            return way(spark, partial(mortal, str(marks), step, victim, work), items, *schema)
 
-    with mock.patch.object(tasks, "spread", wrapped):
+        return called
+
+    with mock.patch.multiple(tasks, spread=wrapped(tasks.spread), gathered=wrapped(tasks.gathered)):
         yield
 
 
