@@ -125,7 +125,7 @@ def walk(buffer: bytes | bytearray | memoryview, at: int, end: int, units_max: i
             append(at)
             at += size
         return found, at
-    view = memoryview(buffer)[:end]
+    view = memoryview(buffer)[: max(end, 0)]
     with contextlib.suppress(PackedError):  # the end: asking for it each time would cost a tenth
         while True:
             [size] = unpack(view, at)

@@ -17,8 +17,6 @@ DETOURS: Final = ("DELAY", "TRANSACTION", "MIXED")
 TIMER_CHECK: Final = "timercheck"
 LEVELS_MAX: Final = 1 << 31
 """A level is an int of Java's."""
-READ_TIME_SIZE: Final = 8
-"""`TimerCheckpoint`: the file begins with lastReadTimeMs."""
 
 
 class Broker(NamedTuple):
@@ -40,6 +38,13 @@ class Broker(NamedTuple):
     def may_have(self, topic: str) -> bool:
         """Whether messages of this topic may ever have come here."""
         return self.topics is None or topic in self.topics
+
+
+class TimerProgress(NamedTuple):
+    """`TimerCheckpoint`: the wheel was read up to this time; it holds the timer topic's messages below this queue offset."""
+
+    readMs: int
+    queueOffset: int
 
 
 def stores_of(source: Source) -> Iterator[tuple[Store, Tree]]:
@@ -109,14 +114,17 @@ def delay_offsets(source: Source) -> dict[str, dict[int, int]]:
     return found
 
 
-def timer_read_ms(source: Source) -> dict[str, int]:
-    """By broker name, of timercheck: timed messages due before have been delivered, ms.  Only brokers that have the file."""
+def timer_progress(source: Source) -> dict[str, TimerProgress]:
+    """By broker name, of timercheck.  Only brokers that have the file."""
     from rmq_columns.filesystem import joined
+    from rmq_wire.layout.flat import flat
+    from rmq_wire.layout.timer import CHECK
 
-    found = {}
+    layout, found = flat(CHECK), {}
     for store, tree in stores_of(source):
         path = joined(store.root, "config", TIMER_CHECK)
-        if store.root and (tree.file_size(path) or 0) >= READ_TIME_SIZE:
+        if store.root and (tree.file_size(path) or 0) >= layout.size:
             with tree.open(path) as file:
-                found[store.broker_name] = int.from_bytes(file.read(0, READ_TIME_SIZE), "big", signed=True)
+                told = dict(zip(layout.names, layout.packed.unpack(file.read(0, layout.size)), strict=True))
+            found[store.broker_name] = TimerProgress(told["last_read_ms"], told["last_queue_offset"])
     return found

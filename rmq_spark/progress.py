@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.jobs import Source
-from rmq_spark.known import delay_offsets, stores_of, timer_read_ms
+from rmq_spark.known import delay_offsets, stores_of, timer_progress
 from rmq_spark.picking import options_of
 
 if TYPE_CHECKING:
@@ -23,15 +23,21 @@ LAST_FILES: Final = 2
 
 
 def progress_of(spark: SparkSession, source: Source) -> DataFrame:
-    """A row for each broker: brokerName; delayOffsets (queue id of the schedule's topic -> next offset to be delivered) and
-    timerReadMs (timed messages due before were delivered), null where the broker's file is not there; newestMs, the store time of
-    the newest message."""
-    delayed, timed = delay_offsets(source), timer_read_ms(source)
+    """A row for each broker: brokerName; delayOffsets (queue id of the schedule's topic -> next offset to be delivered),
+    timerReadMs and timerQueueOffset (`timer_passed`), null where the broker's file is not there; newestMs, the store time of the
+    newest message."""
+    delayed, timed = delay_offsets(source), timer_progress(source)
     newest = newest_ms(spark, source)
     names = sorted({store.broker_name for store, _ in stores_of(source)})
-    rows = [(name, delayed.get(name), timed.get(name), newest.get(name)) for name in names]
-    kind = "brokerName string, delayOffsets map<int, bigint>, timerReadMs bigint, newestMs bigint"
+    rows = [(name, delayed.get(name), *timed.get(name, (None, None)), newest.get(name)) for name in names]
+    kind = "brokerName string, delayOffsets map<int, bigint>, timerReadMs bigint, timerQueueOffset bigint, newestMs bigint"
     return spark.createDataFrame(rows, kind)
+
+
+def timer_passed(due: str, queue_offset: str) -> str:
+    """SQL: whether the wheel was read behind the due time (ms) of a message that was in it: what the timer has not yet taken up
+    from its topic is delivered when it has, however late."""
+    return f"({due} < timerReadMs and {queue_offset} < timerQueueOffset)"
 
 
 def on_its_way(due: str, is_known: str, is_passed: str) -> str:

@@ -4,7 +4,7 @@ What the broker says of its progress is read first, and the log after that (once
 then has its copy in the log.
 
     delayed   delayOffset.json tells the next offset of each level
-    timed     timercheck tells up to which time the wheel was read
+    timed     timercheck tells up to which time the wheel was read, and up to where its topic was taken into it
     half      an op message, or the position of the broker's own group
 
 A message that its broker has passed without a copy in its topic is undelivered.  Where the copy may only be behind the end of
@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rmq_spark.jobs import Source
-from rmq_spark.progress import on_its_way, progress_of
+from rmq_spark.progress import on_its_way, progress_of, timer_passed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +28,7 @@ _STATE: Final = f"""case
     when state = 'delivered' then 'stored'
     when state = 'recalled' then 'recalled'
     when kind = 'half' then if(state in ('waiting', 'again'), 'waiting', 'unknown')
-    when kind = 'timed' then {on_its_way("due", "timerReadMs is not null", "due < timerReadMs")}
+    when kind = 'timed' then {on_its_way("due", "timerReadMs is not null", timer_passed("due", "systemQueueOffset"))}
     else {on_its_way("due", "delayOffsets is not null", "state in ('undelivered', 'unknown')")} end"""
 
 
@@ -40,7 +40,7 @@ def judged(spark: SparkSession, source: Source, verdicts: DataFrame) -> DataFram
 
     progress = progress_of(spark, source)
     found = promises(spark, source, progress)[0].where("kind <> 'pop'").select(
-        F.col("brokerName").alias("foundBrokerName"), "physicalOffset", "kind", "state",
+        F.col("brokerName").alias("foundBrokerName"), "physicalOffset", "kind", "state", "systemQueueOffset",
         F.unix_millis("dueTimestamp").alias("due"),
     )  # fmt: skip
     waiting = verdicts.where("verdict = 'waiting'").join(found, ["foundBrokerName", "physicalOffset"], "left")

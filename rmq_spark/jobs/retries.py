@@ -34,7 +34,7 @@ from rmq_spark.measuring import (
     without,
 )
 from rmq_spark.outcome import Figure, Outcome, Plot
-from rmq_spark.progress import on_its_way, progress_of, usual_delay_ms
+from rmq_spark.progress import on_its_way, progress_of, timer_passed, usual_delay_ms
 from rmq_spark.session import Progress, watched
 from rmq_spark.tables import table_of
 from rmq_wire import property_names as names
@@ -104,7 +104,8 @@ _IS_DELAYED: Final = f"waits.topic = '{SCHEDULE_TOPIC}'"
 _ON_ITS_WAY: Final = on_its_way(
     "due",
     f"if({_IS_DELAYED}, delayOffsets is not null, timerReadMs is not null)",
-    f"if({_IS_DELAYED}, waits.queueOffset < coalesce(delayOffsets[waits.queueId], 0), due < timerReadMs)",
+    f"""if({_IS_DELAYED}, waits.queueOffset < coalesce(delayOffsets[waits.queueId], 0),
+        {timer_passed("due", "waits.queueOffset")})""",
 )
 
 

@@ -13,8 +13,10 @@ import pytest
 from rmq_columns import read_store
 from rmq_spark.jobs import Source
 from rmq_spark.jobs.loss_match import concerns
-from rmq_spark.known import delay_offsets, timer_read_ms
+from rmq_spark.known import delay_offsets, timer_progress
 from rmq_wire.fastjson import dumps_pretty, loads
+from rmq_wire.layout import timer
+from rmq_wire.layout.flat import flat
 from tests.spark.kit import figures, job, made
 
 SCHEDULE, WHEEL = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
@@ -183,6 +185,11 @@ def due_within(store: Path, rows: list[Row], passed: int) -> Counter[str]:
     return wanted + Counter({"waiting": len(rows) - passed})
 
 
+def timer_check(read_ms: int, queue_offset: int) -> bytes:
+    """The timer's progress."""
+    return flat(timer.CHECK).packed.pack(read_ms, 0, queue_offset, queue_offset, 0, 0, 0)
+
+
 def test_on_their_way(spark: Any, whole: Path, tmp_path: Path) -> None:
     rows = detoured(whole, SCHEDULE, WHEEL)
     left = len(waiting(whole, SCHEDULE)) + len(waiting(whole, WHEEL))
@@ -200,7 +207,13 @@ def test_passed_without_a_copy(spark: Any, whole: Path, tmp_path: Path) -> None:
     value["offsetTable"] = {2: delayed[2]["queueOffset"]}
     path.write_bytes(dumps_pretty(value))
     check = store / "config" / "timercheck"
-    check.write_bytes((timed[3]["due"]).to_bytes(8, "big") + check.read_bytes()[8:])
+    entered = timed[1]["queueOffset"]
+    check.write_bytes(timer_check(timed[3]["due"], entered))
+    in_wheel = [row for row in timed if row["due"] < timed[3]["due"] and row["queueOffset"] < entered]
+    wanted = due_within(store, delayed, 2) + due_within(store, in_wheel, 1) + Counter({"waiting": len(timed) - 1})
+    assert len(in_wheel) == 1
+    assert verdicts(spark, [store], [*delayed, *timed], tmp_path) == wanted, "what the timer has not taken up yet is waiting"
+    check.write_bytes(timer_check(timed[3]["due"], timed[-1]["queueOffset"] + 1))
     passed = sum(row["due"] < timed[3]["due"] for row in timed)
     wanted = due_within(store, delayed, 2) + due_within(store, timed, passed)
     assert wanted["waiting"] < len(delayed) + len(timed)
@@ -278,4 +291,4 @@ def test_progress_that_cannot_be(tmp_path: Path) -> None:
     (config / "timercheck").write_bytes(b"\xff" * 56)
     source = Source((str(tmp_path),), {"brokerName": "b"})
     assert delay_offsets(source) == {"b": {2: 7}}
-    assert timer_read_ms(source) == {"b": -1}
+    assert timer_progress(source) == {"b": (-1, -1)}
