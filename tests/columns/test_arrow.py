@@ -128,6 +128,16 @@ def test_the_same_letters_in_other_names(rows: list[list[str]]) -> None:
     assert made["tags"].to_pylist() == ["v" if "TAGS" in row else None for row in rows]
 
 
+@pytest.mark.parametrize("texts", [
+    [b"a\x01b\x02c", b"d\x01e\x02"], [b"a\x01", b"b\x02"], [b"a\x01b\x02", b"c", b"\x01d\x02"],
+    [b"", b"a\x01b\x02c", b"", b"\x01d\x02"],
+], ids=repr)  # fmt: skip
+def test_a_text_that_ends_within_a_pair(texts: list[bytes]) -> None:
+    """Behind one another they are pairs, each by itself is none."""
+    made, read = batch_of(b"".join(pack_unit(0, 0, 0, 0, 0, 0, bytes(8), 0, bytes(8), 0, 0, b"", b"T", text) for text in texts))
+    assert made.to_pylist() == [expected(unit) for unit in read]
+
+
 def test_columns_are_chosen() -> None:
     [raw, *_] = store_files("commitlog").values()
     made, _ = batch_of(raw, ["queueOffset", "tags"])

@@ -107,6 +107,17 @@ def test_damaged_units_are_refused_when_the_hand_refuses(data: st.DataObject) ->
     assert_equal_rows(raw, sorted(starts))
 
 
+@pytest.mark.parametrize("flag", [message.BORN_V6, message.STORE_V6, message.BORN_V6 | message.STORE_V6])
+def test_a_host_for_which_there_is_no_room(flag: int) -> None:
+    """Whole with IPv4 hosts; with those of which its flags speak it would reach behind the end."""
+    raw = bytearray(pack_unit(0, 0, 0, 0, 0, 0, bytes(8), 0, bytes(8), 0, 0, b"", b"T", b""))
+    assert not columns(bytes(raw), [0]).fault.any()
+    at = message.FIXED[0].at["sys_flag"]
+    raw[at : at + 4] = flag.to_bytes(4, "big")
+    assert_equal_rows(bytes(raw), [0])
+    assert columns(bytes(raw), [0]).fault.tolist() == [units.Fault.SIZE]
+
+
 def test_units_of_the_golden_store() -> None:
     for raw in store_files("commitlog").values():
         positions, _ = units.walk(raw, 0, len(raw))
