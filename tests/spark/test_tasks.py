@@ -10,7 +10,6 @@ import pytest
 
 from rmq_columns import CannotRead
 from rmq_spark.reasons import reason_of
-from rmq_spark.tasks import gathered, spread
 
 
 def counted(item: int) -> Iterator[Any]:
@@ -44,17 +43,23 @@ WANTED = [{"item": item, "number": number} for item in ITEMS for number in range
 
 
 def test_rows_come_in_the_order_of_the_items(spark: Any) -> None:
+    from rmq_spark.tasks import gathered, spread
+
     assert gathered(spark, counted, ITEMS) == WANTED
     assert [row.asDict() for row in spread(spark, counted, ITEMS, rows_schema()).collect()] == WANTED
 
 
 def test_no_item_is_no_task(spark: Any) -> None:
+    from rmq_spark.tasks import gathered, spread
+
     assert gathered(spark, counted, []) == []
     assert spread(spark, counted, [], rows_schema()).collect() == []
 
 
 @pytest.mark.parametrize("way", ["gathered", "spread"])
 def test_an_error_says_what_and_where(spark: Any, way: str) -> None:
+    from rmq_spark.tasks import gathered, spread
+
     with pytest.raises(Exception, match="planted") as met:
         gathered(spark, broken, [1, 2]) if way == "gathered" else spread(spark, broken, [1, 2], rows_schema()).collect()
     assert reason_of(met.value) == "/store/commitlog/0, byte 17: planted"
@@ -62,4 +67,6 @@ def test_an_error_says_what_and_where(spark: Any, way: str) -> None:
 
 def test_what_a_worker_has_loaded_is_out_of_the_collectors_sight(spark: Any) -> None:
     """It collects after each task, and would look at all of pyarrow each time."""
+    from rmq_spark.tasks import gathered
+
     assert min(row["frozen"] for row in gathered(spark, frozen, [1, 2])) > 10_000
