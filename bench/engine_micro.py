@@ -33,10 +33,20 @@ PROPERTIES = (
 
 def frame(opaque: int) -> bytes:
     header = SendMessageV2(
-        producer_group="bench_producer", topic="bench", default_topic="TBW102", default_topic_queue_nums=8, queue_id=opaque % 8,
-        sys_flag=0, born_timestamp=1_700_000_000_000, flag=0, properties=PROPERTIES, reconsume_times=0, unit_mode=False,
-        batch=False, broker_name="broker-a",
-    )  # fmt: skip
+        producer_group="bench_producer",
+        topic="bench",
+        default_topic="TBW102",
+        default_topic_queue_nums=8,
+        queue_id=opaque % 8,
+        sys_flag=0,
+        born_timestamp=1_700_000_000_000,
+        flag=0,
+        properties=PROPERTIES,
+        reconsume_times=0,
+        unit_mode=False,
+        batch=False,
+        broker_name="broker-a",
+    )
     return encode_request(header.code, header, b"x" * 1024, opaque=opaque)
 
 

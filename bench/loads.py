@@ -53,8 +53,10 @@ class Crowd:
     def __init__(self, port: int, count: int) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.net.crowd", str(port), str(count)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def do(self, words: str) -> None:
         """Run one command to its end."""

@@ -131,9 +131,14 @@ def make_topic(port: int, topic: str, queues: int) -> None:
     """Make it at the broker of this port, readable and writable.  Ends the benchmark when it is refused."""
     with Talk(f"127.0.0.1:{port}") as talk:
         asked = CreateTopic(
-            topic=topic, default_topic="TBW102", read_queue_nums=queues, write_queue_nums=queues, perm=6,
-            topic_filter_type="SINGLE_TAG", order=False,
-        )  # fmt: skip
+            topic=topic,
+            default_topic="TBW102",
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=6,
+            topic_filter_type="SINGLE_TAG",
+            order=False,
+        )
         answer = talk.ask(asked)
         if answer.code:
             raise SystemExit(f"topic {topic}: {answer.remark}")

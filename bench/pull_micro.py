@@ -37,9 +37,18 @@ TOPIC = "BenchTopic"
 
 def question(queue_id: int, offset: int, opaque: int) -> PullMessage:
     return PullMessage(
-        consumer_group="bench_consumer", topic=TOPIC, queue_id=queue_id, queue_offset=offset, max_msg_nums=32, sys_flag=4,
-        commit_offset=0, suspend_timeout_millis=15_000, subscription="*", sub_version=1_700_000_000_000, expression_type="TAG",
-    )  # fmt: skip
+        consumer_group="bench_consumer",
+        topic=TOPIC,
+        queue_id=queue_id,
+        queue_offset=offset,
+        max_msg_nums=32,
+        sys_flag=4,
+        commit_offset=0,
+        suspend_timeout_millis=15_000,
+        subscription="*",
+        sub_version=1_700_000_000_000,
+        expression_type="TAG",
+    )
 
 
 def node(root: Path) -> BrokerNode:

@@ -81,12 +81,22 @@ def main() -> None:
     send = sender()
     asked = [
         SendMessageV2(
-            producer_group="bench_producer", topic="bench", default_topic="TBW102", default_topic_queue_nums=8,
-            queue_id=number % 8, sys_flag=0, born_timestamp=1_700_000_000_000, flag=0, properties=properties(number),
-            reconsume_times=0, unit_mode=False, batch=False, broker_name="broker-a",
+            producer_group="bench_producer",
+            topic="bench",
+            default_topic="TBW102",
+            default_topic_queue_nums=8,
+            queue_id=number % 8,
+            sys_flag=0,
+            born_timestamp=1_700_000_000_000,
+            flag=0,
+            properties=properties(number),
+            reconsume_times=0,
+            unit_mode=False,
+            batch=False,
+            broker_name="broker-a",
         )
         for number in range(MESSAGES)
-    ]  # fmt: skip
+    ]
     commands = [Command(code=310, opaque=number, body=BODY, form=Form.JSON) for number in range(MESSAGES)]
     engine: Any = None
     peer: Any = FakePeer()

@@ -129,11 +129,17 @@ def bench(options: argparse.Namespace) -> dict[str, Any]:
             spark.stop()
     versions |= {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
     return {
-        "machine": processor(), "versions": versions, "master": options.master, "rounds": options.rounds, "sizesGb": sizes,
-        "sessionS": session_s, "firstQueryS": first_s, "load": os.getloadavg()[0],
+        "machine": processor(),
+        "versions": versions,
+        "master": options.master,
+        "rounds": options.rounds,
+        "sizesGb": sizes,
+        "sessionS": session_s,
+        "firstQueryS": first_s,
+        "load": os.getloadavg()[0],
         "missing": [row.name for row in ROWS if not row.is_there()],
         "rows": [line_of(row.name, row.target_gb_s, found[row.name], sizes, TINY_GB) for row in rows],
-    }  # fmt: skip
+    }
 
 
 def _sizes(text: str) -> list[float]:

@@ -65,16 +65,21 @@ def line_of(
     ]
     over = spread(growing) if len(sizes) > 1 else None
     return {
-        "row": name, "targetGbS": target_gb_s, "gbS": at.gb_s,
+        "row": name,
+        "targetGbS": target_gb_s,
+        "gbS": at.gb_s,
         "isReached": None if target_gb_s is None else at.gb_s >= target_gb_s,
-        "plainGbS": at.gigabytes / at.median("plain_s"), "shareOfPlain": at.median("plain_s") / at.seconds,
-        "coreSecondsPerGb": at.median("core_s") / at.gigabytes, "fixedS": fixed,
+        "plainGbS": at.gigabytes / at.median("plain_s"),
+        "shareOfPlain": at.median("plain_s") / at.seconds,
+        "coreSecondsPerGb": at.median("core_s") / at.gigabytes,
+        "fixedS": fixed,
         "secondsPerGb": {f"{size:g}": cost for size, cost in costs.items()},
         "coreSecondsPerGbBySize": {f"{size:g}": found[size].median("core_s") / found[size].gigabytes for size in sizes},
-        "costSpread": over, "isSpreadReached": None if over is None else over <= COST_SPREAD_MAX,
+        "costSpread": over,
+        "isSpreadReached": None if over is None else over <= COST_SPREAD_MAX,
         "wholeCostSpread": spread(list(costs.values())) if len(sizes) > 1 else None,
         "rounds": {f"{size:g}": [one._asdict() for one in figure.rounds] for size, figure in found.items()},
-    }  # fmt: skip
+    }
 
 
 def missed(lines: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -96,9 +101,13 @@ def table(lines: Sequence[Mapping[str, Any]], sizes: Sequence[float]) -> Iterato
     yield "|---|---:|---|---|---:|---:|"
     for one in lines:
         cells = [
-            one["row"], f"{one['gbS']:.2f}", _bound(one["isReached"], f"≥ {one['targetGbS']}"),
-            f"{one['shareOfPlain']:.0%} of {one['plainGbS']:.1f} GB/s", f"{one['coreSecondsPerGb']:.2f}", f"{one['fixedS']:.2f}",
-        ]  # fmt: skip
+            one["row"],
+            f"{one['gbS']:.2f}",
+            _bound(one["isReached"], f"≥ {one['targetGbS']}"),
+            f"{one['shareOfPlain']:.0%} of {one['plainGbS']:.1f} GB/s",
+            f"{one['coreSecondsPerGb']:.2f}",
+            f"{one['fixedS']:.2f}",
+        ]
         yield f"| {' | '.join(cells)} |"
 
 
@@ -111,9 +120,12 @@ def costs(lines: Sequence[Mapping[str, Any]], sizes: Sequence[float]) -> Iterato
     yield "|---" + "|---:" * (len(sizes) + 1) + "|---|---:|"
     for one in lines:
         cells = [
-            one["row"], *(f"{one['secondsPerGb'][f'{size:g}']:.2f}" for size in sizes), f"{one['costSpread']:.0%}",
-            _bound(one["isSpreadReached"], f"≤ {COST_SPREAD_MAX:.0%}"), f"{one['wholeCostSpread']:.0%}",
-        ]  # fmt: skip
+            one["row"],
+            *(f"{one['secondsPerGb'][f'{size:g}']:.2f}" for size in sizes),
+            f"{one['costSpread']:.0%}",
+            _bound(one["isSpreadReached"], f"≤ {COST_SPREAD_MAX:.0%}"),
+            f"{one['wholeCostSpread']:.0%}",
+        ]
         yield f"| {' | '.join(cells)} |"
 
 

@@ -130,9 +130,10 @@ def lags(sides: tuple[Side, Side], seconds: float) -> Iterator[Result]:
         held = ours[-1] < LAG_MS_MAX
         yield Result(
             f"{name} behind acknowledged sends, p99 (worst) of {len(ours):,} and {len(java):,} probes",
-            f"{p99(ours):.1f} ({ours[-1]:.1f}) ms", f"{p99(java):.1f} ({java[-1]:.1f}) ms",
+            f"{p99(ours):.1f} ({ours[-1]:.1f}) ms",
+            f"{p99(java):.1f} ({java[-1]:.1f}) ms",
             f"{'reached' if held else 'NOT reached'}: worst < {LAG_MS_MAX:.0f} ms",
-        )  # fmt: skip
+        )
 
 
 def p99(values: list[float]) -> float:

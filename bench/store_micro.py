@@ -39,10 +39,17 @@ def drafts(first: int, end: int) -> list[Draft]:
         ).encode()
         made.append(
             Draft(
-                "BenchTopic", number % QUEUES, BODY, properties, START_MS, HOST, HOST,
-                tags_code=code, keys=index_keys(unique, key, "TagA"),
+                "BenchTopic",
+                number % QUEUES,
+                BODY,
+                properties,
+                START_MS,
+                HOST,
+                HOST,
+                tags_code=code,
+                keys=index_keys(unique, key, "TagA"),
             )
-        )  # fmt: skip
+        )
     return made
 
 

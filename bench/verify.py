@@ -46,9 +46,12 @@ class Took(NamedTuple):
 def make_store(root: Path, messages: int, body_bytes: int) -> None:
     """8 queues of one topic; unique key, one key and a tag each, and what a broker adds."""
     settings = StoreSettings(
-        store_path_root_dir=str(root), mapped_file_size_commit_log=LOG_FILE_BYTES, max_hash_slot_num=500_000,
-        max_index_num=2_000_000, disk_space_warning_level_ratio=None,
-    )  # fmt: skip
+        store_path_root_dir=str(root),
+        mapped_file_size_commit_log=LOG_FILE_BYTES,
+        max_hash_slot_num=500_000,
+        max_index_num=2_000_000,
+        disk_space_warning_level_ratio=None,
+    )
     store = Store.open(RealDisk(), settings, START_MS, pid=os.getpid())
     noise = Random(1).randbytes(1 << 20)
     for first in range(0, messages, TURN_MESSAGES):
@@ -70,9 +73,16 @@ def _draft(number: int, noise: bytes, body_bytes: int) -> Draft:
     )
     at = number * 31 % (len(noise) - body_bytes)
     return Draft(
-        "BenchmarkTest", number % QUEUES, noise[at : at + body_bytes], pairs.encode(), START_MS, HOST, HOST,
-        tags_code=tags_code(tags), keys=index_keys(unique, key, tags),
-    )  # fmt: skip
+        "BenchmarkTest",
+        number % QUEUES,
+        noise[at : at + body_bytes],
+        pairs.encode(),
+        START_MS,
+        HOST,
+        HOST,
+        tags_code=tags_code(tags),
+        keys=index_keys(unique, key, tags),
+    )
 
 
 def read_plainly(store: StoreDirectory) -> None:

@@ -237,9 +237,7 @@ class _NameServerLinks:
         link = self._links.get(namesrv)
         if link is None:
             host, _, port = namesrv.rpartition(":")
-            link = await Connection.connect(
-                host.strip("[]"), int(port), nursery=self._nursery, timeout_ms=self._timeout_ms
-            )
+            link = await Connection.connect(host.strip("[]"), int(port), nursery=self._nursery, timeout_ms=self._timeout_ms)
             self._links[namesrv] = link
             self._nursery.start_soon(self._watch, namesrv, link)
         return link

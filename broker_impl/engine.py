@@ -163,9 +163,15 @@ class Engine:
         self._peer_count += 1
         rows = self._listener_rows.get(listener, self._rows)
         peer = Peer(
-            self._peer_count, remote, local, listener,
-            conversation=self._converse(), rows=rows, now_ms=self.env.mono_ms, output_bytes_max=self.limits.output_bytes_max,
-        )  # fmt: skip
+            self._peer_count,
+            remote,
+            local,
+            listener,
+            conversation=self._converse(),
+            rows=rows,
+            now_ms=self.env.mono_ms,
+            output_bytes_max=self.limits.output_bytes_max,
+        )
         self.peers[peer.id] = peer
         self._look_later(peer, Watch(peer, self.limits))
         return peer

@@ -105,9 +105,13 @@ class Intake:
     """
 
     def __init__(
-        self, store: Store, *, store_host: bytes, delay_levels_ms: tuple[int, ...],
+        self,
+        store: Store,
+        *,
+        store_host: bytes,
+        delay_levels_ms: tuple[int, ...],
         has_batch_queues: Callable[[str], bool] = lambda _: False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.has_batch_queues = has_batch_queues
         self.store = store
         self.store_host = store_host
@@ -218,22 +222,29 @@ def check_inner_batch(values: dict[str, str], flags: int, has_batch_queues: bool
 
 
 def inner_batch(
-    asked: SendMessage | SendMessageV2, queue_id: int, flags: int, body: bytes | memoryview, values: dict[str, str],
+    asked: SendMessage | SendMessageV2,
+    queue_id: int,
+    flags: int,
+    body: bytes | memoryview,
+    values: dict[str, str],
     born_host: bytes,
-) -> Message:  # fmt: skip
+) -> Message:
     """A batch as one message (`sendBatchMessage`); `values` get its count.  Raises `NotTaken` for a broken body."""
     try:
         values[prop.INNER_NUM] = str(len(read_items(body)))
     except BadBody as broken:
         raise NotTaken(PutStatus.MESSAGE_ILLEGAL, broken) from None
     return Message(
-        asked.topic, queue_id, body, values,
+        asked.topic,
+        queue_id,
+        body,
+        values,
         flag=asked.flag,
         sys_flag=flags | sys_flag.NEED_UNWRAP | sys_flag.INNER_BATCH,
         born_timestamp=asked.born_timestamp,
         born_host=born_host,
         reconsume_times=asked.reconsume_times or 0,
-    )  # fmt: skip
+    )
 
 
 def has_other_type(values: dict[str, str]) -> bool:

@@ -156,9 +156,11 @@ class BrokerNode:
         locks = QueueLocks(env)
         reads = ColdReads(engine)
         intake = Intake(
-            store, store_host=pack_host(env.host, config.listen_port), delay_levels_ms=config.delay_levels,
+            store,
+            store_host=pack_host(env.host, config.listen_port),
+            delay_levels_ms=config.delay_levels,
             has_batch_queues=self._has_batch_queues,
-        )  # fmt: skip
+        )
         unique_keys = UniqueKeyMaker(
             ip=intake.store_host[:-4], pid=env.pid, process_number=env.rng.getrandbits(32), zone=env.zone
         )

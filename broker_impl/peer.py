@@ -26,10 +26,28 @@ class Peer:
     """
 
     __slots__ = (
-        "asked", "attached", "backlog", "closed", "closing", "conversation", "frames", "id", "last_ms",
-        "listener", "local", "opened_ms", "outbox", "output_bytes_max", "received_bytes", "remote", "remote_packed", "rows",
-        "sent_bytes", "unsent_bytes", "watching",
-    )  # fmt: skip
+        "asked",
+        "attached",
+        "backlog",
+        "closed",
+        "closing",
+        "conversation",
+        "frames",
+        "id",
+        "last_ms",
+        "listener",
+        "local",
+        "opened_ms",
+        "outbox",
+        "output_bytes_max",
+        "received_bytes",
+        "remote",
+        "remote_packed",
+        "rows",
+        "sent_bytes",
+        "unsent_bytes",
+        "watching",
+    )
 
     def __init__(
         self,

@@ -96,7 +96,14 @@ BROKER: Mapping[int, str] = dict(_by_code(_BROKER))
 NAME_SERVER: Mapping[int, str] = {}
 """The name server answers all 23 codes of the reference."""
 FAST_PORT: frozenset[int] = frozenset(
-    {Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE, Code.PEEK_MESSAGE, Code.POP_MESSAGE, Code.NOTIFICATION, Code.POLLING_INFO,
-     Code.POP_LITE_MESSAGE}
-)  # fmt: skip
+    {
+        Code.PULL_MESSAGE,
+        Code.LITE_PULL_MESSAGE,
+        Code.PEEK_MESSAGE,
+        Code.POP_MESSAGE,
+        Code.NOTIFICATION,
+        Code.POLLING_INFO,
+        Code.POP_LITE_MESSAGE,
+    }
+)
 """What the port listenPort − 2 does not take: `BrokerController.registerProcessor` leaves consuming to the main port."""

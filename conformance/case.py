@@ -101,10 +101,19 @@ def case(
     def declare(run: Callable[[Trial], Awaitable[None]]) -> Callable[[Trial], Awaitable[None]]:
         enter(
             Case(
-                id, level, title, rests_on, tuple(int(code) for code in codes), frozenset(needs), since, slow, alone, run,
+                id,
+                level,
+                title,
+                rests_on,
+                tuple(int(code) for code in codes),
+                frozenset(needs),
+                since,
+                slow,
+                alone,
+                run,
                 run.__module__,
             )
-        )  # fmt: skip
+        )
         return run
 
     return declare

@@ -163,9 +163,15 @@ def cells(row: Row) -> Iterator[Plan]:
             yield f"{name}-quirk", Level.QUIRK, f"{said}: {what} that goes unnoticed: {why}", quirks, {}
     for name, cell in row.cells.items():
         probe = Probe(
-            label=name.replace("-", " "), expect=cell.expect, ask=cell.ask or row.good, change=cell.change, without=cell.without,
-            body=cell.body, then=cell.then, since=cell.since,
-        )  # fmt: skip
+            label=name.replace("-", " "),
+            expect=cell.expect,
+            ask=cell.ask or row.good,
+            change=cell.change,
+            without=cell.without,
+            body=cell.body,
+            then=cell.then,
+            since=cell.since,
+        )
         remarked.append(probe)
         title = cell.title or f"{said}: {name.replace('-', ' ')}"
         yield name, cell.level, title, [probe], {"needs": cell.needs, "since": cell.since}
@@ -210,9 +216,16 @@ def _accepted(row: Row) -> Expected:
 
 
 def _enter(
-    row: Row, name: str, level: Level, title: str, probes: list[Probe], *, remarks: bool = False,
-    needs: tuple[Need, ...] = (), since: Version = (),
-) -> None:  # fmt: skip
+    row: Row,
+    name: str,
+    level: Level,
+    title: str,
+    probes: list[Probe],
+    *,
+    remarks: bool = False,
+    needs: tuple[Need, ...] = (),
+    since: Version = (),
+) -> None:
     async def run(t: Trial) -> None:
         try:
             await run_probes(t, row, probes, remarks=remarks)
@@ -224,10 +237,19 @@ def _enter(
     run.__doc__ = "\n".join(told + (_left_out(row) if name == "good" else []))
     enter(
         Case(
-            f"grid.{row.name}.{name}", level, title, row.rests_on, () if remarks else (row.request.code,),
-            frozenset((*row.needs, *needs)), max(row.since, since), False, row.alone, run, row.module,
+            f"grid.{row.name}.{name}",
+            level,
+            title,
+            row.rests_on,
+            () if remarks else (row.request.code,),
+            frozenset((*row.needs, *needs)),
+            max(row.since, since),
+            False,
+            row.alone,
+            run,
+            row.module,
         )
-    )  # fmt: skip
+    )
 
 
 def _told(row: Row, probe: Probe, *, remarks: bool) -> str:

@@ -87,9 +87,12 @@ async def consumer(t: Trial, topic: str, group: str, *, link: Link | None = None
     client = t.name("client")
     sub = SubscriptionData(topic=topic, sub_string="*", sub_version=1)
     consumer = ConsumerData(
-        group_name=group, consume_type=CONSUME_PASSIVELY, message_model=model, consume_from_where="CONSUME_FROM_LAST_OFFSET",
+        group_name=group,
+        consume_type=CONSUME_PASSIVELY,
+        message_model=model,
+        consume_from_where="CONSUME_FROM_LAST_OFFSET",
         subscription_data_set=[sub],
-    )  # fmt: skip
+    )
     await beat(t, HeartbeatData(client_id=client, consumer_data_set=[consumer]), link)
     return client
 

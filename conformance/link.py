@@ -182,9 +182,16 @@ class Link:
         opaque = next(self._opaques)
         fields = {**request.encode(), **(ext or {})}
         frame = encode_request(
-            request.code, None, body, opaque=opaque, form=self.form, oneway=True, ext=fields, language=self.language,
+            request.code,
+            None,
+            body,
+            opaque=opaque,
+            form=self.form,
+            oneway=True,
+            ext=fields,
+            language=self.language,
             version=self.version,
-        )  # fmt: skip
+        )
         await self.send(frame)
         return opaque
 

@@ -42,10 +42,14 @@ class Member:
         ]
         consumer = ConsumerData(
             **{
-                "group_name": group, "consume_type": CONSUME_PASSIVELY, "message_model": CLUSTERING,
-                "consume_from_where": "CONSUME_FROM_LAST_OFFSET", "subscription_data_set": subscriptions, **fields,
+                "group_name": group,
+                "consume_type": CONSUME_PASSIVELY,
+                "message_model": CLUSTERING,
+                "consume_from_where": "CONSUME_FROM_LAST_OFFSET",
+                "subscription_data_set": subscriptions,
+                **fields,
             }
-        )  # fmt: skip
+        )
         return await self.beats(HeartbeatData(client_id=self.client_id, consumer_data_set=[consumer]))
 
     async def produces(self, group: str) -> Answer:

@@ -54,9 +54,12 @@ class Broker:
         told = RegisterBrokerBody(topic_config_serialize_wrapper=table)
         body = write_compressed(told) if compressed else told.encode()
         asked = naming.RegisterBroker(
-            **self.who, ha_server_addr=self.address.replace("10911", "10912"), compressed=compressed,
-            body_crc32=zlib.crc32(body) & 0x7FFFFFFF if crc is None else crc, **fields,
-        )  # fmt: skip
+            **self.who,
+            ha_server_addr=self.address.replace("10911", "10912"),
+            compressed=compressed,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF if crc is None else crc,
+            **fields,
+        )
         return await self.link.ask(asked, body)
 
 

@@ -48,14 +48,31 @@ class Popped(NamedTuple):
 
 
 async def pop(
-    t: Trial, topic: str, group: str, *, queue: int = -1, count: int = 32, invisible_ms: int = INVISIBLE_MS, poll_ms: int = 0,
-    expression: str = "*", order: bool = False,
-) -> Popped:  # fmt: skip
+    t: Trial,
+    topic: str,
+    group: str,
+    *,
+    queue: int = -1,
+    count: int = 32,
+    invisible_ms: int = INVISIBLE_MS,
+    poll_ms: int = 0,
+    expression: str = "*",
+    order: bool = False,
+) -> Popped:
     """Pop (200050), not judged.  poll_ms: how long to wait for a first message."""
     asked = PopMessage(
-        consumer_group=group, topic=topic, queue_id=queue, max_msg_nums=count, invisible_time=invisible_ms, poll_time=poll_ms,
-        born_time=int(time.time() * 1e3), init_mode=FIRST, exp_type="TAG", exp=expression, order=order,
-    )  # fmt: skip
+        consumer_group=group,
+        topic=topic,
+        queue_id=queue,
+        max_msg_nums=count,
+        invisible_time=invisible_ms,
+        poll_time=poll_ms,
+        born_time=int(time.time() * 1e3),
+        init_mode=FIRST,
+        exp_type="TAG",
+        exp=expression,
+        order=order,
+    )
     answer = await t.broker.ask(asked, seconds=15 + poll_ms / 1e3)
     if answer.code:
         return Popped(answer, [])

@@ -322,7 +322,14 @@ def told_of(case: Case, outcome: str, *, why: str = "") -> CaseTold:
 def tell_target(target: Target) -> TargetTold:
     """The target in plain values."""
     return TargetTold(
-        label=target.label, kind=target.kind, version=dotted(target.version) if target.version else "", namesrv=target.namesrv,
-        broker=target.broker, broker_name=target.broker_name, cluster=target.cluster, store_readable=target.store is not None,
-        details={name: text.replace(f"{ROOT}/", "") for name, text in target.details.items()}, config=dict(target.config),
-    )  # fmt: skip
+        label=target.label,
+        kind=target.kind,
+        version=dotted(target.version) if target.version else "",
+        namesrv=target.namesrv,
+        broker=target.broker,
+        broker_name=target.broker_name,
+        cluster=target.cluster,
+        store_readable=target.store is not None,
+        details={name: text.replace(f"{ROOT}/", "") for name, text in target.details.items()},
+        config=dict(target.config),
+    )

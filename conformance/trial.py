@@ -117,9 +117,15 @@ class Trial:
         """One more connection, to the broker or to this address.  version: that the client says of itself, as a number."""
         options = {} if version is None else {"version": version}
         link = Link(
-            address or self.target.broker, self._nursery, self.evidence, number=len(self.links), form=form, language=language,
-            began=self._began, **options,
-        )  # fmt: skip
+            address or self.target.broker,
+            self._nursery,
+            self.evidence,
+            number=len(self.links),
+            form=form,
+            language=language,
+            began=self._began,
+            **options,
+        )
         self.links.append(link)
         return link
 
@@ -207,15 +213,28 @@ class Trial:
     # The usual requests
 
     async def topic(
-        self, queues: int = 1, *, name: str = "", write: int | None = None, perm: int = READ_WRITE, attributes: str = "",
+        self,
+        queues: int = 1,
+        *,
+        name: str = "",
+        write: int | None = None,
+        perm: int = READ_WRITE,
+        attributes: str = "",
         order: bool = False,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """Make a topic on the broker (17); its name.  queues: read queues, and write queues unless told."""
         name = name or self.name()
         asked = CreateTopic(
-            topic=name, default_topic="TBW102", read_queue_nums=queues, write_queue_nums=queues if write is None else write,
-            perm=perm, topic_filter_type="SINGLE_TAG", topic_sys_flag=0, order=order, attributes=attributes or None,
-        )  # fmt: skip
+            topic=name,
+            default_topic="TBW102",
+            read_queue_nums=queues,
+            write_queue_nums=queues if write is None else write,
+            perm=perm,
+            topic_filter_type="SINGLE_TAG",
+            topic_sys_flag=0,
+            order=order,
+            attributes=attributes or None,
+        )
         self.answer(f"topic {name} is made", await self.broker.ask(asked))
         return name
 
@@ -244,16 +263,28 @@ class Trial:
     ) -> SendMessageV2:
         """The header of a send (310, or of that kind) as a stock producer fills it in.  fields: others of `SendMessageV2`."""
         pairs = {
-            property_names.UNIQ_KEY: unique_key, property_names.KEYS: keys, property_names.TAGS: tags, **(properties or {}),
-        }  # fmt: skip
+            property_names.UNIQ_KEY: unique_key,
+            property_names.KEYS: keys,
+            property_names.TAGS: tags,
+            **(properties or {}),
+        }
         return kind(
             **{
-                "producer_group": group or "CONF_producers", "topic": topic, "default_topic": "TBW102",
-                "default_topic_queue_nums": 4, "queue_id": queue, "sys_flag": sys_flag, "born_timestamp": born_ms, "flag": flag,
+                "producer_group": group or "CONF_producers",
+                "topic": topic,
+                "default_topic": "TBW102",
+                "default_topic_queue_nums": 4,
+                "queue_id": queue,
+                "sys_flag": sys_flag,
+                "born_timestamp": born_ms,
+                "flag": flag,
                 "properties": property_text.encode({name: value for name, value in pairs.items() if value}),
-                "reconsume_times": 0, "unit_mode": False, "batch": False, **fields,
+                "reconsume_times": 0,
+                "unit_mode": False,
+                "batch": False,
+                **fields,
             }
-        )  # fmt: skip
+        )
 
     async def send(
         self,
@@ -286,11 +317,20 @@ class Trial:
         flags = PULL_SUBSCRIPTION | (PULL_SUSPEND if hold_ms else 0)
         asked = PullMessage(
             **{
-                "consumer_group": group or READERS, "topic": topic, "queue_id": queue, "queue_offset": offset,
-                "max_msg_nums": count, "sys_flag": flags, "commit_offset": 0, "suspend_timeout_millis": hold_ms,
-                "subscription": tags, "sub_version": 0, "expression_type": "TAG", **fields,
+                "consumer_group": group or READERS,
+                "topic": topic,
+                "queue_id": queue,
+                "queue_offset": offset,
+                "max_msg_nums": count,
+                "sys_flag": flags,
+                "commit_offset": 0,
+                "suspend_timeout_millis": hold_ms,
+                "subscription": tags,
+                "sub_version": 0,
+                "expression_type": "TAG",
+                **fields,
             }
-        )  # fmt: skip
+        )
         answer = await (link or self.broker).ask(asked, seconds=seconds + hold_ms / 1e3)
         found = answer.header(PullMessageResponse) if "nextBeginOffset" in answer.ext else None
         return Pulled(answer, found, units(answer.body) if answer.code == ResponseCode.SUCCESS else [])

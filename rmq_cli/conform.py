@@ -104,9 +104,11 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 @click.option("--expect", metavar="LABEL", default="", help="Take the expectations of this label (ours, java-5.5.0, …) instead.")
 @click.option("--java", metavar="PATH", help="The JDK for --jars: its directory, or a `java` (else JAVA_HOME, PATH).")
 @click.option(
-    "--strict/--expected", "strict", default=True,
+    "--strict/--expected",
+    "strict",
+    default=True,
     help="What makes status 1: a MUST case that fails; or any outcome that conformance/expected does not foretell.",
-)  # fmt: skip
+)
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Run the conformance suite against real servers, any of them; tell case by case where they depart from RocketMQ.
@@ -291,11 +293,20 @@ def _print_listing(selection: Selection, options: dict[str, Any]) -> None:
         complain(line)
     cases = sorted(found, key=lambda case: case.id)
     rows = [
-        {"id": case.id, "level": case.level.value, "title": case.title, "rests_on": case.rests_on, "codes": list(case.codes),
-         "needs": sorted(need.name.lower() for need in case.needs), "since": ".".join(map(str, case.since)), "slow": case.slow,
-         "alone": case.alone, "about": case.about}
+        {
+            "id": case.id,
+            "level": case.level.value,
+            "title": case.title,
+            "rests_on": case.rests_on,
+            "codes": list(case.codes),
+            "needs": sorted(need.name.lower() for need in case.needs),
+            "since": ".".join(map(str, case.since)),
+            "slow": case.slow,
+            "alone": case.alone,
+            "about": case.about,
+        }
         for case in cases
-    ]  # fmt: skip
+    ]
     if options["json_file"] is None:
         width = max(len(case.id) for case in cases)
         click.echo("\n".join(f"{case.level.value:6}  {case.id:{width}}  {case.title}" for case in cases))

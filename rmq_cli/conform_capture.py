@@ -193,9 +193,13 @@ def replay(file: Path, namesrv: str, expected: Path | None, as_json: bool, **opt
     for difference in found.unexpected:
         click.echo(json.dumps(difference.as_json()) if as_json else _line(difference))
     summary = {
-        "type": "summary", "requests": report.requests, "compared": report.compared, "differences": len(found.unexpected),
-        "expected": len(found.expected), "unused": [entry._asdict() for entry in found.unused],
-    }  # fmt: skip
+        "type": "summary",
+        "requests": report.requests,
+        "compared": report.compared,
+        "differences": len(found.unexpected),
+        "expected": len(found.expected),
+        "unused": [entry._asdict() for entry in found.unused],
+    }
     if as_json:
         click.echo(json.dumps(summary))
     else:

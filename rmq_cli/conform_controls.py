@@ -34,9 +34,16 @@ REPORTS: Final = ("controls-java-5.5.0.json", "controls-ours.json")
 @click.option("--list", "listing", is_flag=True, help="Only list the defects.")
 @click.option("--document", type=_FILE, metavar="FILE", help="Only write the page, from the files in conformance/reports.")
 def controls(
-    ours: bool, jars: str | None, kept: str | None, only: tuple[str, ...], jobs: int, json_file: Path | None, java: str | None,
-    listing: bool, document: Path | None,
-) -> None:  # fmt: skip
+    ours: bool,
+    jars: str | None,
+    kept: str | None,
+    only: tuple[str, ...],
+    jobs: int,
+    json_file: Path | None,
+    java: str | None,
+    listing: bool,
+    document: Path | None,
+) -> None:
     """Put defects into a good server and see that the cases notice each of them.
 
     \b

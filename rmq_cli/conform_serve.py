@@ -78,13 +78,27 @@ def serve(
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the verdicts as JSON.")
 @click.option("--list", "listing", is_flag=True, help="Only list the scripts.")
 @click.option("--json", "as_json", is_flag=True, help="With --list: as JSON.")
-@click.option("--results", multiple=True, type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
-              help="Run nothing: read what --out wrote, for --document.")  # fmt: skip
+@click.option(
+    "--results",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Run nothing: read what --out wrote, for --document.",
+)
 @click.option("--document", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a page of the results.")
 def torture(
-    label: str | None, command: str | None, only: tuple[str, ...], like: str, jobs: int | None, java: str | None,
-    out: Path | None, listing: bool, as_json: bool, results: tuple[Path, ...], document: Path | None,
-) -> None:  # fmt: skip
+    label: str | None,
+    command: str | None,
+    only: tuple[str, ...],
+    like: str,
+    jobs: int | None,
+    java: str | None,
+    out: Path | None,
+    listing: bool,
+    as_json: bool,
+    results: tuple[Path, ...],
+    document: Path | None,
+) -> None:
     """Run a client through all scripts, several at once, and judge it.
 
     \b

@@ -30,10 +30,17 @@ from rmq_inspect.select import Wanted
 from rmq_inspect.times import text_of
 
 KINDS: Final = {
-    "log": Kind.COMMIT_LOG, "queue": Kind.CONSUME_QUEUE, "ext": Kind.EXTENSION, "batch": Kind.BATCH_QUEUE, "index": Kind.INDEX,
-    "checkpoint": Kind.CHECKPOINT, "config": Kind.CONFIG, "timercheck": Kind.TIMER_CHECK, "timerlog": Kind.TIMER_LOG,
+    "log": Kind.COMMIT_LOG,
+    "queue": Kind.CONSUME_QUEUE,
+    "ext": Kind.EXTENSION,
+    "batch": Kind.BATCH_QUEUE,
+    "index": Kind.INDEX,
+    "checkpoint": Kind.CHECKPOINT,
+    "config": Kind.CONFIG,
+    "timercheck": Kind.TIMER_CHECK,
+    "timerlog": Kind.TIMER_LOG,
     "timerwheel": Kind.TIMER_WHEEL,
-}  # fmt: skip
+}
 TIMES: Final = ("_timestamp", "_ms")
 COLUMN_BYTES: Final = {"physical_offset": 12, "tags_code": 20, "address": 21, "store_time": 29, "means": 36, "bit_map": 32}
 _MESSAGES: Final = {Kind.COMMIT_LOG}

@@ -37,9 +37,16 @@ EXTRA: Final = "rmq inspect verify needs numpy: pip install 'rmq-py-broker[colum
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes; one for each core by default.")
 @json_option
 def command(
-    directory: Path, commit_logs: tuple[Path, ...], html: Path | None, show_all: bool, no_queues: bool, no_index: bool,
-    hash_slots: int | None, workers: int | None, as_json: bool,
-) -> None:  # fmt: skip
+    directory: Path,
+    commit_logs: tuple[Path, ...],
+    html: Path | None,
+    show_all: bool,
+    no_queues: bool,
+    no_index: bool,
+    hash_slots: int | None,
+    workers: int | None,
+    as_json: bool,
+) -> None:
     """Check everything in DIR: units, check sums, chain, queues against the log, index, checkpoint, configuration.
 
     \b

@@ -25,9 +25,16 @@ from rmq_spark.needs import need
 @click.option("--no-sent", is_flag=True, help="Leave out the ledger of what was sent.")
 @click.option("--json", "as_json", is_flag=True, help="What was made, as one JSON object.")
 def command(
-    directory: Path, size: str, body: str, faults: str, seed: int, workers: int | None, no_index: bool, no_sent: bool,
+    directory: Path,
+    size: str,
+    body: str,
+    faults: str,
+    seed: int,
+    workers: int | None,
+    no_index: bool,
+    no_sent: bool,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Write a store to DIR/store as a broker would have left it, with planted faults.
 
     \b
@@ -47,9 +54,14 @@ def command(
     begun = time.monotonic()
     try:
         wanted = Wanted(
-            size_bytes(size), size_bytes(body), seed, faults_of(faults), with_index=not no_index, with_sent=not no_sent,
+            size_bytes(size),
+            size_bytes(body),
+            seed,
+            faults_of(faults),
+            with_index=not no_index,
+            with_sent=not no_sent,
             workers=(os.cpu_count() or 1) if workers is None else workers,
-        )  # fmt: skip
+        )
         made = generate(directory, wanted, lambda done, of: tell(f"writing, {bytes_text(done)} of {bytes_text(of)}", done, of))
     except OSError as reason:
         raise Complaint(f"{directory}: {reason.strerror}" if reason.strerror else str(reason)) from reason
@@ -60,9 +72,12 @@ def command(
     finally:
         clear_progress()
     told = {
-        "store": str(made.store), "messages": made.messages, "logBytes": made.log_bytes, "indexEntries": made.index_entries,
+        "store": str(made.store),
+        "messages": made.messages,
+        "logBytes": made.log_bytes,
+        "indexEntries": made.index_entries,
         "faults": len(made.planted.faults),
-    }  # fmt: skip
+    }
     if as_json:
         click.echo(json_line(told))
         return

@@ -68,8 +68,13 @@ COMMON: Final = (
     Parameter("topic", str, "Only this topic.  May be repeated.", metavar="NAME", is_many=True),
     Parameter("since", "time", "Stored at or after: now, -90m, '2026-01-31 12:00', or milliseconds."),
     Parameter("until", "time", "Stored at or before."),
-    Parameter("option", str, "Of the format rocketmq_store (docs/columns.md): mode, brokerName, splitBytes ...  May be repeated.",
-              metavar="NAME=VALUE", is_many=True),
+    Parameter(
+        "option",
+        str,
+        "Of the format rocketmq_store (docs/columns.md): mode, brokerName, splitBytes ...  May be repeated.",
+        metavar="NAME=VALUE",
+        is_many=True,
+    ),
     Parameter("json", bool, "The outcome as one JSON object instead of the summary."),
     Parameter("html", "path", "Also write a page with plots (no network).", metavar="FILE"),
     Parameter("out", "path", "Also write all that was found: a directory in DIR for each table.", metavar="DIR"),
@@ -77,7 +82,7 @@ COMMON: Final = (
     Parameter("overwrite", bool, "--out may replace what is there."),
     Parameter("master", str, "Of Spark: local[2], spark://HOST:7077.  All cores of this machine by default.", metavar="URL"),
     Parameter("conf", str, "A setting of Spark.  May be repeated.", metavar="KEY=VALUE", is_many=True),
-)  # fmt: skip
+)
 """What every job has; no job's own parameter has such a name."""
 
 

@@ -26,12 +26,19 @@ from rmq_wire.layout.message import BORN_V6, FIXED, HOST_V6_SIZE, STORE_V6
 from rmq_wire.message_id import host_address, offset_message_id
 
 NUMBERS: Final = {
-    "queueId": ("queue_id", pa.int32()), "queueOffset": ("queue_offset", pa.int64()), "bodySize": ("body_size", pa.int32()),
-    "bornTimestamp": ("born_timestamp", TIME), "storeTimestamp": ("store_timestamp", TIME),
-    "reconsumeTimes": ("reconsume_times", pa.int32()), "flag": ("flag", pa.int32()), "sysFlag": ("sys_flag", pa.int32()),
-    "bodyCrc": ("body_crc", pa.int32()), "preparedTransactionOffset": ("prepared_transaction_offset", pa.int64()),
-    "physicalOffset": ("physical_offset", pa.int64()), "storeSize": ("total_size", pa.int32()),
-}  # fmt: skip
+    "queueId": ("queue_id", pa.int32()),
+    "queueOffset": ("queue_offset", pa.int64()),
+    "bodySize": ("body_size", pa.int32()),
+    "bornTimestamp": ("born_timestamp", TIME),
+    "storeTimestamp": ("store_timestamp", TIME),
+    "reconsumeTimes": ("reconsume_times", pa.int32()),
+    "flag": ("flag", pa.int32()),
+    "sysFlag": ("sys_flag", pa.int32()),
+    "bodyCrc": ("body_crc", pa.int32()),
+    "preparedTransactionOffset": ("prepared_transaction_offset", pa.int64()),
+    "physicalOffset": ("physical_offset", pa.int64()),
+    "storeSize": ("total_size", pa.int32()),
+}
 """Column -> field of the layout, type."""
 VALUES: Final = {"tags": names.TAGS, "keys": names.KEYS, "uniqKey": names.UNIQ_KEY}
 """Column -> property."""

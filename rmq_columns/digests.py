@@ -45,24 +45,47 @@ _NAME_END: Final = b"\x01"
 Queue = tuple[str, int]
 DIGESTS: Final = pa.schema(
     [
-        ("side", pa.int32()), ("split", pa.int32()), ("brokerName", pa.string()), ("topic", pa.string()), ("queueId", pa.int32()),
-        ("block", pa.int64()), ("count", pa.int64()), *((f"sum{part}", pa.int64()) for part in range(PARTS)),
-        ("minOffset", pa.int64()), ("endOffset", pa.int64()),
-        ("minPhysicalOffset", pa.int64()), ("endPhysicalOffset", pa.int64()),
-        ("aheadPhysicalOffset", pa.int64()), ("beforePhysicalOffset", pa.int64()),
+        ("side", pa.int32()),
+        ("split", pa.int32()),
+        ("brokerName", pa.string()),
+        ("topic", pa.string()),
+        ("queueId", pa.int32()),
+        ("block", pa.int64()),
+        ("count", pa.int64()),
+        *((f"sum{part}", pa.int64()) for part in range(PARTS)),
+        ("minOffset", pa.int64()),
+        ("endOffset", pa.int64()),
+        ("minPhysicalOffset", pa.int64()),
+        ("endPhysicalOffset", pa.int64()),
+        ("aheadPhysicalOffset", pa.int64()),
+        ("beforePhysicalOffset", pa.int64()),
     ]
-)  # fmt: skip
+)
 """A row is a part of a block; without topic it is damage: `count` times, `sum0` bytes.  The last two only within bounds: where
 the first message at or behind them lies, and the last one before them."""
 DETAILS: Final = pa.schema(
     [
-        ("side", pa.int32()), ("brokerName", pa.string()), ("topic", pa.string()), ("queueId", pa.int32()),
-        ("queueOffset", pa.int64()), ("physicalOffset", pa.int64()), ("digest", pa.binary()), ("body", pa.binary()),
-        ("bodySize", pa.int32()), ("bodyCrc", pa.int32()), ("properties", pa.binary()), ("flag", pa.int32()),
-        ("sysFlag", pa.int32()), ("bornTimestamp", pa.int64()), ("bornHost", pa.binary()), ("reconsumeTimes", pa.int32()),
-        ("preparedTransactionOffset", pa.int64()), ("storeTimestamp", pa.int64()), ("storeHost", pa.binary()),
+        ("side", pa.int32()),
+        ("brokerName", pa.string()),
+        ("topic", pa.string()),
+        ("queueId", pa.int32()),
+        ("queueOffset", pa.int64()),
+        ("physicalOffset", pa.int64()),
+        ("digest", pa.binary()),
+        ("body", pa.binary()),
+        ("bodySize", pa.int32()),
+        ("bodyCrc", pa.int32()),
+        ("properties", pa.binary()),
+        ("flag", pa.int32()),
+        ("sysFlag", pa.int32()),
+        ("bornTimestamp", pa.int64()),
+        ("bornHost", pa.binary()),
+        ("reconsumeTimes", pa.int32()),
+        ("preparedTransactionOffset", pa.int64()),
+        ("storeTimestamp", pa.int64()),
+        ("storeHost", pa.binary()),
     ]
-)  # fmt: skip
+)
 """body: its hash."""
 
 
@@ -239,15 +262,20 @@ class _Digester:
         names = [self.queues.names[number] for number in first]
         rows = len(begins)
         columns: dict[str, Any] = {
-            "side": np.full(rows, self.task.side), "split": np.full(rows, self.task.number),
-            "brokerName": [self.task.broker] * rows, "topic": [name[0] for name in names], "queueId": [name[1] for name in names],
-            "block": block[begins], "count": np.add.reduceat(inside.astype(np.int64), begins),
-            "minOffset": np.minimum.reduceat(offset, begins), "endOffset": np.maximum.reduceat(offset, begins) + 1,
+            "side": np.full(rows, self.task.side),
+            "split": np.full(rows, self.task.number),
+            "brokerName": [self.task.broker] * rows,
+            "topic": [name[0] for name in names],
+            "queueId": [name[1] for name in names],
+            "block": block[begins],
+            "count": np.add.reduceat(inside.astype(np.int64), begins),
+            "minOffset": np.minimum.reduceat(offset, begins),
+            "endOffset": np.maximum.reduceat(offset, begins) + 1,
             "minPhysicalOffset": np.minimum.reduceat(physical, begins),
             "endPhysicalOffset": np.maximum.reduceat(physical + size, begins),
             **{f"sum{part}": sums[:, part] for part in range(PARTS)},
             **self._edges(queue, offset, physical, begins),
-        }  # fmt: skip
+        }
         arrays = [pa.array(columns[one.name], one.type) for one in DIGESTS]
         yield pa.record_batch(arrays, schema=DIGESTS)
 
@@ -326,17 +354,25 @@ def _details(task: DigestTask, queues: _Queues, buffer: Bytes, units: Units, que
     bodies = zip(units.body_at.tolist(), (units.body_at + units.body_size).tolist(), strict=True)
     texts = zip(units.properties_at.tolist(), (units.properties_at + units.properties_size).tolist(), strict=True)
     columns: dict[str, Any] = {
-        "side": np.full(len(units), task.side), "brokerName": [task.broker] * len(units),
-        "topic": [name[0] for name in names], "queueId": [name[1] for name in names],
-        "queueOffset": units["queue_offset"], "physicalOffset": units["physical_offset"],
+        "side": np.full(len(units), task.side),
+        "brokerName": [task.broker] * len(units),
+        "topic": [name[0] for name in names],
+        "queueId": [name[1] for name in names],
+        "queueOffset": units["queue_offset"],
+        "physicalOffset": units["physical_offset"],
         "body": [hashlib.sha256(view[start:end]).digest()[:16] for start, end in bodies],
-        "bodySize": units["body_size"], "bodyCrc": units["body_crc"],
+        "bodySize": units["body_size"],
+        "bodyCrc": units["body_crc"],
         "properties": [kept(bytes(view[start:end]), task.how.ignored) for start, end in texts],
-        "flag": units["flag"], "sysFlag": units["sys_flag"] & (-1 if task.how.is_exact else ~STORE_V6),
-        "bornTimestamp": units["born_timestamp"], "bornHost": _hosts(buffer, units, "born_host", BORN_V6),
-        "reconsumeTimes": units["reconsume_times"], "preparedTransactionOffset": units["prepared_transaction_offset"],
-        "storeTimestamp": units["store_timestamp"], "storeHost": _hosts(buffer, units, "store_host", STORE_V6),
-    }  # fmt: skip
+        "flag": units["flag"],
+        "sysFlag": units["sys_flag"] & (-1 if task.how.is_exact else ~STORE_V6),
+        "bornTimestamp": units["born_timestamp"],
+        "bornHost": _hosts(buffer, units, "born_host", BORN_V6),
+        "reconsumeTimes": units["reconsume_times"],
+        "preparedTransactionOffset": units["prepared_transaction_offset"],
+        "storeTimestamp": units["store_timestamp"],
+        "storeHost": _hosts(buffer, units, "store_host", STORE_V6),
+    }
     columns["digest"] = hashes(buffer, units, task.how)  # last: it overwrites some of the fields
     return pa.record_batch([pa.array(columns[one.name], one.type) for one in DETAILS], schema=DETAILS)
 

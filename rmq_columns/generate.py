@@ -154,9 +154,7 @@ def _index(directory: Path) -> int:
     return write_index(directory / "store", _plan)
 
 
-def _write_all(
-    directory: Path, plan: Plan, wanted: Wanted, progress: Callable[[int, int], None] | None
-) -> tuple[int, int]:  # fmt: skip
+def _write_all(directory: Path, plan: Plan, wanted: Wanted, progress: Callable[[int, int], None] | None) -> tuple[int, int]:
     """(index entries, bytes of log)."""
     written = 0
 
@@ -215,9 +213,16 @@ def main(words: list[str] | None = None) -> int:
     asked: Any = _arguments(words)
     sizes = Sizes(asked.log_file, asked.queue_file, asked.hash_slots, asked.index_entries)
     wanted = Wanted(
-        asked.size, asked.body, asked.seed, asked.faults, sizes, asked.first_ms, not asked.no_index, not asked.no_sent,
+        asked.size,
+        asked.body,
+        asked.seed,
+        asked.faults,
+        sizes,
+        asked.first_ms,
+        not asked.no_index,
+        not asked.no_sent,
         asked.workers,
-    )  # fmt: skip
+    )
     begun = time.monotonic()
 
     def progress(done: int, total: int) -> None:

@@ -57,20 +57,36 @@ def _topics(plan: Plan) -> dict[str, Any]:
         queues[topic] = max(queues.get(topic, 0), queue_id + 1)
     return {
         topic: {
-            "attributes": {}, "order": False, "perm": READ_WRITE, "readQueueNums": count, "topicFilterType": "SINGLE_TAG",
-            "topicName": topic, "topicSysFlag": 0, "writeQueueNums": count,
+            "attributes": {},
+            "order": False,
+            "perm": READ_WRITE,
+            "readQueueNums": count,
+            "topicFilterType": "SINGLE_TAG",
+            "topicName": topic,
+            "topicSysFlag": 0,
+            "writeQueueNums": count,
         }
         for topic, count in queues.items()
-    }  # fmt: skip
+    }
 
 
 def _group(name: str) -> dict[str, Any]:
     return {
-        "attributes": {}, "brokerId": 0, "consumeBroadcastEnable": True, "consumeEnable": True, "consumeFromMinEnable": True,
-        "consumeMessageOrderly": False, "consumeTimeoutMinute": 15, "groupName": name, "groupRetryPolicy": {"type": "CUSTOMIZED"},
-        "groupSysFlag": 0, "notifyConsumerIdsChangedEnable": True, "retryMaxTimes": 16, "retryQueueNums": 1,
+        "attributes": {},
+        "brokerId": 0,
+        "consumeBroadcastEnable": True,
+        "consumeEnable": True,
+        "consumeFromMinEnable": True,
+        "consumeMessageOrderly": False,
+        "consumeTimeoutMinute": 15,
+        "groupName": name,
+        "groupRetryPolicy": {"type": "CUSTOMIZED"},
+        "groupSysFlag": 0,
+        "notifyConsumerIdsChangedEnable": True,
+        "retryMaxTimes": 16,
+        "retryQueueNums": 1,
         "whichBrokerWhenConsumeSlowly": 1,
-    }  # fmt: skip
+    }
 
 
 def _positions(plan: Plan, ahead: dict[tuple[str, int], int]) -> dict[str, Any]:

@@ -119,7 +119,7 @@ class Planter:
         file, at = place or (name, physical % plan.sizes.log_file_bytes)
         fault = Fault(
             kind, topic, queue_id, int(plan.queue_offset(one)[0]), physical, file, at, f"{UNIQUE_PREFIX}{identity:012X}", what
-        )  # fmt: skip
+        )
         self.done.faults.append(fault)
         return fault
 
@@ -300,13 +300,29 @@ class Planter:
 
 
 KINDS: Final[dict[str, Callable[[Planter, str], None]]] = {
-    "gap": Planter.gap, "lost": Planter.lost, "duplicate": Planter.duplicate, "duplicate-key": Planter.duplicate,
-    "reorder": Planter.reorder, "late": Planter.late, "timer-late": Planter.timer_late, "index-missing": Planter.index,
-    "index-wrong": Planter.index, "queue-missing": Planter.queue, "queue-wrong": Planter.queue, "queue-tags": Planter.queue,
-    "corrupt-body": Planter.unit, "corrupt-size": Planter.unit, "corrupt-magic": Planter.unit, "queue-offset": Planter.unit,
-    "torn-tail": Planter.tail, "position-ahead": Planter.ahead, "delay-pending": Planter.undelivered,
-    "timer-pending": Planter.undelivered, "half-open": Planter.open, "half-committed": Planter.open,
-}  # fmt: skip
+    "gap": Planter.gap,
+    "lost": Planter.lost,
+    "duplicate": Planter.duplicate,
+    "duplicate-key": Planter.duplicate,
+    "reorder": Planter.reorder,
+    "late": Planter.late,
+    "timer-late": Planter.timer_late,
+    "index-missing": Planter.index,
+    "index-wrong": Planter.index,
+    "queue-missing": Planter.queue,
+    "queue-wrong": Planter.queue,
+    "queue-tags": Planter.queue,
+    "corrupt-body": Planter.unit,
+    "corrupt-size": Planter.unit,
+    "corrupt-magic": Planter.unit,
+    "queue-offset": Planter.unit,
+    "torn-tail": Planter.tail,
+    "position-ahead": Planter.ahead,
+    "delay-pending": Planter.undelivered,
+    "timer-pending": Planter.undelivered,
+    "half-open": Planter.open,
+    "half-committed": Planter.open,
+}
 """Gaps come first: they move the queue offsets of all that follow."""
 
 

@@ -132,9 +132,21 @@ class Slot:
         text = "".join(f"{name}\x01{pairs[name]}\x02" for name in iteration_order(pairs))
         born = BORN_HOSTS[bool(self.sys_flag & BORN_V6)]
         return pack_unit(
-            self.queue, 0, 0, 0, self.sys_flag, 0, born, 0, STORE_HOST, self.reconsumed, 0, self.body, self.topic.encode(),
+            self.queue,
+            0,
+            0,
+            0,
+            self.sys_flag,
+            0,
+            born,
+            0,
+            STORE_HOST,
+            self.reconsumed,
+            0,
+            self.body,
+            self.topic.encode(),
             text.encode(),
-        )  # fmt: skip
+        )
 
     def places(self, unit: bytes) -> dict[str, int]:
         """Where in the unit each thing of its own stands."""

@@ -27,9 +27,13 @@ NUMBER_WIDTH: Final = 15
 SENT: Final = (Kind.PLAIN, Kind.SHARDED, Kind.COMMIT)
 """Of these a producer knows topic, queue and place."""
 _NUMBERS: Final = {
-    "queue_offset": ">i8", "physical_offset": ">i8", "born_timestamp": ">i8", "store_timestamp": ">i8",
-    "prepared_transaction_offset": ">i8", "body_crc": ">i4",
-}  # fmt: skip
+    "queue_offset": ">i8",
+    "physical_offset": ">i8",
+    "born_timestamp": ">i8",
+    "store_timestamp": ">i8",
+    "prepared_transaction_offset": ">i8",
+    "body_crc": ">i4",
+}
 
 
 def digits(values: Ints, width: int) -> Bytes:

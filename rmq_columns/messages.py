@@ -126,9 +126,14 @@ def _scan_part(file: File, part: Part, options: Options) -> Iterator[Batch | Gap
     if limit is not None:
         limit(part.end)
     yield from scan(
-        file, part.file_start, start=part.start, end=part.end if part.ends_file else None, stop=part.end,
-        block_bytes=options.block_bytes, displaced_by=part.displaced_by,
-    )  # fmt: skip
+        file,
+        part.file_start,
+        start=part.start,
+        end=part.end if part.ends_file else None,
+        stop=part.end,
+        block_bytes=options.block_bytes,
+        displaced_by=part.displaced_by,
+    )
 
 
 def _ending(file: File, part: Part, end: End, options: Options) -> Iterator[Damage]:
@@ -179,10 +184,11 @@ class _Messages:
             raise Malformed(damage.path, damage.start, f"{size} bytes are no message ({damage.kind})")
         if self._options.mode is Mode.PERMISSIVE:
             shown: dict[str, Any] = {
-                "brokerName": self._broker_name, "physicalOffset": damage.log_start,
+                "brokerName": self._broker_name,
+                "physicalOffset": damage.log_start,
                 "storeSize": min(size, np.iinfo(np.int32).max),
                 CORRUPT: f"{damage.path}, byte {damage.start}: {size} bytes are no message ({damage.kind})",
-            }  # fmt: skip
+            }
             row = [pa.array([shown.get(field.name)], field.type) for field in self._schema]
             yield pa.record_batch(row, schema=self._schema), False
 

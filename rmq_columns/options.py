@@ -208,18 +208,33 @@ def _numbers(value: Any) -> frozenset[int]:
 
 
 NAMES: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
-    "path": ("paths", _paths), "paths": ("paths", _paths), "pathLayout": ("path_layout", _word(Layout)),
-    "table": ("table", _word(Table)), "topics": ("topics", _set), "queueIds": ("queue_ids", _numbers),
-    "startingTimestamp": ("starting_ms", _ms), "endingTimestamp": ("ending_ms", _ms),
-    "startingPhysicalOffset": ("starting_offset", _number), "endingPhysicalOffset": ("ending_offset", _number),
-    "splitBytes": ("split_bytes", size_of), "blockBytes": ("block_bytes", size_of), "batchRows": ("batch_rows", _at_least_one),
-    "columns": ("columns", _texts), "includeProperties": ("properties", _word(Kept)), "includeBody": ("include_body", _truth),
-    "decompress": ("decompress", _truth), "kafkaCompatible": ("kafka_compatible", _truth),
-    "verifyCrc": ("verify_crc", _truth), "mode": ("mode", _word(Mode)),
-    "splitStrategy": ("split_strategy", _word(Strategy)), "includeSystemTopics": ("include_system_topics", _truth),
-    "tail": ("tail", _word(Tail)), "brokerName": ("broker_names", _texts), "storePathCommitLog": ("commit_logs", _logs),
+    "path": ("paths", _paths),
+    "paths": ("paths", _paths),
+    "pathLayout": ("path_layout", _word(Layout)),
+    "table": ("table", _word(Table)),
+    "topics": ("topics", _set),
+    "queueIds": ("queue_ids", _numbers),
+    "startingTimestamp": ("starting_ms", _ms),
+    "endingTimestamp": ("ending_ms", _ms),
+    "startingPhysicalOffset": ("starting_offset", _number),
+    "endingPhysicalOffset": ("ending_offset", _number),
+    "splitBytes": ("split_bytes", size_of),
+    "blockBytes": ("block_bytes", size_of),
+    "batchRows": ("batch_rows", _at_least_one),
+    "columns": ("columns", _texts),
+    "includeProperties": ("properties", _word(Kept)),
+    "includeBody": ("include_body", _truth),
+    "decompress": ("decompress", _truth),
+    "kafkaCompatible": ("kafka_compatible", _truth),
+    "verifyCrc": ("verify_crc", _truth),
+    "mode": ("mode", _word(Mode)),
+    "splitStrategy": ("split_strategy", _word(Strategy)),
+    "includeSystemTopics": ("include_system_topics", _truth),
+    "tail": ("tail", _word(Tail)),
+    "brokerName": ("broker_names", _texts),
+    "storePathCommitLog": ("commit_logs", _logs),
     "hashSlots": ("hash_slots", _at_least_one),
-}  # fmt: skip
+}
 """Option -> field, how its value is read."""
 _BY_LOWER: Final = {name.lower(): name for name in NAMES}
 

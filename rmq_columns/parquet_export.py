@@ -98,7 +98,7 @@ class Finished:
 
 def prepare(
     to: str, options: Options, files: FileOptions, increment: bool = False, wide: bool = True, pruned: bool = False
-) -> Prepared:  # fmt: skip
+) -> Prepared:
     """What is to be done at the destination: all of it, the rest, or (increment, when all is done) what came since.
 
     options: of the table `messages`.  wide: whether splits may be made larger for many partitions.  pruned: whether directories
@@ -199,9 +199,10 @@ def _mended(plans: list[Plan], found: Iterable[Plan], seen: Survey) -> Plan | No
 def holding(entries: Iterable[Done], plans: Iterable[Plan]) -> dict[int, Done]:
     """Split -> the entry that counts: of those that hold the first by name."""
     return {
-        number: held for number, several in by_number(entries, plans).items()
+        number: held
+        for number, several in by_number(entries, plans).items()
         if (held := next((one for one in several if one.holds), None)) is not None
-    }  # fmt: skip
+    }
 
 
 def _todo(plans: Iterable[Plan], entries: Iterable[Done], done: Mapping[int, Done]) -> list[Numbered]:
@@ -228,9 +229,11 @@ def _check_log(
         if one.had is not None and (gone := _gone(one)) is not None:
             lost = manifest.missing_file(there, before[one.number][0].name)
             raise CannotExport(
-                to, -1, f"{lost} is gone or was changed, and so is the log from which it was made: {gone}.  Nothing was removed: "
-                f"put the file back, or say `pruned` if its whole directory was meant to go"
-            )  # fmt: skip
+                to,
+                -1,
+                f"{lost} is gone or was changed, and so is the log from which it was made: {gone}.  Nothing was removed: "
+                f"put the file back, or say `pruned` if its whole directory was meant to go",
+            )
     states = reached(plans, done)
     stores = {log_key(one.split.store): one.split for one in todo}
     for key, split in stores.items():
@@ -303,10 +306,15 @@ def _add_files(directories: dict[str, tuple[int, int, int]], entry: Entry) -> No
 def _summary(done: Iterable[Done], increments: int) -> Summary:
     listed = list(done)
     return Summary(
-        sum(one.rows for one in listed), sum(one.corrupt_rows for one in listed), sum(one.files for one in listed),
-        sum(one.bytes for one in listed), sum(one.store_bytes for one in listed), len(listed), increments,
+        sum(one.rows for one in listed),
+        sum(one.corrupt_rows for one in listed),
+        sum(one.files for one in listed),
+        sum(one.bytes for one in listed),
+        sum(one.store_bytes for one in listed),
+        len(listed),
+        increments,
         sum(one.rows + one.corrupt_rows for one in listed if one.verified),
-    )  # fmt: skip
+    )
 
 
 def is_torn(prepared: Prepared) -> bool:
@@ -322,9 +330,14 @@ def is_cut_anew(before: Prepared, now: Prepared) -> bool:
 
 
 def export_store(
-    to: str, options: Options, files: FileOptions | None = None, *, increment: bool = False, pruned: bool = False,
+    to: str,
+    options: Options,
+    files: FileOptions | None = None,
+    *,
+    increment: bool = False,
+    pruned: bool = False,
     progress: Callable[[int, int], None] | None = None,
-) -> Summary:  # fmt: skip
+) -> Summary:
     """The whole export in this process, without Spark; started again with the same arguments it goes on.
 
     progress: told splits done and in all.  Raises what the three steps raise.
@@ -344,6 +357,15 @@ def export_store(
 
 
 __all__ = [
-    "CannotExport", "Finished", "Job", "Prepared", "Summary", "export_split", "export_store", "finish", "is_cut_anew",
-    "is_torn", "prepare",
-]  # fmt: skip
+    "CannotExport",
+    "Finished",
+    "Job",
+    "Prepared",
+    "Summary",
+    "export_split",
+    "export_store",
+    "finish",
+    "is_cut_anew",
+    "is_torn",
+    "prepare",
+]

@@ -239,11 +239,15 @@ def _writer(sink: Sink, schema: pa.Schema, files: FileOptions, is_sorted: bool) 
     if is_sorted and "physicalOffset" in names:
         sorting = [pq.SortingColumn(schema.get_field_index("physicalOffset"))]
     return pq.ParquetWriter(
-        sink, schema, compression=files.compression, compression_level=files.level,
-        use_dictionary=[name for name in leaves if name in DICTIONARIES], column_encoding=deltas,
+        sink,
+        schema,
+        compression=files.compression,
+        compression_level=files.level,
+        use_dictionary=[name for name in leaves if name in DICTIONARIES],
+        column_encoding=deltas,
         write_statistics=[name for name in leaves if name not in PLAIN_TEXTS and "properties" not in name],
         sorting_columns=sorting,
-    )  # fmt: skip
+    )
 
 
 def _directory_name(value: Any) -> str:

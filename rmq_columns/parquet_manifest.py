@@ -237,10 +237,23 @@ def _done(destination: Destination, name: str, there: Survey) -> Done | None:
 def done_of(entry: Entry, holds: bool) -> Done:
     """An entry without its files."""
     return Done(
-        entry.name, entry.split, entry.attempt, entry.plan, entry.rows, entry.corruptRows, entry.storeBytes,
-        entry.lastPhysicalOffset, entry.nextPhysicalOffset, entry.lastPrint, tuple(entry.trailing), entry.verified,
-        len(entry.files), sum(one.bytes for one in entry.files), tuple(entry.pruned), holds,
-    )  # fmt: skip
+        entry.name,
+        entry.split,
+        entry.attempt,
+        entry.plan,
+        entry.rows,
+        entry.corruptRows,
+        entry.storeBytes,
+        entry.lastPhysicalOffset,
+        entry.nextPhysicalOffset,
+        entry.lastPrint,
+        tuple(entry.trailing),
+        entry.verified,
+        len(entry.files),
+        sum(one.bytes for one in entry.files),
+        tuple(entry.pruned),
+        holds,
+    )
 
 
 def sizes_of(entry: Entry) -> Sizes:

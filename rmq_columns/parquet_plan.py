@@ -122,12 +122,16 @@ def write_plan(destination: Destination, plan: Plan) -> None:
     """Raises `CannotWrite`."""
     splits = [
         {
-            "plan": one.plan, "number": one.number, "store": asdict(one.split.store),
-            "startingPhysicalOffset": one.split.options.starting_offset, "parts": [list(part) for part in one.split.parts],
-            "prints": list(one.prints), "reported": sorted(one.reported),
+            "plan": one.plan,
+            "number": one.number,
+            "store": asdict(one.split.store),
+            "startingPhysicalOffset": one.split.options.starting_offset,
+            "parts": [list(part) for part in one.split.parts],
+            "prints": list(one.prints),
+            "reported": sorted(one.reported),
         }
         for one in plan.splits
-    ]  # fmt: skip
+    ]
     made = {name: getattr(plan, name) for name in ("identity", "line", "revision", "after", "increment", "asked")}
     destination.put(plan.name, json.dumps({"version": VERSION, **made, "splits": splits}, ensure_ascii=False, indent=1).encode())
 

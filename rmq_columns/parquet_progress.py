@@ -98,9 +98,12 @@ def _follow(stores: list[Store], options: Options, states: dict[LogKey, Reached]
             if _is_same(store, options, before):
                 further = before if (now.next or 0) < (before.next or 0) else now
                 states[log_key(store)] = replace(
-                    further, broker_name=now.broker_name, reported=before.reported | now.reported, top=now.top or before.top,
+                    further,
+                    broker_name=now.broker_name,
+                    reported=before.reported | now.reported,
+                    top=now.top or before.top,
                     misplaced=before.misplaced or now.misplaced,
-                )  # fmt: skip
+                )
 
 
 def _is_same(store: Store, options: Options, state: Reached) -> bool:
@@ -161,9 +164,11 @@ def _behind_a_gap(store: Store, options: Options, before: int) -> LogFile | None
 
 def _misplaced(path: str) -> CannotExport:
     return CannotExport(
-        path, 0, "the units of this file say that they are elsewhere in the log: nobody can tell what of it came since.  What is "
+        path,
+        0,
+        "the units of this file say that they are elsewhere in the log: nobody can tell what of it came since.  What is "
         "exported stays; export the log as it is now to another directory",
-    )  # fmt: skip
+    )
 
 
 def check_kept(store: Store, options: Options, state: Reached) -> None:
@@ -184,7 +189,8 @@ def check_kept(store: Store, options: Options, state: Reached) -> None:
         if now != made:
             where = file.path if file is not None else (store.root or store.logs[0])
             raise CannotExport(
-                where, -1 if file is None else place - file.start,
+                where,
+                -1 if file is None else place - file.start,
                 "the log has not the message any more that was exported from here: it was cut off (a broker does so when it "
                 "recovers) or begun anew.  What is exported stays; export the log as it is now to another directory",
-            )  # fmt: skip
+            )

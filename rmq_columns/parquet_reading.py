@@ -20,11 +20,19 @@ from rmq_columns.schema import MESSAGES, TEXTS
 
 MANIFEST: Final = pa.schema(
     [
-        ("brokerName", pa.string()), ("split", pa.int32()), ("file", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64()),
-        ("crc32", pa.int64()), ("rowGroups", pa.int32()), ("firstPhysicalOffset", pa.int64()), ("lastPhysicalOffset", pa.int64()),
-        ("partition", TEXTS), ("corrupt", pa.bool_()),
+        ("brokerName", pa.string()),
+        ("split", pa.int32()),
+        ("file", pa.string()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("crc32", pa.int64()),
+        ("rowGroups", pa.int32()),
+        ("firstPhysicalOffset", pa.int64()),
+        ("lastPhysicalOffset", pa.int64()),
+        ("partition", TEXTS),
+        ("corrupt", pa.bool_()),
     ]
-)  # fmt: skip
+)
 """A row is a file."""
 
 
@@ -77,9 +85,12 @@ def manifest_rows(to: str, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         if entry.files:
             rows = [
                 {
-                    **one.as_json(), "brokerName": entry.brokerName, "split": entry.split, "file": one.name,
+                    **one.as_json(),
+                    "brokerName": entry.brokerName,
+                    "split": entry.split,
+                    "file": one.name,
                     "partition": [(name, None if value is None else str(value)) for name, value in one.partition.items()],
                 }
                 for one in entry.files
-            ]  # fmt: skip
+            ]
             yield pa.RecordBatch.from_pylist([{name: row[name] for name in MANIFEST.names} for row in rows], schema=MANIFEST)

@@ -187,9 +187,11 @@ def _check_had(one: Numbered, tally: Tally) -> None:
     if one.had is not None and tally.rows < one.had.rows:
         part = one.split.parts[0]
         raise CannotExport(
-            part.path, part.start, f"{tally.rows} messages are left of {one.had.rows} that were exported from here, "
+            part.path,
+            part.start,
+            f"{tally.rows} messages are left of {one.had.rows} that were exported from here, "
             f"and a file of the export is gone: what is left of it stays",
-        )  # fmt: skip
+        )
 
 
 def _verify(job: Job, there: Destination, one: Numbered, tally: Tally, files: list[FileEntry]) -> None:
@@ -225,11 +227,25 @@ def _entry(job: Job, one: Numbered, attempt: str, tally: Tally, files: list[File
     parts, store = one.split.parts, one.split.store
     following = None if is_misplaced(one.split) else tally.next
     return Entry(
-        one.number, attempt, one.plan, job.run, store.broker_name, store.root or store.logs[0],
-        parts[0].file_start + parts[0].start, parts[-1].file_start + parts[-1].end,
-        tally.rows, tally.corrupt, tally.size, tally.first, tally.last, following, _last_print(one, tally.last),
-        sorted(tally.behind), job.files.verify, files,
-    )  # fmt: skip
+        one.number,
+        attempt,
+        one.plan,
+        job.run,
+        store.broker_name,
+        store.root or store.logs[0],
+        parts[0].file_start + parts[0].start,
+        parts[-1].file_start + parts[-1].end,
+        tally.rows,
+        tally.corrupt,
+        tally.size,
+        tally.first,
+        tally.last,
+        following,
+        _last_print(one, tally.last),
+        sorted(tally.behind),
+        job.files.verify,
+        files,
+    )
 
 
 def _without_pruned(there: Destination, one: Numbered, entry: Entry) -> Entry:

@@ -117,9 +117,15 @@ def _queue_parts(tree: Tree, store: Store, options: Options) -> Iterator[Part]:
     for queue in store.queues(tree, options):
         for file in queue.files:
             yield Part(
-                file.path, file.start, 0, file.size, is_active=file is queue.files[-1],
-                topic=queue.topic, queue_id=queue.queue_id, is_batch=queue.is_batch,
-            )  # fmt: skip
+                file.path,
+                file.start,
+                0,
+                file.size,
+                is_active=file is queue.files[-1],
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                is_batch=queue.is_batch,
+            )
 
 
 class _LogFile(NamedTuple):
@@ -195,11 +201,18 @@ def _parts_of(tree: Tree, one: _LogFile, options: Options, places: QueuePlaces |
         displaced_by, cuts = 0, [0, one.file.size]
     return [
         Part(
-            one.file.path, one.file.start, start, end, displaced_by, end == one.file.size, one.is_active,
-            0 if number else one.missing_before, was_empty=one.was_empty,
+            one.file.path,
+            one.file.start,
+            start,
+            end,
+            displaced_by,
+            end == one.file.size,
+            one.is_active,
+            0 if number else one.missing_before,
+            was_empty=one.was_empty,
         )
         for number, (start, end) in enumerate(pairwise(cuts))
-    ]  # fmt: skip
+    ]
 
 
 def _range(options: Options) -> tuple[int, int]:

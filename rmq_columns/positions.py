@@ -27,11 +27,19 @@ from rmq_columns.stores import LogFile
 
 POSITIONS: Final = pa.schema(
     [
-        ("brokerName", pa.string()), ("topic", pa.string()), ("queueId", pa.int32()), ("position", pa.int64()),
-        ("firstOffset", pa.int64()), ("endOffset", pa.int64()), ("messages", pa.int64()), ("bytes", pa.int64()),
-        ("nextOffset", pa.int64()), ("nextStoreTimestamp", TIME), ("lastStoreTimestamp", TIME),
+        ("brokerName", pa.string()),
+        ("topic", pa.string()),
+        ("queueId", pa.int32()),
+        ("position", pa.int64()),
+        ("firstOffset", pa.int64()),
+        ("endOffset", pa.int64()),
+        ("messages", pa.int64()),
+        ("bytes", pa.int64()),
+        ("nextOffset", pa.int64()),
+        ("nextStoreTimestamp", TIME),
+        ("lastStoreTimestamp", TIME),
     ]
-)  # fmt: skip
+)
 """A row of a position: messages and bytes from it to the end of this file, and the first of them.  A row without one is the
 queue's own: its offsets, `endOffset` not included, and when its last message was stored; `firstOffset` is null where the log
 begins behind the whole file."""
@@ -133,10 +141,13 @@ def _of_part(asked: Asked, part: Part, times: _Times) -> Iterator[dict[str, Any]
     yield {**name, "firstOffset": found.first, "endOffset": found.end, "lastStoreTimestamp": last}
     for number in np.flatnonzero(found.next_offset >= 0).tolist():
         yield {
-            **name, "position": int(found.positions[number]), "messages": int(found.messages[number]),
-            "bytes": int(found.bytes[number]), "nextOffset": int(found.next_offset[number]),
+            **name,
+            "position": int(found.positions[number]),
+            "messages": int(found.messages[number]),
+            "bytes": int(found.bytes[number]),
+            "nextOffset": int(found.next_offset[number]),
             "nextStoreTimestamp": times.at(int(found.next_physical[number])),
-        }  # fmt: skip
+        }
 
 
 class _Times:

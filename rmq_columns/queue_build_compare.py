@@ -42,12 +42,22 @@ MISSING: Final = "missing"
 SOUND: Final = (EQUAL, EQUIVALENT, DELETED_TOPIC, RETAINED)
 COMPARED: Final = pa.schema(
     [
-        ("brokerName", pa.string()), ("topic", pa.string()), ("queueId", pa.int32()), ("outcome", pa.string()),
-        ("units", pa.int64()), ("differentUnits", pa.int64()), ("firstDifferentOffset", pa.int64()), ("field", pa.string()),
-        ("storePhysicalOffset", pa.int64()), ("storeSize", pa.int32()), ("storeTagsCode", pa.int64()),
-        ("rebuiltPhysicalOffset", pa.int64()), ("rebuiltSize", pa.int32()), ("rebuiltTagsCode", pa.int64()),
+        ("brokerName", pa.string()),
+        ("topic", pa.string()),
+        ("queueId", pa.int32()),
+        ("outcome", pa.string()),
+        ("units", pa.int64()),
+        ("differentUnits", pa.int64()),
+        ("firstDifferentOffset", pa.int64()),
+        ("field", pa.string()),
+        ("storePhysicalOffset", pa.int64()),
+        ("storeSize", pa.int32()),
+        ("storeTagsCode", pa.int64()),
+        ("rebuiltPhysicalOffset", pa.int64()),
+        ("rebuiltSize", pa.int32()),
+        ("rebuiltTagsCode", pa.int64()),
     ]
-)  # fmt: skip
+)
 """units: compared.  firstDifferentOffset: of the queue; of a batch queue the first message's.  The fields show that unit."""
 
 
@@ -123,8 +133,12 @@ def compare_queues(task: Comparison) -> Iterator[pa.RecordBatch]:
 def _compared(task: Comparison, tree: Tree, pair: Pair) -> dict[str, Any]:
     key = pair.key
     row: dict[str, Any] = {
-        "brokerName": task.plan.store.broker_name, "topic": key.topic, "queueId": key.queue_id, "units": 0, "differentUnits": 0,
-    }  # fmt: skip
+        "brokerName": task.plan.store.broker_name,
+        "topic": key.topic,
+        "queueId": key.queue_id,
+        "units": 0,
+        "differentUnits": 0,
+    }
     kind = BATCH_UNIT if key.kind is Kind.BATCH else QUEUE_UNIT
     if not pair.files and pair.start >= 0:
         is_deleted = task.topics is not None and key.topic not in task.topics and key.kind is not Kind.LIGHT
@@ -224,8 +238,12 @@ class _Difference:
         offset = int((other if other["size"] else one)["base_offset"]) if self._is_batch else at + row
         field = "no unit in the store" if not one["size"] else "no message in the log" if not other["size"] else ", ".join(names)
         self.first = {
-            "firstDifferentOffset": offset, "field": field,
-            "storePhysicalOffset": int(one["physical_offset"]), "storeSize": int(one["size"]),
-            "storeTagsCode": int(one["tags_code"]), "rebuiltPhysicalOffset": int(other["physical_offset"]),
-            "rebuiltSize": int(other["size"]), "rebuiltTagsCode": int(other["tags_code"]),
-        }  # fmt: skip
+            "firstDifferentOffset": offset,
+            "field": field,
+            "storePhysicalOffset": int(one["physical_offset"]),
+            "storeSize": int(one["size"]),
+            "storeTagsCode": int(one["tags_code"]),
+            "rebuiltPhysicalOffset": int(other["physical_offset"]),
+            "rebuiltSize": int(other["size"]),
+            "rebuiltTagsCode": int(other["tags_code"]),
+        }

@@ -31,10 +31,11 @@ def place_of(to: str) -> str:
     """The directory, from the root on.  Raises `CannotRead` for a URI that is none."""
     if local_path(to) is None:
         raise CannotRead(
-            to, -1,
+            to,
+            -1,
             "not a directory: units are written at their places in files, which an object store cannot; name a disk that all"
             " executors share, and copy the finished tree",
-        )  # fmt: skip
+        )
     return absolute(to)
 
 

@@ -25,12 +25,21 @@ GAP_MAX: Final = 1_000_000
 
 RUNS: Final = pa.schema(
     [
-        ("brokerName", pa.string()), ("topic", pa.string()), ("queueId", pa.int32()), ("kind", pa.string()),
-        ("store", pa.int32()), ("split", pa.int32()), ("firstOffset", pa.int64()), ("endOffset", pa.int64()),
-        ("units", pa.int64()), ("firstPhysicalOffset", pa.int64()), ("lastPhysicalOffset", pa.int64()),
-        ("firstSize", pa.int32()), ("bytes", pa.int64()),
+        ("brokerName", pa.string()),
+        ("topic", pa.string()),
+        ("queueId", pa.int32()),
+        ("kind", pa.string()),
+        ("store", pa.int32()),
+        ("split", pa.int32()),
+        ("firstOffset", pa.int64()),
+        ("endOffset", pa.int64()),
+        ("units", pa.int64()),
+        ("firstPhysicalOffset", pa.int64()),
+        ("lastPhysicalOffset", pa.int64()),
+        ("firstSize", pa.int32()),
+        ("bytes", pa.int64()),
     ]
-)  # fmt: skip
+)
 """A row is a `Run` of a queue; or, of the kinds below, something that was met in a split: `units` of them, `bytes` long."""
 DAMAGE: Final = "damage"
 STRANGERS: Final = "strangers"
@@ -181,11 +190,15 @@ def found_runs(entries: Entries) -> list[Run]:
         last = end - 1
         runs.append(
             Run(
-                int(entries.offset[begin]), int(entries.offset[last] + entries.span[last]), end - begin,
-                int(entries.physical[begin]), int(entries.physical[last]), int(entries.size[begin]),
+                int(entries.offset[begin]),
+                int(entries.offset[last] + entries.span[last]),
+                end - begin,
+                int(entries.physical[begin]),
+                int(entries.physical[last]),
+                int(entries.size[begin]),
                 int(entries.size[begin:end].sum()),
             )
-        )  # fmt: skip
+        )
     return runs
 
 

@@ -146,10 +146,21 @@ class _Builder:
             for run in runs:
                 rows.append(
                     (
-                        plan.store.broker_name, key.topic, key.queue_id, key.kind.value, plan.number, number, run.first, run.end,
-                        run.units, run.first_physical, run.last_physical, run.first_size, run.bytes,
+                        plan.store.broker_name,
+                        key.topic,
+                        key.queue_id,
+                        key.kind.value,
+                        plan.number,
+                        number,
+                        run.first,
+                        run.end,
+                        run.units,
+                        run.first_physical,
+                        run.last_physical,
+                        run.first_size,
+                        run.bytes,
                     )
-                )  # fmt: skip
+                )
                 if len(rows) >= ROWS_MAX:
                     yield _batch(rows)
                     rows = []
@@ -267,9 +278,15 @@ def take_row(made: Made, runs: dict[Key, list[Run]], row: Mapping[str, Any]) -> 
 def run_of(row: Mapping[str, Any]) -> Run:
     """A row of `RUNS` that is a run."""
     return Run(
-        row["firstOffset"], row["endOffset"], row["units"], row["firstPhysicalOffset"], row["lastPhysicalOffset"],
-        row["firstSize"], row["bytes"], row["split"],
-    )  # fmt: skip
+        row["firstOffset"],
+        row["endOffset"],
+        row["units"],
+        row["firstPhysicalOffset"],
+        row["lastPhysicalOffset"],
+        row["firstSize"],
+        row["bytes"],
+        row["split"],
+    )
 
 
 __all__ = ["Made", "Plan", "Task", "build_split", "plan_build", "rebuild"]

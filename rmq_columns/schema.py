@@ -20,24 +20,46 @@ CORRUPT: Final = "_corrupt"
 
 MESSAGES: Final = pa.schema(
     [
-        ("brokerName", pa.string()), ("topic", pa.string()), ("queueId", pa.int32()), ("queueOffset", pa.int64()),
-        ("body", pa.binary()), ("bodySize", pa.int32()),
-        ("tags", pa.string()), ("keys", pa.string()), ("uniqKey", pa.string()), ("properties", TEXTS),
-        ("bornTimestamp", TIME), ("storeTimestamp", TIME), ("bornHost", pa.string()), ("storeHost", pa.string()),
-        ("reconsumeTimes", pa.int32()), ("flag", pa.int32()), ("sysFlag", pa.int32()), ("bodyCrc", pa.int32()),
-        ("preparedTransactionOffset", pa.int64()), ("physicalOffset", pa.int64()), ("storeSize", pa.int32()),
-        ("offsetMsgId", pa.string()), ("crcOk", pa.bool_()),
+        ("brokerName", pa.string()),
+        ("topic", pa.string()),
+        ("queueId", pa.int32()),
+        ("queueOffset", pa.int64()),
+        ("body", pa.binary()),
+        ("bodySize", pa.int32()),
+        ("tags", pa.string()),
+        ("keys", pa.string()),
+        ("uniqKey", pa.string()),
+        ("properties", TEXTS),
+        ("bornTimestamp", TIME),
+        ("storeTimestamp", TIME),
+        ("bornHost", pa.string()),
+        ("storeHost", pa.string()),
+        ("reconsumeTimes", pa.int32()),
+        ("flag", pa.int32()),
+        ("sysFlag", pa.int32()),
+        ("bodyCrc", pa.int32()),
+        ("preparedTransactionOffset", pa.int64()),
+        ("physicalOffset", pa.int64()),
+        ("storeSize", pa.int32()),
+        ("offsetMsgId", pa.string()),
+        ("crcOk", pa.bool_()),
     ]
-)  # fmt: skip
+)
 """offsetMsgId comes only when it is named, crcOk with verifyCrc or when it is named."""
 
 HEADERS: Final = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 KAFKA: Final = pa.schema(
     [
-        ("key", pa.binary()), ("value", pa.binary()), ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()),
-        ("timestamp", TIME), ("timestampType", pa.int32()), ("headers", HEADERS),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", TIME),
+        ("timestampType", pa.int32()),
+        ("headers", HEADERS),
     ]
-)  # fmt: skip
+)
 """Of messages with kafkaCompatible, as Spark's own Kafka source names them; every column of MESSAGES may be named besides.
 
 key: KEYS.  value: body.  partition: queueId.  offset: queueOffset.  timestamp: storeTimestamp.  headers: properties.
@@ -47,42 +69,74 @@ TABLES: Final = {
     Table.MESSAGES: MESSAGES,
     Table.CONSUME_QUEUE: pa.schema(
         [
-            ("brokerName", pa.string()), ("topic", pa.string()), ("queueId", pa.int32()), ("queueOffset", pa.int64()),
-            ("physicalOffset", pa.int64()), ("size", pa.int32()), ("tagsCode", pa.int64()), ("batchSize", pa.int32()),
+            ("brokerName", pa.string()),
+            ("topic", pa.string()),
+            ("queueId", pa.int32()),
+            ("queueOffset", pa.int64()),
+            ("physicalOffset", pa.int64()),
+            ("size", pa.int32()),
+            ("tagsCode", pa.int64()),
+            ("batchSize", pa.int32()),
         ]
     ),
     Table.INDEX: pa.schema(
         [
-            ("brokerName", pa.string()), ("file", pa.string()), ("number", pa.int32()), ("keyHash", pa.int32()),
-            ("phyOffset", pa.int64()), ("storeTime", TIME), ("slot", pa.int32()), ("previous", pa.int32()),
+            ("brokerName", pa.string()),
+            ("file", pa.string()),
+            ("number", pa.int32()),
+            ("keyHash", pa.int32()),
+            ("phyOffset", pa.int64()),
+            ("storeTime", TIME),
+            ("slot", pa.int32()),
+            ("previous", pa.int32()),
         ]
     ),
     Table.FILES: pa.schema(
         [
-            ("brokerName", pa.string()), ("kind", pa.string()), ("path", pa.string()), ("topic", pa.string()),
-            ("queueId", pa.int32()), ("startOffset", pa.int64()), ("size", pa.int64()), ("firstStoreTimestamp", TIME),
+            ("brokerName", pa.string()),
+            ("kind", pa.string()),
+            ("path", pa.string()),
+            ("topic", pa.string()),
+            ("queueId", pa.int32()),
+            ("startOffset", pa.int64()),
+            ("size", pa.int64()),
+            ("firstStoreTimestamp", TIME),
         ]
     ),
     Table.TOPICS: pa.schema(
         [
-            ("brokerName", pa.string()), ("topic", pa.string()), ("readQueueNums", pa.int32()), ("writeQueueNums", pa.int32()),
-            ("perm", pa.int32()), ("topicFilterType", pa.string()), ("topicSysFlag", pa.int32()), ("order", pa.bool_()),
+            ("brokerName", pa.string()),
+            ("topic", pa.string()),
+            ("readQueueNums", pa.int32()),
+            ("writeQueueNums", pa.int32()),
+            ("perm", pa.int32()),
+            ("topicFilterType", pa.string()),
+            ("topicSysFlag", pa.int32()),
+            ("order", pa.bool_()),
             ("attributes", TEXTS),
         ]
     ),
     Table.CONSUMER_OFFSETS: pa.schema(
         [
-            ("brokerName", pa.string()), ("group", pa.string()), ("topic", pa.string()), ("queueId", pa.int32()),
-            ("offset", pa.int64()), ("pullOffset", pa.int64()),
+            ("brokerName", pa.string()),
+            ("group", pa.string()),
+            ("topic", pa.string()),
+            ("queueId", pa.int32()),
+            ("offset", pa.int64()),
+            ("pullOffset", pa.int64()),
         ]
     ),
     Table.GAPS: pa.schema(
         [
-            ("brokerName", pa.string()), ("file", pa.string()), ("startOffset", pa.int64()), ("endOffset", pa.int64()),
-            ("size", pa.int64()), ("kind", pa.string()),
+            ("brokerName", pa.string()),
+            ("file", pa.string()),
+            ("startOffset", pa.int64()),
+            ("endOffset", pa.int64()),
+            ("size", pa.int64()),
+            ("kind", pa.string()),
         ]
     ),
-}  # fmt: skip
+}
 
 
 def schema_of(options: Options) -> pa.Schema:

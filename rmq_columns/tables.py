@@ -141,11 +141,15 @@ def _units(maker: _Maker, part: Part, units: Records, which: Mask, at: int) -> I
     numbers = (part.file_start + at) // units.dtype.itemsize + np.flatnonzero(which)
     yield from maker.numbers(
         {
-            "topic": part.topic, "queueId": part.queue_id, "physicalOffset": found["physical_offset"], "size": found["size"],
-            "tagsCode": found["tags_code"], "queueOffset": found["base_offset"] if part.is_batch else numbers,
+            "topic": part.topic,
+            "queueId": part.queue_id,
+            "physicalOffset": found["physical_offset"],
+            "size": found["size"],
+            "tagsCode": found["tags_code"],
+            "queueOffset": found["base_offset"] if part.is_batch else numbers,
             "batchSize": found["batch_size"] if part.is_batch else 1,
         }
-    )  # fmt: skip
+    )
 
 
 def _blocks(file: File, kind: np.dtype[Any], end: int, block_bytes: int, start: int = 0) -> Iterator[tuple[int, Records]]:
@@ -200,19 +204,26 @@ def _entries(
         yield from maker.rows(maker.bad(part.path, at + row * INDEX_ENTRY.itemsize, "no entry: hash or offset is negative"))
     keep = ~bad
     for limit, values, is_least in (
-        (options.starting_ms, time, True), (options.ending_ms, time, False),
-        (options.starting_offset, entries["physical_offset"], True), (options.ending_offset, entries["physical_offset"], False),
-    ):  # fmt: skip
+        (options.starting_ms, time, True),
+        (options.ending_ms, time, False),
+        (options.starting_offset, entries["physical_offset"], True),
+        (options.ending_offset, entries["physical_offset"], False),
+    ):
         if limit is not None:
             keep &= (values >= limit) if is_least else (values < limit)
     found = entries[keep]
     if len(found):
         yield from maker.numbers(
             {
-                "file": part.path, "number": number[keep], "keyHash": found["key_hash"], "phyOffset": found["physical_offset"],
-                "storeTime": microseconds(time[keep]), "slot": found["key_hash"] % slots, "previous": found["previous"],
+                "file": part.path,
+                "number": number[keep],
+                "keyHash": found["key_hash"],
+                "phyOffset": found["physical_offset"],
+                "storeTime": microseconds(time[keep]),
+                "slot": found["key_hash"] % slots,
+                "previous": found["previous"],
             }
-        )  # fmt: skip
+        )
 
 
 def _may_hold(options: Options, header: Any) -> bool:
@@ -277,10 +288,12 @@ def _topics(maker: _Maker) -> Iterator[Row]:
             elif chosen(maker.options, str(name)):
                 attributes = _table(topic, "attributes")
                 yield {
-                    "topic": str(name), **{key: topic.get(key) for key in _TOPIC_NUMBERS}, "order": topic.get("order") is True,
+                    "topic": str(name),
+                    **{key: topic.get(key) for key in _TOPIC_NUMBERS},
+                    "order": topic.get("order") is True,
                     "topicFilterType": str(topic.get("topicFilterType", "SINGLE_TAG")),
                     "attributes": [(str(key), str(held)) for key, held in attributes.items()],
-                }  # fmt: skip
+                }
 
 
 _TOPIC_NUMBERS: Final = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")

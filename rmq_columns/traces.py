@@ -27,14 +27,31 @@ COLUMNS: Final = ("physicalOffset", "body")
 
 TRACES: Final = pa.schema(
     [
-        ("brokerName", pa.string()), ("physicalOffset", pa.int64()), ("traceType", pa.string()), ("timestamp", TIME),
-        ("regionId", pa.string()), ("group", pa.string()), ("requestId", pa.string()), ("topic", pa.string()),
-        ("msgId", pa.string()), ("tags", pa.string()), ("keys", pa.string()), ("storeHost", pa.string()),
-        ("bodyLength", pa.int32()), ("costTime", pa.int32()), ("msgType", pa.string()), ("offsetMsgId", pa.string()),
-        ("success", pa.bool_()), ("clientHost", pa.string()), ("retryTimes", pa.int32()), ("contextCode", pa.string()),
-        ("transactionId", pa.string()), ("transactionState", pa.string()), ("fromTransactionCheck", pa.bool_()),
+        ("brokerName", pa.string()),
+        ("physicalOffset", pa.int64()),
+        ("traceType", pa.string()),
+        ("timestamp", TIME),
+        ("regionId", pa.string()),
+        ("group", pa.string()),
+        ("requestId", pa.string()),
+        ("topic", pa.string()),
+        ("msgId", pa.string()),
+        ("tags", pa.string()),
+        ("keys", pa.string()),
+        ("storeHost", pa.string()),
+        ("bodyLength", pa.int32()),
+        ("costTime", pa.int32()),
+        ("msgType", pa.string()),
+        ("offsetMsgId", pa.string()),
+        ("success", pa.bool_()),
+        ("clientHost", pa.string()),
+        ("retryTimes", pa.int32()),
+        ("contextCode", pa.string()),
+        ("transactionId", pa.string()),
+        ("transactionState", pa.string()),
+        ("fromTransactionCheck", pa.bool_()),
     ]
-)  # fmt: skip
+)
 """brokerName and physicalOffset are the trace message's own.  costTime: ms; of a consumption its listener's, divided by the
 messages that it was given at once.  requestId joins SubBefore and SubAfter."""
 
@@ -72,22 +89,48 @@ def _one_of(words: tuple[str, ...]) -> Callable[[str], str | None]:
 
 
 _READ: Final[dict[str, Callable[[str], Any]]] = {
-    "timestamp": _micros, "bodyLength": _small, "costTime": _small, "success": _truth, "retryTimes": _small,
-    "fromTransactionCheck": _truth, "msgType": _one_of(MESSAGE_TYPES), "contextCode": _one_of(RETURN_TYPES),
-}  # fmt: skip
+    "timestamp": _micros,
+    "bodyLength": _small,
+    "costTime": _small,
+    "success": _truth,
+    "retryTimes": _small,
+    "fromTransactionCheck": _truth,
+    "msgType": _one_of(MESSAGE_TYPES),
+    "contextCode": _one_of(RETURN_TYPES),
+}
 _PUB: Final = (
-    "timestamp", "regionId", "group", "topic", "msgId", "tags", "keys", "storeHost", "bodyLength", "costTime", "msgType",
-)  # fmt: skip
+    "timestamp",
+    "regionId",
+    "group",
+    "topic",
+    "msgId",
+    "tags",
+    "keys",
+    "storeHost",
+    "bodyLength",
+    "costTime",
+    "msgType",
+)
 _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "Pub": (*_PUB, "offsetMsgId", "success", "clientHost"),
     "SubBefore": ("timestamp", "regionId", "group", "requestId", "msgId", "retryTimes", "keys"),
     "SubAfter": ("requestId", "msgId", "costTime", "success", "keys", "contextCode", "timestamp", "group"),
     "EndTransaction": (
-        "timestamp", "regionId", "group", "topic", "msgId", "tags", "keys", "storeHost", "msgType", "transactionId",
-        "transactionState", "fromTransactionCheck",
+        "timestamp",
+        "regionId",
+        "group",
+        "topic",
+        "msgId",
+        "tags",
+        "keys",
+        "storeHost",
+        "msgType",
+        "transactionId",
+        "transactionState",
+        "fromTransactionCheck",
     ),
     "Recall": ("timestamp", "regionId", "group", "topic", "msgId", "success"),
-}  # fmt: skip
+}
 _OLD_PUB: Final = (*_PUB, "success")
 _NEEDED: Final = {"Pub": 11, "SubBefore": 6, "SubAfter": 4, "EndTransaction": 12, "Recall": 6}
 """Fields without which Java's own decoder would not read the record either."""

@@ -103,10 +103,17 @@ class Units:
     def take(self, which: slice | Mask | Ints) -> Units:
         """Some of the rows."""
         return Units(
-            self.at[which], self.fixed[which], self.host_bits[which], self.body_at[which], self.topic_at[which],
-            self.topic_size[which], self.properties_at[which], self.properties_size[which], self.fault[which],
+            self.at[which],
+            self.fixed[which],
+            self.host_bits[which],
+            self.body_at[which],
+            self.topic_at[which],
+            self.topic_size[which],
+            self.properties_at[which],
+            self.properties_size[which],
+            self.fault[which],
             {name: column[which] for name, column in self.numbers.items()},
-        )  # fmt: skip
+        )
 
 
 def walk(buffer: bytes | bytearray | memoryview, at: int, end: int, units_max: int | None = None) -> tuple[list[int], int]:

@@ -27,9 +27,11 @@ SHOWN_BYTES: Final = 8
 FIRST_CHUNK_BYTES: Final = 1 << 14
 """Compared first behind a difference: the next one is mostly near."""
 FIXED: Final[Mapping[Kind, Flat]] = {
-    Kind.CONSUME_QUEUE: queues.UNIT, Kind.BATCH_QUEUE: queues.BATCH,
-    Kind.TIMER_LOG: small_files.TIMER_UNIT, Kind.TIMER_WHEEL: small_files.TIMER_SLOT,
-}  # fmt: skip
+    Kind.CONSUME_QUEUE: queues.UNIT,
+    Kind.BATCH_QUEUE: queues.BATCH,
+    Kind.TIMER_LOG: small_files.TIMER_UNIT,
+    Kind.TIMER_WHEEL: small_files.TIMER_SLOT,
+}
 VOLATILE_FIELDS: Final = {"dataVersion", "timeStamp", "timestamp", "pullOffsetTable"}
 """Of configuration: when and how often something was written, not what."""
 VOLATILE_FILES: Final = ("timermetrics", "transactionMetrics")

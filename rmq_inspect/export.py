@@ -49,13 +49,34 @@ def to_parquet(units: Iterable[Unit], path: Path) -> int:
 def _schema(pa: Any) -> Any:
     text, time = pa.string(), pa.timestamp("ms", tz="UTC")
     fields = {
-        "topic": text, "queueId": pa.int32(), "queueOffset": pa.int64(), "commitLogOffset": pa.int64(), "storeSize": pa.int32(),
-        "offsetMsgId": text, "uniqKey": text, "keys": pa.list_(text), "tags": text, "storeTimestamp": time, "storeHost": text,
-        "bornTimestamp": time, "bornHost": text, "version": pa.int8(), "flag": pa.int32(), "sysFlag": pa.int32(),
-        "compression": text, "transaction": text, "innerBatch": pa.bool_(), "reconsumeTimes": pa.int32(),
-        "preparedTransactionOffset": pa.int64(), "bodyCRC": pa.int32(), "bodyCRCOk": pa.bool_(), "bodySize": pa.int32(),
-        "properties": pa.map_(text, text), "bodyPackedAs": text, "body": pa.binary(),
-    }  # fmt: skip
+        "topic": text,
+        "queueId": pa.int32(),
+        "queueOffset": pa.int64(),
+        "commitLogOffset": pa.int64(),
+        "storeSize": pa.int32(),
+        "offsetMsgId": text,
+        "uniqKey": text,
+        "keys": pa.list_(text),
+        "tags": text,
+        "storeTimestamp": time,
+        "storeHost": text,
+        "bornTimestamp": time,
+        "bornHost": text,
+        "version": pa.int8(),
+        "flag": pa.int32(),
+        "sysFlag": pa.int32(),
+        "compression": text,
+        "transaction": text,
+        "innerBatch": pa.bool_(),
+        "reconsumeTimes": pa.int32(),
+        "preparedTransactionOffset": pa.int64(),
+        "bodyCRC": pa.int32(),
+        "bodyCRCOk": pa.bool_(),
+        "bodySize": pa.int32(),
+        "properties": pa.map_(text, text),
+        "bodyPackedAs": text,
+        "body": pa.binary(),
+    }
     return pa.schema(list(fields.items()))
 
 

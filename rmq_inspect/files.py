@@ -127,10 +127,15 @@ def _index(file: StoreFile, start: int, slots: int | None) -> Iterator[Row]:
         first = max((start - reader.entry_at(0)) // ENTRY.size, 1)
         for entry in reader.entries(first):
             yield {
-                "number": entry.number, "byte": entry.at, "key_hash": entry.key_hash, "slot": entry.key_hash % reader.slots,
-                "physical_offset": entry.physical_offset, "seconds": entry.seconds,
-                "store_time": text_of(entry.store_time(reader.header)), "previous": entry.previous,
-            }  # fmt: skip
+                "number": entry.number,
+                "byte": entry.at,
+                "key_hash": entry.key_hash,
+                "slot": entry.key_hash % reader.slots,
+                "physical_offset": entry.physical_offset,
+                "seconds": entry.seconds,
+                "store_time": text_of(entry.store_time(reader.header)),
+                "previous": entry.previous,
+            }
 
 
 def index_header(file: StoreFile, slots: int | None) -> Row:

@@ -116,14 +116,15 @@ def _derive(
     slot_num, entries_max = _index_sizes(store, slots, report)
     index = IndexWriter(to / "index", report, slots=slot_num, entries_max=entries_max)
     queues = Queues(
-        to, report,
+        to,
+        report,
         file_bytes=_queue_file_bytes(store, queue_file_bytes, report),
         batch_file_bytes=_file_bytes(store.batch_queues, UNITS_PER_FILE * BATCH.size, unit=BATCH.size),
         batch_topics=_batch_topics(store, report),
         first_file_end=log_file_bytes,
         old=store.queues,
         extensions=Extensions(to, store.extensions, _extension_file_bytes(store)),
-    )  # fmt: skip
+    )
     stored = queued = last_queued = last = 0
     for piece in pieces(made.commit_log, progress=progress):
         if isinstance(piece, Unit) and not is_filler(piece.message):

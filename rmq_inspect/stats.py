@@ -111,19 +111,29 @@ class Stats:
     def as_json(self) -> dict[str, Any]:
         """Ready for JSON."""
         return {
-            "messages": self.total.messages, "bytes": self.total.bytes, "bodyBytes": self.body_bytes,
-            "firstStoreTimestamp": self.total.first_ms, "lastStoreTimestamp": self.total.last_ms,
-            "logStart": self.log_start, "logEnd": self.log_end,
-            "spoiltStretches": self.spoilt, "spoiltBytes": self.spoilt_bytes,
+            "messages": self.total.messages,
+            "bytes": self.total.bytes,
+            "bodyBytes": self.body_bytes,
+            "firstStoreTimestamp": self.total.first_ms,
+            "lastStoreTimestamp": self.total.last_ms,
+            "logStart": self.log_start,
+            "logEnd": self.log_end,
+            "spoiltStretches": self.spoilt,
+            "spoiltBytes": self.spoilt_bytes,
             "topics": [{"topic": name, **_count(one), "queues": self._queues_of(name)} for name, one in self.by_size()],
             "tags": dict(sorted(self.tags.items(), key=_second, reverse=True)),
             "sizes": [{"atMost": 1 << power, "messages": count} for power, count in sorted(self.sizes.items())],
-            "withKeys": self.with_keys, "keys": self.keys, "withUniqKey": self.with_unique_key, "withTags": self.with_tags,
-            "compressed": self.compressed, "transactions": self.transactions, "innerBatches": self.inner_batches,
+            "withKeys": self.with_keys,
+            "keys": self.keys,
+            "withUniqKey": self.with_unique_key,
+            "withTags": self.with_tags,
+            "compressed": self.compressed,
+            "transactions": self.transactions,
+            "innerBatches": self.inner_batches,
             "bucketMs": self.buckets.width_ms,
             "rates": [{"from": begin, "messages": count, "bytes": size} for begin, count, size in self.buckets.rows()],
             "files": self.files,
-        }  # fmt: skip
+        }
 
     def by_size(self) -> Sequence[tuple[str, Count]]:
         """Topics, the largest first."""

@@ -12,12 +12,14 @@ def page(stats: Stats, title: str) -> str:
     total = stats.total
     span = span_text(max(total.last_ms - total.first_ms, 0)) if total.messages else "none"
     facts = (
-        ("messages", f"{total.messages:,}"), ("bytes", bytes_text(total.bytes)),
+        ("messages", f"{total.messages:,}"),
+        ("bytes", bytes_text(total.bytes)),
         ("log", f"{stats.log_start:,} to {stats.log_end:,}"),
         ("stored", f"{text_of(total.first_ms)} to {text_of(total.last_ms)} ({span})" if total.messages else "nothing"),
-        ("with tags", f"{stats.with_tags:,}"), ("with keys", f"{stats.with_keys:,} ({stats.keys:,} keys)"),
+        ("with tags", f"{stats.with_tags:,}"),
+        ("with keys", f"{stats.with_keys:,} ({stats.keys:,} keys)"),
         ("spoilt", f"{stats.spoilt:,} stretches, {bytes_text(stats.spoilt_bytes)}"),
-    )  # fmt: skip
+    )
     parts = [
         head(title, f"Store {title}"),
         table(("", ""), facts),

@@ -72,7 +72,7 @@ class _Verification:
         condition = self._report.condition
         looked = whole.Scope(
             condition.live, condition.settled, scope.with_queues, scope.with_index, index_slots=scope.index_slots
-        )  # fmt: skip
+        )
         self._whole = Whole(files, looked, self._findings, self._report.notes)
         self._checkpoint: dict[str, int] = {}
 

@@ -21,9 +21,11 @@ TOPICS_MAX: Final = 50
 WIDTH: Final = 1000
 """Of a bar, in units of the picture."""
 _KINDS: Final = {
-    "commit log": "Commit log", "consume queue": "Consume queues", "batch consume queue": "Batch consume queues",
+    "commit log": "Commit log",
+    "consume queue": "Consume queues",
+    "batch consume queue": "Batch consume queues",
     "index": "Index",
-}  # fmt: skip
+}
 _STYLE: Final = """
 body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;color:#1d2433;background:#fff}
 h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}code,td.place{font-family:ui-monospace,monospace;font-size:.86em}

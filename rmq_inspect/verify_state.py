@@ -65,7 +65,7 @@ def read_checkpoint(store: StoreDirectory, findings: Findings) -> dict[str, int]
 
 def check_checkpoint(
     file: StoreFile, fields: dict[str, int], last_timestamp: int, log_end: int, live: bool, findings: Findings
-) -> None:  # fmt: skip
+) -> None:
     """last_timestamp: store time of the log's last message, -1 when it has none."""
     slack = CLOCK_SLACK_MS if live else 0
     for name in (*_TIMES, *_OFFSETS):

@@ -35,7 +35,7 @@ def _do(work: Callable[..., Answer], item: Any) -> Answer:
 
 def each(
     work: Callable[..., Answer], items: Sequence[Item], more: tuple[Any, ...], workers: int
-) -> Iterator[tuple[Item, Answer]]:  # fmt: skip
+) -> Iterator[tuple[Item, Answer]]:
     """(item, work(item, *more)) in whatever order; in processes when there are more workers than one."""
     if workers <= 1:
         for item in items:

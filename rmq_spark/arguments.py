@@ -171,10 +171,22 @@ def _names(value: Any) -> tuple[str, ...]:
 
 
 READERS: Final[dict[Any, Callable[[Any], Any]]] = {
-    bool: _truth, int: _whole, float: _number, "path": _path, "names": _names, "duration": duration_ms, "size": size_bytes,
+    bool: _truth,
+    int: _whole,
+    float: _number,
+    "path": _path,
+    "names": _names,
+    "duration": duration_ms,
+    "size": size_bytes,
     "time": lambda value: time_ms(value, time.time_ns() // 1_000_000),
-}  # fmt: skip
+}
 """path: a text; names: texts, commas between them; duration and time (since 1970): ms; size: bytes."""
 METAVARS: Final[dict[Any, str]] = {
-    int: "N", float: "NUMBER", "path": "PATH", "names": "NAME,...", "duration": "DURATION", "size": "SIZE", "time": "TIME",
-}  # fmt: skip
+    int: "N",
+    float: "NUMBER",
+    "path": "PATH",
+    "names": "NAME,...",
+    "duration": "DURATION",
+    "size": "SIZE",
+    "time": "TIME",
+}

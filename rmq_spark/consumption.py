@@ -48,9 +48,11 @@ def consumed(spark: SparkSession, source: Source, found: DataFrame) -> DataFrame
         *DELIVERY, F.col("group").alias("groupAfter"), F.col("costTime").alias("costMs"), "success", "contextCode"
     )
     state = (
-        F.when(F.col("startTimestamp").isNull(), NO_START).when(F.col("success").isNull(), NO_END)
-        .when(F.col("success"), OK).otherwise(FAILED)
-    )  # fmt: skip
+        F.when(F.col("startTimestamp").isNull(), NO_START)
+        .when(F.col("success").isNull(), NO_END)
+        .when(F.col("success"), OK)
+        .otherwise(FAILED)
+    )
     deliveries = before.join(after, list(DELIVERY), "full").withColumn("group", F.coalesce("group", "groupAfter"))
     deliveries = deliveries.withColumn("state", state).drop("groupAfter")
     wait = F.unix_millis("startTimestamp") - F.unix_millis("storeTimestamp")
@@ -58,9 +60,20 @@ def consumed(spark: SparkSession, source: Source, found: DataFrame) -> DataFrame
     if has(source.options, "topics"):
         joined = joined.where("topic is not null")
     return joined.select(
-        "group", "topic", "queueId", "brokerName", *DELIVERY, "retryTimes", "storeTimestamp", "startTimestamp", "waitMs",
-        "costMs", "success", "contextCode", "state",
-    )  # fmt: skip
+        "group",
+        "topic",
+        "queueId",
+        "brokerName",
+        *DELIVERY,
+        "retryTimes",
+        "storeTimestamp",
+        "startTimestamp",
+        "waitMs",
+        "costMs",
+        "success",
+        "contextCode",
+        "state",
+    )
 
 
 def _delivered(spark: SparkSession, source: Source, deliveries: DataFrame) -> DataFrame:
@@ -71,9 +84,14 @@ def _delivered(spark: SparkSession, source: Source, deliveries: DataFrame) -> Da
     columns = "brokerName,topic,queueId,uniqKey,reconsumeTimes,storeTimestamp,properties"
     stored = Source(source.paths, lenient(options)).read(spark, "messages", columns=columns, includeProperties="raw")
     stored = stored.where(F.col("uniqKey").isNotNull() & ~F.col("topic").startswith(DLQ_PREFIX)).select(
-        "brokerName", "queueId", "reconsumeTimes", "storeTimestamp", F.col("uniqKey").alias("msgId"),
-        F.col("topic").alias("stored"), F.concat(F.lit(SUFFIX), F.col("properties").cast("string")).alias("propertyText"),
-    )  # fmt: skip
+        "brokerName",
+        "queueId",
+        "reconsumeTimes",
+        "storeTimestamp",
+        F.col("uniqKey").alias("msgId"),
+        F.col("topic").alias("stored"),
+        F.concat(F.lit(SUFFIX), F.col("properties").cast("string")).alias("propertyText"),
+    )
     retry = F.concat(F.lit(RETRY_PREFIX), F.col("group"))
     is_copy = F.col("stored").startswith(RETRY_PREFIX)
     own = ~is_copy | (F.col("stored") == retry) | F.startswith("stored", F.concat(retry, F.lit("_")))
@@ -100,11 +118,16 @@ def by_group(deliveries: DataFrame) -> DataFrame:
 
     wait = F.when((F.col("waitMs") >= 0) & (F.col("retryTimes") == 0), F.col("waitMs"))
     summed = deliveries.groupBy("group", "topic").agg(
-        F.count("*").alias("deliveries"), count(OK).alias("succeeded"), count(FAILED).alias("failed"),
-        count(NO_END).alias("noEnd"), F.sum((F.col("retryTimes") > 0).cast("int")).alias("retries"),
+        F.count("*").alias("deliveries"),
+        count(OK).alias("succeeded"),
+        count(FAILED).alias("failed"),
+        count(NO_END).alias("noEnd"),
+        F.sum((F.col("retryTimes") > 0).cast("int")).alias("retries"),
         F.sum((F.col("waitMs") < 0).cast("int")).alias("clockSkew"),
-        *[F.percentile(wait, F.lit(q)).alias(f"waitMsP{q * 100:g}") for q in QUANTILES], F.max(wait).alias("waitMsMax"),
-        *[F.percentile("costMs", F.lit(q)).alias(f"costMsP{q * 100:g}") for q in QUANTILES], F.max("costMs").alias("costMsMax"),
-    )  # fmt: skip
+        *[F.percentile(wait, F.lit(q)).alias(f"waitMsP{q * 100:g}") for q in QUANTILES],
+        F.max(wait).alias("waitMsMax"),
+        *[F.percentile("costMs", F.lit(q)).alias(f"costMsP{q * 100:g}") for q in QUANTILES],
+        F.max("costMs").alias("costMsMax"),
+    )
     ended = F.col("succeeded") + F.col("failed")
     return summed.withColumn("successRate", F.when(ended > 0, F.col("succeeded") / ended))

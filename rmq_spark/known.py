@@ -108,9 +108,10 @@ def delay_offsets(source: Source) -> dict[str, dict[int, int]]:
         if store.config(tree, "delayOffset.json") is not None:
             told = _table(store, tree, "delayOffset.json", "offsetTable").items()
             found[store.broker_name] = {
-                int(level) - 1: at for level, at in told
+                int(level) - 1: at
+                for level, at in told
                 if str(level).isdecimal() and 0 < int(level) < LEVELS_MAX and type(at) is int and 0 <= at < 1 << 63
-            }  # fmt: skip
+            }
     return found
 
 

@@ -38,13 +38,21 @@ SUFFIXES: Final = {".csv": "csv", ".parquet": "parquet", ".jsonl": "json", ".jso
 
 
 LEDGER_PARAMETERS: Final = (
-    Parameter("ledger", "path", "File or directory with what was acknowledged (JSON lines, CSV, Parquet).  May be repeated.",
-              is_many=True),
+    Parameter(
+        "ledger",
+        "path",
+        "File or directory with what was acknowledged (JSON lines, CSV, Parquet).  May be repeated.",
+        is_many=True,
+    ),
     Parameter("ledger_format", str, "Of the ledger.  Told by the names of its files by default.", choices=FORMATS),
-    Parameter("column", str,
-              "What one of our columns (topic, queueId, uniqKey …) is called in the ledger.  May be repeated.",
-              metavar="OURS=THEIRS", is_many=True),
-)  # fmt: skip
+    Parameter(
+        "column",
+        str,
+        "What one of our columns (topic, queueId, uniqKey …) is called in the ledger.  May be repeated.",
+        metavar="OURS=THEIRS",
+        is_many=True,
+    ),
+)
 """Of the jobs that look into one."""
 
 
@@ -97,9 +105,11 @@ def read_ledger(
     counted = (F.col("queueOffset") + F.coalesce("place", F.lit(0))).alias("queueOffset")
     message_id = F.upper("one.offsetMsgId")
     return each.select(
-        *others, counted, F.nullif("one.uniqKey", F.lit("")).alias("uniqKey"),
+        *others,
+        counted,
+        F.nullif("one.uniqKey", F.lit("")).alias("uniqKey"),
         F.when(message_id.rlike(MESSAGE_ID), message_id).alias("offsetMsgId"),
-    )  # fmt: skip
+    )
 
 
 def place_of(message_id: str) -> Column:

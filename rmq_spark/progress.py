@@ -78,9 +78,8 @@ def newest_ms(spark: SparkSession, source: Source) -> dict[str, int]:
     for store, tree in stores_of(source):
         begins[store.broker_name] = min((log.start for log in store.log_files(tree)[-LAST_FILES:]), default=0)
     splits = [
-        split for split in plan_splits(options)
-        if any(part.file_start >= begins[split.store.broker_name] for part in split.parts)
-    ]  # fmt: skip
+        split for split in plan_splits(options) if any(part.file_start >= begins[split.store.broker_name] for part in split.parts)
+    ]
     read: Callable[..., Any] = read_split
     rows = spread(spark, read, splits, schema_of(options)).groupBy("brokerName")
     return {row["brokerName"]: row["ms"] for row in rows.agg(F.unix_millis(F.max("storeTimestamp")).alias("ms")).collect()}

@@ -10,11 +10,38 @@ from rmq_spark.outcome import Column, Table, Unit
 
 WORST: Final = 50
 """Rows of a table that a person looks at."""
-TEXTS: Final = frozenset((
-    "before", "bodiesEqual", "bornHost", "brokerName", "class", "detail", "directory", "field", "fields", "file",
-    "foundBrokerName", "group", "key", "keys", "kind", "originInLog", "originTopic", "outcome", "places", "propertyNames",
-    "severity", "side", "state", "systemTopic", "topic", "uniqKey", "verdict", "what",
-))  # fmt: skip
+TEXTS: Final = frozenset(
+    (
+        "before",
+        "bodiesEqual",
+        "bornHost",
+        "brokerName",
+        "class",
+        "detail",
+        "directory",
+        "field",
+        "fields",
+        "file",
+        "foundBrokerName",
+        "group",
+        "key",
+        "keys",
+        "kind",
+        "originInLog",
+        "originTopic",
+        "outcome",
+        "places",
+        "propertyNames",
+        "severity",
+        "side",
+        "state",
+        "systemTopic",
+        "topic",
+        "uniqKey",
+        "verdict",
+        "what",
+    )
+)
 TIMES: Final = frozenset(("firstDue", "firstRetry", "lastDead", "lastDue", "lastRetry", "windowMs"))
 BYTES: Final = frozenset(("bytes", "bytesBehind", "maxSize", "meanSize", "minSize"))
 RATIOS: Final = frozenset(("gini", "maxMean", "share", "successRate"))
@@ -36,9 +63,14 @@ def unit_of(column: str) -> Unit:
 
 
 def table_of(
-    name: str, title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], total: int, is_finding: bool = False,
+    name: str,
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    total: int,
+    is_finding: bool = False,
     units: Mapping[str, Unit] | None = None,
-) -> Table:  # fmt: skip
+) -> Table:
     """The first rows.  total: of how many; units: where a column is not what its name says."""
     own = units or {}
     kinds = tuple(Column(one, own.get(one) or unit_of(one)) for one in columns)

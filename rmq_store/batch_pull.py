@@ -48,9 +48,13 @@ class Chosen(NamedTuple):
 
 
 def choose(
-    queue: BatchConsumeQueue, log: CommitLog, offset: int, limits: Limits, accepts: Callable[[int], bool],
+    queue: BatchConsumeQueue,
+    log: CommitLog,
+    offset: int,
+    limits: Limits,
+    accepts: Callable[[int], bool],
     matches: Callable[[int, int], bool],
-) -> Chosen:  # fmt: skip
+) -> Chosen:
     """Units from the one that holds `offset` on. `accepts` sees a tags code, `matches` position and size. Raises Cold."""
     written = log.written_offset
     status = GetStatus.NO_MATCHED_MESSAGE

@@ -64,9 +64,15 @@ class BatchConsumeQueue(ConsumeQueue):
     def pend(self, staged: Staged) -> None:
         """Take a unit for the running dispatch."""
         self.pending += Unit(
-            staged.physical_offset, staged.size, staged.tags_code, staged.store_timestamp, staged.queue_offset, staged.count,
-            NOT_COMPACTED, RESERVED,
-        )  # fmt: skip
+            staged.physical_offset,
+            staged.size,
+            staged.tags_code,
+            staged.store_timestamp,
+            staged.queue_offset,
+            staged.count,
+            NOT_COMPACTED,
+            RESERVED,
+        )
 
     def write_pending(self, dirty_files: dict[str, int]) -> None:
         segments = self.segments

@@ -127,15 +127,27 @@ class CommitLog:
         pack = FIXED[hosts].packed.pack if hosts else _PACK_V4
         self._pieces += (
             pack(
-                size, queue.magic, crc32(body) & MASK, draft.queue_id, draft.flag, queue_offset, at, sys_flag,
-                draft.born_timestamp, born_host, wall_ms, store_host, draft.reconsume_times,
-                draft.prepared_transaction_offset, body_bytes,
+                size,
+                queue.magic,
+                crc32(body) & MASK,
+                draft.queue_id,
+                draft.flag,
+                queue_offset,
+                at,
+                sys_flag,
+                draft.born_timestamp,
+                born_host,
+                wall_ms,
+                store_host,
+                draft.reconsume_times,
+                draft.prepared_transaction_offset,
+                body_bytes,
             ),
             body,
             queue.topic_field,
             PROPERTIES_LENGTH.pack(properties_bytes),
             properties,
-        )  # fmt: skip
+        )
         if not sys_flag & UNQUEUED:
             queue.next_offset = queue_offset + 1
         end = at + size
@@ -143,9 +155,16 @@ class CommitLog:
         self._room -= size
         delay = draft.deliver_delay_ms
         staged = Staged(
-            at, queue_offset, size, end, queue, sys_flag, wall_ms,
-            draft.tags_code if delay < 0 else wall_ms + delay, draft.keys,
-        )  # fmt: skip
+            at,
+            queue_offset,
+            size,
+            end,
+            queue,
+            sys_flag,
+            wall_ms,
+            draft.tags_code if delay < 0 else wall_ms + delay,
+            draft.keys,
+        )
         self.staged.append(staged)
         return staged
 

@@ -68,9 +68,15 @@ class Flusher:
     """Which ticket is due. At most one is out."""
 
     def __init__(
-        self, disk: Disk, settings: StoreSettings, log: CommitLog, queues: Queues, dispatcher: Dispatcher,
-        index: Index | None, checkpoint: Checkpoint,
-    ) -> None:  # fmt: skip
+        self,
+        disk: Disk,
+        settings: StoreSettings,
+        log: CommitLog,
+        queues: Queues,
+        dispatcher: Dispatcher,
+        index: Index | None,
+        checkpoint: Checkpoint,
+    ) -> None:
         self._disk = disk
         self._log = log
         self._queues = queues

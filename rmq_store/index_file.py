@@ -86,8 +86,13 @@ class IndexFile:
     def load_header(self) -> None:
         header = self.file.read_at(0, HEADER_BYTES)
         (
-            self.begin_timestamp, self.end_timestamp, self.begin_physical, self.end_physical, self.slots_used, self.count,
-        ) = INDEX_HEADER.unpack(header)  # fmt: skip
+            self.begin_timestamp,
+            self.end_timestamp,
+            self.begin_physical,
+            self.end_physical,
+            self.slots_used,
+            self.count,
+        ) = INDEX_HEADER.unpack(header)
         self.count = min(max(self.count, 1), self.index_num)
         self._tail_first = self.count
 

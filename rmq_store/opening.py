@@ -38,9 +38,14 @@ class Parts(NamedTuple):
 
 
 def open_locked(
-    disk: Disk, settings: StoreSettings, changed: list[str], wall_ms: int, pid: int, zone: Zone,
+    disk: Disk,
+    settings: StoreSettings,
+    changed: list[str],
+    wall_ms: int,
+    pid: int,
+    zone: Zone,
     has_batch_queues: Callable[[str], bool] | None = None,
-) -> Parts:  # fmt: skip
+) -> Parts:
     """`changed`: directories whose entries the caller has changed. Raises StoreRefused, OSError."""
     root = settings.store_path_root_dir
     abort = f"{root}/abort"

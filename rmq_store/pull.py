@@ -47,19 +47,27 @@ class QueueReader:
         self._file_bytes = settings.mapped_file_size_commit_log
         self._memory = settings.physical_memory_bytes * settings.access_message_in_memory_max_ratio // 100
         self._memory_limits = (
-            settings.max_transfer_bytes_on_message_in_memory, settings.max_transfer_count_on_message_in_memory,
-        )  # fmt: skip
+            settings.max_transfer_bytes_on_message_in_memory,
+            settings.max_transfer_count_on_message_in_memory,
+        )
         self._disk_limits = (
-            settings.max_transfer_bytes_on_message_in_disk, settings.max_transfer_count_on_message_in_disk,
-        )  # fmt: skip
+            settings.max_transfer_bytes_on_message_in_disk,
+            settings.max_transfer_count_on_message_in_disk,
+        )
         self._scan_bytes = settings.max_filter_message_size
         self._structs: dict[int, Packed] = {}
         """by number of units; a pull has 32 at most"""
 
     def read(
-        self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int,
-        accepts: frozenset[int] | None, matches: Callable[[memoryview], bool] | None,
-    ) -> Read:  # fmt: skip
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        max_bytes: int,
+        accepts: frozenset[int] | None,
+        matches: Callable[[memoryview], bool] | None,
+    ) -> Read:
         """See `Store.read_queue`. Raises Cold."""
         queue = self._queues.find(topic, queue_id)
         if queue is None or queue.max_offset == 0:
@@ -111,10 +119,15 @@ class QueueReader:
         written = log.written_offset
         end = positions[-1] + sizes[-1]
         if (
-            first < log.min_offset or end > written or size > bytes_max or size > limit
-            or min(sizes) <= 0 or written - first > self._memory
-            or min(positions) != first or max(positions) != positions[-1]
-        ):  # fmt: skip
+            first < log.min_offset
+            or end > written
+            or size > bytes_max
+            or size > limit
+            or min(sizes) <= 0
+            or written - first > self._memory
+            or min(positions) != first
+            or max(positions) != positions[-1]
+        ):
             return None
         if size >= end - first and len(set(positions)) < count:
             return None  # entries over a gap lead to one message (queue_repair.bridge); other queues' messages are in between
@@ -145,9 +158,14 @@ class QueueReader:
         return packed.unpack(data)
 
     def _one_by_one(
-        self, queue: ConsumeQueue, offset: int, max_count: int, limit: int,
-        accepts: frozenset[int] | None, matches: Callable[[memoryview], bool] | None,
-    ) -> Read:  # fmt: skip
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        max_count: int,
+        limit: int,
+        accepts: frozenset[int] | None,
+        matches: Callable[[memoryview], bool] | None,
+    ) -> Read:
         """As the reference's loop goes; it stays within one queue file."""
         log = self._log
         written = log.written_offset
@@ -165,9 +183,11 @@ class QueueReader:
             newest = int(QUEUE_UNIT.unpack_from(data, (skipped - 1) * UNIT_BYTES)[0])
         for physical, unit_bytes, tags_code in QUEUE_UNIT.iter_unpack(memoryview(data)[skipped * UNIT_BYTES :]):
             if (
-                unit_bytes <= 0 or physical < 0 or physical + unit_bytes > written
+                unit_bytes <= 0
+                or physical < 0
+                or physical + unit_bytes > written
                 or physical % self._file_bytes + unit_bytes > self._file_bytes
-            ):  # fmt: skip
+            ):
                 # No message can be there: the entry is damaged, or fills the queue up to its first message.
                 next_offset += 1
                 if not found:
@@ -200,16 +220,24 @@ class QueueReader:
         return self._read(queue, status, next_offset, found, size, written - newest > self._memory)
 
     def _batches(
-        self, queue: BatchConsumeQueue, offset: int, max_count: int, limit: int,
-        accepts: frozenset[int] | None, matches: Callable[[memoryview], bool] | None,
-    ) -> Read:  # fmt: skip
+        self,
+        queue: BatchConsumeQueue,
+        offset: int,
+        max_count: int,
+        limit: int,
+        accepts: frozenset[int] | None,
+        matches: Callable[[memoryview], bool] | None,
+    ) -> Read:
         scan = -(-max(self._scan_bytes, max_count * queue.unit_bytes) // queue.unit_bytes)
         limits = batch_pull.Limits(max_count, limit, self._memory_limits, self._disk_limits, self._memory, scan)
         chosen = batch_pull.choose(
-            queue, self._log, offset, limits,
+            queue,
+            self._log,
+            offset,
+            limits,
             lambda code: accepts is None or _as_int(code) in accepts,
             lambda at, size: matches is None or matches(self._view(at, size)),
-        )  # fmt: skip
+        )
         slow = self._log.written_offset - chosen.newest > self._memory
         read = self._read(queue, chosen.status, chosen.next_offset, chosen.units, chosen.size, slow)
         return read._replace(message_count=chosen.message_count)

@@ -40,9 +40,15 @@ class Reading:
         return (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
 
     def read_queue(
-        self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int,
-        accepts: frozenset[int] | None = None, matches: Callable[[memoryview], bool] | None = None,
-    ) -> Read:  # fmt: skip
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        max_bytes: int,
+        accepts: frozenset[int] | None = None,
+        matches: Callable[[memoryview], bool] | None = None,
+    ) -> Read:
         """Messages of a queue from `offset` on (Java: DefaultMessageStore.getMessage). Raises Cold.
 
         `accepts`: hash codes of the tags wanted, None for all; `matches` sees each whole unit and may refuse it.
@@ -61,8 +67,14 @@ class Reading:
         return self._lookup.unit(physical_offset, checked)
 
     def query(
-        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, index_type: IndexType = IndexType.KEY,
-    ) -> QueryResult:  # fmt: skip
+        self,
+        topic: str,
+        key: str,
+        max_num: int,
+        begin_ms: int,
+        end_ms: int,
+        index_type: IndexType = IndexType.KEY,
+    ) -> QueryResult:
         """Messages with this key, unique key or tag, stored within the times (Java: queryMessage). Raises Cold."""
         return self._lookup.query(topic, key, max_num, begin_ms, end_ms, index_type)
 

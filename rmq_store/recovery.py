@@ -52,9 +52,14 @@ class Recovery:
     """One opening. Everything here may wait for the disk and raises OSError."""
 
     def __init__(
-        self, settings: StoreSettings, log: CommitLog, queues: Queues, index: Index | None, checkpoint: Checkpoint,
+        self,
+        settings: StoreSettings,
+        log: CommitLog,
+        queues: Queues,
+        index: Index | None,
+        checkpoint: Checkpoint,
         cache: Cache = Cache.UNKNOWN,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`cache`: what the files show after an unclean stop."""
         self._cache = cache
         self._settings = settings

@@ -83,9 +83,18 @@ class Retention:
     """`begin` when `next_due` has come; run what it returns in a thread; `end` it on the loop."""
 
     def __init__(
-        self, disk: Disk, space: DiskSpace, log: CommitLog, queues: Queues, index: Index | None, reader: LogReader,
-        flusher: Flusher, dispatcher: Dispatcher, writability: Writability, zone: Zone,
-    ) -> None:  # fmt: skip
+        self,
+        disk: Disk,
+        space: DiskSpace,
+        log: CommitLog,
+        queues: Queues,
+        index: Index | None,
+        reader: LogReader,
+        flusher: Flusher,
+        dispatcher: Dispatcher,
+        writability: Writability,
+        zone: Zone,
+    ) -> None:
         self._disk = disk
         self._space = space
         self._log = log

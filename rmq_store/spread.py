@@ -20,9 +20,13 @@ class SpreadSegments(Segments):
     __slots__ = ("_places", "_readable", "_writable", "full")
 
     def __init__(
-        self, files: OpenFiles, writable: tuple[str, ...], read_only: tuple[str, ...], file_bytes: int,
+        self,
+        files: OpenFiles,
+        writable: tuple[str, ...],
+        read_only: tuple[str, ...],
+        file_bytes: int,
         unsynced_directories: dict[str, None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(files, writable[0], file_bytes, unsynced_directories)
         self._writable = tuple(sorted(writable))
         self._readable = tuple(dict.fromkeys((*self._writable, *sorted(read_only))))

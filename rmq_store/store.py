@@ -60,9 +60,14 @@ class Store(Reading):
 
     @staticmethod
     def open(
-        disk: Disk, settings: StoreSettings, wall_ms: int, *, pid: int, zone: Zone = None,
+        disk: Disk,
+        settings: StoreSettings,
+        wall_ms: int,
+        *,
+        pid: int,
+        zone: Zone = None,
         has_batch_queues: Callable[[str], bool] | None = None,
-    ) -> Store:  # fmt: skip
+    ) -> Store:
         """Lock the directory, load it, bring it into one state. `zone`: for index file names, local by default.
 
         `has_batch_queues`: whether a topic's attribute queue.type says BatchCQ; without it, what is on disk.

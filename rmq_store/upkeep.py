@@ -30,9 +30,14 @@ class Upkeep:
     """`tick` when `next_due` has come."""
 
     def __init__(
-        self, space: DiskSpace, writability: Writability, checkpoint: Checkpoint, index: Index | None, reader: LogReader,
+        self,
+        space: DiskSpace,
+        writability: Writability,
+        checkpoint: Checkpoint,
+        index: Index | None,
+        reader: LogReader,
         statistics: StoreStatistics,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._space = space
         self._writability = writability
         self._checkpoint = checkpoint

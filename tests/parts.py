@@ -24,9 +24,21 @@ from typing import NamedTuple
 
 HERE = Path(__file__).parent
 PARTS = (
-    "tidy", "wire", "store", "net", "broker", "namesrv", "columns", "s3", "spark", "conformance", "inspect", "cli", "docker",
+    "tidy",
+    "wire",
+    "store",
+    "net",
+    "broker",
+    "namesrv",
+    "columns",
+    "s3",
+    "spark",
+    "conformance",
+    "inspect",
+    "cli",
+    "docker",
     "java",
-)  # fmt: skip
+)
 COLUMNS, JAVA, S3, SPARK = "columns", "java", "s3", "spark"
 USUAL_SECONDS_MAX = 900
 PART_SECONDS_MAX = {JAVA: 2400, SPARK: 1800}

@@ -215,9 +215,11 @@ class Pull(Capability):
         text, kind, now = asked.subscription or "*", asked.expression_type or "TAG", self._env.wall_ms
         known = self._clients.compensated(asked.consumer_group, asked.topic)
         if (
-            known is not None and known.sub_string == text and known.expression_type == kind
+            known is not None
+            and known.sub_string == text
+            and known.expression_type == kind
             and 0 <= now - known.sub_version < COMPENSATED_MS
-        ):  # fmt: skip
+        ):
             return wanted
         said = SubscriptionData(
             topic=asked.topic, sub_string=text, code_set=sorted(wanted.codes or ()), sub_version=now, expression_type=kind
@@ -277,14 +279,26 @@ class Pull(Capability):
         elif code == ResponseCode.PULL_OFFSET_MOVED:
             log.info(
                 "group %s asked for offset %d of %s queue %d (%d..%d): %s, moved to %d",
-                asked.consumer_group, asked.queue_offset, asked.topic, asked.queue_id, read.min_offset, read.max_offset,
-                status.name, read.next_offset,
-            )  # fmt: skip
+                asked.consumer_group,
+                asked.queue_offset,
+                asked.topic,
+                asked.queue_id,
+                read.min_offset,
+                read.max_offset,
+                status.name,
+                read.next_offset,
+            )
         template = self._templates.get((status, code)) or self._template(status, code)
         head = template.render(
-            owed.form, owed.opaque, read.next_offset, read.min_offset, read.max_offset, topic.topic_sys_flag,
-            group.group_sys_flag, body_size=read.size,
-        )  # fmt: skip
+            owed.form,
+            owed.opaque,
+            read.next_offset,
+            read.min_offset,
+            read.max_offset,
+            topic.topic_sys_flag,
+            group.group_sys_flag,
+            body_size=read.size,
+        )
         chunks = read.chunks
         if not chunks:
             return head

@@ -163,11 +163,22 @@ class Send(Capability):
         try:
             placed = self._store.stage(
                 Draft(
-                    topic, asked.queue_id, body, encoded, asked.born_timestamp, call.peer.remote_packed, self._store_host,
-                    asked.flag, asked.sys_flag & ~HOST_FLAGS | lane.flags, asked.reconsume_times or 0, 0, code, indexed,
+                    topic,
+                    asked.queue_id,
+                    body,
+                    encoded,
+                    asked.born_timestamp,
+                    call.peer.remote_packed,
+                    self._store_host,
+                    asked.flag,
+                    asked.sys_flag & ~HOST_FLAGS | lane.flags,
+                    asked.reconsume_times or 0,
+                    0,
+                    code,
+                    indexed,
                 ),
                 wall_ms,
-            )  # fmt: skip
+            )
         except (Illegal, Unwritable) as error:
             return self._answers.refusal(not_taken(error).status)
         self._stats.add_put(topic, asked.queue_id, 1, placed.size)
@@ -246,13 +257,16 @@ class Send(Capability):
     def _single(self, call: Call, asked: Sent, topic: TopicConfig, body: bytes | memoryview, values: dict[str, str]) -> Answer:
         queue_id = asked.queue_id if asked.queue_id >= 0 else self._random_queue(topic.write_queue_nums)
         message = Message(
-            asked.topic, queue_id, body, values,
+            asked.topic,
+            queue_id,
+            body,
+            values,
             flag=asked.flag,
             sys_flag=asked.sys_flag,
             born_timestamp=asked.born_timestamp,
             born_host=call.peer.remote_packed,
             reconsume_times=asked.reconsume_times or 0,
-        )  # fmt: skip
+        )
         if names.is_retry_topic(asked.topic):
             topic = self._give_up_or_retry(call, asked, topic, message)
         if topic.topic_filter_type == MULTI_TAG:
@@ -346,10 +360,20 @@ class Send(Capability):
         values = properties.decode(item.properties.decode("utf-8", "replace"))
         tags = values.get(prop.TAGS)
         return Draft(
-            asked.topic, queue_id, item.body, item.properties, asked.born_timestamp, call.peer.remote_packed, self._store_host,
-            item.flag, flags, asked.reconsume_times or 0, 0, tags_code(tags),
+            asked.topic,
+            queue_id,
+            item.body,
+            item.properties,
+            asked.born_timestamp,
+            call.peer.remote_packed,
+            self._store_host,
+            item.flag,
+            flags,
+            asked.reconsume_times or 0,
+            0,
+            tags_code(tags),
             index_keys(values.get(prop.UNIQ_KEY), values.get(prop.KEYS), tags),
-        )  # fmt: skip
+        )
 
     def _inner_batch(
         self, call: Call, asked: Sent, queue_id: int, flags: int, body: bytes | memoryview, values: dict[str, str]

@@ -135,8 +135,11 @@ class SendBack(Capability):
         if dead:
             log.info(
                 "message %s of topic %s given up by group %s, now in %s",
-                values.get(prop.UNIQ_KEY), first_topic, asked.group, message.topic,
-            )  # fmt: skip
+                values.get(prop.UNIQ_KEY),
+                first_topic,
+                asked.group,
+                message.topic,
+            )
         return Durable(Reply(), placed.end_offset, False, None, _undone)
 
     def _check_belongs(self, asked: ConsumerSendMsgBack, topic: str, values: dict[str, str]) -> None:

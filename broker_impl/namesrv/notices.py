@@ -48,9 +48,12 @@ class Notices:
             ha_broker_addr=change.ha_addr,
         )
         log.info(
-            "smallest broker id is %d at %s now, gone: %s; told: %s", change.min_broker_id, plain_text(change.min_broker_addr),
-            plain_text(change.offline_addr or "nobody"), plain_text(", ".join(change.tell)),
-        )  # fmt: skip
+            "smallest broker id is %d at %s now, gone: %s; told: %s",
+            change.min_broker_id,
+            plain_text(change.min_broker_addr),
+            plain_text(change.offline_addr or "nobody"),
+            plain_text(", ".join(change.tell)),
+        )
         for addr in change.tell:
             frame = encode_request(request.code, request, opaque=next(self._opaque), oneway=True)
             self._waiting.append(Notice(addr, frame))

@@ -77,8 +77,17 @@ class LiveBroker:
     """One registered broker.  `updated_ms`: mono time of its last sign of life.  `former`: connections that it had before."""
 
     __slots__ = (
-        "broker_id", "embedded", "former", "ha_addr", "keeps_address", "link", "name", "timeout_ms", "updated_ms", "version",
-    )  # fmt: skip
+        "broker_id",
+        "embedded",
+        "former",
+        "ha_addr",
+        "keeps_address",
+        "link",
+        "name",
+        "timeout_ms",
+        "updated_ms",
+        "version",
+    )
 
     def __init__(self, asked: Registration, mono_ms: int, previous: LiveBroker | None) -> None:
         self.name = asked.name

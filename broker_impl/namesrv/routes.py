@@ -104,8 +104,12 @@ class RouteTable:
             return False
         log.warning(
             "registration ignored: %s has state version %d, %s at %s has %d",
-            _who(asked), asked.version.state_version, plain_text(live.name), plain_text(holder), live.version.state_version,
-        )  # fmt: skip
+            _who(asked),
+            asked.version.state_version,
+            plain_text(live.name),
+            plain_text(holder),
+            live.version.state_version,
+        )
         return True
 
     def _enter(self, asked: Registration, holder: str | None) -> tuple[BrokerData, int]:

@@ -284,8 +284,10 @@ class Clients:
             if known is not None:
                 _log.error(
                     "the connection of %s in group %s now speaks for %s",
-                    plain_text(known.client_id), plain_text(group.name), plain_text(client.client_id),
-                )  # fmt: skip
+                    plain_text(known.client_id),
+                    plain_text(group.name),
+                    plain_text(client.client_id),
+                )
             group.members[client.peer] = client
             self._consumes.setdefault(client.peer, {})[group.name] = None
         else:

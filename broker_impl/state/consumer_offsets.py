@@ -173,8 +173,11 @@ class ConsumerOffsets(PersistedTable):
                 if offset > most:
                     _log.warning(
                         "progress of %s in queue %d is %d, beyond the queue's end: set to %d",
-                        plain_text(key), queue_id, offset, most,
-                    )  # fmt: skip
+                        plain_text(key),
+                        queue_id,
+                        offset,
+                        most,
+                    )
                     row[queue_id] = most
                     self._offsets.touch(key)
                     self.changed(at_once=False)

@@ -99,6 +99,6 @@ class LightConsumerOffsets(ConsumerOffsets):
     def take(self, document: dict[str, Any]) -> None:
         light = document.get(LIGHT_TABLE)
         super().take({name: value for name, value in document.items() if name != LIGHT_TABLE})
-        for key, offset in (light.items() if isinstance(light, dict) else ()):
+        for key, offset in light.items() if isinstance(light, dict) else ():
             if isinstance(offset, int) and not isinstance(offset, bool):
                 self._light.put(str(key), offset)

@@ -43,8 +43,12 @@ class QueueLocks:
                     continue
                 _log.warning(
                     "queue %s of group %s passes from %s, silent for %d ms, to %s",
-                    plain_text(queue), plain_text(group), plain_text(old.client_id), now - old.renewed_ms, plain_text(client_id),
-                )  # fmt: skip
+                    plain_text(queue),
+                    plain_text(group),
+                    plain_text(old.client_id),
+                    now - old.renewed_ms,
+                    plain_text(client_id),
+                )
             table[queue] = _Lock(client_id, now)
             held.append(queue)
         if not table:

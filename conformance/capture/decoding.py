@@ -139,9 +139,22 @@ def said(command: Command | Unreadable | str, frame: Frame, asked: int | None) -
     body = decode_body(-1 if about is None else about, is_answer=is_answer, ext=ext, version=command.version, raw=raw)
     has_table = bool(ext) or bool(bytes(command.raw_ext))
     return Said(
-        what, command.code, name, command.opaque, about, None, Form(command.form), command.flag, str(command.language_name),
-        command.version, command.remark, ext if has_table else None, body, problem, frame.to_server == is_answer,
-    )  # fmt: skip
+        what,
+        command.code,
+        name,
+        command.opaque,
+        about,
+        None,
+        Form(command.form),
+        command.flag,
+        str(command.language_name),
+        command.version,
+        command.remark,
+        ext if has_table else None,
+        body,
+        problem,
+        frame.to_server == is_answer,
+    )
 
 
 def parse(data: bytes) -> Command | Unreadable | str:

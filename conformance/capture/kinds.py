@@ -56,8 +56,14 @@ UNDERSTOOD: Final = (
     Row(
         Kind.TIME,
         (
-            properties.BORN_TIMESTAMP, properties.TIMER_DELIVER_MS, properties.TIMER_ENQUEUE_MS, properties.TIMER_DEQUEUE_MS,
-            properties.TIMER_OUT_MS, properties.FIRST_POP_TIME, properties.ARRIVE_TIME, properties.PUSH_REPLY_TIME,
+            properties.BORN_TIMESTAMP,
+            properties.TIMER_DELIVER_MS,
+            properties.TIMER_ENQUEUE_MS,
+            properties.TIMER_DEQUEUE_MS,
+            properties.TIMER_OUT_MS,
+            properties.FIRST_POP_TIME,
+            properties.ARRIVE_TIME,
+            properties.PUSH_REPLY_TIME,
             properties.CONSUME_START_TIME,
         ),
         "properties of stored messages",
@@ -89,7 +95,7 @@ UNDERSTOOD: Final = (
     Row(Kind.FIGURE, ("topicPutTps", "consumeTps", "tps", "sum", "avgpt"), "statistics"),
     Row(Kind.HANDLE, ("recallHandle",), "answers of delayed sends"),
     Row(Kind.HANDLE, (properties.POP_CK,), "properties of popped messages"),
-)  # fmt: skip
+)
 PROPERTY_NAMES: Final = frozenset(name for row in UNDERSTOOD if "propert" in row.where for name in row.names)
 KINDS: Final[dict[str, Kind]] = {name: row.kind for row in UNDERSTOOD for name in row.names}
 
@@ -99,10 +105,21 @@ PLACES_OF: Final = frozenset({"GET_BROKER_CONFIG", "GET_NAMESRV_CONFIG"})
 """Answers whose values say how the server was installed: only the names of their members are compared."""
 UNORDERED: Final = frozenset(
     {
-        "topicList", "groupList", "consumerIdList", "connectionSet", "lockOKMQSet", "clusterAddrTable", "brokerDatas",
-        "queueDatas", "subscriptionDataSet", "tagsSet", "codeSet", "consumeStatsList", "messageQueueAssignments",
+        "topicList",
+        "groupList",
+        "consumerIdList",
+        "connectionSet",
+        "lockOKMQSet",
+        "clusterAddrTable",
+        "brokerDatas",
+        "queueDatas",
+        "subscriptionDataSet",
+        "tagsSet",
+        "codeSet",
+        "consumeStatsList",
+        "messageQueueAssignments",
     }
-)  # fmt: skip
+)
 """Members that are sets in Java, written as lists in no order."""
 ANY_NUMBER_OF: Final = frozenset({"NOTIFY_CONSUMER_IDS_CHANGED"})
 """What a server says once or several times about one change, as its threads meet."""

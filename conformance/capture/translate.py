@@ -25,14 +25,25 @@ EXTRA_INFO: Final = "extra_info"
 PROPERTIES: Final = "properties"
 TIED: Final[dict[str, Kind]] = {
     "commit_log_offset": Kind.PHYSICAL_OFFSET,
-    "queue_offset": Kind.QUEUE_OFFSET, "commit_offset": Kind.QUEUE_OFFSET, "tran_state_table_offset": Kind.QUEUE_OFFSET,
-    "index": Kind.QUEUE_OFFSET, "offset": Kind.QUEUE_OFFSET,
-    "msg_id": Kind.MESSAGE_ID, "origin_msg_id": Kind.MESSAGE_ID, "offset_msg_id": Kind.MESSAGE_ID,
-    "begin_timestamp": Kind.TIME, "end_timestamp": Kind.TIME, "timestamp": Kind.TIME, "born_timestamp": Kind.TIME,
-    "born_time": Kind.TIME, "store_timestamp": Kind.TIME,
-    "broker_addr": Kind.ADDRESS, "ha_server_addr": Kind.ADDRESS, "client_addr": Kind.ADDRESS,
+    "queue_offset": Kind.QUEUE_OFFSET,
+    "commit_offset": Kind.QUEUE_OFFSET,
+    "tran_state_table_offset": Kind.QUEUE_OFFSET,
+    "index": Kind.QUEUE_OFFSET,
+    "offset": Kind.QUEUE_OFFSET,
+    "msg_id": Kind.MESSAGE_ID,
+    "origin_msg_id": Kind.MESSAGE_ID,
+    "offset_msg_id": Kind.MESSAGE_ID,
+    "begin_timestamp": Kind.TIME,
+    "end_timestamp": Kind.TIME,
+    "timestamp": Kind.TIME,
+    "born_timestamp": Kind.TIME,
+    "born_time": Kind.TIME,
+    "store_timestamp": Kind.TIME,
+    "broker_addr": Kind.ADDRESS,
+    "ha_server_addr": Kind.ADDRESS,
+    "client_addr": Kind.ADDRESS,
     "recall_handle": Kind.HANDLE,
-}  # fmt: skip
+}
 """Declared field of a request -> what it is, where that is tied to a server."""
 PHYSICAL: Final = frozenset({Code.VIEW_MESSAGE_BY_ID, Code.CONSUMER_SEND_MSG_BACK})
 """Requests whose `offset` is one of the commit log."""
@@ -55,9 +66,16 @@ def request_here(data: bytes, said: Said, learned: Learned) -> bytes:
     if ext == (said.ext or {}) and body == bytes(command.body):
         return data
     return encode_request(
-        command.code, None, body, opaque=command.opaque, form=command.form, oneway=command.is_oneway,
-        ext=ext if said.ext is not None else None, language=max(command.language, 0), version=command.version,
-    )  # fmt: skip
+        command.code,
+        None,
+        body,
+        opaque=command.opaque,
+        form=command.form,
+        oneway=command.is_oneway,
+        ext=ext if said.ext is not None else None,
+        language=max(command.language, 0),
+        version=command.version,
+    )
 
 
 def answer_here(data: bytes, said: Said, opaque: int, learned: Learned) -> bytes:
@@ -66,9 +84,15 @@ def answer_here(data: bytes, said: Said, opaque: int, learned: Learned) -> bytes
     if not isinstance(command, Command):
         return data
     made = encode_response(
-        command.code, opaque, form=command.form, remark=command.remark, ext=said.ext,
-        body=_body_here(bytes(command.body), said, learned), language=max(command.language, 0), version=command.version,
-    )  # fmt: skip
+        command.code,
+        opaque,
+        form=command.form,
+        remark=command.remark,
+        ext=said.ext,
+        body=_body_here(bytes(command.body), said, learned),
+        language=max(command.language, 0),
+        version=command.version,
+    )
     return made if isinstance(made, bytes) else b"".join(made)
 
 

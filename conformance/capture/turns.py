@@ -16,9 +16,17 @@ from typing import Final, NamedTuple
 from conformance.capture.decoding import ASKS, Said
 
 HELD: Final = frozenset(
-    {"PULL_MESSAGE", "LITE_PULL_MESSAGE", "POP_MESSAGE", "POP_LITE_MESSAGE", "NOTIFICATION", "GET_CONSUMER_RUNNING_INFO",
-     "CONSUME_MESSAGE_DIRECTLY", "INVOKE_BROKER_TO_GET_CONSUMER_STATUS"}
-)  # fmt: skip
+    {
+        "PULL_MESSAGE",
+        "LITE_PULL_MESSAGE",
+        "POP_MESSAGE",
+        "POP_LITE_MESSAGE",
+        "NOTIFICATION",
+        "GET_CONSUMER_RUNNING_INFO",
+        "CONSUME_MESSAGE_DIRECTLY",
+        "INVOKE_BROKER_TO_GET_CONSUMER_STATUS",
+    }
+)
 """Requests that a server answers when something else happens."""
 
 

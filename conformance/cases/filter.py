@@ -82,20 +82,51 @@ def _selects(name: str, title: str, table: dict[str, list[int]]) -> None:
             t.equal(expression, await selected(t, expression, topic), expected)
 
 
-_selects("comparisons", "Numbers are compared as numbers", {
-    "n > 1": [1, 2], "n >= 1": [0, 1, 2], "n < 0": [4], "n <= -4": [4], "n = 3": [2], "d > 3.4": [2], "n <> 1": [1, 2, 4],
-})  # fmt: skip
-_selects("texts", "Texts are compared in quotes, a doubled quote is one", {
-    "name = 'two'": [1], "name <> 'two'": [0, 2, 3, 4], "name = 'it''s'": [4], "name IN ('one', 'two')": [0, 1],
-    "name NOT IN ('one', 'two')": [2, 3, 4],
-})  # fmt: skip
-_selects("logic", "AND, OR, NOT and parentheses combine conditions", {
-    "n > 0 AND name = 'one'": [0], "n > 2 OR name = 'none'": [2, 3], "NOT (n > 1)": [0, 4],
-    "(n = 1 OR n = 2) AND name <> 'one'": [1], "n = 1 OR n = 2 AND name = 'one'": [0],
-})  # fmt: skip
-_selects("null", "A property that is not there is null: neither equal nor unequal to anything", {
-    "n IS NULL": [3], "n IS NOT NULL": [0, 1, 2, 4], "nothing = 1": [], "nothing <> 1": [],
-})  # fmt: skip
+_selects(
+    "comparisons",
+    "Numbers are compared as numbers",
+    {
+        "n > 1": [1, 2],
+        "n >= 1": [0, 1, 2],
+        "n < 0": [4],
+        "n <= -4": [4],
+        "n = 3": [2],
+        "d > 3.4": [2],
+        "n <> 1": [1, 2, 4],
+    },
+)
+_selects(
+    "texts",
+    "Texts are compared in quotes, a doubled quote is one",
+    {
+        "name = 'two'": [1],
+        "name <> 'two'": [0, 2, 3, 4],
+        "name = 'it''s'": [4],
+        "name IN ('one', 'two')": [0, 1],
+        "name NOT IN ('one', 'two')": [2, 3, 4],
+    },
+)
+_selects(
+    "logic",
+    "AND, OR, NOT and parentheses combine conditions",
+    {
+        "n > 0 AND name = 'one'": [0],
+        "n > 2 OR name = 'none'": [2, 3],
+        "NOT (n > 1)": [0, 4],
+        "(n = 1 OR n = 2) AND name <> 'one'": [1],
+        "n = 1 OR n = 2 AND name = 'one'": [0],
+    },
+)
+_selects(
+    "null",
+    "A property that is not there is null: neither equal nor unequal to anything",
+    {
+        "n IS NULL": [3],
+        "n IS NOT NULL": [0, 1, 2, 4],
+        "nothing = 1": [],
+        "nothing <> 1": [],
+    },
+)
 _selects("between", "BETWEEN holds both ends", {"n BETWEEN 1 AND 2": [0, 1], "n NOT BETWEEN 1 AND 2": [2, 4]})
 _selects("booleans", "TRUE and FALSE are values to compare with", {"flag = TRUE": [0, 4], "flag = FALSE": [1]})
 _selects("tags-as-property", "The tags are a property like any other", {"TAGS = 'a' OR TAGS = 'c'": [0, 2]})
@@ -156,9 +187,17 @@ async def wakes(t: Trial) -> None:
         offset = 0
         while not bodies:
             pulled = await t.pull(
-                topic, offset, group=group, sys_flag=2, suspend_timeout_millis=10_000, subscription=None, sub_version=1,
-                expression_type="SQL92", link=member.link, seconds=20,
-            )  # fmt: skip
+                topic,
+                offset,
+                group=group,
+                sys_flag=2,
+                suspend_timeout_millis=10_000,
+                subscription=None,
+                sub_version=1,
+                expression_type="SQL92",
+                link=member.link,
+                seconds=20,
+            )
             bodies.extend(bytes(unit.body) for unit in pulled.messages)
             offset = int(pulled.answer.ext["nextBeginOffset"])
 

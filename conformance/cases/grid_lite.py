@@ -70,9 +70,13 @@ def subscribing(*, names: bool = True) -> Good:
     async def good(t: Trial) -> Asked:
         topic, group = await lite(t)
         one = {
-            "action": "PARTIAL_ADD", "clientId": t.name("client"), "group": group, "topic": topic, "liteTopicSet": ["lite1"],
+            "action": "PARTIAL_ADD",
+            "clientId": t.name("client"),
+            "group": group,
+            "topic": topic,
+            "liteTopicSet": ["lite1"],
             "version": 1,
-        }  # fmt: skip
+        }
         return LiteSubscriptionCtl(), json.dumps({"subscriptionSet": [one] if names else []}).encode()
 
     return good

@@ -34,9 +34,14 @@ from rmq_wire.registry import rows
 UNDECLARED: Final = (0, 1, 9, 16, 999, 4_999, 32_767)
 """Numbers that no version of the reference declares."""
 FAST: Final = (
-    RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, RequestCode.POP_MESSAGE, RequestCode.PEEK_MESSAGE,
-    RequestCode.NOTIFICATION, RequestCode.POLLING_INFO, RequestCode.POP_LITE_MESSAGE,
-)  # fmt: skip
+    RequestCode.PULL_MESSAGE,
+    RequestCode.LITE_PULL_MESSAGE,
+    RequestCode.POP_MESSAGE,
+    RequestCode.PEEK_MESSAGE,
+    RequestCode.NOTIFICATION,
+    RequestCode.POLLING_INFO,
+    RequestCode.POP_LITE_MESSAGE,
+)
 """What the fast port leaves to the main one (`BrokerController.registerProcessor`)."""
 WRITE, READ, READ_WRITE = 2, 4, 6
 FAST_OFFSET: Final = -2

@@ -67,9 +67,15 @@ def popping(*, messages: int = 1, perm: int = 6, enabled: bool = True, count: in
         if perm != 6:
             await t.topic(name=topic, perm=perm)
         return PopMessage(
-            consumer_group=group, topic=topic, queue_id=0, max_msg_nums=count, invisible_time=INVISIBLE_MS, poll_time=0,
-            born_time=0, init_mode=0,
-        )  # fmt: skip
+            consumer_group=group,
+            topic=topic,
+            queue_id=0,
+            max_msg_nums=count,
+            invisible_time=INVISIBLE_MS,
+            poll_time=0,
+            born_time=0,
+            init_mode=0,
+        )
 
     return good
 
@@ -104,9 +110,16 @@ def acking_several(*, acks: bool = True) -> Good:
     async def good(t: Trial) -> Asked:
         asked, header, _ = await popped(t)
         ack = {
-            "c": asked.consumer_group, "t": asked.topic, "r": "0", "so": 0, "q": 0, "rq": header.revive_qid,
-            "pt": header.pop_time, "it": header.invisible_time, "b": "AQ==",
-        }  # fmt: skip
+            "c": asked.consumer_group,
+            "t": asked.topic,
+            "r": "0",
+            "so": 0,
+            "q": 0,
+            "rq": header.revive_qid,
+            "pt": header.pop_time,
+            "it": header.invisible_time,
+            "b": "AQ==",
+        }
         body = {"brokerName": t.target.broker_name, "acks": [ack] if acks else []}
         return BatchAckMessage(), json.dumps(body).encode()
 
@@ -153,9 +166,12 @@ def assigning(strategy: str = "AVG") -> Good:
 
     async def good(t: Trial) -> Asked:
         body = {
-            "topic": await t.topic(), "consumerGroup": await t.group(), "clientId": t.name("client"), "strategyName": strategy,
+            "topic": await t.topic(),
+            "consumerGroup": await t.group(),
+            "clientId": t.name("client"),
+            "strategyName": strategy,
             "messageModel": "BROADCASTING",
-        }  # fmt: skip
+        }
         return QueryAssignment(), json.dumps(body).encode()
 
     return good

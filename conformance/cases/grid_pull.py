@@ -53,9 +53,18 @@ def pulling(kind: type[PullMessage], *, perm: int = 6, flags: int = PULL_SUBSCRI
         if perm != 6:
             await t.topic(name=topic, perm=perm)
         return kind(
-            consumer_group=name, topic=topic, queue_id=0, queue_offset=0, max_msg_nums=32, sys_flag=flags, commit_offset=0,
-            suspend_timeout_millis=0, sub_version=0, subscription="*", expression_type="TAG",
-        )  # fmt: skip
+            consumer_group=name,
+            topic=topic,
+            queue_id=0,
+            queue_offset=0,
+            max_msg_nums=32,
+            sys_flag=flags,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            sub_version=0,
+            subscription="*",
+            expression_type="TAG",
+        )
 
     return good
 

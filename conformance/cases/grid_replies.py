@@ -40,14 +40,24 @@ def replying(kind: type[SendMessage] | type[SendMessageV2], *, online: bool = Tr
         if online:
             client = await producer(t, t.name("producers"), link=answering(t, RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT))
         properties = {
-            property_names.REPLY_TO_CLIENT: client, property_names.CORRELATION_ID: t.name("id"),
+            property_names.REPLY_TO_CLIENT: client,
+            property_names.CORRELATION_ID: t.name("id"),
             property_names.MSG_TYPE: "reply",
-        }  # fmt: skip
+        }
         asked = kind(
-            producer_group="CONF_producers", topic=await t.topic(), default_topic="TBW102", default_topic_queue_nums=4,
-            queue_id=0, sys_flag=0, born_timestamp=1_700_000_000_000, flag=0, reconsume_times=0, unit_mode=False, batch=False,
+            producer_group="CONF_producers",
+            topic=await t.topic(),
+            default_topic="TBW102",
+            default_topic_queue_nums=4,
+            queue_id=0,
+            sys_flag=0,
+            born_timestamp=1_700_000_000_000,
+            flag=0,
+            reconsume_times=0,
+            unit_mode=False,
+            batch=False,
             properties=property_text.encode(properties),
-        )  # fmt: skip
+        )
         return asked, b"reply"
 
     return good

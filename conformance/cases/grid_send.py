@@ -37,9 +37,17 @@ PROPERTIES_BYTES_MAX = 32_767
 TOPIC_CHARACTERS_MAX = 127
 HIT = {"queueId": "0", "queueOffset": re.compile(r"^\d+$"), "msgId": re.compile(r"^[0-9A-F]{32}$"), "transactionId": "UNIQUE1"}
 V1: Final[dict[str, Any]] = {
-    "producer_group": "CONF_producers", "default_topic": "TBW102", "default_topic_queue_nums": 4, "queue_id": 0, "sys_flag": 0,
-    "born_timestamp": 1_700_000_000_000, "flag": 0, "reconsume_times": 0, "unit_mode": False, "batch": False,
-}  # fmt: skip
+    "producer_group": "CONF_producers",
+    "default_topic": "TBW102",
+    "default_topic_queue_nums": 4,
+    "queue_id": 0,
+    "sys_flag": 0,
+    "born_timestamp": 1_700_000_000_000,
+    "flag": 0,
+    "reconsume_times": 0,
+    "unit_mode": False,
+    "batch": False,
+}
 UNIQUE = property_text.encode({property_names.UNIQ_KEY: "UNIQUE1"})
 BATCH = pack_items(
     Item(0, b"item", property_text.encode({property_names.UNIQ_KEY: f"ITEM{number}"}).encode()) for number in range(2)

@@ -38,13 +38,26 @@ async def mapped(t: Trial) -> Asked:
         "timeOfStart": -1,
     }
     body = {
-        "topic": topic, "bname": here, "epoch": 1_700_000_000_000, "scope": "__global__", "totalQueues": 1, "dirty": False,
-        "currIdMap": {"0": 0}, "hostedQueues": {"0": [item]},
-    }  # fmt: skip
+        "topic": topic,
+        "bname": here,
+        "epoch": 1_700_000_000_000,
+        "scope": "__global__",
+        "totalQueues": 1,
+        "dirty": False,
+        "currIdMap": {"0": 0},
+        "hostedQueues": {"0": [item]},
+    }
     asked = UpdateAndCreateStaticTopic(
-        topic=topic, default_topic="TBW102", read_queue_nums=1, write_queue_nums=1, perm=6, topic_filter_type="SINGLE_TAG",
-        order=False, topic_sys_flag=0, force=False,
-    )  # fmt: skip
+        topic=topic,
+        default_topic="TBW102",
+        read_queue_nums=1,
+        write_queue_nums=1,
+        perm=6,
+        topic_filter_type="SINGLE_TAG",
+        order=False,
+        topic_sys_flag=0,
+        force=False,
+    )
     return asked, json.dumps(body).encode()
 
 

@@ -58,9 +58,15 @@ BLANK = four(changed(INVALID, remark=re.compile("blank")))
 async def making(t: Trial) -> Asked:
     """A topic that nobody has."""
     return CreateTopic(
-        topic=t.name(), default_topic="TBW102", read_queue_nums=1, write_queue_nums=1, perm=6, topic_filter_type="SINGLE_TAG",
-        order=False, topic_sys_flag=0,
-    )  # fmt: skip
+        topic=t.name(),
+        default_topic="TBW102",
+        read_queue_nums=1,
+        write_queue_nums=1,
+        perm=6,
+        topic_filter_type="SINGLE_TAG",
+        order=False,
+        topic_sys_flag=0,
+    )
 
 
 def several(*names: str) -> Good:

@@ -38,10 +38,14 @@ def ending(how: int) -> Good:
     async def good(t: Trial) -> Asked:
         topic, sent = await half(t)
         return EndTransaction(
-            topic=topic, producer_group=GROUP, tran_state_table_offset=sent.queue_offset,
-            commit_log_offset=parse_offset_message_id(sent.msg_id).physical_offset, commit_or_rollback=how,
-            msg_id=sent.transaction_id or "", transaction_id=sent.transaction_id,
-        )  # fmt: skip
+            topic=topic,
+            producer_group=GROUP,
+            tran_state_table_offset=sent.queue_offset,
+            commit_log_offset=parse_offset_message_id(sent.msg_id).physical_offset,
+            commit_or_rollback=how,
+            msg_id=sent.transaction_id or "",
+            transaction_id=sent.transaction_id,
+        )
 
     return good
 

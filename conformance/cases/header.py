@@ -19,9 +19,14 @@ MAX_OFFSET = int(RequestCode.GET_MAX_OFFSET)
 def usual(topic: str, opaque: int) -> dict[str, Any]:
     """The members of a request for a queue's end, as a Java client spells them."""
     return {
-        "code": MAX_OFFSET, "extFields": {"topic": topic, "queueId": "0"}, "flag": 0, "language": "JAVA", "opaque": opaque,
-        "serializeTypeCurrentRPC": "JSON", "version": 513,
-    }  # fmt: skip
+        "code": MAX_OFFSET,
+        "extFields": {"topic": topic, "queueId": "0"},
+        "flag": 0,
+        "language": "JAVA",
+        "opaque": opaque,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": 513,
+    }
 
 
 async def _asked(t: Trial, what: str, link: Link, header: dict[str, Any] | bytes, opaque: int) -> Answer:

@@ -251,10 +251,13 @@ async def by_time(t: Trial) -> None:
     times = [unit.store_timestamp for unit in await t.pull_all(topic, 3)]
     t.check("the messages have different times", len(set(times)) == 3, seen=times)
     for what, at, expected in (
-        ("before everything", times[0] - 1_000, 0), ("at the first", times[0], 0), ("at the second", times[1], 1),
-        ("just before the second", times[1] - 1, 1), ("at the third", times[2], 2),
+        ("before everything", times[0] - 1_000, 0),
+        ("at the first", times[0], 0),
+        ("at the second", times[1], 1),
+        ("just before the second", times[1] - 1, 1),
+        ("at the third", times[2], 2),
         ("after everything", times[2] + 60_000, t.by_version({"": 3, "4": 2})),
-    ):  # fmt: skip
+    ):
         answer = await t.broker.ask(SearchOffset(topic=topic, queue_id=0, timestamp=at))
         t.answer(what, answer, ext={"offset": str(expected)})
 

@@ -138,9 +138,16 @@ async def acknowledged_in_batch(t: Trial) -> None:
     start, popped_ms, invisible_ms, revive, *_ = found[0].receipt.split(" ")
     bits = sum(1 << one.offset - int(start) for one in found if one.body != b"m1")
     ack = {
-        "c": group, "t": topic, "r": "0", "so": int(start), "q": 0, "rq": int(revive), "pt": int(popped_ms),
-        "it": int(invisible_ms), "b": base64.b64encode(bytes([bits])).decode(),
-    }  # fmt: skip
+        "c": group,
+        "t": topic,
+        "r": "0",
+        "so": int(start),
+        "q": 0,
+        "rq": int(revive),
+        "pt": int(popped_ms),
+        "it": int(invisible_ms),
+        "b": base64.b64encode(bytes([bits])).decode(),
+    }
     body = json.dumps({"brokerName": t.target.broker_name, "acks": [ack]}).encode()
     t.answer("acknowledge", await t.broker.ask(BatchAckMessage(), body))
     t.equal("what comes again", bodies(await popped(t, topic, group, 1)), [b"m1"])

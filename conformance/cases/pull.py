@@ -330,10 +330,18 @@ async def binary(t: Trial) -> None:
 async def lite(t: Trial) -> None:
     topic = await filled(t)
     asked = LitePullMessage(
-        consumer_group="CONF_consumers", topic=topic, queue_id=0, queue_offset=1, max_msg_nums=2,
-        sys_flag=PULL_SUBSCRIPTION | PULL_LITE, commit_offset=0, suspend_timeout_millis=0, sub_version=0, subscription="*",
+        consumer_group="CONF_consumers",
+        topic=topic,
+        queue_id=0,
+        queue_offset=1,
+        max_msg_nums=2,
+        sys_flag=PULL_SUBSCRIPTION | PULL_LITE,
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        sub_version=0,
+        subscription="*",
         expression_type="TAG",
-    )  # fmt: skip
+    )
     t.answer("pull", await t.broker.ask(asked), remark="FOUND", ext={"nextBeginOffset": "3", "maxOffset": "5"})
 
 
@@ -343,9 +351,17 @@ async def lite(t: Trial) -> None:
 async def bare(t: Trial) -> None:
     topic = await filled(t, 2)
     asked = PullMessage(
-        consumer_group="CONF_consumers", topic=topic, queue_id=0, queue_offset=0, max_msg_nums=32, sys_flag=PULL_SUBSCRIPTION,
-        commit_offset=0, suspend_timeout_millis=0, sub_version=0, subscription="*",
-    )  # fmt: skip
+        consumer_group="CONF_consumers",
+        topic=topic,
+        queue_id=0,
+        queue_offset=0,
+        max_msg_nums=32,
+        sys_flag=PULL_SUBSCRIPTION,
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        sub_version=0,
+        subscription="*",
+    )
     t.answer("without expressionType", await t.broker.ask(asked), remark="FOUND", ext={"nextBeginOffset": "2"})
 
 

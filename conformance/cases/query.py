@@ -24,9 +24,14 @@ async def found(
 ) -> list[StoredMessage]:
     """The messages that a query (12) finds, as soon as there are so many of them; 0: there must be none."""
     asked = QueryMessage(
-        topic=topic, key=key, max_num=most, begin_timestamp=begin, end_timestamp=end,
-        index_type=t.by_version({"": "U", "5.3": None, "4": None}) if unique else None, unique_key_query=True if unique else None,
-    )  # fmt: skip
+        topic=topic,
+        key=key,
+        max_num=most,
+        begin_timestamp=begin,
+        end_timestamp=end,
+        index_type=t.by_version({"": "U", "5.3": None, "4": None}) if unique else None,
+        unique_key_query=True if unique else None,
+    )
     if not count:
         answer = await t.broker.ask(asked)
         t.answer(f"nothing under {key!r}", answer, code=ResponseCode.QUERY_NOT_FOUND)

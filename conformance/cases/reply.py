@@ -28,9 +28,12 @@ MESSAGE_TYPE = "reply"
 async def reply(t: Trial, topic: str, to: str, body: bytes = b"the answer", *, correlation: str = "c-1") -> Answer:
     """Send a reply (325) to the client of this id, not judged."""
     properties = {
-        names.REPLY_TO_CLIENT: to, names.CORRELATION_ID: correlation, names.MSG_TYPE: MESSAGE_TYPE, names.TTL: "3000",
+        names.REPLY_TO_CLIENT: to,
+        names.CORRELATION_ID: correlation,
+        names.MSG_TYPE: MESSAGE_TYPE,
+        names.TTL: "3000",
         names.UNIQ_KEY: "7F000001000018B4AAC2000000000009",
-    }  # fmt: skip
+    }
     asked = t.message(topic, properties, kind=SendReplyMessageV2)
     return await t.broker.ask(asked, body)
 

@@ -33,9 +33,13 @@ DELAY_1_S = 1.0
 async def give_back(t: Trial, group: str, unit: StoredMessage, *, level: int = 1, attempts_max: int | None = None) -> Answer:
     """Give a message back (36) as stock clients do, not judged.  level 1: again after 1 s."""
     asked = ConsumerSendMsgBack(
-        offset=unit.physical_offset, group=group, delay_level=level, origin_topic=bytes(unit.topic).decode(),
-        origin_msg_id=properties_of(unit).get(names.UNIQ_KEY), max_reconsume_times=attempts_max,
-    )  # fmt: skip
+        offset=unit.physical_offset,
+        group=group,
+        delay_level=level,
+        origin_topic=bytes(unit.topic).decode(),
+        origin_msg_id=properties_of(unit).get(names.UNIQ_KEY),
+        max_reconsume_times=attempts_max,
+    )
     return await t.broker.ask(asked)
 
 

@@ -15,12 +15,25 @@ from rmq_wire.headers.stats import GetConsumeStats
 
 ADMIN = "AdminBrokerProcessor"
 KEYS = (
-    "bootTimestamp", "brokerVersionDesc", "commitLogMaxOffset", "commitLogMinOffset", "getTotalTps",
-    "msgGetTotalTodayNow", "msgPutTotalTodayNow", "pullThreadPoolQueueSize",
+    "bootTimestamp",
+    "brokerVersionDesc",
+    "commitLogMaxOffset",
+    "commitLogMinOffset",
+    "getTotalTps",
+    "msgGetTotalTodayNow",
+    "msgPutTotalTodayNow",
+    "pullThreadPoolQueueSize",
     "putMessageDistributeTime",
-    "putMessageEntireTimeMax", "putMessageTimesTotal", "putTps", "remainTransientStoreBufferNumbs", "runtime",
-    "sendThreadPoolQueueSize", "dispatchMaxBuffer", "earliestMessageTimeStamp", "commitLogDirCapacity",
-)  # fmt: skip
+    "putMessageEntireTimeMax",
+    "putMessageTimesTotal",
+    "putTps",
+    "remainTransientStoreBufferNumbs",
+    "runtime",
+    "sendThreadPoolQueueSize",
+    "dispatchMaxBuffer",
+    "earliestMessageTimeStamp",
+    "commitLogDirCapacity",
+)
 """Those that tools read."""
 
 

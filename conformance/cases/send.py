@@ -57,9 +57,19 @@ async def v2(t: Trial) -> None:
 async def v1(t: Trial) -> None:
     topic = await t.topic()
     asked = SendMessage(
-        producer_group="CONF_producers", topic=topic, default_topic="TBW102", default_topic_queue_nums=4, queue_id=0, sys_flag=0,
-        born_timestamp=BORN_MS, flag=7, properties=encode({"TAGS": "a"}), reconsume_times=0, unit_mode=False, batch=False,
-    )  # fmt: skip
+        producer_group="CONF_producers",
+        topic=topic,
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=BORN_MS,
+        flag=7,
+        properties=encode({"TAGS": "a"}),
+        reconsume_times=0,
+        unit_mode=False,
+        batch=False,
+    )
     t.answer("send", await t.broker.ask(asked, b"hello"), ext={"queueId": "0", "queueOffset": "0"})
     [unit] = await t.pull_all(topic, 1)
     t.equal("body, flag, born", (bytes(unit.body), unit.flag, unit.born_timestamp), (b"hello", 7, BORN_MS))

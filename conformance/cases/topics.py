@@ -27,9 +27,15 @@ CREATE = (Code.UPDATE_AND_CREATE_TOPIC,)
 def creating(name: str, **fields: Any) -> topics.CreateTopic:
     """A request for a topic of one queue, with these fields otherwise."""
     usual = {
-        "topic": name, "default_topic": "TBW102", "read_queue_nums": 1, "write_queue_nums": 1, "perm": 6,
-        "topic_filter_type": "SINGLE_TAG", "topic_sys_flag": 0, "order": False,
-    }  # fmt: skip
+        "topic": name,
+        "default_topic": "TBW102",
+        "read_queue_nums": 1,
+        "write_queue_nums": 1,
+        "perm": 6,
+        "topic_filter_type": "SINGLE_TAG",
+        "topic_sys_flag": 0,
+        "order": False,
+    }
     return topics.CreateTopic(**{**usual, **fields})
 
 

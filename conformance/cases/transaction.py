@@ -51,9 +51,15 @@ class Half:
         self.unique_key = UNIQUE.format(int(self.t.name("0").split("_")[-1]) + 0xABC000)
         properties = {names.TRAN_MSG: "true", names.PGROUP: self.group, **more}
         self.sent = await self.t.send(
-            self.topic, body, properties, link=self.producer.link, sys_flag=TRANSACTION_PREPARED, unique_key=self.unique_key,
-            group=self.group, born_ms=int(time.time() * 1e3),
-        )  # fmt: skip
+            self.topic,
+            body,
+            properties,
+            link=self.producer.link,
+            sys_flag=TRANSACTION_PREPARED,
+            unique_key=self.unique_key,
+            group=self.group,
+            born_ms=int(time.time() * 1e3),
+        )
         return self
 
     async def end(self, how: int, *, group: str = "", checked: CheckTransactionState | None = None) -> None:
@@ -63,9 +69,12 @@ class Half:
             producer_group=group or self.group,
             tran_state_table_offset=checked.tran_state_table_offset if checked else self.sent.queue_offset,
             commit_log_offset=checked.commit_log_offset if checked else parse_offset_message_id(self.sent.msg_id).physical_offset,
-            commit_or_rollback=how, msg_id=self.unique_key, transaction_id=self.sent.transaction_id,
-            from_transaction_check=checked is not None, topic=self.topic,
-        )  # fmt: skip
+            commit_or_rollback=how,
+            msg_id=self.unique_key,
+            transaction_id=self.sent.transaction_id,
+            from_transaction_check=checked is not None,
+            topic=self.topic,
+        )
         await self.producer.link.tell(asked)
 
 
@@ -292,9 +301,13 @@ async def end_of_nothing(t: Trial) -> None:
     sent = await t.send(topic, b"no half", unique_key=UNIQUE.format(1))
     await t.pull_all(topic, 1)
     asked = EndTransaction(
-        producer_group=t.name("p"), tran_state_table_offset=0, msg_id=UNIQUE.format(1), commit_or_rollback=TRANSACTION_COMMIT,
-        commit_log_offset=parse_offset_message_id(sent.msg_id).physical_offset, topic=topic,
-    )  # fmt: skip
+        producer_group=t.name("p"),
+        tran_state_table_offset=0,
+        msg_id=UNIQUE.format(1),
+        commit_or_rollback=TRANSACTION_COMMIT,
+        commit_log_offset=parse_offset_message_id(sent.msg_id).physical_offset,
+        topic=topic,
+    )
     answer = await t.broker.ask(asked)
     t.answer("the end, asked with an answer", answer, code=ResponseCode.SYSTEM_ERROR)
     await unseen(t, topic, seconds=0.5, end="1")

@@ -84,9 +84,14 @@ class Message:
     ) -> Message:
         """A response to this request, made up."""
         head = {
-            "code": code, "language": "JAVA" if self.form == JSON else 0, "version": self.version, "opaque": self.opaque,
-            "flag": RESPONSE, "remark": remark, "extFields": ext or {},
-        }  # fmt: skip
+            "code": code,
+            "language": "JAVA" if self.form == JSON else 0,
+            "version": self.version,
+            "opaque": self.opaque,
+            "flag": RESPONSE,
+            "remark": remark,
+            "extFields": ext or {},
+        }
         return Message(self.form, head, body)
 
     def copy(self) -> Message:
@@ -130,9 +135,14 @@ def _read_binary(header: bytes) -> dict[str, Any]:
     except WireError as wrong:
         raise ValueError(str(wrong)) from None
     return {
-        "code": command.code, "language": command.language_name, "version": command.version, "opaque": command.opaque,
-        "flag": command.flag, "remark": command.remark, "extFields": fields or None,
-    }  # fmt: skip
+        "code": command.code,
+        "language": command.language_name,
+        "version": command.version,
+        "opaque": command.opaque,
+        "flag": command.flag,
+        "remark": command.remark,
+        "extFields": fields or None,
+    }
 
 
 def units_of(body: bytes) -> list[bytearray]:

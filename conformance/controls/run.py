@@ -137,9 +137,13 @@ async def control(
     await _several([partial(spoil, one) for one in wanted if one not in alone], jobs)
     await _several([partial(spoil, one) for one in alone], 1)
     return Controls(
-        FORMAT, suite_version(), anywhere(tell_target(target)), started.isoformat(timespec="seconds").replace("+00:00", "Z"),
-        round(trio.current_time() - began, 3), [told[one.name] for one in wanted],
-    )  # fmt: skip
+        FORMAT,
+        suite_version(),
+        anywhere(tell_target(target)),
+        started.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        round(trio.current_time() - began, 3),
+        [told[one.name] for one in wanted],
+    )
 
 
 class _Course:

@@ -190,9 +190,11 @@ def topic_missing(shadow: Shadow) -> None:
 def topic_wrong(shadow: Shadow) -> None:
     """One more to read from."""
     rows(
-        shadow, "topics.json", "topicConfigTable",
+        shadow,
+        "topics.json",
+        "topicConfigTable",
         lambda table: {name: {**row, "readQueueNums": row["readQueueNums"] + 1} for name, row in table.items()},
-    )  # fmt: skip
+    )
 
 
 @store("progress-missing", "does not keep the progress of groups", "store.offsets-file")

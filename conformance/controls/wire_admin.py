@@ -87,8 +87,13 @@ def stats_off(seen: Seen) -> None:
     seen.reply.body = re.sub(rb'"maxOffset":(\d+)', lambda found: b'"maxOffset":%d' % max(int(found[1]) - 1, 0), seen.reply.body)
 
 
-@wire("topics.not-registered", "does not tell the name server of new topics", "topics.route-follows", requests=CREATE,
-      answers=(Code.GET_ROUTEINFO_BY_TOPIC,))  # fmt: skip
+@wire(
+    "topics.not-registered",
+    "does not tell the name server of new topics",
+    "topics.route-follows",
+    requests=CREATE,
+    answers=(Code.GET_ROUTEINFO_BY_TOPIC,),
+)
 def not_registered(seen: Seen) -> None:
     """They have no route."""
     made = seen.state.setdefault(MADE, set())
@@ -111,8 +116,12 @@ def first_page(seen: Seen) -> None:
         seen.request.ext["topicSeq"] = "0"
 
 
-@wire("groups.setting-lost", "stores a group with the usual attempts", "groups.all",
-      requests=(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,))  # fmt: skip
+@wire(
+    "groups.setting-lost",
+    "stores a group with the usual attempts",
+    "groups.all",
+    requests=(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,),
+)
 def setting_lost(seen: Seen) -> None:
     """Whatever it was told."""
     if seen.request.body:
@@ -137,15 +146,23 @@ def puts_not_counted(seen: Seen) -> None:
     seen.reply.body = re.sub(rb'("putMessageTimesTotal":)"?\d+"?', rb'\1"7"', seen.reply.body)
 
 
-@wire("runtime.name-wrong", "tells another broker's name in its configuration", "runtime.config.read",
-      answers=(Code.GET_BROKER_CONFIG,))  # fmt: skip
+@wire(
+    "runtime.name-wrong",
+    "tells another broker's name in its configuration",
+    "runtime.config.read",
+    answers=(Code.GET_BROKER_CONFIG,),
+)
 def name_wrong(seen: Seen) -> None:
     """The line of brokerName."""
     seen.reply.body = re.sub(rb"(?m)^brokerName=.*$", b"brokerName=nobody", seen.reply.body)
 
 
-@wire("runtime.black-list-ignored", "lets its paths be changed over the wire", "runtime.config.forbidden",
-      answers=(Code.UPDATE_BROKER_CONFIG,))  # fmt: skip
+@wire(
+    "runtime.black-list-ignored",
+    "lets its paths be changed over the wire",
+    "runtime.config.forbidden",
+    answers=(Code.UPDATE_BROKER_CONFIG,),
+)
 def black_list(seen: Seen) -> None:
     """Only says so, here."""
     seen.reply.code = ResponseCode.SUCCESS

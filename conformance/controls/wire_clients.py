@@ -36,8 +36,13 @@ def edit_json(body: bytes, edit: Callable[[Any], None]) -> bytes:
 # Progress
 
 
-@wire("offsets.commit-forgotten", "answers a commit and stores nothing", "offsets.commit-then-query", "offsets.per-group",
-      requests=COMMIT)  # fmt: skip
+@wire(
+    "offsets.commit-forgotten",
+    "answers a commit and stores nothing",
+    "offsets.commit-then-query",
+    "offsets.per-group",
+    requests=COMMIT,
+)
 def commit_forgotten(seen: Seen) -> Iterable[Step]:
     """The next query tells the old progress."""
     return accepted(seen)
@@ -77,36 +82,58 @@ def guessed(seen: Seen) -> None:
         seen.reply.code, seen.reply.ext = ResponseCode.SUCCESS, {"offset": "0"}
 
 
-@wire("offsets.max-off-by-one", "tells the last message's offset as the end", "offsets.max-and-min", "send.max-offset-after",
-      answers=(Code.GET_MAX_OFFSET,))  # fmt: skip
+@wire(
+    "offsets.max-off-by-one",
+    "tells the last message's offset as the end",
+    "offsets.max-and-min",
+    "send.max-offset-after",
+    answers=(Code.GET_MAX_OFFSET,),
+)
 def max_off(seen: Seen) -> None:
     """One too low."""
     shift(seen, "offset", -1)
 
 
-@wire("offsets.min-off-by-one", "tells the second message's offset as the start", "offsets.max-and-min",
-      answers=(Code.GET_MIN_OFFSET,))  # fmt: skip
+@wire(
+    "offsets.min-off-by-one",
+    "tells the second message's offset as the start",
+    "offsets.max-and-min",
+    answers=(Code.GET_MIN_OFFSET,),
+)
 def min_off(seen: Seen) -> None:
     """One too high."""
     shift(seen, "offset", 1)
 
 
-@wire("offsets.time-after", "finds the message behind a time, not the one at it", "offsets.by-time",
-      requests=(Code.SEARCH_OFFSET_BY_TIMESTAMP,))  # fmt: skip
+@wire(
+    "offsets.time-after",
+    "finds the message behind a time, not the one at it",
+    "offsets.by-time",
+    requests=(Code.SEARCH_OFFSET_BY_TIMESTAMP,),
+)
 def time_after(seen: Seen) -> None:
     """Greater instead of greater or equal."""
     seen.request.ext["timestamp"] = str(int(seen.request.ext.get("timestamp", 0)) + 1)
 
 
-@wire("offsets.earliest-now", "tells no time of the oldest message", "offsets.earliest-time",
-      answers=(Code.GET_EARLIEST_MSG_STORETIME,))  # fmt: skip
+@wire(
+    "offsets.earliest-now",
+    "tells no time of the oldest message",
+    "offsets.earliest-time",
+    answers=(Code.GET_EARLIEST_MSG_STORETIME,),
+)
 def earliest(seen: Seen) -> None:
     """-1, as for an empty queue."""
     seen.reply.ext["timestamp"] = "-1"
 
 
-@wire("offsets.reset-forgotten", "answers a reset and moves nothing", "offsets.reset-to-time", "offsets.reset-to-offset",
-      requests=(Code.INVOKE_BROKER_TO_RESET_OFFSET,))  # fmt: skip
+@wire(
+    "offsets.reset-forgotten",
+    "answers a reset and moves nothing",
+    "offsets.reset-to-time",
+    "offsets.reset-to-offset",
+    requests=(Code.INVOKE_BROKER_TO_RESET_OFFSET,),
+)
 def reset_forgotten(seen: Seen) -> Iterable[Step]:
     """With an empty table."""
     return [answering(seen.request.answer(body=b'{"offsetTable":{}}'))]
@@ -141,8 +168,12 @@ def locks_share(seen: Seen) -> None:
     seen.request.body = edit_json(seen.request.body, lambda asked: asked.update(consumerGroup=EVERYBODY))
 
 
-@wire("locks.anybody-unlocks", "lets anybody give a lock back", "locks.not-by-others",
-      requests=(Code.LOCK_BATCH_MQ, Code.UNLOCK_BATCH_MQ))  # fmt: skip
+@wire(
+    "locks.anybody-unlocks",
+    "lets anybody give a lock back",
+    "locks.not-by-others",
+    requests=(Code.LOCK_BATCH_MQ, Code.UNLOCK_BATCH_MQ),
+)
 def anybody_unlocks(seen: Seen) -> None:
     """In the name of the holder."""
     asked = json.loads(seen.request.body)
@@ -154,29 +185,46 @@ def anybody_unlocks(seen: Seen) -> None:
 # Members
 
 
-@wire("clients.notice-dropped", "does not tell members of a change", "clients.notice.joins", "clients.notice.goes",
-      notices=(Code.NOTIFY_CONSUMER_IDS_CHANGED,))  # fmt: skip
+@wire(
+    "clients.notice-dropped",
+    "does not tell members of a change",
+    "clients.notice.joins",
+    "clients.notice.goes",
+    notices=(Code.NOTIFY_CONSUMER_IDS_CHANGED,),
+)
 def notice_dropped(seen: Seen) -> Iterable[Step]:
     """They find out by themselves, 20 s later."""
     return []
 
 
-@wire("clients.notice-wants-answer", "asks for an answer to its notices", "clients.notice.joins",
-      notices=(Code.NOTIFY_CONSUMER_IDS_CHANGED,))  # fmt: skip
+@wire(
+    "clients.notice-wants-answer",
+    "asks for an answer to its notices",
+    "clients.notice.joins",
+    notices=(Code.NOTIFY_CONSUMER_IDS_CHANGED,),
+)
 def notice_wants_answer(seen: Seen) -> None:
     """The one-way bit is missing."""
     seen.request.flag &= ~frames.ONE_WAY
 
 
-@wire("clients.notice-of-another-group", "names the wrong group in its notices", "clients.notice.joins",
-      notices=(Code.NOTIFY_CONSUMER_IDS_CHANGED,))  # fmt: skip
+@wire(
+    "clients.notice-of-another-group",
+    "names the wrong group in its notices",
+    "clients.notice.joins",
+    notices=(Code.NOTIFY_CONSUMER_IDS_CHANGED,),
+)
 def notice_of_another(seen: Seen) -> None:
     """A client then does nothing."""
     seen.request.ext["consumerGroup"] = EVERYBODY
 
 
-@wire("clients.member-missing", "leaves one out of the list of members", "clients.heartbeat",
-      answers=(Code.GET_CONSUMER_LIST_BY_GROUP,))  # fmt: skip
+@wire(
+    "clients.member-missing",
+    "leaves one out of the list of members",
+    "clients.heartbeat",
+    answers=(Code.GET_CONSUMER_LIST_BY_GROUP,),
+)
 def member_missing(seen: Seen) -> None:
     """The last of several."""
     if seen.reply.body:
@@ -202,15 +250,24 @@ def heartbeat_forgotten(seen: Seen) -> Iterable[Step]:
     return [answering(seen.request.answer(ext={"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}))]
 
 
-@wire("clients.heartbeat-answer-bare", "does not say that version 2 of the heartbeat is understood", "clients.heartbeat.answer",
-      answers=(Code.HEART_BEAT,))  # fmt: skip
+@wire(
+    "clients.heartbeat-answer-bare",
+    "does not say that version 2 of the heartbeat is understood",
+    "clients.heartbeat.answer",
+    answers=(Code.HEART_BEAT,),
+)
 def heartbeat_bare(seen: Seen) -> None:
     """No ext fields."""
     seen.reply.ext.clear()
 
 
-@wire("clients.connection-id-wrong", "lists connections without their client ids", "clients.consumer-connections",
-      "clients.producers", answers=(Code.GET_CONSUMER_CONNECTION_LIST, Code.GET_PRODUCER_CONNECTION_LIST))  # fmt: skip
+@wire(
+    "clients.connection-id-wrong",
+    "lists connections without their client ids",
+    "clients.consumer-connections",
+    "clients.producers",
+    answers=(Code.GET_CONSUMER_CONNECTION_LIST, Code.GET_PRODUCER_CONNECTION_LIST),
+)
 def connection_id(seen: Seen) -> None:
     """The address stands in their place."""
 
@@ -222,8 +279,12 @@ def connection_id(seen: Seen) -> None:
         seen.reply.body = edit_json(seen.reply.body, edit)
 
 
-@wire("clients.old-subscription-used", "pulls by a subscription that is not the latest", "clients.subscription-not-latest",
-      requests=PULLS)  # fmt: skip
+@wire(
+    "clients.old-subscription-used",
+    "pulls by a subscription that is not the latest",
+    "clients.subscription-not-latest",
+    requests=PULLS,
+)
 def old_subscription(seen: Seen) -> None:
     """It does not look at the version."""
     seen.request.ext["subVersion"] = "0"
@@ -239,8 +300,13 @@ def attempts(seen: Seen) -> None:
     each_unit(seen, lambda unit: frames.put(unit, "reconsume_times", 0))
 
 
-@wire("retry.swallowed", "accepts a message that is given back, and forgets it", "retry.dead-letters.at-once", "retry.again",
-      requests=BACK)  # fmt: skip
+@wire(
+    "retry.swallowed",
+    "accepts a message that is given back, and forgets it",
+    "retry.dead-letters.at-once",
+    "retry.again",
+    requests=BACK,
+)
 def swallowed(seen: Seen) -> Iterable[Step]:
     """It is lost."""
     return accepted(seen)
@@ -252,8 +318,12 @@ def elsewhere(seen: Seen) -> None:
     seen.request.ext["delayLevel"] = "1"
 
 
-@wire("retry.clients-limit-ignored", "does not look at the client's limit of attempts", "retry.dead-letters.clients-limit",
-      requests=BACK)  # fmt: skip
+@wire(
+    "retry.clients-limit-ignored",
+    "does not look at the client's limit of attempts",
+    "retry.dead-letters.clients-limit",
+    requests=BACK,
+)
 def limit_ignored(seen: Seen) -> None:
     """Only at the group's."""
     seen.request.ext.pop("maxReconsumeTimes", None)
@@ -287,22 +357,35 @@ def nothing_accepted(seen: Seen) -> None:
 # Filters
 
 
-@wire("filter.tags-refused", "wants a permission for subscriptions by tags", "filter.tag-is-always-allowed",
-      answers=(Code.CHECK_CLIENT_CONFIG,))  # fmt: skip
+@wire(
+    "filter.tags-refused",
+    "wants a permission for subscriptions by tags",
+    "filter.tag-is-always-allowed",
+    answers=(Code.CHECK_CLIENT_CONFIG,),
+)
 def tags_refused(seen: Seen) -> None:
     """Code 1 for everybody."""
     seen.reply.code = ResponseCode.SYSTEM_ERROR
 
 
-@wire("filter.broken-accepted", "accepts expressions that it cannot compile", "filter.sql.broken",
-      answers=(Code.CHECK_CLIENT_CONFIG,))  # fmt: skip
+@wire(
+    "filter.broken-accepted",
+    "accepts expressions that it cannot compile",
+    "filter.sql.broken",
+    answers=(Code.CHECK_CLIENT_CONFIG,),
+)
 def broken_accepted(seen: Seen) -> None:
     """Code 0 for everything."""
     seen.reply.code = ResponseCode.SUCCESS
 
 
-@wire("filter.expression-ignored", "takes every expression for TRUE", "filter.sql.comparisons", "filter.sql.texts",
-      requests=(Code.HEART_BEAT,))  # fmt: skip
+@wire(
+    "filter.expression-ignored",
+    "takes every expression for TRUE",
+    "filter.sql.comparisons",
+    "filter.sql.texts",
+    requests=(Code.HEART_BEAT,),
+)
 def expression_ignored(seen: Seen) -> None:
     """Everybody gets everything."""
 

@@ -54,16 +54,25 @@ def glued_dropped(seen: Seen) -> Iterable[Step] | None:
     return [] if seen.answer is None and seen.nth else None
 
 
-@wire("frame.answer-cut-short", "hangs up in the middle of an answer", "send.view-by-id", "query.view.unit",
-      answers=(Code.VIEW_MESSAGE_BY_ID,))  # fmt: skip
+@wire(
+    "frame.answer-cut-short",
+    "hangs up in the middle of an answer",
+    "send.view-by-id",
+    "query.view.unit",
+    answers=(Code.VIEW_MESSAGE_BY_ID,),
+)
 def cut_short(seen: Seen) -> Iterable[Step]:
     """After half of it."""
     data = seen.reply.encode()
     return [Step(data[: len(data) // 2], close=True)]
 
 
-@wire("frame.length-too-large", "tells a length that is one more than the frame's", "query.view.unit",
-      answers=(Code.VIEW_MESSAGE_BY_ID,))  # fmt: skip
+@wire(
+    "frame.length-too-large",
+    "tells a length that is one more than the frame's",
+    "query.view.unit",
+    answers=(Code.VIEW_MESSAGE_BY_ID,),
+)
 def length_too_large(seen: Seen) -> Iterable[Step]:
     """So the answer never ends."""
     data = seen.reply.encode()
@@ -84,8 +93,7 @@ def remark_lost(seen: Seen) -> None:
         seen.answer.remark = None
 
 
-@wire("header.remark-null-as-text", "says the remark `null` where there is none", "send.v2",
-      answers=(Code.SEND_MESSAGE_V2,))  # fmt: skip
+@wire("header.remark-null-as-text", "says the remark `null` where there is none", "send.v2", answers=(Code.SEND_MESSAGE_V2,))
 def remark_text(seen: Seen) -> None:
     """As a careless encoder would."""
     if seen.reply.remark is None:
@@ -106,31 +114,41 @@ def escapes(seen: Seen) -> Iterable[Step] | None:
     return [Step(b"", close=True)] if seen.answer is None and rb"\u00" in seen.frame else None
 
 
-@wire("header.binary-field-lost", "loses the last field of a binary header", "header.binary.fields", everything=True)  # fmt: skip
+@wire("header.binary-field-lost", "loses the last field of a binary header", "header.binary.fields", everything=True)
 def binary_field_lost(seen: Seen) -> None:
     """Off by one in the length of the map."""
     if seen.answer is None and seen.request.form == BINARY and seen.request.ext:
         seen.request.ext.popitem()
 
 
-@wire("header.answer-field-renamed", "spells an answer's field `queueid`", "send.v2", "send.v1",
-      answers=(Code.SEND_MESSAGE_V2, Code.SEND_MESSAGE))  # fmt: skip
+@wire(
+    "header.answer-field-renamed",
+    "spells an answer's field `queueid`",
+    "send.v2",
+    "send.v1",
+    answers=(Code.SEND_MESSAGE_V2, Code.SEND_MESSAGE),
+)
 def renamed(seen: Seen) -> None:
     """Clients read `queueId`."""
     if "queueId" in seen.reply.ext:
         seen.reply.ext["queueid"] = seen.reply.ext.pop("queueId")
 
 
-@wire("grid.missing-field-accepted", "guesses a queue that is not named", "grid.get-max-offset.missing-field",
-      answers=(Code.GET_MAX_OFFSET,))  # fmt: skip
+@wire(
+    "grid.missing-field-accepted",
+    "guesses a queue that is not named",
+    "grid.get-max-offset.missing-field",
+    answers=(Code.GET_MAX_OFFSET,),
+)
 def missing_accepted(seen: Seen) -> None:
     """And answers 0."""
     if "queueId" not in seen.request.ext or "topic" not in seen.request.ext:
         seen.reply.code, seen.reply.ext = ResponseCode.SUCCESS, {"offset": "0"}
 
 
-@wire("grid.long-topic-accepted", "takes names of any length", "grid.send-message-v2.limit-topic",
-      requests=(Code.SEND_MESSAGE_V2,))  # fmt: skip
+@wire(
+    "grid.long-topic-accepted", "takes names of any length", "grid.send-message-v2.limit-topic", requests=(Code.SEND_MESSAGE_V2,)
+)
 def long_topic(seen: Seen) -> Iterable[Step] | None:
     """As if it were stored."""
     if len(str(seen.request.ext.get("b", ""))) > 127:
@@ -138,8 +156,13 @@ def long_topic(seen: Seen) -> Iterable[Step] | None:
     return None
 
 
-@wire("grid.unknown-group-has-members", "answers an empty list for groups that nobody knows",
-      "grid.get-consumer-list-by-group.unknown-group", "clients.nobody", answers=(Code.GET_CONSUMER_LIST_BY_GROUP,))  # fmt: skip
+@wire(
+    "grid.unknown-group-has-members",
+    "answers an empty list for groups that nobody knows",
+    "grid.get-consumer-list-by-group.unknown-group",
+    "clients.nobody",
+    answers=(Code.GET_CONSUMER_LIST_BY_GROUP,),
+)
 def unknown_group(seen: Seen) -> None:
     """Instead of an error."""
     if seen.reply.code:

@@ -114,15 +114,24 @@ def commit_lost(seen: Seen) -> Iterable[Step] | None:
     return [] if seen.request.ext.get("commitOrRollback") == str(TRANSACTION_COMMIT) else None
 
 
-@wire("transaction.check-dropped", "asks no producer how it ended", "transaction.check-then-commit",
-      "transaction.unknown-asks-again", notices=(Code.CHECK_TRANSACTION_STATE,))  # fmt: skip
+@wire(
+    "transaction.check-dropped",
+    "asks no producer how it ended",
+    "transaction.check-then-commit",
+    "transaction.unknown-asks-again",
+    notices=(Code.CHECK_TRANSACTION_STATE,),
+)
 def check_dropped(seen: Seen) -> Iterable[Step]:
     """The message stays half for ever."""
     return []
 
 
-@wire("transaction.check-without-message", "asks without the half message", "transaction.check-then-commit",
-      notices=(Code.CHECK_TRANSACTION_STATE,))  # fmt: skip
+@wire(
+    "transaction.check-without-message",
+    "asks without the half message",
+    "transaction.check-then-commit",
+    notices=(Code.CHECK_TRANSACTION_STATE,),
+)
 def check_bare(seen: Seen) -> None:
     """Without its unique key in the header."""
     seen.request.ext["msgId"] = ""
@@ -164,8 +173,13 @@ def handed_out_twice(seen: Seen) -> None:
         seen.reply.ext, seen.reply.body = seen.state[key]
 
 
-@wire("pop.acknowledgement-ignored", "answers an acknowledgement and forgets it", "pop.acknowledged", "pop.order",
-      requests=(Code.ACK_MESSAGE,))  # fmt: skip
+@wire(
+    "pop.acknowledgement-ignored",
+    "answers an acknowledgement and forgets it",
+    "pop.acknowledged",
+    "pop.order",
+    requests=(Code.ACK_MESSAGE,),
+)
 def ack_ignored(seen: Seen) -> Iterable[Step]:
     """The message comes again."""
     return accepted(seen)
@@ -196,8 +210,12 @@ def order_ignored(seen: Seen) -> None:
     seen.request.ext["order"] = "false"
 
 
-@wire("pop.invisible-time-kept", "answers a change of the time and keeps the old one", "pop.change-invisible-time",
-      requests=(Code.CHANGE_MESSAGE_INVISIBLETIME,))  # fmt: skip
+@wire(
+    "pop.invisible-time-kept",
+    "answers a change of the time and keeps the old one",
+    "pop.change-invisible-time",
+    requests=(Code.CHANGE_MESSAGE_INVISIBLETIME,),
+)
 def time_kept(seen: Seen) -> None:
     """60 s, whatever is asked for."""
     seen.request.ext["invisibleTime"] = "60000"
@@ -218,8 +236,12 @@ def reply_dropped(seen: Seen) -> Iterable[Step]:
     return []
 
 
-@wire("reply.correlation-lost", "passes replies on without saying to which request", "reply.arrives",
-      notices=(Code.PUSH_REPLY_MESSAGE_TO_CLIENT,))  # fmt: skip
+@wire(
+    "reply.correlation-lost",
+    "passes replies on without saying to which request",
+    "reply.arrives",
+    notices=(Code.PUSH_REPLY_MESSAGE_TO_CLIENT,),
+)
 def correlation_lost(seen: Seen) -> None:
     """The property CORRELATION_ID is missing."""
     seen.request.ext["properties"] = without(str(seen.request.ext.get("properties", "")), names.CORRELATION_ID)

@@ -60,8 +60,9 @@ def offset_off(seen: Seen) -> None:
     shift(seen, "queueOffset", 1)
 
 
-@wire("send.message-id-of-another", "names another place in the message id", "send.stored-as-sent", "send.view-by-id",
-      answers=SENDS)  # fmt: skip
+@wire(
+    "send.message-id-of-another", "names another place in the message id", "send.stored-as-sent", "send.view-by-id", answers=SENDS
+)
 def id_of_another(seen: Seen) -> None:
     """64 bytes before."""
     told = str(seen.reply.ext.get("msgId", ""))
@@ -87,8 +88,13 @@ def queue_0(seen: Seen) -> None:
     seen.request.ext["e"] = "0"
 
 
-@wire("send.body-flipped", "stores a body with one bit changed", "send.v1", "send.stored-as-sent",
-      requests=(Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2))  # fmt: skip
+@wire(
+    "send.body-flipped",
+    "stores a body with one bit changed",
+    "send.v1",
+    "send.stored-as-sent",
+    requests=(Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2),
+)
 def body_flipped(seen: Seen) -> None:
     """In its last byte."""
     if seen.request.body:
@@ -103,8 +109,13 @@ def property_dropped(seen: Seen) -> None:
         seen.request.ext["i"] = without(text, names[0])
 
 
-@wire("send.flag-lost", "stores 0 for a message's own flag", "send.v1", "send.stored-as-sent",
-      requests=(Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2))  # fmt: skip
+@wire(
+    "send.flag-lost",
+    "stores 0 for a message's own flag",
+    "send.v1",
+    "send.stored-as-sent",
+    requests=(Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2),
+)
 def flag_lost(seen: Seen) -> None:
     """Applications may use it."""
     seen.request.ext["h" if seen.request.code == Code.SEND_MESSAGE_V2 else "flag"] = "0"
@@ -134,8 +145,13 @@ def one_way_lost(seen: Seen) -> Iterable[Step] | None:
     return [] if seen.request.is_one_way else None
 
 
-@wire("send.acknowledged-not-stored", "answers a send and stores nothing", "send.view-by-id", "send.v1",
-      requests=(Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2))  # fmt: skip
+@wire(
+    "send.acknowledged-not-stored",
+    "answers a send and stores nothing",
+    "send.view-by-id",
+    "send.v1",
+    requests=(Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2),
+)
 def not_stored(seen: Seen) -> Iterable[Step] | None:
     """At the place of the first message of all."""
     if seen.request.is_one_way:
@@ -162,8 +178,14 @@ def refusals_alike(seen: Seen) -> None:
 # Pulling
 
 
-@wire("pull.next-offset-too-high", "leaves one message out of the next offset", "pull.found", "pull.count", "pull.lite",
-      answers=PULLS)  # fmt: skip
+@wire(
+    "pull.next-offset-too-high",
+    "leaves one message out of the next offset",
+    "pull.found",
+    "pull.count",
+    "pull.lite",
+    answers=PULLS,
+)
 def next_too_high(seen: Seen) -> None:
     """One too high."""
     shift(seen, "nextBeginOffset", 1 if seen.reply.code == ResponseCode.SUCCESS else 0)
@@ -258,8 +280,13 @@ def moved(seen: Seen) -> None:
         seen.reply.code = ResponseCode.PULL_NOT_FOUND
 
 
-@wire("pull.permission-ignored", "lets write-only topics be read", "pull.refused.write-only-topic", "pull.refused.disabled-group",
-      answers=PULLS)  # fmt: skip
+@wire(
+    "pull.permission-ignored",
+    "lets write-only topics be read",
+    "pull.refused.write-only-topic",
+    "pull.refused.disabled-group",
+    answers=PULLS,
+)
 def permission_ignored(seen: Seen) -> None:
     """Nothing is found in them, but it may be looked for."""
     if seen.reply.code == ResponseCode.NO_PERMISSION:

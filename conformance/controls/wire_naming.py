@@ -17,16 +17,26 @@ REGISTER = (Code.REGISTER_BROKER,)
 ADDRESS_TABLE = re.compile(rb'("brokerAddrs":\{)([^}]*)(\})')
 
 
-@wire("names.unknown-topic-code", "answers 1 for a topic without a route", "names.route.unknown-topic",
-      "grid.get-routeinfo-by-topic.unknown-topic", answers=ROUTE)  # fmt: skip
+@wire(
+    "names.unknown-topic-code",
+    "answers 1 for a topic without a route",
+    "names.route.unknown-topic",
+    "grid.get-routeinfo-by-topic.unknown-topic",
+    answers=ROUTE,
+)
 def unknown_topic(seen: Seen) -> None:
     """Instead of 17."""
     if seen.reply.code == ResponseCode.TOPIC_NOT_EXIST:
         seen.reply.code = ResponseCode.SYSTEM_ERROR
 
 
-@wire("names.never-expires", "keeps the routes of brokers that are gone", "names.gone.connection", "names.gone.unregister",
-      answers=ROUTE)  # fmt: skip
+@wire(
+    "names.never-expires",
+    "keeps the routes of brokers that are gone",
+    "names.gone.connection",
+    "names.gone.unregister",
+    answers=ROUTE,
+)
 def never_expires(seen: Seen) -> None:
     """The last route of a topic is told for ever."""
     topic = seen.request.ext.get("topic")
@@ -144,51 +154,79 @@ def key_stays(seen: Seen) -> Iterable[Step]:
     return accepted(seen)
 
 
-@wire("names.write-perm-kept", "counts the topics and leaves their permission", "names.write-perm.wipe-and-add",
-      requests=(Code.WIPE_WRITE_PERM_OF_BROKER,))  # fmt: skip
+@wire(
+    "names.write-perm-kept",
+    "counts the topics and leaves their permission",
+    "names.write-perm.wipe-and-add",
+    requests=(Code.WIPE_WRITE_PERM_OF_BROKER,),
+)
 def write_perm_kept(seen: Seen) -> Iterable[Step]:
     """Three, as the case has."""
     return [answering(seen.request.answer(ext={"wipeTopicCount": "3"}))]
 
 
-@wire("names.list-lacks-one", "leaves one topic out of a cluster's list", "names.topics.lists",
-      answers=(Code.GET_TOPICS_BY_CLUSTER,))  # fmt: skip
+@wire(
+    "names.list-lacks-one",
+    "leaves one topic out of a cluster's list",
+    "names.topics.lists",
+    answers=(Code.GET_TOPICS_BY_CLUSTER,),
+)
 def list_lacks(seen: Seen) -> None:
     """The last."""
     if seen.reply.body:
         seen.reply.body = edit_json(seen.reply.body, lambda table: table.update(topicList=table.get("topicList", [])[:-1]))
 
 
-@wire("names.version-never-changes", "says that a broker's topics are known, always", "names.data-version.changed",
-      answers=(Code.QUERY_DATA_VERSION,))  # fmt: skip
+@wire(
+    "names.version-never-changes",
+    "says that a broker's topics are known, always",
+    "names.data-version.changed",
+    answers=(Code.QUERY_DATA_VERSION,),
+)
 def never_changes(seen: Seen) -> None:
     """So they are never registered anew."""
     seen.reply.ext["changed"] = "false"
 
 
-@wire("names.delete-everywhere", "deletes a topic in all clusters", "names.topics.delete-in-cluster",
-      requests=(Code.DELETE_TOPIC_IN_NAMESRV,))  # fmt: skip
+@wire(
+    "names.delete-everywhere",
+    "deletes a topic in all clusters",
+    "names.topics.delete-in-cluster",
+    requests=(Code.DELETE_TOPIC_IN_NAMESRV,),
+)
 def delete_everywhere(seen: Seen) -> None:
     """It does not look at the cluster."""
     seen.request.ext.pop("clusterName", None)
 
 
-@wire("names.deleted-topic-stays", "answers a delete and keeps the route", "names.topics.delete",
-      requests=(Code.DELETE_TOPIC_IN_NAMESRV,))  # fmt: skip
+@wire(
+    "names.deleted-topic-stays",
+    "answers a delete and keeps the route",
+    "names.topics.delete",
+    requests=(Code.DELETE_TOPIC_IN_NAMESRV,),
+)
 def topic_stays(seen: Seen) -> Iterable[Step]:
     """Of every topic."""
     return accepted(seen)
 
 
-@wire("names.goodbye-ignored", "keeps the routes of a broker that unregisters", "names.gone.unregister",
-      requests=(Code.UNREGISTER_BROKER,))  # fmt: skip
+@wire(
+    "names.goodbye-ignored",
+    "keeps the routes of a broker that unregisters",
+    "names.gone.unregister",
+    requests=(Code.UNREGISTER_BROKER,),
+)
 def goodbye_ignored(seen: Seen) -> Iterable[Step]:
     """Until it is silent for long enough."""
     return accepted(seen)
 
 
-@wire("names.cluster-without-addresses", "names brokers without their addresses", "names.brokers.cluster-info",
-      answers=(Code.GET_BROKER_CLUSTER_INFO,))  # fmt: skip
+@wire(
+    "names.cluster-without-addresses",
+    "names brokers without their addresses",
+    "names.brokers.cluster-info",
+    answers=(Code.GET_BROKER_CLUSTER_INFO,),
+)
 def without_addresses(seen: Seen) -> None:
     """An empty table each."""
     seen.reply.body = ADDRESS_TABLE.sub(rb"\1\3", seen.reply.body)
@@ -200,8 +238,12 @@ def config_unsorted(seen: Seen) -> None:
     seen.reply.body = b"\n".join(reversed(seen.reply.body.rstrip().split(b"\n"))) + b"\n"
 
 
-@wire("names.black-list-ignored", "lets its paths be changed over the wire", "names.config.forbidden",
-      answers=(Code.UPDATE_NAMESRV_CONFIG,))  # fmt: skip
+@wire(
+    "names.black-list-ignored",
+    "lets its paths be changed over the wire",
+    "names.config.forbidden",
+    answers=(Code.UPDATE_NAMESRV_CONFIG,),
+)
 def black_list(seen: Seen) -> None:
     """Only says so, here."""
     seen.reply.code = ResponseCode.SUCCESS

@@ -28,10 +28,14 @@ EVIDENCE_BYTES_MAX: Final = 800 * 1024
 FRAMES_KEPT: Final = (1_000, 16, 8, 4, 2, 0)
 """Frames of a passed case: the first of these that makes the page small enough."""
 _KINDS: Final = {
-    "passed": ("✓", "passed"), "failed": ("✗", "failed"), "expected": ("✗", "failed as expected"),
-    "surprise": ("✓!", "passed, though expected to fail"), "error": ("⚠", "errors of the suite"),
-    "skipped": ("–", "skipped"), "not-run": ("○", "not run"),
-}  # fmt: skip
+    "passed": ("✓", "passed"),
+    "failed": ("✗", "failed"),
+    "expected": ("✗", "failed as expected"),
+    "surprise": ("✓!", "passed, though expected to fail"),
+    "error": ("⚠", "errors of the suite"),
+    "skipped": ("–", "skipped"),
+    "not-run": ("○", "not run"),
+}
 """In the order of the bars.  The script has the same."""
 _FACTS: Final = ("image", "image id", "rocketmq.image", "java", "commit")
 """Of `TargetTold.details`, those that are told at first sight."""
@@ -48,13 +52,18 @@ def page(results: Sequence[Run], *, docs: str = "") -> str:
     packed, kept = _packed(results)
     labels = ", ".join(run.target.label for run in results)
     texts = {
-        "title": escape(labels), "summary": escape(_summary(results)), "subjects": "\n".join(map(_card, results)),
-        "overview": _overview(results), "foot": escape(_foot(kept)), "index": _deflated(_index(results, docs)),
-        "style": _source("style.css"), "script": _source("script.js"),
+        "title": escape(labels),
+        "summary": escape(_summary(results)),
+        "subjects": "\n".join(map(_card, results)),
+        "overview": _overview(results),
+        "foot": escape(_foot(kept)),
+        "index": _deflated(_index(results, docs)),
+        "style": _source("style.css"),
+        "script": _source("script.js"),
         "evidence": "\n".join(
             f'<script type="text/plain" id="evidence-{number}">{text}</script>' for number, text in enumerate(packed)
         ),
-    }  # fmt: skip
+    }
     head, *parts = _source("page.html").split("{{")
     return head + "".join(texts[name] + rest for name, rest in (part.split("}}", 1) for part in parts))
 
@@ -96,13 +105,22 @@ def _card(run: Run) -> str:
     facts = [
         f"held to Apache RocketMQ {target.version}" if target.version else "held to the newest Apache RocketMQ",
         *(f"{name} {details[name]}" for name in _FACTS if name in details),
-        f"{run.seconds:.1f} s", f"seed {run.seed}",
-    ]  # fmt: skip
+        f"{run.seconds:.1f} s",
+        f"seed {run.seed}",
+    ]
     more = {
-        "started": run.started, "cases at once": str(run.jobs), "names begin with": run.mark, "kind": target.kind,
-        "name server": target.namesrv, "broker": target.broker, "broker name": target.broker_name, "cluster": target.cluster,
-        "store": "readable" if target.store_readable else "not readable", **details, **target.config,
-    }  # fmt: skip
+        "started": run.started,
+        "cases at once": str(run.jobs),
+        "names begin with": run.mark,
+        "kind": target.kind,
+        "name server": target.namesrv,
+        "broker": target.broker,
+        "broker name": target.broker_name,
+        "cluster": target.cluster,
+        "store": "readable" if target.store_readable else "not readable",
+        **details,
+        **target.config,
+    }
     return (
         f'<div class="card" data-subject="{escape(target.label)}"><h2>{escape(target.label)}</h2>'
         f'<p class="verdict {tone}">{escape(verdict)}</p><div class="bar" aria-hidden="true">{bar}</div>'
@@ -199,18 +217,35 @@ def _evidence(case: CaseTold, kept: int) -> dict[str, Any]:
     """Short names, and nothing that is empty."""
     frames = case.frames[:kept] if case.outcome == PASSED and case.as_expected else case.frames
     found = {
-        "c": [[check.what, int(check.holds), check.expected, check.seen] for check in case.checks], "n": case.notes,
-        "f": [_frame(frame) for frame in frames], "left": len(case.frames) - len(frames), "t": case.trace,
-    }  # fmt: skip
+        "c": [[check.what, int(check.holds), check.expected, check.seen] for check in case.checks],
+        "n": case.notes,
+        "f": [_frame(frame) for frame in frames],
+        "left": len(case.frames) - len(frames),
+        "t": case.trace,
+    }
     return {name: value for name, value in found.items() if value}
 
 
 def _frame(frame: FrameTold) -> list[Any]:
     return [
-        frame.connection, int(frame.to_server), frame.at_s, frame.size, frame.kind, frame.code, frame.code_name, frame.opaque,
-        frame.form, frame.language, frame.version, frame.remark, frame.fields, frame.body, int(frame.body_hex), frame.body_bytes,
+        frame.connection,
+        int(frame.to_server),
+        frame.at_s,
+        frame.size,
+        frame.kind,
+        frame.code,
+        frame.code_name,
+        frame.opaque,
+        frame.form,
+        frame.language,
+        frame.version,
+        frame.remark,
+        frame.fields,
+        frame.body,
+        int(frame.body_hex),
+        frame.body_bytes,
         frame.note,
-    ]  # fmt: skip
+    ]
 
 
 def _deflated(value: Any) -> str:

@@ -35,9 +35,13 @@ def junit(runs: Sequence[Run], *, judged: bool) -> ElementTree.Element:
             _add(suite, case, judged)
         kinds = [child.tag for case in suite for child in case]
         suite.attrib |= {
-            "tests": str(len(run.cases)), "failures": str(kinds.count("failure")), "errors": str(kinds.count("error")),
-            "skipped": str(kinds.count("skipped")), "time": f"{run.seconds:.3f}", "timestamp": run.started.rstrip("Z"),
-        }  # fmt: skip
+            "tests": str(len(run.cases)),
+            "failures": str(kinds.count("failure")),
+            "errors": str(kinds.count("error")),
+            "skipped": str(kinds.count("skipped")),
+            "time": f"{run.seconds:.3f}",
+            "timestamp": run.started.rstrip("Z"),
+        }
         properties = ElementTree.Element("properties")
         for name, value in {"seed": str(run.seed), "broker": run.target.broker, **run.target.details}.items():
             ElementTree.SubElement(properties, "property", name=_text(name), value=_text(value))

@@ -28,18 +28,36 @@ DOCUMENT: Final = ROOT / "docs" / "conformance.md"
 HEAD: Final = Path(__file__).with_name("specification_head.md")
 GRID: Final = "grid"
 TITLES: Final = {
-    "frame": "Frames", "header": "Headers", "names": "Name server", "send": "Sending", "pull": "Pulling",
-    "hold": "Waiting for messages", "offsets": "Progress and places", "clients": "Clients and groups online",
-    "locks": "Queue locks", "retry": "Retry and dead letters", "delay": "Delay levels", "timer": "Timers",
-    "transaction": "Transactions", "filter": "Filters", "pop": "POP", "reply": "Request and reply",
-    "query": "Looking messages up", "topics": "Topics", "groups": "Groups", "paging": "Paging",
-    "runtime": "What a broker says of itself", "store": "Files on disk",
-}  # fmt: skip
+    "frame": "Frames",
+    "header": "Headers",
+    "names": "Name server",
+    "send": "Sending",
+    "pull": "Pulling",
+    "hold": "Waiting for messages",
+    "offsets": "Progress and places",
+    "clients": "Clients and groups online",
+    "locks": "Queue locks",
+    "retry": "Retry and dead letters",
+    "delay": "Delay levels",
+    "timer": "Timers",
+    "transaction": "Transactions",
+    "filter": "Filters",
+    "pop": "POP",
+    "reply": "Request and reply",
+    "query": "Looking messages up",
+    "topics": "Topics",
+    "groups": "Groups",
+    "paging": "Paging",
+    "runtime": "What a broker says of itself",
+    "store": "Files on disk",
+}
 """The capabilities in the order of the document; one that is not named here comes last, under its own name."""
 OTHERS: Final = {
-    "grid.not-supported": "Codes that nobody answers", "grid.base-fields": "Fields of every request",
-    "grid.broker-permission": "Permission of the whole broker", "grid.fast-port": "The fast port",
-}  # fmt: skip
+    "grid.not-supported": "Codes that nobody answers",
+    "grid.base-fields": "Fields of every request",
+    "grid.broker-permission": "Permission of the whole broker",
+    "grid.fast-port": "The fast port",
+}
 """Sections of the grid that are no request code."""
 CODES_NAMED_MAX: Final = 8
 _THEN: Final = """\

@@ -63,9 +63,13 @@ def bodies() -> Iterator[str]:
     for one in known().values():
         if one.kind not in told:
             told.add(one.kind)
-            yield "\n\n".join([
-                f'<a id="body.{one.kind.__name__}"></a>\n\n## {one.kind.__name__}', _doc(one.kind), _fields(one.kind),
-            ])  # fmt: skip
+            yield "\n\n".join(
+                [
+                    f'<a id="body.{one.kind.__name__}"></a>\n\n## {one.kind.__name__}',
+                    _doc(one.kind),
+                    _fields(one.kind),
+                ]
+            )
 
 
 def _doc(kind: type[msgspec.Struct]) -> str:

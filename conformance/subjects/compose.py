@@ -142,9 +142,14 @@ def _run(command: Sequence[str], variables: dict[str, str] | None = None) -> str
     """What it printed.  Raises `SubjectFailed` with the last line of its complaint."""
     try:
         done = subprocess.run(
-            list(command), capture_output=True, text=True, timeout=COMMAND_S_MAX, check=False, stdin=subprocess.DEVNULL,
+            list(command),
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S_MAX,
+            check=False,
+            stdin=subprocess.DEVNULL,
             env={**os.environ, **(variables or {})},
-        )  # fmt: skip
+        )
     except (OSError, subprocess.TimeoutExpired) as why:
         raise SubjectFailed(f"{command[0]} does not run: {why}") from None
     if done.returncode != 0:

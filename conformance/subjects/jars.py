@@ -208,10 +208,14 @@ class JarsSubject(OwnSubject):
         )
         self.run(names)
         broker = JavaBroker(
-            self.directory / "broker", names.address, version=self.version, port=self.broker_port, java=java,
+            self.directory / "broker",
+            names.address,
+            version=self.version,
+            port=self.broker_port,
+            java=java,
             properties={**OWN_BROKER_PROPERTIES, **self.properties},
             jvm=[*SMALL, *(f"-D{key}={value}" for key, value in OWN_JAVA_SYSTEM_PROPERTIES.items())],
-        )  # fmt: skip
+        )
         self.run(broker)
         return self.target(version_of(self.version), names, broker, details, OWN_JAVA_SYSTEM_PROPERTIES)
 

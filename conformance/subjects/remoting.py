@@ -54,9 +54,16 @@ def split_address(address: str) -> tuple[str, int]:
 def frame(code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", *, opaque: int = 0, flag: int = 0) -> bytes:
     """A request with a JSON header as RocketMQ frames it: total length, form and header length, header, body."""
     header = json.dumps(
-        {"code": code, "extFields": dict(ext or {}), "flag": flag, "language": "JAVA", "opaque": opaque,
-         "serializeTypeCurrentRPC": "JSON", "version": 513}
-    ).encode()  # fmt: skip
+        {
+            "code": code,
+            "extFields": dict(ext or {}),
+            "flag": flag,
+            "language": "JAVA",
+            "opaque": opaque,
+            "serializeTypeCurrentRPC": "JSON",
+            "version": 513,
+        }
+    ).encode()
     return (WORD + len(header) + len(body)).to_bytes(WORD, "big") + len(header).to_bytes(WORD, "big") + header + body
 
 

@@ -94,9 +94,15 @@ def check_index_file(file: CheckedFile, size: int, slots: int | None, settled: b
 
 
 def _check(
-    file: CheckedFile, reader: CheckedReader, head: Any, size: int, slots: int | None, settled: bool, state: IndexState,
+    file: CheckedFile,
+    reader: CheckedReader,
+    head: Any,
+    size: int,
+    slots: int | None,
+    settled: bool,
+    state: IndexState,
     findings: Findings,
-) -> None:  # fmt: skip
+) -> None:
     state.begin_timestamp, state.end_timestamp = int(head["begin_timestamp"]), int(head["end_timestamp"])
     geometry = _geometry(reader, head, size, slots)
     if geometry is None:
@@ -291,8 +297,10 @@ class _Chains:
         state, used = self._state, int(np.count_nonzero(self._newest))
         if state.count > 1:
             found = {
-                "begin_physical_offset": state.first_offset, "end_physical_offset": state.last_offset, "slot_count": used,
-            }  # fmt: skip
+                "begin_physical_offset": state.first_offset,
+                "end_physical_offset": state.last_offset,
+                "slot_count": used,
+            }
             for name, value in found.items():
                 if int(head[name]) != value:
                     at = flat(index.HEADER).at[name]

@@ -82,7 +82,7 @@ class _LogCheck:
             limit(part.end)
         for item in scan(
             reader, self._file.start, start=part.begin, stop=part.end, block_bytes=BLOCK_BYTES, displaced_by=part.displaced_by
-        ):  # fmt: skip
+        ):
             if isinstance(item, Batch):
                 self._batch(item)
             elif isinstance(item, Gap):

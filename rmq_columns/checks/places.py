@@ -222,7 +222,7 @@ class Places:
 
     def _differ(
         self, key: Key, state: QueueState, wanted: Entry, found: Records, rows: Ints, at: Ints, report: LogReport, known: Known
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Say of each unit that is not in its place why it is not."""
         shifts: Counter[int] = Counter()
         wrong: list[tuple[int, str]] = []
@@ -319,9 +319,15 @@ class Places:
 
 
 def find_dangling(
-    key: Key, state: QueueState, file: CheckedFile, bounds: LogBounds, log: LogPlaces, told: set[tuple[str, int, int]],
-    gaps: list[tuple[int, int]], repaired: bool = False,
-) -> Findings:  # fmt: skip
+    key: Key,
+    state: QueueState,
+    file: CheckedFile,
+    bounds: LogBounds,
+    log: LogPlaces,
+    told: set[tuple[str, int, int]],
+    gaps: list[tuple[int, int]],
+    repaired: bool = False,
+) -> Findings:
     """The units of this file that point at no message of their queue.
 
     gaps: damaged stretches of the log, ascending.  repaired: units may stand in for lost ones, and lead to the next message.

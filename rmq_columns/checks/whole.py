@@ -190,9 +190,19 @@ class Whole:
         dispatched_end = max((one.last_physical_end for one in self.queues.values()), default=-1)
         scope = self._scope
         return Known(
-            self.queues, self.index, self._files.extensions, dispatched_end, self.log, scope.with_queues,
-            scope.with_index and bool(self.index), scope.live, scope.with_crc, scope.with_sequence, scope.settled, list(times),
-        )  # fmt: skip
+            self.queues,
+            self.index,
+            self._files.extensions,
+            dispatched_end,
+            self.log,
+            scope.with_queues,
+            scope.with_index and bool(self.index),
+            scope.live,
+            scope.with_crc,
+            scope.with_sequence,
+            scope.settled,
+            list(times),
+        )
 
     def take_log(self, reports: Sequence[LogReport]) -> None:
         """All answers, of whole files or of parts that together are whole files."""

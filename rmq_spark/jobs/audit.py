@@ -128,10 +128,20 @@ def finding_rows(found: Sequence[StoreAudit]) -> list[tuple[Any, ...]]:
     for store in found:
         for one in by_severity(store.all_findings()):
             byte = None if one.offset == NOWHERE else one.offset
-            rows.append((
-                store.broker_name, one.file, byte, str(one.kind.severity), one.code, one.kind.title, one.detail, one.times,
-                one.kind.consequence, remedy_of(one.code, store.log_is_whole),
-            ))  # fmt: skip
+            rows.append(
+                (
+                    store.broker_name,
+                    one.file,
+                    byte,
+                    str(one.kind.severity),
+                    one.code,
+                    one.kind.title,
+                    one.detail,
+                    one.times,
+                    one.kind.consequence,
+                    remedy_of(one.code, store.log_is_whole),
+                )
+            )
     return sorted(rows, key=lambda row: row[3])
 
 
@@ -144,10 +154,20 @@ def queue_rows(found: Sequence[StoreAudit]) -> list[tuple[Any, ...]]:
             is_batch = own is not None and own.is_batch
             lacking = 0 if is_batch else max(one.end_offset - one.first_offset - one.units, 0)
             bounds = (own.first, own.end) if own is not None and not is_batch else (None, None)
-            rows.append((
-                store.broker_name, topic, queue_id, one.units, one.first_offset, one.end_offset, lacking,
-                one.first_physical_offset, one.last_physical_offset, *bounds,
-            ))  # fmt: skip
+            rows.append(
+                (
+                    store.broker_name,
+                    topic,
+                    queue_id,
+                    one.units,
+                    one.first_offset,
+                    one.end_offset,
+                    lacking,
+                    one.first_physical_offset,
+                    one.last_physical_offset,
+                    *bounds,
+                )
+            )
     return rows
 
 
@@ -169,17 +189,30 @@ def file_rows(found: Sequence[StoreAudit]) -> list[tuple[Any, ...]]:
 
 def _findings_table(rows: Sequence[tuple[Any, ...]]) -> Table:
     columns = (
-        Column("brokerName"), Column("file"), Column("byte", Unit.PLACE), Column("severity"), Column("code"), Column("what"),
-        Column("detail"), Column("count", Unit.COUNT), Column("consequence"), Column("remedy"),
-    )  # fmt: skip
+        Column("brokerName"),
+        Column("file"),
+        Column("byte", Unit.PLACE),
+        Column("severity"),
+        Column("code"),
+        Column("what"),
+        Column("detail"),
+        Column("count", Unit.COUNT),
+        Column("consequence"),
+        Column("remedy"),
+    )
     return Table("findings", "What is wrong", columns, list(rows[:WORST]), len(rows), is_finding=True)
 
 
 def _queues_table(rows: Sequence[tuple[Any, ...]]) -> Table:
     columns = (
-        Column("brokerName"), Column("topic"), Column("queueId", Unit.PLACE), Column("messages", Unit.COUNT),
-        Column("firstOffset", Unit.PLACE), Column("endOffset", Unit.PLACE), Column("withoutMessage", Unit.COUNT),
-    )  # fmt: skip
+        Column("brokerName"),
+        Column("topic"),
+        Column("queueId", Unit.PLACE),
+        Column("messages", Unit.COUNT),
+        Column("firstOffset", Unit.PLACE),
+        Column("endOffset", Unit.PLACE),
+        Column("withoutMessage", Unit.COUNT),
+    )
     worst = sorted(rows, key=lambda row: (-row[6], -row[3]))[:WORST]
     shown: list[tuple[Cell, ...]] = [row[: len(columns)] for row in worst]
     return Table("queues", "Queues in the log, those that lack offsets first", columns, shown, len(rows))

@@ -27,7 +27,7 @@ from rmq_spark.jobs.diff_passes import (
     QUEUE,
     Compared,
     compare,
-)  # fmt: skip
+)
 from rmq_spark.measuring import WORST, source_of
 from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
 from rmq_spark.session import Progress, silent, watched
@@ -40,10 +40,11 @@ PARAMETERS: Final = (
     Parameter("other", "path", "The store to compare with.  Or name exactly two stores as PATHS."),
     Parameter("exact", bool, "Places and store times have to be equal, too, as in a replica."),
     Parameter("common", bool, "Only what both hold: that one ends earlier or begins later does not count."),
-    Parameter("ignore_property", str, "A property that does not count, such as CLUSTER.  May be repeated.", metavar="NAME",
-              is_many=True),
+    Parameter(
+        "ignore_property", str, "A property that does not count, such as CLUSTER.  May be repeated.", metavar="NAME", is_many=True
+    ),
     Parameter("max_blocks", int, "Look into at most so many differing blocks of 4096 offsets.", 256, least=1),
-)  # fmt: skip
+)
 EXAMPLES: Final = ("/data/broker-a/store /backup/broker-a/store --exact", "/data/brokers --other /data/moved --common")
 LEFT_OUT: Final = RANGE
 FOUND: Final = "the stores are not the same"

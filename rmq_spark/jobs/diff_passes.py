@@ -30,8 +30,15 @@ TOGETHER_MAX: Final = 200_000
 QUEUE: Final = ("brokerName", "topic", "queueId")
 BLOCK: Final = (*QUEUE, "block")
 FIELDS: Final = (
-    "body", "bodyCrc", "properties", "flag", "sysFlag", "bornTimestamp", "bornHost", "reconsumeTimes",
-)  # fmt: skip
+    "body",
+    "bodyCrc",
+    "properties",
+    "flag",
+    "sysFlag",
+    "bornTimestamp",
+    "bornHost",
+    "reconsumeTimes",
+)
 EXACT_FIELDS: Final = ("preparedTransactionOffset", "physicalOffset", "storeTimestamp", "storeHost")
 _OF_QUEUE: Final = "brokerName string, topic string, queueId int"
 _RANGES: Final = f"{_OF_QUEUE}, side string, outcome string, firstOffset long, endOffset long, count long"
@@ -74,9 +81,10 @@ def tasks_of(source: Source, given: Mapping[str, Any]) -> list[DigestTask]:
         raise BadOption("diff: two stores, or one and --other")
     sides = (source.paths, (str(other),)) if other else ((source.paths[0],), (source.paths[1],))
     how = How(
-        secrets.token_bytes(KEY_BYTES), given["exact"],
+        secrets.token_bytes(KEY_BYTES),
+        given["exact"],
         tuple(name.encode() for name in given["ignore_property"]),
-    )  # fmt: skip
+    )
     options = lenient(source.options)
     if not has(options, "includeSystemTopics"):
         options["includeSystemTopics"] = "true"
@@ -144,11 +152,15 @@ def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], tell:
         ranges = _ranges(sound, queues, bounded, same_places=same_places)
     every = queues.join(counted, list(QUEUE), "left").na.fill({"differentBlocks": 0})
     return Compared(
-        every, ranges, messages,
-        different_blocks=number, looked_into=len(chosen), same_places=same_places,
+        every,
+        ranges,
+        messages,
+        different_blocks=number,
+        looked_into=len(chosen),
+        same_places=same_places,
         damaged={row["side"]: row["bytes"] for row in totals if row["isDamage"]},
         messages_of={row["side"]: row["count"] for row in totals if not row["isDamage"]},
-    )  # fmt: skip
+    )
 
 
 def _together(rows: DataFrame) -> DataFrame:
@@ -168,10 +180,15 @@ def _joined(parts: DataFrame) -> DataFrame:
     sums = ("count", *(f"sum{part}" for part in range(PARTS)))
     made = []
     for side in (0, 1):
-        whole = parts.where(F.col("side") == side).groupBy(*BLOCK).agg(
-            *(F.sum(name).alias(f"{name}_{side}") for name in sums),
-            F.min("minPhysicalOffset").alias(f"place_{side}"), F.max("endPhysicalOffset").alias(f"end_{side}"),
-        )  # fmt: skip
+        whole = (
+            parts.where(F.col("side") == side)
+            .groupBy(*BLOCK)
+            .agg(
+                *(F.sum(name).alias(f"{name}_{side}") for name in sums),
+                F.min("minPhysicalOffset").alias(f"place_{side}"),
+                F.max("endPhysicalOffset").alias(f"end_{side}"),
+            )
+        )
         made.append(whole.where(F.col(f"count_{side}") > 0))
     equal = F.lit(True)
     for name in sums:
@@ -196,14 +213,17 @@ def _queues(parts: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     made = [
-        parts.where(F.col("side") == side).groupBy(*QUEUE).agg(
+        parts.where(F.col("side") == side)
+        .groupBy(*QUEUE)
+        .agg(
             F.min(F.when(F.col("block") >= 0, F.col("minOffset"))).alias(f"firstOffset_{side}"),
             F.max(F.when(F.col("block") >= 0, F.col("endOffset"))).alias(f"endOffset_{side}"),
             F.sum("count").alias(f"messages_{side}"),
-            F.min("minPhysicalOffset").alias(f"firstPlace_{side}"), F.max("endPhysicalOffset").alias(f"endPlace_{side}"),
+            F.min("minPhysicalOffset").alias(f"firstPlace_{side}"),
+            F.max("endPhysicalOffset").alias(f"endPlace_{side}"),
         )
         for side in (0, 1)
-    ]  # fmt: skip
+    ]
     both = made[0].join(made[1], list(QUEUE), "full")
     has_both = F.col("firstOffset_0").isNotNull() & F.col("firstOffset_1").isNotNull()
     low = F.when(has_both, F.greatest("firstOffset_0", "firstOffset_1")).otherwise(0)
@@ -284,7 +304,7 @@ def _ranges(parts: DataFrame, queues: DataFrame, bounded: DataFrame | None, *, s
     log = parts.groupBy().agg(
         *(F.min(F.when(F.col("side") == side, F.col("minPhysicalOffset"))).alias(f"logStart_{side}") for side in (0, 1)),
         *(F.max(F.when(F.col("side") == side, F.col("endPhysicalOffset"))).alias(f"logEnd_{side}") for side in (0, 1)),
-    )  # fmt: skip
+    )
     if bounded is None:
         known = queues.select(*QUEUE).withColumn("ahead", F.lit(None).cast("long")).withColumn("before", F.lit(None).cast("long"))
     else:
@@ -298,27 +318,37 @@ def _ranges(parts: DataFrame, queues: DataFrame, bounded: DataFrame | None, *, s
         apart = F.lit(same_places)
         kept: tuple[tuple[Expression, Expression, Expression, Expression], ...] = (
             (
-                ~is_gone & (F.col(f"endOffset_{lacks}") < F.col(f"endOffset_{has_it}")), F.col("high"),
+                ~is_gone & (F.col(f"endOffset_{lacks}") < F.col(f"endOffset_{has_it}")),
+                F.col("high"),
                 F.col(f"endOffset_{has_it}"),
                 F.when(apart & (F.col("ahead") < F.col(f"logEnd_{lacks}")), LOST).otherwise(BEHIND),
             ),
             (
-                ~is_gone & (F.col(f"firstOffset_{lacks}") > F.col(f"firstOffset_{has_it}")), F.col(f"firstOffset_{has_it}"),
-                F.col("low"), F.when(apart & (F.col("before") >= F.col(f"logStart_{lacks}")), LOST).otherwise(LATER),
+                ~is_gone & (F.col(f"firstOffset_{lacks}") > F.col(f"firstOffset_{has_it}")),
+                F.col(f"firstOffset_{has_it}"),
+                F.col("low"),
+                F.when(apart & (F.col("before") >= F.col(f"logStart_{lacks}")), LOST).otherwise(LATER),
             ),
             (
-                is_gone, F.col(f"firstOffset_{has_it}"), F.col(f"endOffset_{has_it}"),
+                is_gone,
+                F.col(f"firstOffset_{has_it}"),
+                F.col(f"endOffset_{has_it}"),
                 F.when(apart & (F.col(f"firstPlace_{has_it}") >= F.col(f"logEnd_{lacks}")), BEHIND)
-                .when(apart & (F.col(f"endPlace_{has_it}") <= F.col(f"logStart_{lacks}")), LATER).otherwise(NO_QUEUE),
+                .when(apart & (F.col(f"endPlace_{has_it}") <= F.col(f"logStart_{lacks}")), LATER)
+                .otherwise(NO_QUEUE),
             ),
-        )  # fmt: skip
+        )
         for condition, begin, end, outcome in kept:
             made.append(
                 rows.where(condition).select(
-                    *QUEUE, F.lit("first" if lacks == 0 else "second").alias("side"), outcome.alias("outcome"),
-                    begin.alias("firstOffset"), end.alias("endOffset"), (end - begin).alias("count"),
+                    *QUEUE,
+                    F.lit("first" if lacks == 0 else "second").alias("side"),
+                    outcome.alias("outcome"),
+                    begin.alias("firstOffset"),
+                    end.alias("endOffset"),
+                    (end - begin).alias("count"),
                 )
-            )  # fmt: skip
+            )
     found = made[0]
     for one in made[1:]:
         found = found.unionByName(one)
@@ -361,8 +391,12 @@ def _messages(
     )
     outcome = F.when(F.col("digest_1").isNull(), ONLY_FIRST).when(F.col("digest_0").isNull(), ONLY_SECOND).otherwise(DIFFERS)
     return both.select(
-        *QUEUE, "queueOffset", outcome.alias("outcome"),
+        *QUEUE,
+        "queueOffset",
+        outcome.alias("outcome"),
         F.when(outcome == DIFFERS, F.concat_ws(", ", fields)).alias("fields"),
-        F.col("physicalOffset_0").alias("physicalOffset"), F.col("physicalOffset_1").alias("otherPhysicalOffset"),
-        F.col("properties_0").alias("properties"), F.col("properties_1").alias("otherProperties"),
-    ).persist()  # fmt: skip
+        F.col("physicalOffset_0").alias("physicalOffset"),
+        F.col("physicalOffset_1").alias("otherPhysicalOffset"),
+        F.col("properties_0").alias("properties"),
+        F.col("properties_1").alias("otherProperties"),
+    ).persist()

@@ -102,18 +102,32 @@ def found_in(spark: SparkSession, source: Source, by: str, twice: DataFrame | No
 
     twice = candidates(hashes(spark, source, by)) if twice is None else twice
     columns = (
-        "brokerName", "topic", "queueId", "queueOffset", "physicalOffset", "storeTimestamp", "bornTimestamp", "bodySize",
-        "bodyCrc", "sysFlag",
-    )  # fmt: skip
+        "brokerName",
+        "topic",
+        "queueId",
+        "queueOffset",
+        "physicalOffset",
+        "storeTimestamp",
+        "bornTimestamp",
+        "bodySize",
+        "bodyCrc",
+        "sysFlag",
+    )
     rows = _keyed(spark, source, by, columns).where("key is not null").withColumn("hash", F.xxhash64("topic", "key"))
     rows = rows.join(F.broadcast(twice) if few else twice, "hash", "left_semi")
     of_key = Window.partitionBy("topic", "key")
     order = of_key.orderBy("storeTimestamp", "brokerName", "physicalOffset")
     first = F.first("storeTimestamp").over(order)
     place = F.struct(
-        F.row_number().over(order).alias("number"), "brokerName", "queueId", "queueOffset", "physicalOffset", "storeTimestamp",
-        "bornTimestamp", (F.unix_millis("storeTimestamp") - F.unix_millis(first)).alias("msAfterFirst"),
-    )  # fmt: skip
+        F.row_number().over(order).alias("number"),
+        "brokerName",
+        "queueId",
+        "queueOffset",
+        "physicalOffset",
+        "storeTimestamp",
+        "bornTimestamp",
+        (F.unix_millis("storeTimestamp") - F.unix_millis(first)).alias("msAfterFirst"),
+    )
     body = F.struct("bodySize", "bodyCrc", F.col("sysFlag").bitwiseAND(COMPRESSION))
     told = rows.select("topic", "key", body.alias("body"), place.alias("place"))
     grouped = told.groupBy("topic", "key").agg(
@@ -173,9 +187,11 @@ def _sums(found: DataFrame) -> list[dict[str, Any]]:
     from pyspark.sql import functions as F
 
     rows = found.groupBy("topic").agg(
-        F.count("*").alias("keys"), F.sum("copies").alias("copies"), F.max("msApart").alias("msApartMax"),
+        F.count("*").alias("keys"),
+        F.sum("copies").alias("copies"),
+        F.max("msApart").alias("msApartMax"),
         F.expr("count_if(not bodiesEqual)").alias("bodiesDiffer"),
-    )  # fmt: skip
+    )
     return [row.asDict() for row in rows.orderBy(F.desc("keys"), "topic").collect()]
 
 

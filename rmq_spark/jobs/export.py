@@ -28,12 +28,22 @@ if TYPE_CHECKING:
     from rmq_columns.parquet_plan import Numbered
 
 PARAMETERS: Final = (
-    Parameter("to", "path", "Directory or URI (s3://bucket/export), empty or with this export begun.", metavar="DIR",
-              is_required=True),
-    Parameter("partition_by", "names", "Directories for brokerName, topic, date (of the store time, UTC), queueId.  Or: none.",
-              "brokerName,date"),
-    Parameter("sort", str, "Order of the rows in a file.  queue is topic, queueId, queueOffset.", "physicalOffset",
-              choices=("physicalOffset", "queue")),
+    Parameter(
+        "to", "path", "Directory or URI (s3://bucket/export), empty or with this export begun.", metavar="DIR", is_required=True
+    ),
+    Parameter(
+        "partition_by",
+        "names",
+        "Directories for brokerName, topic, date (of the store time, UTC), queueId.  Or: none.",
+        "brokerName,date",
+    ),
+    Parameter(
+        "sort",
+        str,
+        "Order of the rows in a file.  queue is topic, queueId, queueOffset.",
+        "physicalOffset",
+        choices=("physicalOffset", "queue"),
+    ),
     Parameter("compression", str, "zstd, gzip, brotli, snappy, lz4, none; with a level: zstd:3.", "zstd:1", "CODEC[:LEVEL]"),
     Parameter("columns", "names", "Which, and in which order.  All by default."),
     Parameter("row_group", "size", "Bytes of rows in memory that make a row group.", "32MiB"),
@@ -43,7 +53,7 @@ PARAMETERS: Final = (
     Parameter("increment", bool, "Of an export that is complete: export what came since."),
     Parameter("pruned", bool, "Directories that were removed from the export stay away: they are not made again."),
     Parameter("no_verify", bool, "Do not count the rows once more in log and files."),
-)  # fmt: skip
+)
 EXAMPLES: Final = (
     "/data/broker-a/store --to /data/export",
     "/data/brokers --to /data/orders --topic Orders --sort queue",
@@ -51,9 +61,14 @@ EXAMPLES: Final = (
 )
 FOUND: Final = "a place of the log is no sound message (see _corrupt)"
 FIELDS: Final = {
-    "partition_by": "partition_by", "sort": "order", "compression": "compression", "row_group": "row_group_bytes",
-    "file_size": "file_bytes", "buffer": "buffer_bytes", "max_partitions": "partitions_max",
-}  # fmt: skip
+    "partition_by": "partition_by",
+    "sort": "order",
+    "compression": "compression",
+    "row_group": "row_group_bytes",
+    "file_size": "file_bytes",
+    "buffer": "buffer_bytes",
+    "max_partitions": "partitions_max",
+}
 """Parameter -> field of `FileOptions`."""
 ENTRIES_AT_ONCE: Final = 256
 """Of the manifest, read by one task."""
@@ -160,7 +175,9 @@ def _outcome(spark: SparkSession, prepared: Prepared, finished: Finished) -> Out
         notes.append(f"{prepared.done:,} of {summary.splits:,} splits were there already, {len(prepared.todo):,} written now.")
     partitions = sorted(finished.directories.items(), key=lambda one: -one[1][0])
     return Outcome(
-        "export", verdict, not summary.corrupt_rows,
+        "export",
+        verdict,
+        not summary.corrupt_rows,
         figures=[
             Figure("rows", "messages", summary.rows),
             Figure("corruptRows", "no sound message", summary.corrupt_rows),
@@ -175,18 +192,27 @@ def _outcome(spark: SparkSession, prepared: Prepared, finished: Finished) -> Out
         ],
         tables=[
             Table(
-                "corrupt", "Stretches of log with what is no sound message",
-                (Column("brokerName"), Column("startPhysicalOffset", Unit.PLACE), Column("endPhysicalOffset", Unit.PLACE),
-                 Column("corruptRows", Unit.COUNT)),
+                "corrupt",
+                "Stretches of log with what is no sound message",
+                (
+                    Column("brokerName"),
+                    Column("startPhysicalOffset", Unit.PLACE),
+                    Column("endPhysicalOffset", Unit.PLACE),
+                    Column("corruptRows", Unit.COUNT),
+                ),
                 [(one.broker_name, one.start, one.end, one.corrupt_rows) for one in finished.worst[:WORST]],
-                finished.damaged, is_finding=True,
+                finished.damaged,
+                is_finding=True,
             ),
             Table(
-                "partitions", "Directories", (Column("directory"), Column("rows", Unit.COUNT), Column("files", Unit.COUNT),
-                                              Column("bytes", Unit.BYTES)),
-                [(name, *sums) for name, sums in partitions[:WORST]], len(partitions),
+                "partitions",
+                "Directories",
+                (Column("directory"), Column("rows", Unit.COUNT), Column("files", Unit.COUNT), Column("bytes", Unit.BYTES)),
+                [(name, *sums) for name, sums in partitions[:WORST]],
+                len(partitions),
             ),
         ],
         plots=[Plot("Messages by directory", bars=[(name, sums[0]) for name, sums in partitions[:TOP]], y_unit=Unit.COUNT)],
-        notes=notes, frames={"files": manifest_frame(spark, prepared.job.to, finished)},
-    )  # fmt: skip
+        notes=notes,
+        frames={"files": manifest_frame(spark, prepared.job.to, finished)},
+    )

@@ -107,14 +107,24 @@ def rows(spark: SparkSession, source: Source, given: dict[str, Any]) -> DataFram
         asked[one.brokerName, one.topic, one.queueId].add(max(one.offset or 0, 0))
     found = _found(spark, source, asked)
     key = ["brokerName", "topic", "queueId"]
-    queues = found.where("position is null").groupBy(*key).agg(
-        F.coalesce(F.min("firstOffset"), F.max("endOffset")).alias("minOffset"), F.max("endOffset").alias("maxOffset"),
-        F.max_by("lastStoreTimestamp", "endOffset").alias("lastStoreTimestamp"),
-    )  # fmt: skip
-    behind = found.where("position is not null").groupBy(*key, "position").agg(
-        F.sum("messages").alias("lag"), F.sum("bytes").alias("bytesBehind"),
-        F.min_by("nextStoreTimestamp", "nextOffset").alias("nextStoreTimestamp"),
-    )  # fmt: skip
+    queues = (
+        found.where("position is null")
+        .groupBy(*key)
+        .agg(
+            F.coalesce(F.min("firstOffset"), F.max("endOffset")).alias("minOffset"),
+            F.max("endOffset").alias("maxOffset"),
+            F.max_by("lastStoreTimestamp", "endOffset").alias("lastStoreTimestamp"),
+        )
+    )
+    behind = (
+        found.where("position is not null")
+        .groupBy(*key, "position")
+        .agg(
+            F.sum("messages").alias("lag"),
+            F.sum("bytes").alias("bytesBehind"),
+            F.min_by("nextStoreTimestamp", "nextOffset").alias("nextStoreTimestamp"),
+        )
+    )
     held = spark.createDataFrame([tuple(one) for one in wanted], _schema()).withColumn(
         "position", F.greatest(F.coalesce("offset", F.lit(0)), F.lit(0))
     )
@@ -154,9 +164,11 @@ def _judged(joined: DataFrame, given: dict[str, Any]) -> DataFrame:
         F.when(is_nothing & ~F.col("hasTopic"), GONE)
         .when(is_nothing & (~F.col("hasQueues") | (F.coalesce(offset, F.lit(0)) > 0)), UNKNOWN)
         .when(offset.isNull() | (offset < 0), F.when(end > F.col("minOffset"), NEVER).otherwise(DONE))
-        .when(offset > end, AHEAD).when(offset < F.col("minOffset"), BELOW)
-        .when(F.col("lag") > 0, BEHIND).otherwise(DONE)
-    )  # fmt: skip
+        .when(offset > end, AHEAD)
+        .when(offset < F.col("minOffset"), BELOW)
+        .when(F.col("lag") > 0, BEHIND)
+        .otherwise(DONE)
+    )
     made = (
         joined.withColumn("isNothing", F.col("maxOffset").isNull())
         .withColumn("maxOffset", F.coalesce("maxOffset", F.lit(0)))
@@ -175,9 +187,26 @@ def _judged(joined: DataFrame, given: dict[str, Any]) -> DataFrame:
     if longest is not None:
         finding = finding | (F.col("lagMs") > longest)
     return made.withColumn("isFinding", F.coalesce(finding, F.lit(False))).select(
-        "brokerName", "group", "topic", "queueId", "offset", "pullOffset", "minOffset", "maxOffset", "lag", "diff", "inflight",
-        "bytesBehind", "nextStoreTimestamp", "lastStoreTimestamp", "lagMs", "lost", "isRetry", "state", "isFinding",
-    )  # fmt: skip
+        "brokerName",
+        "group",
+        "topic",
+        "queueId",
+        "offset",
+        "pullOffset",
+        "minOffset",
+        "maxOffset",
+        "lag",
+        "diff",
+        "inflight",
+        "bytesBehind",
+        "nextStoreTimestamp",
+        "lastStoreTimestamp",
+        "lagMs",
+        "lost",
+        "isRetry",
+        "state",
+        "isFinding",
+    )
 
 
 def wanted_of(offsets: list[dict[str, Any]], topics: list[dict[str, Any]], configured: Collection[str]) -> list[Wanted]:
@@ -230,17 +259,31 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     every = rows(spark, source, given).persist()
     with watched(spark, "queues", tell):
         total = every.agg(
-            F.count("*").alias("rows"), F.countDistinct("brokerName", "group").alias("groups"), F.sum("lag").alias("lag"),
-            F.max("lag").alias("lagMax"), F.max("lagMs").alias("lagMsMax"), F.sum("bytesBehind").alias("bytes"),
-            F.sum(F.col("isFinding").cast("int")).alias("findings"), F.sum("lost").alias("lost"),
+            F.count("*").alias("rows"),
+            F.countDistinct("brokerName", "group").alias("groups"),
+            F.sum("lag").alias("lag"),
+            F.max("lag").alias("lagMax"),
+            F.max("lagMs").alias("lagMsMax"),
+            F.sum("bytesBehind").alias("bytes"),
+            F.sum(F.col("isFinding").cast("int")).alias("findings"),
+            F.sum("lost").alias("lost"),
             *[F.sum((F.col("state") == state).cast("int")).alias(state) for state in STATES],
-        ).first()  # fmt: skip
+        ).first()
     assert total is not None
-    groups = every.groupBy("brokerName", "group").agg(
-        F.count("*").alias("queues"), F.sum("lag").alias("lag"), F.sum(F.when(F.col("isRetry"), F.col("lag"))).alias("retryLag"),
-        F.sum("diff").alias("diff"), F.sum("inflight").alias("inflight"), F.sum("bytesBehind").alias("bytesBehind"),
-        F.max("lagMs").alias("lagMs"), F.sum((F.col("state") == NEVER).cast("int")).alias("neverCommitted"),
-    ).withColumn("retryLag", F.coalesce("retryLag", F.lit(0)))  # fmt: skip
+    groups = (
+        every.groupBy("brokerName", "group")
+        .agg(
+            F.count("*").alias("queues"),
+            F.sum("lag").alias("lag"),
+            F.sum(F.when(F.col("isRetry"), F.col("lag"))).alias("retryLag"),
+            F.sum("diff").alias("diff"),
+            F.sum("inflight").alias("inflight"),
+            F.sum("bytesBehind").alias("bytesBehind"),
+            F.max("lagMs").alias("lagMs"),
+            F.sum((F.col("state") == NEVER).cast("int")).alias("neverCommitted"),
+        )
+        .withColumn("retryLag", F.coalesce("retryLag", F.lit(0)))
+    )
     worst_groups = collected(groups.orderBy(F.desc("lag"), "brokerName", "group"))
     bars = [(row["group"], float(row["lag"])) for row in worst_groups if row["lag"]]
     behind = every.where(F.col("lag") > 0)
@@ -257,10 +300,14 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
         told = f"; {verdict}" if len(bare) < len(brokers) else ""
         verdict = f"nothing can be told of {', '.join(bare)}: no consumerOffset.json{told}"
     return Outcome(
-        "lag", verdict, not (wrong or bare),
+        "lag",
+        verdict,
+        not (wrong or bare),
         figures=[
-            Figure("groups", "groups", total["groups"]), Figure("queues", "queues of groups", total["rows"]),
-            Figure("lag", "messages behind", total["lag"] or 0), Figure("lagMax", "most on one queue", total["lagMax"] or 0),
+            Figure("groups", "groups", total["groups"]),
+            Figure("queues", "queues of groups", total["rows"]),
+            Figure("lag", "messages behind", total["lag"] or 0),
+            Figure("lagMax", "most on one queue", total["lagMax"] or 0),
             Figure("lagMsMax", "longest lag in time", total["lagMsMax"] or 0, Unit.MS),
             Figure("bytesBehind", "bytes behind", total["bytes"] or 0, Unit.BYTES),
             Figure("neverCommitted", "queues never committed", total[NEVER] or 0),
@@ -276,8 +323,9 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
             table_of("queues", "Queues with something left to read", QUEUE_COLUMNS, collected(behind.orderBy(*order)), left),
         ],
         plots=[Plot("Messages behind, by group", bars=bars[:BARS])],
-        notes=_notes(total, given), frames={"lag": every, "groups": groups},
-    )  # fmt: skip
+        notes=_notes(total, given),
+        frames={"lag": every, "groups": groups},
+    )
 
 
 def _notes(total: Any, given: dict[str, Any]) -> list[str]:
@@ -296,8 +344,27 @@ def _notes(total: Any, given: dict[str, Any]) -> list[str]:
 BARS: Final = 20
 """Of the plot."""
 QUEUE_COLUMNS: Final = (
-    "brokerName", "group", "topic", "queueId", "state", "offset", "minOffset", "maxOffset", "lag", "lagMs", "bytesBehind",
-)  # fmt: skip
+    "brokerName",
+    "group",
+    "topic",
+    "queueId",
+    "state",
+    "offset",
+    "minOffset",
+    "maxOffset",
+    "lag",
+    "lagMs",
+    "bytesBehind",
+)
 GROUP_COLUMNS: Final = (
-    "brokerName", "group", "queues", "lag", "retryLag", "diff", "inflight", "bytesBehind", "lagMs", "neverCommitted",
-)  # fmt: skip
+    "brokerName",
+    "group",
+    "queues",
+    "lag",
+    "retryLag",
+    "diff",
+    "inflight",
+    "bytesBehind",
+    "lagMs",
+    "neverCommitted",
+)

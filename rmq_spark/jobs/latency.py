@@ -103,11 +103,14 @@ def _class(born: SparkColumn) -> SparkColumn:
         map(has_property, (names.TIMER_OUT_MS, names.TIMER_DELIVER_MS, names.TIMER_DELAY_MS, names.TIMER_DELAY_SEC))
     )
     return (
-        F.when(topic.startswith(DLQ_PREFIX), DEAD).when(topic.startswith(RETRY_PREFIX), RETRIED)
-        .when(F.expr(is_timed), TIMED).when(F.expr(level), DELAYED)
+        F.when(topic.startswith(DLQ_PREFIX), DEAD)
+        .when(topic.startswith(RETRY_PREFIX), RETRIED)
+        .when(F.expr(is_timed), TIMED)
+        .when(F.expr(level), DELAYED)
         .when(F.col("sysFlag").bitwiseAND(TRANSACTION_COMMIT) == TRANSACTION_COMMIT, COMMITTED)
-        .when(born <= 0, UNBORN).otherwise(PLAIN)
-    )  # fmt: skip
+        .when(born <= 0, UNBORN)
+        .otherwise(PLAIN)
+    )
 
 
 def counts(spark: SparkSession, source: Source, given: dict[str, Any], late_ms: int) -> DataFrame:
@@ -138,12 +141,18 @@ def quantiles(found: DataFrame, key: tuple[str, ...]) -> DataFrame:
     is_skewed = F.col("latencyMs") < 0
     value = F.when(~is_skewed, F.col("latencyMs"))
     count = F.col("messages")
-    return found.where("topic is not null").groupBy(*key).agg(
-        F.sum(count).alias("messages"), F.min(value).alias("minMs"),
-        (F.sum(value * count) / F.sum(F.when(~is_skewed, count))).alias("meanMs"), F.max(value).alias("maxMs"),
-        *[F.percentile(value, F.lit(q), count).alias(quantile_name(q)) for q in QUANTILES],
-        F.sum(F.when(is_skewed, count).otherwise(0)).alias("clockSkew"),
-    )  # fmt: skip
+    return (
+        found.where("topic is not null")
+        .groupBy(*key)
+        .agg(
+            F.sum(count).alias("messages"),
+            F.min(value).alias("minMs"),
+            (F.sum(value * count) / F.sum(F.when(~is_skewed, count))).alias("meanMs"),
+            F.max(value).alias("maxMs"),
+            *[F.percentile(value, F.lit(q), count).alias(quantile_name(q)) for q in QUANTILES],
+            F.sum(F.when(is_skewed, count).otherwise(0)).alias("clockSkew"),
+        )
+    )
 
 
 def quantile_name(quantile: float) -> str:
@@ -164,7 +173,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
             F.sum(F.when(F.col("topic").isNull(), F.col("messages"))).alias("unreadable"),
             F.sum(F.when(F.col("class") == PLAIN, F.col("late"))).alias("late"),
             F.sum(F.when((F.col("latencyMs") < 0) & (F.col("class") == PLAIN), F.col("messages"))).alias("skewed"),
-        ).first()  # fmt: skip
+        ).first()
     assert total is not None
     late, skewed = (int(total["late"] or 0) if limit is not None else 0), int(total["skewed"] or 0)
     worst = _worst(spark, source)
@@ -175,9 +184,12 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     queues = quantiles(found, KEY)
     verdict = f"{late or 'no'} plain messages took longer than {limit}" if limit is not None else "measured"
     outcome = Outcome(
-        "latency", verdict, not late,
+        "latency",
+        verdict,
+        not late,
         figures=[
-            Figure("messages", "messages", total["messages"] or 0), Figure("plain", "of them plain", plain.get("messages", 0)),
+            Figure("messages", "messages", total["messages"] or 0),
+            Figure("plain", "of them plain", plain.get("messages", 0)),
             *[Figure(quantile_name(q), f"plain, {q * 100:g} %", plain.get(quantile_name(q)), Unit.MS) for q in QUANTILES],
             Figure("maxMs", "plain, longest", plain.get("maxMs"), Unit.MS),
             Figure("clockSkew", "stored before they were born", skewed),
@@ -185,15 +197,31 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
         ],
         tables=[
             table_of("classes", "Born to stored, by class", ("class", *_MEASURES), classes, len(classes)),
-            table_of("queues", "Plain messages, by queue", (*KEY[:3], *_MEASURES),
-                     collected(queues.where(F.col("class") == PLAIN).orderBy(F.desc(quantile_name(0.99)), *KEY)), _queues(found)),
-            table_of("worst", "The longest", _WORST, [row for row in rows if row["latencyMs"] > late_ms] if late else rows,
-                     late or len(rows), bool(late)),
+            table_of(
+                "queues",
+                "Plain messages, by queue",
+                (*KEY[:3], *_MEASURES),
+                collected(queues.where(F.col("class") == PLAIN).orderBy(F.desc(quantile_name(0.99)), *KEY)),
+                _queues(found),
+            ),
+            table_of(
+                "worst",
+                "The longest",
+                _WORST,
+                [row for row in rows if row["latencyMs"] > late_ms] if late else rows,
+                late or len(rows),
+                bool(late),
+            ),
         ],
-        plots=_plots(found), notes=_notes(source, given, total),
-        frames={"latency": queues, "worst": worst.where(F.col("latencyMs") > late_ms) if limit is not None
-                else worst.orderBy(F.desc("latencyMs")).limit(WORST)},
-    )  # fmt: skip
+        plots=_plots(found),
+        notes=_notes(source, given, total),
+        frames={
+            "latency": queues,
+            "worst": worst.where(F.col("latencyMs") > late_ms)
+            if limit is not None
+            else worst.orderBy(F.desc("latencyMs")).limit(WORST),
+        },
+    )
     if skewed:
         _tell_clocks(spark, source, outcome, tell)
     _tell_consumption(spark, source, given, outcome, tell)
@@ -289,9 +317,29 @@ def _plots(found: DataFrame) -> list[Plot]:
 
 _MEASURES: Final = ("messages", "minMs", "meanMs", *map(quantile_name, QUANTILES), "maxMs", "clockSkew")
 _WORST: Final = (
-    "brokerName", "topic", "queueId", "queueOffset", "physicalOffset", "uniqKey", "bornHost", "storeTimestamp", "latencyMs",
-)  # fmt: skip
+    "brokerName",
+    "topic",
+    "queueId",
+    "queueOffset",
+    "physicalOffset",
+    "uniqKey",
+    "bornHost",
+    "storeTimestamp",
+    "latencyMs",
+)
 _CONSUMPTION: Final = (
-    "group", "topic", "deliveries", "succeeded", "failed", "noEnd", "retries", "successRate", "waitMsP50", "waitMsP99",
-    "waitMsMax", "costMsP50", "costMsP99", "costMsMax",
-)  # fmt: skip
+    "group",
+    "topic",
+    "deliveries",
+    "succeeded",
+    "failed",
+    "noEnd",
+    "retries",
+    "successRate",
+    "waitMsP50",
+    "waitMsP99",
+    "waitMsMax",
+    "costMsP50",
+    "costMsP99",
+    "costMsMax",
+)

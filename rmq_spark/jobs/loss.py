@@ -110,9 +110,13 @@ def by_group(job: Matching, verdicts: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     rows = verdicts.where("coalesce(foundTopic, topic) = topic").select(
-        "topic", "verdict", "deadIn", F.col("foundBrokerName").alias("brokerName"),
-        F.coalesce("foundQueueId", "queueId").alias("queueId"), F.coalesce("foundQueueOffset", "queueOffset").alias("at"),
-    )  # fmt: skip
+        "topic",
+        "verdict",
+        "deadIn",
+        F.col("foundBrokerName").alias("brokerName"),
+        F.coalesce("foundQueueId", "queueId").alias("queueId"),
+        F.coalesce("foundQueueOffset", "queueOffset").alias("at"),
+    )
     rows = rows.join(F.broadcast(job.offsets()), ["brokerName", "topic", "queueId"])
     wrong = ", ".join(f"'{one}'" for one in WRONG if one != "unknown")
     return rows.groupBy("group", "topic").agg(
@@ -160,10 +164,12 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     wrong += [f"{more} messages that the ledger does not have"] if is_strict and more else []
     labels = [Figure(one, LABELS.get(one, one), counts[one]) for one in VERDICTS]
     figures = [
-        Figure("acknowledged", "rows of the ledger", job.count), *labels, Figure("dead", "became dead letters", dead),
+        Figure("acknowledged", "rows of the ledger", job.count),
+        *labels,
+        Figure("dead", "became dead letters", dead),
         Figure("notInLedger", "messages of these topics that the ledger does not have", more),
         Figure("unusable", "rows of the ledger without topic or any identity", job.unusable),
-    ]  # fmt: skip
+    ]
     tables = [of_topics(by_topic), of_findings(worst, sum(counts[one] for one in WRONG))]
     tables += [of_groups(passed), of_positions(of_ahead, ahead_count)]
     verdict = ", ".join(wrong) if wrong else f"clean: all {job.count} acknowledged messages are accounted for"

@@ -58,9 +58,10 @@ class Matching:
         from pyspark.sql import functions as F
 
         by_topic = self.rows.groupBy(F.when(F.expr(self.usable), F.col("topic")).alias("name")).agg(
-            F.count("*").alias("rows"), F.count("uniqKey").alias("keyed"),
+            F.count("*").alias("rows"),
+            F.count("uniqKey").alias("keyed"),
             F.expr("count_if(uniqKey is null and offsetMsgId is not null)").alias("placed"),
-        )  # fmt: skip
+        )
         found = by_topic.limit(TOPICS_MAX + 1).collect()
         if len(found) > TOPICS_MAX:
             raise BadOption(f"ledger: more than {TOPICS_MAX} topics")
@@ -97,13 +98,20 @@ class Matching:
         is_waiting = F.col("topic").isin(*SYSTEM)
         origin = F.coalesce("retryTopic", "deadTopic")
         return rows.select(
-            "brokerName", "queueId", "queueOffset", "physicalOffset", "storeSize", "uniqKey", CORRUPT,
+            "brokerName",
+            "queueId",
+            "queueOffset",
+            "physicalOffset",
+            "storeSize",
+            "uniqKey",
+            CORRUPT,
             F.upper("offsetMsgId").alias("messageId") if self.has_ids else F.lit(None).cast("string").alias("messageId"),
             F.col("topic").alias("own"),
             F.when(is_dead, origin).when(is_waiting, F.col("realTopic")).otherwise(F.col("topic")).alias("topic"),
-            F.when(is_dead, F.expr(f"substring(topic, {len(DLQ_PREFIX) + 1})")).alias("deadIn"), is_waiting.alias("isWaiting"),
+            F.when(is_dead, F.expr(f"substring(topic, {len(DLQ_PREFIX) + 1})")).alias("deadIn"),
+            is_waiting.alias("isWaiting"),
             F.expr("sysFlag & 12 = 8 or delay is not null or due is not null").alias("isMoved"),
-        )  # fmt: skip
+        )
 
     def detour_bits(self) -> list[Any]:
         """Aggregates over `log`: which topics have messages that were, or are, in a system's topic."""
@@ -149,9 +157,17 @@ class Matching:
         from pyspark.sql import functions as F
 
         place = F.struct(
-            "brokerName", "own", "queueId", "queueOffset", "physicalOffset", "storeSize", "isWaiting", "isMoved", "deadIn",
+            "brokerName",
+            "own",
+            "queueId",
+            "queueOffset",
+            "physicalOffset",
+            "storeSize",
+            "isWaiting",
+            "isMoved",
+            "deadIn",
             F.col(CORRUPT).isNotNull().alias("isCorrupt"),
-        )  # fmt: skip
+        )
         sound = log.where("own is not null").where(_among("topic", self.topics))  # the rest is damage, which has no topic
         ways = [F.col("uniqKey")] if self.has_keys else []
         ways += [F.when(F.col("deadIn").isNull(), _id("messageId"))] if self.has_ids else []
@@ -176,13 +192,17 @@ class Matching:
 
         rows = matched.where("told is not null").withColumn("places", F.expr(sql.OF_BROKER)).withColumn("best", F.expr(sql.BEST))
         rows = rows.select(
-            "topic", "told", "best", "places", F.expr(sql.DEAD_IN).alias("deadIn"),
+            "topic",
+            "told",
+            "best",
+            "places",
+            F.expr(sql.DEAD_IN).alias("deadIn"),
             F.expr("if(best.isWaiting, best.own, topic)").alias("unitTopic"),
             F.expr("coalesce(best.queueId, told.queueId)").alias("queueId"),
             F.expr("coalesce(best.queueOffset, told.queueOffset)").alias("queueOffset"),
             F.expr("if(best is null, told.queueId, null)").alias("missedQueueId"),
             F.expr("coalesce(best.brokerName, told.brokerName)").alias("broker"),
-        )  # fmt: skip
+        )
         unit, queue = F.struct("brokerName", "physicalOffset", "size"), F.struct("brokerName", "first", "end")
         units = self.units().groupBy(F.col("topic").alias("unitTopic"), "queueId", "queueOffset")
         rows = rows.join(units.agg(F.collect_list(unit).alias("units")), ["unitTopic", "queueId", "queueOffset"], "left")
@@ -214,12 +234,18 @@ class Matching:
             "asTold", F.expr(sql.AS_TOLD)
         )
         return rows.withColumn("verdict", F.expr(sql.VERDICT)).select(
-            "topic", *(F.col(f"told.{name}").alias(name) for name in TOLD), "verdict",
-            F.expr(sql.FOUND_BROKER).alias("foundBrokerName"), F.col("best.own").alias("foundTopic"),
-            F.col("best.queueId").alias("foundQueueId"), F.col("best.queueOffset").alias("foundQueueOffset"),
+            "topic",
+            *(F.col(f"told.{name}").alias(name) for name in TOLD),
+            "verdict",
+            F.expr(sql.FOUND_BROKER).alias("foundBrokerName"),
+            F.col("best.own").alias("foundTopic"),
+            F.col("best.queueId").alias("foundQueueId"),
+            F.col("best.queueOffset").alias("foundQueueOffset"),
             F.expr("coalesce(best.physicalOffset, get(units, 0).physicalOffset)").alias("physicalOffset"),
-            F.col("best.storeSize").alias("storeSize"), "deadIn", "units",
-        )  # fmt: skip
+            F.col("best.storeSize").alias("storeSize"),
+            "deadIn",
+            "units",
+        )
 
     def unreadable(self, rows: DataFrame) -> DataFrame:
         """Messages that were not found, but whose unit leads into damaged bytes, are unreadable.  Costs a scan."""

@@ -8,13 +8,23 @@ from rmq_spark.outcome import Table
 from rmq_spark.tables import table_of
 
 VERDICTS: Final = (
-    "stored", "waiting", "recalled", "expired", "elsewhere", "unindexed", "unreadable", "undelivered", "lost", "unknown",
-)  # fmt: skip
+    "stored",
+    "waiting",
+    "recalled",
+    "expired",
+    "elsewhere",
+    "unindexed",
+    "unreadable",
+    "undelivered",
+    "lost",
+    "unknown",
+)
 WRONG: Final = ("lost", "undelivered", "unreadable", "unindexed", "elsewhere", "unknown")
 """The worst first; unknown is not wrong by itself, but nobody can say that it is right."""
 LABELS: Final = {
-    "undelivered": "passed by its broker, never delivered", "unknown": "cannot tell: expired, lost, or still to come",
-}  # fmt: skip
+    "undelivered": "passed by its broker, never delivered",
+    "unknown": "cannot tell: expired, lost, or still to come",
+}
 
 
 def of_topics(found: list[Any]) -> Table:
@@ -29,9 +39,16 @@ def of_topics(found: list[Any]) -> Table:
 def of_findings(rows: list[dict[str, Any]], total: int) -> Table:
     """The worst rows."""
     names = (
-        "verdict", "topic", "queueId", "queueOffset", "uniqKey", "foundBrokerName", "foundQueueId", "foundQueueOffset",
+        "verdict",
+        "topic",
+        "queueId",
+        "queueOffset",
+        "uniqKey",
+        "foundBrokerName",
+        "foundQueueId",
+        "foundQueueOffset",
         "physicalOffset",
-    )  # fmt: skip
+    )
     return table_of("findings", "Acknowledged messages that are not as they should be", names, rows, total, True)
 
 

@@ -39,10 +39,18 @@ def judged(spark: SparkSession, source: Source, verdicts: DataFrame) -> DataFram
     from rmq_spark.jobs.pending import promises
 
     progress = progress_of(spark, source)
-    found = promises(spark, source, progress)[0].where("kind <> 'pop'").select(
-        F.col("brokerName").alias("foundBrokerName"), "physicalOffset", "kind", "state", "systemQueueOffset",
-        F.unix_millis("dueTimestamp").alias("due"),
-    )  # fmt: skip
+    found = (
+        promises(spark, source, progress)[0]
+        .where("kind <> 'pop'")
+        .select(
+            F.col("brokerName").alias("foundBrokerName"),
+            "physicalOffset",
+            "kind",
+            "state",
+            "systemQueueOffset",
+            F.unix_millis("dueTimestamp").alias("due"),
+        )
+    )
     waiting = verdicts.where("verdict = 'waiting'").join(found, ["foundBrokerName", "physicalOffset"], "left")
     progress = progress.withColumnRenamed("brokerName", "foundBrokerName")
     waiting = waiting.join(F.broadcast(progress), "foundBrokerName", "left").withColumn("verdict", F.expr(_STATE))

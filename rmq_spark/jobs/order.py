@@ -49,8 +49,17 @@ PREVIOUS: Final = ("brokerName", "queueId", "queueOffset", "physicalOffset", "st
 COLUMNS: Final = ("kind", "topic", "key", *PREVIOUS, "previous")
 BY_TOPIC: Final = ("kind", "topic", "breaks", "keys")
 SHOWN: Final = (
-    "kind", "topic", "key", "brokerName", "queueId", "queueOffset", "physicalOffset", "sequence", "storeTimestamp", "before",
-)  # fmt: skip
+    "kind",
+    "topic",
+    "key",
+    "brokerName",
+    "queueId",
+    "queueOffset",
+    "physicalOffset",
+    "sequence",
+    "storeTimestamp",
+    "before",
+)
 
 PARAMETERS: Final = (
     Parameter("by", str, "Sharding key: property:NAME, or a column.", "property:__SHARDINGKEY", "KEY"),

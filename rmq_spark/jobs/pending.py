@@ -51,9 +51,19 @@ STEPS: Final = {"already due": 0, "1 minute": 60_000, "10 minutes": 600_000, "1 
 LATER: Final = "later"
 BY_TOPIC: Final = ("kind", "topic", "waiting", "overdue", "firstDue", "lastDue")
 OVERDUE: Final = (
-    "kind", "state", "brokerName", "topic", "group", "level", "uniqKey", "systemTopic", "systemQueueOffset", "physicalOffset",
-    "dueTimestamp", "overdueMs",
-)  # fmt: skip
+    "kind",
+    "state",
+    "brokerName",
+    "topic",
+    "group",
+    "level",
+    "uniqKey",
+    "systemTopic",
+    "systemQueueOffset",
+    "physicalOffset",
+    "dueTimestamp",
+    "overdueMs",
+)
 LATENESS: Final = ("kind", "delivered", "median", "p99", "most")
 LATE: Final = ("kind", "brokerName", "topic", "level", "uniqKey", "physicalOffset", "dueTimestamp", "latenessMs")
 
@@ -138,10 +148,16 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     late = every.where(F.col("latenessMs") > given["max_lateness"])
     due = "; ".join(f"count_if(overdueMs > {-ms}) as `{name}`" for name, ms in STEPS.items())
     with watched(spark, "summing up", tell):
-        by_topic = waiting.groupBy("kind", "topic").agg(
-            F.count("*").alias("waiting"), F.expr("count_if(isOverdue)").alias("overdue"),
-            F.unix_millis(F.min("dueTimestamp")).alias("firstDue"), F.unix_millis(F.max("dueTimestamp")).alias("lastDue"),
-        ).persist()  # fmt: skip
+        by_topic = (
+            waiting.groupBy("kind", "topic")
+            .agg(
+                F.count("*").alias("waiting"),
+                F.expr("count_if(isOverdue)").alias("overdue"),
+                F.unix_millis(F.min("dueTimestamp")).alias("firstDue"),
+                F.unix_millis(F.max("dueTimestamp")).alias("lastDue"),
+            )
+            .persist()
+        )
         kinds = {
             row["kind"]: row
             for row in by_topic.groupBy("kind").agg(F.sum("waiting").alias("n"), F.sum("overdue").alias("late")).collect()
@@ -158,12 +174,13 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     for kind in KINDS:
         figures.append(Figure(f"{kind}Pending", f"{kind}, still to come", kinds[kind]["n"] if kind in kinds else 0))
     figures += [
-        Figure("overdue", "overdue", overdue), Figure("undelivered", "delayed, passed without a copy", undelivered),
+        Figure("overdue", "overdue", overdue),
+        Figure("undelivered", "delayed, passed without a copy", undelivered),
         Figure("delivered", "delayed and timed, delivered", sum(row["delivered"] for row in lateness.values())),
         Figure("late", "delivered too late", late_count),
         Figure("latenessMax", "latest", max((row["most"] for row in lateness.values()), default=None), Unit.MS),
         *(Figure(name, label, states.get(state, 0)) for name, label, state in ENDS),
-    ]  # fmt: skip
+    ]
     came = [{**row.asDict(), "median": row["quantiles"][0], "p99": row["quantiles"][1]} for _, row in sorted(lateness.items())]
     tables = [
         table_of("topics", "Still to come, by topic", BY_TOPIC, topics, topic_count),
@@ -188,9 +205,12 @@ def _lateness(every: DataFrame, limit_ms: int) -> DataFrame:
     delivered = every.where("latenessMs is not null")
     quantiles = F.percentile_approx("latenessMs", [0.5, 0.99]).alias("quantiles")
     return delivered.groupBy("kind").agg(
-        F.count("*").alias("delivered"), F.expr(f"count_if(latenessMs > {limit_ms})").alias("late"), quantiles,
-        F.min("latenessMs").alias("least"), F.max("latenessMs").alias("most"),
-    )  # fmt: skip
+        F.count("*").alias("delivered"),
+        F.expr(f"count_if(latenessMs > {limit_ms})").alias("late"),
+        quantiles,
+        F.min("latenessMs").alias("least"),
+        F.max("latenessMs").alias("most"),
+    )
 
 
 def _plot(steps: Any, total: int) -> Plot:

@@ -38,15 +38,32 @@ TRANSACTION_BITS, COMMITTED = 0xC, 0x8
 """`MessageSysFlag`."""
 WANTED: Final = Picking(
     (
-        "brokerName", "topic", "queueId", "queueOffset", "physicalOffset", "uniqKey", "bornTimestamp", "storeTimestamp",
-        "reconsumeTimes", "sysFlag", "preparedTransactionOffset", "bodyCrc", "tags", "body",
+        "brokerName",
+        "topic",
+        "queueId",
+        "queueOffset",
+        "physicalOffset",
+        "uniqKey",
+        "bornTimestamp",
+        "storeTimestamp",
+        "reconsumeTimes",
+        "sysFlag",
+        "preparedTransactionOffset",
+        "bodyCrc",
+        "tags",
+        "body",
     ),
     (
-        ("level", "DELAY"), ("outMs", "TIMER_OUT_MS"), ("realTopic", "REAL_TOPIC"), ("realQueueId", "REAL_QID"),
-        ("recalls", "TIMER_DEL_UNIQKEY"), ("group", "PGROUP"), ("checks", "TRANSACTION_CHECK_TIMES"),
+        ("level", "DELAY"),
+        ("outMs", "TIMER_OUT_MS"),
+        ("realTopic", "REAL_TOPIC"),
+        ("realQueueId", "REAL_QID"),
+        ("recalls", "TIMER_DEL_UNIQKEY"),
+        ("group", "PGROUP"),
+        ("checks", "TRANSACTION_CHECK_TIMES"),
         ("preparedAt", "TRAN_PREPARED_QUEUE_OFFSET"),
     ),
-)  # fmt: skip
+)
 BODY: Final = (
     "so bigint, pt bigint, it bigint, bm int, n int, q int, t string, c string, d array<int>, ao bigint, aol array<bigint>,"
     " startOffset bigint, popTime bigint, queueId int, topic string, consumerGroup string, ackOffset bigint,"
@@ -54,9 +71,23 @@ BODY: Final = (
 )
 """`PopCheckPoint`, `AckMsg`, `BatchAckMsg`; acks are read under their long names, too."""
 FOUND: Final = (
-    "kind", "brokerName", "topic", "queueId", "queueOffset", "group", "level", "uniqKey", "systemTopic", "systemQueueId",
-    "systemQueueOffset", "physicalOffset", "bornTimestamp", "storeTimestamp", "dueTimestamp", "state",
-)  # fmt: skip
+    "kind",
+    "brokerName",
+    "topic",
+    "queueId",
+    "queueOffset",
+    "group",
+    "level",
+    "uniqKey",
+    "systemTopic",
+    "systemQueueId",
+    "systemQueueOffset",
+    "physicalOffset",
+    "bornTimestamp",
+    "storeTimestamp",
+    "dueTimestamp",
+    "state",
+)
 
 
 def matters(batch: pa.RecordBatch) -> Any:
@@ -164,13 +195,24 @@ def _told(own: DataFrame, kind: str) -> DataFrame:
     from pyspark.sql import functions as F
 
     return own.select(
-        F.lit(kind).alias("kind"), "brokerName", F.col("realTopic").alias("topic"),
-        F.expr("try_cast(realQueueId as int)").alias("queueId"), F.lit(None).cast("bigint").alias("queueOffset"), "group",
-        F.expr("try_cast(level as int)").alias("level"), "uniqKey", F.col("topic").alias("systemTopic"),
-        F.col("queueId").alias("systemQueueId"), F.col("queueOffset").alias("systemQueueOffset"), "physicalOffset",
-        "bornTimestamp", "storeTimestamp", "dueTimestamp", "state",
+        F.lit(kind).alias("kind"),
+        "brokerName",
+        F.col("realTopic").alias("topic"),
+        F.expr("try_cast(realQueueId as int)").alias("queueId"),
+        F.lit(None).cast("bigint").alias("queueOffset"),
+        "group",
+        F.expr("try_cast(level as int)").alias("level"),
+        "uniqKey",
+        F.col("topic").alias("systemTopic"),
+        F.col("queueId").alias("systemQueueId"),
+        F.col("queueOffset").alias("systemQueueOffset"),
+        "physicalOffset",
+        "bornTimestamp",
+        "storeTimestamp",
+        "dueTimestamp",
+        "state",
         *([F.col("came").alias("deliveredTimestamp"), "cameAt"] if "came" in own.columns else []),
-    )  # fmt: skip
+    )
 
 
 def half(rows: DataFrame, positions: DataFrame) -> DataFrame:
@@ -209,27 +251,41 @@ def pop(rows: DataFrame, positions: DataFrame) -> DataFrame:
     is_here = F.col("topic").startswith(REVIVE)
     own = rows.where(is_here | ((F.col("topic") == WHEEL) & F.coalesce(F.col("realTopic"), F.lit("")).startswith(REVIVE)))
     own = own.withColumn("said", F.from_json(F.col("body").cast("string"), BODY)).select(
-        "brokerName", "tags", "said", "physicalOffset", "bornTimestamp", "storeTimestamp",
+        "brokerName",
+        "tags",
+        "said",
+        "physicalOffset",
+        "bornTimestamp",
+        "storeTimestamp",
         F.expr("coalesce(said.so, said.startOffset)").alias("start"),
         F.when(is_here, F.col("topic")).otherwise(F.col("realTopic")).alias("systemTopic"),
         F.expr("coalesce(try_cast(realQueueId as int), queueId)").alias("systemQueueId"),
         F.when(is_here, F.col("queueOffset")).alias("systemQueueOffset"),
-        F.expr("coalesce(said.t, said.topic)").alias("topic"), F.expr("coalesce(said.q, said.queueId)").alias("queueId"),
+        F.expr("coalesce(said.t, said.topic)").alias("topic"),
+        F.expr("coalesce(said.q, said.queueId)").alias("queueId"),
         F.expr("coalesce(said.c, said.consumerGroup)").alias("group"),
         F.expr("coalesce(said.pt, said.popTime)").alias("popTime"),
-    )  # fmt: skip
+    )
     key = ["brokerName", "topic", "queueId", "group", "start", "popTime"]
     places = "if(size(said.d) > 0, transform(said.d, one -> start + one), transform(sequence(0, said.n - 1), one -> start + one))"
     points = own.where("tags = 'ck' and start is not null and said.n > 0").select(
-        *key, "systemTopic", "systemQueueId", "systemQueueOffset", "physicalOffset", "bornTimestamp", "storeTimestamp",
-        (F.col("popTime") + F.expr("said.it")).alias("due"), F.expr("coalesce(said.bm, 0)").alias("bits"),
+        *key,
+        "systemTopic",
+        "systemQueueId",
+        "systemQueueOffset",
+        "physicalOffset",
+        "bornTimestamp",
+        "storeTimestamp",
+        (F.col("popTime") + F.expr("said.it")).alias("due"),
+        F.expr("coalesce(said.bm, 0)").alias("bits"),
         F.posexplode(F.expr(places)).alias("number", "queueOffset"),
-    )  # fmt: skip
+    )
     names = ("systemTopic", "systemQueueId", "systemQueueOffset", "physicalOffset", "bornTimestamp", "storeTimestamp")
     points = points.groupBy(*key, "queueOffset").agg(  # in the wheel first, then in the revive topic
-        *(F.max(name).alias(name) for name in names), F.max("due").alias("due"),
+        *(F.max(name).alias(name) for name in names),
+        F.max("due").alias("due"),
         F.max(F.expr("shiftright(bits, number) & 1")).alias("bit"),
-    )  # fmt: skip
+    )
     single = own.where("tags = 'ack'").select(*key, F.expr("coalesce(said.ao, said.ackOffset)").alias("queueOffset"))
     several = own.where("tags = 'bAck'").select(
         *key, F.expr("explode(coalesce(said.aol, said.ackOffsetList))").alias("queueOffset")

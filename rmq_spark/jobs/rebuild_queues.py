@@ -35,15 +35,25 @@ if TYPE_CHECKING:
     from rmq_columns.queue_build_work import Made
 
 PARAMETERS: Final = (
-    Parameter("to", "path", "Where to make them: a new directory or one of an earlier run, shared by executors.",
-              metavar="DIR", is_required=True),
+    Parameter(
+        "to",
+        "path",
+        "Where to make them: a new directory or one of an earlier run, shared by executors.",
+        metavar="DIR",
+        is_required=True,
+    ),
     Parameter("compare", bool, "Hold the store's own queues against them."),
     Parameter("delay_levels", str, "messageDelayLevel, where no delayed message tells it.", metavar="LEVELS"),
     Parameter("queue_file_bytes", int, "mappedFileSizeConsumeQueue, where no queue file tells it.", least=20),
-    Parameter("batch_topic", str, "A topic with queue.type=BatchCQ that topics.json does not name.  May be repeated.",
-              metavar="NAME", is_many=True),
+    Parameter(
+        "batch_topic",
+        str,
+        "A topic with queue.type=BatchCQ that topics.json does not name.  May be repeated.",
+        metavar="NAME",
+        is_many=True,
+    ),
     Parameter("extensions", bool, "enableConsumeQueueExt was on from the beginning, also where no extensions are left."),
-)  # fmt: skip
+)
 EXAMPLES: Final = ("/data/broker-a/store --to /data/rebuilt", "/data/broker-a/store --to /data/rebuilt --compare")
 LEFT_OUT: Final = RANGE
 FOUND: Final = "the log has damage or gaps, or a queue of the store differs"
@@ -98,9 +108,13 @@ def build(spark: SparkSession, source: Source, given: Mapping[str, Any], tell: P
     options = located({**lenient(source.options), "paths": list(source.paths)})
     try:
         plans, tasks = plan_build(
-            options, given["to"], levels=given["delay_levels"], queue_file_bytes=given["queue_file_bytes"],
-            batch_topics=given["batch_topic"], extensions=given["extensions"],
-        )  # fmt: skip
+            options,
+            given["to"],
+            levels=given["delay_levels"],
+            queue_file_bytes=given["queue_file_bytes"],
+            batch_topics=given["batch_topic"],
+            extensions=given["extensions"],
+        )
     except ValueError as reason:
         raise reason if isinstance(reason, BadOption) else BadOption(f"delay_levels: {reason}") from reason
     made = [Made(plan) for plan in plans]
@@ -185,12 +199,20 @@ def _aggregated(runs: DataFrame) -> list[DataFrame]:
     is_simple = F.col("kind").isin(Kind.PLAIN.value, Kind.LIGHT.value)
     breaks = ~is_simple | (F.col("before").isNotNull() & (F.col("before") != F.col("firstOffset")))
     marked = queues.withColumn("isBroken", F.max(breaks).over(Window.partitionBy(*KEY)))
-    whole = marked.where("not isBroken").groupBy(*KEY).agg(
-        F.min("firstOffset").alias("firstOffset"), F.max("endOffset").alias("endOffset"), F.sum("units").alias("units"),
-        F.min("firstPhysicalOffset").alias("firstPhysicalOffset"), F.max("lastPhysicalOffset").alias("lastPhysicalOffset"),
-        F.min_by("firstSize", "firstPhysicalOffset").alias("firstSize"), F.sum("bytes").alias("bytes"),
-        F.min("split").alias("split"),
-    )  # fmt: skip
+    whole = (
+        marked.where("not isBroken")
+        .groupBy(*KEY)
+        .agg(
+            F.min("firstOffset").alias("firstOffset"),
+            F.max("endOffset").alias("endOffset"),
+            F.sum("units").alias("units"),
+            F.min("firstPhysicalOffset").alias("firstPhysicalOffset"),
+            F.max("lastPhysicalOffset").alias("lastPhysicalOffset"),
+            F.min_by("firstSize", "firstPhysicalOffset").alias("firstSize"),
+            F.sum("bytes").alias("bytes"),
+            F.min("split").alias("split"),
+        )
+    )
     other = runs.where(is_other).groupBy("store", "kind").agg(F.sum("units").alias("units"), F.sum("bytes").alias("bytes"))
     return [whole, other, marked.where("isBroken").select(whole.columns).limit(RUNS_MAX + 1)]
 
@@ -203,19 +225,38 @@ def frame_of(spark: SparkSession, made: Iterable[Made]) -> DataFrame:
 
     schema = pa.schema(
         [
-            ("brokerName", pa.string()), ("topic", pa.string()), ("queueId", pa.int32()), ("kind", pa.string()),
-            ("units", pa.int64()), ("firstOffset", pa.int64()), ("lastOffset", pa.int64()), ("bytes", pa.int64()),
-            ("bridged", pa.int64()), ("lives", pa.int32()), ("breaks", pa.int32()), ("dropped", pa.int64()),
+            ("brokerName", pa.string()),
+            ("topic", pa.string()),
+            ("queueId", pa.int32()),
+            ("kind", pa.string()),
+            ("units", pa.int64()),
+            ("firstOffset", pa.int64()),
+            ("lastOffset", pa.int64()),
+            ("bytes", pa.int64()),
+            ("bridged", pa.int64()),
+            ("lives", pa.int32()),
+            ("breaks", pa.int32()),
+            ("dropped", pa.int64()),
         ]
-    )  # fmt: skip
+    )
     rows = [
         (
-            one.plan.store.broker_name, key.topic, key.queue_id, key.kind.value, queue.units, queue.start, queue.end - 1,
-            one.bytes[key], queue.bridged, queue.lives, queue.breaks, queue.dropped,
+            one.plan.store.broker_name,
+            key.topic,
+            key.queue_id,
+            key.kind.value,
+            queue.units,
+            queue.start,
+            queue.end - 1,
+            one.bytes[key],
+            queue.bridged,
+            queue.lives,
+            queue.breaks,
+            queue.dropped,
         )
         for one in made
         for key, queue in sorted(one.queues.items())
-    ]  # fmt: skip
+    ]
     return spark.createDataFrame(rows, spark_type_of_schema(schema))
 
 
@@ -294,10 +335,16 @@ def _compare(spark: SparkSession, options: Options, made: list[Made], tell: Prog
     outcome.figures += [Figure("comparedQueues", "queues compared", sum(counts.values()))]
     outcome.figures += [Figure("differentQueues", "of them different or missing", bad)]
     columns = (
-        Column("brokerName"), Column("topic"), Column("queueId", Unit.PLACE), Column("outcome"),
-        Column("differentUnits", Unit.COUNT), Column("firstDifferentOffset", Unit.PLACE), Column("field"),
-        Column("storePhysicalOffset", Unit.PLACE), Column("rebuiltPhysicalOffset", Unit.PLACE),
-    )  # fmt: skip
+        Column("brokerName"),
+        Column("topic"),
+        Column("queueId", Unit.PLACE),
+        Column("outcome"),
+        Column("differentUnits", Unit.COUNT),
+        Column("firstDifferentOffset", Unit.PLACE),
+        Column("field"),
+        Column("storePhysicalOffset", Unit.PLACE),
+        Column("rebuiltPhysicalOffset", Unit.PLACE),
+    )
     shown = [tuple(row[column.name] for column in columns) for row in wrong]
     outcome.tables.insert(0, Table("differences", "queues that differ, and where first", columns, shown, bad, is_finding=True))
     for name, count in sorted(counts.items()):
@@ -312,9 +359,14 @@ Rows = Sequence[tuple["Made", "Key", "Settled"]]
 
 def _largest(queues: Rows) -> Table:
     columns = (
-        Column("brokerName"), Column("topic"), Column("queueId", Unit.PLACE), Column("units", Unit.COUNT),
-        Column("firstOffset", Unit.PLACE), Column("lastOffset", Unit.PLACE), Column("bytes", Unit.BYTES),
-    )  # fmt: skip
+        Column("brokerName"),
+        Column("topic"),
+        Column("queueId", Unit.PLACE),
+        Column("units", Unit.COUNT),
+        Column("firstOffset", Unit.PLACE),
+        Column("lastOffset", Unit.PLACE),
+        Column("bytes", Unit.BYTES),
+    )
     most = sorted(queues, key=lambda row: (-row[2].units, row[1]))[:WORST]
     rows = [
         (one.plan.store.broker_name, key.topic, key.queue_id, queue.units, queue.start, queue.end - 1, one.bytes[key])
@@ -325,18 +377,33 @@ def _largest(queues: Rows) -> Table:
 
 def _special(queues: Rows) -> Table:
     columns = (
-        Column("brokerName"), Column("topic"), Column("queueId", Unit.PLACE), Column("bridged", Unit.COUNT),
-        Column("lives", Unit.COUNT), Column("breaks", Unit.COUNT), Column("dropped", Unit.COUNT),
-        Column("breakPhysicalOffset", Unit.PLACE), Column("firstOffset", Unit.PLACE), Column("lastOffset", Unit.PLACE),
-    )  # fmt: skip
+        Column("brokerName"),
+        Column("topic"),
+        Column("queueId", Unit.PLACE),
+        Column("bridged", Unit.COUNT),
+        Column("lives", Unit.COUNT),
+        Column("breaks", Unit.COUNT),
+        Column("dropped", Unit.COUNT),
+        Column("breakPhysicalOffset", Unit.PLACE),
+        Column("firstOffset", Unit.PLACE),
+        Column("lastOffset", Unit.PLACE),
+    )
     special = [row for row in queues if row[2].bridged or row[2].lives > 1]
     rows = [
         (
-            one.plan.store.broker_name, key.topic, key.queue_id, queue.bridged, queue.lives, queue.breaks, queue.dropped,
-            queue.break_physical if queue.breaks else None, queue.start, queue.end - 1,
+            one.plan.store.broker_name,
+            key.topic,
+            key.queue_id,
+            queue.bridged,
+            queue.lives,
+            queue.breaks,
+            queue.dropped,
+            queue.break_physical if queue.breaks else None,
+            queue.start,
+            queue.end - 1,
         )
         for one, key, queue in sorted(special, key=lambda row: (-row[2].breaks, -row[2].bridged, row[1]))[:WORST]
-    ]  # fmt: skip
+    ]
     title = "queues with offsets that no message has, or that began anew"
     is_finding = any(row[2].bridged or row[2].breaks for row in special)
     return Table("broken", title, columns, [*rows], len(special), is_finding=is_finding)

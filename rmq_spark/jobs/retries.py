@@ -83,8 +83,10 @@ def chains(spark: SparkSession, source: Source) -> DataFrame:
     state = (
         F.when(F.col("deadTimestamp").isNotNull(), DEAD)
         .when(F.col("lastWaiting") > F.coalesce("lastDelivered", F.lit(-1)), F.expr(_ON_ITS_WAY))
-        .when(passed, CONSUMED).when(~passed, UNREAD).otherwise(UNKNOWN)
-    )  # fmt: skip
+        .when(passed, CONSUMED)
+        .when(~passed, UNREAD)
+        .otherwise(UNKNOWN)
+    )
     judged = found.join(F.broadcast(held), ["brokerName", "group", "lastTopic", "lastQueueId"], "left")
     judged = judged.join(F.broadcast(progress), "brokerName", "left").withColumn("due", _due()).withColumn("state", state)
     origins = _origins(spark, source, found.select(*CHAIN, "uniqKey", "originPlace"))
@@ -94,10 +96,23 @@ def chains(spark: SparkSession, source: Source) -> DataFrame:
     if topics is not None:
         traced = traced.where(F.col("originTopic").isin(topics))
     return traced.select(
-        "brokerName", "group", "uniqKey", "keys", "originMessageId", "originTopic", "originQueueId",
-        F.col("originOffset").alias("originQueueOffset"), "originStoreTimestamp", "originInLog", "attempts", "retryTimes",
-        "firstRetry", "lastRetry", "deadTimestamp", "state",
-    )  # fmt: skip
+        "brokerName",
+        "group",
+        "uniqKey",
+        "keys",
+        "originMessageId",
+        "originTopic",
+        "originQueueId",
+        F.col("originOffset").alias("originQueueOffset"),
+        "originStoreTimestamp",
+        "originInLog",
+        "attempts",
+        "retryTimes",
+        "firstRetry",
+        "lastRetry",
+        "deadTimestamp",
+        "state",
+    )
 
 
 _IS_DELAYED: Final = f"waits.topic = '{SCHEDULE_TOPIC}'"
@@ -138,12 +153,22 @@ def copies(spark: SparkSession, source: Source) -> DataFrame:
     owners = spark.createDataFrame(sorted(known.items()), "realTopic string, owner string")
     rows = read.join(F.broadcast(owners), "realTopic", "left").withColumn("group", F.coalesce("owner", bare))
     return rows.select(
-        "brokerName", "group", "topic", "queueId", "queueOffset", "physicalOffset", "uniqKey", "keys", "reconsumeTimes",
-        "storeTimestamp", F.expr(f"try_cast({property_value(names.TIMER_OUT_MS)} as bigint)").alias("due"),
-        F.coalesce(origin, "uniqKey").alias("chain"), origin.alias("originMessageId"),
+        "brokerName",
+        "group",
+        "topic",
+        "queueId",
+        "queueOffset",
+        "physicalOffset",
+        "uniqKey",
+        "keys",
+        "reconsumeTimes",
+        "storeTimestamp",
+        F.expr(f"try_cast({property_value(names.TIMER_OUT_MS)} as bigint)").alias("due"),
+        F.coalesce(origin, "uniqKey").alias("chain"),
+        origin.alias("originMessageId"),
         topic.alias("originTopic"),
         F.when(is_waiting, WAITING).when(is_dead, DEAD).otherwise(RETRY).alias("kind"),
-    )  # fmt: skip
+    )
 
 
 def _retry_topics(source: Source) -> tuple[dict[str, str], bool]:
@@ -168,24 +193,43 @@ def _summed(found: DataFrame) -> DataFrame:
     place = F.struct("topic", "queueId", "queueOffset")
     waits = F.struct("topic", "queueId", "queueOffset", "storeTimestamp", "due")
     chain = found.groupBy(*CHAIN).agg(
-        F.max("uniqKey").alias("uniqKey"), F.max("keys").alias("keys"), F.max("originMessageId").alias("originMessageId"),
-        F.max("originTopic").alias("originTopic"), F.array_sort(F.collect_list(delivered)).alias("attempts"),
-        F.max("reconsumeTimes").alias("retryTimes"), F.min(of(RETRY, "storeTimestamp")).alias("firstRetry"),
-        F.max(of(RETRY, "storeTimestamp")).alias("lastRetry"), F.max(of(DEAD, "storeTimestamp")).alias("deadTimestamp"),
-        F.max(of(WAITING, "reconsumeTimes")).alias("lastWaiting"), F.max(of(RETRY, "reconsumeTimes")).alias("lastDelivered"),
+        F.max("uniqKey").alias("uniqKey"),
+        F.max("keys").alias("keys"),
+        F.max("originMessageId").alias("originMessageId"),
+        F.max("originTopic").alias("originTopic"),
+        F.array_sort(F.collect_list(delivered)).alias("attempts"),
+        F.max("reconsumeTimes").alias("retryTimes"),
+        F.min(of(RETRY, "storeTimestamp")).alias("firstRetry"),
+        F.max(of(RETRY, "storeTimestamp")).alias("lastRetry"),
+        F.max(of(DEAD, "storeTimestamp")).alias("deadTimestamp"),
+        F.max(of(WAITING, "reconsumeTimes")).alias("lastWaiting"),
+        F.max(of(RETRY, "reconsumeTimes")).alias("lastDelivered"),
         F.max_by(F.when(F.col("kind") == RETRY, place), of(RETRY, "reconsumeTimes")).alias("last"),
         F.max_by(F.when(F.col("kind") == WAITING, waits), of(WAITING, "reconsumeTimes")).alias("waits"),
-    )  # fmt: skip
+    )
     is_place = F.col("originMessageId").rlike(MESSAGE_ID) & ~F.coalesce(
         F.col("originMessageId") == F.col("uniqKey"), F.lit(False)
     )
     place_in_log = F.when(is_place, place_of("originMessageId"))
     return chain.select(
-        *CHAIN, "uniqKey", "keys", "originMessageId", "originTopic", "attempts", "retryTimes", "firstRetry", "lastRetry",
-        "deadTimestamp", "lastWaiting", "lastDelivered", "waits", F.col("last.topic").alias("lastTopic"),
-        F.col("last.queueId").alias("lastQueueId"), F.col("last.queueOffset").alias("lastOffset"),
+        *CHAIN,
+        "uniqKey",
+        "keys",
+        "originMessageId",
+        "originTopic",
+        "attempts",
+        "retryTimes",
+        "firstRetry",
+        "lastRetry",
+        "deadTimestamp",
+        "lastWaiting",
+        "lastDelivered",
+        "waits",
+        F.col("last.topic").alias("lastTopic"),
+        F.col("last.queueId").alias("lastQueueId"),
+        F.col("last.queueOffset").alias("lastOffset"),
         place_in_log.alias("originPlace"),
-    )  # fmt: skip
+    )
 
 
 def _origins(spark: SparkSession, source: Source, wanted: DataFrame) -> DataFrame:
@@ -200,17 +244,21 @@ def _origins(spark: SparkSession, source: Source, wanted: DataFrame) -> DataFram
     columns = "brokerName,topic,queueId,queueOffset,physicalOffset,uniqKey,storeTimestamp"
     read = Source(source.paths, options).read(spark, "messages", columns=columns).where("topic is not null")
     stored = read.select(
-        F.col("brokerName").alias("storedAt"), F.col("topic").alias("originTopicFound"), F.col("queueId").alias("originQueueId"),
-        F.col("queueOffset").alias("originOffset"), "physicalOffset", F.col("uniqKey").alias("storedKey"),
+        F.col("brokerName").alias("storedAt"),
+        F.col("topic").alias("originTopicFound"),
+        F.col("queueId").alias("originQueueId"),
+        F.col("queueOffset").alias("originOffset"),
+        "physicalOffset",
+        F.col("uniqKey").alias("storedKey"),
         F.col("storeTimestamp").alias("originStoreTimestamp"),
-    )  # fmt: skip
+    )
     same_broker = F.col("brokerName") == F.col("storedAt")
     same_key = F.col("uniqKey").isNull() | F.col("storedKey").isNull() | (F.col("uniqKey") == F.col("storedKey"))
     is_copy = F.col("originTopicFound").startswith(RETRY_PREFIX) | F.col("originTopicFound").startswith(DLQ_PREFIX)
     placed = wanted.where("originPlace is not null").join(stored, same_broker & (F.col("originPlace") == F.col("physicalOffset")))
     keyed = wanted.where("originPlace is null").join(
         stored.where(~is_copy), same_broker & (F.col("uniqKey") == F.col("storedKey"))
-    )  # fmt: skip
+    )
     first = F.min(F.struct("physicalOffset", "originTopicFound", "originQueueId", "originOffset", "originStoreTimestamp"))
     every = placed.where(same_key).unionByName(keyed).groupBy(*CHAIN).agg(first.alias("one"))
     parts = ("originTopicFound", "originQueueId", "originOffset", "originStoreTimestamp")
@@ -249,7 +297,9 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     verdict = f"{total['chains']} chains, {dead_count} of them dead"
     verdict += f", {forgotten_count} never delivered" if forgotten_count else ""
     return Outcome(
-        "retries", verdict, not (is_dead_wrong or forgotten_count),
+        "retries",
+        verdict,
+        not (is_dead_wrong or forgotten_count),
         figures=[
             Figure("chains", "messages that were retried or died", total["chains"]),
             Figure("retries", "retries in all", total["retries"] or 0),
@@ -258,16 +308,38 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
             Figure("noOrigin", "whose origin is not in the log any more", total["noOrigin"] or 0),
         ],
         tables=[
-            table_of("dead", "Dead letters, the newest first", _CHAIN,
-                     collected(dead.orderBy(F.desc("deadTimestamp"), "uniqKey")), dead_count, is_dead_wrong),
-            table_of("undelivered", "Retries that the broker has passed, and never delivered", _CHAIN,
-                     collected(forgotten.orderBy(F.desc("lastRetry"), "uniqKey")), forgotten_count, bool(forgotten_count)),
+            table_of(
+                "dead",
+                "Dead letters, the newest first",
+                _CHAIN,
+                collected(dead.orderBy(F.desc("deadTimestamp"), "uniqKey")),
+                dead_count,
+                is_dead_wrong,
+            ),
+            table_of(
+                "undelivered",
+                "Retries that the broker has passed, and never delivered",
+                _CHAIN,
+                collected(forgotten.orderBy(F.desc("lastRetry"), "uniqKey")),
+                forgotten_count,
+                bool(forgotten_count),
+            ),
             table_of("groups", "Groups", ("brokerName", "group", *_SUMS), worst_groups, groups.count()),
             table_of("topics", "Where they came from", ("brokerName", "originTopic", *_SUMS), worst_topics, topics.count()),
-            table_of("givenUp", "Given up after so many retries", ("brokerName", "group", "retryTimes", "dead", "lastDead"),
-                     collected(given_up.orderBy(F.desc("dead"), "brokerName", "group", "retryTimes")), given_up.count()),
-            table_of("chains", "Most retried", _CHAIN,
-                     collected(found.orderBy(F.desc("retryTimes"), "brokerName", "group", "uniqKey")), total["chains"]),
+            table_of(
+                "givenUp",
+                "Given up after so many retries",
+                ("brokerName", "group", "retryTimes", "dead", "lastDead"),
+                collected(given_up.orderBy(F.desc("dead"), "brokerName", "group", "retryTimes")),
+                given_up.count(),
+            ),
+            table_of(
+                "chains",
+                "Most retried",
+                _CHAIN,
+                collected(found.orderBy(F.desc("retryTimes"), "brokerName", "group", "uniqKey")),
+                total["chains"],
+            ),
         ],
         plots=[
             Plot("Chains by group", bars=[(row["group"], float(row["chains"])) for row in worst_groups[:BARS]]),
@@ -275,16 +347,31 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
         ],
         notes=["consumed: the group's position is behind the last copy, and no further one was made"],
         frames={"retries": found, "groups": groups, "topics": topics},
-    )  # fmt: skip
+    )
 
 
 LABELS: Final = {
-    DEAD: "dead", WAITING: "waiting for their delay", UNDELIVERED: "passed by the broker, never delivered",
-    UNREAD: "in the retry topic, not read yet", CONSUMED: "consumed in the end", UNKNOWN: "cannot tell",
-}  # fmt: skip
+    DEAD: "dead",
+    WAITING: "waiting for their delay",
+    UNDELIVERED: "passed by the broker, never delivered",
+    UNREAD: "in the retry topic, not read yet",
+    CONSUMED: "consumed in the end",
+    UNKNOWN: "cannot tell",
+}
 BARS: Final = 20
 _SUMS: Final = ("chains", "retries", "retryTimesMax", *STATES)
 _CHAIN: Final = (
-    "brokerName", "group", "uniqKey", "keys", "originTopic", "originQueueId", "originQueueOffset", "originInLog", "retryTimes",
-    "firstRetry", "lastRetry", "deadTimestamp", "state",
-)  # fmt: skip
+    "brokerName",
+    "group",
+    "uniqKey",
+    "keys",
+    "originTopic",
+    "originQueueId",
+    "originQueueOffset",
+    "originInLog",
+    "retryTimes",
+    "firstRetry",
+    "lastRetry",
+    "deadTimestamp",
+    "state",
+)

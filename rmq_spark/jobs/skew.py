@@ -90,9 +90,12 @@ def counts(spark: SparkSession, source: Source, given: dict[str, Any]) -> DataFr
     keys = [F.col(name) for name in (*QUEUE, "windowMs", "host")]
     grouped = rows.groupingSets([keys[:4], [keys[0], keys[1], keys[4]]], *keys)
     return grouped.agg(
-        F.count("*").alias("messages"), F.sum(F.col("storeSize").cast("long")).alias("bytes"),
-        F.min("storeSize").alias("minSize"), F.max("storeSize").alias("maxSize"), (F.grouping("host") == 0).alias("ofHost"),
-    )  # fmt: skip
+        F.count("*").alias("messages"),
+        F.sum(F.col("storeSize").cast("long")).alias("bytes"),
+        F.min("storeSize").alias("minSize"),
+        F.max("storeSize").alias("maxSize"),
+        (F.grouping("host") == 0).alias("ofHost"),
+    )
 
 
 def by_queue(found: DataFrame) -> DataFrame:
@@ -100,10 +103,16 @@ def by_queue(found: DataFrame) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    queues = found.where("not ofHost and topic is not null").groupBy(*QUEUE).agg(
-        F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes"), F.min("minSize").alias("minSize"),
-        F.max("maxSize").alias("maxSize"),
-    )  # fmt: skip
+    queues = (
+        found.where("not ofHost and topic is not null")
+        .groupBy(*QUEUE)
+        .agg(
+            F.sum("messages").alias("messages"),
+            F.sum("bytes").alias("bytes"),
+            F.min("minSize").alias("minSize"),
+            F.max("maxSize").alias("maxSize"),
+        )
+    )
     whole = F.sum("messages").over(Window.partitionBy(*TOPIC))
     return queues.withColumn("share", F.col("messages") / whole)
 
@@ -126,10 +135,16 @@ def windows(found: DataFrame, queues: dict[tuple[str, str], int], spark: SparkSe
     rows = found.where("not ofHost and topic is not null").join(F.broadcast(held), list(TOPIC))
     one = Window.partitionBy(*TOPIC, "windowMs")
     place = F.row_number().over(one.orderBy("messages")) + F.col("queues") - F.count("*").over(one)  # behind the empty ones
-    summed = rows.withColumn("weighed", place * F.col("messages")).groupBy(*TOPIC, "windowMs").agg(
-        F.sum("messages").alias("messages"), F.max("messages").alias("most"), F.sum("weighed").alias("weighed"),
-        F.first("queues").alias("queues"),
-    )  # fmt: skip
+    summed = (
+        rows.withColumn("weighed", place * F.col("messages"))
+        .groupBy(*TOPIC, "windowMs")
+        .agg(
+            F.sum("messages").alias("messages"),
+            F.max("messages").alias("most"),
+            F.sum("weighed").alias("weighed"),
+            F.first("queues").alias("queues"),
+        )
+    )
     count, total = F.col("queues"), F.col("messages")
     gini_ = 2 * F.col("weighed") / (count * total) - (count + 1) / count
     return summed.select(*TOPIC, "windowMs", "messages", (F.col("most") * count / total).alias("maxMean"), gini_.alias("gini"))
@@ -189,11 +204,14 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     unreadable = int((broken["count"] if broken else 0) or 0)
     held.sort(key=lambda row: (-row["messages"], row["brokerName"], row["topic"], row["queueId"]))
     return Outcome(
-        "skew", f"{len(hot)} topics are more uneven than {limit:g}" if hot else "measured", not hot,
+        "skew",
+        f"{len(hot)} topics are more uneven than {limit:g}" if hot else "measured",
+        not hot,
         figures=[
             Figure("messages", "messages", sum(row["messages"] for row in held)),
             Figure("bytes", "bytes stored", sum(row["bytes"] for row in held), Unit.BYTES),
-            Figure("topics", "topics", len(topics)), Figure("queues", "queues with messages", len(held)),
+            Figure("topics", "topics", len(topics)),
+            Figure("queues", "queues with messages", len(held)),
             Figure("maxMean", "largest queue against its topic's mean", topics[0]["maxMean"] if topics else None, Unit.RATIO),
             Figure("keys", "keys counted", key_count),
             Figure("producers", "producers", hosts.select("bornHost").distinct().count()),
@@ -205,12 +223,18 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
             table_of("keys", "Most frequent keys", (*TOPIC, "key", "messages", "bytes"), frequent, key_count),
             table_of("heavyKeys", "Heaviest keys", (*TOPIC, "key", "messages", "bytes"), heavy, key_count),
             table_of("producers", "Producers", (*TOPIC, "bornHost", "messages", "bytes"), producers, hosts.count()),
-            table_of("windows", "Windows, the most uneven first", (*TOPIC, "windowMs", "messages", "maxMean", "gini"),
-                     collected(course.orderBy(F.desc("gini"), *TOPIC, "windowMs")), course.count()),
+            table_of(
+                "windows",
+                "Windows, the most uneven first",
+                (*TOPIC, "windowMs", "messages", "maxMean", "gini"),
+                collected(course.orderBy(F.desc("gini"), *TOPIC, "windowMs")),
+                course.count(),
+            ),
         ],
-        plots=_plots(held, course), notes=_notes(source, given, missed, unreadable),
+        plots=_plots(held, course),
+        notes=_notes(source, given, missed, unreadable),
         frames={"queues": queues, "windows": course, "keys": keys, "producers": hosts},
-    )  # fmt: skip
+    )
 
 
 def _queue_ids(source: Source) -> frozenset[int] | None:
@@ -248,11 +272,16 @@ def summed(held: Sequence[dict[str, Any]], queues: dict[tuple[str, str], int]) -
         total = sum(messages)
         rows.append(
             {
-                "brokerName": broker, "topic": topic, "queues": count, "messages": total, "bytes": sum(size for _, size in found),
-                "meanSize": round(sum(size for _, size in found) / total), "maxMean": max(messages) * count / total,
+                "brokerName": broker,
+                "topic": topic,
+                "queues": count,
+                "messages": total,
+                "bytes": sum(size for _, size in found),
+                "meanSize": round(sum(size for _, size in found) / total),
+                "maxMean": max(messages) * count / total,
                 "gini": gini([*messages, *[0] * (count - len(messages))]),
             }
-        )  # fmt: skip
+        )
     return sorted(rows, key=lambda row: (-row["maxMean"], row["brokerName"], row["topic"]))
 
 

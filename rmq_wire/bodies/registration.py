@@ -86,9 +86,13 @@ def _sized(piece: bytes) -> bytes:
 def _topic_text(config: TopicConfig) -> str:
     """Blank-separated, attributes as JSON last (Java: `TopicConfig.encode`)."""
     fields: Iterable[object] = (
-        config.topic_name, config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_filter_type,
+        config.topic_name,
+        config.read_queue_nums,
+        config.write_queue_nums,
+        config.perm,
+        config.topic_filter_type,
         json.dumps(config.attributes, separators=(",", ":"), ensure_ascii=False),
-    )  # fmt: skip
+    )
     return " ".join(str(part) for part in fields)
 
 

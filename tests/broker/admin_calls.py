@@ -31,9 +31,15 @@ class Ask(NamedTuple):
 def topic(name: str, **fields: str) -> dict[str, str]:
     """Header of 17."""
     base = {
-        "topic": name, "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6",
-        "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
-    }  # fmt: skip
+        "topic": name,
+        "defaultTopic": "TBW102",
+        "readQueueNums": "4",
+        "writeQueueNums": "4",
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+    }
     return {**base, **fields}
 
 
@@ -45,22 +51,39 @@ def group(name: str, **fields: Any) -> str:
 def heartbeat(client: str, consumers: list[dict[str, Any]], producers: list[str], **fields: Any) -> str:
     """Body of 34."""
     return json.dumps(
-        {"clientID": client, "consumerDataSet": consumers, "producerDataSet": [{"groupName": p} for p in producers],
-         "heartbeatFingerprint": 0, "withoutSub": False, **fields}
-    )  # fmt: skip
+        {
+            "clientID": client,
+            "consumerDataSet": consumers,
+            "producerDataSet": [{"groupName": p} for p in producers],
+            "heartbeatFingerprint": 0,
+            "withoutSub": False,
+            **fields,
+        }
+    )
 
 
 def consumer(name: str, *topics: str, model: str = "CLUSTERING") -> dict[str, Any]:
     """One consumer group of a heartbeat."""
     subscriptions = [
-        {"topic": t, "subString": "a || b", "tagsSet": ["a", "b"], "codeSet": [97, 98], "subVersion": 1700000000000,
-         "expressionType": "TAG", "classFilterMode": False}
+        {
+            "topic": t,
+            "subString": "a || b",
+            "tagsSet": ["a", "b"],
+            "codeSet": [97, 98],
+            "subVersion": 1700000000000,
+            "expressionType": "TAG",
+            "classFilterMode": False,
+        }
         for t in topics
-    ]  # fmt: skip
+    ]
     return {
-        "groupName": name, "consumeType": "CONSUME_PASSIVELY", "messageModel": model,
-        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": subscriptions, "unitMode": False,
-    }  # fmt: skip
+        "groupName": name,
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": model,
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+        "subscriptionDataSet": subscriptions,
+        "unitMode": False,
+    }
 
 
 def offset(group_name: str, topic_name: str, queue: str, commit: str) -> dict[str, str]:
@@ -71,9 +94,19 @@ def offset(group_name: str, topic_name: str, queue: str, commit: str) -> dict[st
 def send(topic_name: str, queue: str, text: str) -> tuple[dict[str, str], str]:
     """Header and body of 310."""
     return {
-        "a": "PG", "b": topic_name, "c": "TBW102", "d": "4", "e": queue, "f": "0", "g": "1700000000000", "h": "0",
-        "i": f"UNIQ_KEY\u0001{text.upper():0>32}\u0002TAGS\u0001a\u0002", "j": "0", "k": "false", "m": "false",
-    }, text  # fmt: skip
+        "a": "PG",
+        "b": topic_name,
+        "c": "TBW102",
+        "d": "4",
+        "e": queue,
+        "f": "0",
+        "g": "1700000000000",
+        "h": "0",
+        "i": f"UNIQ_KEY\u0001{text.upper():0>32}\u0002TAGS\u0001a\u0002",
+        "j": "0",
+        "k": "false",
+        "m": "false",
+    }, text
 
 
 CALLS: tuple[Ask, ...] = (
@@ -107,9 +140,25 @@ CALLS: tuple[Ask, ...] = (
     Ask("create: own system name", 17, topic("DefaultCluster")),
     Ask("create: filter type", 17, topic("TopicC", topicFilterType="NO")),
     Ask("create: number", 17, topic("TopicC", readQueueNums="x")),
-    Ask("list: create", 18, {}, json.dumps({"topicConfigList": [
-        {"topicName": "TopicL1", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6, "attributes": {"+message.type": "DELAY"}},
-        {"topicName": "TopicL2"}]})),
+    Ask(
+        "list: create",
+        18,
+        {},
+        json.dumps(
+            {
+                "topicConfigList": [
+                    {
+                        "topicName": "TopicL1",
+                        "readQueueNums": 2,
+                        "writeQueueNums": 2,
+                        "perm": 6,
+                        "attributes": {"+message.type": "DELAY"},
+                    },
+                    {"topicName": "TopicL2"},
+                ]
+            }
+        ),
+    ),
     Ask("list: illegal", 18, {}, json.dumps({"topicConfigList": [{"topicName": "TopicL3"}, {"topicName": "a b"}]})),
     Ask("topic config", 351, {"topic": "TopicL1", "lo": "true"}),
     Ask("topic config: absent", 351, {"topic": "Nope", "lo": "true"}),
@@ -148,15 +197,31 @@ CALLS: tuple[Ask, ...] = (
     Ask("consumer connections", 203, {"consumerGroup": "GroupA"}),
     Ask("producer connections", 204, {"producerGroup": "PG"}),
     Ask("all producers", 328),
-    Ask("check client: tag", 46, {}, json.dumps(
-        {"subscriptionData": {"topic": "TopicA", "subString": "a", "expressionType": "TAG"}})),
-    Ask("check client: sql off", 46, {}, json.dumps(
-        {"clientId": "c", "group": "GroupA",
-         "subscriptionData": {"topic": "TopicA", "subString": "a > 1", "expressionType": "SQL92"}})),
+    Ask(
+        "check client: tag",
+        46,
+        {},
+        json.dumps({"subscriptionData": {"topic": "TopicA", "subString": "a", "expressionType": "TAG"}}),
+    ),
+    Ask(
+        "check client: sql off",
+        46,
+        {},
+        json.dumps(
+            {
+                "clientId": "c",
+                "group": "GroupA",
+                "subscriptionData": {"topic": "TopicA", "subString": "a > 1", "expressionType": "SQL92"},
+            }
+        ),
+    ),
     Ask("check client: empty", 46),
     Ask("offset: young queue", 14, {"consumerGroup": "GroupA", "topic": "TopicA", "queueId": "0"}),
-    Ask("offset: young queue, not zero", 14,
-        {"consumerGroup": "GroupA", "topic": "TopicA", "queueId": "0", "setZeroIfNotFound": "false"}),
+    Ask(
+        "offset: young queue, not zero",
+        14,
+        {"consumerGroup": "GroupA", "topic": "TopicA", "queueId": "0", "setZeroIfNotFound": "false"},
+    ),
     Ask("offset: empty queue", 14, {"consumerGroup": "GroupA", "topic": "TopicA", "queueId": "1"}),
     Ask("offset: no topic", 14, {"consumerGroup": "GroupA", "topic": "Nope", "queueId": "0"}),
     Ask("commit: no group", 15, offset("Nobody", "TopicA", "0", "1")),
@@ -181,18 +246,61 @@ CALLS: tuple[Ask, ...] = (
     Ask("stats: put", 315, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "TopicA"}),
     Ask("stats: none", 315, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "Nope"}),
     Ask("stats: no name", 315, {"statsName": "NOPE", "statsKey": "Nope"}),
-    Ask("lock", 41, {}, json.dumps({"clientId": "c1", "consumerGroup": "GroupA", "onlyThisBroker": False, "mqSet": [
-        {"brokerName": "broker-a", "queueId": 0, "topic": "TopicA"},
-        {"brokerName": "broker-a", "queueId": 1, "topic": "TopicA"}]})),
-    Ask("lock: taken", 41, {}, json.dumps({"clientId": "c2", "consumerGroup": "GroupA", "mqSet": [
-        {"brokerName": "broker-a", "queueId": 0, "topic": "TopicA"},
-        {"brokerName": "broker-a", "queueId": 2, "topic": "TopicA"}]})),
-    Ask("unlock by another", 42, {}, json.dumps({"clientId": "c2", "consumerGroup": "GroupA", "mqSet": [
-        {"brokerName": "broker-a", "queueId": 0, "topic": "TopicA"}]})),
-    Ask("unlock", 42, {}, json.dumps({"clientId": "c1", "consumerGroup": "GroupA", "mqSet": [
-        {"brokerName": "broker-a", "queueId": 0, "topic": "TopicA"}]})),
-    Ask("lock: free again", 41, {}, json.dumps({"clientId": "c2", "consumerGroup": "GroupA", "mqSet": [
-        {"brokerName": "broker-a", "queueId": 0, "topic": "TopicA"}]})),
+    Ask(
+        "lock",
+        41,
+        {},
+        json.dumps(
+            {
+                "clientId": "c1",
+                "consumerGroup": "GroupA",
+                "onlyThisBroker": False,
+                "mqSet": [
+                    {"brokerName": "broker-a", "queueId": 0, "topic": "TopicA"},
+                    {"brokerName": "broker-a", "queueId": 1, "topic": "TopicA"},
+                ],
+            }
+        ),
+    ),
+    Ask(
+        "lock: taken",
+        41,
+        {},
+        json.dumps(
+            {
+                "clientId": "c2",
+                "consumerGroup": "GroupA",
+                "mqSet": [
+                    {"brokerName": "broker-a", "queueId": 0, "topic": "TopicA"},
+                    {"brokerName": "broker-a", "queueId": 2, "topic": "TopicA"},
+                ],
+            }
+        ),
+    ),
+    Ask(
+        "unlock by another",
+        42,
+        {},
+        json.dumps(
+            {"clientId": "c2", "consumerGroup": "GroupA", "mqSet": [{"brokerName": "broker-a", "queueId": 0, "topic": "TopicA"}]}
+        ),
+    ),
+    Ask(
+        "unlock",
+        42,
+        {},
+        json.dumps(
+            {"clientId": "c1", "consumerGroup": "GroupA", "mqSet": [{"brokerName": "broker-a", "queueId": 0, "topic": "TopicA"}]}
+        ),
+    ),
+    Ask(
+        "lock: free again",
+        41,
+        {},
+        json.dumps(
+            {"clientId": "c2", "consumerGroup": "GroupA", "mqSet": [{"brokerName": "broker-a", "queueId": 0, "topic": "TopicA"}]}
+        ),
+    ),
     Ask("running info: not online", 307, {"consumerGroup": "GroupA", "clientId": "nobody"}),
     Ask("config: change", 25, {}, "maxMessageSize=4194305\nnosuchkey=1\n"),
     Ask("config: black list", 25, {}, "maxMessageSize=5\nbrokerConfigPath=/tmp/x\n"),
@@ -212,7 +320,7 @@ CALLS: tuple[Ask, ...] = (
     Ask("delete: system", 215, {"topic": "TBW102"}),
     Ask("topics: after changes", 21),
     Ask("offsets: after changes", 43),
-)  # fmt: skip
+)
 """In this order: later calls see what earlier ones made."""
 
 
@@ -230,8 +338,11 @@ def record(address: str) -> dict[str, dict[str, Any]]:
                 if answer.code != 40:
                     break
             found[ask.label] = {
-                "code": answer.code, "remark": answer.remark, "ext": answer.ext, "body": answer.body.decode("utf-8", "replace"),
-            }  # fmt: skip
+                "code": answer.code,
+                "remark": answer.remark,
+                "ext": answer.ext,
+                "body": answer.body.decode("utf-8", "replace"),
+            }
     return found
 
 

@@ -110,11 +110,24 @@ def entries(listing: str) -> dict[str, str]:
 
 
 SET_FOR_THE_TEST = {
-    "brokerIP1", "brokerIP2", "bindAddress", "namesrvAddr", "rocketmqHome", "storePathRootDir", "storePathCommitLog",
-    "haListenPort", "listenPort", "brokerId", "mappedFileSizeTimerLog",
-    "diskMaxUsedSpaceRatio", "diskSpaceWarningLevelRatio",
-    "maxHashSlotNum", "maxIndexNum", "mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue",
-}  # fmt: skip
+    "brokerIP1",
+    "brokerIP2",
+    "bindAddress",
+    "namesrvAddr",
+    "rocketmqHome",
+    "storePathRootDir",
+    "storePathCommitLog",
+    "haListenPort",
+    "listenPort",
+    "brokerId",
+    "mappedFileSizeTimerLog",
+    "diskMaxUsedSpaceRatio",
+    "diskSpaceWarningLevelRatio",
+    "maxHashSlotNum",
+    "maxIndexNum",
+    "mappedFileSizeCommitLog",
+    "mappedFileSizeConsumeQueue",
+}
 """What the two brokers were given, and it is not the same."""
 
 

@@ -60,9 +60,19 @@ def beat(client: Client, *groups: str, topics: tuple[str, ...] = ("T",), client_
 
 def send_request(topic: str, queue_id: int = 0) -> SendMessageV2:
     return SendMessageV2(
-        producer_group="P", topic=topic, default_topic="TBW102", default_topic_queue_nums=4, queue_id=queue_id, sys_flag=0,
-        born_timestamp=1, flag=0, properties="UNIQ_KEY\x01" + "0" * 32 + "\x02", reconsume_times=0, unit_mode=False, batch=False,
-    )  # fmt: skip
+        producer_group="P",
+        topic=topic,
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=queue_id,
+        sys_flag=0,
+        born_timestamp=1,
+        flag=0,
+        properties="UNIQ_KEY\x01" + "0" * 32 + "\x02",
+        reconsume_times=0,
+        unit_mode=False,
+        batch=False,
+    )
 
 
 def send(client: Client, topic: str, queue_id: int = 0) -> str:

@@ -103,18 +103,43 @@ def test_attack_37_what_a_value_holds_stays_in_it(tmp_path: Path, text: str) -> 
 @pytest.mark.parametrize(
     "line",
     [
-        "storePathRootDir=/tmp/evil", "storePathCommitLog=/tmp/evil", "storePathDLedgerCommitLog=/tmp/evil",
-        "storePathBrokerIdentity=/tmp/evil", "readOnlyCommitLogStorePaths=/tmp/evil", "authConfigPath=/tmp/evil",
-        "messageStorePlugIn=evil.Plugin", "authenticationProvider=evil.Provider", "authorizationProvider=evil.Provider",
-        "authenticationMetadataProvider=evil.P", "authorizationMetadataProvider=evil.P", "authenticationStrategy=evil.S",
-        "authenticationEnabled=false", "authorizationEnabled=false", "authenticationWhitelist=1,2,3", "aclEnable=false",
-        "initAuthenticationUser={}", "innerClientAuthenticationCredentials={}", "useTLS=true",
-        "metricsGrpcExporterTarget=http://evil", "metricsGrpcExporterHeader=a:b", "metricsPromExporterHost=0.0.0.0",
-        "metricsPromExporterPort=1", "socksProxyConfig={}", "bindAddress=0.0.0.0", "mappedFileSizeCommitLog=1024",
-        "mappedFileSizeConsumeQueue=20", "maxHashSlotNum=1", "maxIndexNum=1", "storeType=defaultRocksDB", "brokerRole=SLAVE",
-        "enableDLegerCommitLog=true", "enableControllerMode=true", "messageDelayLevel=1s", "timerWheelEnable=false",
+        "storePathRootDir=/tmp/evil",
+        "storePathCommitLog=/tmp/evil",
+        "storePathDLedgerCommitLog=/tmp/evil",
+        "storePathBrokerIdentity=/tmp/evil",
+        "readOnlyCommitLogStorePaths=/tmp/evil",
+        "authConfigPath=/tmp/evil",
+        "messageStorePlugIn=evil.Plugin",
+        "authenticationProvider=evil.Provider",
+        "authorizationProvider=evil.Provider",
+        "authenticationMetadataProvider=evil.P",
+        "authorizationMetadataProvider=evil.P",
+        "authenticationStrategy=evil.S",
+        "authenticationEnabled=false",
+        "authorizationEnabled=false",
+        "authenticationWhitelist=1,2,3",
+        "aclEnable=false",
+        "initAuthenticationUser={}",
+        "innerClientAuthenticationCredentials={}",
+        "useTLS=true",
+        "metricsGrpcExporterTarget=http://evil",
+        "metricsGrpcExporterHeader=a:b",
+        "metricsPromExporterHost=0.0.0.0",
+        "metricsPromExporterPort=1",
+        "socksProxyConfig={}",
+        "bindAddress=0.0.0.0",
+        "mappedFileSizeCommitLog=1024",
+        "mappedFileSizeConsumeQueue=20",
+        "maxHashSlotNum=1",
+        "maxIndexNum=1",
+        "storeType=defaultRocksDB",
+        "brokerRole=SLAVE",
+        "enableDLegerCommitLog=true",
+        "enableControllerMode=true",
+        "messageDelayLevel=1s",
+        "timerWheelEnable=false",
     ],
-)  # fmt: skip
+)
 def test_attack_38_what_counts_at_the_start_is_not_changed_from_afar(tmp_path: Path, line: str) -> None:
     with siege(tmp_path, config_file=configured(tmp_path)) as broker:
         unchanged(broker, GOOD_CHANGE + line.encode(), 16)
@@ -159,9 +184,18 @@ def test_attack_38_a_file_that_became_a_link_is_replaced_and_not_followed(tmp_pa
 
 @pytest.mark.parametrize(
     "body",
-    [b"maxMessageSize", b"maxMessageSize=", b"maxMessageSize=-1", b"maxMessageSize=1_000", b"maxMessageSize=1e9",
-     b"maxMessageSize=99999999999", b"autoCreateTopicEnable=yes", b"flushDiskType=NEVER", b"maxMessageSize=" + b"9" * 10_000],
-)  # fmt: skip
+    [
+        b"maxMessageSize",
+        b"maxMessageSize=",
+        b"maxMessageSize=-1",
+        b"maxMessageSize=1_000",
+        b"maxMessageSize=1e9",
+        b"maxMessageSize=99999999999",
+        b"autoCreateTopicEnable=yes",
+        b"flushDiskType=NEVER",
+        b"maxMessageSize=" + b"9" * 10_000,
+    ],
+)
 def test_attack_38_values_that_are_none(tmp_path: Path, body: bytes) -> None:
     with siege(tmp_path, config_file=configured(tmp_path)) as broker:
         unchanged(broker, b"defaultTopicQueueNums=3\n" + body, 29)

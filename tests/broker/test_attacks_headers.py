@@ -43,8 +43,15 @@ def test_attack_06_deep_nesting_in_a_header(tmp_path: Path, opener: bytes, depth
         assert refused_by_number(broker, json_frame(b'{"code":30,"opaque":7,"remark":' + opener * depth)) is not None
 
 
-BODIES = [Heartbeat(), LockBatchMq(), UnlockBatchMq(), UpdateAndCreateSubscriptionGroup(), UpdateAndCreateSubscriptionGroupList(),
-          CreateTopicList(), CheckClientConfig()]  # fmt: skip
+BODIES = [
+    Heartbeat(),
+    LockBatchMq(),
+    UnlockBatchMq(),
+    UpdateAndCreateSubscriptionGroup(),
+    UpdateAndCreateSubscriptionGroupList(),
+    CreateTopicList(),
+    CheckClientConfig(),
+]
 
 
 @pytest.mark.parametrize("request_", BODIES, ids=lambda request: type(request).__name__)
@@ -164,12 +171,35 @@ def test_attack_07_a_binary_header_of_many_fields(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "offset"),
     [
-        ("0", 0, "1"), ("000", 0, "1"), ("+0", 0, "1"), ("-0", 0, "1"), ("０", 0, "1"), ("٠", 0, "1"), ("007", 0, "0"),
-        *[(text, 1, None) for text in (
-            " 0", "0 ", "0_0", "1_000", "0x0", "0.0.0", "", "2147483648", "-2147483649", "+", "--0", "0L", "NaN", "null", "true",
-        )],
+        ("0", 0, "1"),
+        ("000", 0, "1"),
+        ("+0", 0, "1"),
+        ("-0", 0, "1"),
+        ("０", 0, "1"),
+        ("٠", 0, "1"),
+        ("007", 0, "0"),
+        *[
+            (text, 1, None)
+            for text in (
+                " 0",
+                "0 ",
+                "0_0",
+                "1_000",
+                "0x0",
+                "0.0.0",
+                "",
+                "2147483648",
+                "-2147483649",
+                "+",
+                "--0",
+                "0L",
+                "NaN",
+                "null",
+                "true",
+            )
+        ],
     ],
-)  # fmt: skip
+)
 def test_attack_08_numbers_as_java_reads_them(tmp_path: Path, form: Form, text: str, code: int, offset: str | None) -> None:
     with siege(tmp_path) as broker, broker.unharmed():
         client = broker.connect()

@@ -133,9 +133,21 @@ def forge(broker: Siege, topic: str) -> tuple[int, int]:
 
     def unit(body: bytes) -> bytes:
         return pack_unit(
-            0, 0, 0, inner_at, 0, WALL_MS, secret.born_host, WALL_MS, secret.store_host, 0, 0, body, b"Secret",
+            0,
+            0,
+            0,
+            inner_at,
+            0,
+            WALL_MS,
+            secret.born_host,
+            WALL_MS,
+            secret.store_host,
+            0,
+            0,
+            body,
+            b"Secret",
             pairs(UNIQ_KEY="F" * 32, KEYS="forged", PGROUP="P", TRAN_MSG="true", RETRY_TOPIC="Secret").encode(),
-        )  # fmt: skip
+        )
 
     message = broker.witness.ask(send("T"), unit(b"forged"))
     assert message.code == 0
@@ -357,13 +369,20 @@ def test_attack_19_properties_beyond_a_java_short(tmp_path: Path, text: str) -> 
     [
         pytest.param(name, id=f"{number}-{name}")
         for number, name in [
-            (20, "SCHEDULE_TOPIC_XXXX"), (20, "RMQ_SYS_TRANS_HALF_TOPIC"), (20, "RMQ_SYS_TRANS_OP_HALF_TOPIC"),
-            (20, "TRANS_CHECK_MAX_TIME_TOPIC"), (20, "SELF_TEST_TOPIC"), (20, "OFFSET_MOVED_EVENT"),
-            (20, "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"), (20, "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"),
-            (21, "rmq_sys_wheel_timer"), (21, "rmq_sys_REVIVE_LOG_DefaultCluster"), (21, "rmq_sys_REVIVE_LOG_Other"),
+            (20, "SCHEDULE_TOPIC_XXXX"),
+            (20, "RMQ_SYS_TRANS_HALF_TOPIC"),
+            (20, "RMQ_SYS_TRANS_OP_HALF_TOPIC"),
+            (20, "TRANS_CHECK_MAX_TIME_TOPIC"),
+            (20, "SELF_TEST_TOPIC"),
+            (20, "OFFSET_MOVED_EVENT"),
+            (20, "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"),
+            (20, "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"),
+            (21, "rmq_sys_wheel_timer"),
+            (21, "rmq_sys_REVIVE_LOG_DefaultCluster"),
+            (21, "rmq_sys_REVIVE_LOG_Other"),
         ]
     ],
-)  # fmt: skip
+)
 def test_attack_20_and_21_sends_to_the_brokers_own_topics(tmp_path: Path, topic: str) -> None:
     with two_topics(tmp_path) as broker, broker.unharmed():
         stranger = broker.connect()

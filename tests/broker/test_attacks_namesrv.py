@@ -20,9 +20,15 @@ from tests.broker.test_attacks_text import hostile
 from tests.namesrv.engine_session import EngineSession
 
 MASTER: dict[str, Any] = {
-    "brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "C", "haServerAddr": "10.0.0.1:10912",
-    "brokerId": "0", "enableActingMaster": "false", "compressed": "false", "bodyCrc32": "0",
-}  # fmt: skip
+    "brokerName": "broker-a",
+    "brokerAddr": "10.0.0.1:10911",
+    "clusterName": "C",
+    "haServerAddr": "10.0.0.1:10912",
+    "brokerId": "0",
+    "enableActingMaster": "false",
+    "compressed": "false",
+    "bodyCrc32": "0",
+}
 TOPICS = {name: {"topicName": name, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6} for name in ("T1", "T2")}
 
 
@@ -118,11 +124,16 @@ def test_attack_40_a_broker_of_the_same_process_is_not_moved_by_strangers(tmp_pa
 @pytest.mark.parametrize(
     ("line", "code"),
     [
-        (b"configStorePath=/tmp/evil", 16), (b"kvConfigPath=/tmp/evil", 16), (b"rocketmqHome=/tmp/evil", 16),
-        (b"configBlackList=", 16), (b"bindAddress=0.0.0.0", 16), (b"productEnvName=x\\nkvConfigPath=/tmp/evil", 29),
-        (b"clusterTest=true", 29), (b"enableControllerInNamesrv=true", 29),
+        (b"configStorePath=/tmp/evil", 16),
+        (b"kvConfigPath=/tmp/evil", 16),
+        (b"rocketmqHome=/tmp/evil", 16),
+        (b"configBlackList=", 16),
+        (b"bindAddress=0.0.0.0", 16),
+        (b"productEnvName=x\\nkvConfigPath=/tmp/evil", 29),
+        (b"clusterTest=true", 29),
+        (b"enableControllerInNamesrv=true", 29),
     ],
-)  # fmt: skip
+)
 def test_attack_36_to_38_at_the_name_server(tmp_path: Path, line: bytes, code: int) -> None:
     session = registered(tmp_path)
     before, files = session.ask(319).body, files_below(tmp_path)

@@ -174,10 +174,15 @@ def test_attack_27_how_many_messages(tmp_path: Path, n: int) -> None:
 @pytest.mark.parametrize(
     ("topic", "offset", "code"),
     [
-        (WITNESS, -1, 21), (WITNESS, -(2**63), 21), (WITNESS, I64_MAX, 21), (WITNESS, I64_MAX // 20, 21),
-        ("T", -1, 21), ("T", I64_MAX, 21), ("T", 1, 21),
+        (WITNESS, -1, 21),
+        (WITNESS, -(2**63), 21),
+        (WITNESS, I64_MAX, 21),
+        (WITNESS, I64_MAX // 20, 21),
+        ("T", -1, 21),
+        ("T", I64_MAX, 21),
+        ("T", 1, 21),
     ],
-)  # fmt: skip
+)
 def test_attack_27_where_to_begin(tmp_path: Path, topic: str, offset: int, code: int) -> None:
     with two_topics(tmp_path) as broker, broker.unharmed():
         answer = broker.connect().ask(pull(topic, offset=offset, flags=SUBSCRIPTION | SUSPEND))

@@ -162,11 +162,18 @@ def test_a_bad_value_is_named(key: str, value: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("brokerRole", "SLAVE"), ("brokerRole", "SYNC_MASTER"), ("enableControllerMode", "true"), ("storeType", "defaultRocksDB"),
-        ("enableDLegerCommitLog", "true"), ("authenticationEnabled", "true"), ("authorizationEnabled", "true"),
-        ("duplicationEnable", "true"), ("configManagerVersion", "v2"), ("useTLS", "true"),
+        ("brokerRole", "SLAVE"),
+        ("brokerRole", "SYNC_MASTER"),
+        ("enableControllerMode", "true"),
+        ("storeType", "defaultRocksDB"),
+        ("enableDLegerCommitLog", "true"),
+        ("authenticationEnabled", "true"),
+        ("authorizationEnabled", "true"),
+        ("duplicationEnable", "true"),
+        ("configManagerVersion", "v2"),
+        ("useTLS", "true"),
     ],
-)  # fmt: skip
+)
 def test_what_would_break_a_promise_is_refused(key: str, value: str) -> None:
     with pytest.raises(BadConfig, match=f"{key}={value} is refused: "):
         config(**{key: value})

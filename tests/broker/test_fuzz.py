@@ -40,10 +40,40 @@ KEPT = b"stored before the attack"
 BROKER_REQUESTS = sorted({request for (role, _code), request in REQUESTS.items() if role == Role.BROKER}, key=lambda r: r.code)
 
 names = st.sampled_from(
-    ["T", "G", "TBW102", "%RETRY%G", "%DLQ%G", "SCHEDULE_TOPIC_XXXX", "broker-a", "DefaultCluster", "TagA", "*", "SQL92", "",
-     " ", ".", "..", "a/b", "..\\x", "/etc/passwd", "NUL", "a\x00b", "a\nb=c", "\x1b[31m", "ü", "日本", "\u202e", "[red]", "=cmd",
-     "x" * 128, "%RETRY%" + "y" * 300, "name\x01value\x02", "127.0.0.1:10911"]
-)  # fmt: skip
+    [
+        "T",
+        "G",
+        "TBW102",
+        "%RETRY%G",
+        "%DLQ%G",
+        "SCHEDULE_TOPIC_XXXX",
+        "broker-a",
+        "DefaultCluster",
+        "TagA",
+        "*",
+        "SQL92",
+        "",
+        " ",
+        ".",
+        "..",
+        "a/b",
+        "..\\x",
+        "/etc/passwd",
+        "NUL",
+        "a\x00b",
+        "a\nb=c",
+        "\x1b[31m",
+        "ü",
+        "日本",
+        "\u202e",
+        "[red]",
+        "=cmd",
+        "x" * 128,
+        "%RETRY%" + "y" * 300,
+        "name\x01value\x02",
+        "127.0.0.1:10911",
+    ]
+)
 numbers = st.one_of(
     st.integers(-2, 5).map(str),
     st.sampled_from(["007", "+1", " 1", "1_000", "１", "NaN", "1e999", "9" * 30, str(-(2**63)), str(2**31), "null", ""]),
@@ -57,10 +87,30 @@ json_values = st.recursive(
     max_leaves=12,
 )
 KNOWN_MEMBERS = [
-    "brokerName", "clientID", "clientId", "codeSet", "consumeType", "consumerDataSet", "consumerGroup", "expressionType",
-    "groupName", "groupNameList", "messageModel", "mqSet", "offsetTable", "onlyThisBroker", "producerDataSet", "queueId",
-    "subString", "subVersion", "subscriptionDataSet", "tagsSet", "topic", "topicConfigList", "topicName",
-]  # fmt: skip
+    "brokerName",
+    "clientID",
+    "clientId",
+    "codeSet",
+    "consumeType",
+    "consumerDataSet",
+    "consumerGroup",
+    "expressionType",
+    "groupName",
+    "groupNameList",
+    "messageModel",
+    "mqSet",
+    "offsetTable",
+    "onlyThisBroker",
+    "producerDataSet",
+    "queueId",
+    "subString",
+    "subVersion",
+    "subscriptionDataSet",
+    "tagsSet",
+    "topic",
+    "topicConfigList",
+    "topicName",
+]
 bodies = st.recursive(
     st.one_of(names, st.integers(-5, 2**33), st.none(), st.booleans()),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KNOWN_MEMBERS), inner, max_size=6)),

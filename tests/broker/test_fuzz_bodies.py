@@ -36,9 +36,32 @@ BODIES: dict[int, type[Body]] = {
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: TopicConfigList,
 }
 TEXTS = st.sampled_from(
-    ["T", "G", "", " ", "..", "a/b", "a\0b", "a\nb", "\x1b[31m", "\u202e", "%RETRY%G", "TBW102", "SINGLE_TAG", "TAG", "SQL92",
-     "*", "CLUSTERING", "BROADCASTING", "CONSUME_PASSIVELY", "+message.type=MIXED", "x" * 300, "ü", "９"]
-)  # fmt: skip
+    [
+        "T",
+        "G",
+        "",
+        " ",
+        "..",
+        "a/b",
+        "a\0b",
+        "a\nb",
+        "\x1b[31m",
+        "\u202e",
+        "%RETRY%G",
+        "TBW102",
+        "SINGLE_TAG",
+        "TAG",
+        "SQL92",
+        "*",
+        "CLUSTERING",
+        "BROADCASTING",
+        "CONSUME_PASSIVELY",
+        "+message.type=MIXED",
+        "x" * 300,
+        "ü",
+        "９",
+    ]
+)
 NUMBERS = st.one_of(
     st.integers(-2, 20), st.sampled_from([2**31 - 1, 2**31, -(2**31), 2**63 - 1, 2**63, 10**30, 1.5, -0.0, 1e300])
 )

@@ -95,9 +95,10 @@ def test_like_a_list(steps: list[Any]) -> None:
             key, end, tags = rest
             first = end - len(tags)
             wanted = [
-                one for one in model
+                one
+                for one in model
                 if one.key == KEYS[key] and any(first + n >= one.offset and matches(one.codes, tag) for n, tag in enumerate(tags))
-            ]  # fmt: skip
+            ]
             gone = holds.arrived(KEYS[key], end, tags)
         elif step == "behind":
             key, end = rest

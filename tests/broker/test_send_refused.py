@@ -132,12 +132,14 @@ def test_sizes(house: House) -> None:
 
 def test_half_messages_and_timers_are_refused_as_if_switched_off(house: House) -> None:
     assert refused(house, send(properties=pairs(TRAN_MSG="true", PGROUP="P"), sys_flag=4)) == (
-        16, "the broker[127.0.0.1] sending transaction message is forbidden",
-    )  # fmt: skip
+        16,
+        "the broker[127.0.0.1] sending transaction message is forbidden",
+    )
     for name in ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"):
         assert refused(house, send(properties=pairs(**{name: "5"}))) == (
-            1, "accurate timer message is not enabled, timerWheelEnable is false",
-        )  # fmt: skip
+            1,
+            "accurate timer message is not enabled, timerWheelEnable is false",
+        )
 
 
 def test_a_delay_that_is_no_number(house: House) -> None:

@@ -50,21 +50,34 @@ def test_the_fifteen_built_in_topics() -> None:
     table = topics()
     found = {name: (row.read_queue_nums, row.perm) for name, row in table.table.items()}
     assert found == {
-        "SELF_TEST_TOPIC": (1, 6), "TBW102": (8, 7), "BenchmarkTest": (1024, 6), "DefaultCluster": (16, 7), "broker-a": (1, 7),
-        "OFFSET_MOVED_EVENT": (1, 6), "SCHEDULE_TOPIC_XXXX": (18, 6), "DefaultCluster_REPLY_TOPIC": (1, 6),
-        "rmq_sys_REVIVE_LOG_DefaultCluster": (8, 6), "rmq_sys_SYNC_BROKER_MEMBER_broker-a": (1, 1),
-        "RMQ_SYS_TRANS_HALF_TOPIC": (1, 6), "RMQ_SYS_TRANS_OP_HALF_TOPIC": (1, 6), "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC": (1, 6),
-        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC": (1, 6), "rmq_sys_wheel_timer": (1, 6),
-    }  # fmt: skip
+        "SELF_TEST_TOPIC": (1, 6),
+        "TBW102": (8, 7),
+        "BenchmarkTest": (1024, 6),
+        "DefaultCluster": (16, 7),
+        "broker-a": (1, 7),
+        "OFFSET_MOVED_EVENT": (1, 6),
+        "SCHEDULE_TOPIC_XXXX": (18, 6),
+        "DefaultCluster_REPLY_TOPIC": (1, 6),
+        "rmq_sys_REVIVE_LOG_DefaultCluster": (8, 6),
+        "rmq_sys_SYNC_BROKER_MEMBER_broker-a": (1, 1),
+        "RMQ_SYS_TRANS_HALF_TOPIC": (1, 6),
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC": (1, 6),
+        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC": (1, 6),
+        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC": (1, 6),
+        "rmq_sys_wheel_timer": (1, 6),
+    }
     assert table.data_version.counter == 0
     assert not table.dirty
 
 
 def test_switches_decide_about_built_in_topics() -> None:
     table = topics(
-        autoCreateTopicEnable="false", timerWheelEnable="false", traceTopicEnable="true", clusterTopicEnable="false",
+        autoCreateTopicEnable="false",
+        timerWheelEnable="false",
+        traceTopicEnable="true",
+        clusterTopicEnable="false",
         brokerTopicEnable="false",
-    )  # fmt: skip
+    )
     assert "TBW102" not in table
     assert "rmq_sys_wheel_timer" not in table
     assert "RMQ_SYS_TRACE_TOPIC" in table

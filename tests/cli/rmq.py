@@ -69,9 +69,14 @@ class Server:
     def start(self) -> Self:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, cwd=self.home,
-                env=environment(self.home), preexec_fn=_die_with_parent,
-            )  # fmt: skip
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=self.home,
+                env=environment(self.home),
+                preexec_fn=_die_with_parent,
+            )
         self.told: dict[str, Any] = json.loads(self.line())
         return self
 

@@ -28,9 +28,18 @@ SYSTEM = ("/proc/self", "/etc/localtime", BOOT_ID)
 READABLE = tuple({str(ROOT), sys.prefix, sys.base_prefix, *sysconfig.get_paths().values(), *SYSTEM})
 """Where Python and its libraries live, and what it asks of the system; for reading only."""
 OWN = {
-    "store", "commitlog", "consumequeue", "consumequeue_ext", "index", "config", "namesrv", "checkpoint", "abort", "abort.boot",
+    "store",
+    "commitlog",
+    "consumequeue",
+    "consumequeue_ext",
+    "index",
+    "config",
+    "namesrv",
+    "checkpoint",
+    "abort",
+    "abort.boot",
     "lock",
-}  # fmt: skip
+}
 """What a store directory and its name server's place in it may hold."""
 SINKS = ("/dev/null", "/dev/urandom")
 TRIO_LOOKS_FOR_PTHREAD = "trio/_core/_thread_cache.py"

@@ -305,8 +305,11 @@ def test_a_clean_stop(home: Path, number: signal.Signals, shell: tuple[str, ...]
     assert commit_log(store) == ["0" * 20]
     assert (store / "commitlog" / ("0" * 20)).stat().st_size == COMMIT_LOG_BYTES
     assert sorted(path.name for path in (store / "config").iterdir() if path.suffix == ".json") == [
-        "consumerOffset.json", "delayOffset.json", "subscriptionGroup.json", "topics.json",
-    ]  # fmt: skip
+        "consumerOffset.json",
+        "delayOffset.json",
+        "subscriptionGroup.json",
+        "topics.json",
+    ]
 
 
 def test_two_stop_signals_end_it_at_once(home: Path) -> None:
@@ -341,9 +344,13 @@ main({[*DEV, "--ephemeral"]!r})
             f", {int(number)})", ", 15)"
         )
     done = subprocess.run(
-        [sys.executable, "-c", program], env=environment(home) | {"TMPDIR": str(home / "tmp")}, capture_output=True, text=True,
-        timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", program],
+        env=environment(home) | {"TMPDIR": str(home / "tmp")},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (128 + (15 if ignores else number), "", "")
     assert not list((home / "tmp").iterdir())
 
@@ -391,9 +398,10 @@ def test_the_default_store_is_where_one_stands(home: Path) -> None:
 
 def test_a_broker_alone_registers_where_it_is_told(home: Path) -> None:
     """Java's file form, `NAMESRV_ADDR` in the environment, and a list of name servers."""
-    with Server(home, "namesrv", "--port", "0", "--json", name="one") as one, Server(
-        home, "namesrv", "--port", "0", "--json", name="two"
-    ) as two:  # fmt: skip
+    with (
+        Server(home, "namesrv", "--port", "0", "--json", name="one") as one,
+        Server(home, "namesrv", "--port", "0", "--json", name="two") as two,
+    ):
         servers = f"{one.told['namesrv']};{two.told['namesrv']}"
         (home / "broker.conf").write_text(
             "brokerName=mine\nbrokerIP1=127.0.0.1\nlistenPort=0\nbindAddress=127.0.0.1\n"

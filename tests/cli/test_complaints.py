@@ -41,9 +41,15 @@ def _refused_output(home: Path, arguments: list[str], output: int, *, unbuffered
     if not unbuffered:
         surroundings.pop("PYTHONUNBUFFERED", None)
     done = subprocess.run(
-        command(*arguments), stdout=output, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, cwd=home, env=surroundings,
+        command(*arguments),
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE_S,
+        cwd=home,
+        env=surroundings,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 1, done
     [line] = done.stderr.splitlines()
     return line
@@ -73,12 +79,18 @@ def test_a_pipe_that_nobody_reads(home: Path, arguments: list[str]) -> None:
 
 def test_no_output_at_all(home: Path) -> None:
     done = subprocess.run(
-        ["sh", "-c", 'exec "$@" >&-', "sh", *command("version")], stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S,
-        cwd=home, env=environment(home), check=False,
-    )  # fmt: skip
+        ["sh", "-c", 'exec "$@" >&-', "sh", *command("version")],
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE_S,
+        cwd=home,
+        env=environment(home),
+        check=False,
+    )
     assert (done.returncode, done.stderr.splitlines()) == (
-        1, ["rmq: standard output is closed: give it a place to go, for example >/dev/null"],
-    )  # fmt: skip
+        1,
+        ["rmq: standard output is closed: give it a place to go, for example >/dev/null"],
+    )
 
 
 @pytest.mark.parametrize("output", [">&-", ">/dev/full"])
@@ -86,9 +98,14 @@ def test_a_look_whose_answer_cannot_be_written_says_neither_yes_nor_no(home: Pat
     (home / "store").mkdir()
     (home / "store" / "checkpoint").write_bytes(bytes(4096))
     done = subprocess.run(
-        ["sh", "-c", f'exec "$@" {output}', "sh", *command("inspect", "verify", "store")], stderr=subprocess.PIPE, text=True,
-        timeout=PATIENCE_S, cwd=home, env=environment(home), check=False,
-    )  # fmt: skip
+        ["sh", "-c", f'exec "$@" {output}', "sh", *command("inspect", "verify", "store")],
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE_S,
+        cwd=home,
+        env=environment(home),
+        check=False,
+    )
     assert done.returncode == 2, done
     [line] = done.stderr.splitlines()
     assert line.startswith("rmq: standard output ")
@@ -131,9 +148,14 @@ def test_a_current_directory_that_is_gone(home: Path) -> None:
     gone = home / "gone"
     gone.mkdir()
     done = subprocess.run(
-        ["sh", "-c", 'rmdir ../gone && exec "$@"', "sh", *command(*DEV)], capture_output=True, text=True, timeout=PATIENCE_S,
-        cwd=gone, env=environment(home), check=False,
-    )  # fmt: skip
+        ["sh", "-c", 'rmdir ../gone && exec "$@"', "sh", *command(*DEV)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        cwd=gone,
+        env=environment(home),
+        check=False,
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "rmq: the current directory is gone; change to another, or give --store an absolute path\n"
 
@@ -347,9 +369,15 @@ async def test_the_route_of_another_broker_is_not_enough() -> None:
         broker = BrokerData(cluster="c", broker_name=name, broker_addrs={0: address})
         return ResponseCode.SUCCESS, TopicRouteData(broker_datas=[broker]).encode()
 
-    names = Names([
-        route("broker-a", "127.0.0.1:1"), NO_ROUTE, route("broker-b", "127.0.0.1:3"), NO_ROUTE, route("broker-b", "127.0.0.1:2"),
-    ])  # fmt: skip
+    names = Names(
+        [
+            route("broker-a", "127.0.0.1:1"),
+            NO_ROUTE,
+            route("broker-b", "127.0.0.1:3"),
+            NO_ROUTE,
+            route("broker-b", "127.0.0.1:2"),
+        ]
+    )
     await names.satisfy(ready.Listed("broker-b", "127.0.0.1:2"))
 
 

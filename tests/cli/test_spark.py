@@ -96,15 +96,31 @@ def store(tmp_path: Path) -> Path:
 
 
 FULL = Outcome(
-    "skew", "2 queues are hot", False,
-    [Figure("messages", "messages", 12345), Figure("bodyBytes", "of bodies", 3 << 20, Unit.BYTES),
-     Figure("giniIndex", "Gini", 0.25, Unit.RATIO), Figure("first", "first stored", None, Unit.TIME)],
-    [Table("queues", "Hot queues", (Column("topic"), Column("queueId", Unit.COUNT), Column("lag", Unit.MS)),
-           [("<b>&Orders\x1b[31m", 3, 1500), ("Payments", 12345, -20)], 40, is_finding=True)],
-    [Plot("Hot", bars=[("a<i>", 3.0), ("b", 1.0)]),
-     Plot("Over time", series={"p50": [(0, 1), (1, 2)], "p<99>": [(0, 5), (1, 9)]})],
+    "skew",
+    "2 queues are hot",
+    False,
+    [
+        Figure("messages", "messages", 12345),
+        Figure("bodyBytes", "of bodies", 3 << 20, Unit.BYTES),
+        Figure("giniIndex", "Gini", 0.25, Unit.RATIO),
+        Figure("first", "first stored", None, Unit.TIME),
+    ],
+    [
+        Table(
+            "queues",
+            "Hot queues",
+            (Column("topic"), Column("queueId", Unit.COUNT), Column("lag", Unit.MS)),
+            [("<b>&Orders\x1b[31m", 3, 1500), ("Payments", 12345, -20)],
+            40,
+            is_finding=True,
+        )
+    ],
+    [
+        Plot("Hot", bars=[("a<i>", 3.0), ("b", 1.0)]),
+        Plot("Over time", series={"p50": [(0, 1), (1, 2)], "p<99>": [(0, 5), (1, 9)]}),
+    ],
     ["a note of </script>"],
-)  # fmt: skip
+)
 
 
 # What is printed
@@ -117,8 +133,11 @@ def test_the_summary_and_its_status(job: Job, store: Path) -> None:
     lines = seen.out.splitlines()
     assert lines[0] == "skew: 2 queues are hot"
     assert [line.split() for line in lines[2:6]] == [
-        ["messages", "12,345"], ["of", "bodies", "3.0", "MiB"], ["Gini", "0.25"], ["first", "stored", "-"],
-    ]  # fmt: skip
+        ["messages", "12,345"],
+        ["of", "bodies", "3.0", "MiB"],
+        ["Gini", "0.25"],
+        ["first", "stored", "-"],
+    ]
     assert len({len(line) for line in lines[2:6]}) == 1, "values end at the same place"
     assert "Hot queues, 2 of 40 shown" in lines
     assert "  <b>&Orders\\x1b[31m        3   1.5 s" in lines
@@ -199,19 +218,34 @@ def test_what_a_job_is_given(job: Job, store: Path, monkeypatch: pytest.MonkeyPa
     assert look("skew", "store", "s3://bucket/store", *words, *asked, *more).status == 0
     assert job.asked["paths"] == (str(store), "s3://bucket/store")
     assert job.asked["options"] == {
-        "mode": "permissive", "brokerName": "b=c", "topics": '["T1", "T,2"]', "startingTimestamp": "1700000000000",
+        "mode": "permissive",
+        "brokerName": "b=c",
+        "topics": '["T1", "T,2"]',
+        "startingTimestamp": "1700000000000",
         "endingTimestamp": "1700000001000",
-    }  # fmt: skip
+    }
     assert job.asked["given"] == {
-        "max_ratio": 2.5, "names": ("a", "b"), "kind": "key", "strict": True, "ledger": str(store.parent / "sent.jsonl"),
-        "now": 1700000000123, "wait": 90_000, "columns": None,
-    }  # fmt: skip
+        "max_ratio": 2.5,
+        "names": ("a", "b"),
+        "kind": "key",
+        "strict": True,
+        "ledger": str(store.parent / "sent.jsonl"),
+        "now": 1700000000123,
+        "wait": 90_000,
+        "columns": None,
+    }
     look("skew", store)
     assert job.asked["options"] == {}
     assert job.asked["given"] == {
-        "max_ratio": 4.0, "names": (), "kind": None, "strict": False, "ledger": None, "now": None, "wait": 3000,
+        "max_ratio": 4.0,
+        "names": (),
+        "kind": None,
+        "strict": False,
+        "ledger": None,
+        "now": None,
+        "wait": 3000,
         "columns": None,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -302,15 +336,17 @@ Traceback (most recent call last):
         ("[PATH_NOT_FOUND] Path does not exist: file:/nope. SQLSTATE: 42K03", "Spark: Path does not exist: file:/nope.", False),
         (
             "An error occurred while calling o1.x.\n: org.apache.spark.SparkException: Could not parse Master URL: 'foo'\n\tat x",
-            "Spark: SparkException: Could not parse Master URL: 'foo'", False,
+            "Spark: SparkException: Could not parse Master URL: 'foo'",
+            False,
         ),
         (
             ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 6.0 failed 1 times, most "
             "recent failure: Lost task 0.0 in stage 6.0 (TID 4) (executor driver): java.io.IOException: No space\n\tat x",
-            "a task failed: IOException: No space", False,
+            "a task failed: IOException: No space",
+            False,
         ),
     ],
-)  # fmt: skip
+)
 def test_the_line_that_matters(text: str, said: str, defect: bool) -> None:
     assert reasons.reason_of(Exception(text)) == said
     assert reasons.is_defect(Exception(text)) is defect
@@ -319,16 +355,25 @@ def test_the_line_that_matters(text: str, said: str, defect: bool) -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (["Invalid maximum heap size: -Xmx1x", "Error: Could not create the Java Virtual Machine."],
-         "Spark did not start: Invalid maximum heap size: -Xmx1x"),
+        (
+            ["Invalid maximum heap size: -Xmx1x", "Error: Could not create the Java Virtual Machine."],
+            "Spark did not start: Invalid maximum heap size: -Xmx1x",
+        ),
         (["Error occurred during initialization of VM", "Too small maximum heap"], "Spark did not start: Too small maximum heap"),
-        (['Exception in thread "main" org.apache.spark.SparkException: Master must either be yarn', "\tat x"],
-         "Spark did not start: Master must either be yarn"),
-        (["Error: LinkageError occurred", "java.lang.UnsupportedClassVersionError: x has been compiled by a more recent version"],
-         "Spark needs a JDK, 17 or later: set JAVA_HOME"),
+        (
+            ['Exception in thread "main" org.apache.spark.SparkException: Master must either be yarn', "\tat x"],
+            "Spark did not start: Master must either be yarn",
+        ),
+        (
+            [
+                "Error: LinkageError occurred",
+                "java.lang.UnsupportedClassVersionError: x has been compiled by a more recent version",
+            ],
+            "Spark needs a JDK, 17 or later: set JAVA_HOME",
+        ),
         ([], "Spark did not start: no reason given"),
     ],
-)  # fmt: skip
+)
 def test_why_a_jvm_did_not_start(said: list[str], why: str) -> None:
     assert reasons.why_not_started(said) == why
 

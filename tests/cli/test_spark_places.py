@@ -104,9 +104,12 @@ def test_what_was_found_is_told_when_it_cannot_be_written(store: Path, tmp_path:
         raise CannotRead(str(tmp_path / "out"), -1, "No space left on device")
 
     stand_ins = {
-        "need": bool, "check_java": bool, "session": lambda *_: nullcontext(), "check_shared": lambda *_: None,
+        "need": bool,
+        "check_java": bool,
+        "session": lambda *_: nullcontext(),
+        "check_shared": lambda *_: None,
         "write_frames": full,
-    }  # fmt: skip
+    }
     for name, value in stand_ins.items():
         monkeypatch.setattr(spark_run, name, value)
     monkeypatch.setattr("rmq_cli.spark_job.module_of", lambda _name: Found)

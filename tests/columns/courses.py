@@ -200,9 +200,7 @@ class World:
 
     # --- starts
 
-    def start(
-        self, increment: bool, actions: dict[int, Callable[[], None]] | None = None, pruned: bool = False
-    ) -> str:  # fmt: skip
+    def start(self, increment: bool, actions: dict[int, Callable[[], None]] | None = None, pruned: bool = False) -> str:
         """whole, dead, or why it was refused."""
         before, self.steps = self.steps, Steps(actions)
         try:
@@ -222,9 +220,11 @@ class World:
 
         with pytest.MonkeyPatch.context() as patch:
             for owner, name in (
-                (LocalDestination, "create"), (LocalDestination, "put"), (LocalDestination, "remove"),
+                (LocalDestination, "create"),
+                (LocalDestination, "put"),
+                (LocalDestination, "remove"),
                 (module._LocalSink, "commit"),
-            ):  # fmt: skip
+            ):
                 patch.setattr(owner, name, self._stepping(getattr(owner, name)))
             patch.setattr(module._LocalSink, "abort", self._alive(module._LocalSink.abort))
             patch.setattr("os.fsync", lambda descriptor: None)  # nobody pulls the plug of this machine

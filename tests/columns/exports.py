@@ -68,8 +68,11 @@ def stopped_at(number: int, stop: Callable[[], None]) -> Iterator[list[str]]:
 
     with pytest.MonkeyPatch.context() as patch:
         for owner, name in (
-            (LocalDestination, "create"), (LocalDestination, "put"), (LocalDestination, "remove"), (Sink, "write"),
-        ):  # fmt: skip
+            (LocalDestination, "create"),
+            (LocalDestination, "put"),
+            (LocalDestination, "remove"),
+            (Sink, "write"),
+        ):
             patch.setattr(owner, name, _stepping(getattr(owner, name), name, step))
         import rmq_columns.parquet_destination as module
 

@@ -60,9 +60,15 @@ def write_behind(log: Log, bodies: Sequence[Body], *, file_bytes: int = FILE_BYT
 
 
 def write_log(
-    root: Path, bodies: Sequence[Body], *, topic: bytes = b"T", file_bytes: int = FILE_BYTES, ms_step: int = 0, v6: bool = False,
+    root: Path,
+    bodies: Sequence[Body],
+    *,
+    topic: bytes = b"T",
+    file_bytes: int = FILE_BYTES,
+    ms_step: int = 0,
+    v6: bool = False,
     queue: bool = True,
-) -> Log:  # fmt: skip
+) -> Log:
     """A store with these messages in its log and one queue, the log's last file padded with zeros."""
     log, rows = bytearray(), []
     for number, body in enumerate(bodies):

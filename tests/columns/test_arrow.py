@@ -30,16 +30,30 @@ def text(raw: bytes) -> str:
 def expected(unit: StoredMessage) -> dict[str, Any]:
     pairs = properties.decode(text(unit.properties))
     return {
-        "brokerName": "", "offsetMsgId": offset_message_id(unit.store_host, unit.physical_offset),
-        "topic": text(unit.topic), "body": bytes(unit.body), "bodySize": len(unit.body), "crcOk": has_good_crc(unit),
-        "tags": pairs.get("TAGS"), "keys": pairs.get("KEYS"), "uniqKey": pairs.get("UNIQ_KEY"), "properties": list(pairs.items()),
-        "bornHost": arrow.host_text(unit.born_host), "storeHost": arrow.host_text(unit.store_host), "storeSize": unit.total_size,
+        "brokerName": "",
+        "offsetMsgId": offset_message_id(unit.store_host, unit.physical_offset),
+        "topic": text(unit.topic),
+        "body": bytes(unit.body),
+        "bodySize": len(unit.body),
+        "crcOk": has_good_crc(unit),
+        "tags": pairs.get("TAGS"),
+        "keys": pairs.get("KEYS"),
+        "uniqKey": pairs.get("UNIQ_KEY"),
+        "properties": list(pairs.items()),
+        "bornHost": arrow.host_text(unit.born_host),
+        "storeHost": arrow.host_text(unit.store_host),
+        "storeSize": unit.total_size,
         "bornTimestamp": EPOCH + timedelta(milliseconds=unit.born_timestamp),
         "storeTimestamp": EPOCH + timedelta(milliseconds=unit.store_timestamp),
-        "queueId": unit.queue_id, "queueOffset": unit.queue_offset, "reconsumeTimes": unit.reconsume_times, "flag": unit.flag,
-        "sysFlag": unit.sys_flag, "bodyCrc": unit.body_crc, "preparedTransactionOffset": unit.prepared_transaction_offset,
+        "queueId": unit.queue_id,
+        "queueOffset": unit.queue_offset,
+        "reconsumeTimes": unit.reconsume_times,
+        "flag": unit.flag,
+        "sysFlag": unit.sys_flag,
+        "bodyCrc": unit.body_crc,
+        "preparedTransactionOffset": unit.prepared_transaction_offset,
         "physicalOffset": unit.physical_offset,
-    }  # fmt: skip
+    }
 
 
 def batch_of(raw: bytes, columns: list[str] | None = None) -> tuple[Any, list[StoredMessage]]:
@@ -72,12 +86,16 @@ MS = st.integers(-(10**12), 4 * 10**12)
 @given(st.lists(st.tuples(unit_fields(), PROPERTIES, MS, MS), min_size=1, max_size=5))
 def test_any_units(drawn: list[tuple[dict[str, Any], bytes, int, int]]) -> None:
     raw = b"".join(
-        pack_unit(**{
-            **{name: value for name, value in fields.items() if name not in ("magic", "body_crc")},
-            "properties": held, "born_timestamp": born, "store_timestamp": stored,
-        })
+        pack_unit(
+            **{
+                **{name: value for name, value in fields.items() if name not in ("magic", "body_crc")},
+                "properties": held,
+                "born_timestamp": born,
+                "store_timestamp": stored,
+            }
+        )
         for fields, held, born, stored in drawn
-    )  # fmt: skip
+    )
     made, read = batch_of(raw)
     assert made.to_pylist() == [expected(unit) for unit in read]
     assert len(read) == len(drawn)
@@ -118,20 +136,32 @@ def test_names_that_run_together(rows: list[list[tuple[str, str]]]) -> None:
     assert made["keys"].to_pylist() == [row.get("KEYS") for row in wanted]
 
 
-@pytest.mark.parametrize("rows", [
-    [["AB", "C"], ["A", "BC"]], [["A", "BC"], ["AB", "C"], ["A", "BC"]], [["TAGS"], ["TA", "GS"]], [[], [], []],
-    [["N" * 300], ["TAGS"]],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [["AB", "C"], ["A", "BC"]],
+        [["A", "BC"], ["AB", "C"], ["A", "BC"]],
+        [["TAGS"], ["TA", "GS"]],
+        [[], [], []],
+        [["N" * 300], ["TAGS"]],
+    ],
+)
 def test_the_same_letters_in_other_names(rows: list[list[str]]) -> None:
     made, _ = batch_of(b"".join(unit_with([(name, "v") for name in row]) for row in rows), ["properties", "tags"])
     assert made["properties"].to_pylist() == [[(name, "v") for name in row] for row in rows]
     assert made["tags"].to_pylist() == ["v" if "TAGS" in row else None for row in rows]
 
 
-@pytest.mark.parametrize("texts", [
-    [b"a\x01b\x02c", b"d\x01e\x02"], [b"a\x01", b"b\x02"], [b"a\x01b\x02", b"c", b"\x01d\x02"],
-    [b"", b"a\x01b\x02c", b"", b"\x01d\x02"],
-], ids=repr)  # fmt: skip
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [b"a\x01b\x02c", b"d\x01e\x02"],
+        [b"a\x01", b"b\x02"],
+        [b"a\x01b\x02", b"c", b"\x01d\x02"],
+        [b"", b"a\x01b\x02c", b"", b"\x01d\x02"],
+    ],
+    ids=repr,
+)
 def test_a_text_that_ends_within_a_pair(texts: list[bytes]) -> None:
     """Behind one another they are pairs, each by itself is none."""
     made, read = batch_of(b"".join(pack_unit(0, 0, 0, 0, 0, 0, bytes(8), 0, bytes(8), 0, 0, b"", b"T", text) for text in texts))

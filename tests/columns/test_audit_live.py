@@ -31,9 +31,12 @@ class Writer:
 
     def __init__(self, root: Path, queue_units: int = 10) -> None:
         settings = small(
-            store_path_root_dir=str(root), mapped_file_size_commit_log=FILE_BYTES, max_message_size=4096, max_index_num=600,
+            store_path_root_dir=str(root),
+            mapped_file_size_commit_log=FILE_BYTES,
+            max_message_size=4096,
+            max_index_num=600,
             mapped_file_size_consume_queue=queue_units * UNIT_BYTES,
-        )  # fmt: skip
+        )
         self.rig, self.count = Rig(RealDisk(), settings), 0
 
     def put(self, count: int) -> None:

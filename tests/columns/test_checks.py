@@ -85,8 +85,11 @@ def test_a_sound_store(subject: Subject) -> None:
     assert found.notes == []
     assert len(found.reports) > 2 * len(subject.log_files)
     assert {key: (one.units, one.first_offset, one.end_offset) for key, one in found.queues.items()} == {
-        ("TopicA", 0): (75, 0, 75), ("TopicA", 1): (75, 0, 75), ("TopicA", 2): (75, 0, 75), ("TopicB", 0): (75, 0, 75),
-    }  # fmt: skip
+        ("TopicA", 0): (75, 0, 75),
+        ("TopicA", 1): (75, 0, 75),
+        ("TopicA", 2): (75, 0, 75),
+        ("TopicB", 0): (75, 0, 75),
+    }
     assert (found.queue_units, found.index_entries) == (300, verify(list_store(subject.root)).index_entries)
 
 
@@ -253,8 +256,10 @@ def test_sequences_over_blocks() -> None:
         ("log-sequence-back", 2300, "B queue 0: offset 12 after 12"),
     ]
     assert {key: tuple(edge) for key, edge in sequences.edges().items()} == {
-        ("A", 0): (0, 0, 5, 2200, 4), ("A", 7): (0, 400, 2, 2400, 2), ("B", 0): (10, 100, 13, 2300, 4),
-    }  # fmt: skip
+        ("A", 0): (0, 0, 5, 2200, 4),
+        ("A", 7): (0, 400, 2, 2400, 2),
+        ("B", 0): (10, 100, 13, 2300, 4),
+    }
 
 
 def test_topics_are_numbered_as_they_are_met(tmp_path: Path) -> None:

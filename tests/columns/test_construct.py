@@ -46,17 +46,30 @@ def row_of(raw: bytes) -> dict[str, Any]:
     unit = message.UNIT.parse(raw)
     pairs = properties.decode(text(unit.properties))
     return {
-        "brokerName": "b", "topic": text(unit.topic), "queueId": unit.queue_id, "queueOffset": unit.queue_offset,
-        "body": unit.body, "bodySize": len(unit.body),
-        "tags": pairs.get("TAGS"), "keys": pairs.get("KEYS"), "uniqKey": pairs.get("UNIQ_KEY"),
-        "properties": list(pairs.items()), "bornTimestamp": micros(unit.born_timestamp),
-        "storeTimestamp": micros(unit.store_timestamp), "bornHost": host_text(unit.born_host),
-        "storeHost": host_text(unit.store_host), "reconsumeTimes": unit.reconsume_times, "flag": unit.flag,
-        "sysFlag": unit.sys_flag, "bodyCrc": unit.body_crc, "preparedTransactionOffset": unit.prepared_transaction_offset,
-        "physicalOffset": unit.physical_offset, "storeSize": len(raw),
+        "brokerName": "b",
+        "topic": text(unit.topic),
+        "queueId": unit.queue_id,
+        "queueOffset": unit.queue_offset,
+        "body": unit.body,
+        "bodySize": len(unit.body),
+        "tags": pairs.get("TAGS"),
+        "keys": pairs.get("KEYS"),
+        "uniqKey": pairs.get("UNIQ_KEY"),
+        "properties": list(pairs.items()),
+        "bornTimestamp": micros(unit.born_timestamp),
+        "storeTimestamp": micros(unit.store_timestamp),
+        "bornHost": host_text(unit.born_host),
+        "storeHost": host_text(unit.store_host),
+        "reconsumeTimes": unit.reconsume_times,
+        "flag": unit.flag,
+        "sysFlag": unit.sys_flag,
+        "bodyCrc": unit.body_crc,
+        "preparedTransactionOffset": unit.prepared_transaction_offset,
+        "physicalOffset": unit.physical_offset,
+        "storeSize": len(raw),
         "offsetMsgId": offset_message_id(unit.store_host, unit.physical_offset),
         "crcOk": not unit.body or body_crc(unit.body) == unit.body_crc,
-    }  # fmt: skip
+    }
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

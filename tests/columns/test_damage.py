@@ -160,8 +160,10 @@ def test_gaps_say_where_and_why(tmp_path: Path) -> None:
     log.files[1].unlink()
     found = [(row["startOffset"], row["endOffset"], row["kind"]) for row in rows(tmp_path, table="gaps")]
     assert found == [
-        (log.places[3], log.places[4], "magic"), (log.places[7], log.places[9], "zeros"), (FILE_BYTES, 2 * FILE_BYTES, "no file"),
-    ]  # fmt: skip
+        (log.places[3], log.places[4], "magic"),
+        (log.places[7], log.places[9], "zeros"),
+        (FILE_BYTES, 2 * FILE_BYTES, "no file"),
+    ]
     with pytest.raises(Malformed, match=f"byte {log.places[3]}: "):
         rows(tmp_path)
     shown = [row for row in rows(tmp_path, mode="PERMISSIVE") if row["_corrupt"]]

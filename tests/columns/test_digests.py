@@ -17,9 +17,21 @@ from tests.columns.logs import HOST, HOST_V6, unit
 
 KEY = b"k" * 64
 PLAIN: dict[str, Any] = {
-    "queue": 1, "flag": 0, "offset": 5, "place": 1000, "sys": 0, "born": 7, "born_host": HOST, "stored": 9, "store_host": HOST,
-    "again": 0, "prepared": 0, "body": b"body", "topic": b"Topic", "properties": b"TAGS\x01a\x02CLUSTER\x01c\x02",
-}  # fmt: skip
+    "queue": 1,
+    "flag": 0,
+    "offset": 5,
+    "place": 1000,
+    "sys": 0,
+    "born": 7,
+    "born_host": HOST,
+    "stored": 9,
+    "store_host": HOST,
+    "again": 0,
+    "prepared": 0,
+    "body": b"body",
+    "topic": b"Topic",
+    "properties": b"TAGS\x01a\x02CLUSTER\x01c\x02",
+}
 
 
 PLAINLY = How(KEY)
@@ -28,9 +40,21 @@ PLAINLY = How(KEY)
 def digest(how: How = PLAINLY, **changes: Any) -> bytes:
     one = PLAIN | changes
     unit = pack_unit(
-        one["queue"], one["flag"], one["offset"], one["place"], one["sys"], one["born"], one["born_host"], one["stored"],
-        one["store_host"], one["again"], one["prepared"], one["body"], one["topic"], one["properties"],
-    )  # fmt: skip
+        one["queue"],
+        one["flag"],
+        one["offset"],
+        one["place"],
+        one["sys"],
+        one["born"],
+        one["born_host"],
+        one["stored"],
+        one["store_host"],
+        one["again"],
+        one["prepared"],
+        one["body"],
+        one["topic"],
+        one["properties"],
+    )
     buffer = np.frombuffer(bytearray(unit), np.uint8)
     positions, _ = walk(buffer.data, 0, len(buffer))
     units = read(buffer, np.array(positions, np.int64), len(buffer))
@@ -40,9 +64,17 @@ def digest(how: How = PLAINLY, **changes: Any) -> bytes:
 
 
 CONTENT: dict[str, Any] = {
-    "queue": 2, "flag": 1, "offset": 6, "sys": 1, "born": 8, "born_host": HOST[:3] + b"\x09" + HOST[4:], "again": 1,
-    "body": b"bodz", "topic": b"Topid", "properties": b"TAGS\x01b\x02CLUSTER\x01c\x02",
-}  # fmt: skip
+    "queue": 2,
+    "flag": 1,
+    "offset": 6,
+    "sys": 1,
+    "born": 8,
+    "born_host": HOST[:3] + b"\x09" + HOST[4:],
+    "again": 1,
+    "body": b"bodz",
+    "topic": b"Topid",
+    "properties": b"TAGS\x01b\x02CLUSTER\x01c\x02",
+}
 PLACE: dict[str, Any] = {"place": 2000, "stored": 10, "store_host": HOST[:3] + b"\x09" + HOST[4:], "prepared": 77}
 
 

@@ -78,10 +78,21 @@ def test_units_are_packed_as_one_by_one(view: View) -> None:
         unit = one.unit
         assert has_good_crc(unit)
         again = pack_unit(
-            unit.queue_id, unit.flag, unit.queue_offset, unit.physical_offset, unit.sys_flag, unit.born_timestamp, unit.born_host,
-            unit.store_timestamp, unit.store_host, unit.reconsume_times, unit.prepared_transaction_offset, unit.body, unit.topic,
+            unit.queue_id,
+            unit.flag,
+            unit.queue_offset,
+            unit.physical_offset,
+            unit.sys_flag,
+            unit.born_timestamp,
+            unit.born_host,
+            unit.store_timestamp,
+            unit.store_host,
+            unit.reconsume_times,
+            unit.prepared_transaction_offset,
+            unit.body,
+            unit.topic,
             unit.properties,
-        )  # fmt: skip
+        )
         assert again == one.data
         assert unit.born_timestamp <= unit.store_timestamp
 

@@ -24,10 +24,15 @@ SPARKS_OWN = ["key", "value", "topic", "partition", "offset", "timestamp", "time
 
 def expected(row: dict[str, Any]) -> dict[str, Any]:
     return {
-        "key": None if row["keys"] is None else row["keys"].encode(), "value": row["body"], "topic": row["topic"],
-        "partition": row["queueId"], "offset": row["queueOffset"], "timestamp": row["storeTimestamp"], "timestampType": 1,
+        "key": None if row["keys"] is None else row["keys"].encode(),
+        "value": row["body"],
+        "topic": row["topic"],
+        "partition": row["queueId"],
+        "offset": row["queueOffset"],
+        "timestamp": row["storeTimestamp"],
+        "timestampType": 1,
         "headers": [{"key": name, "value": value.encode()} for name, value in row["properties"]],
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("kind", ["plain", "mix", "batch"])

@@ -125,9 +125,16 @@ def half_a_row(patch: pytest.MonkeyPatch) -> None:
 
 
 PLANTS: Final[dict[Plant, int]] = {
-    least_end: 0, cleared_first: 13, written_over: 31, wrong_counts: 1, by_name: 1, largest_queue: 1, more_than_it_had: 6,
-    told_again: 3, half_a_row: 5,
-}  # fmt: skip
+    least_end: 0,
+    cleared_first: 13,
+    written_over: 31,
+    wrong_counts: 1,
+    by_name: 1,
+    largest_queue: 1,
+    more_than_it_had: 6,
+    told_again: 3,
+    half_a_row: 5,
+}
 """Fault -> the first course to try."""
 
 

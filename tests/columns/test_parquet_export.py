@@ -52,9 +52,11 @@ def test_partitions(tmp_path: Path, names: str, sort: str) -> None:
         assert [part.partition("=")[0] for part in name.split("/")[:-1]] == levels
         table = pq.read_table(tmp_path / "out" / name, partitioning=None)
         assert not set(levels) & set(table.schema.names)
-        order = ["physicalOffset"] if sort == "physicalOffset" else [
-            one for one in ("topic", "queueId", "queueOffset") if one not in levels
-        ]  # fmt: skip
+        order = (
+            ["physicalOffset"]
+            if sort == "physicalOffset"
+            else [one for one in ("topic", "queueId", "queueOffset") if one not in levels]
+        )
         keys = list(zip(*(table[one].to_pylist() for one in order), strict=True))
         assert keys == sorted(keys)
 
@@ -64,17 +66,19 @@ def test_others_read_the_directories(tmp_path: Path) -> None:
     options = {"includeSystemTopics": "true"}
     to = tmp_path / "out"
     export_store(str(to), options_of(root, **options), files_of(partition_by="brokerName,date,topic"))
-    wanted = [(row["brokerName"], f"{row['storeTimestamp']:%Y-%m-%d}", row["topic"], row["queueOffset"], row["body"])
-              for row in stored(root, **options)]  # fmt: skip
+    wanted = [
+        (row["brokerName"], f"{row['storeTimestamp']:%Y-%m-%d}", row["topic"], row["queueOffset"], row["body"])
+        for row in stored(root, **options)
+    ]
     text = {name: pa.string() for name in ("brokerName", "date", "topic")}
     kind = ds.partitioning(pa.schema(list(text.items())), flavor="hive")
     arrow = ds.dataset(to, format="parquet", partitioning=kind).to_table(columns=[*text, "queueOffset", "body"])
     assert sorted(zip(*(column.to_pylist() for column in arrow.columns), strict=True)) == sorted(wanted)
     duckdb = pytest.importorskip("duckdb")
     found = duckdb.sql(
-        f"select \"brokerName\", \"date\"::varchar, topic, \"queueOffset\", body "
+        f'select "brokerName", "date"::varchar, topic, "queueOffset", body '
         f"from read_parquet('{to}/brokerName=*/**/*.parquet', hive_partitioning=true)"
-    ).fetchall()  # fmt: skip
+    ).fetchall()
     assert sorted(found) == sorted(wanted)
 
 
@@ -227,10 +231,20 @@ def test_row_groups_of_few_rows(tmp_path: Path) -> None:
     assert file["rowGroups"] == pq.read_metadata(tmp_path / "out" / file["name"]).num_row_groups == 3
 
 
-@pytest.mark.parametrize("given", [
-    {"partition_by": "tags"}, {"partition_by": "topic,topic"}, {"compression": "zip"}, {"compression": "zstd:40"},
-    {"compression": "snappy:1"}, {"row_group_bytes": "0"}, {"order": "body"}, {"partitions_max": 0}, {"verify": "perhaps"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"partition_by": "tags"},
+        {"partition_by": "topic,topic"},
+        {"compression": "zip"},
+        {"compression": "zstd:40"},
+        {"compression": "snappy:1"},
+        {"row_group_bytes": "0"},
+        {"order": "body"},
+        {"partitions_max": 0},
+        {"verify": "perhaps"},
+    ],
+)
 def test_options_that_cannot_be(given: dict[str, Any]) -> None:
     with pytest.raises(BadOption, match=next(iter(given))):
         files_of(**given)

@@ -60,9 +60,7 @@ def test_a_new_broker_and_the_users_range(tmp_path: Path) -> None:
     export_store(str(to), options, FILES)
     second = broker(tmp_path / "in" / "b", 60)
     export_store(str(to), options, FILES, increment=True)
-    assert bodies(to) == sorted(
-        body for one in (first, second) for place, body in one.units.items() if place >= FILE_BYTES + 1
-    )  # fmt: skip
+    assert bodies(to) == sorted(body for one in (first, second) for place, body in one.units.items() if place >= FILE_BYTES + 1)
 
 
 def test_a_torn_end_that_recovers(tmp_path: Path) -> None:

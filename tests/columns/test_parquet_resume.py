@@ -174,14 +174,17 @@ def test_not_complete(tmp_path: Path) -> None:
         read_export(str(tmp_path / "out"))
 
 
-@pytest.mark.parametrize(("options", "files", "said"), [
-    ({"topics": "T"}, {}, 'topics was not given, now it is ["T"]'),
-    ({"decompress": "true"}, {}, "decompress was false, now it is true"),
-    ({"columns": "body,topic"}, {}, 'columns was not given, now it is ["body", "topic"]'),
-    ({"startingTimestamp": 7}, {}, "starting_ms was not given, now it is 7"),
-    ({}, {"compression": "snappy"}, 'compression was "zstd", now it is "snappy"'),
-    ({}, {"partition_by": "topic"}, 'partition_by was ["brokerName", "date"], now it is ["topic"]'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "files", "said"),
+    [
+        ({"topics": "T"}, {}, 'topics was not given, now it is ["T"]'),
+        ({"decompress": "true"}, {}, "decompress was false, now it is true"),
+        ({"columns": "body,topic"}, {}, 'columns was not given, now it is ["body", "topic"]'),
+        ({"startingTimestamp": 7}, {}, "starting_ms was not given, now it is 7"),
+        ({}, {"compression": "snappy"}, 'compression was "zstd", now it is "snappy"'),
+        ({}, {"partition_by": "topic"}, 'partition_by was ["brokerName", "date"], now it is ["topic"]'),
+    ],
+)
 def test_other_arguments(tmp_path: Path, options: dict[str, Any], files: dict[str, Any], said: str) -> None:
     log = log_of_days(tmp_path / "broker-a")
     to = tmp_path / "out"

@@ -56,13 +56,20 @@ class Sent(NamedTuple):
 
 MESSAGES = some.lists(
     some.builds(
-        Sent, some.integers(DELETED, len(TOPICS) - 1), some.integers(0, 2), some.integers(0, len(TAGS) - 1),
-        some.integers(0, len(LIGHT) - 1), some.integers(0, 3), some.integers(0, 4),
+        Sent,
+        some.integers(DELETED, len(TOPICS) - 1),
+        some.integers(0, 2),
+        some.integers(0, len(TAGS) - 1),
+        some.integers(0, len(LIGHT) - 1),
+        some.integers(0, 3),
+        some.integers(0, 4),
         some.sampled_from((0, 0, 0, flags.TRANSACTION_PREPARED, flags.TRANSACTION_COMMIT, flags.TRANSACTION_ROLLBACK)),
-        some.booleans(), some.sampled_from((0, 10, 700)),
+        some.booleans(),
+        some.sampled_from((0, 10, 700)),
     ),
-    min_size=1, max_size=60,
-)  # fmt: skip
+    min_size=1,
+    max_size=60,
+)
 
 
 def draft_of(one: Sent) -> Draft:
@@ -86,9 +93,17 @@ def draft_of(one: Sent) -> Draft:
         sys_flag |= flags.INNER_BATCH | flags.NEED_UNWRAP
     host = HOST_V6 if one.is_v6 else HOST
     return Draft(
-        topic, one.queue_id, b"b" * one.body_bytes, b"\x02".join(pairs) + b"\x02", START_MS, host, HOST, sys_flag=sys_flag,
-        tags_code=tags_code(tags), deliver_delay_ms=delay,
-    )  # fmt: skip
+        topic,
+        one.queue_id,
+        b"b" * one.body_bytes,
+        b"\x02".join(pairs) + b"\x02",
+        START_MS,
+        host,
+        HOST,
+        sys_flag=sys_flag,
+        tags_code=tags_code(tags),
+        deliver_delay_ms=delay,
+    )
 
 
 def is_batch(topic: str) -> bool:
@@ -126,9 +141,14 @@ def test_as_our_broker_makes_them(messages: list[Sent], has_extensions: bool, fi
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as directory:
         root = Path(directory, "store")
         store_settings = small(
-            store_path_root_dir=str(root), mapped_file_size_commit_log=8192, enable_lmq=True, enable_multi_dispatch=True,
-            enable_consume_queue_ext=has_extensions, mapped_file_size_consume_queue_ext=64, max_message_size=4096,
-        )  # fmt: skip
+            store_path_root_dir=str(root),
+            mapped_file_size_commit_log=8192,
+            enable_lmq=True,
+            enable_multi_dispatch=True,
+            enable_consume_queue_ext=has_extensions,
+            mapped_file_size_consume_queue_ext=64,
+            max_message_size=4096,
+        )
         write(store_settings, messages)
         for file in sorted((root / "commitlog").iterdir())[:files_lost][:-1]:
             file.unlink()

@@ -115,10 +115,14 @@ def test_the_golden_store_has_no_gap() -> None:
 @pytest.mark.parametrize(
     ("at", "data", "fault"),
     [
-        (0, b"\x7f", Fault.SIZE), (3, b"\xff", None), (0, b"\xff", Fault.SIZE), (4, b"\x00", Fault.MAGIC),
-        (84, b"\x80", Fault.BODY), (0, bytes(91), Fault.SIZE),
+        (0, b"\x7f", Fault.SIZE),
+        (3, b"\xff", None),
+        (0, b"\xff", Fault.SIZE),
+        (4, b"\x00", Fault.MAGIC),
+        (84, b"\x80", Fault.BODY),
+        (0, bytes(91), Fault.SIZE),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_unit_is_a_gap_of_its_size(block_bytes: int, at: int, data: bytes, fault: Fault | None) -> None:
     raw, places = log_file()
     hit = places[7]

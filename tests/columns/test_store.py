@@ -53,16 +53,29 @@ def construct_rows(root: Path) -> list[dict[str, Any]]:
 def row_of(unit: Any, broker: str, crc_ok: bool) -> dict[str, Any]:
     pairs = properties.decode(unit.properties.decode())
     return {
-        "brokerName": broker, "topic": unit.topic.decode(), "queueId": unit.queue_id, "queueOffset": unit.queue_offset,
-        "body": unit.body, "bodySize": len(unit.body), "tags": pairs.get("TAGS"), "keys": pairs.get("KEYS"),
-        "uniqKey": pairs.get("UNIQ_KEY"), "properties": list(pairs.items()),
+        "brokerName": broker,
+        "topic": unit.topic.decode(),
+        "queueId": unit.queue_id,
+        "queueOffset": unit.queue_offset,
+        "body": unit.body,
+        "bodySize": len(unit.body),
+        "tags": pairs.get("TAGS"),
+        "keys": pairs.get("KEYS"),
+        "uniqKey": pairs.get("UNIQ_KEY"),
+        "properties": list(pairs.items()),
         "bornTimestamp": EPOCH + timedelta(milliseconds=unit.born_timestamp),
         "storeTimestamp": EPOCH + timedelta(milliseconds=unit.store_timestamp),
-        "bornHost": host_text(unit.born_host), "storeHost": host_text(unit.store_host),
-        "reconsumeTimes": unit.reconsume_times, "flag": unit.flag, "sysFlag": unit.sys_flag, "bodyCrc": unit.body_crc,
-        "preparedTransactionOffset": unit.prepared_transaction_offset, "physicalOffset": unit.physical_offset,
-        "storeSize": unit.total_size, "crcOk": crc_ok,
-    }  # fmt: skip
+        "bornHost": host_text(unit.born_host),
+        "storeHost": host_text(unit.store_host),
+        "reconsumeTimes": unit.reconsume_times,
+        "flag": unit.flag,
+        "sysFlag": unit.sys_flag,
+        "bodyCrc": unit.body_crc,
+        "preparedTransactionOffset": unit.prepared_transaction_offset,
+        "physicalOffset": unit.physical_offset,
+        "storeSize": unit.total_size,
+        "crcOk": crc_ok,
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -93,11 +106,22 @@ def test_splits_tile_the_table(stores: dict[str, Path], kind: str, strategy: str
     assert len(splits) == len(files) if strategy == "file" else len(splits) > 4 * len(files)
 
 
-@pytest.mark.parametrize("chosen", [
-    {}, {"decompress": True}, {"columns": "body"}, {"columns": "bodySize,body,tags"}, {"kafkaCompatible": True},
-    {"kafkaCompatible": True, "columns": "value,offset,body"}, {"includeBody": False}, {"topics": "clicks"},
-    {"mode": "PERMISSIVE"}, {"batchRows": 5},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {},
+        {"decompress": True},
+        {"columns": "body"},
+        {"columns": "bodySize,body,tags"},
+        {"kafkaCompatible": True},
+        {"kafkaCompatible": True, "columns": "value,offset,body"},
+        {"includeBody": False},
+        {"topics": "clicks"},
+        {"mode": "PERMISSIVE"},
+        {"batchRows": 5},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("size", [1, 700, 5000, 1 << 20])
 def test_batches_of_few_bytes(stores: dict[str, Path], chosen: dict[str, Any], size: int) -> None:
     for kind in KINDS:
@@ -208,11 +232,20 @@ def test_columns_and_properties(stores: dict[str, Path]) -> None:
     assert all(len(one["offsetMsgId"]) in (32, 56) for one in raw)
 
 
-@pytest.mark.parametrize("options", [
-    {"nothing": 1}, {"mode": "x"}, {"splitBytes": "0"}, {"columns": "topic,nothing"}, {"table": "topics", "queueIds": "1"},
-    {"table": "consumequeue", "startingTimestamp": 5}, {"startingTimestamp": "2026-01-01T00:00:00"}, {"verifyCrc": "perhaps"},
-    {"columns": "_corrupt"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"nothing": 1},
+        {"mode": "x"},
+        {"splitBytes": "0"},
+        {"columns": "topic,nothing"},
+        {"table": "topics", "queueIds": "1"},
+        {"table": "consumequeue", "startingTimestamp": 5},
+        {"startingTimestamp": "2026-01-01T00:00:00"},
+        {"verifyCrc": "perhaps"},
+        {"columns": "_corrupt"},
+    ],
+)
 def test_bad_options(stores: dict[str, Path], options: dict[str, Any]) -> None:
     with pytest.raises(BadOption):
         read_store(stores["plain"], **options)
@@ -230,8 +263,10 @@ def test_a_damaged_configuration_is_said(stores: dict[str, Path], tmp_path: Path
         read_store(root, table="consumerOffsets").read_all()
     shown = read_store(root, table="consumerOffsets", mode="PERMISSIVE").read_all().to_pylist()
     assert [(row["group"], row["offset"], row["_corrupt"] is None) for row in shown] == [
-        ("g", 7, True), (None, None, False), (None, None, False)
-    ]  # fmt: skip
+        ("g", 7, True),
+        (None, None, False),
+        (None, None, False),
+    ]
     numbers = '{"0":9223372036854775808,"1":[],"2":-9223372036854775809,"2147483648":1,"3":9223372036854775807}'
     (root / "config" / "consumerOffset.json").write_text(f'{{"offsetTable":{{"T@g":{numbers}}}}}')
     shown = read_store(root, table="consumerOffsets", mode="PERMISSIVE").read_all().to_pylist()

@@ -71,11 +71,18 @@ def test_a_log_that_is_named_twice(brokers: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "meant"),
     [
-        ("/data/a", "/data/a"), ("data/a", "data/a"), ("file:///data/a", "/data/a"), ("file:/data/a", "/data/a"),
-        ("file://localhost/data/a", "/data/a"), ("file:///a%20b/%25RETRY%25x", "/a b/%RETRY%x"), ("file:///", "/"),
-        ("/a%20b", "/a%20b"), ("s3://bucket/a", None), ("s3a://bucket/file:/a", None),
+        ("/data/a", "/data/a"),
+        ("data/a", "data/a"),
+        ("file:///data/a", "/data/a"),
+        ("file:/data/a", "/data/a"),
+        ("file://localhost/data/a", "/data/a"),
+        ("file:///a%20b/%25RETRY%25x", "/a b/%RETRY%x"),
+        ("file:///", "/"),
+        ("/a%20b", "/a%20b"),
+        ("s3://bucket/a", None),
+        ("s3a://bucket/file:/a", None),
     ],
-)  # fmt: skip
+)
 def test_local_paths(given: str, meant: str | None) -> None:
     assert local_path(given) == meant
 

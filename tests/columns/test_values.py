@@ -18,9 +18,20 @@ NOW_MS = 1_763_000_000_000
 
 @pytest.mark.parametrize(
     ("value", "ms"),
-    [("500ms", 500), ("90s", 90_000), ("1.5m", 90_000), (" 2 H ", 7_200_000), ("1d", 86_400_000), ("1w", 604_800_000),
-     ("0", 0), (0, 0), (1500, 1500), (2.0, 2), (timedelta(seconds=3), 3000)],
-)  # fmt: skip
+    [
+        ("500ms", 500),
+        ("90s", 90_000),
+        ("1.5m", 90_000),
+        (" 2 H ", 7_200_000),
+        ("1d", 86_400_000),
+        ("1w", 604_800_000),
+        ("0", 0),
+        (0, 0),
+        (1500, 1500),
+        (2.0, 2),
+        (timedelta(seconds=3), 3000),
+    ],
+)
 def test_durations(value: Any, ms: int) -> None:
     assert duration_ms(value) == ms
 
@@ -39,9 +50,19 @@ def test_a_duration_is_its_number_in_its_unit(number: int, unit: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("1000", 1000), ("1KiB", 1024), ("2GB", 2 * 10**9), ("1.5mib", 3 << 19), ("64 MB", 64 * 10**6), ("256m", 256 << 20),
-     ("1g", 1 << 30), ("2T", 2 << 40), ("7b", 7), (4096, 4096)],
-)  # fmt: skip
+    [
+        ("1000", 1000),
+        ("1KiB", 1024),
+        ("2GB", 2 * 10**9),
+        ("1.5mib", 3 << 19),
+        ("64 MB", 64 * 10**6),
+        ("256m", 256 << 20),
+        ("1g", 1 << 30),
+        ("2T", 2 << 40),
+        ("7b", 7),
+        (4096, 4096),
+    ],
+)
 def test_sizes(text: Any, size: int) -> None:
     assert size_bytes(text) == size
     assert parse_options({"path": "x", "splitBytes": text}).split_bytes == size, "the same of the format's options"

@@ -75,9 +75,21 @@ class Good:
         number, self.count = self.count, self.count + 1
         offset = self.seed + 1000 * number
         unit = pack_unit(
-            1, 0, number, offset, 0, NOW_MS, pack_host("127.0.0.1", 1), NOW_MS + self.seed, self.host(), 0, 0,
-            bytes(command.body), b"t", b"KEYS\x01k\x02",
-        )  # fmt: skip
+            1,
+            0,
+            number,
+            offset,
+            0,
+            NOW_MS,
+            pack_host("127.0.0.1", 1),
+            NOW_MS + self.seed,
+            self.host(),
+            0,
+            0,
+            bytes(command.body),
+            b"t",
+            b"KEYS\x01k\x02",
+        )
         self.kept.append(unit)
         ext = {"msgId": offset_message_id(self.host(), offset), "queueId": "1", "queueOffset": str(number)}
         return reply(command, ext=ext)
@@ -199,19 +211,24 @@ PLANTED = {
     "another property": (Code.PULL_MESSAGE, lambda c, a: [a[0].replace(b"S\x01k", b"S\x01x", 1)], "body[0].properties.KEYS"),
     "a body that is none": (Code.PULL_MESSAGE, lambda c, a: [a[0][:-1] + b"\x00"], None),
     "another member": (
-        Code.GET_ALL_TOPIC_CONFIG, lambda c, a: [a[0].replace(b'"perm": 6', b'"perm": 4')], "body.topicConfigTable.t.perm",
+        Code.GET_ALL_TOPIC_CONFIG,
+        lambda c, a: [a[0].replace(b'"perm": 6', b'"perm": 4')],
+        "body.topicConfigTable.t.perm",
     ),
     "a missing member": (
-        Code.GET_ALL_TOPIC_CONFIG, lambda c, a: [a[0].replace(b'"stateVersion": 0,', b" " * 18)], "body.dataVersion.stateVersion",
+        Code.GET_ALL_TOPIC_CONFIG,
+        lambda c, a: [a[0].replace(b'"stateVersion": 0,', b" " * 18)],
+        "body.dataVersion.stateVersion",
     ),
     "no time": (
-        Code.GET_ALL_TOPIC_CONFIG, lambda c, a: [a[0].replace(str(NOW_MS + 4242).encode(), b"           17")],
+        Code.GET_ALL_TOPIC_CONFIG,
+        lambda c, a: [a[0].replace(str(NOW_MS + 4242).encode(), b"           17")],
         "body.dataVersion.timestamp",
     ),
     "another address": (Code.GET_ROUTEINFO_BY_TOPIC, lambda c, a: [a[0].replace(b"127.0.0.1", b"127.0.0.9")], None),
     "no answer": (Code.GET_ALL_TOPIC_CONFIG, lambda c, a: [], "answer"),
     "an answer twice": (Code.GET_ALL_TOPIC_CONFIG, lambda c, a: [a[0], a[0]], "unasked"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -68,9 +68,16 @@ def plant(cases: dict[str, Case], **bodies: object) -> None:
 
 @pytest.mark.parametrize(
     ("body", "level", "status"),
-    [(passes, Level.MUST, 0), (fails, Level.MUST, 1), (fails, Level.SHOULD, 0), (fails, Level.QUIRK, 0), (fails, Level.INFO, 0),
-     (skips, Level.MUST, 0), (breaks, Level.INFO, 1)],
-)  # fmt: skip
+    [
+        (passes, Level.MUST, 0),
+        (fails, Level.MUST, 1),
+        (fails, Level.SHOULD, 0),
+        (fails, Level.QUIRK, 0),
+        (fails, Level.INFO, 0),
+        (skips, Level.MUST, 0),
+        (breaks, Level.INFO, 1),
+    ],
+)
 def test_status_by_level(conform: Run, cases: dict[str, Case], body: object, level: Level, status: int) -> None:
     plant(cases, one=(body, level))
     done = conform("--ours")
@@ -79,13 +86,26 @@ def test_status_by_level(conform: Run, cases: dict[str, Case], body: object, lev
 
 @pytest.mark.parametrize(
     ("body", "level", "known", "status"),
-    [(fails, Level.MUST, True, 0), (fails, Level.SHOULD, True, 0), (fails, Level.SHOULD, False, 1), (passes, Level.MUST, True, 1),
-     (passes, Level.MUST, False, 0), (fails, Level.INFO, False, 0), (breaks, Level.MUST, True, 1), (skips, Level.MUST, True, 0)],
-)  # fmt: skip
+    [
+        (fails, Level.MUST, True, 0),
+        (fails, Level.SHOULD, True, 0),
+        (fails, Level.SHOULD, False, 1),
+        (passes, Level.MUST, True, 1),
+        (passes, Level.MUST, False, 0),
+        (fails, Level.INFO, False, 0),
+        (breaks, Level.MUST, True, 1),
+        (skips, Level.MUST, True, 0),
+    ],
+)
 def test_status_by_expectation(
-    conform: Run, cases: dict[str, Case], foretold: dict[str, list[Expectation]], body: object, level: Level, known: bool,
+    conform: Run,
+    cases: dict[str, Case],
+    foretold: dict[str, list[Expectation]],
+    body: object,
+    level: Level,
+    known: bool,
     status: int,
-) -> None:  # fmt: skip
+) -> None:
     plant(cases, one=(body, level))
     foretold["ours"] = [Expectation(("planted.*",), "it is Monday", "")] if known else []
     assert conform("--ours", "--expected").exit_code == status
@@ -205,8 +225,10 @@ def test_usage(conform: Run, cases: dict[str, Case]) -> None:
 def test_listing(conform: Run, cases: dict[str, Case]) -> None:
     plant(cases, good=passes, other=(passes, Level.INFO))
     assert conform("--list").stdout.splitlines() == [
-        "must    planted.good   planted.good holds", "info    planted.other  planted.other holds", "2 cases"
-    ]  # fmt: skip
+        "must    planted.good   planted.good holds",
+        "info    planted.other  planted.other holds",
+        "2 cases",
+    ]
     [row] = json.loads(conform("--list", "--level", "info", "--json", "-").stdout)
     assert (row["id"], row["level"], row["about"]) == ("planted.other", "info", "Asks once; holds.")
     assert "exercised by no case" in conform("--coverage").stdout

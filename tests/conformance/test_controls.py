@@ -21,15 +21,41 @@ from rmq_cli.conform_controls import REPORTS
 from tests.support.fake_remoting import FakeSubject
 
 ROOT = Path(__file__).parents[2]
-WAIT_IN_VAIN = frozenset({
-    "clients.notice-dropped", "delay.next-level", "frame.glued-dropped", "frame.length-too-large", "frame.opaque-narrowed",
-    "frame.response-bit-missing", "hold.never-ends", "hold.not-woken", "hold.wakes-one", "names.goodbye-ignored",
-    "names.heartbeat-ignored", "names.never-expires", "offsets.max-off-by-one", "offsets.one-way-commit-forgotten",
-    "pull.commit-forgotten", "query.finds-nothing", "query.wrong-message", "retry.clients-limit-ignored",
-    "retry.dead-letter-elsewhere", "retry.swallowed", "send.acknowledged-not-stored", "send.batch-as-one", "send.one-way-lost",
-    "store.batch-one-entry", "store.entry-missing", "store.index-entry-missing", "store.index-place-off",
-    "store.progress-missing", "store.topic-row-missing", "store.unit-flipped", "topics.not-registered",
-})  # fmt: skip
+WAIT_IN_VAIN = frozenset(
+    {
+        "clients.notice-dropped",
+        "delay.next-level",
+        "frame.glued-dropped",
+        "frame.length-too-large",
+        "frame.opaque-narrowed",
+        "frame.response-bit-missing",
+        "hold.never-ends",
+        "hold.not-woken",
+        "hold.wakes-one",
+        "names.goodbye-ignored",
+        "names.heartbeat-ignored",
+        "names.never-expires",
+        "offsets.max-off-by-one",
+        "offsets.one-way-commit-forgotten",
+        "pull.commit-forgotten",
+        "query.finds-nothing",
+        "query.wrong-message",
+        "retry.clients-limit-ignored",
+        "retry.dead-letter-elsewhere",
+        "retry.swallowed",
+        "send.acknowledged-not-stored",
+        "send.batch-as-one",
+        "send.one-way-lost",
+        "store.batch-one-entry",
+        "store.entry-missing",
+        "store.index-entry-missing",
+        "store.index-place-off",
+        "store.progress-missing",
+        "store.topic-row-missing",
+        "store.unit-flipped",
+        "topics.not-registered",
+    }
+)
 """Defects that cases notice because something does not come: 5 to 20 s each."""
 JOBS = 32
 

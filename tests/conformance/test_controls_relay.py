@@ -25,9 +25,13 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
 @given(
-    st.integers(0, 30_000), st.integers(-(2**31), 2**31 - 1), st.sampled_from(Form), st.dictionaries(TEXTS.filter(bool), TEXTS),
-    st.binary(max_size=50), st.booleans(),
-)  # fmt: skip
+    st.integers(0, 30_000),
+    st.integers(-(2**31), 2**31 - 1),
+    st.sampled_from(Form),
+    st.dictionaries(TEXTS.filter(bool), TEXTS),
+    st.binary(max_size=50),
+    st.booleans(),
+)
 def test_a_message_says_the_same_when_it_is_written_again(
     code: int, opaque: int, form: Form, ext: dict[str, str], body: bytes, oneway: bool
 ) -> None:

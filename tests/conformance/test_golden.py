@@ -108,9 +108,16 @@ def test_what_a_client_asks_we_ask_byte_for_byte(stem: str) -> None:
         header = command.header(kind) if writes_ext(command, data) else None
         unknown = {name: value for name, value in command.ext_map().items() if name not in (header.encode() if header else {})}
         ours = encode_request(
-            command.code, header, bytes(command.body), opaque=command.opaque, form=Form(command.form), ext=unknown or None,
-            oneway=command.is_oneway, language=command.language, version=command.version,
-        )  # fmt: skip
+            command.code,
+            header,
+            bytes(command.body),
+            opaque=command.opaque,
+            form=Form(command.form),
+            ext=unknown or None,
+            oneway=command.is_oneway,
+            language=command.language,
+            version=command.version,
+        )
         assert ours == data, asked
         compared += 1
     assert compared

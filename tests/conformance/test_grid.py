@@ -170,9 +170,11 @@ def test_an_optional_number_that_is_none_is_refused_by_a_quick_decoder_only() ->
 
 def test_a_row_may_say_otherwise_and_leave_out_with_a_reason() -> None:
     row = Row(
-        request=UpdateConsumerOffset, good=plain(lambda: GetMaxOffset(topic="t", queue_id=0)), rests_on="",
+        request=UpdateConsumerOffset,
+        good=plain(lambda: GetMaxOffset(topic="t", queue_id=0)),
+        rests_on="",
         missing={"topic": Expect(code=17), "queueId": UNREAD, "commitOffset": drop("would hurt")},
-    )  # fmt: skip
+    )
     assert expected(row, "missing-field") == {"without consumerGroup": 1, "without topic": 17}
     assert expected(row, "missing-field-quirk") == {"without queueId": 0}
 
@@ -276,7 +278,7 @@ DEFECTS: Mapping[str, tuple[str, Callable[[dict[str, str]], bool], Said | None, 
     "no reason given": ("remarks", lambda ext: ext["topic"] == "no", (17, "no", {}, b""), "unknown topic: remark"),
     "no answer where one comes": ("limit-new", lambda ext: True, GONE, "limit new: an answer"),
     "an answer where none comes": ("limit-silent", lambda ext: True, (0, None, {}, b""), "no answer"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("defect", DEFECTS)

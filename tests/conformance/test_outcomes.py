@@ -144,9 +144,16 @@ def test_what_is_not_foretold(outcome: str, fine: bool) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["nonsense", "[failures]\na=1", "other = 1", "[[failures]]\ncases=[]\nreason='x'", "[[failures]]\ncases=['a.b']",
-     "[[failures]]\ncases=['a.b']\nreason='x'\nwhy='y'", "[[failures]]\ncases='a.b'\nreason='x'"],
-)  # fmt: skip
+    [
+        "nonsense",
+        "[failures]\na=1",
+        "other = 1",
+        "[[failures]]\ncases=[]\nreason='x'",
+        "[[failures]]\ncases=['a.b']",
+        "[[failures]]\ncases=['a.b']\nreason='x'\nwhy='y'",
+        "[[failures]]\ncases='a.b'\nreason='x'",
+    ],
+)
 def test_bad_expectations_are_refused_in_a_line(tmp_path: Path, text: str) -> None:
     with pytest.raises(BadExpectations) as refused:
         write_expectations(tmp_path, text)

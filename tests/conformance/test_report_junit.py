@@ -34,8 +34,14 @@ RULES: Final = {
     "system-out": Rule(""),
     "system-err": Rule(""),
 }
-NUMBERS: Final = {"tests": r"\d+", "failures": r"\d+", "errors": r"\d+", "skipped": r"\d+", "time": r"\d+\.\d+",
-                  "timestamp": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"}  # fmt: skip
+NUMBERS: Final = {
+    "tests": r"\d+",
+    "failures": r"\d+",
+    "errors": r"\d+",
+    "skipped": r"\d+",
+    "time": r"\d+\.\d+",
+    "timestamp": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d",
+}
 
 
 def complaints(element: Element) -> list[str]:
@@ -44,8 +50,11 @@ def complaints(element: Element) -> list[str]:
     known = {name.rstrip("!"): name.endswith("!") for name in rule.attributes.split()}
     found = [f"{element.tag}: no attribute {name}" for name in element.attrib if name not in known]
     found += [f"{element.tag}: lacks {name}" for name, needed in known.items() if needed and name not in element.attrib]
-    found += [f"{element.tag} {name}={text}" for name, text in element.attrib.items()
-              if name in NUMBERS and not re.fullmatch(NUMBERS[name], text)]  # fmt: skip
+    found += [
+        f"{element.tag} {name}={text}"
+        for name, text in element.attrib.items()
+        if name in NUMBERS and not re.fullmatch(NUMBERS[name], text)
+    ]
     order = [child.tag for child in element]
     if set(order) - set(rule.children) or order != sorted(order, key=rule.children.index):
         return [*found, f"{element.tag}: children {order}"]

@@ -40,11 +40,15 @@ def failed(id: str, **more: Any) -> CaseTold:
 
 
 OURS = a_run(
-    failed("pull.first"), failed("pull.foretold", expected="failed", reason="not built yet", see="docs/differences.md#safety"),
-    told("pull.fine"), told("send.fine", level="should"), told("send.surprise", expected="failed", reason="thought so"),
-    failed("send.info", level="info"), told("send.skipped", "skipped", why="needs: x"),
+    failed("pull.first"),
+    failed("pull.foretold", expected="failed", reason="not built yet", see="docs/differences.md#safety"),
+    told("pull.fine"),
+    told("send.fine", level="should"),
+    told("send.surprise", expected="failed", reason="thought so"),
+    failed("send.info", level="info"),
+    told("send.skipped", "skipped", why="needs: x"),
     told("send.broken", "error", why="KeyError", trace="Traceback (most recent call last)"),
-)  # fmt: skip
+)
 JAVA = a_run(told("pull.first"), told("pull.fine"), told("send.fine", level="should"), label="java-5.5.0")
 
 
@@ -74,8 +78,14 @@ def test_everything_is_in_the_file() -> None:
 def test_the_head_tells_whom_and_how() -> None:
     document = page([OURS])
     for part in (
-        "ours", "held to Apache RocketMQ 5.5.0", "commit abc", "seed 7", "1.5 s", "127.0.0.1:2", "3 cases came otherwise",
-    ):  # fmt: skip
+        "ours",
+        "held to Apache RocketMQ 5.5.0",
+        "commit abc",
+        "seed 7",
+        "1.5 s",
+        "127.0.0.1:2",
+        "3 cases came otherwise",
+    ):
         assert part in document
     assert "All 2 MUST cases pass" in page([JAVA])
     assert "As expected: 0 of 1 MUST cases pass" in page([a_run(failed("a.b", expected="failed"))])
@@ -99,8 +109,15 @@ def test_no_address_of_the_network() -> None:
 
 def test_kinds() -> None:
     assert [kind(case) for case in OURS.cases] == [
-        "failed", "expected", "passed", "passed", "surprise", "expected", "skipped", "error",
-    ]  # fmt: skip
+        "failed",
+        "expected",
+        "passed",
+        "passed",
+        "surprise",
+        "expected",
+        "skipped",
+        "error",
+    ]
 
 
 def noise(count: int, seed: int = 0) -> list[FrameTold]:
@@ -137,11 +154,25 @@ def browse(file: Path, fragment: str, *options: str) -> tuple[str, str]:
     if CHROMIUM is None:
         pytest.skip("needs chromium")
     done = subprocess.run(
-        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr", "--v=0",
-         f"--user-data-dir={file.parent}/browser", "--virtual-time-budget=5000", *options, "--dump-dom",
-         f"file://{file}#{fragment}"],
-        capture_output=True, text=True, timeout=BROWSER_S, check=False,
-    )  # fmt: skip
+        [
+            CHROMIUM,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--enable-logging=stderr",
+            "--v=0",
+            f"--user-data-dir={file.parent}/browser",
+            "--virtual-time-budget=5000",
+            *options,
+            "--dump-dom",
+            f"file://{file}#{fragment}",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=BROWSER_S,
+        check=False,
+    )
     if done.returncode or "</html>" not in done.stdout:
         pytest.skip(f"chromium does not run here: {done.stderr[-200:]}")
     return done.stdout, "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
@@ -218,8 +249,17 @@ def test_a_filter_in_the_address(shown: partial[str]) -> None:
 
 def test_a_cell_shows_its_evidence(shown: partial[str]) -> None:
     document = shown("open=pull.first@ours,pull.foretold@ours")
-    for part in ("the code", "PULL_MESSAGE (11)", "TOPIC_NOT_EXIST (17)", "no such topic", "response after 3.5 ms", "opaque 5",
-                 "Expected to fail: not built yet", "docs/differences.md#safety", "docs/conformance.md#pull.first"):  # fmt: skip
+    for part in (
+        "the code",
+        "PULL_MESSAGE (11)",
+        "TOPIC_NOT_EXIST (17)",
+        "no such topic",
+        "response after 3.5 ms",
+        "opaque 5",
+        "Expected to fail: not built yet",
+        "docs/differences.md#safety",
+        "docs/conformance.md#pull.first",
+    ):
         assert part in document
     assert "&lt;script&gt;alert(1)" in document
     assert "&amp;‹01›" in document, "control characters are seen"

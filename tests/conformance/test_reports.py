@@ -25,11 +25,16 @@ def bad(id: str, **more: Any) -> CaseTold:
 
 
 RUN = a_run(
-    told("a.passed"), bad("a.failed"), bad("a.foretold", expected="failed", reason="not yet"),
-    told("b.surprise", expected="failed", reason="not yet"), bad("b.info", level="info"),
+    told("a.passed"),
+    bad("a.failed"),
+    bad("a.foretold", expected="failed", reason="not yet"),
+    told("b.surprise", expected="failed", reason="not yet"),
+    bad("b.info", level="info"),
     told("b.skipped", "skipped", why="needs: x"),
-    told("b.error", "error", why="KeyError: 'x'", trace="Traceback…"), told("b.not-run", "not run", why="dead"), ended="it died",
-)  # fmt: skip
+    told("b.error", "error", why="KeyError: 'x'", trace="Traceback…"),
+    told("b.not-run", "not run", why="dead"),
+    ended="it died",
+)
 
 
 def children(judged: bool) -> dict[str, str]:
@@ -39,18 +44,30 @@ def children(judged: bool) -> dict[str, str]:
 
 def test_junit_counts_what_failed() -> None:
     assert children(judged=False) == {
-        "a.passed": "", "a.failed": "failure", "a.foretold": "failure", "b.surprise": "", "b.info": "failure",
-        "b.skipped": "skipped", "b.error": "error", "b.not-run": "skipped",
-    }  # fmt: skip
+        "a.passed": "",
+        "a.failed": "failure",
+        "a.foretold": "failure",
+        "b.surprise": "",
+        "b.info": "failure",
+        "b.skipped": "skipped",
+        "b.error": "error",
+        "b.not-run": "skipped",
+    }
     [suite] = junit([RUN], judged=False)
     assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["8", "3", "1", "2"]
 
 
 def test_junit_by_expectation() -> None:
     assert children(judged=True) == {
-        "a.passed": "", "a.failed": "failure", "a.foretold": "skipped", "b.surprise": "failure", "b.info": "skipped",
-        "b.skipped": "skipped", "b.error": "error", "b.not-run": "skipped",
-    }  # fmt: skip
+        "a.passed": "",
+        "a.failed": "failure",
+        "a.foretold": "skipped",
+        "b.surprise": "failure",
+        "b.info": "skipped",
+        "b.skipped": "skipped",
+        "b.error": "error",
+        "b.not-run": "skipped",
+    }
 
 
 def test_junit_is_xml_whatever_was_seen(tmp_path: Path) -> None:
@@ -70,9 +87,12 @@ def test_lines_of_a_case_name_the_check_that_failed() -> None:
 def test_lines_of_a_run() -> None:
     text = "\n".join(run_lines(RUN))
     for part in (
-        "a.foretold  (expected: not yet)", "passed, though expected to fail  b.surprise: not yet", "1 skipped: needs: x",
-        "stopped early: it died; 1 cases were not run", "8 cases in 1.5 s, seed 7",
-    ):  # fmt: skip
+        "a.foretold  (expected: not yet)",
+        "passed, though expected to fail  b.surprise: not yet",
+        "1 skipped: needs: x",
+        "stopped early: it died; 1 cases were not run",
+        "8 cases in 1.5 s, seed 7",
+    ):
         assert part in text
     assert "a.passed" not in text
 

@@ -249,9 +249,7 @@ def test_what_a_target_cannot_give_is_skipped() -> None:
     trio.run(main)
 
 
-@pytest.mark.parametrize(
-    ("version", "why"), [((4, 9, 7), "since 5.0"), ((5, 0, 0), ""), ((5, 5, 0), ""), (None, "")]
-)  # fmt: skip
+@pytest.mark.parametrize(("version", "why"), [((4, 9, 7), "since 5.0"), ((5, 0, 0), ""), ((5, 5, 0), ""), (None, "")])
 def test_a_case_may_be_newer_than_the_server(version: tuple[int, ...] | None, why: str) -> None:
     case = planted("a.b", passes, since=(5, 0))
     assert not_for(case, target_at("127.0.0.1:3", version=version), frozenset()) == why
@@ -259,9 +257,11 @@ def test_a_case_may_be_newer_than_the_server(version: tuple[int, ...] | None, wh
 
 def test_selection() -> None:
     cases = [
-        planted("pull.one", passes), planted("pull.two", passes, Level.INFO), planted("pull.slow", passes, slow=True),
+        planted("pull.one", passes),
+        planted("pull.two", passes, Level.INFO),
+        planted("pull.slow", passes, slow=True),
         planted("send.one", passes),
-    ]  # fmt: skip
+    ]
 
     def chosen(**options: Any) -> list[str]:
         return [case.id for case in Selection(**options).of(cases)]

@@ -47,25 +47,48 @@ def alone(body: Callable[[Trial], Awaitable[Any]], script: Script = agreeable) -
 @pytest.mark.parametrize(
     ("seen", "expected", "holds"),
     [
-        (1, 1, True), (1, 2, False), ("1", 1, False), (None, None, True), ("", None, False),
-        ("the group", re.compile("group"), True), (None, re.compile(""), False), (17, re.compile("^17$"), True),
-        (b"bytes", re.compile(b"yt"), True), ("x", re.compile("y"), False),
-        ("-12", int, True), ("12 ", int, False), (None, int, False), (3, int, True), ("3.5", int, False),
-        ("text", str, True), (4, str, False),
-        (0, frozenset({0, 1}), True), (2, frozenset({0, 1}), False), ("abc", frozenset({re.compile("b"), "q"}), True),
-        ({1, 2}, {2, 1}, True), (1, {1, 2}, False),
-        (7, lambda value: value > 5, True), (3, lambda value: value > 5, False),
+        (1, 1, True),
+        (1, 2, False),
+        ("1", 1, False),
+        (None, None, True),
+        ("", None, False),
+        ("the group", re.compile("group"), True),
+        (None, re.compile(""), False),
+        (17, re.compile("^17$"), True),
+        (b"bytes", re.compile(b"yt"), True),
+        ("x", re.compile("y"), False),
+        ("-12", int, True),
+        ("12 ", int, False),
+        (None, int, False),
+        (3, int, True),
+        ("3.5", int, False),
+        ("text", str, True),
+        (4, str, False),
+        (0, frozenset({0, 1}), True),
+        (2, frozenset({0, 1}), False),
+        ("abc", frozenset({re.compile("b"), "q"}), True),
+        ({1, 2}, {2, 1}, True),
+        (1, {1, 2}, False),
+        (7, lambda value: value > 5, True),
+        (3, lambda value: value > 5, False),
     ],
-)  # fmt: skip
+)
 def test_fits(seen: Any, expected: Any, holds: bool) -> None:
     assert fits(seen, expected) is holds
 
 
 @pytest.mark.parametrize(
     ("version", "found"),
-    [((5, 5, 0), "new"), ((5, 3, 3), "exact"), ((5, 30, 3), "new"), ((5, 3, 30), "5.3"), ((4, 9, 7), "old"), (None, "new"),
-     ((40, 1, 0), "new")],
-)  # fmt: skip
+    [
+        ((5, 5, 0), "new"),
+        ((5, 3, 3), "exact"),
+        ((5, 30, 3), "new"),
+        ((5, 3, 30), "5.3"),
+        ((4, 9, 7), "old"),
+        (None, "new"),
+        ((40, 1, 0), "new"),
+    ],
+)
 def test_by_version_takes_the_longest_key_that_fits(version: tuple[int, ...] | None, found: str) -> None:
     assert by_version(version, {"": "new", "4": "old", "5.3": "5.3", "5.3.3": "exact"}) == found
 

@@ -34,9 +34,14 @@ class Project:
 
     def __call__(self, *arguments: str) -> str:
         done = subprocess.run(
-            [*self.program, *arguments], capture_output=True, text=True, timeout=COMPOSE_S_MAX, check=False,
-            env={**os.environ, **self.variables}, cwd=ROOT,
-        )  # fmt: skip
+            [*self.program, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=COMPOSE_S_MAX,
+            check=False,
+            env={**os.environ, **self.variables},
+            cwd=ROOT,
+        )
         assert done.returncode == 0, f"{arguments}\n{done.stdout}{done.stderr}"
         return done.stdout
 
@@ -76,8 +81,10 @@ def test_it_parses_and_publishes_on_loopback_only(program: list[str]) -> None:
 
 def test_the_real_one_and_ours_side_by_side(project: Project, daemon: Any) -> None:
     project("up", "-d", "--no-build")
-    ours, real = ((f"127.0.0.1:{project.variables[f'{who}NAMESRV_PORT']}", f"127.0.0.1:{project.variables[f'{who}BROKER_PORT']}")
-                  for who in ("RMQ_", ""))  # fmt: skip
+    ours, real = (
+        (f"127.0.0.1:{project.variables[f'{who}NAMESRV_PORT']}", f"127.0.0.1:{project.variables[f'{who}BROKER_PORT']}")
+        for who in ("RMQ_", "")
+    )
     answers = {}
     for namesrv, broker in (ours, real):
         until(lambda: registered(namesrv, broker), f"registration of {broker} at {namesrv}")  # noqa: B023

@@ -30,10 +30,22 @@ class Box:
         self.namesrv, self.broker = f"127.0.0.1:{self.namesrv_port}", f"127.0.0.1:{self.broker_port}"
         ports = {f"{port}/tcp": ("127.0.0.1", port) for port in (self.namesrv_port, self.broker_port)}
         self.container = run(
-            "rmq", "dev", "--bind", "0.0.0.0", "--store", STORE, "--set", "brokerIP1=127.0.0.1",
-            "--namesrv-port", str(self.namesrv_port), "--broker-port", str(self.broker_port),
-            ports=ports, environment={"RMQ_NAMESRV": self.namesrv}, **options,
-        )  # fmt: skip
+            "rmq",
+            "dev",
+            "--bind",
+            "0.0.0.0",
+            "--store",
+            STORE,
+            "--set",
+            "brokerIP1=127.0.0.1",
+            "--namesrv-port",
+            str(self.namesrv_port),
+            "--broker-port",
+            str(self.broker_port),
+            ports=ports,
+            environment={"RMQ_NAMESRV": self.namesrv},
+            **options,
+        )
         until(self._is_healthy, "health of the container", alive=self._runs)
 
     def _state(self) -> dict[str, Any]:

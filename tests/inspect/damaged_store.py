@@ -29,10 +29,13 @@ _HEAD, _ENTRY, _HEADER = flat(HEAD), flat(ENTRY), flat(HEADER)
 
 def settings_at(root: Path, **changes: object) -> StoreSettings:
     return small(
-        store_path_root_dir=str(root), mapped_file_size_commit_log=LOG_FILE_BYTES,
-        mapped_file_size_consume_queue=QUEUE_FILE_UNITS * QUEUE_UNIT.itemsize, max_hash_slot_num=SLOTS,
-        max_index_num=ENTRIES, **changes,
-    )  # fmt: skip
+        store_path_root_dir=str(root),
+        mapped_file_size_commit_log=LOG_FILE_BYTES,
+        mapped_file_size_consume_queue=QUEUE_FILE_UNITS * QUEUE_UNIT.itemsize,
+        max_hash_slot_num=SLOTS,
+        max_index_num=ENTRIES,
+        **changes,
+    )
 
 
 def topic_of(number: int) -> tuple[str, int]:

@@ -128,12 +128,21 @@ def test_a_unit_that_is_being_written(tmp_path: Path, monkeypatch: pytest.Monkey
 # Made to hurt
 
 COMMANDS = (
-    ("show",), ("show", "--json", "--body", "json"), ("show", "--topic", "TopicA", "--queue", "0"), ("show", "--full"),
-    ("find", "key7"), ("find", "key7", "--topic", "TopicA"), ("find", "7F00000100002A9F0000000000000190"),
-    ("find", "--tag", "Tag1"), ("explain", "--topic", "TopicA", "--key", "key7"), ("explain", "--offset", "0"),
+    ("show",),
+    ("show", "--json", "--body", "json"),
+    ("show", "--topic", "TopicA", "--queue", "0"),
+    ("show", "--full"),
+    ("find", "key7"),
+    ("find", "key7", "--topic", "TopicA"),
+    ("find", "7F00000100002A9F0000000000000190"),
+    ("find", "--tag", "Tag1"),
+    ("explain", "--topic", "TopicA", "--key", "key7"),
+    ("explain", "--offset", "0"),
     ("explain", "--topic", "TopicA", "--queue", "1", "--at", "3"),
-    ("explain", "--topic", "TopicA", "--queue", "1", "--at", "@now"), ("stats",), ("stats", "--json"),
-)  # fmt: skip
+    ("explain", "--topic", "TopicA", "--queue", "1", "--at", "@now"),
+    ("stats",),
+    ("stats", "--json"),
+)
 
 
 def all_commands(root: Path, sound: Path, scratch: Path) -> None:

@@ -175,8 +175,14 @@ def test_links_pipes_and_directories_in_the_place_of_files(tmp_path: Path) -> No
     report = told(root)
     assert report.messages == 1
     assert {one.file for one in report.listed() if one.code == "stray"} >= {
-        "checkpoint", "lock", "timerwheel", "config", "index", f"commitlog/{4096:020}", f"commitlog/{8192:020}/",
-    }  # fmt: skip
+        "checkpoint",
+        "lock",
+        "timerwheel",
+        "config",
+        "index",
+        f"commitlog/{4096:020}",
+        f"commitlog/{8192:020}/",
+    }
 
 
 def test_a_file_that_vanishes_between_listing_and_reading(sound: Path, tmp_path: Path) -> None:

@@ -37,7 +37,10 @@ BUGS: dict[str, tuple[object, str, Any, Plant]] = {
     "tags are not compared": (places.Places, "_tags", nothing, plants_queues.wrong_tags_code),
     "what differs is not told": (places.Places, "_differ", nothing, plants_queues.queue_without_its_end),
     "queues are not held against the log": (
-        whole, "find_dangling", lambda *_: Findings(), plants_queues.a_queue_unit_into_the_midst_of_a_message,
+        whole,
+        "find_dangling",
+        lambda *_: Findings(),
+        plants_queues.a_queue_unit_into_the_midst_of_a_message,
     ),
     "holes are not looked for": (queues._QueueFile, "_finish", nothing, plants_queues.a_hole_in_a_queue),
     "links are not followed": (index._Chains, "_links", nothing, plants_index.an_index_cycle),
@@ -48,7 +51,7 @@ BUGS: dict[str, tuple[object, str, Any, Plant]] = {
     "the checkpoint is believed": (verify, "check_checkpoint", nothing, plants_rest.checkpoint_in_the_future),
     "configuration is not read": (verify, "check_config", lambda *_: {}, plants_rest.config_broken),
     "strays are not told": (verify, "check_strays", nothing, plants_rest.a_link),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

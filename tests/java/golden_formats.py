@@ -49,9 +49,16 @@ class Told:
 
     def topic(self, name: str, queues: int, attributes: str = "") -> None:
         fields = {
-            "topic": name, "defaultTopic": "TBW102", "readQueueNums": str(queues), "writeQueueNums": str(queues), "perm": "6",
-            "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false", "attributes": attributes,
-        }  # fmt: skip
+            "topic": name,
+            "defaultTopic": "TBW102",
+            "readQueueNums": str(queues),
+            "writeQueueNums": str(queues),
+            "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": "0",
+            "order": "false",
+            "attributes": attributes,
+        }
         answer = remoting.ask(self.broker.address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
         assert answer.code == 0, answer
 
@@ -60,9 +67,19 @@ class Told:
         key = f"7F0000010007AAAA{self._number:016X}"
         text = properties + ("" if "UNIQ_KEY" in properties or (batch and not properties) else f"UNIQ_KEY\x01{key}\x02")
         fields = {
-            "a": "P", "b": topic, "c": "TBW102", "d": "4", "e": str(queue), "f": "0", "g": str(BORN_MS + self._number),
-            "h": "0", "i": text, "j": "0", "k": "false", "m": "true" if batch else "false",
-        }  # fmt: skip
+            "a": "P",
+            "b": topic,
+            "c": "TBW102",
+            "d": "4",
+            "e": str(queue),
+            "f": "0",
+            "g": str(BORN_MS + self._number),
+            "h": "0",
+            "i": text,
+            "j": "0",
+            "k": "false",
+            "m": "true" if batch else "false",
+        }
         code = RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2
         answer = remoting.ask(self.broker.address, code, fields, body)
         self.entries.append(

@@ -50,14 +50,20 @@ def fill(clients: JavaDriver, subject: Any) -> list[dict[str, Any]]:
     with (
         producer(clients, subject, fresh, trace=True) as p,
         producer(clients, subject, fresh, transactions=True, trace=True) as t,
+        push(clients, subject, fresh, TOPIC, group=GROUP, failures=1, delay_level=1, expression="TagA || Tx", trace=True) as good,
         push(
-            clients, subject, fresh, TOPIC, group=GROUP, failures=1, delay_level=1, expression="TagA || Tx", trace=True
-        ) as good,
-        push(
-            clients, subject, fresh, TOPIC, group=f"{GROUP}_strict", failures=99, delay_level=1, max_reconsume=1,
-            expression="Poison", trace=True,
+            clients,
+            subject,
+            fresh,
+            TOPIC,
+            group=f"{GROUP}_strict",
+            failures=99,
+            delay_level=1,
+            max_reconsume=1,
+            expression="Poison",
+            trace=True,
         ),
-    ):  # fmt: skip
+    ):
         clients.call("send", producer=p, topic=TOPIC, count=SENT, body="m", tags="TagA", keys="k1 k2")
         clients.call("send", producer=p, topic=TOPIC, body="delayed", tags="TagA", keys="late", delay=1)
         clients.call("send", producer=p, topic=TOPIC, body="poison", tags="Poison", keys="poison")

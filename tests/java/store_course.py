@@ -90,9 +90,14 @@ class Course:
     def _java(self, name: str, store: Path) -> JavaBroker:
         plan = self.plan
         return JavaBroker(
-            self.directory / name, self.namesrv, name=f"broker-{plan.name}", version=plan.version, store=store,
-            properties={**plan.shape.properties(), **BEHAVIOUR}, heap=HEAP,
-        )  # fmt: skip
+            self.directory / name,
+            self.namesrv,
+            name=f"broker-{plan.name}",
+            version=plan.version,
+            store=store,
+            properties={**plan.shape.properties(), **BEHAVIOUR},
+            heap=HEAP,
+        )
 
     def end(self) -> None:
         """Whatever still runs."""

@@ -35,9 +35,19 @@ def test_every_form_of_sending_is_read_back(subject: Subject, clients: JavaDrive
         # The first message makes the topic: what a stock producer does through TBW102.
         [first] = clients.call("send", producer=p, topic=topic, body="first")
         results = clients.call(
-            "send", producer=p, topic=topic, form=form, count=10, body="b", tags="A,B", keys="k", flag=7,
-            broker=subject.broker_name, queue=1, **{"p.colour": "grün & blue", "p.n": "0"},
-        )  # fmt: skip
+            "send",
+            producer=p,
+            topic=topic,
+            form=form,
+            count=10,
+            body="b",
+            tags="A,B",
+            keys="k",
+            flag=7,
+            broker=subject.broker_name,
+            queue=1,
+            **{"p.colour": "grün & blue", "p.n": "0"},
+        )
         found = pull_all(clients, subject, fresh, topic, 11)
     assert first["status"] == "SEND_OK"
     by_body = {message["body"]: message for message in found}

@@ -31,9 +31,11 @@ from tests.support.store_view import Stored, units_of
 pytestmark = pytest.mark.java
 
 SIZES = Sizes(
-    int(SMALL_STORE["mappedFileSizeCommitLog"]), int(SMALL_STORE["mappedFileSizeConsumeQueue"]),
-    int(SMALL_STORE["maxHashSlotNum"]), int(SMALL_STORE["maxIndexNum"]),
-)  # fmt: skip
+    int(SMALL_STORE["mappedFileSizeCommitLog"]),
+    int(SMALL_STORE["mappedFileSizeConsumeQueue"]),
+    int(SMALL_STORE["maxHashSlotNum"]),
+    int(SMALL_STORE["maxIndexNum"]),
+)
 SIZE, BODY_BYTES, SEED = 18_000_000, 200, 5
 AGE_MS = 60_000
 """All that waits is due when the broker starts."""
@@ -72,10 +74,18 @@ def pulled(place: Place, topic: str, queue_id: int, end: int) -> Iterator[bytes]
     offset = 0
     while offset < end:
         fields = {
-            "consumerGroup": "G", "topic": topic, "queueId": str(queue_id), "queueOffset": str(offset), "maxMsgNums": "32",
-            "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
+            "consumerGroup": "G",
+            "topic": topic,
+            "queueId": str(queue_id),
+            "queueOffset": str(offset),
+            "maxMsgNums": "32",
+            "sysFlag": "4",
+            "commitOffset": "0",
+            "suspendTimeoutMillis": "0",
+            "subscription": "*",
+            "subVersion": "0",
             "expressionType": "TAG",
-        }  # fmt: skip
+        }
         answer = remoting.ask(place.broker.address, RequestCode.PULL_MESSAGE, fields)
         at = 0
         while answer.code == 0 and at < len(answer.body) and offset < end:

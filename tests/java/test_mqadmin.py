@@ -123,7 +123,11 @@ def test_a_process_of_its_own(sides: dict[str, Side]) -> None:
     ours = sides["ours"]
     done = subprocess.run(
         [*command, main, "topicRoute", "-n", ours.namesrv, "-t", TOPIC],
-        capture_output=True, text=True, timeout=60, env=rocketmq_home(ours.tools.directory), check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=rocketmq_home(ours.tools.directory),
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ours.begin(Call("topicRoute -t {topic}"))().out.split()

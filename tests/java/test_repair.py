@@ -73,9 +73,19 @@ def send(address: str, first: int, count: int) -> None:
     for number in range(first, first + count):
         properties = f"KEYS\x01key{number}\x02TAGS\x01TagA\x02UNIQ_KEY\x017F0000010007AAAA{number:016X}\x02"
         fields = {
-            "a": "P", "b": TOPIC, "c": "TBW102", "d": str(QUEUES), "e": str(number % QUEUES), "f": "0", "g": str(START_MS),
-            "h": "0", "i": properties, "j": "0", "k": "false", "m": "false",
-        }  # fmt: skip
+            "a": "P",
+            "b": TOPIC,
+            "c": "TBW102",
+            "d": str(QUEUES),
+            "e": str(number % QUEUES),
+            "f": "0",
+            "g": str(START_MS),
+            "h": "0",
+            "i": properties,
+            "j": "0",
+            "k": "false",
+            "m": "false",
+        }
         answer = remoting.ask(address, RequestCode.SEND_MESSAGE_V2, fields, (b"%d:" % number).ljust(BODY_BYTES, b"."))
         assert answer.code == 0, answer
 
@@ -203,10 +213,18 @@ def pulled_and_found(broker: JavaBroker, survivors: list[Unit], lost: set[int]) 
         offset, end = 0, bound(broker, queue_id)
         while offset < end:
             fields = {
-                "consumerGroup": "G", "topic": TOPIC, "queueId": str(queue_id), "queueOffset": str(offset), "maxMsgNums": "32",
-                "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
+                "consumerGroup": "G",
+                "topic": TOPIC,
+                "queueId": str(queue_id),
+                "queueOffset": str(offset),
+                "maxMsgNums": "32",
+                "sysFlag": "4",
+                "commitOffset": "0",
+                "suspendTimeoutMillis": "0",
+                "subscription": "*",
+                "subVersion": "0",
                 "expressionType": "TAG",
-            }  # fmt: skip
+            }
             answer = remoting.ask(broker.address, RequestCode.PULL_MESSAGE, fields)
             following = int(answer.ext["nextBeginOffset"])
             assert following > offset, answer

@@ -68,10 +68,18 @@ class Side(NamedTuple):
 
     def pull(self, offset: int) -> tuple[int, dict[str, str]]:
         ext = {
-            "consumerGroup": "G", "topic": "Orders", "queueId": "0", "queueOffset": str(offset), "maxMsgNums": "1",
-            "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*",
-            "subVersion": "0", "expressionType": "TAG",
-        }  # fmt: skip
+            "consumerGroup": "G",
+            "topic": "Orders",
+            "queueId": "0",
+            "queueOffset": str(offset),
+            "maxMsgNums": "1",
+            "sysFlag": "4",
+            "commitOffset": "0",
+            "suspendTimeoutMillis": "0",
+            "subscription": "*",
+            "subVersion": "0",
+            "expressionType": "TAG",
+        }
         answer = remoting.ask(self.broker, RequestCode.PULL_MESSAGE, ext)
         return answer.code, {name: value for name, value in answer.ext.items() if name != "suggestWhichBrokerId"}
 
@@ -106,9 +114,16 @@ def fill(side: Side) -> None:
     for number in range(MESSAGES):
         topic = "Old" if number < QUEUES else "Orders"
         side.tools.call(
-            "send", producer="p", topic=topic, broker="broker-a", form="queue", body="." * 3000, keys=f"k{number}", tags="T",
+            "send",
+            producer="p",
+            topic=topic,
+            broker="broker-a",
+            form="queue",
+            body="." * 3000,
+            keys=f"k{number}",
+            tags="T",
             queue=number % QUEUES,
-        )  # fmt: skip
+        )
     side.mqadmin(f"deleteExpiredCommitLog -b {side.broker}")
 
 

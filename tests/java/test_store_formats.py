@@ -71,9 +71,17 @@ def put(store: Store, topic: str, number: int, properties: str, flags: int = 0) 
     encoded = f"UNIQ_KEY\x01{unique}\x02TAGS\x01Tag{number % 2}\x02{properties}".encode()
     tags = f"Tag{number % 2}"
     one = Draft(
-        topic, 0, b"%d" % number, encoded, START_MS, HOST, HOST, sys_flag=flags, tags_code=tags_code(tags),
+        topic,
+        0,
+        b"%d" % number,
+        encoded,
+        START_MS,
+        HOST,
+        HOST,
+        sys_flag=flags,
+        tags_code=tags_code(tags),
         keys=index_keys(unique, None, tags),
-    )  # fmt: skip
+    )
     store.stage(one, START_MS + number)
     store.commit()
     store.dispatch(START_MS + number)
@@ -101,9 +109,18 @@ def ask_bounds(broker: JavaBroker, wanted: Bounds) -> Bounds:
 
 def pulled(broker: JavaBroker, topic: str, offset: int) -> list[bytes]:
     fields = {
-        "consumerGroup": "g", "topic": topic, "queueId": "0", "queueOffset": str(offset), "maxMsgNums": "32", "sysFlag": "4",
-        "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0", "expressionType": "TAG",
-    }  # fmt: skip
+        "consumerGroup": "g",
+        "topic": topic,
+        "queueId": "0",
+        "queueOffset": str(offset),
+        "maxMsgNums": "32",
+        "sysFlag": "4",
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "0",
+        "subscription": "*",
+        "subVersion": "0",
+        "expressionType": "TAG",
+    }
     answer = remoting.ask(broker.address, RequestCode.PULL_MESSAGE, fields)
     assert answer.code == 0, answer
     bodies, data = [], answer.body
@@ -136,10 +153,16 @@ def test_by_turns(place: tuple[Path, JavaBroker]) -> None:
     store, broker = place
     (store / "config").mkdir(parents=True)
     table = {
-        name: {"topicName": name, "readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "topicFilterType": "SINGLE_TAG",
-               "attributes": {"queue.type": "BatchCQ"} if name == "Packed" else {}}
+        name: {
+            "topicName": name,
+            "readQueueNums": 1,
+            "writeQueueNums": 1,
+            "perm": 6,
+            "topicFilterType": "SINGLE_TAG",
+            "attributes": {"queue.type": "BatchCQ"} if name == "Packed" else {},
+        }
         for name in ("Packed", "Lit", "Plain")
-    }  # fmt: skip
+    }
     (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
     mine = ours(store)
     fill(mine, 0, COUNT)
@@ -191,13 +214,21 @@ def test_by_turns(place: tuple[Path, JavaBroker]) -> None:
     assert in_queue(mine, "%LMQ%j")[5:] == [b"java %d" % number for number in range(5)]
     assert mine.close(START_MS)
 
+
 def test_stock_clients_send_and_unwrap(subject: Subject, clients: JavaDriver, fresh: Callable[[str], str]) -> None:
     """A stock producer's batch into a batch queue is stored as one unit; stock consumers take it apart again."""
     topic = fresh("packed")
     fields = {
-        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
-        "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false", "attributes": "+queue.type=BatchCQ",
-    }  # fmt: skip
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": "1",
+        "writeQueueNums": "1",
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+        "attributes": "+queue.type=BatchCQ",
+    }
     assert remoting.ask(subject.address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields).code == 0
     at = {"topic": topic, "broker": subject.broker_name, "queue": 0}
     with producer(clients, subject, fresh) as p:

@@ -109,9 +109,15 @@ class Session:
 
 def topic(name: str, *, queues: int = 4, perm: int = 6, flag: int = 0) -> dict[str, Any]:
     return {
-        "attributes": {}, "order": False, "perm": perm, "readQueueNums": queues, "topicFilterType": "SINGLE_TAG",
-        "topicName": name, "topicSysFlag": flag, "writeQueueNums": queues,
-    }  # fmt: skip
+        "attributes": {},
+        "order": False,
+        "perm": perm,
+        "readQueueNums": queues,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": name,
+        "topicSysFlag": flag,
+        "writeQueueNums": queues,
+    }
 
 
 def register_body(

@@ -33,9 +33,16 @@ SLAVE = {"brokerRole": "SLAVE", "brokerId": "1", "slaveReadEnable": "true"}
 REPLICATED_S_MAX = 60.0
 PULL = 11
 FROM_THE_FIRST = {
-    "consumerGroup": "TOOLS_CONSUMER", "topic": TOPIC, "queueOffset": "0", "maxMsgNums": "1", "sysFlag": "4", "commitOffset": "0",
-    "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
-}  # fmt: skip
+    "consumerGroup": "TOOLS_CONSUMER",
+    "topic": TOPIC,
+    "queueOffset": "0",
+    "maxMsgNums": "1",
+    "sysFlag": "4",
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "0",
+    "subscription": "*",
+    "subVersion": "0",
+}
 
 
 def test_the_recorded_answers_are_those_of_the_real_one(tmp_path: Path) -> None:
@@ -143,24 +150,38 @@ def test_both_name_servers_tell_the_same_of_the_same_brokers(both: Both, sent: l
 @pytest.mark.parametrize(
     "line",
     [
-        ("clusterList",), ("clusterList", "-m"), ("topicList",), ("topicList", "-c"), ("topicClusterList", "-t", TOPIC),
-        ("topicRoute", "-t", TOPIC), ("topicRoute", "-t", TOPIC, "-l"), ("topicRoute", "-t", "nope"),
-        ("topicStatus", "-t", TOPIC), ("updateKvConfig", "-s", "ORDER_TOPIC_CONFIG", "-k", TOPIC, "-v", "broker-a:2"),
-        ("updateOrderConf", "-m", "get", "-t", TOPIC), ("deleteKvConfig", "-s", "ORDER_TOPIC_CONFIG", "-k", TOPIC),
-        ("wipeWritePerm", "-b", "broker-a"), ("topicRoute", "-t", "TBW102"), ("addWritePerm", "-b", "broker-a"),
-        ("wipeWritePerm", "-b", "nobody"), ("updateNamesrvConfig", "-k", "waitSecondsForService", "-v", "46"),
-        ("updateNamesrvConfig", "-k", "kvConfigPath", "-v", "/x"), ("brokerStatus", "-b", "{master}"),
+        ("clusterList",),
+        ("clusterList", "-m"),
+        ("topicList",),
+        ("topicList", "-c"),
+        ("topicClusterList", "-t", TOPIC),
+        ("topicRoute", "-t", TOPIC),
+        ("topicRoute", "-t", TOPIC, "-l"),
+        ("topicRoute", "-t", "nope"),
+        ("topicStatus", "-t", TOPIC),
+        ("updateKvConfig", "-s", "ORDER_TOPIC_CONFIG", "-k", TOPIC, "-v", "broker-a:2"),
+        ("updateOrderConf", "-m", "get", "-t", TOPIC),
+        ("deleteKvConfig", "-s", "ORDER_TOPIC_CONFIG", "-k", TOPIC),
+        ("wipeWritePerm", "-b", "broker-a"),
+        ("topicRoute", "-t", "TBW102"),
+        ("addWritePerm", "-b", "broker-a"),
+        ("wipeWritePerm", "-b", "nobody"),
+        ("updateNamesrvConfig", "-k", "waitSecondsForService", "-v", "46"),
+        ("updateNamesrvConfig", "-k", "kvConfigPath", "-v", "/x"),
+        ("brokerStatus", "-b", "{master}"),
         ("getBrokerConfig", "-b", "{master}"),
     ],
     ids=" ".join,
-)  # fmt: skip
+)
 def test_mqadmin_prints_the_same(both: Both, sent: list[str], tools: JavaDriver, line: tuple[str, ...]) -> None:
     words = [word.format(master=both.master.address) for word in line]
     ours, javas = (tools.mqadmin(*words, "-n", at) for at in (both.ours, both.javas))
     hide = _figures if line[0] in ("clusterList", "brokerStatus", "topicStatus") else _nothing
     assert (ours.status, hide(ours.out, both), _nothing(ours.err, both)) == (
-        javas.status, hide(javas.out, both), _nothing(javas.err, both),
-    )  # fmt: skip
+        javas.status,
+        hide(javas.out, both),
+        _nothing(javas.err, both),
+    )
     assert ours.out or ours.err
 
 

@@ -43,9 +43,15 @@ def test_javas_json_is_read_and_written() -> None:
     table = body.topic_config_serialize_wrapper
     assert table.data_version == DataVersion(counter=7, state_version=3, timestamp=1_700_000_000_000)
     assert table.topic_config_table["T"].plain() == {
-        "attributes": {"+message.type": "FIFO"}, "order": True, "perm": 7, "readQueueNums": 8, "topicFilterType": "SINGLE_TAG",
-        "topicName": "T", "topicSysFlag": 2, "writeQueueNums": 4,
-    }  # fmt: skip
+        "attributes": {"+message.type": "FIFO"},
+        "order": True,
+        "perm": 7,
+        "readQueueNums": 8,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": "T",
+        "topicSysFlag": 2,
+        "writeQueueNums": 4,
+    }
     mapping = body.queue_mappings()["T"]
     assert (mapping.bname, mapping.total_queues, mapping.epoch, mapping.curr_id_map) == ("broker-a", 8, 5, {0: 3, 1: 2})
     again = read_register_body(body.encode(), compressed=False, version=V5_5_0)

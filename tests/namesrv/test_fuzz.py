@@ -26,9 +26,21 @@ TOPICS = {"topicConfigSerializeWrapper": {"topicConfigTable": {"T": {"topicName"
 INFLATED = b"\x00\x00\x00\x02{}\x7f\xff\xff\xff"
 """A compressed registration: a data version, then 2^31 - 1 topics announced."""
 BODIES = [
-    b"", b"{}", b"null", b"[]", b"\xff", b"{" * 3000, json.dumps(TOPICS).encode(), zlib.compress(INFLATED),
-    zlib.compress(b"\x80" * 9), zlib.compress(bytes(1 << 20)), b"x\x9c", b"key=value\n", b"kvConfigPath=/tmp/x\n", b"a=\\nb",
-]  # fmt: skip
+    b"",
+    b"{}",
+    b"null",
+    b"[]",
+    b"\xff",
+    b"{" * 3000,
+    json.dumps(TOPICS).encode(),
+    zlib.compress(INFLATED),
+    zlib.compress(b"\x80" * 9),
+    zlib.compress(bytes(1 << 20)),
+    b"x\x9c",
+    b"key=value\n",
+    b"kvConfigPath=/tmp/x\n",
+    b"a=\\nb",
+]
 
 
 def salvo(seed: int) -> None:
@@ -61,9 +73,14 @@ def salvo(seed: int) -> None:
                 "haServerAddr": "",
                 "brokerId": "0",
             }
-            body = {"topicConfigSerializeWrapper": {"topicConfigTable": {
-                name: {"topicName": name, "readQueueNums": 1, "writeQueueNums": 1, "perm": 6} for name in ("Late", "Later")
-            }}}  # fmt: skip
+            body = {
+                "topicConfigSerializeWrapper": {
+                    "topicConfigTable": {
+                        name: {"topicName": name, "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
+                        for name in ("Late", "Later")
+                    }
+                }
+            }
             assert session.ask(RequestCode.REGISTER_BROKER, named, body).code == 0
             assert session.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "Late"}).code == 0
     finally:

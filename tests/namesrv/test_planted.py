@@ -72,8 +72,13 @@ def clusters_keep_names(patch: pytest.MonkeyPatch) -> None:
 
 
 TABLE_BUGS: tuple[Plant, ...] = (
-    stale_close_wins, stale_goodbye_wins, old_place_stays, topics_stay, signs_of_life_are_lost, clusters_keep_names,
-)  # fmt: skip
+    stale_close_wins,
+    stale_goodbye_wins,
+    old_place_stays,
+    topics_stay,
+    signs_of_life_are_lost,
+    clusters_keep_names,
+)
 
 
 @pytest.mark.parametrize("plant", TABLE_BUGS, ids=lambda plant: plant.__name__)

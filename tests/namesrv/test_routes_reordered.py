@@ -72,19 +72,45 @@ class NameServerHistory(RuleBasedStateMachine):
         self.links.append(Link(self.count))
 
     @rule(
-        cluster=CLUSTERS, name=NAMES, number=IDS, addr=ADDRS, topics=TOPICS, state=st.integers(0, 1), counter=st.integers(0, 2),
-        which=st.integers(0, 5), acting=st.sampled_from([None, False, True]), timeout=st.sampled_from([None, 1, 40_000]),
-    )  # fmt: skip
+        cluster=CLUSTERS,
+        name=NAMES,
+        number=IDS,
+        addr=ADDRS,
+        topics=TOPICS,
+        state=st.integers(0, 1),
+        counter=st.integers(0, 2),
+        which=st.integers(0, 5),
+        acting=st.sampled_from([None, False, True]),
+        timeout=st.sampled_from([None, 1, 40_000]),
+    )
     def register(
-        self, cluster: str, name: str, number: int, addr: str, topics: dict[str, int], state: int, counter: int, which: int,
-        acting: bool | None, timeout: int | None,
-    ) -> None:  # fmt: skip
+        self,
+        cluster: str,
+        name: str,
+        number: int,
+        addr: str,
+        topics: dict[str, int],
+        state: int,
+        counter: int,
+        which: int,
+        acting: bool | None,
+        timeout: int | None,
+    ) -> None:
         self.tell(cluster, name, number, addr, topics, state, counter, which, acting, timeout)
 
     def tell(
-        self, cluster: str, name: str, number: int, addr: str, topics: dict[str, int], state: int, counter: int, which: int,
-        acting: bool | None, timeout: int | None,
-    ) -> None:  # fmt: skip
+        self,
+        cluster: str,
+        name: str,
+        number: int,
+        addr: str,
+        topics: dict[str, int],
+        state: int,
+        counter: int,
+        which: int,
+        acting: bool | None,
+        timeout: int | None,
+    ) -> None:
         link = self.some_link(which)
         configs = {topic: TopicConfig(topic_name=topic, perm=perm) for topic, perm in topics.items()}
         version = DataVersion(counter=counter, state_version=state)

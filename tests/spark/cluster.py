@@ -80,9 +80,17 @@ def run_driver(command: Sequence[str], directory: Path, environment: Mapping[str
     """Run a driver to its end; gives what it wrote to `outcome`.  Raises AssertionError with what it printed."""
     directory.mkdir(parents=True, exist_ok=True)
     ran = subprocess.run(
-        command, cwd=directory, env=dict(environment), timeout=DRIVER_S_MAX, check=False,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-    )  # fmt: skip
+        command,
+        cwd=directory,
+        env=dict(environment),
+        timeout=DRIVER_S_MAX,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
     assert ran.returncode == 0, ran.stdout[-8000:]
     found = json.loads(outcome.read_text())
     assert isinstance(found, dict)

@@ -26,6 +26,7 @@ def dies(step: str, split: int, mark: str, kill: str, job: Job, one: Numbered) -
 
     step: `create` (a data file), `put` (the entry), `done` (behind it).  kill: `worker`, `raise`, or the pid of the driver.
     """
+
     def stop() -> None:
         if one.number != split or os.path.exists(mark):
             return

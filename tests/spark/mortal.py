@@ -51,7 +51,7 @@ def mortal_tasks(marks: Path, step: str, victim: int = 0) -> Iterator[None]:
 
 def mortal(
     marks: str, step: str, victim: int, work: Callable[[Any], Iterator[pa.RecordBatch]], item: Any
-) -> Iterator[pa.RecordBatch]:  # fmt: skip
+) -> Iterator[pa.RecordBatch]:
     """As `work`, but for one executor."""
     now = partial(kill, Path(marks), victim)
     if step == END:

@@ -255,31 +255,41 @@ def differs(*rows: tuple[str, bool, str, str | None]) -> Callable[[Fault], Any]:
 
 
 LOSS: Final = {
-    "lost": sent("lost"), "corrupt-body": sent("unreadable"), "corrupt-size": sent("unreadable"),
-    "corrupt-magic": sent("unreadable"), "queue-missing": sent("unindexed"), "queue-wrong": sent("unindexed"),
-    "queue-offset": sent("elsewhere"), "position-ahead": lambda fault: ("ahead", *queue(fault)),
-}  # fmt: skip
+    "lost": sent("lost"),
+    "corrupt-body": sent("unreadable"),
+    "corrupt-size": sent("unreadable"),
+    "corrupt-magic": sent("unreadable"),
+    "queue-missing": sent("unindexed"),
+    "queue-wrong": sent("unindexed"),
+    "queue-offset": sent("elsewhere"),
+    "position-ahead": lambda fault: ("ahead", *queue(fault)),
+}
 REBUILT: Final = ("queue-missing", "queue-wrong", "queue-tags", "queue-offset", *NO_MESSAGE)
 PENDING: Final = {
-    "timer-late": promise("timed", "late"), "delay-pending": promise("delayed", "undelivered"),
-    "timer-pending": promise("timed", "waiting"), "half-open": promise("half", "waiting"),
+    "timer-late": promise("timed", "late"),
+    "delay-pending": promise("delayed", "undelivered"),
+    "timer-pending": promise("timed", "waiting"),
+    "half-open": promise("half", "waiting"),
     "half-committed": promise("half", "committed"),
-}  # fmt: skip
+}
 CHANGED: Final = ("", True, "differs", "properties")
 OP_DIFFERS: Final = ("RMQ_SYS_TRANS_OP_HALF_TOPIC", False, "differs", "body")
 ONLY_FIRST, ONLY_SECOND = "only in the first", "only in the second"
 DIFFERENT: Final = {
-    "duplicate": differs(CHANGED), "duplicate-key": differs(CHANGED), "late": differs(("", True, "differs", "bornTimestamp")),
+    "duplicate": differs(CHANGED),
+    "duplicate-key": differs(CHANGED),
+    "late": differs(("", True, "differs", "bornTimestamp")),
     "reorder": differs(CHANGED, ("", False, "differs", "properties")),
     "timer-late": differs(CHANGED, ("rmq_sys_wheel_timer", False, "differs", "properties")),
     "corrupt-body": differs(("", True, "differs", "body")),
-    "corrupt-size": differs(("", True, ONLY_SECOND, None)), "corrupt-magic": differs(("", True, ONLY_SECOND, None)),
+    "corrupt-size": differs(("", True, ONLY_SECOND, None)),
+    "corrupt-magic": differs(("", True, ONLY_SECOND, None)),
     "queue-offset": differs(("", True, ONLY_FIRST, None), ("", True, ONLY_SECOND, None)),
     "delay-pending": differs(("orders", False, "differs", "body")),
     "timer-pending": differs(("payments", False, "differs", "body")),
     "half-open": differs(OP_DIFFERS, ("payments", False, "differs", "body")),
     "half-committed": differs(OP_DIFFERS),
-}  # fmt: skip
+}
 JUDGES: Final = (
     Several("audit", dict.fromkeys(SEEN_AS, audited), of_audit),
     Judge("loss", LOSS, of_loss, lambda where: {"ledger": (str(where.directory / "sent"),)}),
@@ -300,15 +310,18 @@ JUDGES: Final = (
     Judge("latency", {"late": place}, of_latency, lambda _: {"max_latency": "60s"}),
     Judge("pending", PENDING, of_pending, at_the_end),
     Judge(
-        "export", dict.fromkeys((*NO_MESSAGE, "torn-tail"), lambda fault: (fault.physicalOffset,)), of_export,
+        "export",
+        dict.fromkeys((*NO_MESSAGE, "torn-tail"), lambda fault: (fault.physicalOffset,)),
+        of_export,
         lambda where: {"to": str(where.scratch / "export")},
     ),
     Several("diff", DIFFERENT, of_diff, lambda where: {"other": str(where.clean / "store")}, store="changed"),
     Counted(
         "rebuild-queues",
-        {"gap": lambda fault: (*queue(fault), GAP), **dict.fromkeys(REBUILT, lambda fault: (*queue(fault), 1))}, of_rebuilt,
+        {"gap": lambda fault: (*queue(fault), GAP), **dict.fromkeys(REBUILT, lambda fault: (*queue(fault), 1))},
+        of_rebuilt,
         lambda where: {"to": str(where.scratch / "queues"), "compare": True},
     ),
-)  # fmt: skip
+)
 MEASURING: Final = {"skew", "retries"}
 """Jobs that find nothing wrong in a store."""

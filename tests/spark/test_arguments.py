@@ -31,9 +31,17 @@ PARAMETERS = (
     Parameter("strict", bool, "Whether."),
 )
 DEFAULTS = {
-    "max_lag": None, "share": 0.5, "wait": 3000, "buffer": 64 << 20, "now": None, "ledger": (), "ignore": (),
-    "by": ("topic", "date"), "sort": "physicalOffset", "strict": False,
-}  # fmt: skip
+    "max_lag": None,
+    "share": 0.5,
+    "wait": 3000,
+    "buffer": 64 << 20,
+    "now": None,
+    "ledger": (),
+    "ignore": (),
+    "by": ("topic", "date"),
+    "sort": "physicalOffset",
+    "strict": False,
+}
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -52,14 +60,27 @@ def test_defaults() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "made"),
     [
-        ("max_lag", "7", 7), ("max_lag", 7.0, 7), ("share", "2", 2.0), ("wait", "1.5m", 90_000), ("wait", 250, 250),
-        ("wait", timedelta(hours=1), 3_600_000), ("buffer", "1GB", 10**9), ("buffer", "1g", 1 << 30), ("buffer", 4096, 4096),
-        ("now", datetime(2026, 1, 31, tzinfo=UTC), 1_769_817_600_000), ("now", "2026-01-31T00:00:00Z", 1_769_817_600_000),
-        ("ledger", Path("/a"), ("/a",)), ("ledger", "file:///a%20b", ("/a b",)), ("ledger", ["/a", "s3://b/c"], ("/a", "s3://b/c")),
-        ("by", "queueId", ("queueId",)), ("by", ["topic", "queueId"], ("topic", "queueId")), ("sort", "QUEUE", "queue"),
-        ("strict", True, True), ("strict", "true", True),
+        ("max_lag", "7", 7),
+        ("max_lag", 7.0, 7),
+        ("share", "2", 2.0),
+        ("wait", "1.5m", 90_000),
+        ("wait", 250, 250),
+        ("wait", timedelta(hours=1), 3_600_000),
+        ("buffer", "1GB", 10**9),
+        ("buffer", "1g", 1 << 30),
+        ("buffer", 4096, 4096),
+        ("now", datetime(2026, 1, 31, tzinfo=UTC), 1_769_817_600_000),
+        ("now", "2026-01-31T00:00:00Z", 1_769_817_600_000),
+        ("ledger", Path("/a"), ("/a",)),
+        ("ledger", "file:///a%20b", ("/a b",)),
+        ("ledger", ["/a", "s3://b/c"], ("/a", "s3://b/c")),
+        ("by", "queueId", ("queueId",)),
+        ("by", ["topic", "queueId"], ("topic", "queueId")),
+        ("sort", "QUEUE", "queue"),
+        ("strict", True, True),
+        ("strict", "true", True),
     ],
-)  # fmt: skip
+)
 def test_values(name: str, value: Any, made: Any) -> None:
     assert given(**{name: value}) == {name: made}
     assert given(**given(**{name: value})) == {name: made}, "what was read once may be read again"
@@ -74,18 +95,27 @@ def test_a_text_is_one_element_and_not_its_letters() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"max_lag": "x"}, "max_lag: 'x' is no whole number"), ({"max_lag": 1.5}, "max_lag: '1.5' is no whole number"),
-        ({"max_lag": True}, "max_lag: 'True' is no whole number"), ({"max_lag": -1}, "max_lag: -1 is below 0"),
-        ({"share": "nan"}, "share: 'nan' is no number"), ({"wait": "90"}, "wait: '90' is no duration"),
-        ({"buffer": "much"}, "buffer: 'much' is no size"), ({"now": "then"}, "now: 'then' is no time"),
-        ({"now": datetime(2026, 1, 31)}, "without its zone"), ({"by": ","}, "by: names no one"),
-        ({"sort": "time"}, "sort: 'time' is none of physicalOffset, queue"), ({"strict": "maybe"}, "strict: 'maybe' is none of"),
+        ({"max_lag": "x"}, "max_lag: 'x' is no whole number"),
+        ({"max_lag": 1.5}, "max_lag: '1.5' is no whole number"),
+        ({"max_lag": True}, "max_lag: 'True' is no whole number"),
+        ({"max_lag": -1}, "max_lag: -1 is below 0"),
+        ({"share": "nan"}, "share: 'nan' is no number"),
+        ({"wait": "90"}, "wait: '90' is no duration"),
+        ({"buffer": "much"}, "buffer: 'much' is no size"),
+        ({"now": "then"}, "now: 'then' is no time"),
+        ({"now": datetime(2026, 1, 31)}, "without its zone"),
+        ({"by": ","}, "by: names no one"),
+        ({"sort": "time"}, "sort: 'time' is none of physicalOffset, queue"),
+        ({"strict": "maybe"}, "strict: 'maybe' is none of"),
         ({"ledger": "file://elsewhere/a"}, "ledger: .*another machine"),
-        ({"max_lga": 1}, r"no option max_lga; did you mean max_lag\?"), ({"max-lag": 1}, r"did you mean max_lag\?"),
-        ({"topic": "a"}, r"no option topic; did you mean topics\?"), ({"zzz": 1}, "no option zzz; there are max_lag, share, "),
-        ({"table": "index"}, "no option table"), ({"mode": "FAILFAST", "MODE": "PERMISSIVE"}, "mode: given twice"),
+        ({"max_lga": 1}, r"no option max_lga; did you mean max_lag\?"),
+        ({"max-lag": 1}, r"did you mean max_lag\?"),
+        ({"topic": "a"}, r"no option topic; did you mean topics\?"),
+        ({"zzz": 1}, "no option zzz; there are max_lag, share, "),
+        ({"table": "index"}, "no option table"),
+        ({"mode": "FAILFAST", "MODE": "PERMISSIVE"}, "mode: given twice"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(BadOption, match=said):
         given(**options)
@@ -102,16 +132,23 @@ def test_what_has_to_be_given() -> None:
 
 def test_the_rest_is_the_format_s_as_texts() -> None:
     asked = {
-        "topics": ["a,b", "c"], "SPLITBYTES": 1000, "includeSystemTopics": True, "mode": None, "queueIds": {2, 1},
+        "topics": ["a,b", "c"],
+        "SPLITBYTES": 1000,
+        "includeSystemTopics": True,
+        "mode": None,
+        "queueIds": {2, 1},
         "storePathCommitLog": [Path("/a"), Path("/b")],
         "startingTimestamp": datetime(2026, 1, 31, tzinfo=UTC),
-    }  # fmt: skip
+    }
     _, rest = arguments_of(PARAMETERS, asked)
     assert rest == {
-        "topics": '["a,b", "c"]', "splitBytes": "1000", "includeSystemTopics": "True", "queueIds": '["1", "2"]',
+        "topics": '["a,b", "c"]',
+        "splitBytes": "1000",
+        "includeSystemTopics": "True",
+        "queueIds": '["1", "2"]',
         "storePathCommitLog": '["/a", "/b"]',
         "startingTimestamp": "2026-01-31T00:00:00+00:00",
-    }  # fmt: skip
+    }
     options = parse_options({**rest, "path": "x"})
     assert (options.topics, options.queue_ids) == (frozenset(("a,b", "c")), frozenset((1, 2)))
     assert options.split_bytes == 1000
@@ -121,8 +158,21 @@ def test_the_rest_is_the_format_s_as_texts() -> None:
 # The parameters that there are
 
 EVERY = [(job, one) for job in JOBS for one in module_of(job).PARAMETERS]
-WORDS = {*METAVARS.values(), "NAME", "KEY", "WHAT", "RATIO", "DIR", "FILE", "LEVELS", "CODEC[:LEVEL]", "OURS=THEIRS", "URL",
-         "NAME=VALUE", "KEY=VALUE"}  # fmt: skip
+WORDS = {
+    *METAVARS.values(),
+    "NAME",
+    "KEY",
+    "WHAT",
+    "RATIO",
+    "DIR",
+    "FILE",
+    "LEVELS",
+    "CODEC[:LEVEL]",
+    "OURS=THEIRS",
+    "URL",
+    "NAME=VALUE",
+    "KEY=VALUE",
+}
 
 
 @pytest.mark.parametrize(("job", "one"), [*EVERY, *(("every job", one) for one in COMMON)])

@@ -81,8 +81,9 @@ def test_several_brokers_at_once(spark: Any, tmp_path: Path) -> None:
     plants_queues.wrong_tags_code(Subject(tmp_path / "broker-c"))
     outcome = run(spark, tmp_path, options={"splitBytes": "1500"})
     assert {(row["brokerName"], row["code"]) for row in rows(outcome)} == {
-        ("broker-b", "log-body-crc"), ("broker-c", "queue-tags-code"),
-    }  # fmt: skip
+        ("broker-b", "log-body-crc"),
+        ("broker-c", "queue-tags-code"),
+    }
     assert {row["brokerName"] for row in rows(outcome, "queues")} == {"broker-a", "broker-b", "broker-c"}
     assert {one.name: one.value for one in outcome.figures}["stores"] == 3
     named = next(table for table in outcome.tables if table.name == "findings")

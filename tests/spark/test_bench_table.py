@@ -64,9 +64,19 @@ def test_the_page() -> None:
     assert second[2].startswith("| good | 1.10 | 1.05 | 1.01 | 1% | reached: ≤ 25% | 9% |")
     assert "| NOT reached: ≤ 25% |" in second[3]
     result = {
-        "rows": lines, "sizesGb": SIZES, "versions": {"java": "17"}, "machine": "a machine", "master": "local[2]", "rounds": 3,
-        "date": "2026-01-01", "sessionS": 4.0, "firstQueryS": 2.0, "tookS": 60.0, "load": 2.0, "missing": ["skew"],
-    }  # fmt: skip
+        "rows": lines,
+        "sizesGb": SIZES,
+        "versions": {"java": "17"},
+        "machine": "a machine",
+        "master": "local[2]",
+        "rounds": 3,
+        "date": "2026-01-01",
+        "sessionS": 4.0,
+        "firstQueryS": 2.0,
+        "tookS": 60.0,
+        "load": 2.0,
+        "missing": ["skew"],
+    }
     told = list(page(result))
     assert [row for row in told if row.startswith("|")] == first + second
     assert "Not there: skew." in told

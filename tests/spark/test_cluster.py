@@ -46,15 +46,26 @@ def submitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
         for worker in started[1:]:
             worker.wait_ready()
         settings = {
-            "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false",
-            "spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+            "spark.executor.memory": "512m",
+            "spark.driver.host": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
             "spark.python.unix.domain.socket.enabled": "true",
-        }  # fmt: skip
+        }
         command = [
-            str(home / "bin" / "spark-submit"), "--master", url, "--py-files", "build/rmq.zip,build/cluster_probe.py",
+            str(home / "bin" / "spark-submit"),
+            "--master",
+            url,
+            "--py-files",
+            "build/rmq.zip,build/cluster_probe.py",
             *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
-            "build/cluster_driver.py", str(store), str(root / "work"), str(root / "outcome.json"), "job",
-        ]  # fmt: skip
+            "build/cluster_driver.py",
+            str(store),
+            str(root / "work"),
+            str(root / "outcome.json"),
+            "job",
+        ]
         environment = clean_environment(PYSPARK_DRIVER_PYTHON=sys.executable)
         yield root, store, run_driver(command, root, environment, root / "outcome.json")
     finally:
@@ -116,9 +127,13 @@ def test_the_command_runs_out_of_the_zip(tmp_path: Path, words: list[str]) -> No
         "try:\n main()\nfinally:\n print({m.__file__ for n, m in sys.modules.items() if n.startswith('rmq_')})"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=tmp_path, env=clean_environment(PYTHONPATH=str(tmp_path / "rmq.zip")),
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", code, *words],
+        cwd=tmp_path,
+        env=clean_environment(PYTHONPATH=str(tmp_path / "rmq.zip")),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "Usage:" in ran.stdout
     files = ast.literal_eval(ran.stdout.splitlines()[-1])
     assert len(files) > 5

@@ -70,8 +70,10 @@ def test_spark_submit_keeps_its_master_and_settings(store: Path) -> None:
     done = run("skew", store, "--json", program=(str(submit), *told, str(DRIVER)))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["figures"] == {
-        "master": "local[3]", "spark.sql.shuffle.partitions": "5", "spark.sql.session.timeZone": "UTC",
-    }  # fmt: skip
+        "master": "local[3]",
+        "spark.sql.shuffle.partitions": "5",
+        "spark.sql.session.timeZone": "UTC",
+    }
 
 
 def test_interrupted(store: Path) -> None:
@@ -137,9 +139,11 @@ def test_damage_is_told_with_file_and_byte(asked: Any, store: Path, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("do", "last", "has_traceback"),
-    [("full", "rmq: a task failed: OSError: [Errno 28] No space left on device", False),
-     ("defect", "rmq: a task failed: KeyError: 'planted'", True)],
-)  # fmt: skip
+    [
+        ("full", "rmq: a task failed: OSError: [Errno 28] No space left on device", False),
+        ("defect", "rmq: a task failed: KeyError: 'planted'", True),
+    ],
+)
 def test_what_fails_in_a_task(asked: Any, store: Path, do: str, last: str, has_traceback: bool) -> None:
     status, _, err = asked(store, "--do", do)
     assert status == 2

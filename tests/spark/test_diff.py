@@ -157,8 +157,10 @@ def test_a_replica_that_is_behind(spark: Any, store: Path, replica: Path) -> Non
     found_ends = rows(outcome, "ranges")
     ends = {(row["queueId"], row["side"], row["outcome"]): (row["firstOffset"], row["endOffset"]) for row in found_ends}
     assert ends == {
-        (0, "second", "behind"): (67, 100), (1, "second", "behind"): (67, 100), (2, "second", "behind"): (66, 100),
-    }  # fmt: skip
+        (0, "second", "behind"): (67, 100),
+        (1, "second", "behind"): (67, 100),
+        (2, "second", "behind"): (66, 100),
+    }
     assert ran(spark, store, replica, common=True).is_clean
     spoil(found[50].file, found[50].at + 47, b"\xee")
     both = ran(spark, store, replica, common=True)

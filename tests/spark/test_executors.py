@@ -76,19 +76,32 @@ def ran_at(root: Path, places: Mapping[str, tuple[str, ...]], *more: str) -> Ran
     paths = os.pathsep.join((str(ROOT), str(HERE), str(root / "strange")))
     own = {"SPARK_HOME": str(own_home), "PYTHONPATH": paths, "PYSPARK_DRIVER_PYTHON": sys.executable}
     settings = {
-        "spark.ui.enabled": "false", "spark.python.unix.domain.socket.enabled": "true", "spark.local.dir": str(root),
-        "spark.driver.extraJavaOptions": BRIEF, "spark.executor.extraJavaOptions": BRIEF, "spark.sql.shuffle.partitions": "2",
-    }  # fmt: skip
+        "spark.ui.enabled": "false",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.local.dir": str(root),
+        "spark.driver.extraJavaOptions": BRIEF,
+        "spark.executor.extraJavaOptions": BRIEF,
+        "spark.sql.shuffle.partitions": "2",
+    }
     submit = [
-        str(own_home / "bin" / "spark-submit"), "--master", "local-cluster[2,1,1024]",
+        str(own_home / "bin" / "spark-submit"),
+        "--master",
+        "local-cluster[2,1,1024]",
         *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
-    ]  # fmt: skip
+    ]
     (root / "dies.py").write_text(DIES)
     command = [*submit, str(root / "dies.py"), str(store), str(root / BEGUN), str(root / DIED), PUT]
     first = subprocess.run(
-        command, cwd=root, env=clean_environment(**own), timeout=DRIVER_S_MAX, check=False, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, errors="replace",
-    )  # fmt: skip
+        command,
+        cwd=root,
+        env=clean_environment(**own),
+        timeout=DRIVER_S_MAX,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
     (root / "work").mkdir()
     (root / "work" / "calls.json").write_text(json.dumps(calls(root, store, faulty, places)))
     driver = [str(HERE / "cluster_driver.py"), str(store), str(root / "work"), str(root / "outcome.json"), "calls", *more]

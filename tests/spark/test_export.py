@@ -40,7 +40,7 @@ for to, step, split, mark, kill in calls:
     write(spark, Source((store,), {"splitBytes": "%d"}), arguments_of(PARAMETERS, {"to": to})[0], silent, work)
     print("whole", to)
 spark.stop()
-""" % FILE_BYTES  # noqa: UP031
+""".replace("%d", str(FILE_BYTES))
 
 
 def assert_whole(to: Path, root: Path) -> None:
@@ -84,7 +84,7 @@ def test_spark_and_duckdb_read_it(spark: Any, tmp_path: Path) -> None:
     wanted = sorted(
         (row["topic"], f"{row['storeTimestamp']:%Y-%m-%d}", row["queueId"], row["queueOffset"], row["body"], row["properties"])
         for row in stored(root, includeSystemTopics="true")
-    )  # fmt: skip
+    )
     read = spark.read.parquet(str(to))
     kept = read.select("topic", F.col("date").cast("string"), "queueId", "queueOffset", "body", "properties")
     found = sorted((*row[:4], bytes(row[4]), list(row[5].items())) for row in kept.collect())
@@ -215,9 +215,13 @@ def bucket(tmp_path: Path) -> Iterator[str]:
     server.start()
     host, port = server.get_host_and_port()
     there = fs.S3FileSystem(
-        access_key="a", secret_key="b", region="us-east-1", scheme="http", endpoint_override=f"{host}:{port}",
+        access_key="a",
+        secret_key="b",
+        region="us-east-1",
+        scheme="http",
+        endpoint_override=f"{host}:{port}",
         allow_bucket_creation=True,
-    )  # fmt: skip
+    )
     there.create_dir("bucket")
     yield f"s3://a:b@bucket/{{}}?endpoint_override={host}:{port}&scheme=http&region=us-east-1"
     server.stop()

@@ -175,9 +175,19 @@ class Sender(threading.Thread):
         with Line(self.address) as line:
             while not self.pace.is_set():
                 fields = {
-                    "a": "PID_grow", "b": "grow", "c": "TBW102", "d": QUEUES, "e": self.sent % QUEUES, "f": 0, "g": 1, "h": 0,
-                    "i": f"UNIQ_KEY\1{self.sent:032X}\2", "j": 0, "k": False, "m": False,
-                }  # fmt: skip
+                    "a": "PID_grow",
+                    "b": "grow",
+                    "c": "TBW102",
+                    "d": QUEUES,
+                    "e": self.sent % QUEUES,
+                    "f": 0,
+                    "g": 1,
+                    "h": 0,
+                    "i": f"UNIQ_KEY\1{self.sent:032X}\2",
+                    "j": 0,
+                    "k": False,
+                    "m": False,
+                }
                 line.good(RequestCode.SEND_MESSAGE_V2, fields, str(self.sent).encode().ljust(self.sent % 700))
                 self.sent += 1
                 self.pace.wait(PACE_S)  # a log that outgrows its readers would only take long

@@ -23,9 +23,15 @@ def load(spark: Any, store: Path, **options: str) -> Any:
 def test_schema(spark: Any, store: Path) -> None:
     """That of Spark's Kafka source with includeHeaders."""
     assert load(spark, store).dtypes == [
-        ("key", "binary"), ("value", "binary"), ("topic", "string"), ("partition", "int"), ("offset", "bigint"),
-        ("timestamp", "timestamp"), ("timestampType", "int"), ("headers", "array<struct<key:string,value:binary>>"),
-    ]  # fmt: skip
+        ("key", "binary"),
+        ("value", "binary"),
+        ("topic", "string"),
+        ("partition", "int"),
+        ("offset", "bigint"),
+        ("timestamp", "timestamp"),
+        ("timestampType", "int"),
+        ("headers", "array<struct<key:string,value:binary>>"),
+    ]
 
 
 def test_rows(spark: Any, store: Path) -> None:

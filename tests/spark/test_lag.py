@@ -40,10 +40,13 @@ def plainly(store: Path) -> dict[tuple[str, str, int], dict[str, Any]]:
         left = [unit for unit in units if unit["queueOffset"] >= (row["offset"] or 0)]
         times = [log[unit["physicalOffset"]]["storeTimestamp"] for unit in left]
         found[row["group"], row["topic"], row["queueId"]] = {
-            "lag": len(left), "bytesBehind": sum(unit["size"] for unit in left), "offset": row["offset"],
-            "minOffset": units[0]["queueOffset"] if units else 0, "maxOffset": units[-1]["queueOffset"] + 1 if units else 0,
+            "lag": len(left),
+            "bytesBehind": sum(unit["size"] for unit in left),
+            "offset": row["offset"],
+            "minOffset": units[0]["queueOffset"] if units else 0,
+            "maxOffset": units[-1]["queueOffset"] + 1 if units else 0,
             "lagMs": round((times[-1] - times[0]).total_seconds() * 1000) if times else 0,
-        }  # fmt: skip
+        }
     return found
 
 

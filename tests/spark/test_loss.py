@@ -16,9 +16,14 @@ from tests.inspect.kit import golden_store
 from tests.spark.kit import figures, job, made, planted
 
 KINDS = {
-    "lost": "lost", "queue-missing": "unindexed", "queue-wrong": "unindexed", "corrupt-body": "unreadable",
-    "corrupt-size": "unreadable", "corrupt-magic": "unreadable", "queue-offset": "elsewhere",
-}  # fmt: skip
+    "lost": "lost",
+    "queue-missing": "unindexed",
+    "queue-wrong": "unindexed",
+    "corrupt-body": "unreadable",
+    "corrupt-size": "unreadable",
+    "corrupt-magic": "unreadable",
+    "queue-offset": "elsewhere",
+}
 OTHERS = {"duplicate": 2, "duplicate-key": 2, "reorder": 2, "late": 2, "queue-tags": 2, "torn-tail": 1, "gap": 2}
 """Faults that are no losses."""
 COUNT = 3
@@ -237,8 +242,12 @@ def test_a_store_of_java(spark: Any, tmp_path: Path) -> None:
 
 def test_names_and_formats() -> None:
     assert [format_of([name]) for name in ("a.csv", "a.csv.gz", "s3://b/c.parquet", "a", "a.jsonl")] == [
-        "csv", "csv", "parquet", "json", "json",
-    ]  # fmt: skip
+        "csv",
+        "csv",
+        "parquet",
+        "json",
+        "json",
+    ]
     assert mapping_of(["topic=t"])["topic"] == ("t",)
     assert mapping_of([])["uniqKey"] == ("uniqKey", "msgId", "messageId")
     for wrong in ("topic", "theme=t", "topic="):

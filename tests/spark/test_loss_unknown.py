@@ -63,8 +63,17 @@ def verdicts(spark: Any, stores: list[Path], rows: list[Row], tmp_path: Path, **
 
 
 NAMES = {
-    "stored", "waiting", "recalled", "expired", "elsewhere", "unindexed", "unreadable", "undelivered", "lost", "unknown",
-}  # fmt: skip
+    "stored",
+    "waiting",
+    "recalled",
+    "expired",
+    "elsewhere",
+    "unindexed",
+    "unreadable",
+    "undelivered",
+    "lost",
+    "unknown",
+}
 
 
 def told(row: Row, *names: str, **more: Any) -> Row:
@@ -253,8 +262,9 @@ def test_expired_on_their_way(spark: Any, whole: Path, pruned: Path, tmp_path: P
     assert verdicts(spark, [pruned], [row | {"delayed": True} for row in rows], tmp_path) == {"unknown": len(rows)}
     first = {
         row["queueId"]: row["queueOffset"]
-        for row in reversed(messages(whole)) if row["topic"] == SCHEDULE and row["physicalOffset"] >= start
-    }  # fmt: skip
+        for row in reversed(messages(whole))
+        if row["topic"] == SCHEDULE and row["physicalOffset"] >= start
+    }
     lost = [{**rows[0], "uniqKey": NEVER, "queueOffset": first[rows[0]["queueId"]], "delayed": True}]
     assert verdicts(spark, [pruned], lost, tmp_path) == {"lost": 1}
     assert verdicts(spark, [pruned], [lost[0] | {"queueOffset": 0, "delayed": False}], tmp_path) == {"expired": 1}
@@ -272,9 +282,14 @@ def test_what_recalls_is_no_message() -> None:
     import pyarrow as pa
 
     rows = [
-        ("T", None, None), (WHEEL, "T", None), (WHEEL, "T", "T+key"), (WHEEL, "other", None), ("%DLQ%g", None, None),
-        (SCHEDULE, "T", None), (None, None, None),
-    ]  # fmt: skip
+        ("T", None, None),
+        (WHEEL, "T", None),
+        (WHEEL, "T", "T+key"),
+        (WHEEL, "other", None),
+        ("%DLQ%g", None, None),
+        (SCHEDULE, "T", None),
+        (None, None, None),
+    ]
     names = ("topic", "realTopic", "recalls")
     columns = {name: pa.array([row[at] for row in rows], pa.string()) for at, name in enumerate(names)}
     found = concerns(frozenset({"T"}), pa.record_batch(columns)).to_pylist()

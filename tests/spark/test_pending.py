@@ -88,10 +88,12 @@ def test_later_everything_is_overdue(spark: Any, broken: Path) -> None:
 @pytest.mark.parametrize(
     ("topic", "at", "size", "value"),
     [
-        ("RMQ_SYS_TRANS_HALF_TOPIC", 40, 8, (1 << 63) - 1), ("SCHEDULE_TOPIC_XXXX", 12, 4, (1 << 32) - 1),
-        ("SCHEDULE_TOPIC_XXXX", 12, 4, (1 << 31) - 1), ("SCHEDULE_TOPIC_XXXX", 56, 8, (1 << 63) - 1),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", 40, 8, (1 << 63) - 1),
+        ("SCHEDULE_TOPIC_XXXX", 12, 4, (1 << 32) - 1),
+        ("SCHEDULE_TOPIC_XXXX", 12, 4, (1 << 31) - 1),
+        ("SCHEDULE_TOPIC_XXXX", 56, 8, (1 << 63) - 1),
     ],
-)  # fmt: skip
+)
 def test_numbers_that_cannot_be(spark: Any, tmp_path: Path, topic: str, at: int, size: int, value: int) -> None:
     """Time of birth, queue, store time: whatever they are, the message is told with all others."""
     store = made(tmp_path / "far", 2 << 20) / "store"

@@ -37,9 +37,16 @@ def blocks_of(document: str, heading: str = "") -> list[str]:
 def run(commands: str, checkout: Path) -> str:
     """Both streams.  The first command that fails ends it."""
     done = subprocess.run(
-        ["bash", "-ex"], input=commands, cwd=checkout, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, timeout=SECONDS_MAX, check=False,
-    )  # fmt: skip
+        ["bash", "-ex"],
+        input=commands,
+        cwd=checkout,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout
     return done.stdout
 

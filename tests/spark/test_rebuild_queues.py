@@ -99,9 +99,17 @@ def test_damage_is_told(spark: Any, tmp_path: Path) -> None:
     told = figures(outcome)
     assert (told["bridgedUnits"], told["damagedBytes"]) == (1, log.places[8] - log.places[7])
     [row] = outcome.tables[0].rows
-    assert dict(zip([one.name for one in outcome.tables[0].columns], row, strict=True)).items() >= {
-        "topic": "T", "queueId": 0, "outcome": "different", "differentUnits": 20, "firstDifferentOffset": 0, "field": "tags_code",
-    }.items()  # fmt: skip
+    assert (
+        dict(zip([one.name for one in outcome.tables[0].columns], row, strict=True)).items()
+        >= {
+            "topic": "T",
+            "queueId": 0,
+            "outcome": "different",
+            "differentUnits": 20,
+            "firstDifferentOffset": 0,
+            "field": "tags_code",
+        }.items()
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -118,9 +126,17 @@ def test_one_wild_offset_is_told(spark: Any, tmp_path: Path, monkeypatch: pytest
     assert table.is_finding
     [row] = [dict(zip([one.name for one in table.columns], row, strict=True)) for row in table.rows]
     assert row == {
-        "brokerName": tmp_path.name, "topic": "T", "queueId": 0, "bridged": 0, "lives": 3, "breaks": 2, "dropped": 8,
-        "breakPhysicalOffset": log.places[7], "firstOffset": 8, "lastOffset": 19,
-    }  # fmt: skip
+        "brokerName": tmp_path.name,
+        "topic": "T",
+        "queueId": 0,
+        "bridged": 0,
+        "lives": 3,
+        "breaks": 2,
+        "dropped": 8,
+        "breakPhysicalOffset": log.places[7],
+        "firstOffset": 8,
+        "lastOffset": 19,
+    }
     [frame] = outcome.frames["queues"].collect()
     assert (frame.lives, frame.breaks, frame.dropped) == (3, 2, 8)
 

@@ -60,11 +60,14 @@ def plainly(store: Path) -> dict[tuple[str, str], dict[str, Any]]:
                 state = "consumed" if position > last["queueOffset"] else "unread"
         times = sorted((one["reconsumeTimes"], one["storeTimestamp"]) for one in delivered)
         found[group, origin] = {
-            "state": state, "retryTimes": max(one["reconsumeTimes"] for one in chain), "attempts": times,
+            "state": state,
+            "retryTimes": max(one["reconsumeTimes"] for one in chain),
+            "attempts": times,
             "originInLog": first is not None,
             "originTopic": first["topic"] if first else dict(chain[0]["properties"])["RETRY_TOPIC"],
-            "originQueueId": first and first["queueId"], "originQueueOffset": first and first["queueOffset"],
-        }  # fmt: skip
+            "originQueueId": first and first["queueId"],
+            "originQueueOffset": first and first["queueOffset"],
+        }
     return found
 
 

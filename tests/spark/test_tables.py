@@ -18,11 +18,20 @@ JOBS = Path(tables.__file__).parent
 @pytest.mark.parametrize(
     ("column", "unit"),
     [
-        ("topic", Unit.TEXT), ("queueId", Unit.PLACE), ("physicalOffset", Unit.PLACE), ("offset", Unit.PLACE),
-        ("storeTimestamp", Unit.TIME), ("windowMs", Unit.TIME), ("lagMs", Unit.MS),
-        ("waitMsP99", Unit.MS), ("bytesBehind", Unit.BYTES), ("gini", Unit.RATIO), ("messages", Unit.COUNT), ("p99_9", Unit.MS),
+        ("topic", Unit.TEXT),
+        ("queueId", Unit.PLACE),
+        ("physicalOffset", Unit.PLACE),
+        ("offset", Unit.PLACE),
+        ("storeTimestamp", Unit.TIME),
+        ("windowMs", Unit.TIME),
+        ("lagMs", Unit.MS),
+        ("waitMsP99", Unit.MS),
+        ("bytesBehind", Unit.BYTES),
+        ("gini", Unit.RATIO),
+        ("messages", Unit.COUNT),
+        ("p99_9", Unit.MS),
     ],
-)  # fmt: skip
+)
 def test_units(column: str, unit: Unit) -> None:
     assert unit_of(column) is unit
 

@@ -42,9 +42,17 @@ def test_the_units_of_a_java_store() -> None:
     unit = read_unit(first)
     keys = index_keys(unique, "k1 k2", "TagA")
     one = Draft(
-        "TopicA", 0, unit.body, unit.properties, unit.born_timestamp, born, store_host, flag=7,
-        tags_code=tags_code("TagA"), keys=keys,
-    )  # fmt: skip
+        "TopicA",
+        0,
+        unit.body,
+        unit.properties,
+        unit.born_timestamp,
+        born,
+        store_host,
+        flag=7,
+        tags_code=tags_code("TagA"),
+        keys=keys,
+    )
     rig.store.stage(one, unit.store_timestamp)
     second = bytes.fromhex(
         "0000007cdaa320a7431726fb0000000100000007000000000000000000000000000000a5000000300000018bcfe5687b20010db8000000000000000000"
@@ -85,9 +93,21 @@ def test_a_staged_unit_is_the_packed_one(
     stored_flag = bits & ~0x30 | hosts
     queued = stored_flag & sys_flag.TRANSACTION_MASK in (sys_flag.TRANSACTION_NOT, sys_flag.TRANSACTION_COMMIT)
     expected = pack_unit(
-        queue_id, flag, 1 if queued else 0, placed.physical_offset, stored_flag, born_timestamp, born, START_MS + 5, stored,
-        times, prepared, body, topic.encode(), properties,
-    )  # fmt: skip
+        queue_id,
+        flag,
+        1 if queued else 0,
+        placed.physical_offset,
+        stored_flag,
+        born_timestamp,
+        born,
+        START_MS + 5,
+        stored,
+        times,
+        prepared,
+        body,
+        topic.encode(),
+        properties,
+    )
     assert placed.size == len(expected)
     assert log_bytes(rig)[placed.physical_offset : placed.end_offset] == expected
     assert (read_size_and_magic(expected, 0)[1] == MAGIC_V2) == (len(topic) > 127)
@@ -378,8 +398,10 @@ def test_a_failed_dispatch_is_repeated_and_reports_everything() -> None:
     assert rig.store.refusal is Closed.DISK_FULL
     arrived = rig.store.dispatch(START_MS)
     assert sorted((one.queue_id, one.next_queue_offset, one.tags_codes) for one in arrived) == [
-        (0, 1, [string_hash("Tag0")]), (1, 1, [string_hash("Tag1")]), (2, 1, [string_hash("Tag2")]),
-    ]  # fmt: skip
+        (0, 1, [string_hash("Tag0")]),
+        (1, 1, [string_hash("Tag1")]),
+        (2, 1, [string_hash("Tag2")]),
+    ]
     assert [rig.numbers(queue_id=queue_id) for queue_id in (0, 1, 2)] == [[0], [1], [2]]
     assert rig.store.undispatched == 0
     assert len(rig.store.query("TopicA", "shared", 64, 0, 1 << 60).units) == 3

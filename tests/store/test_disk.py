@@ -144,8 +144,10 @@ def test_links_and_pipes_are_not_followed(tmp_path: Path) -> None:
         with pytest.raises(ForeignFile):
             disk.lock(f"{tmp_path}/{name}")
     assert {entry.name: entry.kind for entry in disk.entries(str(tmp_path))} == {
-        "link": Kind.LINK, "pipe": Kind.OTHER, "target": Kind.FILE,
-    }  # fmt: skip
+        "link": Kind.LINK,
+        "pipe": Kind.OTHER,
+        "target": Kind.FILE,
+    }
 
 
 def test_a_short_write_is_gone_on_with() -> None:

@@ -87,10 +87,13 @@ def planted(golden: Golden, **changed: Any) -> list[Stored]:
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
-        ({"flag": 77}, "flag"), ({"reconsume_times": 5}, "reconsume_times"), ({"born_timestamp": 1}, "born_timestamp"),
-        ({"body": b"!"}, "body"), ({"prepared_transaction_offset": 9}, "prepared_transaction_offset"),
+        ({"flag": 77}, "flag"),
+        ({"reconsume_times": 5}, "reconsume_times"),
+        ({"born_timestamp": 1}, "born_timestamp"),
+        ({"body": b"!"}, "body"),
+        ({"prepared_transaction_offset": 9}, "prepared_transaction_offset"),
     ],
-)  # fmt: skip
+)
 def test_one_changed_field_of_a_message_is_named(golden: Golden, tmp_path: Path, changed: dict[str, Any], named: str) -> None:
     length = len(golden.view.units[10].unit.body)
     made = again(

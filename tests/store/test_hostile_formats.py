@@ -21,9 +21,13 @@ from tests.support.store_rig import ROOT, Rig, draft, small
 TOPICS = ("Packed", "TopicA", "%LMQ%a")
 DIRECTORIES = ("batchconsumequeue", "consumequeue", "consumequeue_ext")
 ALL_ON = {
-    "enable_lmq": True, "enable_multi_dispatch": True, "enable_consume_queue_ext": True, "enabled_append_prop_crc": True,
-    "mapped_file_size_consume_queue_ext": 110, "mapper_file_size_batch_consume_queue": 230,
-}  # fmt: skip
+    "enable_lmq": True,
+    "enable_multi_dispatch": True,
+    "enable_consume_queue_ext": True,
+    "enabled_append_prop_crc": True,
+    "mapped_file_size_consume_queue_ext": 110,
+    "mapper_file_size_batch_consume_queue": 230,
+}
 EXTREMES = (0, 1, -1, 1 << 31, (1 << 31) - 1, -(1 << 63), (1 << 63) - 1, 46, 20, 1 << 40)
 
 
@@ -65,10 +69,13 @@ def spoil(disk: MemoryDisk, rng: Random) -> None:
         at, length = rng.randrange(size), rng.choice([1, 8, 20, 46, 100])
         piece = rng.choice(
             [
-                rng.randbytes(length), bytes(length), b"\xff" * length, rng.choice(EXTREMES).to_bytes(9, "big", signed=True)[1:],
+                rng.randbytes(length),
+                bytes(length),
+                b"\xff" * length,
+                rng.choice(EXTREMES).to_bytes(9, "big", signed=True)[1:],
                 disk.open(rng.choice(names)).read_at(0, length),
             ]
-        )  # fmt: skip
+        )
         file.write_at(at, piece[: size - at])
     if rng.random() < 0.1:
         disk.unlink(rng.choice(names))

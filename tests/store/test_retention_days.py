@@ -32,9 +32,17 @@ GREEDY = RetentionRules(
     file_reserved_time=0, delete_when=frozenset(range(24)), disk_space_warning_level_ratio=None, delete_file_batch_max=2
 )
 RARE = (
-    "a log file went", "a queue file went", "an index file went", "a removal failed", "a stop within a look", "a kill", "a cut",
-    "a clean stop", "a removal was undone", "a commit failed",
-)  # fmt: skip
+    "a log file went",
+    "a queue file went",
+    "an index file went",
+    "a removal failed",
+    "a stop within a look",
+    "a kill",
+    "a cut",
+    "a clean stop",
+    "a removal was undone",
+    "a commit failed",
+)
 
 
 class Stored(NamedTuple):

@@ -119,8 +119,10 @@ def test_a_store_over_two_directories_survives_restart_and_crash() -> None:
     assert not crashed.store.report.clean
     assert crashed.numbers() == list(range(41))
     assert crashed.store.close(crashed.wall_ms)
-    moved = Rig(disk=crashed.disk, settings=small(store_path_commit_log=f"{C},{A}", mapped_file_size_commit_log=FILE,
-                                                  read_only_commit_log_store_paths=B))  # fmt: skip
+    moved = Rig(
+        disk=crashed.disk,
+        settings=small(store_path_commit_log=f"{C},{A}", mapped_file_size_commit_log=FILE, read_only_commit_log_store_paths=B),
+    )
     assert moved.numbers() == list(range(41)), "a directory that became read-only is still the log"
     assert moved.store.close(moved.wall_ms)
     assert not moved.disk.is_directory(f"{ROOT}/commitlog")

@@ -95,10 +95,19 @@ def test_001_11_the_tree_and_its_lock(tmp_path: object) -> None:
 
 
 LEFTOVERS = (
-    "timerwheel", "timerlog/00000000000000000000", "config/timercheck", "config/timermetrics", "config/transactionMetrics",
-    "compaction/position-checkpoint", "rocksdbstore/CURRENT", "abort.bak", "epochFileCheckpoint", "kvStore/LOCK",
-    "tieredstore/x", "consumequeue_rocksdb/CURRENT",
-)  # fmt: skip
+    "timerwheel",
+    "timerlog/00000000000000000000",
+    "config/timercheck",
+    "config/timermetrics",
+    "config/transactionMetrics",
+    "compaction/position-checkpoint",
+    "rocksdbstore/CURRENT",
+    "abort.bak",
+    "epochFileCheckpoint",
+    "kvStore/LOCK",
+    "tieredstore/x",
+    "consumequeue_rocksdb/CURRENT",
+)
 
 
 @pytest.mark.parametrize("stop", ["clean", "killed"])
@@ -178,9 +187,20 @@ def test_001_14_one_log_for_all_topics() -> None:
 def test_001_15_a_units_fields_in_both_versions_and_all_widths(topic: str, born: bytes, store_host: bytes) -> None:
     rig = Rig()
     [placed] = rig.put(
-        Draft(topic, 3, b"body", b"a\x01b\x02", 5, born, store_host, flag=7, sys_flag=1, reconsume_times=2,
-              prepared_transaction_offset=9)
-    )  # fmt: skip
+        Draft(
+            topic,
+            3,
+            b"body",
+            b"a\x01b\x02",
+            5,
+            born,
+            store_host,
+            flag=7,
+            sys_flag=1,
+            reconsume_times=2,
+            prepared_transaction_offset=9,
+        )
+    )
     unit = message.UNIT.parse(contents(rig)[f"commitlog/{0:020d}"])
     assert unit.magic == (MAGIC_V2 if len(topic) > 127 else MAGIC_V1)
     assert (unit.total_size, unit.queue_id, unit.flag, unit.queue_offset, unit.physical_offset) == (placed.size, 3, 7, 0, 0)
@@ -209,8 +229,9 @@ def test_001_17_twenty_bytes_an_entry_of_position_size_and_hash() -> None:
     data = contents(rig)[f"consumequeue/T/0/{0:020d}"]
     parsed = [consume_queue.UNIT.parse(data[at : at + 20]) for at in (0, 20)]
     assert [tuple(unit[name] for name in ("physical_offset", "size", "tags_code")) for unit in parsed] == [
-        (first.physical_offset, first.size, tags_code("TagA")), (second.physical_offset, second.size, 0),
-    ]  # fmt: skip
+        (first.physical_offset, first.size, tags_code("TagA")),
+        (second.physical_offset, second.size, 0),
+    ]
     waiting = consume_queue.UNIT.parse(contents(rig)[f"consumequeue/SCHEDULE_TOPIC_XXXX/0/{0:020d}"])
     assert (waiting.physical_offset, waiting.tags_code) == (late.physical_offset, START_MS + 5000)
 

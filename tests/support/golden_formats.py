@@ -62,9 +62,10 @@ def settings(root: Path, golden: Path, **changes: object) -> StoreSettings:
         values |= {"store_path_commit_log": f"{root}/logs-a,{root}/logs-b"}
     else:
         values |= {
-            "enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 210,
+            "enable_consume_queue_ext": True,
+            "mapped_file_size_consume_queue_ext": 210,
             "mapper_file_size_batch_consume_queue": 460,
-        }  # fmt: skip
+        }
     return StoreSettings(**{**values, **changes})  # type: ignore[arg-type]
 
 
@@ -89,10 +90,21 @@ def draft_of(unit: StoredMessage, properties: bytes) -> Draft:
     values = decode(properties.decode())
     delay = 1000 * int(values["DELAY"]) if unit.topic == b"SCHEDULE_TOPIC_XXXX" else -1
     return Draft(
-        unit.topic.decode(), unit.queue_id, bytes(unit.body), properties, unit.born_timestamp, unit.born_host, unit.store_host,
-        unit.flag, unit.sys_flag, unit.reconsume_times, unit.prepared_transaction_offset, tags_code(values.get("TAGS")),
-        index_keys(values.get("UNIQ_KEY"), values.get("KEYS"), values.get("TAGS")), delay,
-    )  # fmt: skip
+        unit.topic.decode(),
+        unit.queue_id,
+        bytes(unit.body),
+        properties,
+        unit.born_timestamp,
+        unit.born_host,
+        unit.store_host,
+        unit.flag,
+        unit.sys_flag,
+        unit.reconsume_times,
+        unit.prepared_transaction_offset,
+        tags_code(values.get("TAGS")),
+        index_keys(values.get("UNIQ_KEY"), values.get("KEYS"), values.get("TAGS")),
+        delay,
+    )
 
 
 def in_queue(store: Store, topic: str, queue_id: int = 0) -> list[bytes]:

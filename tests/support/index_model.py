@@ -56,10 +56,13 @@ class IndexModel:
 
     def _bytes(self, file: _File) -> bytes:
         header = {
-            "begin_timestamp": file.begin_time, "end_timestamp": file.end_time,
-            "begin_physical_offset": file.begin_physical, "end_physical_offset": file.end_physical,
-            "slot_count": len(file.slots), "index_count": file.count,
-        }  # fmt: skip
+            "begin_timestamp": file.begin_time,
+            "end_timestamp": file.end_time,
+            "begin_physical_offset": file.begin_physical,
+            "end_physical_offset": file.end_physical,
+            "slot_count": len(file.slots),
+            "index_count": file.count,
+        }
         data = bytes(layout.HEADER.build(header))
         data += b"".join(_slot(file.slots.get(n, 0)) for n in range(self.slot_num))
         data += bytes(layout.ENTRY.sizeof())

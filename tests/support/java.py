@@ -21,9 +21,20 @@ from conformance.subjects.base import REFERENCE, SubjectFailed
 from conformance.subjects.java import OPENED, SMALL, java_command, rocketmq_home
 
 __all__ = [
-    "HERE", "OLD_CLIENT", "OLD_SERVER", "OPENED", "REFERENCE", "SMALL",
-    "classpath", "java", "javac", "library", "missing", "programs", "rocketmq_home",
-]  # fmt: skip
+    "HERE",
+    "OLD_CLIENT",
+    "OLD_SERVER",
+    "OPENED",
+    "REFERENCE",
+    "SMALL",
+    "classpath",
+    "java",
+    "javac",
+    "library",
+    "missing",
+    "programs",
+    "rocketmq_home",
+]
 
 HERE: Final = Path(__file__).resolve().parent.parent / "java"
 OLD_CLIENT: Final = "4.9.8"

@@ -94,16 +94,37 @@ class Mix:
         return self._random.randbytes(count)
 
     def send(
-        self, line: Line, body: bytes, properties: str, *, topic: str = TOPIC, queue: int | None = None, sys_flag: int = 0,
-        flag: int = 0, batch: bool = False, one_way: bool = False, lands: str | None = None, count: int = 1,
-    ) -> Answer | None:  # fmt: skip
+        self,
+        line: Line,
+        body: bytes,
+        properties: str,
+        *,
+        topic: str = TOPIC,
+        queue: int | None = None,
+        sys_flag: int = 0,
+        flag: int = 0,
+        batch: bool = False,
+        one_way: bool = False,
+        lands: str | None = None,
+        count: int = 1,
+    ) -> Answer | None:
         """One send; `lands`: the topic where it will be readable at last."""
         queue_id = self._random.randrange(QUEUES) if queue is None else queue
         self.born_ms += self._random.randrange(50)
         fields = {
-            "a": "PID_mix", "b": topic, "c": "TBW102", "d": QUEUES, "e": queue_id, "f": sys_flag, "g": self.born_ms, "h": flag,
-            "i": properties, "j": 0, "k": False, "m": batch,
-        }  # fmt: skip
+            "a": "PID_mix",
+            "b": topic,
+            "c": "TBW102",
+            "d": QUEUES,
+            "e": queue_id,
+            "f": sys_flag,
+            "g": self.born_ms,
+            "h": flag,
+            "i": properties,
+            "j": 0,
+            "k": False,
+            "m": batch,
+        }
         code = RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2
         self.expected[lands or topic] += count
         if one_way:
@@ -149,16 +170,21 @@ class Mix:
         items = [
             Item(number, self.body(size + number), self.properties(KEYS=f"item-{number}", TAGS="TagA").encode())
             for number in range(count)
-        ]  # fmt: skip
+        ]
         self.send(line, pack_items(items), self.properties(), batch=True, count=count)
 
     def send_back(self, line: Line, group: str, delay_level: int) -> None:
         """The last message comes again in the group's retry topic, or, with a negative delay, in its dead letter topic."""
         last = self.acknowledged[-1]
         fields = {
-            "offset": int(last.message_id[-16:], 16), "group": group, "delayLevel": delay_level, "originMsgId": last.message_id,
-            "originTopic": TOPIC, "unitMode": False, "maxReconsumeTimes": 16,
-        }  # fmt: skip
+            "offset": int(last.message_id[-16:], 16),
+            "group": group,
+            "delayLevel": delay_level,
+            "originMsgId": last.message_id,
+            "originTopic": TOPIC,
+            "unitMode": False,
+            "maxReconsumeTimes": 16,
+        }
         line.good(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
         self.expected[("%DLQ%" if delay_level < 0 else "%RETRY%") + group] += 1
 
@@ -173,10 +199,14 @@ class Mix:
                 continue
             self.expected[HALVES] += outcome == COMMIT
             fields = {
-                "producerGroup": "PID_mix", "tranStateTableOffset": answer.ext["queueOffset"],
-                "commitLogOffset": int(answer.ext["msgId"][-16:], 16), "commitOrRollback": outcome, "fromTransactionCheck": False,
-                "msgId": properties.split("\1")[1].split("\2")[0], "topic": TOPIC,
-            }  # fmt: skip
+                "producerGroup": "PID_mix",
+                "tranStateTableOffset": answer.ext["queueOffset"],
+                "commitLogOffset": int(answer.ext["msgId"][-16:], 16),
+                "commitOrRollback": outcome,
+                "fromTransactionCheck": False,
+                "msgId": properties.split("\1")[1].split("\2")[0],
+                "topic": TOPIC,
+            }
             line.good(RequestCode.END_TRANSACTION, fields)
             self.ended += 1
 
@@ -235,9 +265,15 @@ class Mix:
 def make_topic(line: Line, topic: str, queues: int = QUEUES) -> None:
     """As mqadmin updateTopic."""
     fields = {
-        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues, "perm": 6,
-        "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False,
-    }  # fmt: skip
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": queues,
+        "writeQueueNums": queues,
+        "perm": 6,
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": 0,
+        "order": False,
+    }
     line.good(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
 
 

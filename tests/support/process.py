@@ -15,9 +15,17 @@ from conformance.subjects.process import (
 )
 
 __all__ = [
-    "POLL_S", "START_S_MAX", "STOP_S_MAX", "NotReady", "ServerProcess", "Stream",
-    "free_ports", "loopback_v6", "processes_in", "until",
-]  # fmt: skip
+    "POLL_S",
+    "START_S_MAX",
+    "STOP_S_MAX",
+    "NotReady",
+    "ServerProcess",
+    "Stream",
+    "free_ports",
+    "loopback_v6",
+    "processes_in",
+    "until",
+]
 
 
 def processes_in(directory: Path) -> list[int]:

@@ -38,10 +38,18 @@ def _pull(line: Line, topic: str, queue_id: int) -> Iterator[tuple[StoredMessage
     offset = 0
     while True:
         fields = {
-            "consumerGroup": READER, "topic": topic, "queueId": queue_id, "queueOffset": offset, "maxMsgNums": PULL_MAX,
-            "sysFlag": SUBSCRIPTION_FLAG, "commitOffset": 0, "suspendTimeoutMillis": 0, "subscription": "*", "subVersion": 0,
+            "consumerGroup": READER,
+            "topic": topic,
+            "queueId": queue_id,
+            "queueOffset": offset,
+            "maxMsgNums": PULL_MAX,
+            "sysFlag": SUBSCRIPTION_FLAG,
+            "commitOffset": 0,
+            "suspendTimeoutMillis": 0,
+            "subscription": "*",
+            "subVersion": 0,
             "expressionType": "TAG",
-        }  # fmt: skip
+        }
         answer = line.ask(RequestCode.PULL_MESSAGE, fields)
         if answer.code == ResponseCode.PULL_NOT_FOUND:
             return
@@ -65,9 +73,14 @@ def query(line: Line, topic: str, key: str, *, unique: bool = False) -> list[int
     """Where the messages of a key lie, in the order of the answer; `T#tags` asks for a tag."""
     is_tag = key.startswith(TAG_PREFIX)
     fields: dict[str, object] = {
-        "topic": topic, "key": key.removeprefix(TAG_PREFIX), "maxNum": HITS_MAX, "beginTimestamp": 0, "endTimestamp": LATEST_MS,
-        "indexType": "T" if is_tag else None, "_UNIQUE_KEY_QUERY": "true" if unique else None,
-    }  # fmt: skip
+        "topic": topic,
+        "key": key.removeprefix(TAG_PREFIX),
+        "maxNum": HITS_MAX,
+        "beginTimestamp": 0,
+        "endTimestamp": LATEST_MS,
+        "indexType": "T" if is_tag else None,
+        "_UNIQUE_KEY_QUERY": "true" if unique else None,
+    }
     answer = line.ask(RequestCode.QUERY_MESSAGE, fields)
     if answer.code == ResponseCode.QUERY_NOT_FOUND:
         return []

@@ -40,10 +40,21 @@ def draft_of(stored: Stored, delays_ms: Sequence[int]) -> Draft:
     values = properties.decode(unit.properties.decode())
     level = int(values.get("DELAY", 0)) if stored.topic == SCHEDULE else 0
     return Draft(
-        stored.topic, unit.queue_id, unit.body, unit.properties, unit.born_timestamp, unit.born_host, unit.store_host, unit.flag,
-        unit.sys_flag & ~HOST_BITS, unit.reconsume_times, unit.prepared_transaction_offset, tags_code(values.get("TAGS")),
-        stored.keys, delays_ms[min(level, len(delays_ms)) - 1] if level > 0 else NO_DELAY,
-    )  # fmt: skip
+        stored.topic,
+        unit.queue_id,
+        unit.body,
+        unit.properties,
+        unit.born_timestamp,
+        unit.born_host,
+        unit.store_host,
+        unit.flag,
+        unit.sys_flag & ~HOST_BITS,
+        unit.reconsume_times,
+        unit.prepared_transaction_offset,
+        tags_code(values.get("TAGS")),
+        stored.keys,
+        delays_ms[min(level, len(delays_ms)) - 1] if level > 0 else NO_DELAY,
+    )
 
 
 def groups(units: Sequence[Stored], log_file_bytes: int) -> list[list[Stored]]:

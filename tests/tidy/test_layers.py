@@ -10,9 +10,19 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOMS = (
-    "rmq_wire", "rmq_net", "rmq_store", "broker_impl", "rmq_client", "rmq_inspect", "rmq_columns", "rmq_spark",
-    "conformance", "rmq_cli", "tests", "bench",
-)  # fmt: skip
+    "rmq_wire",
+    "rmq_net",
+    "rmq_store",
+    "broker_impl",
+    "rmq_client",
+    "rmq_inspect",
+    "rmq_columns",
+    "rmq_spark",
+    "conformance",
+    "rmq_cli",
+    "tests",
+    "bench",
+)
 MAY_ENTER = {
     "rmq_wire": set(),
     "rmq_net": {"rmq_wire"},

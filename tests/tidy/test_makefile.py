@@ -21,9 +21,13 @@ def test_children_may_keep_compiled_modules() -> None:
     """Each start of a server would compile everything anew."""
     rule = f'--eval=shown: ; @echo "[$${VARIABLE}]"'
     done = subprocess.run(
-        ["make", "--no-print-directory", rule, "shown"], cwd=ROOT, env={**os.environ, VARIABLE: "1"}, capture_output=True,
-        text=True, check=True,
-    )  # fmt: skip
+        ["make", "--no-print-directory", rule, "shown"],
+        cwd=ROOT,
+        env={**os.environ, VARIABLE: "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout == "[]\n"
 
 

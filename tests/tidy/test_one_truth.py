@@ -10,9 +10,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOMS = (
-    "rmq_wire", "rmq_net", "rmq_store", "broker_impl", "rmq_client", "rmq_inspect", "rmq_columns", "rmq_spark", "rmq_cli",
+    "rmq_wire",
+    "rmq_net",
+    "rmq_store",
+    "broker_impl",
+    "rmq_client",
+    "rmq_inspect",
+    "rmq_columns",
+    "rmq_spark",
+    "rmq_cli",
     "conformance",
-)  # fmt: skip
+)
 LAYOUTS = ROOT / "rmq_wire" / "layout"
 A_WITNESS = ROOT / "conformance" / "capture" / "recorder.py"
 """Looks at foreign frames with its own eyes: what it records judges `rmq_wire`."""

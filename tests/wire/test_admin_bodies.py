@@ -51,8 +51,11 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return bodies(hint)
     found: dict[Any, st.SearchStrategy[Any]] = {
-        str: TEXT, int: LONG, bool: st.booleans(), float: st.floats(allow_nan=False, allow_infinity=False),
-    }  # fmt: skip
+        str: TEXT,
+        int: LONG,
+        bool: st.booleans(),
+        float: st.floats(allow_nan=False, allow_infinity=False),
+    }
     return found[hint]
 
 

@@ -43,15 +43,43 @@ JAVA_NAMES = {
 """Our class -> Java's, where that is not our name with `RequestHeader` or `ResponseHeader` behind it."""
 
 NO_JAVA_CLASS = {
-    "BatchAckMessage", "CheckClientConfig", "CleanExpiredConsumeQueue", "CleanUnusedTopic", "DeleteExpiredCommitLog",
-    "GetAllConsumerOffset", "GetAllDelayOffset", "GetAllMessageRequestMode", "GetAllTopicListFromNameserver",
-    "GetBrokerClusterInfo", "GetBrokerConfig", "GetBrokerEpochCache", "GetBrokerHAStatus", "GetBrokerLiteInfo",
-    "GetBrokerRuntimeInfo", "GetColdDataFlowCtrInfo", "GetHasUnitSubTopicList", "GetHasUnitSubUnunitTopicList",
-    "GetNamesrvConfig", "GetSystemTopicListFromBroker", "GetSystemTopicListFromNs", "GetTimerCheckPoint", "GetTimerMetrics",
-    "GetUnitTopicList", "HeartbeatResponse", "PopRollback", "QueryAssignment", "RemoveColdDataFlowCtrConfig",
-    "SetCommitLogReadMode", "SetMessageRequestMode", "SwitchTimerEngine", "UpdateAndCreateSubscriptionGroup",
-    "UpdateAndCreateSubscriptionGroupList", "UpdateBrokerConfig", "UpdateColdDataFlowCtrConfig", "UpdateNamesrvConfig",
-}  # fmt: skip
+    "BatchAckMessage",
+    "CheckClientConfig",
+    "CleanExpiredConsumeQueue",
+    "CleanUnusedTopic",
+    "DeleteExpiredCommitLog",
+    "GetAllConsumerOffset",
+    "GetAllDelayOffset",
+    "GetAllMessageRequestMode",
+    "GetAllTopicListFromNameserver",
+    "GetBrokerClusterInfo",
+    "GetBrokerConfig",
+    "GetBrokerEpochCache",
+    "GetBrokerHAStatus",
+    "GetBrokerLiteInfo",
+    "GetBrokerRuntimeInfo",
+    "GetColdDataFlowCtrInfo",
+    "GetHasUnitSubTopicList",
+    "GetHasUnitSubUnunitTopicList",
+    "GetNamesrvConfig",
+    "GetSystemTopicListFromBroker",
+    "GetSystemTopicListFromNs",
+    "GetTimerCheckPoint",
+    "GetTimerMetrics",
+    "GetUnitTopicList",
+    "HeartbeatResponse",
+    "PopRollback",
+    "QueryAssignment",
+    "RemoveColdDataFlowCtrConfig",
+    "SetCommitLogReadMode",
+    "SetMessageRequestMode",
+    "SwitchTimerEngine",
+    "UpdateAndCreateSubscriptionGroup",
+    "UpdateAndCreateSubscriptionGroupList",
+    "UpdateBrokerConfig",
+    "UpdateColdDataFlowCtrConfig",
+    "UpdateNamesrvConfig",
+}
 """Requests (and one answer) that have no header class in Java: they have no fields, or fields that `DIFFERENCES` names."""
 
 DIFFERENCES = {
@@ -72,22 +100,36 @@ DIFFERENCES = {
 NOT_DECLARED = {
     "a base class, declared in rmq_wire.headers.base": {"RpcRequestHeader", "TopicRequestHeader", "TopicQueueRequestHeader"},
     "only a controller answers it": {
-        "AlterSyncStateSetRequestHeader", "AlterSyncStateSetResponseHeader", "ApplyBrokerIdRequestHeader",
-        "ApplyBrokerIdResponseHeader", "CleanControllerBrokerDataRequestHeader", "ElectMasterRequestHeader",
-        "ElectMasterResponseHeader", "GetMetaDataResponseHeader", "GetNextBrokerIdRequestHeader", "GetNextBrokerIdResponseHeader",
-        "GetReplicaInfoRequestHeader", "GetReplicaInfoResponseHeader", "RegisterBrokerToControllerRequestHeader",
+        "AlterSyncStateSetRequestHeader",
+        "AlterSyncStateSetResponseHeader",
+        "ApplyBrokerIdRequestHeader",
+        "ApplyBrokerIdResponseHeader",
+        "CleanControllerBrokerDataRequestHeader",
+        "ElectMasterRequestHeader",
+        "ElectMasterResponseHeader",
+        "GetMetaDataResponseHeader",
+        "GetNextBrokerIdRequestHeader",
+        "GetNextBrokerIdResponseHeader",
+        "GetReplicaInfoRequestHeader",
+        "GetReplicaInfoResponseHeader",
+        "RegisterBrokerToControllerRequestHeader",
         "RegisterBrokerToControllerResponseHeader",
     },
     "only a broker container answers it": {"AddBrokerRequestHeader", "RemoveBrokerRequestHeader"},
     "nothing sends it": {
-        "CheckTransactionStateResponseHeader", "InitConsumerOffsetRequestHeader", "RegisterOrderTopicRequestHeader",
+        "CheckTransactionStateResponseHeader",
+        "InitConsumerOffsetRequestHeader",
+        "RegisterOrderTopicRequestHeader",
         "StatisticsMessagesRequestHeader",
     },
     "an answer without fields": {
-        "EndTransactionResponseHeader", "GetConsumerListByGroupResponseHeader", "UnregisterClientResponseHeader",
-        "UpdateConsumerOffsetResponseHeader", "ViewMessageResponseHeader",
+        "EndTransactionResponseHeader",
+        "GetConsumerListByGroupResponseHeader",
+        "UnregisterClientResponseHeader",
+        "UpdateConsumerOffsetResponseHeader",
+        "ViewMessageResponseHeader",
     },
-}  # fmt: skip
+}
 
 VERSION_GATES = {
     "VERSION": "V5_5_0",
@@ -168,8 +210,11 @@ def test_fields(cls: type[Header]) -> None:
 
 @pytest.mark.parametrize("cls", [*DECLARED, *replies()], ids=lambda cls: cls.__name__)
 def test_inheritance(cls: type[Header]) -> None:
-    bases = {base.RpcRequest: "RpcRequestHeader", base.TopicRequest: "TopicRequestHeader",
-             base.TopicQueueRequest: "TopicQueueRequestHeader"}  # fmt: skip
+    bases = {
+        base.RpcRequest: "RpcRequestHeader",
+        base.TopicRequest: "TopicRequestHeader",
+        base.TopicQueueRequest: "TopicQueueRequestHeader",
+    }
     name = java_name(cls)
     assert {bases[c] for c in cls.__mro__ if c in bases} == set(HEADERS[name]["parents"] if name else ())
 
