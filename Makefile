@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 TOOLS := $(VENV)/.tools
 SPARK := $(VENV)/.spark
+WHEELS := $(VENV)/.wheels
 PYSPARK ?= 4.3
 ARGS ?=
 IMAGE ?= apache/rocketmq:5.5.0
@@ -14,13 +15,15 @@ IMAGE ?= apache/rocketmq:5.5.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev test check fast java test-spark bench bench-store bench-spark truth specification conform conform-docker conform-matrix nightly fuzz clean
+.PHONY: help setup setup-spark dev test check fast java test-spark bench bench-store bench-spark truth pages conform conform-docker conform-matrix nightly fuzz clean
 
 help:  ## print these targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(RUN): pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+$(BIN)/python:
+	@$(PYTHON) -m venv $(VENV)
+
+$(RUN): pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e .
 	@touch $@
 
@@ -28,21 +31,28 @@ $(TOOLS): $(RUN)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,dev,docker]'
 	@touch $@
 
-$(SPARK)-$(PYSPARK): $(TOOLS)
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[spark,s3]' 'pyspark==$(PYSPARK).*'
+# PySpark comes as sources: with `make -j2` its wheel is built beside everything else.
+$(WHEELS)/.spark-$(PYSPARK): | $(BIN)/python
+	@$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w $(WHEELS) 'pyspark==$(PYSPARK).*'
+	@touch $@
+
+$(SPARK)-$(PYSPARK): $(TOOLS) | $(WHEELS)/.spark-$(PYSPARK)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -f $(WHEELS) -e '.[spark,s3]' 'pyspark==$(PYSPARK).*'
 	@rm -f $(SPARK)-*
 	@touch $@
 
 setup: $(TOOLS)  ## make .venv with everything that tests and checks need
 
+setup-spark: $(SPARK)-$(PYSPARK)  ## the same with PySpark and S3 (PYSPARK=4.2 takes another version)
+
 dev: $(RUN)  ## start a name server and a broker in one process, ready for a Java client (ARGS="--help" shows what it takes)
 	@exec $(BIN)/rmq dev $(ARGS)
 
-test: $(TOOLS)  ## run all tests, the ones with stock Java clients included, and print the time of each part
+test: $(TOOLS)  ## run all tests, those with stock Java clients and in Spark included where these are there; print what each part took
 	@$(BIN)/python -m tests.parts $(ARGS)
 
-fast: $(TOOLS)  ## run the tests that need neither Java nor Docker
-	@$(BIN)/python -m tests.parts --without java --without docker $(ARGS)
+fast: $(TOOLS)  ## run the tests that need neither Java nor Docker nor Spark
+	@$(BIN)/python -m tests.parts --without java --without docker --without s3 --without spark $(ARGS)
 
 java: $(TOOLS)  ## run only the tests with stock Java clients, mqadmin and the real broker
 	@$(BIN)/python -m tests.parts --only java $(ARGS)
@@ -50,8 +60,9 @@ java: $(TOOLS)  ## run only the tests with stock Java clients, mqadmin and the r
 test-spark: $(SPARK)-$(PYSPARK)  ## run the tests of stores in Spark, S3 included (needs a JDK; PYSPARK=4.2 takes another version)
 	@$(BIN)/python -m tests.parts --only s3 --only spark $(ARGS)
 
-check: $(TOOLS)  ## ruff and mypy --strict
+check: $(TOOLS)  ## ruff, its formatter and mypy --strict
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
 
 bench: $(TOOLS)  ## our broker and the real Java broker under the same load in the same run (needs gcc, JDK, Maven)
@@ -66,8 +77,8 @@ bench-spark: $(SPARK)-$(PYSPARK)  ## the jobs on Spark beside a plain read of th
 truth: $(TOOLS)  ## read codes, headers and defaults out of the Java jars again (needs JDK, Maven)
 	@$(BIN)/python -m conformance.truth $(ARGS)
 
-specification: $(TOOLS)  ## write docs/conformance.md again, from the conformance suite's cases
-	@$(BIN)/python -m conformance.report.specification $(ARGS)
+pages: $(TOOLS)  ## make every generated page again: of the conformance suite, its controls, the torture, the ledger and others
+	@$(BIN)/python -m tests.pages
 
 CONFORM := $(BIN)/rmq conform --expected
 OUTCOME = --json build/$@/results.json --junit build/$@/junit.xml --html build/$@/index.html --logs build/$@/logs
@@ -87,7 +98,9 @@ conform-matrix: $(TOOLS)  ## all subjects side by side; conformance/reports/matr
 	@$(BIN)/rmq conform merge --expected --brief $(SUBJECTS:%=build/$@/%.json) --json conformance/reports/matrix.json --html build/$@/index.html
 
 nightly: $(TOOLS)  ## the long variants: fuzzing, many rounds, every Java version
-	@$(BIN)/python -m tests.parts --nightly --without spark $(ARGS)
+	@$(BIN)/python -m tests.parts --left-out
+	@$(BIN)/python -m tests.parts --nightly --without s3 --without spark $(ARGS)
+	@$(BIN)/python -m tests.support.mutants
 	@$(MAKE) --no-print-directory test-spark ARGS="--nightly $(ARGS)"
 	@$(MAKE) --no-print-directory test-spark PYSPARK=4.2 ARGS="--nightly $(ARGS)"
 

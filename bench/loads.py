@@ -24,8 +24,9 @@ from bench.processes import cpu_seconds, make_topic, rss_anon_mib
 from rmq_wire.command import encode_request
 from rmq_wire.declare import Request
 from rmq_wire.headers.clients import GetProducerConnectionList
-from tests.broker.house import SUBSCRIPTION, SUSPEND, pull
-from tests.cli.rmq import Server, Talk, command, split
+from tests.support.requests import SUBSCRIPTION, SUSPEND, pull
+from tests.support.rmq import Server, command
+from tests.support.talk import Talk, split
 
 IDLE = 10_000
 SLOW = 1_000
@@ -104,8 +105,8 @@ def broker(directory: Path) -> Iterator[tuple[Server, Side, int]]:
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     with Server(directory, program=[sys.executable, "-O", *command("broker", "--json", *words)[1:]]) as server:
         port = split(server.told["broker"])[1]
-        yield server, Side("ours", port, server.process.pid), port
-        server.end()
+        yield server, Side("ours", port, server.pid), port
+        server.stop()
 
 
 def rate(side: Side, seconds: float) -> float:
@@ -116,12 +117,12 @@ def idle(directory: Path, seconds: float) -> Iterator[Figure]:
     """10,000 connections with a heartbeat each 30 s."""
     with broker(directory) as (server, side, port):
         alone = rate(side, seconds)
-        before = rss_anon_mib(server.process.pid)
+        before = rss_anon_mib(server.pid)
         with crowd(port, IDLE) as idlers:
-            each_kib = (rss_anon_mib(server.process.pid) - before) * 1024 / IDLE
-            used = cpu_seconds(server.process.pid)
+            each_kib = (rss_anon_mib(server.pid) - before) * 1024 / IDLE
+            used = cpu_seconds(server.pid)
             idlers.do("beat")
-            share = (cpu_seconds(server.process.pid) - used) / BEAT_PERIOD_S
+            share = (cpu_seconds(server.pid) - used) / BEAT_PERIOD_S
             beside = rate(side, seconds)
         again = rate(side, seconds)
     ratio = beside / max(alone, again)
@@ -168,12 +169,12 @@ def held(directory: Path, _: float) -> Iterator[Figure]:
         make_topic(port, TOPIC, HELD_QUEUES)
         frames = directory / "frames"
         with crowd(port, HELD_QUEUES) as waiters:
-            before = rss_anon_mib(server.process.pid)
+            before = rss_anon_mib(server.pid)
             frames.write_text("\n".join(waiting(number, number) for number in range(HELD_QUEUES)))
             waiters.do(f"each {frames}")
             with Talk(f"127.0.0.1:{port}") as talk:
                 talk.send("beside", b"x")  # everything before it has been served
-            each_kib = (rss_anon_mib(server.process.pid) - before) * 1024 / HELD_QUEUES
+            each_kib = (rss_anon_mib(server.pid) - before) * 1024 / HELD_QUEUES
             times = wakes(port, waiters, WAKES, 1, HELD_QUEUES)
         p99 = times[int(len(times) * 0.99)]
         yield Figure(f"{HELD_QUEUES:,} held pulls: p99 of a wake-up", f"{p99:.1f} ms", "≤ 20 ms", p99 <= 20)

@@ -9,21 +9,26 @@ import os
 import shutil
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from conformance.subjects import ours
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.topics import CreateTopic
 from rmq_wire.names import AUTO_CREATE_TOPIC
-from tests.cli.rmq import Talk
-from tests.support.process import ServerProcess, free_ports
-from tests.support.reference import JavaNameServer, registered
+from tests.support.reference import JavaNameServer
+from tests.support.talk import Talk
 
 HERE = Path(__file__).parent
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+DEFAULTS = {
+    "mappedFileSizeCommitLog": str(1 << 30),
+    "diskMaxUsedSpaceRatio": "95",
+    "diskSpaceCleanForciblyRatio": "85",
+    "diskSpaceWarningLevelRatio": "90",
+}
 
 
 @functools.cache
@@ -96,35 +101,19 @@ def evict(pid: int, directory: Path) -> float:
     return found / max(written, 1)
 
 
-class OurBroker(ServerProcess):
-    """`rmq broker` with a properties file."""
+class OurBroker(ours.OurBroker):
+    """`rmq broker` as it is installed: optimized, with files of the sizes that are the default."""
 
     def __init__(self, directory: Path, namesrv: str, *, name: str, properties: Mapping[str, str]) -> None:
-        super().__init__("rmq", directory)
-        self.namesrv = namesrv
-        self.port = free_ports(-2, 1)
-        self.properties = {
-            "brokerName": name,
-            "brokerIP1": "127.0.0.1",
-            "listenPort": str(self.port),
-            "storePathRootDir": str(directory / "store"),
-            "diskMaxUsedSpaceRatio": "95",
-            "diskSpaceCleanForciblyRatio": "85",
-            "diskSpaceWarningLevelRatio": "90",
-            **properties,
-        }
+        super().__init__(directory, namesrv, name=name, properties={**DEFAULTS, **properties})
 
     def command(self) -> Sequence[str]:
-        config = self.directory / "broker.conf"
-        config.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
-        return [sys.executable, "-O", "-m", "rmq_cli.main", "broker", "-c", str(config), "-n", self.namesrv]
+        python, *rest = super().command()
+        return [python, "-O", *rest]
 
     def environment(self) -> Mapping[str, str]:
         """An installed package has its modules compiled; empty is to Python as if the variable were not there."""
-        return {"PYTHONDONTWRITEBYTECODE": ""}
-
-    def ready(self) -> bool:
-        return registered(self.namesrv, f"127.0.0.1:{self.port}")
+        return {**super().environment(), "PYTHONDONTWRITEBYTECODE": ""}
 
 
 def make_topic(port: int, topic: str, queues: int) -> None:

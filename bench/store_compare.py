@@ -32,9 +32,9 @@ from bench.store_logs import Share, copy_store, remove_store, write_log
 from rmq_wire.headers.positions import GetMaxOffset, GetMaxOffsetResponse
 from rmq_wire.headers.query import QueryMessage
 from rmq_wire.headers.send import SendMessageResponse
-from tests.broker.house import send
-from tests.cli.rmq import Talk
 from tests.support.reference import JavaBroker, JavaNameServer
+from tests.support.requests import send
+from tests.support.talk import Talk
 
 FASTEST = Row("send 1 x 64", "send", 1, 64, False, None, None)
 ONE, MANY, BESIDE, PROBE, CRASH = "cold_one", "cold_many", "cold_beside", "bench_probe", "bench_crash"

@@ -75,8 +75,10 @@ class Case(NamedTuple):
 
     @property
     def about(self) -> str:
-        """The case function's docstring, for the documents; may be empty."""
-        return inspect.getdoc(self.run) or ""
+        """What the case function's docstring says below the title, for the documents; may be empty."""
+        text = inspect.getdoc(self.run) or ""
+        first, _, rest = text.partition("\n")
+        return rest.strip() if first.removesuffix(".") == self.title else text
 
 
 CASES: Final[dict[str, Case]] = {}
@@ -87,26 +89,29 @@ _ID: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*(?:\.[a-z0-9]+(?:-[a-z0-9]+)*)
 def case(
     id: str,
     level: Level,
-    title: str,
     *,
     rests_on: str,
-    codes: Iterable[int] = (),
-    needs: Iterable[Need] = (),
+    title: str = "",
+    codes: int | Iterable[int] = (),
+    needs: Need | Iterable[Need] = (),
     since: Version = (),
     slow: bool = False,
     alone: bool = False,
 ) -> Callable[[Callable[[Trial], Awaitable[None]]], Callable[[Trial], Awaitable[None]]]:
-    """Declare the function below as a case.  Raises `ValueError` for an id that is taken or misspelled."""
+    """Declare the function below as a case.  Raises `ValueError` for an id that is taken or misspelled.
+
+    title: of a function that declares several cases; else the first line of the docstring, less its full stop.
+    """
 
     def declare(run: Callable[[Trial], Awaitable[None]]) -> Callable[[Trial], Awaitable[None]]:
         enter(
             Case(
                 id,
                 level,
-                title,
+                title or (inspect.getdoc(run) or "").partition("\n")[0].removesuffix("."),
                 rests_on,
-                tuple(int(code) for code in codes),
-                frozenset(needs),
+                tuple(int(code) for code in ([codes] if isinstance(codes, int) else codes)),
+                frozenset([needs] if isinstance(needs, Need) else needs),
                 since,
                 slow,
                 alone,
@@ -125,6 +130,8 @@ def enter(declared: Case) -> None:
         raise ValueError(f"case {declared.id} is declared in {CASES[declared.id].module} and in {declared.module}")
     if Need.RESTART in declared.needs and not declared.alone:
         raise ValueError(f"case {declared.id} stops the broker: it must be alone")
+    if not declared.title:
+        raise ValueError(f"case {declared.id}: the docstring's first line says what holds when it passes")
     if not _ID.fullmatch(declared.id):
         raise ValueError(f"case id {declared.id!r}: lower case words joined by dashes, at least two parts joined by dots")
     CASES[declared.id] = declared

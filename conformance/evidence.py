@@ -9,6 +9,7 @@ import codecs
 from collections.abc import Sequence
 from typing import Final
 
+from conformance.frames import PREFIX_BYTES, split
 from conformance.link import Frame
 from conformance.results import FrameTold
 from rmq_wire.codes import LanguageCode, RequestCode, ResponseCode
@@ -21,8 +22,6 @@ BODY_BYTES_MAX: Final = 400
 FIELD_CHARACTERS_MAX: Final = 400
 FRAMES_MAX: Final = 60
 """Of one case, told: the first half and the last half of it."""
-_PREFIX_BYTES: Final = 8
-"""The length field, and the word of form and header length."""
 _LIMITS: Final = Limits(frame_bytes_max=2**31 - 1)
 _REQUESTS: Final = {int(code): code.name for code in RequestCode}
 _RESPONSES: Final = {int(code): code.name for code in ResponseCode}
@@ -65,14 +64,13 @@ def tell_one(frame: Frame) -> FrameTold:
 
 def _decode(data: bytes) -> Command | None:
     """The command whose whole header is here; of the body what there is."""
-    if len(data) < _PREFIX_BYTES:
+    if len(data) < PREFIX_BYTES:
         return None
-    form, header_bytes = data[4], int.from_bytes(data[5:8], "big")
-    header = data[_PREFIX_BYTES : _PREFIX_BYTES + header_bytes]
-    if form not in (Form.JSON, Form.ROCKETMQ) or len(header) < header_bytes or not header:
+    form, header, body = split(data)
+    if form not in (Form.JSON, Form.ROCKETMQ) or not header:
         return None
     try:
-        command = decode_header(header, form, data[_PREFIX_BYTES + header_bytes :], _LIMITS)
+        command = decode_header(header, form, body, _LIMITS)
         if not isinstance(command, Command):
             return None
         command.form = Form(form)

@@ -8,11 +8,13 @@ the report happens later.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 import trio
 
+from conformance.frames import Cutter
+from conformance.subjects.remoting import split_address
 from rmq_wire import fastjson
 from rmq_wire.codes import LanguageCode
 from rmq_wire.command import Command, Limits, Unreadable
@@ -34,6 +36,8 @@ VERSION: Final = 513
 KEPT_BYTES_MAX: Final = 16 * 1024
 """Of one frame as evidence; of a longer one the beginning is kept."""
 RECEIVE_BYTES: Final = 256 * 1024
+FRAME_BYTES_MAX: Final = 2**31 - 1
+"""A case may see what a client would not take."""
 
 
 class Frame(NamedTuple):
@@ -48,6 +52,22 @@ class Frame(NamedTuple):
     data: bytes
     """The first `KEPT_BYTES_MAX` of it.  Empty with `note`: something that is no frame, such as the connection's end."""
     note: str = ""
+
+
+class Heard(NamedTuple):
+    """A frame of the server's, and its place among all that came on this connection."""
+
+    place: int
+    command: Command | Unreadable
+    data: bytes
+
+    def answers(self, opaque: int) -> bool:
+        """It is the response of that number."""
+        return bool(self.command.flag & RESPONSE) and self.command.opaque == opaque
+
+    def asks(self, code: int) -> bool:
+        """It is a request of the server's with this code."""
+        return not self.command.flag & RESPONSE and isinstance(self.command, Command) and self.command.code == code
 
 
 class NoAnswer(Exception):
@@ -121,9 +141,11 @@ class Link:
         self._opening = trio.Lock()
         self._sending = trio.Lock()
         self._opaques = itertools.count(1)
-        self._answers: dict[int, Command | Unreadable] = {}
-        self._requests: list[Command] = []
-        self._strays: list[Command | Unreadable] = []
+        self.why_ended = ""
+        """Empty while it is open."""
+        self.unread: list[Heard] = []
+        """What nobody has waited for yet."""
+        self._count = 0
         self._waiting: set[int] = set()
         self._news = trio.Condition()
 
@@ -159,23 +181,19 @@ class Link:
 
     async def ask_frame(self, frame: bytes, opaque: int, *, seconds: float = ANSWER_S) -> Answer:
         """Send these bytes and wait for the response of that number.  Raises `NoAnswer`."""
-        started = trio.current_time()
+        started, place = trio.current_time(), self._count
         self._waiting.add(opaque)
         try:
             await self.send(frame)
-            with trio.move_on_after(seconds):
-                async with self._news:
-                    while opaque not in self._answers and not self.ended.is_set():
-                        await self._news.wait()
-            found = self._answers.pop(opaque, None)
+            found = await self.take(lambda heard: heard.place >= place and heard.answers(opaque), seconds=seconds)
         finally:
             self._waiting.discard(opaque)
         if found is None:
             why = "the connection ended" if self.ended.is_set() else f"nothing came within {seconds:g} s"
             raise NoAnswer(f"no answer to request {opaque} on connection {self.number}: {why}")
-        if isinstance(found, Unreadable):
-            raise NoAnswer(f"the answer to request {opaque} cannot be read: {found.why}")
-        return Answer(found, trio.current_time() - started)
+        if isinstance(found.command, Unreadable):
+            raise NoAnswer(f"the answer to request {opaque} cannot be read: {found.command.why}")
+        return Answer(found.command, trio.current_time() - started)
 
     async def tell(self, request: Request, body: bytes = b"", *, ext: Mapping[str, str] | None = None) -> int:
         """Send a one-way request; its number."""
@@ -195,8 +213,8 @@ class Link:
         await self.send(frame)
         return opaque
 
-    async def send(self, data: bytes, *, chunk: int = 0) -> None:
-        """Send bytes as they are, chunk by chunk if told so.  A connection that has ended takes them silently."""
+    async def send(self, data: bytes, *, chunk: int = 0) -> bool:
+        """Send bytes as they are, chunk by chunk if told so.  Whether the connection took them: it may have ended."""
         await self.open()
         async with self._sending:
             self._keep(True, data)
@@ -206,22 +224,15 @@ class Link:
                     await self._stream.send_all(data[at : at + (chunk or len(data))])
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 await trio.lowlevel.checkpoint()
+                return False
+        return True
 
     # What the server sends on its own
 
     async def request(self, code: int, *, seconds: float = ANSWER_S) -> Command | None:
         """The next request of the server's with this code (a notice, a check), or None when none comes in time."""
-        await self.open()
-        with trio.move_on_after(seconds):
-            async with self._news:
-                while True:
-                    for at, command in enumerate(self._requests):
-                        if command.code == code:
-                            return self._requests.pop(at)
-                    if self.ended.is_set():
-                        return None
-                    await self._news.wait()
-        return None
+        found = await self.take(lambda heard: heard.asks(code), seconds=seconds)
+        return found.command if found is not None and isinstance(found.command, Command) else None
 
     async def reply(self, command: Command, *, code: int = 0, header: Header | None = None, body: bytes = b"") -> None:
         """Answer a request of the server's."""
@@ -230,12 +241,28 @@ class Link:
 
     async def stray(self, *, seconds: float) -> Command | Unreadable | None:
         """The next response that nobody waits for (also one to a request that was sent as raw bytes), or None."""
+
+        def stray(heard: Heard) -> bool:
+            return bool(heard.command.flag & RESPONSE) and heard.command.opaque not in self._waiting
+
+        found = await self.take(stray, seconds=seconds)
+        return None if found is None else found.command
+
+    async def take(self, wanted: Callable[[Heard], bool], *, seconds: float) -> Heard | None:
+        """The first frame that is wanted, also of those that came before; None when none comes in time."""
         await self.open()
+
+        def found() -> Heard | None:
+            return next(filter(wanted, self.unread), None)
+
         with trio.move_on_after(seconds):
             async with self._news:
-                while not self._strays and not self.ended.is_set():
+                while found() is None and not self.ended.is_set():
                     await self._news.wait()
-        return self._strays.pop(0) if self._strays else None
+        heard = found()
+        if heard is not None:
+            self.unread.remove(heard)
+        return heard
 
     async def ends(self, *, seconds: float = ANSWER_S) -> bool:
         """Whether the server ends the connection in time."""
@@ -251,10 +278,10 @@ class Link:
         async with self._opening:
             if self._stream is not None:
                 return
-            host, _, port = self.address.rpartition(":")
+            host, port = split_address(self.address)
             try:
                 with trio.fail_after(CONNECT_S):
-                    self._stream = await trio.open_tcp_stream(host.strip("[]"), int(port))
+                    self._stream = await trio.open_tcp_stream(host.strip("[]"), port)
             except (OSError, trio.TooSlowError) as error:
                 raise NoAnswer(f"no connection to {self.address}: {error or 'time is up'}") from None
             self._nursery.start_soon(self._read)
@@ -273,53 +300,31 @@ class Link:
 
     async def _read(self) -> None:
         assert self._stream is not None
-        cutter, conversation = _Cutter(), Conversation(Limits(frame_bytes_max=2**31 - 1))
+        cutter, conversation = Cutter(FRAME_BYTES_MAX), Conversation(Limits(frame_bytes_max=FRAME_BYTES_MAX))
         end = "the server closed the connection"
         try:
             while data := await self._stream.receive_some(RECEIVE_BYTES):
-                for raw in cutter.feed(data):
-                    self._keep(False, raw)
-                for command in conversation.feed(data):
-                    self._take(command)
+                frames = cutter.feed(data)
+                for frame in frames:
+                    self._keep(False, frame)
+                for command, frame in zip(conversation.feed(data), frames, strict=False):
+                    self.unread.append(Heard(self._count, command.kept(), frame))
+                    self._count += 1
                 async with self._news:
                     self._news.notify_all()
         except BadFrame as error:
-            end = f"the server sent {error}"
+            end = f"the server sent what is no frame: {error}"
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             end = str(error.__cause__ or error) or "closed by the case"
         finally:
             self._evidence.append(Frame(self.number, False, trio.current_time() - self._began, 0, b"", end))
+            self.why_ended = end
             self.ended.set()
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(self._stream)
                 async with self._news:
                     self._news.notify_all()
 
-    def _take(self, command: Command | Unreadable) -> None:
-        kept = command.kept()
-        if not command.flag & RESPONSE:
-            if isinstance(kept, Command):
-                self._requests.append(kept)
-        elif command.opaque in self._waiting and command.opaque not in self._answers:
-            self._answers[command.opaque] = kept
-        else:
-            self._strays.append(kept)
-
     def _keep(self, to_server: bool, data: bytes) -> None:
         at = trio.current_time() - self._began
         self._evidence.append(Frame(self.number, to_server, at, len(data), bytes(data[:KEPT_BYTES_MAX])))
-
-
-class _Cutter:
-    """Cuts what was received at the length fields, for the evidence alone."""
-
-    def __init__(self) -> None:
-        self._held = bytearray()
-
-    def feed(self, data: bytes) -> list[bytes]:
-        self._held += data
-        found = []
-        while len(self._held) >= 4 and len(self._held) >= (end := 4 + int.from_bytes(self._held[:4], "big", signed=True)) >= 4:
-            found.append(bytes(self._held[:end]))
-            del self._held[:end]
-        return found

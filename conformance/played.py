@@ -80,13 +80,13 @@ async def route(t: Trial, topic: str, link: Link | None = None) -> Answer:
     return await (link or t.names).ask(naming.GetRouteInfo(topic=topic))
 
 
-async def route_goes(t: Trial, topic: str, *, seconds: float = EXPIRY_S) -> None:
+async def route_goes(t: Trial, topic: str) -> None:
     """The topic's route disappears in time."""
 
     async def gone() -> bool:
         return (await route(t, topic)).code == ResponseCode.TOPIC_NOT_EXIST
 
-    await t.until(f"the route of {topic} goes", gone, seconds=seconds)
+    await t.until(f"the route of {topic} goes", gone, seconds=EXPIRY_S)
 
 
 def brokers_of(answer: Answer) -> dict[str, dict[int, str]]:

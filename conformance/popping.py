@@ -16,9 +16,10 @@ from rmq_wire.headers.pop import (
 from rmq_wire.message import StoredMessage
 
 INVISIBLE_MS = 60_000
-SHORT_MS = 2_000
+SHORT_MS = 4_000
+"""Of invisibility, after which a message comes again; long enough to acknowledge it before."""
 REVIVED_S = 25.0
-"""The shortest time of invisibility, and what the reference's revive service takes on a busy machine."""
+"""That time of invisibility, and what the reference's revive service takes on a busy machine."""
 FIRST = 0
 """`initMode`: a new group begins with the oldest message."""
 

@@ -239,7 +239,3 @@ def schema() -> str:
     """The JSON schema of `Matrix`, as it stands in `schema.json`."""
     made: dict[str, Any] = msgspec.json.schema(Matrix)
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **made}, indent=1, sort_keys=True) + "\n"
-
-
-if __name__ == "__main__":
-    SCHEMA.write_text(schema(), encoding="utf-8")

@@ -12,11 +12,11 @@ import random
 import secrets
 import string
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import trio
 
@@ -28,9 +28,10 @@ from conformance.subjects.base import Target, dotted
 from conformance.trial import CaseFailed, CaseSkipped, Restart, Trial
 from rmq_wire.errors import WireError
 
+T = TypeVar("T")
 JOBS: Final = 16
 """Cases at once."""
-CASE_S: Final = 30.0
+CASE_S: Final = 60.0
 SLOW_CASE_S: Final = 300.0
 """How long a case may take; above it, it failed."""
 WATCH_S: Final = 0.5
@@ -258,6 +259,19 @@ def _kind(error: BaseException) -> str:
     if isinstance(error, NoAnswer | TimeoutError | trio.TooSlowError):
         return ""
     return "the answer cannot be read: " if isinstance(error, WireError) else f"{type(error).__name__}: "
+
+
+def run_trio(work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    """`trio.run`; Ctrl-C, or what alone ended it, comes out as it went in, not in a group."""
+    try:
+        result: T = trio.run(work, *arguments)
+    except BaseExceptionGroup as group:
+        leaves = list(_leaves(group))
+        interrupted = [leaf for leaf in leaves if isinstance(leaf, KeyboardInterrupt)]
+        if interrupted or len(leaves) == 1:
+            raise (interrupted or leaves)[0] from None
+        raise
+    return result
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

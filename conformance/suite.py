@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
-import trio
 
 from conformance import expected
 from conformance.case import Case
 from conformance.cleaning import CLEANING_S, CLEANING_SHORT_S, clean, prepare
 from conformance.results import CaseTold, Run
-from conformance.runner import OWN_KINDS, Limits, run
+from conformance.runner import OWN_KINDS, Limits, run, run_trio
 from conformance.subjects.base import Subject, SubjectFailed, Target
 from conformance.subjects.named import subject_named
 from conformance.subjects.remoting import split_address
@@ -77,57 +76,11 @@ class KeptSubject:
         """Out of reach."""
 
 
-class Session:
-    """A subject on which cases are run one at a time: what the tests of `pytest conformance` share."""
-
-    def __init__(self, word: str, directory: Path, *, expectations: str = "") -> None:
-        """word: as `WAYS`; directory: for what its servers write; expectations: as of `run_on`."""
-        self.subject = subject_of(word, directory)
-        self.target: Target | None = None
-        self._label = expectations
-        self._foretold: list[expected.Expectation] = []
-        self._marks: list[str] = []
-
-    def start(self) -> None:
-        """Raises `SubjectFailed`, `BadExpectations`."""
-        self.target = self.subject.__enter__()
-        self._foretold = expected.load(self._label or self.target.label)
-        if _was_found(self.subject, self.target):
-            _run_trio(prepare, self.target)
-
-    def end(self) -> None:
-        """Clean up, and end what was started."""
-        if self.target is not None and _was_found(self.subject, self.target):
-            _run_trio(clean, self.target, *self._marks)
-        self.subject.__exit__(None, None, None)
-
-    def run(self, case: Case) -> tuple[CaseTold, str]:
-        """What came of a case, and why the subject cannot be asked any more; empty: it can."""
-        assert self.target is not None
-        outcome = _run_trio(
-            partial(run, [case], self.target, alive=self.subject.alive, restart=getattr(self.subject, "restart_broker", None))
-        )
-        expected.apply(outcome.cases, self._foretold)
-        self._marks.append(outcome.mark)
-        return outcome.cases[0], outcome.ended
-
-
 def expect_anew(run: Run, expectations: str = "") -> None:
     """Write into a run what is expected now.  Raises `BadExpectations`."""
     for case in run.cases:
         case.expected = case.reason = case.see = ""
     expected.apply(run.cases, expected.load(expectations or run.target.label))
-
-
-def _run_trio(work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-    """`trio.run`; Ctrl-C comes out as it went in, not in a group."""
-    try:
-        result: T = trio.run(work, *arguments)
-    except BaseExceptionGroup as group:
-        if group.subgroup(KeyboardInterrupt) is None:
-            raise
-        raise KeyboardInterrupt from None
-    return result
 
 
 def _was_found(subject: Subject, target: Target) -> bool:
@@ -160,14 +113,12 @@ def run_on(
             done(case)
 
         if _was_found(subject, target):
-            _run_trio(prepare, target)
+            run_trio(prepare, target)
         restart = getattr(subject, "restart_broker", None)
-        outcome = _run_trio(
-            partial(run, cases, target, seed=seed, limits=limits, alive=subject.alive, restart=restart, done=told)
-        )
+        outcome = run_trio(partial(run, cases, target, seed=seed, limits=limits, alive=subject.alive, restart=restart, done=told))
         expected.apply(outcome.cases, foretold)
         if _was_found(subject, target):
-            outcome.target.details["deleted afterwards"] = _run_trio(
+            outcome.target.details["deleted afterwards"] = run_trio(
                 partial(clean, target, outcome.mark, seconds=CLEANING_SHORT_S if outcome.ended else CLEANING_S)
             )
         if logs is not None:

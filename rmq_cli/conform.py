@@ -30,6 +30,7 @@ SUBCOMMANDS: Final = {
     "record": ("conform_capture", "Keep what a client and a server say to each other in a file."),
     "show": ("conform_capture", "Print such a file as a timeline, every field decoded."),
     "replay": ("conform_capture", "Say it again to another server; tell what is different."),
+    "rounds": ("conform_rounds", "Run the suite many times; each round must come as expected."),
     "controls": ("conform_controls", "Put defects into a good server; each must be noticed."),
     "serve": ("conform_serve", "A server that torments clients by a script."),
     "torture": ("conform_serve", "Run client programs against it, script by script; judge and report."),
@@ -184,7 +185,7 @@ def _run(words: Sequence[str], selection: Selection, options: dict[str, Any]) ->
         if interrupted:
             break
         try:
-            with _ending_in_order():
+            with ending_in_order():
                 runs.append(_run_one(word, cases, seed, limits, options))
         except (SubjectFailed, BadExpectations) as reason:
             hindered.append(str(reason))
@@ -205,7 +206,7 @@ def _run(words: Sequence[str], selection: Selection, options: dict[str, Any]) ->
 
 
 @contextlib.contextmanager
-def _ending_in_order() -> Iterator[None]:
+def ending_in_order() -> Iterator[None]:
     """Whoever asks us to end gets what Ctrl-C does: what was started is ended, what was found is written.
 
     A shell starts what runs in the background with SIGINT ignored; trio takes care of it only where Python's own handler is.

@@ -57,13 +57,13 @@ def record(
     """
     from conformance.capture.asking import CannotReach, listed_brokers
     from conformance.capture.file import write
-    from conformance.capture.recorder import address_of
     from conformance.capture.session import Recording
+    from conformance.subjects.remoting import split_address
 
     try:
         advertised = dict(_pair(text) for text in brokers)
         listed_brokers(namesrv)
-        recording = Recording(namesrv, address_of(listen), advertised)
+        recording = Recording(namesrv, split_address(listen), advertised)
     except (ValueError, CannotReach) as wrong:
         raise Complaint(str(wrong)) from None
     except OSError as wrong:
@@ -83,12 +83,12 @@ def record(
 
 
 def _pair(text: str) -> tuple[str, str]:
-    from conformance.capture.recorder import address_of
+    from conformance.subjects.remoting import split_address
 
     told, equals, real = text.partition("=")
     if not equals:
         raise ValueError(f"--broker {text!r} is not TOLD=REAL")
-    address_of(told), address_of(real)
+    split_address(told), split_address(real)
     return told, real
 
 

@@ -88,9 +88,8 @@ def controls(
 
 def _run(subject: Subject, defects: Sequence[Defect], jobs: int) -> tuple[Controls, bool]:
     """Start the subject, run the defects, end it; and whether it died meanwhile, which looks like being caught."""
-    import trio
-
     from conformance.controls.run import control
+    from conformance.runner import run_trio
 
     def say(line: str) -> None:
         click.echo(line, err=True)
@@ -104,12 +103,7 @@ def _run(subject: Subject, defects: Sequence[Defect], jobs: int) -> tuple[Contro
             say(f"{subject.label}: {ended} of {len(defects)}; {told.name}: {told.outcome}")
 
     with subject as target:
-        try:
-            told = trio.run(partial(control, target, defects, jobs=jobs, say=say, done=done))
-        except BaseExceptionGroup as several:
-            if several.subgroup(KeyboardInterrupt) is not None:
-                raise KeyboardInterrupt from None
-            raise
+        told = run_trio(partial(control, target, defects, jobs=jobs, say=say, done=done))
         return told, not subject.alive()
 
 
@@ -117,7 +111,7 @@ def _document(file: Path) -> None:
     """Write the page."""
     import msgspec
 
-    from conformance.controls.defect import load
+    from conformance.controls.defects import load
     from conformance.controls.run import read
     from conformance.controls.table import document
     from rmq_cli.complaint import Complaint

@@ -21,6 +21,7 @@ from pyarrow import fs
 from rmq_columns.errors import CannotRead, StoreError
 from rmq_columns.filesystem import local_path
 from rmq_columns.remote import FsspecTree, from_uri
+from rmq_columns.syncs import make_directories, sync_up
 
 PART: Final = ".part"
 """Ends the name of what is being written, which begins with a dot: no reader takes it for a file of the table."""
@@ -94,7 +95,8 @@ class Sink:
 
 
 class _LocalSink(Sink):
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, root: str) -> None:
+        self._root = root
         with _writing(path):
             directory, _, name = path.rpartition("/")
             self._part = f"{directory}/.{name}.{uuid.uuid4().hex[:8]}{PART}"
@@ -106,6 +108,7 @@ class _LocalSink(Sink):
             os.fsync(self._held.fileno())
             self._held.close()
             os.rename(self._part, self._path)
+            sync_up(os.path.dirname(self._path), self._root)
 
     def abort(self) -> None:
         super().abort()
@@ -115,11 +118,11 @@ class _LocalSink(Sink):
 
 def _created(directory: str, path: str) -> Any:
     """Tried twice: whoever clears up may just have removed the directory, which was empty."""
-    os.makedirs(directory, exist_ok=True)
+    make_directories(directory)
     try:
         return open(path, "wb", buffering=BUFFER_BYTES)
     except FileNotFoundError:
-        os.makedirs(directory, exist_ok=True)
+        make_directories(directory)
         return open(path, "wb", buffering=BUFFER_BYTES)
 
 
@@ -174,7 +177,7 @@ class LocalDestination:
         return os.path.join(self._root, name)
 
     def create(self, name: str) -> Sink:
-        return _LocalSink(self._path(name))
+        return _LocalSink(self._path(name), self._root)
 
     def read(self, name: str) -> bytes | None:
         try:

@@ -17,6 +17,7 @@ from rmq_columns.errors import CannotRead
 from rmq_columns.filesystem import SCHEME, absolute, lies_in, local_path, translated
 from rmq_columns.queue_build_files import FIRST, SECOND, WHOLE, Target
 from rmq_columns.stores import Store, store_around
+from rmq_columns.syncs import make_directories, sync_directory, sync_tree
 
 UNFINISHED: Final = "unfinished"
 MARK: Final = "rebuilt-queues.json"
@@ -64,7 +65,7 @@ def making(to: str, run: str, targets: Sequence[Target]) -> Iterator[None]:
     Raises `CannotRead`.
     """
     with translated(to):
-        os.makedirs(to, exist_ok=True)
+        make_directories(to)
         told = _told(to)
         _discard(to)
         _mark(to, {**told, "run": run})
@@ -93,6 +94,7 @@ def finish(to: str, run: str, targets: Sequence[Target]) -> None:
             inside = os.path.relpath(target.root, to)
             trees = {inside: whole} if inside != os.curdir else {tree: os.path.join(whole, tree) for tree in os.listdir(whole)}
             found |= trees
+            sync_tree(whole)  # nothing that is not on the disk takes the place of what was there
         _mark(to, {**told, "complete": False, "made": sorted({*told["made"], *found})})
         old = os.path.join(to, UNFINISHED, run, _OLD)
         os.makedirs(old)
@@ -103,6 +105,7 @@ def finish(to: str, run: str, targets: Sequence[Target]) -> None:
         except OSError:
             _mark(to, told)
             raise
+        sync_directory(to)
         _mark(to, {"complete": True, "made": sorted(found), "run": run})
 
 
@@ -149,11 +152,7 @@ def _mark(to: str, told: dict[str, Any]) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(path + _NEW, path)
-    handle = os.open(to, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_directory(to)
 
 
 def _discard(to: str, run: str | None = None) -> None:

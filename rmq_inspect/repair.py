@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmq_columns.checks.findings import Findings
+from rmq_columns.syncs import make_directories, sync_directory, sync_tree
 from rmq_inspect import files as small_files
 from rmq_inspect.directory import StoreDirectory, StoreFile, list_store
 from rmq_inspect.errors import CannotLook
@@ -67,7 +68,7 @@ def _check_place(store: StoreDirectory, to: Path) -> None:
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise CannotLook(f"{to}: is there already and not empty; a repair never writes into a store")
     try:
-        to.mkdir(parents=True, exist_ok=True)
+        make_directories(os.path.abspath(to))
         needed = sum(file.path.stat().st_blocks * 512 for file in store.commit_log)
         free = shutil.disk_usage(to).free
     except OSError as reason:
@@ -88,8 +89,9 @@ def _repair(store: StoreDirectory, to: Path, slots: int | None, queue_file_bytes
     _timer(store, to, report)
     (to / "checkpoint").write_bytes(checkpoint_bytes(*last))
     _tell(report)
-    _sync(to)
+    sync_tree(str(to))
     (to / ABORT).unlink()
+    sync_directory(str(to))
     return report
 
 
@@ -267,14 +269,3 @@ def _copy(file: StoreFile, path: Path) -> None:
                 made.seek(at)
                 made.write(data)
         made.truncate(reader.size())
-
-
-def _sync(to: Path) -> None:
-    """Every file and every name to the disk."""
-    for directory, _, names in os.walk(to):
-        for path in (*(os.path.join(directory, name) for name in names), directory):
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)

@@ -1,142 +1,244 @@
-"""Runs the test suite part by part and prints what each took.
+"""Runs the test suite: three lanes side by side, each part by part, and prints what each part took.
 
-A part is a directory of `tests/`, cheap ones first; what is marked `java`, wherever it stands but in `spark`, is the last part,
-and `s3` is what is so marked in `columns`.
-With RMQ_REQUIRE=java (CI) a Java test that skips counts as failed: the machine was supposed to have a JDK and Maven.  `docker`
-there says the same of the tests that need a daemon and the images, `spark` of those that need PySpark.
+A part is a list of places in `tests/`; a place that another part names is that part's.  The Python lane computes, the Java lane
+waits for real brokers, the Spark lane does both, so that together they fill two cores.  What a part prints comes in one piece,
+when it ends.  Nothing is tried a second time.
 
-What is judged against the real broker or runs in Spark depends on a second program with races of its own: a few failed tests of
-those parts are tried once more, alone.  Which ones, and how that ended, is printed and counted; what fails twice has failed.
+With RMQ_REQUIRE=java (CI) a test of the Java lane that skips counts as failed: the machine was supposed to have a JDK and Maven.
+`docker` there says the same of the tests that need a daemon and the images, `s3` and `spark` of those parts.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 import xml.etree.ElementTree as Tree
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event, Lock, Timer
 from typing import NamedTuple
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent
+MEMORY = Path("/dev/shm")
+PYTHON, JAVA, SPARK = "python", "java", "spark"
+LANES = {PYTHON: "12000-18000", JAVA: "18000-25000", SPARK: "25000-32000"}
+"""Lane -> the ports that its servers may take."""
+
+
+class Part(NamedTuple):
+    """Some of the tests, run by one process of pytest."""
+
+    name: str
+    lane: str
+    places: tuple[str, ...]
+    """Directories and modules below `tests/`; none: a part that is still to come."""
+    cpu_budget_s: int
+    """CPU seconds of all its processes.  More than `OVER` times this is said at the end."""
+
+
 PARTS = (
-    "tidy",
-    "wire",
-    "store",
-    "net",
-    "broker",
-    "namesrv",
-    "columns",
-    "s3",
-    "spark",
-    "conformance",
-    "inspect",
-    "cli",
-    "docker",
-    "java",
+    Part("tidy", PYTHON, ("tidy",), 20),
+    Part("wire", PYTHON, ("wire",), 30),
+    Part("store", PYTHON, ("store",), 70),
+    Part("net", PYTHON, ("net",), 10),
+    Part("broker", PYTHON, ("broker",), 70),
+    Part("namesrv", PYTHON, ("namesrv",), 15),
+    Part("columns", PYTHON, ("columns",), 130),
+    Part("conformance", PYTHON, ("conformance",), 60),
+    Part("inspect", PYTHON, ("inspect",), 50),
+    Part("cli", PYTHON, ("cli",), 50),
+    Part("docker", PYTHON, ("docker",), 5),
+    Part("java", JAVA, ("java", "conformance/test_suite.py", "namesrv/test_against_java.py"), 900),
+    Part("s3", SPARK, ("columns/test_s3.py", "columns/test_parquet_remote.py"), 30),
+    Part("spark", SPARK, ("spark",), 900),
+    Part("consumption", JAVA, (), 400),
+    Part("pop", JAVA, (), 300),
+    Part("client", PYTHON, (), 430),
+    Part("live topics", SPARK, (), 300),
 )
-COLUMNS, JAVA, S3, SPARK = "columns", "java", "s3", "spark"
-USUAL_SECONDS_MAX = 900
-PART_SECONDS_MAX = {JAVA: 2400, SPARK: 1800}
-"""A part that takes longer hangs: it is ended.  Half of what CI allows for everything."""
-NIGHTLY_USUAL_SECONDS_MAX = 2 * 3600
-NIGHTLY_PART_SECONDS_MAX = {"store": 4 * 3600}
+CPU_BUDGET_S = 45 * 60 * 2 * 7 // 10
+"""What all parts may take together, those to come as well: 45 minutes of two cores, of which three lanes keep 70 % busy."""
+OVER = 1.5
+"""A part that takes this many times its budget is named; it fails nothing, for a slow machine is nobody's fault."""
+PART_SECONDS_MAX = 2400
+"""A part that takes longer hangs: it is ended."""
+NIGHTLY_PART_SECONDS_MAX = 4 * 3600
 """A million lives of the store are simulated then."""
-AGAIN_MAX = 5
-"""More failures than these are no accident: nothing is tried again."""
+MEMORY_FREE_MIN = 8 << 30
+"""With less than this, test directories lie on the disk."""
 
 
 class Outcome(NamedTuple):
     passed: int
     failed: int
     skipped: int
-    seconds: float
-    again: int = 0
-    """passed at the second try only"""
+    wall_s: float
+    cpu_s: float
 
 
-def place_of(part: str) -> Path:
-    """The directory of its tests."""
-    return HERE / (COLUMNS if part == S3 else part)
+def command_of(part: Part) -> list[str]:
+    """Its places, without those in them that are other parts'."""
+    others = [place for other in PARTS if other is not part for place in other.places]
+    inside = [place for place in others if any(place.startswith(f"{own}/") for own in part.places)]
+    places = [*(str(HERE / place) for place in part.places), *(f"--ignore={HERE / place}" for place in inside)]
+    return [sys.executable, "-m", "pytest", *places, "--durations=8", "--durations-min=0.5"]
 
 
-def run_part(part: str, *, nightly: bool, extra: list[str]) -> Outcome:
-    """Run one directory under pytest; what failed beside Java or in Spark once more, alone."""
-    with tempfile.TemporaryDirectory() as scratch:
-        places = [str(HERE), f"--ignore={HERE / SPARK}"] if part == JAVA else [str(place_of(part))]
-        marks = [] if part == SPARK else ["java" if part == JAVA else "not java"]
-        marks += [S3] if part == S3 else [f"not {S3}"] if part == COLUMNS else []
-        marks += [] if nightly else ["not nightly"]
-        command = [sys.executable, "-m", "pytest", *places, "--durations=5", "-o", f"cache_dir={scratch}/cache"]
-        command += ["-m", " and ".join(marks), *extra]
-        limits, usual = (
-            (NIGHTLY_PART_SECONDS_MAX, NIGHTLY_USUAL_SECONDS_MAX) if nightly else (PART_SECONDS_MAX, USUAL_SECONDS_MAX)
-        )
-        seconds = limits.get(part, usual)
-        outcome, names = counted(part, command, Path(scratch) / "report.xml", seconds)
-        if part not in (JAVA, SPARK) or not 0 < len(names) <= AGAIN_MAX:
-            return outcome
-        print(f"\npart {part}: once more, alone: {', '.join(names)}", flush=True)
-        second, still = counted(
-            part, [*command, "--last-failed", "--last-failed-no-failures=none"], Path(scratch) / "2.xml", seconds
-        )
-        if second.passed + second.failed < len(names):
-            return outcome  # it did not come to all of them
-        print(f"part {part}: at the second try {len(names) - len(still)} of {len(names)} passed", flush=True)
-        again = len(names) - len(still)
-        return Outcome(outcome.passed + again, second.failed, outcome.skipped, outcome.seconds + second.seconds, again)
+def scratch_root(part: Part, *, nightly: bool) -> Path | None:
+    """Where test directories lie: in memory, but for the gigabytes of the nightly stores."""
+    if nightly or not MEMORY.is_dir() or not os.access(MEMORY, os.W_OK):
+        return None
+    room = os.statvfs(MEMORY)
+    return MEMORY if room.f_bavail * room.f_frsize >= MEMORY_FREE_MIN else None
 
 
-def counted(part: str, command: list[str], report: Path, seconds: float) -> tuple[Outcome, list[str]]:
-    """One run, and the tests that failed; counts come from the JUnit file, so a crash of pytest itself counts as a failure."""
-    started = time.monotonic()
-    try:
-        status = subprocess.run([*command, f"--junitxml={report}"], check=False, timeout=seconds).returncode
-    except subprocess.TimeoutExpired:
-        status = -1
-        print(f"part {part}: ended after its time limit", flush=True)
-    took = time.monotonic() - started
-    if status == 5:
-        return Outcome(0, 0, 0, took), []
-    if not report.exists():
-        return Outcome(0, 1, 0, took), []
-    suite = Tree.parse(report).getroot().find("testsuite")
-    assert suite is not None
-    names = [
-        f"{case.get('classname')}::{case.get('name')}"
-        for case in suite.iter("testcase")
-        if case.find("failure") is not None or case.find("error") is not None
-    ]
+def run_part(part: Part, *, nightly: bool, seed: int, extra: Sequence[str], printing: Lock) -> Outcome:
+    """Run it under pytest and print its output; counts come from the JUnit file, so a crash of pytest itself is a failure."""
+    with tempfile.TemporaryDirectory(prefix=f"rmq-{part.name}-", dir=scratch_root(part, nightly=nightly)) as scratch:
+        report, output = Path(scratch) / "report.xml", Path(scratch) / "output"
+        command = [*command_of(part), f"--basetemp={scratch}/tests", "-o", f"cache_dir={scratch}/cache", f"--junitxml={report}"]
+        command += [f"--hypothesis-seed={seed}", *(["--nightly", "--hypothesis-profile=nightly"] if nightly else []), *extra]
+        started = time.monotonic()
+        with output.open("wb") as printed:
+            child = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**os.environ, "RMQ_PORTS": LANES[part.lane]},
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+            )
+        limit = NIGHTLY_PART_SECONDS_MAX if nightly else PART_SECONDS_MAX
+        with ended_after(child, limit) as late:
+            _, status, used = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+        wall, cpu = time.monotonic() - started, used.ru_utime + used.ru_stime
+        outcome = Outcome(*counted(report, child.returncode), wall, cpu)
+        with printing:
+            print(f"\n===== part {part.name}: {wall:.0f} s, CPU {cpu:.0f} s", flush=True)
+            print(output.read_text(errors="replace"), flush=True)
+            if late:
+                print(f"part {part.name}: ended after its limit of {limit} s", flush=True)
+        return outcome
+
+
+class ended_after:
+    """Kills a child that takes longer; true when it had to."""
+
+    def __init__(self, child: subprocess.Popen[bytes], seconds: float) -> None:
+        self.child = child
+        self.late = False
+        self.timer = Timer(seconds, self.end)
+
+    def end(self) -> None:
+        self.late = True
+        os.kill(self.child.pid, signal.SIGKILL)
+
+    def __bool__(self) -> bool:
+        return self.late
+
+    def __enter__(self) -> ended_after:
+        self.timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.timer.cancel()
+
+
+def counted(report: Path, status: int) -> tuple[int, int, int]:
+    """Passed, failed, skipped."""
+    if status == 5:  # no test was collected
+        return 0, 0, 0
+    suite = Tree.parse(report).getroot().find("testsuite") if report.exists() else None
+    if suite is None:
+        return 0, 1, 0
     failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
     skipped = int(suite.get("skipped", 0))
     passed = int(suite.get("tests", 0)) - failed - skipped
-    return Outcome(passed, failed or (1 if status not in (0, 5) else 0), skipped, took), names if status == 1 else []
+    return passed, failed or int(status != 0), skipped
+
+
+def run_lanes(parts: Sequence[Part], *, nightly: bool, seed: int, extra: Sequence[str]) -> dict[Part, Outcome]:
+    """All lanes side by side; by night one after the other, when gigabytes are written."""
+    printing = Lock()
+    interrupted = Event()  # Ctrl-C ends the parts that run: they have the same terminal; no other begins
+
+    def lane(name: str) -> dict[Part, Outcome]:
+        own = (part for part in parts if part.lane == name and not interrupted.is_set())
+        return {part: run_part(part, nightly=nightly, seed=seed, extra=extra, printing=printing) for part in own}
+
+    with ThreadPoolExecutor(1 if nightly else len(LANES)) as lanes:
+        found: dict[Part, Outcome] = {}
+        try:
+            for outcomes in lanes.map(lane, LANES):
+                found |= outcomes
+        except BaseException:
+            interrupted.set()
+            raise
+    return {part: found[part] for part in parts}
+
+
+def table(outcomes: dict[Part, Outcome]) -> Iterator[str]:
+    """A line per part, and the parts that took much more than their share."""
+    yield f"{'part':<12} {'lane':<7} {'passed':>7} {'failed':>7} {'skipped':>8} {'wall s':>8} {'CPU s':>8} {'budget':>8}"
+    for part, o in outcomes.items():
+        yield (
+            f"{part.name:<12} {part.lane:<7} {o.passed:>7} {o.failed:>7} {o.skipped:>8}"
+            f" {o.wall_s:>8.1f} {o.cpu_s:>8.1f} {part.cpu_budget_s:>8}"
+        )
+    for lane in LANES:
+        own = [o for part, o in outcomes.items() if part.lane == lane]
+        yield f"lane {lane:<29} {'':>9} {sum(o.wall_s for o in own):>8.1f} {sum(o.cpu_s for o in own):>8.1f}"
+    for part, o in outcomes.items():
+        if o.cpu_s > OVER * part.cpu_budget_s:
+            yield f"part {part.name} took {o.cpu_s:.0f} s of CPU, {o.cpu_s / part.cpu_budget_s:.1f} times its budget"
+
+
+def seed_of(tree: Path) -> int:
+    """RMQ_SEED, or the commit's: each commit tries other examples, and the same ones each time."""
+    if given := os.environ.get("RMQ_SEED"):
+        return int(given)
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=tree, capture_output=True, text=True, check=False)
+    return int(asked.stdout[:8], 16) if asked.returncode == 0 else random.randrange(1 << 32)
 
 
 def main() -> int:
     """Exit status 0 when nothing failed and nothing that had to run was skipped."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", action="append", choices=PARTS, help="run this part (repeatable)")
-    parser.add_argument("--without", action="append", choices=PARTS, default=[], help="leave this part out (repeatable)")
+    names = [part.name for part in PARTS if part.places]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", choices=names, help="run this part (repeatable)")
+    parser.add_argument("--without", action="append", choices=names, default=[], help="leave this part out (repeatable)")
     parser.add_argument("--nightly", action="store_true", help="run the long variants too")
+    parser.add_argument("--left-out", action="store_true", help="list the tests that run by night only, and end")
     options, extra = parser.parse_known_args()
+    if options.left_out:
+        print("Tests that run by night only:", flush=True)
+        collect = [sys.executable, "-m", "pytest", str(HERE), "--collect-only", "--nightly", "-m", "nightly"]
+        return subprocess.run(collect, cwd=ROOT, check=False).returncode
     # a shell's background job ignores it, and so would all that tests start
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    parts = [p for p in PARTS if (not options.only or p in options.only) and p not in options.without and place_of(p).is_dir()]
-    outcomes = {part: run_part(part, nightly=options.nightly, extra=extra) for part in parts}
-    required = os.environ.get("RMQ_REQUIRE", "").split(",")
-    print(f"\n{'part':<12} {'passed':>7} {'failed':>7} {'skipped':>8} {'seconds':>8}")
-    for part, outcome in outcomes.items():
-        again = f"  ({outcome.again} of them at the second try)" if outcome.again else ""
-        print(f"{part:<12} {outcome.passed:>7} {outcome.failed:>7} {outcome.skipped:>8} {outcome.seconds:>8.1f}{again}")
+    chosen = options.only or [name for name in names if name not in options.without]
+    parts = [part for part in PARTS if part.name in chosen and all((HERE / place).exists() for place in part.places)]
+    seed = seed_of(ROOT)
+    print(f"seed {seed} (RMQ_SEED={seed} takes it again)", flush=True)
+    started = time.monotonic()
+    outcomes = run_lanes(parts, nightly=options.nightly, seed=seed, extra=extra)
+    print()
+    print("\n".join(table(outcomes)))
     passed, failed, skipped = (sum(o[i] for o in outcomes.values()) for i in range(3))
-    missing = [p for p in required if p in outcomes and (outcomes[p].skipped or not outcomes[p].passed)]
-    for part in missing:
-        print(f"part {part} was required and has skipped tests, or ran none")
+    required = os.environ.get("RMQ_REQUIRE", "").split(",")
+    missing = [part.name for part, o in outcomes.items() if part.name in required and (o.skipped or not o.passed)]
+    for name in missing:
+        print(f"part {name} was required and has skipped tests, or ran none")
+    print(f"wall {time.monotonic() - started:.0f} s, CPU {sum(o.cpu_s for o in outcomes.values()):.0f} s")
     print(f"{passed} passed, {failed + len(missing)} failed, {skipped} skipped")
     return 1 if failed or missing or not passed else 0
 

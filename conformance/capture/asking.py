@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Final, NamedTuple
 
-from conformance.capture.recorder import RECEIVE_BYTES, Cutter, address_of, glance, split
+from conformance.subjects.remoting import SUCCESS, ask
 from rmq_wire import fastjson
 from rmq_wire.bodies.cluster import ClusterInfo
 from rmq_wire.codes import RequestCode
-from rmq_wire.encoding import encode_request
 from rmq_wire.errors import BadBody
 
 ASK_S: Final = 5.0
@@ -56,17 +54,10 @@ def broker_version(broker: str) -> str:
 
 def _ask(server: str, code: int) -> bytes:
     """The body of a successful answer."""
-    cutter = Cutter()
     try:
-        with socket.create_connection(address_of(server), timeout=ASK_S) as connection:
-            connection.sendall(encode_request(code, opaque=1))
-            while data := connection.recv(RECEIVE_BYTES):
-                for frame in cutter.feed(data):
-                    if glance(frame).code != 0:
-                        raise CannotReach(f"{server} answers with response code {glance(frame).code}")
-                    return split(frame)[2]
-                if cutter.lost:
-                    break
+        answer = ask(server, code, timeout_s=ASK_S)
     except (OSError, ValueError) as wrong:
         raise CannotReach(f"{server} cannot be reached: {wrong}") from None
-    raise CannotReach(f"{server} does not answer as a server of RocketMQ")
+    if answer.code != SUCCESS:
+        raise CannotReach(f"{server} answers with response code {answer.code}")
+    return answer.body

@@ -17,7 +17,8 @@ from typing import Any, Final, NamedTuple
 
 from conformance.capture.decoding import Said, decode_all
 from conformance.capture.frames import load_directed
-from conformance.capture.recorder import Cutter, Frame, Mark
+from conformance.capture.recorder import Frame, Mark
+from conformance.frames import Cutter
 
 FORMAT: Final = 1
 NAME_SERVER: Final = "name server"

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from conformance.capture.recorder import Cutter, Frame, glance
+from conformance.capture.recorder import Frame
+from conformance.frames import Cutter, glance
 
 _ARROW: Final = re.compile(r" *(\d+) (\d+)(->|<-) ")
 """A line of the list: place in the file, connection, direction."""

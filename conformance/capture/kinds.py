@@ -43,6 +43,19 @@ class Kind(StrEnum):
     """Any text: where and how the server was installed."""
 
 
+THE_SAME: Final = {
+    Kind.TIME: "another time, or the same 0 or -1",
+    Kind.MESSAGE_ID: "one id here for one there",
+    Kind.PHYSICAL_OFFSET: "one offset here for one there",
+    Kind.QUEUE_OFFSET: "the same distance for all of a queue",
+    Kind.ADDRESS: "the address of who has the same part",
+    Kind.COUNTER: "any number that is not negative",
+    Kind.FIGURE: "any number",
+    Kind.HANDLE: "one text here for one there",
+}
+"""Said to readers: when two values of a kind mean the same."""
+
+
 class Row(NamedTuple):
     """One line of the table of what is understood where."""
 

@@ -1,32 +1,28 @@
-"""Keeps what a stock client and a server say to each other: a TCP relay on loopback that sees every frame.
+"""Keeps what a stock client and a server say to each other: relays on loopback with a tape.
 
-It changes no byte unless it is told how (`Alter`).  A client comes through it because it is told the relay's address: as its name
-server, and as its broker either because the broker advertises the relay's address as its own (a broker that listens on
+They change no byte unless they are told how (`Alter`).  A client comes through one because it is told the relay's address: as its
+name server, and as its broker either because the broker advertises the relay's address as its own (a broker that listens on
 127.0.0.1:P with `brokerIP1=127.0.0.2` sends its clients to 127.0.0.2:P; all of 127/8 is loopback on Linux) or because the route
-answers are altered on their way (`conformance.capture.session`).  One thread per direction cuts the stream at the length fields;
-what has no such fields passes unrecorded.  Headers are glanced at without `rmq_wire`, which the recorded frames are to judge.
+answers are altered on their way (`conformance.capture.session`).  The relays run on a thread of their own: whoever records waits
+for a client's program meanwhile.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Self
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple, Self, TypeVar
 
-RECEIVE_BYTES: Final = 65_536
-FRAME_BYTES_MAX: Final = 16_777_216
-"""The reference's `com.rocketmq.remoting.frameMaxLength`; a greater length is not a frame of this protocol."""
-RESPONSE: Final = 1
-"""Bit of a command's flag."""
-PREFIX_BYTES: Final = 8
-"""Before the header: the length of what follows, and the header's form and length."""
+import trio
 
-Address = tuple[str, int]
+from conformance.relay import Address, Step, Watch, bound_to, relay, text_of
+
+T = TypeVar("T")
 Alter = Callable[[bool, bytes], bytes]
 """(to the server?, frame) -> the frame that goes on in its place."""
 
@@ -55,66 +51,10 @@ class Mark(NamedTuple):
     """`host:port` to which it was relayed, when it opens."""
 
 
-class Glance(NamedTuple):
-    """What tells frames apart.  `code` of a response is its response code."""
-
-    form: int
-    code: int
-    opaque: int
-    is_response: bool
-
-
-def glance(data: bytes) -> Glance:
-    """Code, number and direction of a frame, from its JSON (form 0) or binary (form 1) header."""
-    form, header, _ = split(data)
-    if form == 0:
-        read = json.loads(header)
-        return Glance(0, read["code"], read["opaque"], bool(read.get("flag", 0) & RESPONSE))
-    code, _, _, opaque, flag = struct.unpack_from(">hbhii", header)
-    return Glance(form, code, opaque, bool(flag & RESPONSE))
-
-
-def split(data: bytes) -> tuple[int, bytes, bytes]:
-    """Form, header and body of a frame."""
-    _, word = struct.unpack_from(">iI", data)
-    form, body_at = word >> 24, PREFIX_BYTES + (word & 0xFFFFFF)
-    return form, data[PREFIX_BYTES:body_at], data[body_at:]
-
-
-class Cutter:
-    """Cuts a byte stream at its length fields.  Gives up for good at a length that no frame has."""
-
-    def __init__(self) -> None:
-        self._pending = bytearray()
-        self.lost = False
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The frames that are complete now."""
-        frames: list[bytes] = []
-        self._pending += data
-        while not self.lost and len(self._pending) >= 4:
-            end = 4 + int(struct.unpack_from(">i", self._pending)[0])
-            if not PREFIX_BYTES <= end <= FRAME_BYTES_MAX:
-                self.lost = True
-                break
-            if len(self._pending) < end:
-                break
-            frames.append(bytes(self._pending[:end]))
-            del self._pending[:end]
-        return frames
-
-    def rest(self) -> bytes:
-        """What no frame has been made of, taken out."""
-        rest = bytes(self._pending)
-        self._pending.clear()
-        return rest
-
-
 class Tape:
     """What has happened so far on the connections of one or several relays, in one order and with one clock."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._events: list[Frame | Mark] = []
         self._connections = 0
         self._began = time.monotonic()
@@ -123,26 +63,21 @@ class Tape:
 
     def opened(self, client: str, server: str) -> int:
         """The number of a new connection."""
-        with self._lock:
-            number, self._connections = self._connections, self._connections + 1
-            self._events.append(Mark(number, self._now_ms(), "open", client=client, server=server))
+        number, self._connections = self._connections, self._connections + 1
+        self._events.append(Mark(number, self._now_ms(), "open", client=client, server=server))
         return number
 
     def mark(self, connection: int, what: str, *, by_server: bool) -> None:
         """Keep what is no frame."""
-        with self._lock:
-            self._events.append(Mark(connection, self._now_ms(), what, by_server))
+        self._events.append(Mark(connection, self._now_ms(), what, by_server))
 
-    def keep(self, connection: int, to_server: bool, frames: Iterable[bytes]) -> None:
-        """Keep frames that are complete now."""
-        with self._lock:
-            now = self._now_ms()
-            self._events += [Frame(connection, to_server, frame, now) for frame in frames]
+    def keep(self, connection: int, to_server: bool, frame: bytes) -> None:
+        """Keep a frame that is complete now."""
+        self._events.append(Frame(connection, to_server, frame, self._now_ms()))
 
     def events(self) -> list[Frame | Mark]:
         """What has passed so far, in the order in which it was complete."""
-        with self._lock:
-            return list(self._events)
+        return list(self._events)
 
     def frames(self) -> list[Frame]:
         """Only the frames of it."""
@@ -152,94 +87,83 @@ class Tape:
         return round((time.monotonic() - self._began) * 1000, 3)
 
 
-class Recorder:
-    """Listens at one address, relays each connection to another, and keeps the frames; a context manager."""
+class _Taped(Watch):
+    """One connection on the tape: what the server heard and said, before and after what is altered."""
 
-    def __init__(self, listen: Address, to: Address, *, tape: Tape | None = None, alter: Alter | None = None) -> None:
+    def __init__(self, tape: Tape, number: int, alter: Alter | None) -> None:
+        self._tape, self._number, self._alter = tape, number, alter
+
+    def passes(self, to_server: bool, frame: bytes, nth: int) -> Iterable[Step]:
+        passed = frame if self._alter is None else self._alter(to_server, frame)
+        # Kept before it is passed on, so that an answer can never stand before its question.
+        self._tape.keep(self._number, to_server, passed if to_server else frame)
+        return (Step(passed),)
+
+    def lost(self, by_server: bool) -> None:
+        self._tape.mark(self._number, "lost", by_server=by_server)
+
+    def closed(self, by_server: bool) -> None:
+        self._tape.mark(self._number, "close", by_server=by_server)
+
+
+class Recorder:
+    """Relays one address to another, and more of them while it runs (`also`); a context manager."""
+
+    def __init__(self, listen: Address, to: Address, *, alter: Alter | None = None) -> None:
         """`listen` with port 0 takes a free one; `address` says which.  Raises `OSError` when it cannot be had."""
-        self._to = to
-        self._tape = tape or Tape()
+        self.tape = Tape()
         self._alter = alter
-        self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
-        self._listener = socket.create_server(listen)
-        self.address: Address = self._listener.getsockname()[:2]
+        self._waiting: list[tuple[socket.socket, Address]] = []
+        """Relays that begin when this does."""
+        self._nursery: trio.Nursery | None = None
+        self._scope = trio.CancelScope()
+        self._token: trio.lowlevel.TrioToken
+        self._ready = threading.Event()
+        self._thread = ThreadPoolExecutor(1, "recorder")
+        self._done: Future[None]
+        self.address = self.also(listen, to)
+
+    def also(self, listen: Address, to: Address) -> Address:
+        """Relay this too; where.  Once it runs, only from within (`call`, an `Alter`).  Raises `OSError`."""
+        listener = socket.create_server(listen)
+        if self._nursery is None:
+            self._waiting.append((listener, to))
+        else:
+            self._nursery.start_soon(relay, listener, to, partial(self._meet, to))
+        return bound_to(listener)
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Do something where the relays run, between two frames."""
+        return trio.from_thread.run_sync(work, trio_token=self._token)
 
     def frames(self) -> list[Frame]:
         """What is on the tape so far."""
-        return self._tape.frames()
+        return self.tape.frames()
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True, name=f"recorder-{self.address[1]}").start()
+        self._done = self._thread.submit(trio.run, self._run)
+        self._ready.wait()
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
-        self._listener.close()
-        with self._lock:
-            for connection in self._open:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._scope.cancel)
+        self._thread.shutdown()
+        self._done.result()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return  # closed
-            try:
-                server = socket.create_connection(self._to)
-            except OSError:
-                client.close()
-                continue
-            for one in (client, server):
-                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            number = self._tape.opened(text_of(server.getsockname()), text_of(self._to))
-            with self._lock:
-                self._open |= {client, server}
-            threading.Thread(target=self._serve, args=(client, server, number), daemon=True).start()
+    def give_up(self) -> None:
+        """Let the addresses go, where it never runs."""
+        for listener, _ in self._waiting:
+            listener.close()
 
-    def _serve(self, client: socket.socket, server: socket.socket, number: int) -> None:
-        back = threading.Thread(target=self._relay, args=(server, client, number, False), daemon=True)
-        back.start()
-        self._relay(client, server, number, True)
-        back.join()
-        with self._lock:
-            self._open -= {client, server}
-        client.close()
-        server.close()
+    async def _run(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        with self._scope:
+            async with trio.open_nursery() as self._nursery:
+                for listener, to in self._waiting:
+                    self._nursery.start_soon(relay, listener, to, partial(self._meet, to))
+                self._ready.set()
+                await trio.sleep_forever()
 
-    def _relay(self, source: socket.socket, sink: socket.socket, number: int, to_server: bool) -> None:
-        cutter = Cutter()
-        with contextlib.suppress(OSError):
-            while data := source.recv(RECEIVE_BYTES):
-                lost = cutter.lost
-                frames = [] if lost else cutter.feed(data)
-                if cutter.lost and not lost:
-                    self._tape.mark(number, "lost", by_server=not to_server)
-                if self._alter is None:
-                    # Kept before it is passed on, so that an answer can never stand before its question.
-                    self._tape.keep(number, to_server, frames)
-                    sink.sendall(data)
-                else:
-                    passed = [self._alter(to_server, frame) for frame in frames]
-                    self._tape.keep(number, to_server, passed if to_server else frames)
-                    sink.sendall(b"".join(passed) + (cutter.rest() + (data if lost else b"") if cutter.lost else b""))
-        self._tape.mark(number, "close", by_server=not to_server)
-        for end in (source, sink):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-
-def text_of(address: tuple[str, int] | tuple[str, int, int, int]) -> str:
-    """`host:port`."""
-    return f"{address[0]}:{address[1]}"
-
-
-def address_of(text: str) -> Address:
-    """Raises `ValueError` unless it is `host:port` with a lawful port."""
-    host, _, port = text.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
-        raise ValueError(f"{text!r} is not HOST:PORT")
-    return host, int(port)
+    def _meet(self, to: Address, _: Address, here: Address) -> Watch:
+        return _Taped(self.tape, self.tape.opened(text_of(here), text_of(to)), self._alter)

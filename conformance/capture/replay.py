@@ -13,16 +13,22 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+import trio
+
 from conformance.capture.asking import CannotReach, Listed, listed_brokers
 from conformance.capture.compare import ABSENT, Finding, findings
-from conformance.capture.decoding import ANSWERS, ASKS, TELLS, UNREADABLE, Said, decode_all, parse, request_name, said
+from conformance.capture.decoding import ANSWERS, ASKS, TELLS, UNREADABLE, Said, decode_all, request_name, said
 from conformance.capture.file import BROKER, Capture
 from conformance.capture.kinds import ANY_NUMBER_OF, Learned
-from conformance.capture.live import Heard, LiveConnection
 from conformance.capture.recorder import Frame, Mark
 from conformance.capture.translate import answer_here, request_here
 from conformance.capture.turns import in_turn as in_turn_of
 from conformance.capture.turns import no_turns
+from conformance.frames import RESPONSE
+from conformance.link import Heard, Link, NoAnswer
+from conformance.relay import text_of
+from conformance.runner import run_trio
+from rmq_wire.command import Command
 
 ANSWER_S: Final = 10.0
 """Beyond the time that the recorded answer took."""
@@ -79,11 +85,7 @@ def replay(
         raise CannotReplay("the capture does not say which servers were recorded")
     if any(isinstance(event, Mark) and event.what == "lost" for event in capture.events):
         raise CannotReplay("a part of the capture is no frames of this protocol: it was not kept")
-    run = _Replay(capture, namesrv, answer_s, pause_ms_max)
-    try:
-        return run.run(in_turn=in_turn)
-    finally:
-        run.close()
+    return run_trio(_Replay(capture, namesrv, answer_s, pause_ms_max).run, in_turn)
 
 
 class _Replay:
@@ -101,7 +103,8 @@ class _Replay:
         last = max((event.at_ms for event in capture.events), default=0)
         recorded = (capture.wall_ms, capture.wall_ms + int(last))
         self._learned = Learned(known, time.time_ns() // 1_000_000 - capture.wall_ms, recorded)
-        self._live: dict[int, LiveConnection] = {}
+        self._nursery: trio.Nursery
+        self._live: dict[int, Link] = {}
         self._numbers: dict[int, int] = {}
         """Event of a server's question -> its opaque here."""
         self._arrivals: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
@@ -133,7 +136,13 @@ class _Replay:
             self._address[server.reached_at] = here.address
         return known
 
-    def run(self, *, in_turn: bool) -> Report:
+    async def run(self, in_turn: bool) -> Report:
+        async with trio.open_nursery() as self._nursery:
+            await self._go_through(in_turn)
+            self._nursery.cancel_scope.cancel()
+        return Report(self._requests, self._compared, tuple(sorted(self._found, key=lambda difference: difference.event)))
+
+    async def _go_through(self, in_turn: bool) -> None:
         turns = in_turn_of(self._said, self._servers()) if in_turn else no_turns()
         before_ms = 0.0
         for at, event in enumerate(self._capture.events):
@@ -144,73 +153,71 @@ class _Replay:
                     continue
                 assert heard is not None
                 if event.to_server:
-                    time.sleep(min(max(pause_ms, 0.0), self._pause_ms_max) / 1000)
+                    await trio.sleep(min(max(pause_ms, 0.0), self._pause_ms_max) / 1000)
                     if at not in turns.late:
-                        self._say(at, event, heard)
+                        await self._say(at, event, heard)
                 else:
-                    self._hear(at, event, heard)
+                    await self._hear(at, event, heard)
                     for question in turns.after.get(at, ()):
-                        self._say_late(question)
+                        await self._say_late(question)
             elif event.what == "open":
-                self._open(at, event)
+                await self._open(at, event)
             elif event.connection in self._live and event.connection not in self._ended:
-                self._end(at, event)
+                await self._end(at, event)
         for connection in list(self._live):
-            self._leftovers(connection, settle=connection not in self._ended)
+            await self._leftovers(connection, settle=connection not in self._ended)
         if not in_turn:
             self._orders()
-        return Report(self._requests, self._compared, tuple(sorted(self._found, key=lambda difference: difference.event)))
 
     def _servers(self) -> list[str]:
         """Of each event."""
         opened = {mark.connection: mark.server for mark in self._capture.events if isinstance(mark, Mark) and mark.what == "open"}
         return [opened.get(event.connection, "") for event in self._capture.events]
 
-    def close(self) -> None:
-        for live in self._live.values():
-            live.close()
-
-    def _open(self, at: int, mark: Mark) -> None:
+    async def _open(self, at: int, mark: Mark) -> None:
         if mark.server not in self._address:
             raise CannotReplay(f"event {at}: the capture does not say what server {mark.server} is")
         server = self._address[mark.server]
+        live = self._live[mark.connection] = Link(server, self._nursery, [], number=mark.connection)
         try:
-            live = self._live[mark.connection] = LiveConnection(server)
-        except OSError as wrong:
+            await live.open()
+        except NoAnswer as wrong:
             raise CannotReplay(f"{server} cannot be reached: {wrong}") from None
-        self._learned.known[mark.client] = live.local
+        self._learned.known[mark.client] = text_of(live.local)
 
-    def _of(self, at: int, event: Frame | Mark) -> LiveConnection:
+    def _of(self, at: int, event: Frame | Mark) -> Link:
         if event.connection not in self._live:
             raise CannotReplay(f"event {at}: connection {event.connection} was never opened")
         return self._live[event.connection]
 
-    def _say_late(self, at: int) -> None:
+    async def _say_late(self, at: int) -> None:
         event, heard = self._capture.events[at], self._said[at]
         assert isinstance(event, Frame)
         assert heard is not None
         if event.connection not in self._ended:
-            self._say(at, event, heard)
+            await self._say(at, event, heard)
 
-    def _say(self, at: int, event: Frame, heard: Said) -> None:
+    async def _say(self, at: int, event: Frame, heard: Said) -> None:
         live = self._of(at, event)
         if heard.what == ANSWERS:
             number = self._numbers.get(-1 if heard.question is None else heard.question)
             if number is not None:
-                live.send(answer_here(event.data, heard, number, self._learned))
+                await live.send(answer_here(event.data, heard, number, self._learned))
             return
         self._requests += heard.what in (ASKS, TELLS)
         data = event.data if heard.what == UNREADABLE else request_here(event.data, heard, self._learned)
-        if not live.send(data):
+        if not await live.send(data):
             self._note(at, event, heard, Finding("connection", "open", live.why_ended or "closed", "it could not be said"))
 
-    def _hear(self, at: int, event: Frame, heard: Said) -> None:
+    async def _hear(self, at: int, event: Frame, heard: Said) -> None:
         live = self._of(at, event)
         question = None if heard.question is None else self._said[heard.question]
         took_ms = 0.0 if heard.question is None else event.at_ms - self._capture.events[heard.question].at_ms
         again = heard.name in ANY_NUMBER_OF and self._came_before(at, event, heard)
-        until_s = time.monotonic() + (SETTLE_S if again else self._answer_s + took_ms / 1000)
-        got = live.answer(heard.opaque, until_s) if heard.what == ANSWERS else live.question(heard.code, until_s)
+        seconds = SETTLE_S if again else self._answer_s + took_ms / 1000
+        got = await live.take(
+            lambda frame: frame.answers(heard.opaque) if heard.what == ANSWERS else frame.asks(heard.code), seconds=seconds
+        )
         if got is None and again:
             return
         if got is None:
@@ -232,43 +239,44 @@ class _Replay:
         if heard.what == ANSWERS:
             self._arrivals[event.connection, heard.asked_name].append((at, got.place))
         elif heard.what == ASKS:
-            self._numbers[at] = got.seems.opaque
-        new = said(parse(got.data), Frame(event.connection, False, got.data), heard.asked)
+            self._numbers[at] = got.command.opaque
+        new = said(got.command, Frame(event.connection, False, got.data), heard.asked)
         for finding in findings(heard, new, self._learned, question):
             self._note(at, event, heard, finding)
 
-    def _end(self, at: int, mark: Mark) -> None:
+    async def _end(self, at: int, mark: Mark) -> None:
         live = self._live[mark.connection]
         if mark.by_server:
-            if not live.ended(time.monotonic() + self._answer_s):
+            if not await live.ends(seconds=self._answer_s):
                 self._note(at, mark, None, Finding("connection", "closed by the server", "open", "the server did not close it"))
         elif live.why_ended:
             self._note(at, mark, None, Finding("connection", "open", live.why_ended, "the client had closed it"))
         else:
-            self._leftovers(mark.connection, settle=False)
-        live.close()
+            await self._leftovers(mark.connection, settle=False)
+        await live.close()
         self._ended.add(mark.connection)
 
-    def _leftovers(self, connection: int, *, settle: bool) -> None:
+    async def _leftovers(self, connection: int, *, settle: bool) -> None:
         """What came and was in no place of the recording: answers nobody waits for, questions that had not been asked."""
         live = self._live[connection]
         if settle:
-            live.ended(time.monotonic() + SETTLE_S)
+            await live.ends(seconds=SETTLE_S)
         if connection in self._ended:
             return
         unanswered = self._unanswered(connection)
-        for left in live.unread():
-            name = request_name(left.seems.code)
-            if left.seems.is_response and left.seems.opaque in unanswered:
-                unanswered.discard(left.seems.opaque)  # the recording ended before this answer
+        for _, command, _ in live.unread:
+            is_response, code = bool(command.flag & RESPONSE), command.code if isinstance(command, Command) else -1
+            name = request_name(code)
+            if is_response and command.opaque in unanswered:
+                unanswered.discard(command.opaque)  # the recording ended before this answer
                 continue
-            if not left.seems.is_response and name in ANY_NUMBER_OF:
+            if not is_response and name in ANY_NUMBER_OF:
                 continue
-            what = f"answer {left.seems.opaque} with code {left.seems.code}" if left.seems.is_response else name
+            what = f"answer {command.opaque} with code {code}" if is_response else name
             last = len(self._capture.events) - 1
             at_ms = self._capture.events[last].at_ms
             finding = Finding("unasked", ABSENT, what, "the server said what it had not said")
-            self._found.append(Difference(last, at_ms, connection, left.seems.opaque, "", finding))
+            self._found.append(Difference(last, at_ms, connection, command.opaque, "", finding))
 
     def _unanswered(self, connection: int) -> set[int]:
         """Opaques of the questions of a connection that have no answer in the recording."""

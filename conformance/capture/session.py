@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 from collections.abc import Callable, Mapping
 from typing import Final, Self
 
@@ -19,7 +18,10 @@ from conformance.capture.asking import CannotReach, broker_version, listed_broke
 from conformance.capture.bodies import ASKED, BATCH, MESSAGE
 from conformance.capture.decoding import parse
 from conformance.capture.file import BROKER, NAME_SERVER, Capture, Server
-from conformance.capture.recorder import Address, Recorder, Tape, address_of, split, text_of
+from conformance.capture.recorder import Recorder
+from conformance.frames import split
+from conformance.relay import Address, text_of
+from conformance.subjects.remoting import split_address
 from rmq_wire.command import Command
 from rmq_wire.encoding import frame_prefix
 
@@ -39,44 +41,38 @@ class Recording:
         """
         self._namesrv = namesrv
         self._host = listen[0]
-        self._tape = Tape()
-        self._stack = contextlib.ExitStack()
-        self._lock = threading.Lock()
         self._relayed: dict[str, str] = {}
         """Address that a server tells -> address that clients read in its place."""
         self._advertised = dict(advertised or {})
-        self._names = Recorder(listen, address_of(namesrv), tape=self._tape, alter=self._alter)
+        self._recorder = Recorder(listen, split_address(namesrv), alter=self._alter)
         try:
-            self._brokers = [
-                Recorder(address_of(told), address_of(real), tape=self._tape, alter=self._alter)
-                for told, real in self._advertised.items()
-            ]
+            for told, real in self._advertised.items():
+                self._recorder.also(split_address(told), split_address(real))
         except BaseException:
-            self._names.__exit__()
+            self._recorder.give_up()
             raise
-        self.address = text_of(self._names.address)
+        self.address = text_of(self._recorder.address)
         """What clients are given as their name server."""
 
     def __enter__(self) -> Self:
-        for relay in (self._names, *self._brokers):
-            self._stack.enter_context(relay)
+        self._recorder.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self._recorder.__exit__()
 
     def relay_of(self, broker: str) -> str:
         """The address at which clients find a broker, for those that are told one and do not ask the name server."""
-        self._relay_for(broker)
+        self._recorder.call(lambda: self._relay_for(broker))
         return self._relayed.get(broker, broker)
 
     def capture(self, command: str, subject: str = "", about: str = "") -> Capture:
         """What has been recorded so far.  The servers are asked for their names; without a subject, for their version."""
-        servers = self._servers()
+        servers, tape = self._servers(), self._recorder.tape
         if not subject:
             versions = [broker_version(server.reached_at) for server in servers if server.role == BROKER]
             subject = ", ".join(sorted({f"RocketMQ {version}" for version in versions if version}))
-        return Capture(command, subject, about, self._tape.wall_ms, servers, tuple(self._tape.events()))
+        return Capture(command, subject, about, tape.wall_ms, servers, tuple(tape.events()))
 
     def _servers(self) -> tuple[Server, ...]:
         servers = [Server(NAME_SERVER, self._namesrv, self._namesrv)]
@@ -92,8 +88,7 @@ class Recording:
             for table in _TOLD.finditer(body):
                 for address in _QUOTED.finditer(table[1]):
                     self._relay_for(address[1].decode("ascii", "replace"))
-        with self._lock:
-            pairs = [(real, relay) if not to_server else (relay, real) for real, relay in self._relayed.items()]
+        pairs = [(real, relay) if not to_server else (relay, real) for real, relay in self._relayed.items()]
         swap = _swapper(dict(pairs))
         altered_header = swap(header) if form == _JSON_FORM else header
         altered_body = body if to_server and _is_send(frame) else swap(body)
@@ -103,15 +98,10 @@ class Recording:
 
     def _relay_for(self, address: str) -> None:
         """Make sure that clients which read this address come here."""
-        with self._lock:
-            if address in self._relayed or address in self._advertised or address in self._relayed.values():
-                return
-            try:
-                relay = Recorder((self._host, 0), address_of(address), tape=self._tape, alter=self._alter)
-            except (OSError, ValueError):
-                return  # clients will go there themselves
-            self._stack.enter_context(relay)
-            self._relayed[address] = text_of(relay.address)
+        if address in self._relayed or address in self._advertised or address in self._relayed.values():
+            return
+        with contextlib.suppress(OSError, ValueError):  # clients will go there themselves
+            self._relayed[address] = text_of(self._recorder.also((self._host, 0), split_address(address)))
 
 
 def _is_send(frame: bytes) -> bool:

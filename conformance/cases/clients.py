@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import trio
 
-from conformance.case import Level, case
+from conformance.kit import INFO, MUST, SHOULD, Code, ResponseCode, Trial, case
 from conformance.members import Member
-from conformance.trial import Trial
 from rmq_wire.bodies.heartbeat import BROADCASTING, HeartbeatData
-from rmq_wire.codes import RequestCode as Code
-from rmq_wire.codes import ResponseCode
 from rmq_wire.encoding import ONE_WAY
 from rmq_wire.headers.clients import (
     GetConsumerConnectionList,
@@ -35,12 +32,12 @@ async def members(t: Trial, group: str) -> list[str]:
 
 @case(
     "clients.heartbeat",
-    Level.MUST,
-    "A heartbeat makes a client a member of its groups",
+    MUST,
     codes=(Code.HEART_BEAT, Code.GET_CONSUMER_LIST_BY_GROUP),
     rests_on=f"{MANAGER}.heartBeat, ConsumerManageProcessor.getConsumerListByGroup",
 )
 async def heartbeat(t: Trial) -> None:
+    """A heartbeat makes a client a member of its groups."""
     group, topic = await t.group(), await t.topic()
     first, second = Member(t), Member(t)
     await first.consumes(group, topic)
@@ -49,27 +46,17 @@ async def heartbeat(t: Trial) -> None:
     t.equal("members", await members(t, group), sorted([first.client_id, second.client_id]))
 
 
-@case(
-    "clients.nobody",
-    Level.MUST,
-    "A group without members: code 1",
-    codes=(Code.GET_CONSUMER_LIST_BY_GROUP,),
-    rests_on="ConsumerManageProcessor.getConsumerListByGroup",
-)
+@case("clients.nobody", MUST, codes=Code.GET_CONSUMER_LIST_BY_GROUP, rests_on="ConsumerManageProcessor.getConsumerListByGroup")
 async def nobody(t: Trial) -> None:
+    """A group without members: code 1."""
     group = await t.group()
     answer = await t.broker.ask(GetConsumerListByGroup(consumer_group=group))
     t.answer("members", answer, code=ResponseCode.SYSTEM_ERROR, remark=f"no consumer for this group, {group}")
 
 
-@case(
-    "clients.leaves",
-    Level.MUST,
-    "Who unregisters is no member any more",
-    codes=(Code.UNREGISTER_CLIENT,),
-    rests_on=f"{MANAGER}.unregisterClient",
-)
+@case("clients.leaves", MUST, codes=Code.UNREGISTER_CLIENT, rests_on=f"{MANAGER}.unregisterClient")
 async def leaves(t: Trial) -> None:
+    """Who unregisters is no member any more."""
     group, topic = await t.group(), await t.topic()
     first, second = Member(t), Member(t)
     await first.consumes(group, topic)
@@ -78,14 +65,9 @@ async def leaves(t: Trial) -> None:
     t.equal("members", await members(t, group), [second.client_id])
 
 
-@case(
-    "clients.connection-ends",
-    Level.MUST,
-    "Whose connection ends is no member any more",
-    codes=BEAT,
-    rests_on="ClientHousekeepingService",
-)
+@case("clients.connection-ends", MUST, codes=BEAT, rests_on="ClientHousekeepingService")
 async def connection_ends(t: Trial) -> None:
+    """Whose connection ends is no member any more."""
     group, topic = await t.group(), await t.topic()
     first, second = Member(t), Member(t)
     await first.consumes(group, topic)
@@ -100,13 +82,15 @@ async def connection_ends(t: Trial) -> None:
 
 @case(
     "clients.notice.joins",
-    Level.MUST,
-    "Members learn that another one came, one-way",
-    codes=(Code.HEART_BEAT,),
+    MUST,
+    codes=Code.HEART_BEAT,
     rests_on="DefaultConsumerIdsChangeListener, Broker2Client.notifyConsumerIdsChanged",
 )
 async def notice_of_coming(t: Trial) -> None:
-    """Without it a rebalance waits for the client's own 20 s."""
+    """Members learn that another one came, one-way.
+
+    Without it a rebalance waits for the client's own 20 s.
+    """
     group, topic = await t.group(), await t.topic()
     first, second = Member(t), Member(t)
     await first.consumes(group, topic)
@@ -120,14 +104,9 @@ async def notice_of_coming(t: Trial) -> None:
     t.check("one-way", bool(told.flag & ONE_WAY), seen=told.flag)
 
 
-@case(
-    "clients.notice.goes",
-    Level.MUST,
-    "Members learn that another one has gone",
-    codes=(Code.UNREGISTER_CLIENT,),
-    rests_on="DefaultConsumerIdsChangeListener",
-)
+@case("clients.notice.goes", MUST, codes=Code.UNREGISTER_CLIENT, rests_on="DefaultConsumerIdsChangeListener")
 async def notice_of_going(t: Trial) -> None:
+    """Members learn that another one has gone."""
     for how in ("unregisters", "disconnects"):
         group, topic = await t.group(), await t.topic()
         first, second = Member(t), Member(t)
@@ -142,14 +121,9 @@ async def notice_of_going(t: Trial) -> None:
         t.check(f"when the second {how}, the first is told", await first.told_of_change() is not None)
 
 
-@case(
-    "clients.notice.switched-off",
-    Level.SHOULD,
-    "A group may do without notices",
-    codes=BEAT,
-    rests_on="SubscriptionGroupConfig.notifyConsumerIdsChangedEnable",
-)
+@case("clients.notice.switched-off", SHOULD, codes=BEAT, rests_on="SubscriptionGroupConfig.notifyConsumerIdsChangedEnable")
 async def no_notices(t: Trial) -> None:
+    """A group may do without notices."""
     group, topic = await t.group(notify_consumer_ids_changed_enable=False), await t.topic()
     first, second = Member(t), Member(t)
     await first.consumes(group, topic)
@@ -158,14 +132,9 @@ async def no_notices(t: Trial) -> None:
     t.equal("members", await members(t, group), sorted([first.client_id, second.client_id]))
 
 
-@case(
-    "clients.notice.broadcasting",
-    Level.INFO,
-    "Whether members of a broadcasting group are told, too",
-    codes=BEAT,
-    rests_on="ConsumerManager.registerConsumer",
-)
+@case("clients.notice.broadcasting", INFO, codes=BEAT, rests_on="ConsumerManager.registerConsumer")
 async def broadcasting(t: Trial) -> None:
+    """Whether members of a broadcasting group are told, too."""
     group, topic = await t.group(), await t.topic()
     first, second = Member(t), Member(t)
     await first.consumes(group, topic, message_model=BROADCASTING)
@@ -174,29 +143,17 @@ async def broadcasting(t: Trial) -> None:
     t.equal("members", await members(t, group), sorted([first.client_id, second.client_id]))
 
 
-@case(
-    "clients.heartbeat.answer",
-    Level.SHOULD,
-    "The answer tells that version 2 of the heartbeat is understood",
-    codes=BEAT,
-    rests_on=f"{MANAGER}.heartBeat",
-    since=(5,),
-)
+@case("clients.heartbeat.answer", SHOULD, codes=BEAT, since=(5,), rests_on=f"{MANAGER}.heartBeat")
 async def heartbeat_answer(t: Trial) -> None:
+    """The answer tells that version 2 of the heartbeat is understood."""
     group, topic, member = await t.group(), await t.topic(), Member(t)
     answer = await member.consumes(group, topic)
     t.answer("heartbeat", answer, ext={"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"})
 
 
-@case(
-    "clients.heartbeat.without-subscriptions",
-    Level.SHOULD,
-    "A heartbeat of version 2 may leave out what was told before",
-    codes=BEAT,
-    rests_on=f"{MANAGER}.heartBeatV2",
-    since=(5,),
-)
+@case("clients.heartbeat.without-subscriptions", SHOULD, codes=BEAT, since=(5,), rests_on=f"{MANAGER}.heartBeatV2")
 async def heartbeat_v2(t: Trial) -> None:
+    """A heartbeat of version 2 may leave out what was told before."""
     group, topic, member = await t.group(), await t.topic(), Member(t)
     consumer = {
         "groupName": group,
@@ -215,12 +172,12 @@ async def heartbeat_v2(t: Trial) -> None:
 
 @case(
     "clients.producers",
-    Level.MUST,
-    "A producer's connection is listed with its client id",
+    MUST,
     codes=(Code.GET_PRODUCER_CONNECTION_LIST, Code.HEART_BEAT),
     rests_on="AdminBrokerProcessor.getProducerConnectionList",
 )
 async def producers(t: Trial) -> None:
+    """A producer's connection is listed with its client id."""
     group, member = t.name("p"), Member(t)
     await member.produces(group)
     answer = t.answer("connections", await t.broker.ask(GetProducerConnectionList(producer_group=group)))
@@ -234,12 +191,12 @@ async def producers(t: Trial) -> None:
 
 @case(
     "clients.consumer-connections",
-    Level.MUST,
-    "A group's connections, mode and subscriptions are listed",
-    codes=(Code.GET_CONSUMER_CONNECTION_LIST,),
+    MUST,
+    codes=Code.GET_CONSUMER_CONNECTION_LIST,
     rests_on="AdminBrokerProcessor.getConsumerConnectionList",
 )
 async def consumer_connections(t: Trial) -> None:
+    """A group's connections, mode and subscriptions are listed."""
     group, topic, member = await t.group(), await t.topic(), Member(t)
     await member.consumes(group, topic, tags="a || b")
     table = t.answer("connections", await t.broker.ask(GetConsumerConnectionList(consumer_group=group))).json()
@@ -253,12 +210,12 @@ async def consumer_connections(t: Trial) -> None:
 
 @case(
     "clients.subscription-on-record",
-    Level.MUST,
-    "A pull without a subscription uses the heartbeat's",
+    MUST,
     codes=(Code.PULL_MESSAGE, Code.HEART_BEAT),
     rests_on="PullMessageProcessor.processRequest",
 )
 async def subscription_on_record(t: Trial) -> None:
+    """A pull without a subscription uses the heartbeat's."""
     group, topic, member = await t.group(), await t.topic(), Member(t)
     for tag in ("a", "b", "a"):
         await t.send(topic, tag.encode(), tags=tag)
@@ -271,29 +228,18 @@ async def subscription_on_record(t: Trial) -> None:
     t.answer("of a topic that it did not name", pulled.answer, code=ResponseCode.SUBSCRIPTION_NOT_EXIST)
 
 
-@case(
-    "clients.subscription-not-latest",
-    Level.MUST,
-    "A pull with a newer subscription than the heartbeat's must wait: code 25",
-    codes=(Code.PULL_MESSAGE,),
-    rests_on="PullMessageProcessor.processRequest",
-)
+@case("clients.subscription-not-latest", MUST, codes=Code.PULL_MESSAGE, rests_on="PullMessageProcessor.processRequest")
 async def not_latest(t: Trial) -> None:
+    """A pull with a newer subscription than the heartbeat's must wait: code 25."""
     group, topic, member = await t.group(), await t.topic(), Member(t)
     await member.consumes(group, topic)
     pulled = await t.pull(topic, 0, group=group, sys_flag=0, subscription=None, sub_version=2, link=member.link)
     t.answer("pull", pulled.answer, code=ResponseCode.SUBSCRIPTION_NOT_LATEST, remark="the consumer's subscription not latest")
 
 
-@case(
-    "clients.silent",
-    Level.MUST,
-    "A client that sends no heartbeats for 120 s is no member",
-    codes=BEAT,
-    rests_on="ConsumerManager.scanNotActiveChannel",
-    slow=True,
-)
+@case("clients.silent", MUST, codes=BEAT, slow=True, rests_on="ConsumerManager.scanNotActiveChannel")
 async def silent(t: Trial) -> None:
+    """A client that sends no heartbeats for 120 s is no member."""
     group, topic, member = await t.group(), await t.topic(), Member(t)
     await member.consumes(group, topic)
     await trio.sleep(60)

@@ -10,12 +10,9 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from conformance.case import Level, case
-from conformance.link import Form, Link
+from conformance.kit import INFO, MUST, SHOULD, Code, Form, Link, ResponseCode, Trial, case
 from conformance.raw import frame as framed
 from conformance.raw import i32, prefix
-from conformance.trial import Trial
-from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.encoding import ONE_WAY, RESPONSE, encode_request
 from rmq_wire.headers.positions import GetMaxOffset
 
@@ -52,14 +49,12 @@ async def _witnessed(t: Trial, attempt: Callable[[Link], Awaitable[None]]) -> No
     await _answers(t, witness, 2)
 
 
-@case(
-    "frame.unknown-code",
-    Level.MUST,
-    "A request code that nobody handles is answered with code 3",
-    rests_on="NettyRemotingAbstract.processRequestCommand",
-)
+@case("frame.unknown-code", MUST, rests_on="NettyRemotingAbstract.processRequestCommand")
 async def unknown_code(t: Trial) -> None:
-    """The remark is ` request type N not supported`, with the blank in front; the answer carries the request's opaque."""
+    """A request code that nobody handles is answered with code 3.
+
+    The remark is ` request type N not supported`, with the blank in front; the answer carries the request's opaque.
+    """
     for where, link in _servers(t).items():
         answer = await link.ask_frame(_question(4_711), 4_711)
         t.answer(
@@ -68,13 +63,9 @@ async def unknown_code(t: Trial) -> None:
         t.equal(f"{where}: opaque", answer.command.opaque, 4_711)
 
 
-@case(
-    "frame.response-marks",
-    Level.MUST,
-    "A response has the response bit, no other, and tells language and version",
-    rests_on="RemotingCommand.createResponseCommand",
-)
+@case("frame.response-marks", MUST, rests_on="RemotingCommand.createResponseCommand")
 async def response_marks(t: Trial) -> None:
+    """A response has the response bit, no other, and tells language and version."""
     for where, link in _servers(t).items():
         command = (await link.ask_frame(_question(5), 5)).command
         t.equal(f"{where}: flag", command.flag, RESPONSE)
@@ -82,16 +73,18 @@ async def response_marks(t: Trial) -> None:
         t.check(f"{where}: version", command.version > 0, expected="> 0", seen=command.version)
 
 
-@case("frame.opaque-limits", Level.MUST, "Any 32-bit opaque comes back as it was", rests_on="RemotingCommand.opaque")
+@case("frame.opaque-limits", MUST, rests_on="RemotingCommand.opaque")
 async def opaque_limits(t: Trial) -> None:
+    """Any 32-bit opaque comes back as it was."""
     for opaque in (0, -1, 2**31 - 1, -(2**31)):
         for form in Form:
             answer = await t.broker.ask_frame(_question(opaque, form=form), opaque)
             t.equal(f"opaque of the answer, {form.name}", answer.command.opaque, opaque)
 
 
-@case("frame.split-at-every-byte", Level.MUST, "A frame that arrives byte by byte is read", rests_on=RESTS)
+@case("frame.split-at-every-byte", MUST, rests_on=RESTS)
 async def split_at_every_byte(t: Trial) -> None:
+    """A frame that arrives byte by byte is read."""
     link = t.connect()
     frame = _question(9)
     for byte in frame[:-1]:
@@ -100,9 +93,12 @@ async def split_at_every_byte(t: Trial) -> None:
     t.answer("the answer", answer, code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
 
 
-@case("frame.glued", Level.MUST, "Many frames in one segment are all answered", rests_on=RESTS)
+@case("frame.glued", MUST, rests_on=RESTS)
 async def glued(t: Trial) -> None:
-    """The order of the answers is free: a server may work on requests of one connection side by side."""
+    """Many frames in one segment are all answered.
+
+    The order of the answers is free: a server may work on requests of one connection side by side.
+    """
     link = t.connect()
     await link.send(b"".join(_question(opaque) for opaque in range(1, 51)))
     seen = set()
@@ -114,13 +110,9 @@ async def glued(t: Trial) -> None:
     t.equal("opaques of the answers", seen, set(range(1, 51)))
 
 
-@case(
-    "frame.split-over-two",
-    Level.MUST,
-    "The end of one frame and the start of the next in one segment are both read",
-    rests_on=RESTS,
-)
+@case("frame.split-over-two", MUST, rests_on=RESTS)
 async def split_over_two(t: Trial) -> None:
+    """The end of one frame and the start of the next in one segment are both read."""
     link = t.connect()
     first, second = _question(1), _question(2)
     await link.send(first[:30])
@@ -132,8 +124,9 @@ async def split_over_two(t: Trial) -> None:
     t.equal("opaques of the answers", seen, {1, 2})
 
 
-@case("frame.one-way", Level.MUST, "A one-way request is not answered", rests_on="NettyRemotingAbstract.processRequestCommand")
+@case("frame.one-way", MUST, rests_on="NettyRemotingAbstract.processRequestCommand")
 async def one_way(t: Trial) -> None:
+    """A one-way request is not answered."""
     for where, link in _servers(t).items():
         await link.send(_question(1, oneway=True))
         await link.send(_question(2))
@@ -142,58 +135,47 @@ async def one_way(t: Trial) -> None:
         t.equal(f"{where}: another answer", await link.stray(seconds=QUIET_S), None)
 
 
-@case(
-    "frame.one-way-bit-of-others", Level.SHOULD, "Other bits of the flag change nothing", rests_on="RemotingCommand.isOnewayRPC"
-)
+@case("frame.one-way-bit-of-others", SHOULD, rests_on="RemotingCommand.isOnewayRPC")
 async def other_flags(t: Trial) -> None:
+    """Other bits of the flag change nothing."""
     link = t.connect()
     frame = _question(3).replace(b'"flag":0', b'"flag":4')
     answer = await link.ask_frame(frame, 3)
     t.answer("flag 4", answer, code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
 
 
-@case(
-    "frame.unasked-response",
-    Level.MUST,
-    "A response that answers nothing is dropped",
-    rests_on="NettyRemotingAbstract.processResponseCommand",
-)
+@case("frame.unasked-response", MUST, rests_on="NettyRemotingAbstract.processResponseCommand")
 async def unasked_response(t: Trial) -> None:
+    """A response that answers nothing is dropped."""
     link = t.connect()
     await link.send(_question(123).replace(b'"flag":0', b'"flag":1'))
     await _answers(t, link)
     t.equal("another answer", await link.stray(seconds=QUIET_S), None)
 
 
-@case("frame.one-way-response", Level.SHOULD, "Response and one-way bit together: dropped", rests_on="RemotingCommand.getType")
+@case("frame.one-way-response", SHOULD, rests_on="RemotingCommand.getType")
 async def one_way_response(t: Trial) -> None:
+    """Response and one-way bit together: dropped."""
     link = t.connect()
     await link.send(_question(124).replace(b'"flag":0', b'"flag":%d' % (RESPONSE | ONE_WAY)))
     await _answers(t, link)
 
 
-@case(
-    "frame.form-of-answer",
-    Level.SHOULD,
-    "A request in the binary form gets an answer that its sender can read",
-    rests_on="RocketMQSerializable, RemotingCommand.serializeTypeConfigInThisServer",
-)
+@case("frame.form-of-answer", SHOULD, rests_on="RocketMQSerializable, RemotingCommand.serializeTypeConfigInThisServer")
 async def form_of_answer(t: Trial) -> None:
-    """Either form is lawful, since every decoder tells them apart per frame.  Noted which one it was."""
+    """A request in the binary form gets an answer that its sender can read.
+
+    Either form is lawful, since every decoder tells them apart per frame.  Noted which one it was.
+    """
     link = t.connect(form=Form.ROCKETMQ)
     answer = await link.ask_frame(_question(6, form=Form.ROCKETMQ), 6)
     t.answer("the answer", answer, code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
     t.note("form of the answer", answer.command.form.name)
 
 
-@case(
-    "frame.both-forms-on-one-connection",
-    Level.MUST,
-    "The form is chosen per frame",
-    rests_on=RESTS,
-    codes=(RequestCode.GET_MAX_OFFSET,),
-)
+@case("frame.both-forms-on-one-connection", MUST, codes=Code.GET_MAX_OFFSET, rests_on=RESTS)
 async def both_forms(t: Trial) -> None:
+    """The form is chosen per frame."""
     topic = await t.topic()
     link = t.connect()
     for form in (Form.JSON, Form.ROCKETMQ, Form.JSON, Form.ROCKETMQ):
@@ -203,7 +185,7 @@ async def both_forms(t: Trial) -> None:
 
 
 def _closes(name: str, title: str, data: bytes) -> None:
-    @case(f"frame.closes.{name}", Level.MUST, f"{title}: the connection is closed, others go on", rests_on="NettyDecoder.decode")
+    @case(f"frame.closes.{name}", MUST, title=f"{title}: the connection is closed, others go on", rests_on="NettyDecoder.decode")
     async def closes(t: Trial) -> None:
         async def attempt(link: Link) -> None:
             await link.send(data)
@@ -222,8 +204,10 @@ _closes("unknown-form", "A header of a form that nobody has", framed(bytes(20), 
 _closes("http", "A browser", b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n")
 
 
-@case("frame.length-too-small", Level.SHOULD, "A length below 4 is refused and hurts nobody else", rests_on="NettyDecoder.decode")
+@case("frame.length-too-small", SHOULD, rests_on="NettyDecoder.decode")
 async def length_too_small(t: Trial) -> None:
+    """A length below 4 is refused and hurts nobody else."""
+
     async def attempt(link: Link) -> None:
         for length in (0, 1, 3):
             await link.send(i32(length) + bytes(60))
@@ -232,8 +216,10 @@ async def length_too_small(t: Trial) -> None:
     await _witnessed(t, attempt)
 
 
-@case("frame.half-then-close", Level.MUST, "Half a frame and the end of the connection hurt nobody", rests_on=RESTS)
+@case("frame.half-then-close", MUST, rests_on=RESTS)
 async def half_then_close(t: Trial) -> None:
+    """Half a frame and the end of the connection hurt nobody."""
+
     async def attempt(link: Link) -> None:
         await link.send(_question(1)[:40])
         await link.close()
@@ -241,8 +227,10 @@ async def half_then_close(t: Trial) -> None:
     await _witnessed(t, attempt)
 
 
-@case("frame.half-then-silence", Level.MUST, "Half a frame and silence: others are served", rests_on=RESTS)
+@case("frame.half-then-silence", MUST, rests_on=RESTS)
 async def half_then_silence(t: Trial) -> None:
+    """Half a frame and silence: others are served."""
+
     async def attempt(link: Link) -> None:
         await link.send(_question(1)[:40])
         await _answers(t, t.connect(), 3)
@@ -250,14 +238,12 @@ async def half_then_silence(t: Trial) -> None:
     await _witnessed(t, attempt)
 
 
-@case(
-    "frame.largest",
-    Level.MUST,
-    "A frame of exactly 16 MiB is read, one byte more is not",
-    rests_on="NettyDecoder.FRAME_MAX_LENGTH",
-)
+@case("frame.largest", MUST, rests_on="NettyDecoder.FRAME_MAX_LENGTH")
 async def largest(t: Trial) -> None:
-    """Sent under a code that nobody handles, so that only the frame is judged."""
+    """A frame of exactly 16 MiB is read, one byte more is not.
+
+    Sent under a code that nobody handles, so that only the frame is judged.
+    """
     head = len(_question(1))
     link = t.connect()
     frame = encode_request(STRANGE_CODE, None, bytes(FRAME_BYTES_MAX - head), opaque=1)
@@ -267,29 +253,26 @@ async def largest(t: Trial) -> None:
     t.check("one byte more: closed", await link.ends(seconds=10))
 
 
-@case(
-    "frame.body-of-a-bodiless-request",
-    Level.SHOULD,
-    "A body where none belongs changes nothing",
-    rests_on=RESTS,
-    codes=(RequestCode.GET_MAX_OFFSET,),
-)
+@case("frame.body-of-a-bodiless-request", SHOULD, codes=Code.GET_MAX_OFFSET, rests_on=RESTS)
 async def superfluous_body(t: Trial) -> None:
+    """A body where none belongs changes nothing."""
     topic = await t.topic()
     answer = await t.broker.ask(GetMaxOffset(topic=topic, queue_id=0), b"superfluous")
     t.answer("max offset", answer, code=0, ext={"offset": "0"})
 
 
-@case("frame.many-connections", Level.SHOULD, "A hundred connections at once are all served", rests_on="NettyRemotingServer")
+@case("frame.many-connections", SHOULD, rests_on="NettyRemotingServer")
 async def many_connections(t: Trial) -> None:
+    """A hundred connections at once are all served."""
     links = [t.connect() for _ in range(100)]
     async with trio.open_nursery() as nursery:
         for number, link in enumerate(links):
             nursery.start_soon(_answers, t, link, number + 1)
 
 
-@case("frame.answers-after-pause", Level.SHOULD, "Bytes that trickle in for two seconds still make a request", rests_on=RESTS)
+@case("frame.answers-after-pause", SHOULD, rests_on=RESTS)
 async def trickle(t: Trial) -> None:
+    """Bytes that trickle in for two seconds still make a request."""
     link = t.connect()
     frame = _question(8)
     step = len(frame) // 8
@@ -299,8 +282,9 @@ async def trickle(t: Trial) -> None:
     t.answer("the answer", await link.ask_frame(frame[step * 7 :], 8), code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
 
 
-@case("frame.version-names", Level.INFO, "What the server says of its version", rests_on="MQVersion")
+@case("frame.version-names", INFO, rests_on="MQVersion")
 async def version_names(t: Trial) -> None:
+    """What the server says of its version."""
     for where, link in _servers(t).items():
         command = (await link.ask_frame(_question(1), 1)).command
         t.note(where, f"version {command.version}, language {command.language_name}, form {command.form.name}")

@@ -6,21 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from conformance.grid import (
-    Asked,
-    Cell,
-    grid,
-)
-from conformance.grid_expect import (
-    INVALID,
-    NO_LIMIT,
-    NO_PERMISSION,
-    NO_RIGHT,
-    REFUSED,
-    Expect,
-    Expected,
-)
-from conformance.trial import Trial
+from conformance.grid import Asked, Cell, grid
+from conformance.grid_expect import INVALID, NO_LIMIT, NO_PERMISSION, NO_RIGHT, REFUSED, Expect, Expected
+from conformance.kit import Trial
 from rmq_wire.declare import Request
 from rmq_wire.headers.auth import (
     CreateAcl,

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
-from conformance.case import Need
-from conformance.grid import (
-    Asked,
-    Cell,
-    grid,
-)
+from conformance.grid import Asked, Cell, grid
 from conformance.grid_expect import (
     NEVER_MIND,
     NO_LIMIT,
@@ -23,10 +19,9 @@ from conformance.grid_expect import (
     has,
 )
 from conformance.grid_goods import answering, consumer, nobody, plain, producer
-from conformance.link import Answer
-from conformance.trial import Trial
+from conformance.kit import Answer, Code, Need, ResponseCode, Trial
 from rmq_wire.bodies.heartbeat import CheckClientRequest, HeartbeatData, ProducerData, SubscriptionData
-from rmq_wire.codes import VERSION_TELLS_RUNNING_INFO, RequestCode, ResponseCode
+from rmq_wire.codes import VERSION_TELLS_RUNNING_INFO
 from rmq_wire.headers.clients import (
     CheckClientConfig,
     ConsumeMessageDirectly,
@@ -105,7 +100,7 @@ async def bad_sql(t: Trial) -> Asked:
 async def member(t: Trial) -> Asked:
     """A member that answers."""
     topic, group = await t.topic(), await t.group()
-    client = await consumer(t, topic, group, link=answering(t, RequestCode.GET_CONSUMER_RUNNING_INFO, RUNNING))
+    client = await consumer(t, topic, group, link=answering(t, Code.GET_CONSUMER_RUNNING_INFO, RUNNING))
     return GetConsumerRunningInfo(consumer_group=group, client_id=client)
 
 
@@ -120,7 +115,7 @@ async def consuming(t: Trial) -> Asked:
     """A stored message and a member that consumes it."""
     topic, group = await t.topic(), await t.group()
     sent = await t.send(topic)
-    client = await consumer(t, topic, group, link=answering(t, RequestCode.CONSUME_MESSAGE_DIRECTLY, CONSUMED))
+    client = await consumer(t, topic, group, link=answering(t, Code.CONSUME_MESSAGE_DIRECTLY, CONSUMED))
     return ConsumeMessageDirectly(
         consumer_group=group, client_id=client, msg_id=sent.msg_id, broker_name=t.target.broker_name, topic=topic
     )
@@ -128,7 +123,9 @@ async def consuming(t: Trial) -> Asked:
 
 NOBODY = Expect(code=ResponseCode.SYSTEM_ERROR, remark=re.compile("not online|not exist|no consumer", re.I))
 
-grid(
+row = partial(grid, none=NONE)
+
+row(
     Heartbeat,
     heartbeat,
     "ClientManageProcessor.heartBeat",
@@ -136,7 +133,7 @@ grid(
     body=True,
     none={**NONE, "unknown": "groups that it names are made by it"},
 )
-grid(
+row(
     UnregisterClient,
     leaving,
     "ClientManageProcessor.unregisterClient",
@@ -146,9 +143,8 @@ grid(
         "unknown-group": Cell(change=nobody("consumerGroup"), expect=Expect()),
     },
     missing={"clientID": UNREAD},
-    none=NONE,
 )
-grid(
+row(
     GetConsumerListByGroup,
     listed,
     "ConsumerManageProcessor.getConsumerListByGroup",
@@ -159,9 +155,8 @@ grid(
             expect=Expect(code=ResponseCode.SYSTEM_ERROR, remark=re.compile("no consumer for this group")),
         )
     },
-    none=NONE,
 )
-grid(
+row(
     CheckClientConfig,
     checked,
     "ClientManageProcessor.checkClientConfig",
@@ -175,33 +170,31 @@ grid(
         )
     },
     missing={"body": four(NOTHING_TO_DO)},
-    none=NONE,
 )
-grid(
+row(
     GetConsumerConnectionList,
     connected,
     "AdminBrokerProcessor.getConsumerConnectionList",
     ok=Expect(body=has("connectionSet", "subscriptionTable", "consumeType", "messageModel", "consumeFromWhere")),
     cells={"unknown-group": Cell(change=nobody("consumerGroup"), expect=NOT_ONLINE)},
-    none=NONE,
 )
-grid(
+row(
     GetProducerConnectionList,
     producing,
     "AdminBrokerProcessor.getProducerConnectionList",
     ok=Expect(body=has("connectionSet")),
     cells={"unknown-group": Cell(change=nobody("producerGroup"), expect=Expect(code=1, remark=re.compile("not exist")))},
-    none=NONE,
 )
-grid(
+row(
     GetAllProducerInfo,
     plain(GetAllProducerInfo),
     "AdminBrokerProcessor.getAllProducerInfo",
+    trips="NullPointerException",  # a group whose last producer leaves just then (ProducerManager.getProducerTable)
     ok=Expect(body=has("data")),
     none=NEVER_MIND,
     since=(4, 9, 2),
 )
-grid(
+row(
     GetConsumerRunningInfo,
     member,
     "AdminBrokerProcessor.getConsumerRunningInfo",
@@ -213,7 +206,7 @@ grid(
     },
     none={"permission": NO_PERMISSION},
 )
-grid(
+row(
     ConsumeMessageDirectly,
     consuming,
     "AdminBrokerProcessor.consumeMessageDirectly",
@@ -224,5 +217,4 @@ grid(
         "unknown-client": Cell(change=nobody("clientId"), expect=NOBODY),
         "unknown-message": Cell(change={"msgId": "7F00000100002A9F00FFFFFFFFFFFFFF"}, expect=Expect(code=1)),
     },
-    none=NONE,
 )

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from conformance.case import Level, Need
-from conformance.grid import (
-    Asked,
-    Cell,
-    grid,
-)
-from conformance.grid_expect import (
-    INVALID,
-    NEVER_MIND,
-    NO_LIMIT,
-    NO_PERMISSION,
-    NOTHING_TO_DO,
-    REFUSED,
-    Expect,
-    has,
-)
+from functools import partial
+
+from conformance.grid import Asked, Cell, grid
+from conformance.grid_expect import INVALID, NEVER_MIND, NO_LIMIT, NO_PERMISSION, NOTHING_TO_DO, REFUSED, Expect, has
 from conformance.grid_goods import plain
-from conformance.link import Answer
-from conformance.trial import Trial
+from conformance.kit import QUIRK, Answer, Need, Trial
 from rmq_wire.headers.cold_data import (
     GetColdDataFlowCtrInfo,
     RemoveColdDataFlowCtrConfig,
@@ -28,7 +15,6 @@ from rmq_wire.headers.cold_data import (
     UpdateColdDataFlowCtrConfig,
 )
 
-NONE = {"permission": NO_PERMISSION, "limit": NO_LIMIT}
 GROUP = "CONF_cold_group"
 
 
@@ -65,22 +51,22 @@ async def forget(t: Trial) -> None:
     await t.broker.ask(SetCommitLogReadMode(read_ahead_mode="0"))
 
 
-grid(
+row = partial(grid, none={"permission": NO_PERMISSION, "limit": NO_LIMIT}, since=(5,))
+
+row(
     UpdateColdDataFlowCtrConfig,
     limited,
     "AdminBrokerProcessor.updateColdDataFlowCtrGroupConfig",
     then=is_limited,
     body=True,
-    cells={"unknown-number": Cell(ask=not_a_number, expect=NOTHING_TO_DO, level=Level.QUIRK)},
+    cells={"unknown-number": Cell(ask=not_a_number, expect=NOTHING_TO_DO, level=QUIRK)},
     missing={"body": NOTHING_TO_DO},
     mistyped={"body": NOTHING_TO_DO},
-    none=NONE,
     undo=forget,
     alone=True,
     needs=(Need.OWN,),
-    since=(5,),
 )
-grid(
+row(
     RemoveColdDataFlowCtrConfig,
     unlimited,
     "AdminBrokerProcessor.removeColdDataFlowCtrGroupConfig",
@@ -89,29 +75,24 @@ grid(
     cells={"unknown-group": Cell(body=b"CONF_nobody", expect=Expect())},
     missing={"body": NOTHING_TO_DO},
     mistyped={"body": Expect()},
-    none=NONE,
     undo=forget,
     alone=True,
     needs=(Need.OWN,),
-    since=(5,),
 )
-grid(
+row(
     GetColdDataFlowCtrInfo,
     plain(GetColdDataFlowCtrInfo),
     "AdminBrokerProcessor.getColdDataFlowCtrInfo",
     ok=Expect(body=has("runtimeTable", "configTable")),
     none=NEVER_MIND,
-    since=(5,),
 )
-grid(
+row(
     SetCommitLogReadMode,
     plain(lambda: SetCommitLogReadMode(read_ahead_mode="0")),
     "AdminBrokerProcessor.setCommitLogReadaheadMode",
     missing={"READ_AHEAD_MODE": REFUSED},
     cells={"unknown-mode": Cell(change={"READ_AHEAD_MODE": "7"}, expect=INVALID)},
-    none=NONE,
     undo=forget,
     alone=True,
     needs=(Need.OWN,),
-    since=(5,),
 )

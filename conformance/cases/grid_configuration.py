@@ -4,22 +4,10 @@ from __future__ import annotations
 
 import re
 
-from conformance.case import Need
-from conformance.grid import (
-    Cell,
-    grid,
-)
-from conformance.grid_expect import (
-    NEVER_MIND,
-    NO_LIMIT,
-    NO_RIGHT,
-    NOTHING_TO_DO,
-    Expect,
-    changed,
-    four,
-)
+from conformance.grid import Cell, grid
+from conformance.grid_expect import NEVER_MIND, NO_LIMIT, NO_RIGHT, NOTHING_TO_DO, Expect, changed, four
 from conformance.grid_goods import plain
-from rmq_wire.codes import ResponseCode
+from conformance.kit import Need, ResponseCode
 from rmq_wire.headers.configuration import GetBrokerConfig, UpdateBrokerConfig
 from rmq_wire.headers.naming import GetNamesrvConfig, UpdateNamesrvConfig
 
@@ -57,10 +45,7 @@ grid(
     missing={"body": NOTHING_TO_DO},
     cells={
         "unknown-key": Cell(body=b"conformanceNoSuchKey=1\n", expect=Expect()),
-        "permission-black-list": Cell(
-            body=b"configStorePath=/nowhere\n",
-            expect=BLACK_LISTED_KEYS,
-        ),
+        "permission-black-list": Cell(body=b"configStorePath=/nowhere\n", expect=BLACK_LISTED_KEYS),
     },
     none={"limit": NO_LIMIT},
     alone=True,

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from conformance.case import Need
-from conformance.grid import (
-    Cell,
-    grid,
-)
-from conformance.grid_expect import (
-    NEVER_MIND,
-    NO_LIMIT,
-    NO_PERMISSION,
-    REFUSED,
-    UNREAD,
-    Expect,
-    has,
-)
+from conformance.grid import Cell, grid
+from conformance.grid_expect import NEVER_MIND, NO_LIMIT, NO_PERMISSION, REFUSED, UNREAD, Expect, has
 from conformance.grid_goods import nobody, of_topic, plain
+from conformance.kit import Need
 from rmq_wire.headers.files import CleanExpiredConsumeQueue, DeleteExpiredCommitLog
 from rmq_wire.headers.rocksdb import CheckRocksdbCqWriteProgress, ExportRocksDBConfigToJson
 

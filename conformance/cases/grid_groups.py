@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import re
 
-from conformance.case import Level
-from conformance.grid import (
-    Asked,
-    Cell,
-    Good,
-    grid,
-)
+from conformance.grid import Asked, Cell, Good, grid
 from conformance.grid_expect import (
     INVALID,
     NO_GROUP,
@@ -26,8 +20,7 @@ from conformance.grid_expect import (
     holds,
 )
 from conformance.grid_goods import nobody, of_both, of_group, plain
-from conformance.link import Answer
-from conformance.trial import Trial
+from conformance.kit import QUIRK, SHOULD, Answer, Trial
 from rmq_wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList
 from rmq_wire.headers.groups import (
     DeleteSubscriptionGroup,
@@ -110,9 +103,7 @@ grid(
     alone=True,  # 5.5.0 copies the table while others change it, and may trip (ArrayIndexOutOfBoundsException)
     ok=Expect(body=has("subscriptionGroupTable", "dataVersion")),
     cells={
-        "unknown-version": Cell(
-            change={"dataVersion": "{}"}, expect=Expect(body=has("subscriptionGroupTable")), level=Level.SHOULD
-        ),
+        "unknown-version": Cell(change={"dataVersion": "{}"}, expect=Expect(body=has("subscriptionGroupTable")), level=SHOULD),
         "limit-page": Cell(change={"maxGroupNum": "1"}, expect=Expect(), since=(5, 5)),
         "limit-page-beyond": Cell(change={"groupSeq": "100000"}, expect=Expect(body=has("subscriptionGroupTable")), since=(5, 5)),
     },
@@ -131,7 +122,7 @@ grid(
             change={"cleanOffset": "false"},
             expect=Expect(),
             then=is_made_again,
-            level=Level.QUIRK,
+            level=QUIRK,
             title="A group that is deleted without its offsets is made again at once",
             since=(5, 5),
         ),

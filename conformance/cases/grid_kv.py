@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from functools import partial
 
-from conformance.case import Need
 from conformance.grid import Asked, Cell, grid
-from conformance.grid_expect import (
-    NO_LIMIT,
-    NO_PERMISSION,
-    UNREAD,
-    Expect,
-    by_handler,
-    has,
-)
+from conformance.grid_expect import NO_LIMIT, NO_PERMISSION, UNREAD, Expect, by_handler, has
 from conformance.grid_goods import nobody
-from conformance.link import Answer
-from conformance.trial import Trial
-from rmq_wire.codes import ResponseCode
+from conformance.kit import Answer, Need, ResponseCode, Trial
 from rmq_wire.headers.naming import DeleteKVConfig, GetKVConfig, GetKVListByNamespace, PutKVConfig
 
 WHERE = "namesrv DefaultRequestProcessor"
 NONE = {"permission": NO_PERMISSION, "limit": NO_LIMIT}
-OWN: Final = (Need.NAMESRV,)
 WORD = "conformance"
 NO_ENTRY = Expect(code=ResponseCode.QUERY_NOT_FOUND, remark=re.compile("No config item"))
 
@@ -77,52 +66,43 @@ async def is_deleted(t: Trial, asked: DeleteKVConfig, _: Answer) -> None:
     t.answer("101 after it", await t.names.ask(GetKVConfig(namespace=WORD, key=asked.key)), code=ResponseCode.QUERY_NOT_FOUND)
 
 
-grid(
+row = partial(grid, none=NONE, needs=(Need.NAMESRV,), undo=forget_keys)
+
+row(
     PutKVConfig,
     putting,
     f"{WHERE}.putKVConfig",
     then=is_put,
     missing={"value": UNREAD},
-    needs=OWN,
-    undo=forget_keys,
     none={**NONE, "unknown": "a name that nobody knows is what it is for"},
 )
-grid(
+row(
     GetKVConfig,
     getting,
     f"{WHERE}.getKVConfig",
     ok=Expect(ext={"value": "1"}),
-    needs=OWN,
-    undo=forget_keys,
     missing={"namespace": by_handler(ResponseCode.QUERY_NOT_FOUND), "key": by_handler(ResponseCode.QUERY_NOT_FOUND)},
     cells={
         "unknown-key": Cell(change=nobody("key"), expect=NO_ENTRY),
         "unknown-namespace": Cell(change=nobody("namespace"), expect=NO_ENTRY),
     },
-    none=NONE,
 )
-grid(
+row(
     DeleteKVConfig,
     deleting,
     f"{WHERE}.deleteKVConfig",
     then=is_deleted,
-    needs=OWN,
-    undo=forget_keys,
     missing={"namespace": UNREAD, "key": UNREAD},
     cells={
         "unknown-key": Cell(change=nobody("key"), expect=Expect()),
         "unknown-namespace": Cell(change=nobody("namespace"), expect=Expect()),
     },
-    none=NONE,
 )
-grid(
+row(
     GetKVListByNamespace,
     listing,
     f"{WHERE}.getKVListByNamespace",
     ok=Expect(body=has("table")),
-    needs=OWN,
-    undo=forget_keys,
     missing={"namespace": by_handler(ResponseCode.QUERY_NOT_FOUND)},
     cells={"unknown-namespace": Cell(change=nobody("namespace"), expect=NO_ENTRY)},
-    none=NONE,
 )

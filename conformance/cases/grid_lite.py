@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 
-from conformance.grid import (
-    Asked,
-    Cell,
-    Good,
-    grid,
-)
+from conformance.grid import Asked, Cell, Good, grid
 from conformance.grid_expect import (
     INVALID,
     NEVER_MIND,
@@ -24,8 +20,7 @@ from conformance.grid_expect import (
     has,
 )
 from conformance.grid_goods import nobody, plain
-from conformance.trial import Trial
-from rmq_wire.codes import ResponseCode
+from conformance.kit import ResponseCode, Trial
 from rmq_wire.headers.lite import (
     GetBrokerLiteInfo,
     GetLiteClientInfo,
@@ -37,8 +32,6 @@ from rmq_wire.headers.lite import (
     TriggerLiteDispatch,
 )
 
-SINCE = (5, 5)
-NONE = {"permission": NO_PERMISSION, "limit": NO_LIMIT}
 NOTHING_THERE = Expect(code=ResponseCode.POLLING_TIMEOUT, ext={"reviveQid": re.compile("^(999|0)$")})
 NOT_ASKED_FOR = accident("a list of 0 or fewer makes Java trip", code=ResponseCode.SYSTEM_ERROR)
 
@@ -118,11 +111,12 @@ async def plain_group(t: Trial) -> Asked:
     return GetLiteGroupInfo(group=await t.group(), top_k=5)
 
 
-grid(
+row = partial(grid, none={"permission": NO_PERMISSION, "limit": NO_LIMIT}, since=(5, 5))
+
+row(
     PopLiteMessage,
     popping,
     "PopLiteMessageProcessor.processRequest",
-    since=SINCE,
     ok=NOTHING_THERE,
     cells={
         "unknown-topic": Cell(change=nobody("topic"), expect=NO_TOPIC),
@@ -131,81 +125,63 @@ grid(
     },
     none={"permission": NO_PERMISSION},
 )
-grid(
+row(
     LiteSubscriptionCtl,
     subscribing(),
     "LiteSubscriptionCtlProcessor.processRequest",
-    since=SINCE,
     body=True,
-    cells={
-        "limit-no-subscriptions": Cell(ask=subscribing(names=False), expect=Expect(code=ResponseCode.ILLEGAL_OPERATION)),
-    },
+    cells={"limit-no-subscriptions": Cell(ask=subscribing(names=False), expect=Expect(code=ResponseCode.ILLEGAL_OPERATION))},
     missing={"body": Expect(code=ResponseCode.ILLEGAL_OPERATION)},
     none={"permission": NO_PERMISSION, "unknown": "names are judged by capability lite"},
 )
-grid(
+row(
     GetBrokerLiteInfo,
     plain(GetBrokerLiteInfo),
     "LiteManagerProcessor.getBrokerLiteInfo",
-    since=SINCE,
     ok=Expect(body=has("maxLmqNum", "currentLmqNum")),
     none=NEVER_MIND,
 )
-grid(
+row(
     GetParentTopicInfo,
     of_parent,
     "LiteManagerProcessor.getParentTopicInfo",
-    since=SINCE,
     ok=Expect(body=has("topic")),
     cells={
         "unknown-topic": Cell(change=nobody("topic"), expect=NO_TOPIC),
         "unknown-parent": Cell(ask=plain_topic, expect=INVALID),
     },
-    none=NONE,
 )
-grid(
+row(
     GetLiteTopicInfo,
     of_lite_topic,
     "LiteManagerProcessor.getLiteTopicInfo",
     missing=dict.fromkeys(("parentTopic", "liteTopic"), REFUSED),
-    since=SINCE,
-    cells={
-        "unknown-topic": Cell(change=nobody("parentTopic"), expect=NO_TOPIC),
-    },
-    none=NONE,
+    cells={"unknown-topic": Cell(change=nobody("parentTopic"), expect=NO_TOPIC)},
 )
-grid(
+row(
     GetLiteClientInfo,
     of_client,
     "LiteManagerProcessor.getLiteClientInfo",
     missing=dict.fromkeys(("parentTopic", "group", "clientId"), REFUSED),
-    since=SINCE,
     cells={
         "unknown-topic": Cell(change=nobody("parentTopic"), expect=NO_TOPIC),
         "unknown-group-illegal": Cell(change={"group": "no group"}, expect=NO_GROUP),
     },
-    none=NONE,
 )
-grid(
+row(
     GetLiteGroupInfo,
     of_group,
     "LiteManagerProcessor.getLiteGroupInfo",
-    since=SINCE,
     cells={
         "unknown-group-illegal": Cell(change={"group": "no group"}, expect=NO_GROUP),
         "unknown-lite-group": Cell(ask=plain_group, expect=INVALID),
     },
     missing={"topK": NOT_ASKED_FOR},
     mistyped={"topK": NOT_ASKED_FOR},
-    none=NONE,
 )
-grid(
+row(
     TriggerLiteDispatch,
     triggering,
     "LiteManagerProcessor.triggerLiteDispatch",
-    since=SINCE,
-    cells={
-        "unknown-group-illegal": Cell(change={"group": "no group"}, expect=NO_GROUP),
-    },
-    none=NONE,
+    cells={"unknown-group-illegal": Cell(change={"group": "no group"}, expect=NO_GROUP)},
 )

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from conformance.grid import (
-    Asked,
-    Cell,
-    Good,
-    grid,
-)
-from conformance.grid_expect import (
-    NO_LIMIT,
-    NO_PERMISSION,
-    Expect,
-    holds,
-)
-from conformance.trial import Trial
+from conformance.grid import Asked, Cell, Good, grid
+from conformance.grid_expect import NO_LIMIT, NO_PERMISSION, Expect, holds
+from conformance.kit import Trial
 from rmq_wire.bodies.locks import LockBatchRequest, QueueName
 from rmq_wire.declare import Request
 from rmq_wire.headers.locks import LockBatchMq, UnlockBatchMq

@@ -9,12 +9,7 @@ import re
 import zlib
 from typing import Final
 
-from conformance.case import Need
-from conformance.grid import (
-    Asked,
-    Cell,
-    grid,
-)
+from conformance.grid import Asked, Cell, grid
 from conformance.grid_expect import (
     NEVER_MIND,
     NO_LIMIT,
@@ -32,13 +27,11 @@ from conformance.grid_expect import (
     holds,
 )
 from conformance.grid_goods import nobody, plain
-from conformance.link import Answer
-from conformance.trial import Trial
+from conformance.kit import Answer, Need, ResponseCode, Trial
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.registration import RegisterBrokerBody
 from rmq_wire.bodies.route import QueueData, TopicRouteData
 from rmq_wire.bodies.topics import TopicConfig, TopicConfigTable
-from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.naming import (
     AddWritePermOfBroker,
     BrokerHeartbeat,
@@ -82,13 +75,7 @@ def register(t: Trial) -> tuple[RegisterBroker, bytes]:
         },
     )
     body = RegisterBrokerBody(topic_config_serialize_wrapper=topics).encode()
-    asked = RegisterBroker(
-        broker_name=name,
-        broker_addr=address,
-        cluster_name=f"{name}_C",
-        ha_server_addr=address,
-        broker_id=0,
-    )
+    asked = RegisterBroker(broker_name=name, broker_addr=address, cluster_name=f"{name}_C", ha_server_addr=address, broker_id=0)
     return asked, body
 
 
@@ -251,12 +238,7 @@ grid(
     QueryDataVersion,
     compared,
     f"{WHERE}.queryBrokerTopicConfig",
-    missing={
-        "brokerName": UNREAD,
-        "brokerId": UNREAD,
-        "brokerAddr": four(REFUSED, code=0),
-        "clusterName": four(REFUSED, code=0),
-    },
+    missing={"brokerName": UNREAD, "brokerId": UNREAD, "brokerAddr": four(REFUSED, code=0), "clusterName": four(REFUSED, code=0)},
     mistyped={"brokerId": UNREAD},
     ok=Expect(ext={"changed": "false"}, body=has("counter")),
     needs=OWN,
@@ -282,8 +264,7 @@ grid(
     needs=OWN,
     cells={
         "unknown-broker": Cell(
-            change=nobody("brokerName"),
-            expect=Expect(body=holds(brokerMemberGroup__brokerAddrs=lambda found: not found)),
+            change=nobody("brokerName"), expect=Expect(body=holds(brokerMemberGroup__brokerAddrs=lambda found: not found))
         )
     },
     none=NONE,

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import re
 
-from conformance.case import Level
-from conformance.grid import (
-    Asked,
-    Cell,
-    grid,
-)
+from conformance.grid import Asked, Cell, grid
 from conformance.grid_expect import (
     NEVER_MIND,
     NO_GROUP,
@@ -25,9 +20,7 @@ from conformance.grid_expect import (
     has,
 )
 from conformance.grid_goods import answering, consumer, fill, nobody, of_both, plain
-from conformance.link import Answer
-from conformance.trial import Trial
-from rmq_wire.codes import RequestCode, ResponseCode
+from conformance.kit import QUIRK, SHOULD, Answer, Code, ResponseCode, Trial
 from rmq_wire.headers.clients import GetConsumerStatus
 from rmq_wire.headers.offsets import (
     CloneGroupOffset,
@@ -100,7 +93,7 @@ async def correcting(t: Trial) -> Asked:
 async def asking_members(t: Trial) -> Asked:
     """A group with a member that says where it stands."""
     topic, group = await t.topic(), await t.group()
-    await consumer(t, topic, group, link=answering(t, RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, STATUS))
+    await consumer(t, topic, group, link=answering(t, Code.GET_CONSUMER_STATUS_FROM_CLIENT, STATUS))
     return GetConsumerStatus(group=group, topic=topic)
 
 
@@ -116,7 +109,7 @@ grid(
             change=lambda t: {"consumerGroup": t.name("nobody"), "setZeroIfNotFound": "false"},
             expect={"": changed(NOT_FOUND, remark=re.compile("boot first")), "4": ZERO},
         ),
-        "limit-queue-beyond": Cell(change={"queueId": "7"}, expect={"": NOT_FOUND, "4": ZERO}, level=Level.SHOULD),
+        "limit-queue-beyond": Cell(change={"queueId": "7"}, expect={"": NOT_FOUND, "4": ZERO}, level=SHOULD),
     },
     missing={"consumerGroup": UNREAD},
     none=NONE,
@@ -131,10 +124,10 @@ grid(
     cells={
         "unknown-topic": Cell(change=nobody("topic"), expect=four(NO_TOPIC, code=0, remark=...)),
         "unknown-group": Cell(change=nobody("consumerGroup"), expect=four(NO_GROUP, code=0, remark=...)),
-        "limit-offset-beyond": Cell(change={"commitOffset": "4"}, expect=Expect(), level=Level.QUIRK, title=ANY),
-        "limit-offset-negative": Cell(change={"commitOffset": "-1"}, expect=Expect(), level=Level.QUIRK, title=ANY),
-        "limit-queue-beyond": Cell(change={"queueId": "7"}, expect=Expect(), level=Level.QUIRK, title=ANY),
-        "limit-last-offset": Cell(change={"commitOffset": LAST}, expect=Expect(), level=Level.QUIRK, title=ANY),
+        "limit-offset-beyond": Cell(change={"commitOffset": "4"}, expect=Expect(), level=QUIRK, title=ANY),
+        "limit-offset-negative": Cell(change={"commitOffset": "-1"}, expect=Expect(), level=QUIRK, title=ANY),
+        "limit-queue-beyond": Cell(change={"queueId": "7"}, expect=Expect(), level=QUIRK, title=ANY),
+        "limit-last-offset": Cell(change={"commitOffset": LAST}, expect=Expect(), level=QUIRK, title=ANY),
     },
     missing={"topic": four(REFUSED, code=0), "consumerGroup": four(NO_GROUP_NAME, code=0), "queueId": NULL, "commitOffset": NULL},
     mistyped={"queueId": NULL, "commitOffset": NULL},
@@ -166,7 +159,7 @@ grid(
     cells={
         "unknown-topic": Cell(change=nobody("topic"), expect=four(NO_TOPIC, remark=re.compile("no topic"))),
         "unknown-group": Cell(change=nobody("group"), expect=four(NO_GROUP)),
-        "limit-offset-beyond": Cell(change={"queueId": "0", "offset": "3"}, expect=RESET, level=Level.SHOULD),
+        "limit-offset-beyond": Cell(change={"queueId": "0", "offset": "3"}, expect=RESET, level=SHOULD),
     },
     missing={"group": four(NO_GROUP_NAME)},
     none=NONE,

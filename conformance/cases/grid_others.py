@@ -10,17 +10,11 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from conformance.case import Level, Need, case
-from conformance.grid import (
-    ROWS,
-)
-from conformance.grid_expect import (
-    SILENCE_S,
-)
+from conformance.grid import ROWS
+from conformance.grid_expect import SILENCE_S
 from conformance.grid_goods import producer
-from conformance.link import Link
-from conformance.trial import CaseFailed, Trial
-from rmq_wire.codes import RequestCode, ResponseCode
+from conformance.kit import MUST, SHOULD, Code, Link, Need, ResponseCode, Trial, case
+from conformance.trial import CaseFailed
 from rmq_wire.declare import REQUESTS, Role
 from rmq_wire.encoding import encode_request
 from rmq_wire.headers.configuration import UpdateBrokerConfig
@@ -34,13 +28,13 @@ from rmq_wire.registry import rows
 UNDECLARED: Final = (0, 1, 9, 16, 999, 4_999, 32_767)
 """Numbers that no version of the reference declares."""
 FAST: Final = (
-    RequestCode.PULL_MESSAGE,
-    RequestCode.LITE_PULL_MESSAGE,
-    RequestCode.POP_MESSAGE,
-    RequestCode.PEEK_MESSAGE,
-    RequestCode.NOTIFICATION,
-    RequestCode.POLLING_INFO,
-    RequestCode.POP_LITE_MESSAGE,
+    Code.PULL_MESSAGE,
+    Code.LITE_PULL_MESSAGE,
+    Code.POP_MESSAGE,
+    Code.PEEK_MESSAGE,
+    Code.NOTIFICATION,
+    Code.POLLING_INFO,
+    Code.POP_LITE_MESSAGE,
 )
 """What the fast port leaves to the main one (`BrokerController.registerProcessor`)."""
 WRITE, READ, READ_WRITE = 2, 4, 6
@@ -53,7 +47,7 @@ DECLARED: Final = len(rows())
 
 def unanswered(role: Role) -> list[int]:
     """The codes that the reference declares and this role does not answer."""
-    return [int(code) for code in RequestCode if (role, int(code)) not in REQUESTS]
+    return [int(code) for code in Code if (role, int(code)) not in REQUESTS]
 
 
 async def refused(t: Trial, link: Link, codes: Iterable[int]) -> None:
@@ -79,65 +73,61 @@ async def refused_by_names(t: Trial, codes: Iterable[int]) -> None:
     t.answer("the connection stays", await t.names.ask(GetBrokerClusterInfo()))
 
 
-@case(
-    "grid.not-supported.broker",
-    Level.MUST,
-    "A broker answers 3 to every declared code that is not a broker's",
-    rests_on="AdminBrokerProcessor.getUnknownCmdResponse",
-    codes=unanswered(Role.BROKER),
-)
+@case("grid.not-supported.broker", MUST, codes=unanswered(Role.BROKER), rests_on="AdminBrokerProcessor.getUnknownCmdResponse")
 async def not_a_brokers(t: Trial) -> None:
-    """Codes of name servers, clients, controllers and containers, and those that nobody uses any more."""
+    """A broker answers 3 to every declared code that is not a broker's.
+
+    Codes of name servers, clients, controllers and containers, and those that nobody uses any more.
+    """
     await refused(t, t.broker, unanswered(Role.BROKER))
 
 
 @case(
     "grid.not-supported.name-server",
-    Level.MUST,
-    "A name server answers 3 to every declared code that is not a name server's",
-    rests_on="namesrv DefaultRequestProcessor.processRequest",
+    MUST,
     codes=unanswered(Role.NAME_SERVER),
+    rests_on="namesrv DefaultRequestProcessor.processRequest",
 )
 async def not_a_name_servers(t: Trial) -> None:
-    """All that brokers and controllers answer, too.  Name servers of 4.x keep silent."""
+    """A name server answers 3 to every declared code that is not a name server's.
+
+    All that brokers and controllers answer, too.  Name servers of 4.x keep silent.
+    """
     await refused_by_names(t, unanswered(Role.NAME_SERVER))
 
 
-@case(
-    "grid.not-supported.undeclared",
-    Level.MUST,
-    "Numbers that nobody declares are answered 3 by both",
-    rests_on="NettyRemotingAbstract.processRequestCommand",
-)
+@case("grid.not-supported.undeclared", MUST, rests_on="NettyRemotingAbstract.processRequestCommand")
 async def undeclared(t: Trial) -> None:
-    """Also those next to declared ones."""
+    """Numbers that nobody declares are answered 3 by both.
+
+    Also those next to declared ones.
+    """
     await refused(t, t.broker, UNDECLARED)
     await refused_by_names(t, UNDECLARED)
 
 
-@case(
-    "grid.not-supported.fast-port",
-    Level.SHOULD,
-    "The fast port leaves all that waits for messages to the main port",
-    rests_on="BrokerController.registerProcessor",
-    needs=(Need.FAST_PORT,),
-)
+@case("grid.not-supported.fast-port", SHOULD, needs=Need.FAST_PORT, rests_on="BrokerController.registerProcessor")
 async def not_on_the_fast_port(t: Trial) -> None:
-    """Pulling and popping hold requests back; a port that is to be quick does without."""
+    """The fast port leaves all that waits for messages to the main port.
+
+    Pulling and popping hold requests back; a port that is to be quick does without.
+    """
     host, _, port = t.target.broker.rpartition(":")
     await refused(t, t.connect(f"{host}:{int(port) + FAST_OFFSET}"), FAST)
 
 
 @case(
     "grid.fast-port.answers",
-    Level.SHOULD,
-    "The fast port answers sends, offsets, heartbeats and administration as the main port does",
+    SHOULD,
+    codes=(Code.SEND_MESSAGE_V2, Code.GET_MAX_OFFSET, Code.HEART_BEAT, Code.UPDATE_CONSUMER_OFFSET),
+    needs=Need.FAST_PORT,
     rests_on="BrokerController.registerProcessor",
-    codes=(RequestCode.SEND_MESSAGE_V2, RequestCode.GET_MAX_OFFSET, RequestCode.HEART_BEAT, RequestCode.UPDATE_CONSUMER_OFFSET),
-    needs=(Need.FAST_PORT,),
 )
 async def answered_on_the_fast_port(t: Trial) -> None:
-    """What is sent there is found here."""
+    """The fast port answers sends, offsets, heartbeats and administration as the main port does.
+
+    What is sent there is found here.
+    """
     host, _, port = t.target.broker.rpartition(":")
     quick = t.connect(f"{host}:{int(port) + FAST_OFFSET}")
     topic, group = await t.topic(), await t.group()
@@ -153,14 +143,12 @@ async def answered_on_the_fast_port(t: Trial) -> None:
     t.answer("14 on the main port", asked, ext={"offset": "1"})
 
 
-@case(
-    "grid.not-supported.newer",
-    Level.SHOULD,
-    "An older broker answers 3 to the codes that came after it",
-    rests_on="AdminBrokerProcessor.getUnknownCmdResponse",
-)
+@case("grid.not-supported.newer", SHOULD, rests_on="AdminBrokerProcessor.getUnknownCmdResponse")
 async def newer(t: Trial) -> None:
-    """What a client of 5.x relies on when it falls back: the code that is not known is refused, the connection stays."""
+    """An older broker answers 3 to the codes that came after it.
+
+    What a client of 5.x relies on when it falls back: the code that is not known is refused, the connection stays.
+    """
     version = t.version
     codes = [
         code for code, row in ROWS.items() if Role.BROKER in row.request.to and version and version[: len(row.since)] < row.since
@@ -172,17 +160,20 @@ async def newer(t: Trial) -> None:
 
 @case(
     "grid.broker-permission.no-reading",
-    Level.MUST,
-    "A broker that may not be read refuses pulls and pops with 16, and takes messages",
-    rests_on="PullMessageProcessor.processRequest, PopMessageProcessor.processRequest",
-    codes=(RequestCode.PULL_MESSAGE, RequestCode.UPDATE_BROKER_CONFIG),
-    needs=(Need.OWN,),
+    MUST,
+    codes=(Code.PULL_MESSAGE, Code.UPDATE_BROKER_CONFIG),
+    needs=Need.OWN,
     alone=True,
+    rests_on="PullMessageProcessor.processRequest, PopMessageProcessor.processRequest",
 )
 async def no_reading(t: Trial) -> None:
-    """`brokerPermission` 2, set while it runs (25)."""
+    """A broker that may not be read refuses pulls and pops with 16, and takes messages.
+
+    `brokerPermission` 2, set while it runs (25).
+    """
     topic = await t.topic()
     await t.send(topic)
+    await t.pull_all(topic, 1)
     try:
         await permit(t, WRITE)
         pulled = await t.pull(topic)
@@ -195,17 +186,20 @@ async def no_reading(t: Trial) -> None:
 
 @case(
     "grid.broker-permission.no-writing",
-    Level.MUST,
-    "A broker that may not be written gives nothing back with 16, and is read",
-    rests_on="AbstractSendMessageProcessor.consumerSendMsgBack",
-    codes=(RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.UPDATE_BROKER_CONFIG),
-    needs=(Need.OWN,),
+    MUST,
+    codes=(Code.CONSUMER_SEND_MSG_BACK, Code.UPDATE_BROKER_CONFIG),
+    needs=Need.OWN,
     alone=True,
+    rests_on="AbstractSendMessageProcessor.consumerSendMsgBack",
 )
 async def no_writing(t: Trial) -> None:
-    """`brokerPermission` 4, set while it runs (25).  Sends to ordinary topics are not looked at: producers obey the route."""
+    """A broker that may not be written gives nothing back with 16, and is read.
+
+    `brokerPermission` 4, set while it runs (25).  Sends to ordinary topics are not looked at: producers obey the route.
+    """
     topic, group = await t.topic(), await t.group()
     sent = await t.send(topic)
+    await t.pull_all(topic, 1)
     at = parse_offset_message_id(sent.msg_id).physical_offset
     back = ConsumerSendMsgBack(offset=at, group=group, delay_level=1, origin_topic=topic)
     try:
@@ -225,13 +219,15 @@ async def permit(t: Trial, perm: int) -> None:
 
 @case(
     "grid.base-fields.passed-over",
-    Level.MUST,
-    "The fields of the base classes change nothing on a broker without static topics",
+    MUST,
+    codes=(Code.GET_MAX_OFFSET, Code.UPDATE_CONSUMER_OFFSET),
     rests_on="RpcRequestHeader, TopicRequestHeader",
-    codes=(RequestCode.GET_MAX_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET),
 )
 async def base_fields(t: Trial) -> None:
-    """Name space, the broker's name, the one-way mark and the mark of logical queues, as 5.x clients and proxies send them."""
+    """The fields of the base classes change nothing on a broker without static topics.
+
+    Name space, the broker's name, the one-way mark and the mark of logical queues, as 5.x clients and proxies send them.
+    """
     topic, group = await t.topic(), await t.group()
     await t.send(topic)
     for fields in (

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 
-from conformance.case import Level
-from conformance.grid import (
-    Asked,
-    Cell,
-    Good,
-    grid,
-)
+from conformance.grid import Asked, Cell, Good, grid
 from conformance.grid_expect import (
     INVALID,
     NEVER_MIND,
@@ -27,9 +22,7 @@ from conformance.grid_expect import (
     has,
 )
 from conformance.grid_goods import fill, nobody, plain
-from conformance.link import Answer
-from conformance.trial import Trial, units
-from rmq_wire.codes import ResponseCode
+from conformance.kit import SHOULD, Answer, ResponseCode, Trial, units
 from rmq_wire.headers.pop import (
     AckMessage,
     BatchAckMessage,
@@ -45,7 +38,6 @@ from rmq_wire.headers.pop import (
     SetMessageRequestMode,
 )
 
-SINCE = (5,)
 MESSAGES_MAX = 32
 """Of one pop (`PopMessageProcessor`)."""
 INVISIBLE_MS = 60_000
@@ -200,7 +192,9 @@ POP = "PopMessageProcessor.processRequest"
 ACK = "AckMessageProcessor.processRequest"
 CHANGE = "ChangeInvisibleTimeProcessor.processRequest"
 
-grid(
+row = partial(grid, since=(5,))
+
+row(
     PopMessage,
     popping(),
     POP,
@@ -238,9 +232,8 @@ grid(
     },
     missing={"maxMsgNums": NONE_THERE},
     mistyped={"maxMsgNums": NONE_THERE, "bornTime": {"": Expect(), "5.3": NONE_THERE}},
-    since=SINCE,
 )
-grid(
+row(
     AckMessage,
     acking,
     ACK,
@@ -254,9 +247,8 @@ grid(
     },
     missing={"consumerGroup": UNREAD},
     none={"permission": NO_PERMISSION},
-    since=SINCE,
 )
-grid(
+row(
     BatchAckMessage,
     acking_several(),
     ACK,
@@ -266,7 +258,7 @@ grid(
     none={"permission": NO_PERMISSION, "unknown": "what it names and nobody knows is left out"},
     since=(5, 2),
 )
-grid(
+row(
     ChangeInvisibleTime,
     postponing,
     CHANGE,
@@ -279,9 +271,8 @@ grid(
     },
     missing={"consumerGroup": UNREAD},
     none={"permission": NO_PERMISSION},
-    since=SINCE,
 )
-grid(
+row(
     PeekMessage,
     peeking(),
     "PeekMessageProcessor.processRequest",
@@ -295,9 +286,8 @@ grid(
     },
     missing={"maxMsgNums": Expect(code=ResponseCode.PULL_NOT_FOUND)},
     mistyped={"maxMsgNums": Expect(code=ResponseCode.PULL_NOT_FOUND)},
-    since=SINCE,
 )
-grid(
+row(
     Notification,
     notified(),
     "NotificationProcessor.processRequest",
@@ -309,9 +299,8 @@ grid(
         "permission-group-disabled": Cell(ask=notified(enabled=False), expect=NO_RIGHT),
         "limit-queue": Cell(change={"queueId": "1"}, expect=changed(INVALID, remark=NO_QUEUE)),
     },
-    since=SINCE,
 )
-grid(
+row(
     PollingInfo,
     polled(),
     "PollingInfoProcessor.processRequest",
@@ -323,20 +312,18 @@ grid(
         "permission-group-disabled": Cell(ask=polled(enabled=False), expect=NO_RIGHT),
         "limit-queue": Cell(change={"queueId": "1"}, expect=changed(INVALID, remark=NO_QUEUE)),
     },
-    since=SINCE,
 )
-grid(PopRollback, plain(PopRollback), "AdminBrokerProcessor.transferPopToFsStore", none=NEVER_MIND, since=(5, 3, 3))
-grid(
+row(PopRollback, plain(PopRollback), "AdminBrokerProcessor.transferPopToFsStore", none=NEVER_MIND, since=(5, 3, 3))
+row(
     QueryAssignment,
     assigning(),
     "QueryAssignmentProcessor.queryAssignment",
     ok=Expect(body=has("messageQueueAssignments")),
     body=True,
-    cells={"unknown-strategy": Cell(ask=assigning("NONE_SUCH"), expect=Expect(), level=Level.SHOULD)},
+    cells={"unknown-strategy": Cell(ask=assigning("NONE_SUCH"), expect=Expect(), level=SHOULD)},
     none={"permission": NO_PERMISSION, "limit": NO_LIMIT},
-    since=SINCE,
 )
-grid(
+row(
     SetMessageRequestMode,
     choosing(),
     "QueryAssignmentProcessor.setMessageRequestMode",
@@ -348,9 +335,8 @@ grid(
         "permission-retry-topic": Cell(ask=choosing(topic="%RETRY%CONF_no_group"), expect=NO_RIGHT),
     },
     none={"limit": NO_LIMIT},
-    since=SINCE,
 )
-grid(
+row(
     GetAllMessageRequestMode,
     plain(GetAllMessageRequestMode),
     "AdminBrokerProcessor.getAllMessageRequestMode",

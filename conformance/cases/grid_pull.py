@@ -6,28 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from conformance.case import Level
-from conformance.grid import (
-    Asked,
-    Cell,
-    Good,
-    grid,
-)
-from conformance.grid_expect import (
-    INVALID,
-    NO_GROUP,
-    NO_RIGHT,
-    NO_TOPIC,
-    REFUSED,
-    UNREAD,
-    Expect,
-    changed,
-    four,
-)
+from conformance.grid import Asked, Cell, Good, grid
+from conformance.grid_expect import INVALID, NO_GROUP, NO_RIGHT, NO_TOPIC, REFUSED, UNREAD, Expect, changed, four
 from conformance.grid_goods import consumer, fill, nobody, where_made
-from conformance.trial import Trial, units
+from conformance.kit import QUIRK, SHOULD, ResponseCode, Trial, units
 from rmq_wire.bodies.heartbeat import BROADCASTING, CLUSTERING
-from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.groups import UpdateGroupForbidden
 from rmq_wire.headers.pull import LitePullMessage, PullMessage
 from rmq_wire.sys_flag import PULL_SUBSCRIPTION
@@ -111,15 +94,14 @@ def cells(kind: type[PullMessage]) -> dict[str, Cell]:
         "unknown-expression-type": Cell(
             change={"expressionType": "XPATH"},
             expect=Expect(),
-            level=Level.QUIRK,
+            level=QUIRK,
             title="An expression of a type that nobody knows filters nothing",
         ),
         "permission-write-only": Cell(
             ask=pulling(kind, perm=2), expect=forbidden(TOPIC_FORBIDDEN, "pulling message is forbidden")
         ),
         "permission-group-disabled": Cell(
-            ask=pulling(kind, consume_enable=False),
-            expect=forbidden(GROUP_FORBIDDEN, "subscription group no permission"),
+            ask=pulling(kind, consume_enable=False), expect=forbidden(GROUP_FORBIDDEN, "subscription group no permission")
         ),
         "permission-broadcast-disabled": Cell(
             ask=online(kind, model=BROADCASTING, consume_broadcast_enable=False),
@@ -134,12 +116,10 @@ def cells(kind: type[PullMessage]) -> dict[str, Cell]:
             title="Without a subscription the one of the heartbeat counts",
         ),
         "limit-queue": Cell(
-            change={"queueId": "1"},
-            expect=four(changed(INVALID, remark=re.compile(r"queueId\[1\] is illegal"))),
+            change={"queueId": "1"}, expect=four(changed(INVALID, remark=re.compile(r"queueId\[1\] is illegal")))
         ),
         "limit-one-message": Cell(
-            change={"maxMsgNums": "1"},
-            expect=Expect(ext={"nextBeginOffset": "1"}, body=lambda body: len(units(body)) == 1),
+            change={"maxMsgNums": "1"}, expect=Expect(ext={"nextBeginOffset": "1"}, body=lambda body: len(units(body)) == 1)
         ),
         "limit-offset-at-end": Cell(
             change={"queueOffset": "2"}, expect=Expect(code=ResponseCode.PULL_NOT_FOUND, ext={"nextBeginOffset": "2"})
@@ -150,7 +130,7 @@ def cells(kind: type[PullMessage]) -> dict[str, Cell]:
         "limit-offset-negative": Cell(
             change={"queueOffset": "-1"},
             expect=Expect(code=ResponseCode.PULL_OFFSET_MOVED, ext={"nextBeginOffset": "0"}),
-            level=Level.SHOULD,
+            level=SHOULD,
         ),
     }
 

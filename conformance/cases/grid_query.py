@@ -4,23 +4,10 @@ from __future__ import annotations
 
 import re
 
-from conformance.case import Level
-from conformance.grid import (
-    Asked,
-    Cell,
-    grid,
-)
-from conformance.grid_expect import (
-    NO_PERMISSION,
-    REFUSED,
-    Expect,
-    by_handler,
-    has,
-    holds,
-)
+from conformance.grid import Asked, Cell, grid
+from conformance.grid_expect import NO_PERMISSION, REFUSED, Expect, by_handler, has, holds
 from conformance.grid_goods import fill, nobody, of_topic
-from conformance.trial import Trial, units
-from rmq_wire.codes import ResponseCode
+from conformance.kit import SHOULD, ResponseCode, Trial, units
 from rmq_wire.headers.query import QueryConsumeQueue, QueryMessage, ViewMessage
 from rmq_wire.message_id import parse_offset_message_id
 
@@ -61,8 +48,8 @@ grid(
     cells={
         "unknown-topic": Cell(change=nobody("topic"), expect=NOT_FOUND),
         "unknown-key": Cell(change=nobody("key"), expect=NOT_FOUND),
-        "unknown-index-type": Cell(change={"indexType": "Z"}, expect=Expect(body=one_unit), level=Level.SHOULD),
-        "limit-no-messages": Cell(change={"maxNum": "0"}, expect=NOT_FOUND, level=Level.SHOULD),
+        "unknown-index-type": Cell(change={"indexType": "Z"}, expect=Expect(body=one_unit), level=SHOULD),
+        "limit-no-messages": Cell(change={"maxNum": "0"}, expect=NOT_FOUND, level=SHOULD),
         "limit-time-before": Cell(change={"endTimestamp": "1"}, expect=NOT_FOUND),
     },
     missing={"topic": by_handler(ResponseCode.QUERY_NOT_FOUND), "key": by_handler(ResponseCode.QUERY_NOT_FOUND)},
@@ -78,7 +65,7 @@ grid(
             change={"offset": str(2**62)},
             expect=Expect(code=ResponseCode.SYSTEM_ERROR, remark=re.compile("can not find message by the offset")),
         ),
-        "limit-offset-negative": Cell(change={"offset": "-1"}, expect=Expect(code=ResponseCode.SYSTEM_ERROR), level=Level.SHOULD),
+        "limit-offset-negative": Cell(change={"offset": "-1"}, expect=Expect(code=ResponseCode.SYSTEM_ERROR), level=SHOULD),
     },
     none=NONE,
 )
@@ -92,7 +79,7 @@ grid(
         "unknown-topic": Cell(change=nobody("topic"), expect=Expect(code=ResponseCode.SYSTEM_ERROR)),
         "unknown-group": Cell(change=nobody("consumerGroup"), expect=Expect(body=holds(filterData=re.compile("is not online")))),
         "limit-index-beyond": Cell(
-            change={"index": "9"}, expect=Expect(remark=re.compile("Index 9 of .* is not exist"), body=b""), level=Level.SHOULD
+            change={"index": "9"}, expect=Expect(remark=re.compile("Index 9 of .* is not exist"), body=b""), level=SHOULD
         ),
     },
     none=NONE,

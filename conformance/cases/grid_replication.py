@@ -5,20 +5,12 @@ A master by itself is asked only what leaves it a master: no address of another,
 
 from __future__ import annotations
 
-from conformance.case import Need
-from conformance.grid import (
-    Asked,
-    grid,
-)
-from conformance.grid_expect import (
-    NEVER_MIND,
-    REFUSED,
-    UNREAD,
-    Expect,
-    has,
-)
+from functools import partial
+
+from conformance.grid import Asked, grid
+from conformance.grid_expect import NEVER_MIND, REFUSED, UNREAD, Expect, has
 from conformance.grid_goods import plain
-from conformance.trial import Trial
+from conformance.kit import Need, Trial
 from rmq_wire.headers.replication import (
     ExchangeHAInfo,
     GetBrokerEpochCache,
@@ -28,66 +20,49 @@ from rmq_wire.headers.replication import (
     ResetMasterFlushOffset,
 )
 
-SINCE = (5,)
-
 
 async def itself(t: Trial) -> Asked:
     """The broker itself is the one with the smallest id, as it is."""
     return NotifyMinBrokerIdChange(min_broker_id=0, broker_name=t.target.broker_name, min_broker_addr=t.target.broker)
 
 
-grid(
+row = partial(grid, none=NEVER_MIND, since=(5,))
+
+row(
     NotifyMinBrokerIdChange,
     itself,
     "AdminBrokerProcessor.notifyMinBrokerIdChange",
     missing={"minBrokerId": REFUSED},
     mistyped={"minBrokerId": REFUSED},
-    none=NEVER_MIND,
-    since=SINCE,
     alone=True,
     needs=(Need.OWN,),
 )
-grid(
+row(
     ExchangeHAInfo,
     plain(ExchangeHAInfo),
     "AdminBrokerProcessor.updateBrokerHaInfo",
     ok=Expect(ext={"masterHaAddress": str, "masterFlushOffset": int}),
-    none=NEVER_MIND,
-    since=SINCE,
 )
-grid(
+row(
     GetBrokerHAStatus,
     plain(GetBrokerHAStatus),
     "AdminBrokerProcessor.getBrokerHaStatus",
     ok=Expect(body=has("master", "masterCommitLogMaxOffset", "inSyncSlaveNums")),
-    none=NEVER_MIND,
-    since=SINCE,
 )
-grid(
+row(
     ResetMasterFlushOffset,
     plain(lambda: ResetMasterFlushOffset(master_flush_offset=0)),
     "AdminBrokerProcessor.resetMasterFlushOffset",
     missing={"masterFlushOffset": UNREAD},
     mistyped={"masterFlushOffset": UNREAD},
-    none=NEVER_MIND,
-    since=SINCE,
     alone=True,
     needs=(Need.OWN,),
 )
-grid(
-    GetBrokerEpochCache,
-    plain(GetBrokerEpochCache),
-    "AdminBrokerProcessor.getBrokerEpochCache",
-    ok=REFUSED,
-    none=NEVER_MIND,
-    since=SINCE,
-)
-grid(
+row(GetBrokerEpochCache, plain(GetBrokerEpochCache), "AdminBrokerProcessor.getBrokerEpochCache", ok=REFUSED)
+row(
     NotifyBrokerRoleChanged,
     plain(NotifyBrokerRoleChanged),
     "AdminBrokerProcessor.notifyBrokerRoleChanged",
-    none=NEVER_MIND,
-    since=SINCE,
     alone=True,
     needs=(Need.OWN,),
 )

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import re
 
-from conformance.grid import (
-    Asked,
-    Cell,
-    Good,
-    grid,
-)
-from conformance.grid_expect import (
-    INVALID,
-    NO_TOPIC,
-    REFUSED,
-    UNREAD,
-    Expect,
-    by_handler,
-    changed,
-    four,
-)
+from conformance.grid import Asked, Cell, Good, grid
+from conformance.grid_expect import INVALID, NO_TOPIC, REFUSED, UNREAD, Expect, by_handler, changed, four
 from conformance.grid_goods import answering, producer
-from conformance.trial import Trial
+from conformance.kit import Code, ResponseCode, Trial
 from rmq_wire import properties as property_text
 from rmq_wire import property_names
-from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.headers.replies import SendReplyMessage, SendReplyMessageV2
 from rmq_wire.headers.send import SendMessage, SendMessageV2
 
@@ -38,7 +23,7 @@ def replying(kind: type[SendMessage] | type[SendMessageV2], *, online: bool = Tr
     async def good(t: Trial) -> Asked:
         client = t.name("client")
         if online:
-            client = await producer(t, t.name("producers"), link=answering(t, RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT))
+            client = await producer(t, t.name("producers"), link=answering(t, Code.PUSH_REPLY_MESSAGE_TO_CLIENT))
         properties = {
             property_names.REPLY_TO_CLIENT: client,
             property_names.CORRELATION_ID: t.name("id"),

@@ -5,29 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from conformance.case import Level
-from conformance.grid import (
-    Asked,
-    Cell,
-    grid,
-)
-from conformance.grid_expect import (
-    INVALID,
-    NO_RIGHT,
-    NO_TOPIC,
-    REFUSED,
-    UNREAD,
-    Expect,
-    accident,
-    changed,
-    four,
-)
+from conformance.grid import Asked, Cell, grid
+from conformance.grid_expect import INVALID, NO_RIGHT, NO_TOPIC, REFUSED, UNREAD, Expect, accident, changed, four
 from conformance.grid_goods import with_body
-from conformance.trial import Trial
+from conformance.kit import QUIRK, SHOULD, ResponseCode, Trial
 from rmq_wire import properties as property_text
 from rmq_wire import property_names
 from rmq_wire.batch import Item, pack_items
-from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.send import SendBatchMessage, SendMessage, SendMessageV2
 
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024
@@ -112,7 +96,7 @@ grid(
     ok=STORED,
     cells={
         "unknown-topic": Cell(change=lambda t: {"topic": t.name("no"), "defaultTopic": t.name("no")}, expect=NO_TOPIC_AT_ALL),
-        "permission-read-only": Cell(ask=read_only_v1, expect=Expect(), level=Level.QUIRK, title=READ_ONLY),
+        "permission-read-only": Cell(ask=read_only_v1, expect=Expect(), level=QUIRK, title=READ_ONLY),
         "limit-queue": Cell(change={"queueId": "1"}, expect=NO_QUEUE),
         "limit-body": Cell(body=bytes(MESSAGE_BYTES_MAX + 1), expect=LONG),
     },
@@ -126,7 +110,7 @@ grid(
     ok=STORED,
     cells={
         "unknown-topic": Cell(ask=nobodys, expect=NO_TOPIC_AT_ALL),
-        "permission-read-only": Cell(ask=read_only, expect=Expect(), level=Level.QUIRK, title=READ_ONLY),
+        "permission-read-only": Cell(ask=read_only, expect=Expect(), level=QUIRK, title=READ_ONLY),
         "permission-system-topic": Cell(
             change={"b": "RMQ_SYS_TRANS_HALF_TOPIC"},
             expect=changed(NO_RIGHT, remark=re.compile("Sending message to topic.*forbidden")),
@@ -134,7 +118,7 @@ grid(
         "limit-queue": Cell(change={"e": "1"}, expect=NO_QUEUE),
         "limit-body-largest": Cell(body=bytes(MESSAGE_BYTES_MAX), expect=Expect(ext={"queueOffset": int})),
         "limit-body": Cell(body=bytes(MESSAGE_BYTES_MAX + 1), expect=LONG),
-        "limit-body-none": Cell(body=b"", expect=four(REFUSED, code=0), level=Level.SHOULD),
+        "limit-body-none": Cell(body=b"", expect=four(REFUSED, code=0), level=SHOULD),
         "limit-properties": Cell(change={"i": property_text.encode({"k": "v" * PROPERTIES_BYTES_MAX})}, expect=LONG),
         "limit-topic-longest": Cell(ask=longest, expect=Expect(ext={"queueOffset": int})),
         "limit-topic": Cell(change={"b": "x" * (TOPIC_CHARACTERS_MAX + 1)}, expect=TOO_LONG),
@@ -151,12 +135,12 @@ grid(
     each=True,
     cells={
         "unknown-topic": Cell(change=lambda t: {"b": t.name("no"), "c": t.name("no")}, expect=NO_TOPIC_AT_ALL),
-        "permission-read-only": Cell(ask=read_only_batch, expect=Expect(), level=Level.QUIRK, title=READ_ONLY),
+        "permission-read-only": Cell(ask=read_only_batch, expect=Expect(), level=QUIRK, title=READ_ONLY),
         "permission-retry-topic": Cell(
             change=lambda t: {"b": f"%RETRY%{t.name('g')}"}, expect=four(Expect(code=ResponseCode.MESSAGE_ILLEGAL), code=0)
         ),
         "limit-queue": Cell(change={"e": "1"}, expect=NO_QUEUE),
-        "limit-body": Cell(body=bytes(MESSAGE_BYTES_MAX + 1), expect=LONG_BATCH, level=Level.SHOULD),
+        "limit-body": Cell(body=bytes(MESSAGE_BYTES_MAX + 1), expect=LONG_BATCH, level=SHOULD),
     },
     mistyped={"body": accident("Java trips over a batch that does not add up", ResponseCode.SYSTEM_ERROR)},
     missing=UNREAD_V2,

@@ -4,22 +4,10 @@ from __future__ import annotations
 
 import re
 
-from conformance.case import Level
-from conformance.grid import (
-    Asked,
-    Cell,
-    grid,
-)
-from conformance.grid_expect import (
-    NO_GROUP,
-    NO_RIGHT,
-    Expect,
-    changed,
-    four,
-)
+from conformance.grid import Asked, Cell, grid
+from conformance.grid_expect import NO_GROUP, NO_RIGHT, Expect, changed, four
 from conformance.grid_goods import nobody, where_made
-from conformance.trial import Trial
-from rmq_wire.codes import ResponseCode
+from conformance.kit import QUIRK, SHOULD, ResponseCode, Trial
 from rmq_wire.headers.send_back import ConsumerSendMsgBack
 from rmq_wire.message_id import parse_offset_message_id
 
@@ -62,7 +50,7 @@ grid(
         "unknown-origin-topic": Cell(
             change=nobody("originTopic"),
             expect=Expect(),
-            level=Level.QUIRK,
+            level=QUIRK,
             title="Any message is copied into the retry topic, whatever topic it is said to be of",
         ),
         "unknown-message": Cell(
@@ -72,6 +60,6 @@ grid(
         "permission-read-only": Cell(ask=no_writing, expect=changed(NO_RIGHT, remark=re.compile("sending message is forbidden"))),
         "limit-no-retry-queues": Cell(ask=no_retry_queues, expect=Expect()),
         "limit-dead-letter": Cell(change={"delayLevel": "-1"}, expect=Expect()),
-        "limit-level-beyond": Cell(change={"delayLevel": "99"}, expect=Expect(), level=Level.SHOULD),
+        "limit-level-beyond": Cell(change={"delayLevel": "99"}, expect=Expect(), level=SHOULD),
     },
 )

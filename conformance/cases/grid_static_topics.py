@@ -5,20 +5,9 @@ from __future__ import annotations
 import json
 import re
 
-from conformance.grid import (
-    Asked,
-    Cell,
-    grid,
-)
-from conformance.grid_expect import (
-    INVALID,
-    NOTHING_TO_DO,
-    UNREAD,
-    by_handler,
-    changed,
-)
-from conformance.trial import Trial
-from rmq_wire.codes import ResponseCode
+from conformance.grid import Asked, Cell, grid
+from conformance.grid_expect import INVALID, NOTHING_TO_DO, UNREAD, by_handler, changed
+from conformance.kit import ResponseCode, Trial
 from rmq_wire.headers.static_topics import UpdateAndCreateStaticTopic
 
 TOPIC_CHARACTERS_MAX = 127

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
-from conformance.grid import (
-    Asked,
-    Cell,
-    grid,
-)
-from conformance.grid_expect import (
-    NEVER_MIND,
-    NO_LIMIT,
-    NO_PERMISSION,
-    NO_TOPIC,
-    NOTHING_NAMED,
-    UNREAD,
-    Expect,
-    has,
-)
+from conformance.figures import sampled
+from conformance.grid import Asked, Cell, grid
+from conformance.grid_expect import NEVER_MIND, NO_LIMIT, NO_PERMISSION, NO_TOPIC, NOTHING_NAMED, UNREAD, Expect, has
 from conformance.grid_goods import nobody, of_both, of_topic, plain
-from conformance.trial import Trial
-from rmq_wire.codes import ResponseCode
+from conformance.kit import ResponseCode, Trial
 from rmq_wire.headers.runtime import GetBrokerRuntimeInfo
 from rmq_wire.headers.stats import (
     GetConsumeStats,
@@ -41,24 +29,25 @@ async def counted(t: Trial) -> Asked:
     return ViewBrokerStatsData(stats_name="TOPIC_PUT_NUMS", stats_key=topic)
 
 
+async def sampling(t: Trial) -> Asked:
+    """The figures of a broker that has taken a sample."""
+    await sampled(t)
+    return GetBrokerRuntimeInfo()
+
+
 NO_COUNTER = Expect(code=ResponseCode.SYSTEM_ERROR, remark=re.compile("stats.*not exist"))
 
-grid(
-    GetBrokerRuntimeInfo,
-    plain(GetBrokerRuntimeInfo),
-    "AdminBrokerProcessor.getBrokerRuntimeInfo",
-    ok=Expect(body=has("table")),
-    none=NEVER_MIND,
-)
-grid(
+row = partial(grid, none=NONE)
+
+row(GetBrokerRuntimeInfo, sampling, "AdminBrokerProcessor.getBrokerRuntimeInfo", ok=Expect(body=has("table")), none=NEVER_MIND)
+row(
     GetTopicStatsInfo,
     of_topic(lambda topic: GetTopicStatsInfo(topic=topic), messages=1),
     "AdminBrokerProcessor.getTopicStatsInfo",
     ok=Expect(body=has("offsetTable")),
     cells={"unknown-topic": Cell(change=nobody("topic"), expect=NO_TOPIC)},
-    none=NONE,
 )
-grid(
+row(
     GetConsumeStats,
     of_both(lambda topic, group: GetConsumeStats(consumer_group=group, topic=topic)),
     "AdminBrokerProcessor.getConsumeStats",
@@ -67,9 +56,8 @@ grid(
         "unknown-topic": Cell(change=nobody("topic"), expect=Expect(body=has("offsetTable"))),
         "unknown-group": Cell(change=nobody("consumerGroup"), expect=Expect(body=has("offsetTable"))),
     },
-    none=NONE,
 )
-grid(
+row(
     QueryConsumeTimeSpan,
     of_both(lambda topic, group: QueryConsumeTimeSpan(topic=topic, group=group), messages=1),
     "AdminBrokerProcessor.queryConsumeTimeSpan",
@@ -79,9 +67,8 @@ grid(
         "unknown-group": Cell(change=nobody("group"), expect=Expect(body=has("consumeTimeSpanSet"))),
     },
     missing={"group": UNREAD},
-    none=NONE,
 )
-grid(
+row(
     ViewBrokerStatsData,
     counted,
     "AdminBrokerProcessor.viewBrokerStatsData",
@@ -90,9 +77,8 @@ grid(
         "unknown-name": Cell(change=nobody("statsName"), expect=NO_COUNTER),
         "unknown-key": Cell(change=nobody("statsKey"), expect=NO_COUNTER),
     },
-    none=NONE,
 )
-grid(
+row(
     GetConsumeStatsInBroker,
     plain(lambda: GetConsumeStatsInBroker(is_order=False)),
     "AdminBrokerProcessor.fetchAllConsumeStatsInBroker",

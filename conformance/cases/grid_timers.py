@@ -4,27 +4,11 @@ from __future__ import annotations
 
 import re
 
-from conformance.case import Need
-from conformance.grid import (
-    Asked,
-    Cell,
-    grid,
-)
-from conformance.grid_expect import (
-    INVALID,
-    NEVER_MIND,
-    NO_LIMIT,
-    NO_PERMISSION,
-    NO_TOPIC,
-    Expect,
-    by_handler,
-    changed,
-    has,
-)
+from conformance.grid import Asked, Cell, grid
+from conformance.grid_expect import INVALID, NEVER_MIND, NO_LIMIT, NO_PERMISSION, NO_TOPIC, Expect, by_handler, changed, has
 from conformance.grid_goods import nobody, plain
-from conformance.trial import Trial
+from conformance.kit import Need, ResponseCode, Trial
 from rmq_wire import property_names
-from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.timers import GetTimerCheckPoint, GetTimerMetrics, RecallMessage, SwitchTimerEngine
 
 CHECK_POINT_BYTES = 56

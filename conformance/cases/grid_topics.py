@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import re
 
-from conformance.case import Level, Need
-from conformance.grid import (
-    Asked,
-    Cell,
-    Good,
-    grid,
-)
+from conformance.grid import Asked, Cell, Good, grid
 from conformance.grid_expect import (
     INVALID,
     NEVER_MIND,
@@ -28,10 +22,8 @@ from conformance.grid_expect import (
     holds,
 )
 from conformance.grid_goods import nobody, of_topic, plain
-from conformance.link import Answer
-from conformance.trial import Trial
+from conformance.kit import SHOULD, Answer, Need, ResponseCode, Trial
 from rmq_wire.bodies.topics import TopicConfig, TopicConfigList
-from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.offsets import UpdateConsumerOffset
 from rmq_wire.headers.stats import GetTopicStatsInfo
 from rmq_wire.headers.topics import (
@@ -110,17 +102,14 @@ grid(
     cells={
         "unknown-characters": Cell(change={"topic": "no blanks"}, expect=NO_CHARACTERS),
         "unknown-none": Cell(change={"topic": ""}, expect=BLANK),
-        "unknown-filter-type": Cell(change={"topicFilterType": "NO_TAG"}, expect=Expect(code=1), level=Level.SHOULD),
+        "unknown-filter-type": Cell(change={"topicFilterType": "NO_TAG"}, expect=Expect(code=1), level=SHOULD),
         "unknown-attribute": Cell(
             change={"attributes": "+no.such=1"}, expect=Expect(code=1, remark=re.compile("no.such")), since=(5,)
         ),
         "permission-system-topic": Cell(change={"topic": SYSTEM_TOPIC}, expect=SYSTEM),
         "limit-name-longest": Cell(change=longest, expect=Expect()),
-        "limit-name": Cell(
-            change={"topic": "x" * (TOPIC_CHARACTERS_MAX + 1)},
-            expect=TOO_LONG,
-        ),
-        "limit-no-queues": Cell(change={"readQueueNums": "0", "writeQueueNums": "0"}, expect=Expect(), level=Level.SHOULD),
+        "limit-name": Cell(change={"topic": "x" * (TOPIC_CHARACTERS_MAX + 1)}, expect=TOO_LONG),
+        "limit-no-queues": Cell(change={"readQueueNums": "0", "writeQueueNums": "0"}, expect=Expect(), level=SHOULD),
         "limit-mixed": Cell(change={"attributes": "+message.type=MIXED"}, expect=INVALID, since=(5,)),
     },
     missing={"defaultTopic": UNREAD},
@@ -144,7 +133,7 @@ grid(
     alone=True,  # 5.5.0 copies the table while others change it, and may trip (ArrayIndexOutOfBoundsException)
     ok=Expect(body=has("topicConfigTable", "dataVersion")),
     cells={
-        "unknown-version": Cell(change={"dataVersion": "{}"}, expect=Expect(body=has("topicConfigTable")), level=Level.SHOULD),
+        "unknown-version": Cell(change={"dataVersion": "{}"}, expect=Expect(body=has("topicConfigTable")), level=SHOULD),
         "limit-page": Cell(change={"maxTopicNum": "1"}, expect=Expect(), since=(5, 5)),
         "limit-page-beyond": Cell(change={"topicSeq": "100000"}, expect=Expect(body=has("topicConfigTable")), since=(5, 5)),
     },

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from conformance.grid import (
-    Asked,
-    Cell,
-    Good,
-    grid,
-)
-from conformance.grid_expect import (
-    NO_LIMIT,
-    NO_PERMISSION,
-    REFUSED,
-    UNREAD,
-    Expect,
-)
-from conformance.trial import Trial
+from conformance.grid import Asked, Cell, Good, grid
+from conformance.grid_expect import NO_LIMIT, NO_PERMISSION, REFUSED, UNREAD, Expect
+from conformance.kit import Trial
 from rmq_wire import property_names
 from rmq_wire.headers.send import SendMessageResponse
 from rmq_wire.headers.transactions import EndTransaction, ResumeCheckHalfMessage

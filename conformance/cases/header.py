@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 from conformance import raw
-from conformance.case import Level, case
-from conformance.link import Answer, Form, Link, NoAnswer
-from conformance.trial import Trial
-from rmq_wire.codes import RequestCode, ResponseCode
+from conformance.kit import INFO, MUST, QUIRK, SHOULD, Answer, Code, Form, Link, NoAnswer, ResponseCode, Trial
+from conformance.kit import case as declare
 from rmq_wire.headers.positions import GetMaxOffset
 
-RESTS = "RemotingSerializable, RemotingCommand.decode"
-MAX_OFFSET = int(RequestCode.GET_MAX_OFFSET)
+MAX_OFFSET = int(Code.GET_MAX_OFFSET)
+
+
+case = partial(declare, codes=(MAX_OFFSET,), rests_on="RemotingSerializable, RemotingCommand.decode")
 
 
 def usual(topic: str, opaque: int) -> dict[str, Any]:
@@ -35,10 +36,9 @@ async def _asked(t: Trial, what: str, link: Link, header: dict[str, Any] | bytes
     return t.answer(what, answer, code=0, ext={"offset": "0"})
 
 
-@case(
-    "header.json.order-and-blanks", Level.MUST, "Members come in any order, with any blanks", rests_on=RESTS, codes=(MAX_OFFSET,)
-)
+@case("header.json.order-and-blanks", MUST)
 async def order_and_blanks(t: Trial) -> None:
+    """Members come in any order, with any blanks."""
     topic, link = await t.topic(), t.connect()
     members = usual(topic, 1)
     await _asked(t, "reversed", link, dict(reversed(members.items())), 1)
@@ -46,22 +46,18 @@ async def order_and_blanks(t: Trial) -> None:
     await _asked(t, "as tight as can be", link, json.dumps(usual(topic, 3), separators=(",", ":")).encode(), 3)
 
 
-@case(
-    "header.json.unknown-members",
-    Level.MUST,
-    "Members and ext fields that nobody knows are ignored",
-    rests_on=RESTS,
-    codes=(MAX_OFFSET,),
-)
+@case("header.json.unknown-members", MUST)
 async def unknown_members(t: Trial) -> None:
+    """Members and ext fields that nobody knows are ignored."""
     topic, link = await t.topic(), t.connect()
     members = usual(topic, 1) | {"weather": {"sky": ["blue", 7, None, True]}}
     members["extFields"]["mood"] = "fine"
     await _asked(t, "unknown members", link, members, 1)
 
 
-@case("header.json.left-out", Level.MUST, "What a client leaves out counts as its default", rests_on=RESTS, codes=(MAX_OFFSET,))
+@case("header.json.left-out", MUST)
 async def left_out(t: Trial) -> None:
+    """What a client leaves out counts as its default."""
     topic, link = await t.topic(), t.connect()
     for opaque, name in enumerate(("flag", "language", "serializeTypeCurrentRPC", "version"), 1):
         members = usual(topic, opaque)
@@ -76,55 +72,44 @@ async def left_out(t: Trial) -> None:
     )
 
 
-@case("header.json.null-members", Level.SHOULD, "A null member counts as its default", rests_on=RESTS, codes=(MAX_OFFSET,))
+@case("header.json.null-members", SHOULD)
 async def null_members(t: Trial) -> None:
+    """A null member counts as its default."""
     topic, link = await t.topic(), t.connect()
     for opaque, name in enumerate(("flag", "language", "version", "remark"), 1):
         await _asked(t, f"{name} is null", link, usual(topic, opaque) | {name: None}, opaque)
 
 
-@case(
-    "header.json.numbers-as-fields",
-    Level.MUST,
-    "An ext field may be a JSON number or truth value",
-    rests_on=RESTS,
-    codes=(MAX_OFFSET,),
-)
+@case("header.json.numbers-as-fields", MUST)
 async def numbers_as_fields(t: Trial) -> None:
-    """Clients in other languages write `"queueId": 0`."""
+    """An ext field may be a JSON number or truth value.
+
+    Clients in other languages write `"queueId": 0`.
+    """
     topic, link = await t.topic(), t.connect()
     await _asked(
         t, "queueId as a number", link, usual(topic, 1) | {"extFields": {"topic": topic, "queueId": 0, "committed": True}}, 1
     )
 
 
-@case("header.json.quoted-numbers", Level.SHOULD, "A number in quotes is a number", rests_on=RESTS, codes=(MAX_OFFSET,))
+@case("header.json.quoted-numbers", SHOULD)
 async def quoted_numbers(t: Trial) -> None:
+    """A number in quotes is a number."""
     topic, link = await t.topic(), t.connect()
     await _asked(t, "code and opaque in quotes", link, usual(topic, 7) | {"code": str(MAX_OFFSET), "opaque": "7", "flag": "0"}, 7)
 
 
-@case(
-    "header.json.unknown-language",
-    Level.MUST,
-    "A language that the server has no name for does not matter",
-    rests_on=RESTS,
-    codes=(MAX_OFFSET,),
-)
+@case("header.json.unknown-language", MUST)
 async def unknown_language(t: Trial) -> None:
+    """A language that the server has no name for does not matter."""
     topic, link = await t.topic(), t.connect()
     for opaque, language in enumerate(("KLINGON", "PYTHON", "GO", "RUST", "CPP"), 1):
         await _asked(t, language, link, usual(topic, opaque) | {"language": language}, opaque)
 
 
-@case(
-    "header.json.escapes",
-    Level.MUST,
-    "Escaped characters in names and values are the characters",
-    rests_on=RESTS,
-    codes=(MAX_OFFSET,),
-)
+@case("header.json.escapes", MUST)
 async def escapes(t: Trial) -> None:
+    """Escaped characters in names and values are the characters."""
     topic, link = await t.topic(), t.connect()
     text = (
         json.dumps(usual(topic, 1)).replace('"topic"', '"\\u0074opic"').replace(topic, "".join(f"\\u{ord(c):04x}" for c in topic))
@@ -132,28 +117,18 @@ async def escapes(t: Trial) -> None:
     await _asked(t, "everything escaped", link, text.encode(), 1)
 
 
-@case(
-    "header.json.doubled-field",
-    Level.INFO,
-    "Which value counts of a field that is given twice",
-    rests_on=RESTS,
-    codes=(MAX_OFFSET,),
-)
+@case("header.json.doubled-field", INFO)
 async def doubled_field(t: Trial) -> None:
+    """Which value counts of a field that is given twice."""
     topic, link = await t.topic(), t.connect()
     text = json.dumps(usual(topic, 1)).replace('"queueId": "0"', '"queueId": "5", "queueId": "0"')
     answer = await link.ask_frame(raw.frame(text.encode()), 1)
     t.note("answer", f"{answer.code} {answer.remark or ''} {answer.ext}")
 
 
-@case(
-    "header.json.integers",
-    Level.SHOULD,
-    "Integers are spelled as Java's parser takes them: sign and leading zeros",
-    rests_on="Integer.parseInt",
-    codes=(MAX_OFFSET,),
-)
+@case("header.json.integers", SHOULD, rests_on="Integer.parseInt")
 async def integers(t: Trial) -> None:
+    """Integers are spelled as Java's parser takes them: sign and leading zeros."""
     topic, link = await t.topic(), t.connect()
     for opaque, spelled in enumerate(("0", "00", "+0", "-0"), 1):
         await _asked(
@@ -161,27 +136,18 @@ async def integers(t: Trial) -> None:
         )
 
 
-@case(
-    "header.binary.minimal",
-    Level.MUST,
-    "A binary header without remark and fields is read",
-    rests_on="RocketMQSerializable.rocketMQProtocolDecode",
-)
+@case("header.binary.minimal", MUST, codes=(), rests_on="RocketMQSerializable.rocketMQProtocolDecode")
 async def binary_minimal(t: Trial) -> None:
+    """A binary header without remark and fields is read."""
     link = t.connect(form=Form.ROCKETMQ)
     header = raw.binary_header(29_999, 55, raw.i32(0) + raw.i32(0))
     frame = raw.frame(header, form=raw.ROCKETMQ)
     t.answer("the answer", await link.ask_frame(frame, 55), code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
 
 
-@case(
-    "header.binary.fields",
-    Level.MUST,
-    "Fields of a binary header are read in any order",
-    rests_on="RocketMQSerializable.mapDeserialize",
-    codes=(MAX_OFFSET,),
-)
+@case("header.binary.fields", MUST, rests_on="RocketMQSerializable.mapDeserialize")
 async def binary_fields(t: Trial) -> None:
+    """Fields of a binary header are read in any order."""
     topic, link = await t.topic(), t.connect(form=Form.ROCKETMQ)
     for opaque, names in enumerate((("topic", "queueId"), ("queueId", "topic")), 1):
         values = {"topic": topic.encode(), "queueId": b"0"}
@@ -191,14 +157,12 @@ async def binary_fields(t: Trial) -> None:
         t.answer(f"fields in the order {names}", await link.ask_frame(frame, opaque), code=0, ext={"offset": "0"})
 
 
-@case(
-    "header.binary.lying-lengths",
-    Level.MUST,
-    "Lengths in a binary header that point outside of it: no answer or an error, and others go on",
-    rests_on="RocketMQSerializable",
-)
+@case("header.binary.lying-lengths", MUST, codes=(), rests_on="RocketMQSerializable")
 async def binary_lies(t: Trial) -> None:
-    """The reference closes the connection."""
+    """Lengths in a binary header that point outside of it: no answer or an error, and others go on.
+
+    The reference closes the connection.
+    """
     for name, tail in (
         ("remark longer than the header", raw.i32(1 << 20)),
         ("negative remark length", raw.i32(-5)),
@@ -209,7 +173,7 @@ async def binary_lies(t: Trial) -> None:
         header = raw.binary_header(MAX_OFFSET, 5, tail)
         frame = raw.frame(header, form=raw.ROCKETMQ)
         try:
-            answer = await link.ask_frame(frame, 5, seconds=5)
+            answer = await link.ask_frame(frame, 5)
         except NoAnswer:
             t.check(f"{name}: the connection is closed", link.ended.is_set())
         else:
@@ -217,14 +181,12 @@ async def binary_lies(t: Trial) -> None:
         t.answer("another connection", await t.broker.ask_raw(29_999), code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
 
 
-@case(
-    "header.binary.pop-code-wraps",
-    Level.QUIRK,
-    "A code above 32,767 does not fit the binary header",
-    rests_on="RocketMQSerializable: code is a short",
-)
+@case("header.binary.pop-code-wraps", QUIRK, codes=(), rests_on="RocketMQSerializable: code is a short")
 async def binary_wide_code(t: Trial) -> None:
-    """200050 arrives as 3442, and the reference answers 3.  A server may map it back."""
+    """A code above 32,767 does not fit the binary header.
+
+    200050 arrives as 3442, and the reference answers 3.  A server may map it back.
+    """
     link = t.connect(form=Form.ROCKETMQ)
     header = raw.binary_header(200_050 & 0xFFFF, 5, raw.i32(0) + raw.i32(0))
     frame = raw.frame(header, form=raw.ROCKETMQ)
@@ -232,14 +194,9 @@ async def binary_wide_code(t: Trial) -> None:
     t.answer("the answer", answer, code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=" request type 3442 not supported")
 
 
-@case(
-    "header.extra-fields-for-all",
-    Level.MUST,
-    "The base fields that every client adds are accepted everywhere",
-    rests_on="RpcRequestHeader",
-    codes=(MAX_OFFSET,),
-)
+@case("header.extra-fields-for-all", MUST, rests_on="RpcRequestHeader")
 async def base_fields(t: Trial) -> None:
+    """The base fields that every client adds are accepted everywhere."""
     topic = await t.topic()
     answer = await t.broker.ask(
         GetMaxOffset(topic=topic, queue_id=0), ext={"bname": t.target.broker_name, "oway": "false", "nsd": "false", "lo": "false"}

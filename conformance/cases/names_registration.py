@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
-from conformance.case import Level, case
+from conformance.kit import MUST, READ_WRITE, SHOULD, Code, ResponseCode, Trial
+from conformance.kit import case as declare
 from conformance.played import OWN, Broker, brokers_of, registered, route, topic_of
-from conformance.trial import READ_WRITE, Trial
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.route import QueueData, TopicRouteData
-from rmq_wire.codes import RequestCode as Code
-from rmq_wire.codes import ResponseCode
 from rmq_wire.headers import naming
 from rmq_wire.sys_flag import PERM_READ
+
+case = partial(declare, codes=Code.REGISTER_BROKER, needs=OWN, rests_on="RouteInfoManager.registerBroker")
 
 
 @case(
     "names.register.route",
-    Level.MUST,
-    "What a broker registers is what clients are told",
+    MUST,
     codes=(Code.REGISTER_BROKER, Code.GET_ROUTEINFO_BY_TOPIC),
-    needs=OWN,
     rests_on="RouteInfoManager.registerBroker, pickupTopicRouteData",
 )
 async def register_route(t: Trial) -> None:
+    """What a broker registers is what clients are told."""
     first, second = t.name(), t.name()
     broker = Broker(t)
     answer = await broker.register(topic_of(first, 3), topic_of(second, 5, perm=PERM_READ))
@@ -43,15 +43,9 @@ async def register_route(t: Trial) -> None:
         )
 
 
-@case(
-    "names.register.slave",
-    Level.MUST,
-    "A slave learns its master and stands in the route beside it",
-    codes=(Code.REGISTER_BROKER,),
-    needs=OWN,
-    rests_on="RouteInfoManager.registerBroker",
-)
+@case("names.register.slave", MUST)
 async def slave(t: Trial) -> None:
+    """A slave learns its master and stands in the route beside it."""
     topic = t.name()
     master = await registered(t, topic, t.name())
     reader = Broker(t, name=master.name, cluster=master.cluster, id=1)
@@ -64,30 +58,17 @@ async def slave(t: Trial) -> None:
     t.equal("addresses in the route", brokers_of(await route(t, topic)), {master.name: {0: master.address, 1: reader.address}})
 
 
-@case(
-    "names.register.first-with-one-topic",
-    Level.MUST,
-    "One topic alone is taken for an increment, and refused from a stranger",
-    codes=(Code.REGISTER_BROKER,),
-    needs=OWN,
-    rests_on="RouteInfoManager.registerBroker",
-    since=(5,),
-)
+@case("names.register.first-with-one-topic", MUST, since=(5,))
 async def increment_of_a_stranger(t: Trial) -> None:
+    """One topic alone is taken for an increment, and refused from a stranger."""
     broker, topic = Broker(t), t.name()
     t.answer("register", await broker.register(topic_of(topic)), code=ResponseCode.SYSTEM_ERROR)
     t.answer("route", await route(t, topic), code=ResponseCode.TOPIC_NOT_EXIST)
 
 
-@case(
-    "names.register.increment",
-    Level.MUST,
-    "A registered broker may add one topic",
-    codes=(Code.REGISTER_BROKER,),
-    needs=OWN,
-    rests_on="RouteInfoManager.registerBroker",
-)
+@case("names.register.increment", MUST)
 async def increment(t: Trial) -> None:
+    """A registered broker may add one topic."""
     first, second, third = t.name(), t.name(), t.name()
     broker = await registered(t, first, second)
     broker.version.counter += 1
@@ -97,15 +78,9 @@ async def increment(t: Trial) -> None:
         t.equal(f"brokers of {topic}", brokers_of(told), {broker.name: {0: broker.address}})
 
 
-@case(
-    "names.register.broken-body",
-    Level.MUST,
-    "A body whose check sum is wrong is refused",
-    codes=(Code.REGISTER_BROKER,),
-    needs=OWN,
-    rests_on="DefaultRequestProcessor.checksum",
-)
+@case("names.register.broken-body", MUST, rests_on="DefaultRequestProcessor.checksum")
 async def wrong_crc(t: Trial) -> None:
+    """A body whose check sum is wrong is refused."""
     topic = t.name()
     t.answer(
         "register",
@@ -116,46 +91,27 @@ async def wrong_crc(t: Trial) -> None:
     t.answer("route", await route(t, topic), code=ResponseCode.TOPIC_NOT_EXIST)
 
 
-@case(
-    "names.register.unchecked-body",
-    Level.MUST,
-    "A check sum of 0 is not looked at",
-    codes=(Code.REGISTER_BROKER,),
-    needs=OWN,
-    rests_on="DefaultRequestProcessor.checksum",
-)
+@case("names.register.unchecked-body", MUST, rests_on="DefaultRequestProcessor.checksum")
 async def no_crc(t: Trial) -> None:
+    """A check sum of 0 is not looked at."""
     topic = t.name()
     broker = Broker(t)
     t.answer("register", await broker.register(topic_of(topic), topic_of(t.name()), crc=0))
     t.equal("brokers", brokers_of(t.answer("route", await route(t, topic))), {broker.name: {0: broker.address}})
 
 
-@case(
-    "names.register.compressed",
-    Level.MUST,
-    "The packed body is read",
-    codes=(Code.REGISTER_BROKER,),
-    needs=OWN,
-    rests_on="RegisterBrokerBody.decode",
-    since=(5,),
-)
+@case("names.register.compressed", MUST, since=(5,), rests_on="RegisterBrokerBody.decode")
 async def compressed(t: Trial) -> None:
+    """The packed body is read."""
     topic = t.name()
     t.answer("register", await Broker(t).register(topic_of(topic, 7), topic_of(t.name()), compressed=True))
     told = TopicRouteData.read(t.answer("route", await route(t, topic)).body)
     t.equal("queues", [data.read_queue_nums for data in told.queue_datas], [7])
 
 
-@case(
-    "names.register.moved",
-    Level.MUST,
-    "A broker that comes back under another address replaces the old one",
-    codes=(Code.REGISTER_BROKER,),
-    needs=OWN,
-    rests_on="RouteInfoManager.registerBroker",
-)
+@case("names.register.moved", MUST)
 async def moved(t: Trial) -> None:
+    """A broker that comes back under another address replaces the old one."""
     topic, other = t.name(), t.name()
     old = await registered(t, topic, other)
     new = Broker(t, name=old.name, cluster=old.cluster)
@@ -164,15 +120,9 @@ async def moved(t: Trial) -> None:
     t.equal("addresses", brokers_of(await route(t, topic)), {old.name: {0: new.address}})
 
 
-@case(
-    "names.register.same-address-other-id",
-    Level.MUST,
-    "An address has one broker id: the newer one",
-    codes=(Code.REGISTER_BROKER,),
-    needs=OWN,
-    rests_on="RouteInfoManager.registerBroker",
-)
+@case("names.register.same-address-other-id", MUST)
 async def switched_id(t: Trial) -> None:
+    """An address has one broker id: the newer one."""
     topic, other = t.name(), t.name()
     broker = await registered(t, topic, other)
     broker.id = 1
@@ -183,17 +133,12 @@ async def switched_id(t: Trial) -> None:
         t.equal("addresses", brokers_of(found), {broker.name: {1: broker.address}})
 
 
-@case(
-    "names.register.older-state",
-    Level.SHOULD,
-    "An older state under another address does not replace a newer one",
-    codes=(Code.REGISTER_BROKER,),
-    needs=OWN,
-    rests_on="RouteInfoManager.registerBroker",
-    since=(5,),
-)
+@case("names.register.older-state", SHOULD, since=(5,))
 async def older_state(t: Trial) -> None:
-    """After a change of master the old one must not push itself in front."""
+    """An older state under another address does not replace a newer one.
+
+    After a change of master the old one must not push itself in front.
+    """
     topic, other = t.name(), t.name()
     new = Broker(t)
     new.version.state_version = 5
@@ -204,15 +149,9 @@ async def older_state(t: Trial) -> None:
     t.equal("addresses", brokers_of(await route(t, topic)), {new.name: {0: new.address}})
 
 
-@case(
-    "names.register.topics-of-a-slave",
-    Level.MUST,
-    "A slave's topic table does not count",
-    codes=(Code.REGISTER_BROKER,),
-    needs=OWN,
-    rests_on="RouteInfoManager.registerBroker",
-)
+@case("names.register.topics-of-a-slave", MUST)
 async def topics_of_a_slave(t: Trial) -> None:
+    """A slave's topic table does not count."""
     known, own = t.name(), t.name()
     master = await registered(t, known, t.name())
     reader = Broker(t, name=master.name, cluster=master.cluster, id=1)
@@ -223,14 +162,10 @@ async def topics_of_a_slave(t: Trial) -> None:
 
 
 @case(
-    "names.data-version.changed",
-    Level.MUST,
-    "A broker learns whether its topics are known as they are",
-    codes=(Code.QUERY_DATA_VERSION,),
-    needs=OWN,
-    rests_on="DefaultRequestProcessor.queryBrokerTopicConfig",
+    "names.data-version.changed", MUST, codes=Code.QUERY_DATA_VERSION, rests_on="DefaultRequestProcessor.queryBrokerTopicConfig"
 )
 async def data_version(t: Trial) -> None:
+    """A broker learns whether its topics are known as they are."""
     broker = await registered(t, t.name(), t.name())
     asked = naming.QueryDataVersion(**broker.who)
     same = t.answer("the same version", await broker.link.ask(asked, broker.version.encode()), ext={"changed": "false"})

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
-from conformance.case import Level, case
+from conformance.kit import MAKES_TOPICS, MUST, SHOULD, Code, ResponseCode, Trial
+from conformance.kit import case as declare
 from conformance.played import OWN, V4_9_3, Broker, brokers_of, registered, route, route_goes, topic_of
-from conformance.trial import MAKES_TOPICS, Trial
-from rmq_wire.codes import RequestCode as Code
-from rmq_wire.codes import ResponseCode
 from rmq_wire.headers import naming
 
+case = partial(declare, codes=Code.GET_ROUTEINFO_BY_TOPIC, needs=OWN)
 
-@case(
-    "names.route.unknown-topic",
-    Level.MUST,
-    "A topic that nobody has: code 17",
-    codes=(Code.GET_ROUTEINFO_BY_TOPIC,),
-    rests_on="ClientRequestProcessor.getRouteInfoByTopic",
-)
+
+@case("names.route.unknown-topic", MUST, needs=(), rests_on="ClientRequestProcessor.getRouteInfoByTopic")
 async def unknown_topic(t: Trial) -> None:
-    """Producers take this code for "ask for the default topic", so another one stops them."""
+    """A topic that nobody has: code 17.
+
+    Producers take this code for "ask for the default topic", so another one stops them.
+    """
     name = t.name("nobody")
     t.answer(
         "route",
@@ -31,43 +29,25 @@ async def unknown_topic(t: Trial) -> None:
     )
 
 
-@case(
-    "names.route.default-topic",
-    Level.MUST,
-    "The topic that new topics are modelled on has a route",
-    codes=(Code.GET_ROUTEINFO_BY_TOPIC,),
-    rests_on="TopicConfigManager: TBW102",
-)
+@case("names.route.default-topic", MUST, needs=(), rests_on="TopicConfigManager: TBW102")
 async def default_topic(t: Trial) -> None:
+    """The topic that new topics are modelled on has a route."""
     t.wants(*MAKES_TOPICS)
     t.equal("brokers of TBW102", set(brokers_of(t.answer("route", await route(t, "TBW102")))) >= {t.target.broker_name}, True)
 
 
-@case(
-    "names.route.keys-in-quotes",
-    Level.MUST,
-    "Clients from 4.9.4 on get JSON with keys in quotes",
-    codes=(Code.GET_ROUTEINFO_BY_TOPIC,),
-    needs=OWN,
-    rests_on="ClientRequestProcessor: standardJsonOnly",
-    since=(4, 9, 4),
-)
+@case("names.route.keys-in-quotes", MUST, since=(4, 9, 4), rests_on="ClientRequestProcessor: standardJsonOnly")
 async def strict_keys(t: Trial) -> None:
+    """Clients from 4.9.4 on get JSON with keys in quotes."""
     topic = t.name()
     await registered(t, topic, t.name())
     answer = t.answer("route", await route(t, topic), body=re.compile(rb'"brokerAddrs":\{"0":'))
     t.note("body", answer.body.decode())
 
 
-@case(
-    "names.route.bare-keys-for-old",
-    Level.MUST,
-    "Older clients get the keys that their reader wants, without quotes",
-    codes=(Code.GET_ROUTEINFO_BY_TOPIC,),
-    needs=OWN,
-    rests_on="ClientRequestProcessor: TopicRouteData.encode",
-)
+@case("names.route.bare-keys-for-old", MUST, rests_on="ClientRequestProcessor: TopicRouteData.encode")
 async def bare_keys(t: Trial) -> None:
+    """Older clients get the keys that their reader wants, without quotes."""
     topic = t.name()
     await registered(t, topic, t.name())
     old = t.connect(t.target.namesrv, version=V4_9_3)
@@ -77,15 +57,9 @@ async def bare_keys(t: Trial) -> None:
     t.answer("asked by 4.9.3 that takes quotes", await old.ask(asked), body=re.compile(expected))
 
 
-@case(
-    "names.route.two-brokers",
-    Level.MUST,
-    "A topic of two brokers has both in its route",
-    codes=(Code.GET_ROUTEINFO_BY_TOPIC,),
-    needs=OWN,
-    rests_on="RouteInfoManager.pickupTopicRouteData",
-)
+@case("names.route.two-brokers", MUST, rests_on="RouteInfoManager.pickupTopicRouteData")
 async def two_brokers(t: Trial) -> None:
+    """A topic of two brokers has both in its route."""
     topic, cluster = t.name(), t.name("c")
     first = await registered(t, topic, t.name(), cluster=cluster)
     second = await registered(t, topic, t.name(), cluster=cluster)
@@ -98,47 +72,29 @@ async def two_brokers(t: Trial) -> None:
     await t.until("the other one is left when one goes", one_left)
 
 
-@case(
-    "names.gone.connection",
-    Level.MUST,
-    "A broker whose connection ends has no routes any more",
-    codes=(Code.GET_ROUTEINFO_BY_TOPIC,),
-    needs=OWN,
-    rests_on="BrokerHousekeepingService",
-)
+@case("names.gone.connection", MUST, rests_on="BrokerHousekeepingService")
 async def connection_ends(t: Trial) -> None:
+    """A broker whose connection ends has no routes any more."""
     topic = t.name()
     broker = await registered(t, topic, t.name())
     t.answer("route", await route(t, topic))
     await broker.link.close()
-    await route_goes(t, topic, seconds=5)
+    await route_goes(t, topic)
 
 
-@case(
-    "names.gone.unregister",
-    Level.MUST,
-    "A broker that unregisters has no routes any more",
-    codes=(Code.UNREGISTER_BROKER,),
-    needs=OWN,
-    rests_on="RouteInfoManager.unRegisterBroker",
-)
+@case("names.gone.unregister", MUST, codes=Code.UNREGISTER_BROKER, rests_on="RouteInfoManager.unRegisterBroker")
 async def unregister(t: Trial) -> None:
+    """A broker that unregisters has no routes any more."""
     topic = t.name()
     broker = await registered(t, topic, t.name())
     t.answer("route", await route(t, topic))
     t.answer("unregister", await broker.link.ask(naming.UnregisterBroker(**broker.who)))
-    await route_goes(t, topic, seconds=5)
+    await route_goes(t, topic)
 
 
-@case(
-    "names.gone.slave-only",
-    Level.MUST,
-    "When a slave unregisters the master stays",
-    codes=(Code.UNREGISTER_BROKER,),
-    needs=OWN,
-    rests_on="RouteInfoManager.unRegisterBroker",
-)
+@case("names.gone.slave-only", MUST, codes=Code.UNREGISTER_BROKER, rests_on="RouteInfoManager.unRegisterBroker")
 async def slave_goes(t: Trial) -> None:
+    """When a slave unregisters the master stays."""
     topic, other = t.name(), t.name()
     master = await registered(t, topic, other)
     reader = Broker(t, name=master.name, cluster=master.cluster, id=1)
@@ -151,34 +107,30 @@ async def slave_goes(t: Trial) -> None:
     await t.until("the master is left", master_alone)
 
 
-@case(
-    "names.gone.silent",
-    Level.MUST,
-    "A broker that is silent longer than it said is gone",
-    codes=(Code.REGISTER_BROKER,),
-    needs=OWN,
-    rests_on="RouteInfoManager.scanNotActiveBroker",
-    since=(5,),
-)
+@case("names.gone.silent", MUST, codes=Code.REGISTER_BROKER, since=(5,), rests_on="RouteInfoManager.scanNotActiveBroker")
 async def silent(t: Trial) -> None:
+    """A broker that is silent longer than it said is gone."""
     topic = t.name()
     broker = Broker(t)
-    t.answer("register for 1 s", await broker.register(topic_of(topic), topic_of(t.name()), heartbeat_timeout_millis=1_000))
+    topics = topic_of(topic), topic_of(t.name())
+    t.answer("register", await broker.register(*topics))
     t.answer("route", await route(t, topic))
+    t.answer("register for 1 s", await broker.register(*topics, heartbeat_timeout_millis=1_000))
     await route_goes(t, topic)
 
 
 @case(
     "names.stays.heartbeat",
-    Level.MUST,
-    "Heartbeats keep a broker alive",
-    codes=(Code.BROKER_HEARTBEAT,),
-    needs=OWN,
-    rests_on="RouteInfoManager.updateBrokerInfoUpdateTimestamp",
+    MUST,
+    codes=Code.BROKER_HEARTBEAT,
     since=(5,),
+    rests_on="RouteInfoManager.updateBrokerInfoUpdateTimestamp",
 )
 async def heartbeat(t: Trial) -> None:
-    """One broker of two that announced the same time-out goes on sending 904; when the other is gone it must still be there."""
+    """Heartbeats keep a broker alive.
+
+    One broker of two that announced the same time-out goes on sending 904; when the other is gone it must still be there.
+    """
     kept, lost = t.name(), t.name()
     alive, dead = Broker(t), Broker(t)
     for broker, topic in ((alive, kept), (dead, lost)):
@@ -193,15 +145,9 @@ async def heartbeat(t: Trial) -> None:
     t.answer("the one that beats is there", await route(t, kept))
 
 
-@case(
-    "names.brokers.cluster-info",
-    Level.MUST,
-    "The cluster table names every broker with its addresses",
-    codes=(Code.GET_BROKER_CLUSTER_INFO,),
-    needs=OWN,
-    rests_on="RouteInfoManager.getAllClusterInfo",
-)
+@case("names.brokers.cluster-info", MUST, codes=Code.GET_BROKER_CLUSTER_INFO, rests_on="RouteInfoManager.getAllClusterInfo")
 async def cluster_info(t: Trial) -> None:
+    """The cluster table names every broker with its addresses."""
     broker = await registered(t, t.name(), t.name())
     table = t.answer("cluster info", await t.names.ask(naming.GetBrokerClusterInfo())).json()
     t.equal("brokers of the cluster", table["clusterAddrTable"].get(broker.cluster), [broker.name])
@@ -215,14 +161,13 @@ async def cluster_info(t: Trial) -> None:
 
 @case(
     "names.brokers.members",
-    Level.MUST,
-    "The name server tells who shares a broker's name",
-    codes=(Code.GET_BROKER_MEMBER_GROUP,),
-    needs=OWN,
-    rests_on="RouteInfoManager.getBrokerMemberGroup",
+    MUST,
+    codes=Code.GET_BROKER_MEMBER_GROUP,
     since=(5,),
+    rests_on="RouteInfoManager.getBrokerMemberGroup",
 )
 async def members(t: Trial) -> None:
+    """The name server tells who shares a broker's name."""
     topic = t.name()
     master = await registered(t, topic, t.name())
     reader = Broker(t, name=master.name, cluster=master.cluster, id=1)
@@ -238,16 +183,9 @@ async def members(t: Trial) -> None:
     t.answer("of nobody", await t.names.ask(asked))
 
 
-@case(
-    "names.zone.filter",
-    Level.SHOULD,
-    "A client of a zone sees that zone's brokers",
-    codes=(Code.GET_ROUTEINFO_BY_TOPIC,),
-    needs=OWN,
-    rests_on="ZoneRouteRPCHook",
-    since=(5,),
-)
+@case("names.zone.filter", SHOULD, since=(5,), rests_on="ZoneRouteRPCHook")
 async def zone(t: Trial) -> None:
+    """A client of a zone sees that zone's brokers."""
     topic = t.name()
     here, there = Broker(t), Broker(t)
     t.answer("register here", await here.register(topic_of(topic), topic_of(t.name()), zone_name="here"))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import AsyncIterator
+from functools import partial
 
 import trio
 
-from conformance.case import Level, case
+from conformance.kit import SHOULD, Code, ResponseCode, Trial
+from conformance.kit import case as declare
 from conformance.played import EXPIRY_S, OWN, Broker, brokers_of, registered, route, topic_of
-from conformance.trial import Trial
-from rmq_wire.codes import RequestCode as Code
-from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Command
 from rmq_wire.conversation import Conversation
 from rmq_wire.headers import naming
@@ -21,6 +20,9 @@ from rmq_wire.sys_flag import PERM_READ
 
 MANAGER = "RouteInfoManager"
 ORDERED = "ORDER_TOPIC_CONFIG"
+
+
+case = partial(declare, needs=OWN, since=(5,))
 
 
 @contextlib.asynccontextmanager
@@ -44,16 +46,16 @@ async def pair(t: Trial, topic: str) -> tuple[Broker, Broker]:
 
 @case(
     "names.settings.acting-master",
-    Level.SHOULD,
-    "With supportActingMaster a slave stands in for its master that is gone, for reading",
+    SHOULD,
     codes=(Code.GET_ROUTEINFO_BY_TOPIC, Code.REGISTER_BROKER),
-    needs=OWN,
-    rests_on=f"{MANAGER}.pickupTopicRouteData",
-    since=(5,),
     alone=True,
+    rests_on=f"{MANAGER}.pickupTopicRouteData",
 )
 async def acting_master(t: Trial) -> None:
-    """The route names the slave's address under id 0, and its queues can only be read: the slave told that it may act."""
+    """With supportActingMaster a slave stands in for its master that is gone, for reading.
+
+    The route names the slave's address under id 0, and its queues can only be read: the slave told that it may act.
+    """
     topic = t.name()
     async with turned(t, "supportActingMaster"):
         master, slave = await pair(t, topic)
@@ -70,15 +72,13 @@ async def acting_master(t: Trial) -> None:
 
 @case(
     "names.settings.acting-master-off",
-    Level.SHOULD,
-    "Without supportActingMaster the slave keeps its own id",
-    codes=(Code.GET_ROUTEINFO_BY_TOPIC,),
-    needs=OWN,
-    rests_on=f"{MANAGER}.pickupTopicRouteData",
-    since=(5,),
+    SHOULD,
+    codes=Code.GET_ROUTEINFO_BY_TOPIC,
     alone=True,
+    rests_on=f"{MANAGER}.pickupTopicRouteData",
 )
 async def no_acting_master(t: Trial) -> None:
+    """Without supportActingMaster the slave keeps its own id."""
     topic = t.name()
     master, slave = await pair(t, topic)
     await master.link.close()
@@ -91,16 +91,16 @@ async def no_acting_master(t: Trial) -> None:
 
 @case(
     "names.settings.min-id-notice",
-    Level.SHOULD,
-    "With notifyMinBrokerIdChanged the brokers of a name learn that their smallest id is another",
+    SHOULD,
     codes=(Code.NOTIFY_MIN_BROKER_ID_CHANGE, Code.REGISTER_BROKER),
-    needs=OWN,
-    rests_on=f"{MANAGER}.notifyMinBrokerIdChanged",
-    since=(5,),
     alone=True,
+    rests_on=f"{MANAGER}.notifyMinBrokerIdChanged",
 )
 async def min_id_notice(t: Trial) -> None:
-    """A one-way request (905) to the broker's own address: the smallest id that is there, where it is, and who is gone."""
+    """With notifyMinBrokerIdChanged the brokers of a name learn that their smallest id is another.
+
+    A one-way request (905) to the broker's own address: the smallest id that is there, where it is, and who is gone.
+    """
     async with turned(t, "notifyMinBrokerIdChanged"), trio.open_nursery() as nursery:
         master, slave = await pair(t, t.name())
         host, _, port = slave.address.rpartition(":")
@@ -128,15 +128,13 @@ async def min_id_notice(t: Trial) -> None:
 
 @case(
     "names.settings.topic-lists-off",
-    Level.SHOULD,
-    "Topic lists can be switched off: code 1",
+    SHOULD,
     codes=(Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, Code.GET_TOPICS_BY_CLUSTER, Code.GET_UNIT_TOPIC_LIST),
-    needs=OWN,
-    rests_on="DefaultRequestProcessor: enableAllTopicList, enableTopicList",
-    since=(5,),
     alone=True,
+    rests_on="DefaultRequestProcessor: enableAllTopicList, enableTopicList",
 )
 async def topic_lists_off(t: Trial) -> None:
+    """Topic lists can be switched off: code 1."""
     async with turned(t, "enableAllTopicList", to=False):
         answer = await t.names.ask(naming.GetAllTopicListFromNameserver())
         t.answer("all topics", answer, code=ResponseCode.SYSTEM_ERROR, remark="disable")
@@ -149,15 +147,13 @@ async def topic_lists_off(t: Trial) -> None:
 
 @case(
     "names.settings.order-table-for-brokers",
-    Level.SHOULD,
-    "With returnOrderTopicConfigToBroker a registration is answered with the table of ordered topics",
+    SHOULD,
     codes=(Code.REGISTER_BROKER, Code.PUT_KV_CONFIG),
-    needs=OWN,
-    rests_on="DefaultRequestProcessor.registerBroker",
-    since=(5,),
     alone=True,
+    rests_on="DefaultRequestProcessor.registerBroker",
 )
 async def order_table(t: Trial) -> None:
+    """With returnOrderTopicConfigToBroker a registration is answered with the table of ordered topics."""
     topic = t.name()
     async with turned(t, "returnOrderTopicConfigToBroker"):
         t.answer("put", await t.names.ask(naming.PutKVConfig(namespace=ORDERED, key=topic, value="broker-a:4")))
@@ -168,18 +164,12 @@ async def order_table(t: Trial) -> None:
             await t.names.ask(naming.DeleteKVConfig(namespace=ORDERED, key=topic))
 
 
-@case(
-    "names.settings.vanished-topic",
-    Level.SHOULD,
-    "With deleteTopicWithBrokerRegistration a topic that its broker does not name any more has no route",
-    codes=(Code.REGISTER_BROKER,),
-    needs=OWN,
-    rests_on=f"{MANAGER}.registerBroker",
-    since=(5,),
-    alone=True,
-)
+@case("names.settings.vanished-topic", SHOULD, codes=Code.REGISTER_BROKER, alone=True, rests_on=f"{MANAGER}.registerBroker")
 async def vanished_topic(t: Trial) -> None:
-    """Without it, which is the default, the route stays."""
+    """With deleteTopicWithBrokerRegistration a topic that its broker does not name any more has no route.
+
+    Without it, which is the default, the route stays.
+    """
     for switched, code in ((False, ResponseCode.SUCCESS), (True, ResponseCode.TOPIC_NOT_EXIST)):
         kept, gone = t.name(), t.name()
         async with turned(t, "deleteTopicWithBrokerRegistration", to=switched):

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
-from conformance.case import Level, case
+from conformance.kit import MUST, READ_WRITE, SHOULD, Code, ResponseCode, Trial
+from conformance.kit import case as declare
 from conformance.played import OWN, Broker, brokers_of, registered, route, topic_of
-from conformance.trial import READ_WRITE, Trial
 from rmq_wire.bodies.route import QueueData, TopicRouteData
-from rmq_wire.codes import RequestCode as Code
-from rmq_wire.codes import ResponseCode
 from rmq_wire.headers import naming
 from rmq_wire.sys_flag import PERM_READ, TOPIC_UNIT, TOPIC_UNIT_SUBSCRIBED, topic_sys_flag
+
+case = partial(declare, needs=OWN)
 
 
 @case(
     "names.write-perm.wipe-and-add",
-    Level.MUST,
-    "Write permission is taken from all topics of a broker, and given back",
+    MUST,
     codes=(Code.WIPE_WRITE_PERM_OF_BROKER, Code.ADD_WRITE_PERM_OF_BROKER),
-    needs=OWN,
     rests_on="RouteInfoManager.operateWritePermOfBroker",
 )
 async def write_perm(t: Trial) -> None:
+    """Write permission is taken from all topics of a broker, and given back."""
     topics = [t.name(), t.name(), t.name()]
     broker = await registered(t, *topics)
     for asked, field, perm in (
@@ -37,26 +37,24 @@ async def write_perm(t: Trial) -> None:
 
 @case(
     "names.write-perm.unknown-broker",
-    Level.SHOULD,
-    "Write permission of an unknown broker: nothing is changed",
+    SHOULD,
     codes=(Code.WIPE_WRITE_PERM_OF_BROKER, Code.ADD_WRITE_PERM_OF_BROKER),
-    needs=OWN,
     rests_on="RouteInfoManager.operateWritePermOfBroker",
 )
 async def write_perm_of_nobody(t: Trial) -> None:
+    """Write permission of an unknown broker: nothing is changed."""
     t.answer("wipe", await t.names.ask(naming.WipeWritePermOfBroker(broker_name=t.name("b"))), ext={"wipeTopicCount": "0"})
     t.answer("add", await t.names.ask(naming.AddWritePermOfBroker(broker_name=t.name("b"))), ext={"addTopicCount": "0"})
 
 
 @case(
     "names.kv.put-get-delete",
-    Level.MUST,
-    "A key has the value that was put, until it is deleted",
+    MUST,
     codes=(Code.PUT_KV_CONFIG, Code.GET_KV_CONFIG, Code.DELETE_KV_CONFIG, Code.GET_KVLIST_BY_NAMESPACE),
-    needs=OWN,
     rests_on="KVConfigManager",
 )
 async def key_values(t: Trial) -> None:
+    """A key has the value that was put, until it is deleted."""
     space = t.name("ns")
     for value in ("one", "broker-a:8;broker-b:4", "Übergröße 漢字"):
         t.answer("put", await t.names.ask(naming.PutKVConfig(namespace=space, key="k", value=value)))
@@ -73,13 +71,12 @@ async def key_values(t: Trial) -> None:
 
 @case(
     "names.kv.absent",
-    Level.MUST,
-    "A key or name space that is not there: code 22",
+    MUST,
     codes=(Code.GET_KV_CONFIG, Code.GET_KVLIST_BY_NAMESPACE, Code.DELETE_KV_CONFIG),
-    needs=OWN,
     rests_on="DefaultRequestProcessor.getKVConfig",
 )
 async def absent_key(t: Trial) -> None:
+    """A key or name space that is not there: code 22."""
     space = t.name("ns")
     t.answer("get", await t.names.ask(naming.GetKVConfig(namespace=space, key="k")), code=ResponseCode.QUERY_NOT_FOUND)
     t.answer("list", await t.names.ask(naming.GetKVListByNamespace(namespace=space)), code=ResponseCode.QUERY_NOT_FOUND)
@@ -88,13 +85,12 @@ async def absent_key(t: Trial) -> None:
 
 @case(
     "names.topics.lists",
-    Level.MUST,
-    "Topic lists: all, of a cluster, and the names of brokers and clusters",
+    MUST,
     codes=(Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, Code.GET_TOPICS_BY_CLUSTER, Code.GET_SYSTEM_TOPIC_LIST_FROM_NS),
-    needs=OWN,
     rests_on="RouteInfoManager.getAllTopicList, getTopicsByCluster, getSystemTopicList",
 )
 async def topic_lists(t: Trial) -> None:
+    """Topic lists: all, of a cluster, and the names of brokers and clusters."""
     first, second = t.name(), t.name()
     broker = await registered(t, first, second)
     everything = t.answer("all", await t.names.ask(naming.GetAllTopicListFromNameserver())).json()["topicList"]
@@ -111,13 +107,12 @@ async def topic_lists(t: Trial) -> None:
 
 @case(
     "names.topics.unit-lists",
-    Level.SHOULD,
-    "Topics of units are listed by their flags",
+    SHOULD,
     codes=(Code.GET_UNIT_TOPIC_LIST, Code.GET_HAS_UNIT_SUB_TOPIC_LIST, Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST),
-    needs=OWN,
     rests_on="RouteInfoManager.getUnitTopics",
 )
 async def unit_lists(t: Trial) -> None:
+    """Topics of units are listed by their flags."""
     unit, subscribed, both = t.name("u"), t.name("s"), t.name("us")
     broker = Broker(t)
     rows = (
@@ -136,15 +131,9 @@ async def unit_lists(t: Trial) -> None:
         t.equal(f"{type(asked).__name__}: of ours", set(found) & own, expected)
 
 
-@case(
-    "names.topics.delete",
-    Level.MUST,
-    "A deleted topic has no route; its broker's others have",
-    codes=(Code.DELETE_TOPIC_IN_NAMESRV,),
-    needs=OWN,
-    rests_on="RouteInfoManager.deleteTopic",
-)
+@case("names.topics.delete", MUST, codes=Code.DELETE_TOPIC_IN_NAMESRV, rests_on="RouteInfoManager.deleteTopic")
 async def delete_topic(t: Trial) -> None:
+    """A deleted topic has no route; its broker's others have."""
     first, second = t.name(), t.name()
     await registered(t, first, second)
     t.answer("delete", await t.names.ask(naming.DeleteTopicFromNamesrv(topic=first)))
@@ -152,15 +141,9 @@ async def delete_topic(t: Trial) -> None:
     t.answer("route of the other", await route(t, second))
 
 
-@case(
-    "names.topics.delete-in-cluster",
-    Level.MUST,
-    "Deleted in one cluster, a topic stays in the other",
-    codes=(Code.DELETE_TOPIC_IN_NAMESRV,),
-    needs=OWN,
-    rests_on="RouteInfoManager.deleteTopic",
-)
+@case("names.topics.delete-in-cluster", MUST, codes=Code.DELETE_TOPIC_IN_NAMESRV, rests_on="RouteInfoManager.deleteTopic")
 async def delete_in_cluster(t: Trial) -> None:
+    """Deleted in one cluster, a topic stays in the other."""
     topic = t.name()
     first, second = await registered(t, topic, t.name()), await registered(t, topic, t.name())
     t.answer("delete", await t.names.ask(naming.DeleteTopicFromNamesrv(topic=topic, cluster_name=first.cluster)))
@@ -169,14 +152,13 @@ async def delete_in_cluster(t: Trial) -> None:
 
 @case(
     "names.topics.register-one",
-    Level.SHOULD,
-    "A topic can be registered without its broker's table",
-    codes=(Code.REGISTER_TOPIC_IN_NAMESRV,),
-    needs=OWN,
-    rests_on="RouteInfoManager.registerTopic",
+    SHOULD,
+    codes=Code.REGISTER_TOPIC_IN_NAMESRV,
     since=(5,),
+    rests_on="RouteInfoManager.registerTopic",
 )
 async def register_topic(t: Trial) -> None:
+    """A topic can be registered without its broker's table."""
     broker = await registered(t, t.name(), t.name())
     topic = t.name()
     queue = QueueData(broker_name=broker.name, read_queue_nums=2, write_queue_nums=2, perm=READ_WRITE)
@@ -184,14 +166,9 @@ async def register_topic(t: Trial) -> None:
     t.equal("brokers", brokers_of(t.answer("route", await route(t, topic))), {broker.name: {0: broker.address}})
 
 
-@case(
-    "names.config.read",
-    Level.MUST,
-    "The configuration is the text of a properties file",
-    codes=(Code.GET_NAMESRV_CONFIG,),
-    rests_on="DefaultRequestProcessor.getConfig",
-)
+@case("names.config.read", MUST, codes=Code.GET_NAMESRV_CONFIG, needs=(), rests_on="DefaultRequestProcessor.getConfig")
 async def config(t: Trial) -> None:
+    """The configuration is the text of a properties file."""
     body = t.answer("configuration", await t.names.ask(naming.GetNamesrvConfig())).body.decode()
     keys = [line.partition("=")[0] for line in body.splitlines() if "=" in line]
     for key in (
@@ -205,15 +182,14 @@ async def config(t: Trial) -> None:
 
 @case(
     "names.config.forbidden",
-    Level.MUST,
-    "Paths cannot be changed over the wire",
-    codes=(Code.UPDATE_NAMESRV_CONFIG,),
-    needs=OWN,
-    rests_on="DefaultRequestProcessor.updateConfig: configBlackList",
+    MUST,
+    codes=Code.UPDATE_NAMESRV_CONFIG,
     since=(5,),
     alone=True,
+    rests_on="DefaultRequestProcessor.updateConfig: configBlackList",
 )
 async def forbidden_config(t: Trial) -> None:
+    """Paths cannot be changed over the wire."""
     for key in ("kvConfigPath", "configStorePath", "configBlackList"):
         answer = await t.names.ask(naming.UpdateNamesrvConfig(), f"{key}=/tmp/elsewhere\n".encode())
         t.answer(key, answer, code=ResponseCode.NO_PERMISSION, remark=re.compile("Can not update config"))
@@ -221,14 +197,13 @@ async def forbidden_config(t: Trial) -> None:
 
 @case(
     "names.config.order-conf",
-    Level.MUST,
-    "With orderMessageEnable the route tells an ordered topic's queues",
+    MUST,
     codes=(Code.UPDATE_NAMESRV_CONFIG, Code.PUT_KV_CONFIG),
-    needs=OWN,
-    rests_on="ClientRequestProcessor.getRouteInfoByTopic",
     alone=True,
+    rests_on="ClientRequestProcessor.getRouteInfoByTopic",
 )
 async def order_conf(t: Trial) -> None:
+    """With orderMessageEnable the route tells an ordered topic's queues."""
     topic = t.name()
     broker = await registered(t, topic, t.name())
     value = f"{broker.name}:4"

@@ -6,11 +6,8 @@ import time
 
 import trio
 
-from conformance.case import Level, case
+from conformance.kit import MUST, SHOULD, Code, ResponseCode, Trial, case
 from conformance.members import Member
-from conformance.trial import Trial
-from rmq_wire.codes import RequestCode as Code
-from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.offsets import QueryConsumerOffset, ResetOffset, UpdateConsumerOffset
 from rmq_wire.headers.positions import GetEarliestMsgStoretime, GetMaxOffset, GetMinOffset, SearchOffset
 
@@ -47,14 +44,9 @@ async def filled(t: Trial, count: int, *, queues: int = 1) -> str:
     return topic
 
 
-@case(
-    "offsets.commit-then-query",
-    Level.MUST,
-    "What was committed is what a query answers",
-    codes=BOTH,
-    rests_on=f"{MANAGER}.updateConsumerOffset, queryConsumerOffset",
-)
+@case("offsets.commit-then-query", MUST, codes=BOTH, rests_on=f"{MANAGER}.updateConsumerOffset, queryConsumerOffset")
 async def commit_then_query(t: Trial) -> None:
+    """What was committed is what a query answers."""
     topic, group = await filled(t, 5, queues=2), await t.group()
     await commit(t, group, topic, 3, queue=1)
     await committed(t, group, topic, 3, queue=1)
@@ -62,10 +54,9 @@ async def commit_then_query(t: Trial) -> None:
     await committed(t, group, topic, 1, queue=1)
 
 
-@case(
-    "offsets.per-group", Level.MUST, "Groups and queues do not share their progress", codes=BOTH, rests_on="ConsumerOffsetManager"
-)
+@case("offsets.per-group", MUST, codes=BOTH, rests_on="ConsumerOffsetManager")
 async def per_group(t: Trial) -> None:
+    """Groups and queues do not share their progress."""
     topic, first, second = await filled(t, 5, queues=2), await t.group(), await t.group()
     await commit(t, first, topic, 4)
     await commit(t, second, topic, 2)
@@ -74,66 +65,47 @@ async def per_group(t: Trial) -> None:
     await committed(t, first, topic, 0, queue=1)
 
 
-@case(
-    "offsets.young-queue",
-    Level.MUST,
-    "Without progress on record a young queue counts as read from 0",
-    codes=(Code.QUERY_CONSUMER_OFFSET,),
-    rests_on=f"{MANAGER}.queryConsumerOffset",
-)
+@case("offsets.young-queue", MUST, codes=Code.QUERY_CONSUMER_OFFSET, rests_on=f"{MANAGER}.queryConsumerOffset")
 async def young_queue(t: Trial) -> None:
-    """A queue that still begins at 0 and whose start is in memory: so a new group loses nothing of it."""
+    """Without progress on record a young queue counts as read from 0.
+
+    A queue that still begins at 0 and whose start is in memory: so a new group loses nothing of it.
+    """
     topic = await filled(t, 3)
     await committed(t, await t.group(), topic, 0)
 
 
 @case(
     "offsets.not-found-if-asked",
-    Level.MUST,
-    "A client may ask to be told that there is no progress: code 22",
-    codes=(Code.QUERY_CONSUMER_OFFSET,),
-    rests_on=f"{MANAGER}.queryConsumerOffset: setZeroIfNotFound",
+    MUST,
+    codes=Code.QUERY_CONSUMER_OFFSET,
     since=(5,),
+    rests_on=f"{MANAGER}.queryConsumerOffset: setZeroIfNotFound",
 )
 async def not_found(t: Trial) -> None:
+    """A client may ask to be told that there is no progress: code 22."""
     topic = await filled(t, 3)
     await committed(t, await t.group(), topic, None, zero_if_not_found=False)
     await committed(t, await t.group(), topic, 0, zero_if_not_found=True)
 
 
-@case(
-    "offsets.unknown-group",
-    Level.SHOULD,
-    "The progress of a group that nobody made can be asked for",
-    codes=(Code.QUERY_CONSUMER_OFFSET,),
-    rests_on=f"{MANAGER}: groups are made as they come",
-)
+@case("offsets.unknown-group", SHOULD, codes=Code.QUERY_CONSUMER_OFFSET, rests_on=f"{MANAGER}: groups are made as they come")
 async def unknown_group(t: Trial) -> None:
+    """The progress of a group that nobody made can be asked for."""
     topic = await filled(t, 1)
     await committed(t, t.name("stranger"), topic, 0)
 
 
-@case(
-    "offsets.unknown-topic",
-    Level.SHOULD,
-    "A commit for a topic that is not there is refused",
-    codes=(Code.UPDATE_CONSUMER_OFFSET,),
-    rests_on=f"{MANAGER}.updateConsumerOffset",
-    since=(5,),
-)
+@case("offsets.unknown-topic", SHOULD, codes=Code.UPDATE_CONSUMER_OFFSET, since=(5,), rests_on=f"{MANAGER}.updateConsumerOffset")
 async def unknown_topic(t: Trial) -> None:
+    """A commit for a topic that is not there is refused."""
     asked = UpdateConsumerOffset(consumer_group=await t.group(), topic=t.name("nobody"), queue_id=0, commit_offset=1)
     t.answer("commit", await t.broker.ask(asked), code=ResponseCode.TOPIC_NOT_EXIST)
 
 
-@case(
-    "offsets.one-way-commit",
-    Level.MUST,
-    "Clients commit one-way: it counts all the same",
-    codes=BOTH,
-    rests_on="RemoteBrokerOffsetStore.updateConsumeOffsetToBroker",
-)
+@case("offsets.one-way-commit", MUST, codes=BOTH, rests_on="RemoteBrokerOffsetStore.updateConsumeOffsetToBroker")
 async def one_way(t: Trial) -> None:
+    """Clients commit one-way: it counts all the same."""
     topic, group, link = await filled(t, 5), await t.group(), t.connect()
     await link.tell(UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=5))
 
@@ -146,14 +118,16 @@ async def one_way(t: Trial) -> None:
 
 @case(
     "offsets.reset-to-time",
-    Level.MUST,
-    "An operator sets a group back to a time",
-    codes=(Code.INVOKE_BROKER_TO_RESET_OFFSET,),
+    MUST,
+    codes=Code.INVOKE_BROKER_TO_RESET_OFFSET,
     rests_on="AdminBrokerProcessor.resetOffset, Broker2Client.resetOffset",
 )
 async def reset_to_time(t: Trial) -> None:
-    """Whether the broker moves the progress itself or tells the online members is a matter of `useServerSideResetOffset`.  With
-    it (the default since 5.1.4), the answer names the offset of every queue and the next query tells it."""
+    """An operator sets a group back to a time.
+
+    Whether the broker moves the progress itself or tells the online members is a matter of `useServerSideResetOffset`.  With
+    it (the default since 5.1.4), the answer names the offset of every queue and the next query tells it.
+    """
     topic, group = await filled(t, 4), await t.group()
     await commit(t, group, topic, 4)
     asked = ResetOffset(group=group, topic=topic, timestamp=0, is_force=True)
@@ -168,13 +142,13 @@ async def reset_to_time(t: Trial) -> None:
 
 @case(
     "offsets.reset-to-offset",
-    Level.MUST,
-    "An operator sets one queue to an offset",
-    codes=(Code.INVOKE_BROKER_TO_RESET_OFFSET,),
-    rests_on="AdminBrokerProcessor.resetOffsetInner",
+    MUST,
+    codes=Code.INVOKE_BROKER_TO_RESET_OFFSET,
     since=(5,),
+    rests_on="AdminBrokerProcessor.resetOffsetInner",
 )
 async def reset_to_offset(t: Trial) -> None:
+    """An operator sets one queue to an offset."""
     topic, group = await filled(t, 4, queues=2), await t.group()
     for queue in range(2):
         await commit(t, group, topic, 4, queue)
@@ -186,14 +160,16 @@ async def reset_to_offset(t: Trial) -> None:
 
 @case(
     "offsets.reset-beats-pull",
-    Level.SHOULD,
-    "After a reset the next pull is sent back to the new place",
+    SHOULD,
     codes=(Code.INVOKE_BROKER_TO_RESET_OFFSET, Code.PULL_MESSAGE),
-    rests_on="PullMessageProcessor: queryThenEraseResetOffset",
     since=(5,),
+    rests_on="PullMessageProcessor: queryThenEraseResetOffset",
 )
 async def reset_beats_pull(t: Trial) -> None:
-    """Code 21 with the new offset, once: so a member that goes on pulling learns of it without a notice."""
+    """After a reset the next pull is sent back to the new place.
+
+    Code 21 with the new offset, once: so a member that goes on pulling learns of it without a notice.
+    """
     topic, group = await filled(t, 4), await t.group()
     member = Member(t)
     await member.consumes(group, topic)
@@ -207,12 +183,12 @@ async def reset_beats_pull(t: Trial) -> None:
 
 @case(
     "offsets.max-and-min",
-    Level.MUST,
-    "A queue tells where it begins and where its next message goes",
+    MUST,
     codes=(Code.GET_MAX_OFFSET, Code.GET_MIN_OFFSET),
     rests_on="AdminBrokerProcessor.getMaxOffset, getMinOffset",
 )
 async def max_and_min(t: Trial) -> None:
+    """A queue tells where it begins and where its next message goes."""
     topic = await filled(t, 3, queues=2)
     empty = await t.topic()
     for name, queue, end in ((topic, 0, 3), (topic, 1, 3), (empty, 0, 0)):
@@ -222,28 +198,27 @@ async def max_and_min(t: Trial) -> None:
 
 @case(
     "offsets.of-nobody",
-    Level.SHOULD,
-    "Bounds of a queue that is not there are 0",
+    SHOULD,
     codes=(Code.GET_MAX_OFFSET, Code.GET_MIN_OFFSET),
     rests_on="DefaultMessageStore.getMaxOffsetInQueue",
 )
 async def bounds_of_nobody(t: Trial) -> None:
-    """The reference makes no difference between an empty queue and none."""
+    """Bounds of a queue that is not there are 0.
+
+    The reference makes no difference between an empty queue and none.
+    """
     for name, queue in ((t.name("nobody"), 0), (await t.topic(), 7)):
         t.answer("max", await t.broker.ask(GetMaxOffset(topic=name, queue_id=queue)), ext={"offset": "0"})
         low = await t.broker.ask(GetMinOffset(topic=name, queue_id=queue))
         t.answer("min", low, ext={"offset": frozenset({"0", "-1"})})
 
 
-@case(
-    "offsets.by-time",
-    Level.MUST,
-    "A search by time finds the first message stored at or after it",
-    codes=(Code.SEARCH_OFFSET_BY_TIMESTAMP,),
-    rests_on="AdminBrokerProcessor.searchOffsetByTimestamp",
-)
+@case("offsets.by-time", MUST, codes=Code.SEARCH_OFFSET_BY_TIMESTAMP, rests_on="AdminBrokerProcessor.searchOffsetByTimestamp")
 async def by_time(t: Trial) -> None:
-    """Before everything: the first.  After everything: the end.  At a message's time: that message."""
+    """A search by time finds the first message stored at or after it.
+
+    Before everything: the first.  After everything: the end.  At a message's time: that message.
+    """
     topic = await t.topic()
     for number in range(3):
         await t.send(topic, b"m%d" % number)
@@ -262,26 +237,18 @@ async def by_time(t: Trial) -> None:
         t.answer(what, answer, ext={"offset": str(expected)})
 
 
-@case(
-    "offsets.by-time-of-empty",
-    Level.SHOULD,
-    "The search in an empty queue finds 0",
-    codes=(Code.SEARCH_OFFSET_BY_TIMESTAMP,),
-    rests_on="ConsumeQueue.getOffsetInQueueByTime",
-)
+@case("offsets.by-time-of-empty", SHOULD, codes=Code.SEARCH_OFFSET_BY_TIMESTAMP, rests_on="ConsumeQueue.getOffsetInQueueByTime")
 async def by_time_of_empty(t: Trial) -> None:
+    """The search in an empty queue finds 0."""
     answer = await t.broker.ask(SearchOffset(topic=await t.topic(), queue_id=0, timestamp=int(time.time() * 1_000)))
     t.answer("search", answer, ext={"offset": "0"})
 
 
 @case(
-    "offsets.earliest-time",
-    Level.MUST,
-    "When a queue's oldest message was stored; -1 without one",
-    codes=(Code.GET_EARLIEST_MSG_STORETIME,),
-    rests_on="AdminBrokerProcessor.getEarliestMsgStoretime",
+    "offsets.earliest-time", MUST, codes=Code.GET_EARLIEST_MSG_STORETIME, rests_on="AdminBrokerProcessor.getEarliestMsgStoretime"
 )
 async def earliest(t: Trial) -> None:
+    """When a queue's oldest message was stored; -1 without one."""
     topic = await filled(t, 2)
     [unit] = await t.pull_all(topic, 1)
     answer = await t.broker.ask(GetEarliestMsgStoretime(topic=topic, queue_id=0))

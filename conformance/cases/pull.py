@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
-from conformance.case import Level, case
-from conformance.link import Form
-from conformance.trial import Trial, properties_of
-from rmq_wire.codes import RequestCode as Code
-from rmq_wire.codes import ResponseCode
+from conformance.kit import MUST, SHOULD, Code, Form, ResponseCode, Trial, properties_of
+from conformance.kit import case as declare
 from rmq_wire.headers.offsets import QueryConsumerOffset
 from rmq_wire.headers.pull import LitePullMessage, PullMessage
 from rmq_wire.sys_flag import PERM_WRITE, PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSCRIPTION
 
 PROCESSOR = "PullMessageProcessor.processRequest"
 RESULT = "DefaultPullMessageResultHandler.handle"
-PULL = (Code.PULL_MESSAGE,)
+
+
+case = partial(declare, codes=Code.PULL_MESSAGE)
 
 
 async def filled(t: Trial, count: int = 5, *, tags: str = "", size: int = 0) -> str:
@@ -27,15 +27,12 @@ async def filled(t: Trial, count: int = 5, *, tags: str = "", size: int = 0) -> 
     return topic
 
 
-@case(
-    "pull.found",
-    Level.MUST,
-    "A pull brings the messages from an offset on, in order, with the queue's bounds",
-    codes=PULL,
-    rests_on=PROCESSOR,
-)
+@case("pull.found", MUST, rests_on=PROCESSOR)
 async def found(t: Trial) -> None:
-    """The remark is `FOUND`; the next offset is where to go on; units come one after the other as they are stored."""
+    """A pull brings the messages from an offset on, in order, with the queue's bounds.
+
+    The remark is `FOUND`; the next offset is where to go on; units come one after the other as they are stored.
+    """
     topic = await filled(t)
     for offset in range(5):
         pulled = await t.pull(topic, offset)
@@ -45,10 +42,9 @@ async def found(t: Trial) -> None:
         t.equal("offsets", [unit.queue_offset for unit in pulled.messages], list(range(offset, 5)))
 
 
-@case(
-    "pull.count", Level.MUST, "No more messages are brought than asked for", codes=PULL, rests_on="DefaultMessageStore.getMessage"
-)
+@case("pull.count", MUST, rests_on="DefaultMessageStore.getMessage")
 async def count(t: Trial) -> None:
+    """No more messages are brought than asked for."""
     topic = await filled(t)
     for wanted in (1, 2, 4):
         pulled = await t.pull(topic, 1, count=wanted)
@@ -56,15 +52,12 @@ async def count(t: Trial) -> None:
         t.equal("messages", [bytes(unit.body) for unit in pulled.messages], [b"m%d" % number for number in range(1, 1 + wanted)])
 
 
-@case(
-    "pull.many",
-    Level.MUST,
-    "A long queue can be read to its end, nothing doubled, nothing left out",
-    codes=PULL,
-    rests_on="DefaultMessageStore.getMessage",
-)
+@case("pull.many", MUST, rests_on="DefaultMessageStore.getMessage")
 async def many(t: Trial) -> None:
-    """One answer holds some of them: maxTransferCountOnMessageInMemory is 32 and maxTransferBytesOnMessageInMemory 256 KiB."""
+    """A long queue can be read to its end, nothing doubled, nothing left out.
+
+    One answer holds some of them: maxTransferCountOnMessageInMemory is 32 and maxTransferBytesOnMessageInMemory 256 KiB.
+    """
     topic = await filled(t, 100)
     offset, bodies = 0, []
     while offset < 100:
@@ -76,48 +69,36 @@ async def many(t: Trial) -> None:
     t.equal("all of them", bodies, [b"m%d" % number for number in range(100)])
 
 
-@case(
-    "pull.max-count-in-memory",
-    Level.SHOULD,
-    "One answer holds at most 32 messages",
-    codes=PULL,
-    rests_on="MessageStoreConfig.maxTransferCountOnMessageInMemory",
-)
+@case("pull.max-count-in-memory", SHOULD, rests_on="MessageStoreConfig.maxTransferCountOnMessageInMemory")
 async def at_most_32(t: Trial) -> None:
+    """One answer holds at most 32 messages."""
     topic = await filled(t, 40)
     t.equal("messages", len((await t.pull(topic, 0, count=1_000)).messages), 32)
 
 
-@case(
-    "pull.max-bytes-in-memory",
-    Level.SHOULD,
-    "One answer holds at most 256 KiB, and one message at least",
-    codes=PULL,
-    rests_on="MessageStoreConfig.maxTransferBytesOnMessageInMemory",
-)
+@case("pull.max-bytes-in-memory", SHOULD, rests_on="MessageStoreConfig.maxTransferBytesOnMessageInMemory")
 async def at_most_256_kib(t: Trial) -> None:
+    """One answer holds at most 256 KiB, and one message at least."""
     topic = await filled(t, 4, size=100 << 10)
     t.equal("of 100 KiB each", len((await t.pull(topic, 0)).messages), 2)
     topic = await filled(t, 2, size=600 << 10)
     t.equal("of 600 KiB each", len((await t.pull(topic, 0)).messages), 1)
 
 
-@case(
-    "pull.nothing-new", Level.MUST, "At the queue's end: code 19, at once without the suspend flag", codes=PULL, rests_on=RESULT
-)
+@case("pull.nothing-new", MUST, rests_on=RESULT)
 async def nothing_new(t: Trial) -> None:
+    """At the queue's end: code 19, at once without the suspend flag."""
     topic = await filled(t, 3)
-    pulled = await t.pull(topic, 3, seconds=5)
+    pulled = await t.pull(topic, 3)
     expected = {"nextBeginOffset": "3", "minOffset": "0", "maxOffset": "3"}
     t.answer(
         "pull at the end", pulled.answer, code=ResponseCode.PULL_NOT_FOUND, remark="OFFSET_OVERFLOW_ONE", ext=expected, body=b""
     )
 
 
-@case(
-    "pull.behind-the-end", Level.MUST, "Behind the queue's end: code 21 with the offset to go on at", codes=PULL, rests_on=RESULT
-)
+@case("pull.behind-the-end", MUST, rests_on=RESULT)
 async def behind_the_end(t: Trial) -> None:
+    """Behind the queue's end: code 21 with the offset to go on at."""
     topic = await filled(t, 3)
     for offset in (4, 1_000, 2**62):
         pulled = await t.pull(topic, offset)
@@ -131,8 +112,9 @@ async def behind_the_end(t: Trial) -> None:
         )
 
 
-@case("pull.before-the-start", Level.MUST, "Before the queue's start: code 21 with the start", codes=PULL, rests_on=RESULT)
+@case("pull.before-the-start", MUST, rests_on=RESULT)
 async def before_the_start(t: Trial) -> None:
+    """Before the queue's start: code 21 with the start."""
     topic = await filled(t, 3)
     pulled = await t.pull(topic, -1)
     t.answer(
@@ -144,30 +126,29 @@ async def before_the_start(t: Trial) -> None:
     )
 
 
-@case(
-    "pull.empty-queue",
-    Level.MUST,
-    "A queue that never had a message: nothing found, offsets 0",
-    codes=PULL,
-    rests_on="DefaultMessageStore.getMessage: NO_MESSAGE_IN_QUEUE",
-)
+@case("pull.empty-queue", MUST, rests_on="DefaultMessageStore.getMessage: NO_MESSAGE_IN_QUEUE")
 async def empty_queue(t: Trial) -> None:
-    """Asked from 0: code 19.  Asked from elsewhere: code 21 sends the client to 0."""
+    """A queue that never had a message: nothing found, offsets 0.
+
+    Asked from 0: code 19.  Asked from elsewhere: code 21 sends the client to 0.
+    """
     topic = await t.topic()
     expected = {"nextBeginOffset": "0", "minOffset": "0", "maxOffset": "0"}
     t.answer("from 0", (await t.pull(topic, 0)).answer, code=ResponseCode.PULL_NOT_FOUND, ext=expected)
     t.answer("from 7", (await t.pull(topic, 7)).answer, code=ResponseCode.PULL_OFFSET_MOVED, ext=expected)
 
 
-@case("pull.refused.unknown-topic", Level.MUST, "A topic that is not there: code 17", codes=PULL, rests_on=PROCESSOR)
+@case("pull.refused.unknown-topic", MUST, rests_on=PROCESSOR)
 async def unknown_topic(t: Trial) -> None:
+    """A topic that is not there: code 17."""
     topic = t.name("nobody")
     pulled = await t.pull(topic)
     t.answer("pull", pulled.answer, code=ResponseCode.TOPIC_NOT_EXIST, remark=re.compile(f"topic\\[{topic}\\] not exist"))
 
 
-@case("pull.refused.write-only-topic", Level.MUST, "A topic without read permission: code 16", codes=PULL, rests_on=PROCESSOR)
+@case("pull.refused.write-only-topic", MUST, rests_on=PROCESSOR)
 async def write_only(t: Trial) -> None:
+    """A topic without read permission: code 16."""
     topic = await t.topic(perm=PERM_WRITE)
     pulled = await t.pull(topic)
     t.answer(
@@ -178,9 +159,12 @@ async def write_only(t: Trial) -> None:
     )
 
 
-@case("pull.refused.queue-out-of-range", Level.MUST, "A queue that the topic has not is refused", codes=PULL, rests_on=PROCESSOR)
+@case("pull.refused.queue-out-of-range", MUST, rests_on=PROCESSOR)
 async def queue_out_of_range(t: Trial) -> None:
-    """29 (INVALID_PARAMETER) since 5.1.4; 1 before."""
+    """A queue that the topic has not is refused.
+
+    29 (INVALID_PARAMETER) since 5.1.4; 1 before.
+    """
     topic = await t.topic(queues=2)
     for queue in (2, -1):
         pulled = await t.pull(topic, queue=queue)
@@ -188,14 +172,9 @@ async def queue_out_of_range(t: Trial) -> None:
         t.answer(f"queue {queue}", pulled.answer, code=code, remark=re.compile(f"queueId\\[{queue}\\] is illegal"))
 
 
-@case(
-    "pull.refused.no-subscription",
-    Level.MUST,
-    "Without a subscription, in the request or on record: code 24",
-    codes=PULL,
-    rests_on=PROCESSOR,
-)
+@case("pull.refused.no-subscription", MUST, rests_on=PROCESSOR)
 async def no_subscription(t: Trial) -> None:
+    """Without a subscription, in the request or on record: code 24."""
     topic, group = await filled(t, 1), await t.group()
     pulled = await t.pull(topic, group=group, sys_flag=0)
     t.answer(
@@ -206,8 +185,9 @@ async def no_subscription(t: Trial) -> None:
     )
 
 
-@case("pull.refused.disabled-group", Level.MUST, "A group that must not consume: code 16", codes=PULL, rests_on=PROCESSOR)
+@case("pull.refused.disabled-group", MUST, rests_on=PROCESSOR)
 async def disabled_group(t: Trial) -> None:
+    """A group that must not consume: code 16."""
     topic, group = await filled(t, 1), await t.group(consume_enable=False)
     pulled = await t.pull(topic, group=group)
     t.answer(
@@ -215,14 +195,9 @@ async def disabled_group(t: Trial) -> None:
     )
 
 
-@case(
-    "pull.refused.broken-subscription",
-    Level.MUST,
-    "A subscription that cannot be parsed: code 23",
-    codes=PULL,
-    rests_on=PROCESSOR,
-)
+@case("pull.refused.broken-subscription", MUST, rests_on=PROCESSOR)
 async def broken_subscription(t: Trial) -> None:
+    """A subscription that cannot be parsed: code 23."""
     topic = await filled(t, 1)
     for text in ("||", "||||"):
         pulled = await t.pull(topic, tags=text)
@@ -234,14 +209,9 @@ async def broken_subscription(t: Trial) -> None:
         )
 
 
-@case(
-    "pull.tags",
-    Level.MUST,
-    "Only messages of the tags subscribed to are brought; the next offset passes over the others",
-    codes=PULL,
-    rests_on="DefaultMessageFilter, ExpressionMessageFilter",
-)
+@case("pull.tags", MUST, rests_on="DefaultMessageFilter, ExpressionMessageFilter")
 async def tags(t: Trial) -> None:
+    """Only messages of the tags subscribed to are brought; the next offset passes over the others."""
     topic = await t.topic()
     for number in range(12):
         await t.send(topic, b"m%d" % number, tags="abc"[number % 3])
@@ -255,15 +225,12 @@ async def tags(t: Trial) -> None:
     t.answer("a tag of none", pulled.answer, code=ResponseCode.PULL_RETRY_IMMEDIATELY, ext={"nextBeginOffset": "12"}, body=b"")
 
 
-@case(
-    "pull.tag-hash-collision",
-    Level.MUST,
-    "Tags of one hash come together: the client tells them apart",
-    codes=PULL,
-    rests_on="MessageExtBrokerInner.tagsString2tagsCode",
-)
+@case("pull.tag-hash-collision", MUST, rests_on="MessageExtBrokerInner.tagsString2tagsCode")
 async def tag_collision(t: Trial) -> None:
-    """`Aa` and `BB` have the same String.hashCode.  The broker compares hashes alone."""
+    """Tags of one hash come together: the client tells them apart.
+
+    `Aa` and `BB` have the same String.hashCode.  The broker compares hashes alone.
+    """
     topic = await t.topic()
     for tag in ("Aa", "BB", "Aa"):
         await t.send(topic, tag.encode(), tags=tag)
@@ -271,14 +238,9 @@ async def tag_collision(t: Trial) -> None:
     t.equal("bodies for Aa", [bytes(unit.body) for unit in (await t.pull(topic, 0, tags="Aa")).messages], [b"Aa", b"BB", b"Aa"])
 
 
-@case(
-    "pull.messages-without-tags",
-    Level.MUST,
-    "A message without tags comes to those who take everything",
-    codes=PULL,
-    rests_on="ConsumeQueue: tagsCode 0",
-)
+@case("pull.messages-without-tags", MUST, rests_on="ConsumeQueue: tagsCode 0")
 async def without_tags(t: Trial) -> None:
+    """A message without tags comes to those who take everything."""
     topic = await t.topic()
     await t.send(topic, b"none")
     await t.send(topic, b"one", tags="one")
@@ -288,13 +250,10 @@ async def without_tags(t: Trial) -> None:
 
 
 @case(
-    "pull.commits-offset",
-    Level.MUST,
-    "A pull may bring the group's progress along",
-    codes=(Code.PULL_MESSAGE, Code.QUERY_CONSUMER_OFFSET),
-    rests_on="PullSysFlag.FLAG_COMMIT_OFFSET",
+    "pull.commits-offset", MUST, codes=(Code.PULL_MESSAGE, Code.QUERY_CONSUMER_OFFSET), rests_on="PullSysFlag.FLAG_COMMIT_OFFSET"
 )
 async def commits(t: Trial) -> None:
+    """A pull may bring the group's progress along."""
     topic, group = await filled(t, 5), await t.group()
     await t.pull(topic, 4, group=group, sys_flag=PULL_SUBSCRIPTION | PULL_COMMIT_OFFSET, commit_offset=3)
     asked = QueryConsumerOffset(consumer_group=group, topic=topic, queue_id=0)
@@ -305,29 +264,18 @@ async def commits(t: Trial) -> None:
     await t.until("the progress is 3", committed)
 
 
-@case(
-    "pull.binary-header",
-    Level.MUST,
-    "A pull in the binary header form brings the same messages",
-    codes=PULL,
-    rests_on="RocketMQSerializable",
-)
+@case("pull.binary-header", MUST, rests_on="RocketMQSerializable")
 async def binary(t: Trial) -> None:
+    """A pull in the binary header form brings the same messages."""
     topic = await filled(t)
     pulled = await t.pull(topic, 2, link=t.connect(form=Form.ROCKETMQ))
     t.answer("pull", pulled.answer, ext={"nextBeginOffset": "5", "minOffset": "0", "maxOffset": "5"})
     t.equal("bodies", [bytes(unit.body) for unit in pulled.messages], [b"m2", b"m3", b"m4"])
 
 
-@case(
-    "pull.lite",
-    Level.MUST,
-    "The lite pull code (361) does the same",
-    codes=(Code.LITE_PULL_MESSAGE,),
-    rests_on=PROCESSOR,
-    since=(5,),
-)
+@case("pull.lite", MUST, codes=Code.LITE_PULL_MESSAGE, since=(5,), rests_on=PROCESSOR)
 async def lite(t: Trial) -> None:
+    """The lite pull code (361) does the same."""
     topic = await filled(t)
     asked = LitePullMessage(
         consumer_group="CONF_consumers",
@@ -345,10 +293,9 @@ async def lite(t: Trial) -> None:
     t.answer("pull", await t.broker.ask(asked), remark="FOUND", ext={"nextBeginOffset": "3", "maxOffset": "5"})
 
 
-@case(
-    "pull.bare-fields", Level.MUST, "A pull with required fields alone is served", codes=PULL, rests_on="PullMessageRequestHeader"
-)
+@case("pull.bare-fields", MUST, rests_on="PullMessageRequestHeader")
 async def bare(t: Trial) -> None:
+    """A pull with required fields alone is served."""
     topic = await filled(t, 2)
     asked = PullMessage(
         consumer_group="CONF_consumers",
@@ -365,14 +312,9 @@ async def bare(t: Trial) -> None:
     t.answer("without expressionType", await t.broker.ask(asked), remark="FOUND", ext={"nextBeginOffset": "2"})
 
 
-@case(
-    "pull.beside-each-other",
-    Level.MUST,
-    "Groups read a queue independently of each other",
-    codes=PULL,
-    rests_on="publish and subscribe",
-)
+@case("pull.beside-each-other", MUST, rests_on="publish and subscribe")
 async def groups(t: Trial) -> None:
+    """Groups read a queue independently of each other."""
     topic = await filled(t, 3)
     for _ in range(3):
         t.equal(
@@ -382,14 +324,9 @@ async def groups(t: Trial) -> None:
         )
 
 
-@case(
-    "pull.same-bytes-again",
-    Level.MUST,
-    "A second pull brings the same bytes",
-    codes=PULL,
-    rests_on="the commit log is written once",
-)
+@case("pull.same-bytes-again", MUST, rests_on="the commit log is written once")
 async def again(t: Trial) -> None:
+    """A second pull brings the same bytes."""
     topic = await filled(t)
     first, second = await t.pull(topic), await t.pull(topic)
     t.check("the bodies are equal", first.answer.body == second.answer.body)

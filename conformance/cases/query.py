@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
-from conformance.case import Level, case
-from conformance.trial import Trial, properties_of, units
+from conformance.kit import MUST, SHOULD, Code, ResponseCode, Trial, properties_of, units
+from conformance.kit import case as declare
 from rmq_wire import property_names as names
-from rmq_wire.codes import RequestCode as Code
-from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.query import QueryConsumeQueue, QueryMessage, QueryMessageResponse, ViewMessage
 from rmq_wire.message import StoredMessage, tags_code
 from rmq_wire.message_id import parse_offset_message_id
 
 PROCESSOR = "QueryMessageProcessor"
-QUERY = (Code.QUERY_MESSAGE,)
 ALWAYS_MS = 1 << 62
 UNIQUE = "7F000001000018B4AAC2{:012X}"
+
+
+case = partial(declare, codes=Code.QUERY_MESSAGE)
 
 
 async def found(
@@ -47,14 +48,9 @@ async def found(
     return read
 
 
-@case(
-    "query.by-key",
-    Level.MUST,
-    "A message is found under each of its keys",
-    codes=QUERY,
-    rests_on=f"{PROCESSOR}.queryMessage, IndexService",
-)
+@case("query.by-key", MUST, rests_on=f"{PROCESSOR}.queryMessage, IndexService")
 async def by_key(t: Trial) -> None:
+    """A message is found under each of its keys."""
     topic = await t.topic()
     await t.send(topic, b"two keys", keys="order-1 order-2")
     await t.send(topic, b"one key", keys="order-2")
@@ -64,14 +60,9 @@ async def by_key(t: Trial) -> None:
     t.equal("bodies", sorted(bytes(unit.body) for unit in both), [b"one key", b"two keys"])
 
 
-@case(
-    "query.by-unique-key",
-    Level.MUST,
-    "A message is found under its unique key",
-    codes=QUERY,
-    rests_on=f"{PROCESSOR}: UNIQUE_MSG_QUERY_FLAG",
-)
+@case("query.by-unique-key", MUST, rests_on=f"{PROCESSOR}: UNIQUE_MSG_QUERY_FLAG")
 async def by_unique_key(t: Trial) -> None:
+    """A message is found under its unique key."""
     topic = await t.topic()
     await t.send(topic, b"unique", unique_key=UNIQUE.format(1))
     await t.send(topic, b"another", unique_key=UNIQUE.format(2))
@@ -79,10 +70,9 @@ async def by_unique_key(t: Trial) -> None:
     t.equal("body, unique key", (bytes(unit.body), properties_of(unit)[names.UNIQ_KEY]), (b"unique", UNIQUE.format(1)))
 
 
-@case(
-    "query.answer-header", Level.MUST, "The answer tells how far the index is", codes=QUERY, rests_on="QueryMessageResponseHeader"
-)
+@case("query.answer-header", MUST, rests_on="QueryMessageResponseHeader")
 async def answer_header(t: Trial) -> None:
+    """The answer tells how far the index is."""
     topic = await t.topic()
     sent = await t.send(topic, b"x", keys="k")
     await found(t, topic, "k", 1)
@@ -93,8 +83,9 @@ async def answer_header(t: Trial) -> None:
     t.check("last indexed time", header.index_last_update_timestamp > 0, seen=header)
 
 
-@case("query.other-topic", Level.MUST, "A key of another topic is not found", codes=QUERY, rests_on="IndexService.buildKey")
+@case("query.other-topic", MUST, rests_on="IndexService.buildKey")
 async def other_topic(t: Trial) -> None:
+    """A key of another topic is not found."""
     topic, other = await t.topic(), await t.topic()
     await t.send(topic, b"x", keys="shared")
     await t.send(other, b"y", keys="shared")
@@ -103,8 +94,9 @@ async def other_topic(t: Trial) -> None:
         t.equal("body", bytes(unit.body), body)
 
 
-@case("query.not-found", Level.MUST, "A key that nobody has: code 22", codes=QUERY, rests_on=f"{PROCESSOR}.queryMessage")
+@case("query.not-found", MUST, rests_on=f"{PROCESSOR}.queryMessage")
 async def not_found(t: Trial) -> None:
+    """A key that nobody has: code 22."""
     topic = await t.topic()
     await t.send(topic, b"x", keys="there")
     await found(t, topic, "there", 1)
@@ -117,10 +109,9 @@ async def not_found(t: Trial) -> None:
     )
 
 
-@case(
-    "query.at-most", Level.MUST, "No more messages are brought than asked for", codes=QUERY, rests_on="IndexService.queryOffset"
-)
+@case("query.at-most", MUST, rests_on="IndexService.queryOffset")
 async def at_most(t: Trial) -> None:
+    """No more messages are brought than asked for."""
     topic = await t.topic()
     for number in range(6):
         await t.send(topic, b"%d" % number, keys="many")
@@ -128,14 +119,9 @@ async def at_most(t: Trial) -> None:
     t.equal("three of six", len(await found(t, topic, "many", 3, most=3)), 3)
 
 
-@case(
-    "query.newest-first",
-    Level.SHOULD,
-    "Where there are more than asked for, the newest are taken",
-    codes=QUERY,
-    rests_on="IndexFile: chains begin at the newest entry",
-)
+@case("query.newest-first", SHOULD, rests_on="IndexFile: chains begin at the newest entry")
 async def newest(t: Trial) -> None:
+    """Where there are more than asked for, the newest are taken."""
     topic = await t.topic()
     for number in range(6):
         await t.send(topic, b"%d" % number, keys="many")
@@ -144,15 +130,12 @@ async def newest(t: Trial) -> None:
     t.equal("bodies", sorted(bytes(unit.body) for unit in taken), [b"4", b"5"])
 
 
-@case(
-    "query.time-range",
-    Level.MUST,
-    "A look-up may be limited to messages stored between two times",
-    codes=QUERY,
-    rests_on="IndexFile.selectPhyOffset",
-)
+@case("query.time-range", MUST, rests_on="IndexFile.selectPhyOffset")
 async def time_range(t: Trial) -> None:
-    """The index keeps seconds, so the edges are that coarse."""
+    """A look-up may be limited to messages stored between two times.
+
+    The index keeps seconds, so the edges are that coarse.
+    """
     topic = await t.topic()
     await t.send(topic, b"x", keys="k")
     [unit] = await found(t, topic, "k", 1)
@@ -161,8 +144,9 @@ async def time_range(t: Trial) -> None:
     await found(t, topic, "k", 1, begin=unit.store_timestamp - 60_000, end=unit.store_timestamp + 60_000)
 
 
-@case("query.odd-keys", Level.MUST, "Keys of any characters are found", codes=QUERY, rests_on="IndexService.indexKeyHashMethod")
+@case("query.odd-keys", MUST, rests_on="IndexService.indexKeyHashMethod")
 async def odd_keys(t: Trial) -> None:
+    """Keys of any characters are found."""
     topic = await t.topic()
     for number, key in enumerate(("späß", "漢字", "a#b", "-1", "x" * 500, "polygenelubricants")):
         await t.send(topic, b"%d" % number, keys=key)
@@ -170,14 +154,9 @@ async def odd_keys(t: Trial) -> None:
         t.equal("body", bytes(unit.body), b"%d" % number)
 
 
-@case(
-    "query.view.unit",
-    Level.MUST,
-    "By its place in the log a whole unit is read",
-    codes=(Code.VIEW_MESSAGE_BY_ID,),
-    rests_on=f"{PROCESSOR}.viewMessageById",
-)
+@case("query.view.unit", MUST, codes=Code.VIEW_MESSAGE_BY_ID, rests_on=f"{PROCESSOR}.viewMessageById")
 async def view(t: Trial) -> None:
+    """By its place in the log a whole unit is read."""
     topic = await t.topic()
     sent = await t.send(topic, b"x" * 10_000, tags="a")
     [pulled] = await t.pull_all(topic, 1)
@@ -185,14 +164,9 @@ async def view(t: Trial) -> None:
     t.equal("the same bytes as pulled", units(answer.body), [pulled])
 
 
-@case(
-    "query.view.nowhere",
-    Level.MUST,
-    "A place where nothing is: code 1",
-    codes=(Code.VIEW_MESSAGE_BY_ID,),
-    rests_on=f"{PROCESSOR}.viewMessageById",
-)
+@case("query.view.nowhere", MUST, codes=Code.VIEW_MESSAGE_BY_ID, rests_on=f"{PROCESSOR}.viewMessageById")
 async def view_nowhere(t: Trial) -> None:
+    """A place where nothing is: code 1."""
     for place in (1 << 50, -1):
         answer = await t.broker.ask(ViewMessage(offset=place))
         t.answer(
@@ -200,15 +174,12 @@ async def view_nowhere(t: Trial) -> None:
         )
 
 
-@case(
-    "query.queue-entries",
-    Level.SHOULD,
-    "The entries of a consume queue can be looked at",
-    codes=(Code.QUERY_CONSUME_QUEUE,),
-    rests_on="AdminBrokerProcessor.queryConsumeQueue",
-)
+@case("query.queue-entries", SHOULD, codes=Code.QUERY_CONSUME_QUEUE, rests_on="AdminBrokerProcessor.queryConsumeQueue")
 async def queue_entries(t: Trial) -> None:
-    """Each tells place, size and tag hash of a message."""
+    """The entries of a consume queue can be looked at.
+
+    Each tells place, size and tag hash of a message.
+    """
     topic = await t.topic()
     for tag in ("a", "b"):
         await t.send(topic, tag.encode(), tags=tag)

@@ -10,14 +10,10 @@ import re
 
 import trio
 
-from conformance.case import Level, case
-from conformance.link import Answer
+from conformance.kit import MUST, Answer, Code, ResponseCode, Trial, case
 from conformance.members import Member
-from conformance.trial import Trial
 from rmq_wire import properties as property_text
 from rmq_wire import property_names as names
-from rmq_wire.codes import RequestCode as Code
-from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.replies import PushReplyMessageToClient, SendReplyMessageV2
 
 PROCESSOR = "ReplyMessageProcessor"
@@ -38,14 +34,9 @@ async def reply(t: Trial, topic: str, to: str, body: bytes = b"the answer", *, c
     return await t.broker.ask(asked, body)
 
 
-@case(
-    "reply.arrives",
-    Level.MUST,
-    "A reply is pushed to the client that it names, and answered when that one has taken it",
-    codes=CODES,
-    rests_on=f"{PROCESSOR}.pushReplyMessage",
-)
+@case("reply.arrives", MUST, codes=CODES, rests_on=f"{PROCESSOR}.pushReplyMessage")
 async def arrives(t: Trial) -> None:
+    """A reply is pushed to the client that it names, and answered when that one has taken it."""
     requester, topic = Member(t), await t.topic()
     await requester.produces(t.name("p"))
     answers: list[Answer] = []
@@ -66,14 +57,9 @@ async def arrives(t: Trial) -> None:
     t.answer("the replier", answers[0])
 
 
-@case(
-    "reply.nobody",
-    Level.MUST,
-    "A reply to a client that is not there: code 1, and the replier learns why",
-    codes=(Code.SEND_REPLY_MESSAGE_V2,),
-    rests_on=PROCESSOR,
-)
+@case("reply.nobody", MUST, codes=Code.SEND_REPLY_MESSAGE_V2, rests_on=PROCESSOR)
 async def nobody(t: Trial) -> None:
+    """A reply to a client that is not there: code 1, and the replier learns why."""
     client = t.name("client")
     answer = await reply(t, await t.topic(), client)
     t.answer(

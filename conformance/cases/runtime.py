@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 
-from conformance.case import Level, Need, case
-from conformance.trial import Trial
-from rmq_wire.codes import RequestCode as Code
-from rmq_wire.codes import ResponseCode
+from conformance.figures import sampled
+from conformance.kit import MUST, Code, Need, ResponseCode, Trial, case
 from rmq_wire.headers.configuration import GetBrokerConfig, UpdateBrokerConfig
 from rmq_wire.headers.offsets import UpdateConsumerOffset
-from rmq_wire.headers.runtime import GetBrokerRuntimeInfo
 from rmq_wire.headers.stats import GetConsumeStats
 
 ADMIN = "AdminBrokerProcessor"
@@ -37,19 +34,9 @@ KEYS = (
 """Those that tools read."""
 
 
-SAMPLING = "NoSuchElementException"
-"""The reference answers so when it is asked in the moment in which it takes a sample (StoreStatsService)."""
-TRIES = 5
-
-
 async def figures(t: Trial) -> dict[str, str]:
     """The broker's runtime table (28)."""
-    answer = await t.broker.ask(GetBrokerRuntimeInfo())
-    for _ in range(TRIES):
-        if SAMPLING not in (answer.remark or ""):
-            break
-        answer = await t.broker.ask(GetBrokerRuntimeInfo())
-    table = t.answer("runtime figures", answer).json()["table"]
+    table = t.answer("runtime figures", await sampled(t)).json()["table"]
     return {str(name): str(value) for name, value in table.items()}
 
 
@@ -59,14 +46,9 @@ async def configuration(t: Trial) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
-@case(
-    "runtime.figures",
-    Level.MUST,
-    "The runtime table has the entries that tools read",
-    codes=(Code.GET_BROKER_RUNTIME_INFO,),
-    rests_on=f"{ADMIN}.prepareRuntimeInfo",
-)
+@case("runtime.figures", MUST, codes=Code.GET_BROKER_RUNTIME_INFO, rests_on=f"{ADMIN}.prepareRuntimeInfo")
 async def runtime(t: Trial) -> None:
+    """The runtime table has the entries that tools read."""
     found = await figures(t)
     t.equal("missing", [key for key in KEYS if key not in found], [])
     # Over 10, 60 and 600 s; one of which there are no samples yet is empty.
@@ -74,14 +56,9 @@ async def runtime(t: Trial) -> None:
     t.check("a time of start", int(found["bootTimestamp"]) > 1_600_000_000_000, seen=found["bootTimestamp"])
 
 
-@case(
-    "runtime.counts",
-    Level.MUST,
-    "What was put is counted, and the log's end moves",
-    codes=(Code.GET_BROKER_RUNTIME_INFO,),
-    rests_on="StoreStatsService",
-)
+@case("runtime.counts", MUST, codes=Code.GET_BROKER_RUNTIME_INFO, rests_on="StoreStatsService")
 async def counts(t: Trial) -> None:
+    """What was put is counted, and the log's end moves."""
     topic = await t.topic()
     before = await figures(t)
     for _ in range(5):
@@ -93,14 +70,9 @@ async def counts(t: Trial) -> None:
     t.check("bytes", moved >= 5 * 90, expected=">= 450", seen=moved)
 
 
-@case(
-    "runtime.config.read",
-    Level.MUST,
-    "The configuration is the text of a properties file with every key",
-    codes=(Code.GET_BROKER_CONFIG,),
-    rests_on=f"{ADMIN}.getBrokerConfig",
-)
+@case("runtime.config.read", MUST, codes=Code.GET_BROKER_CONFIG, rests_on=f"{ADMIN}.getBrokerConfig")
 async def config(t: Trial) -> None:
+    """The configuration is the text of a properties file with every key."""
     found = await configuration(t)
     wanted = (
         "brokerName",
@@ -117,15 +89,17 @@ async def config(t: Trial) -> None:
 
 @case(
     "runtime.config.update",
-    Level.MUST,
-    "A setting that is changed is told and counts",
-    codes=(Code.UPDATE_BROKER_CONFIG,),
-    needs=(Need.OWN,),
-    rests_on=f"{ADMIN}.updateBrokerConfig",
+    MUST,
+    codes=Code.UPDATE_BROKER_CONFIG,
+    needs=Need.OWN,
     alone=True,
+    rests_on=f"{ADMIN}.updateBrokerConfig",
 )
 async def update(t: Trial) -> None:
-    """Shown by autoCreateSubscriptionGroup: without it a group that nobody made cannot pull."""
+    """A setting that is changed is told and counts.
+
+    Shown by autoCreateSubscriptionGroup: without it a group that nobody made cannot pull.
+    """
     try:
         t.answer(
             "switch off",
@@ -142,28 +116,23 @@ async def update(t: Trial) -> None:
 
 @case(
     "runtime.config.forbidden",
-    Level.MUST,
-    "Paths cannot be changed over the wire",
-    codes=(Code.UPDATE_BROKER_CONFIG,),
-    needs=(Need.OWN,),
-    rests_on=f"{ADMIN}: configBlackList",
+    MUST,
+    codes=Code.UPDATE_BROKER_CONFIG,
+    needs=Need.OWN,
     since=(5,),
     alone=True,
+    rests_on=f"{ADMIN}: configBlackList",
 )
 async def forbidden(t: Trial) -> None:
+    """Paths cannot be changed over the wire."""
     for key in ("brokerConfigPath", "rocketmqHome", "configBlackList"):
         answer = await t.broker.ask(UpdateBrokerConfig(), f"{key}=/tmp/elsewhere\n".encode())
         t.answer(key, answer, code=ResponseCode.NO_PERMISSION, remark=re.compile("Can not update config"))
 
 
-@case(
-    "runtime.consume-stats",
-    Level.MUST,
-    "A group's lag: each queue's end and the group's place",
-    codes=(Code.GET_CONSUME_STATS,),
-    rests_on=f"{ADMIN}.getConsumeStats",
-)
+@case("runtime.consume-stats", MUST, codes=Code.GET_CONSUME_STATS, rests_on=f"{ADMIN}.getConsumeStats")
 async def consume_stats(t: Trial) -> None:
+    """A group's lag: each queue's end and the group's place."""
     topic, group = await t.topic(queues=2), await t.group()
     for number in range(6):
         await t.send(topic, b"x", queue=number % 2)

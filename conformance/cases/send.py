@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 import zlib
+from functools import partial
 
 import trio
 
-from conformance.case import Level, case
-from conformance.link import Form
-from conformance.trial import MAKES_TOPICS, Trial, properties_of
+from conformance.kit import MAKES_TOPICS, MUST, SHOULD, Code, Form, Trial, properties_of
+from conformance.kit import case as declare
 from rmq_wire import property_names as names
 from rmq_wire import sys_flag
 from rmq_wire.batch import Item, pack_items
-from rmq_wire.codes import RequestCode as Code
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.query import ViewMessage
 from rmq_wire.headers.send import SendBatchMessage, SendMessage, SendMessageResponse
@@ -29,15 +28,15 @@ UNIQUE_KEY = "^[0-9A-F]{32}([0-9A-F]{24})?$"
 """The longer form holds an IPv6 address."""
 
 
-@case(
-    "send.v2",
-    Level.MUST,
-    "A message sent with 310 is stored and answered with its place",
-    codes=(Code.SEND_MESSAGE_V2,),
-    rests_on=f"{PROCESSOR}.handlePutMessageResult",
-)
+case = partial(declare, codes=Code.SEND_MESSAGE_V2)
+
+
+@case("send.v2", MUST, rests_on=f"{PROCESSOR}.handlePutMessageResult")
 async def v2(t: Trial) -> None:
-    """The answer names queue, queue offset, offset message id, and the unique key as transaction id; no remark, no body."""
+    """A message sent with 310 is stored and answered with its place.
+
+    The answer names queue, queue offset, offset message id, and the unique key as transaction id; no remark, no body.
+    """
     topic, unique = await t.topic(queues=3), UNIQUE.format(1)
     answer = await t.broker.ask(t.message(topic, unique_key=unique, queue=2), b"hello")
     told = t.by_version({"": unique, "4": None})
@@ -47,14 +46,9 @@ async def v2(t: Trial) -> None:
     t.equal("the stored body", bytes(unit.body), b"hello")
 
 
-@case(
-    "send.v1",
-    Level.MUST,
-    "The request with full names (10) does the same",
-    codes=(Code.SEND_MESSAGE,),
-    rests_on="SendMessageRequestHeader",
-)
+@case("send.v1", MUST, codes=Code.SEND_MESSAGE, rests_on="SendMessageRequestHeader")
 async def v1(t: Trial) -> None:
+    """The request with full names (10) does the same."""
     topic = await t.topic()
     asked = SendMessage(
         producer_group="CONF_producers",
@@ -75,14 +69,9 @@ async def v1(t: Trial) -> None:
     t.equal("body, flag, born", (bytes(unit.body), unit.flag, unit.born_timestamp), (b"hello", 7, BORN_MS))
 
 
-@case(
-    "send.binary-header",
-    Level.MUST,
-    "A message sent in the binary header form is stored all the same",
-    codes=(Code.SEND_MESSAGE_V2,),
-    rests_on="RocketMQSerializable",
-)
+@case("send.binary-header", MUST, rests_on="RocketMQSerializable")
 async def binary(t: Trial) -> None:
+    """A message sent in the binary header form is stored all the same."""
     topic, link = await t.topic(), t.connect(form=Form.ROCKETMQ)
     sent = await t.send(topic, b"packed", link=link, tags="a", keys="k1 k2", unique_key=UNIQUE.format(2))
     t.equal("queue offset", sent.queue_offset, 0)
@@ -90,14 +79,9 @@ async def binary(t: Trial) -> None:
     t.equal("tags and keys", [properties_of(unit).get(name) for name in (names.TAGS, names.KEYS)], ["a", "k1 k2"])
 
 
-@case(
-    "send.stored-as-sent",
-    Level.MUST,
-    "What is stored is what was sent: body, properties, flags, times, hosts",
-    codes=(Code.SEND_MESSAGE_V2, Code.PULL_MESSAGE),
-    rests_on="MessageExtEncoder, MessageDecoder",
-)
+@case("send.stored-as-sent", MUST, codes=(Code.SEND_MESSAGE_V2, Code.PULL_MESSAGE), rests_on="MessageExtEncoder, MessageDecoder")
 async def as_sent(t: Trial) -> None:
+    """What is stored is what was sent: body, properties, flags, times, hosts."""
     topic, link, body = await t.topic(), t.connect(), bytes(range(256)) * 3
     pairs = {
         "plain": "value",
@@ -122,15 +106,12 @@ async def as_sent(t: Trial) -> None:
     t.equal("reconsume times, prepared offset", (unit.reconsume_times, unit.prepared_transaction_offset), (0, 0))
 
 
-@case(
-    "send.broker-properties",
-    Level.SHOULD,
-    "The broker adds its region, its trace switch and its cluster",
-    codes=(Code.SEND_MESSAGE_V2,),
-    rests_on="AbstractSendMessageProcessor.buildMsgContext, SendMessageProcessor.sendMessage",
-)
+@case("send.broker-properties", SHOULD, rests_on="AbstractSendMessageProcessor.buildMsgContext, SendMessageProcessor.sendMessage")
 async def broker_properties(t: Trial) -> None:
-    """`CLUSTER` since 4.9; the answer's ext fields `MSG_REGION` and `TRACE_ON` tell a client whether to trace."""
+    """The broker adds its region, its trace switch and its cluster.
+
+    `CLUSTER` since 4.9; the answer's ext fields `MSG_REGION` and `TRACE_ON` tell a client whether to trace.
+    """
     topic = await t.topic()
     answer = await t.broker.ask(t.message(topic, unique_key=UNIQUE.format(4)), b"x")
     t.answer("send", answer, ext={"MSG_REGION": "DefaultRegion", "TRACE_ON": frozenset({"true", "false"})})
@@ -140,15 +121,9 @@ async def broker_properties(t: Trial) -> None:
     t.equal("MSG_REGION", found.get(names.MSG_REGION), t.by_version({"": "DefaultRegion", "4": None}))
 
 
-@case(
-    "send.unique-key-made-up",
-    Level.SHOULD,
-    "Without a unique key the broker makes one",
-    codes=(Code.SEND_MESSAGE_V2,),
-    rests_on="SendMessageProcessor.sendMessage",
-    since=(5,),
-)
+@case("send.unique-key-made-up", SHOULD, since=(5,), rests_on="SendMessageProcessor.sendMessage")
 async def made_up_key(t: Trial) -> None:
+    """Without a unique key the broker makes one."""
     topic = await t.topic()
     answer = t.answer("send", await t.broker.ask(t.message(topic), b"x"))
     [unit] = await t.pull_all(topic, 1)
@@ -157,14 +132,9 @@ async def made_up_key(t: Trial) -> None:
     t.equal("transactionId of the answer", answer.ext.get("transactionId"), made)
 
 
-@case(
-    "send.offsets-per-queue",
-    Level.MUST,
-    "Each queue counts its messages by itself, from 0 on",
-    codes=(Code.SEND_MESSAGE_V2,),
-    rests_on="CommitLog, QueueOffsetOperator",
-)
+@case("send.offsets-per-queue", MUST, rests_on="CommitLog, QueueOffsetOperator")
 async def offsets_per_queue(t: Trial) -> None:
+    """Each queue counts its messages by itself, from 0 on."""
     topic = await t.topic(queues=3)
     for number in range(9):
         sent = await t.send(topic, b"%d" % number, queue=number % 3)
@@ -174,14 +144,9 @@ async def offsets_per_queue(t: Trial) -> None:
         t.equal(f"queue {queue}", bodies, [b"%d" % number for number in range(queue, 9, 3)])
 
 
-@case(
-    "send.from-many-connections",
-    Level.MUST,
-    "Producers beside each other get different, gapless offsets",
-    codes=(Code.SEND_MESSAGE_V2,),
-    rests_on="CommitLog.asyncPutMessage",
-)
+@case("send.from-many-connections", MUST, rests_on="CommitLog.asyncPutMessage")
 async def beside_each_other(t: Trial) -> None:
+    """Producers beside each other get different, gapless offsets."""
     topic = await t.topic()
     places: dict[int, bytes] = {}
 
@@ -203,14 +168,9 @@ async def beside_each_other(t: Trial) -> None:
     )
 
 
-@case(
-    "send.pipelined",
-    Level.MUST,
-    "A hundred sends on one connection without waiting are all answered",
-    codes=(Code.SEND_MESSAGE_V2,),
-    rests_on="NettyRemotingServer",
-)
+@case("send.pipelined", MUST, rests_on="NettyRemotingServer")
 async def pipelined(t: Trial) -> None:
+    """A hundred sends on one connection without waiting are all answered."""
     topic, link = await t.topic(), t.connect()
     offsets: list[int] = []
 
@@ -223,22 +183,18 @@ async def pipelined(t: Trial) -> None:
     t.equal("offsets", sorted(offsets), list(range(100)))
 
 
-@case(
-    "send.any-queue",
-    Level.MUST,
-    "Queue -1 means: any queue of the topic",
-    codes=(Code.SEND_MESSAGE_V2,),
-    rests_on="AbstractSendMessageProcessor.randomQueueId",
-)
+@case("send.any-queue", MUST, rests_on="AbstractSendMessageProcessor.randomQueueId")
 async def any_queue(t: Trial) -> None:
+    """Queue -1 means: any queue of the topic."""
     topic = await t.topic(queues=4)
     found = {(await t.send(topic, b"x", queue=-1)).queue_id for _ in range(40)}
     t.check("queues of the topic", found <= set(range(4)), expected="0 to 3", seen=found)
     t.check("not always the same", len(found) > 1, seen=found)
 
 
-@case("send.one-way", Level.MUST, "A one-way send is stored and not answered", codes=(Code.SEND_MESSAGE_V2,), rests_on=PROCESSOR)
+@case("send.one-way", MUST, rests_on=PROCESSOR)
 async def one_way(t: Trial) -> None:
+    """A one-way send is stored and not answered."""
     topic, link = await t.topic(), t.connect()
     for number in range(3):
         await link.tell(t.message(topic), b"%d" % number)
@@ -247,15 +203,12 @@ async def one_way(t: Trial) -> None:
     t.equal("an answer", await link.stray(seconds=0.5), None)
 
 
-@case(
-    "send.new-topic",
-    Level.MUST,
-    "A topic that is not there is made after the default topic",
-    codes=(Code.SEND_MESSAGE_V2,),
-    rests_on="TopicConfigManager.createTopicInSendMessageMethod",
-)
+@case("send.new-topic", MUST, rests_on="TopicConfigManager.createTopicInSendMessageMethod")
 async def new_topic(t: Trial) -> None:
-    """With autoCreateTopicEnable, which own subjects have.  The queues are the smaller of what the client asks and TBW102 has."""
+    """A topic that is not there is made after the default topic.
+
+    With autoCreateTopicEnable, which own subjects have.  The queues are the smaller of what the client asks and TBW102 has.
+    """
     t.wants(*MAKES_TOPICS)
     topic = t.name("new")
     answer = await t.broker.ask(t.message(topic, default_topic_queue_nums=3), b"x")
@@ -266,15 +219,12 @@ async def new_topic(t: Trial) -> None:
     t.answer("queue 2 is there", sent)
 
 
-@case(
-    "send.batch",
-    Level.MUST,
-    "A batch (320) is stored message by message, in order",
-    codes=(Code.SEND_BATCH_MESSAGE,),
-    rests_on="SendMessageProcessor.sendBatchMessage",
-)
+@case("send.batch", MUST, codes=Code.SEND_BATCH_MESSAGE, rests_on="SendMessageProcessor.sendBatchMessage")
 async def batch(t: Trial) -> None:
-    """The answer's message ids are joined by commas; its offset is the first message's."""
+    """A batch (320) is stored message by message, in order.
+
+    The answer's message ids are joined by commas; its offset is the first message's.
+    """
     topic = await t.topic()
     await t.send(topic, b"before")
     items = [
@@ -296,29 +246,21 @@ async def batch(t: Trial) -> None:
     )
 
 
-@case(
-    "send.batch-over-310",
-    Level.MUST,
-    "A batch is what says that it is one, not a code",
-    codes=(Code.SEND_MESSAGE_V2,),
-    rests_on="SendMessageRequestHeaderV2: m",
-)
+@case("send.batch-over-310", MUST, rests_on="SendMessageRequestHeaderV2: m")
 async def batch_by_flag(t: Trial) -> None:
+    """A batch is what says that it is one, not a code."""
     topic = await t.topic()
     items = [Item(0, b"%d" % number, b"") for number in range(3)]
     t.answer("send", await t.broker.ask(t.message(topic, batch=True), pack_items(items)), ext={"queueOffset": "0"})
     t.equal("bodies", [bytes(unit.body) for unit in await t.pull_all(topic, 3)], [b"0", b"1", b"2"])
 
 
-@case(
-    "send.compressed",
-    Level.MUST,
-    "A compressed body is stored as it came",
-    codes=(Code.SEND_MESSAGE_V2,),
-    rests_on="MessageSysFlag.COMPRESSED_FLAG",
-)
+@case("send.compressed", MUST, rests_on="MessageSysFlag.COMPRESSED_FLAG")
 async def compressed(t: Trial) -> None:
-    """Compressing and inflating is the clients' business; the flag says it."""
+    """A compressed body is stored as it came.
+
+    Compressing and inflating is the clients' business; the flag says it.
+    """
     topic, body = await t.topic(), zlib.compress(b"the same again " * 500)
     await t.send(topic, body, sys_flag=sys_flag.COMPRESSED | sys_flag.COMPRESSION_ZLIB)
     [unit] = await t.pull_all(topic, 1)
@@ -330,14 +272,9 @@ async def compressed(t: Trial) -> None:
     )
 
 
-@case(
-    "send.multi-tags-flag",
-    Level.SHOULD,
-    "A topic of several tags marks its messages",
-    codes=(Code.SEND_MESSAGE_V2,),
-    rests_on="SendMessageProcessor: MULTI_TAGS_FLAG",
-)
+@case("send.multi-tags-flag", SHOULD, rests_on="SendMessageProcessor: MULTI_TAGS_FLAG")
 async def keeps_flags(t: Trial) -> None:
+    """A topic of several tags marks its messages."""
     topic = await t.topic()
     await t.send(topic, b"x", sys_flag=sys_flag.MULTI_TAGS)
     [unit] = await t.pull_all(topic, 1)
@@ -345,14 +282,9 @@ async def keeps_flags(t: Trial) -> None:
     t.check("no transaction bits", sys_flag.transaction_type(unit.sys_flag) == 0, seen=unit.sys_flag)
 
 
-@case(
-    "send.view-by-id",
-    Level.MUST,
-    "A message can be read by the offset in its id at once",
-    codes=(Code.VIEW_MESSAGE_BY_ID,),
-    rests_on="QueryMessageProcessor.viewMessageById",
-)
+@case("send.view-by-id", MUST, codes=Code.VIEW_MESSAGE_BY_ID, rests_on="QueryMessageProcessor.viewMessageById")
 async def view_by_id(t: Trial) -> None:
+    """A message can be read by the offset in its id at once."""
     topic = await t.topic()
     sent = await t.send(topic, b"by id", keys="k")
     answer = await t.broker.ask(ViewMessage(offset=parse_offset_message_id(sent.msg_id).physical_offset, topic=topic))
@@ -360,14 +292,9 @@ async def view_by_id(t: Trial) -> None:
     t.equal("topic, queue offset, body", (bytes(unit.topic).decode(), unit.queue_offset, bytes(unit.body)), (topic, 0, b"by id"))
 
 
-@case(
-    "send.max-offset-after",
-    Level.MUST,
-    "After the answer the queue's end has moved",
-    codes=(Code.GET_MAX_OFFSET,),
-    rests_on="AdminBrokerProcessor.getMaxOffset",
-)
+@case("send.max-offset-after", MUST, codes=Code.GET_MAX_OFFSET, rests_on="AdminBrokerProcessor.getMaxOffset")
 async def max_offset(t: Trial) -> None:
+    """After the answer the queue's end has moved."""
     topic = await t.topic()
     for number in range(3):
         await t.send(topic, b"x")
@@ -379,14 +306,9 @@ async def max_offset(t: Trial) -> None:
         await t.until(f"the end is {expected}", moved)
 
 
-@case(
-    "send.wait-false",
-    Level.SHOULD,
-    "A message that does not wait for the disk is answered all the same",
-    codes=(Code.SEND_MESSAGE_V2,),
-    rests_on="MessageConst.PROPERTY_WAIT_STORE_MSG_OK",
-)
+@case("send.wait-false", SHOULD, rests_on="MessageConst.PROPERTY_WAIT_STORE_MSG_OK")
 async def no_wait(t: Trial) -> None:
+    """A message that does not wait for the disk is answered all the same."""
     topic = await t.topic()
     await t.send(topic, b"x", {names.WAIT: "false"})
     [unit] = await t.pull_all(topic, 1)

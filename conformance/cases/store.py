@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from conformance.case import Level, Need, case
-from conformance.trial import Trial
+from conformance.kit import MUST, SHOULD, Code, Need, Trial
+from conformance.kit import case as declare
 from rmq_inspect.directory import StoreDirectory, StoreFile, list_store
 from rmq_inspect.index_file import IndexReader
 from rmq_inspect.log import Log
 from rmq_wire.batch import Item, pack_items
-from rmq_wire.codes import RequestCode as Code
 from rmq_wire.headers.offsets import UpdateConsumerOffset
 from rmq_wire.layout.checkpoint import FIELDS, FILE_SIZE
 from rmq_wire.layout.consume_queue import UNIT
@@ -27,6 +28,9 @@ STORE = (Need.STORE,)
 ENTRY = flat(UNIT).packed
 CHECKPOINT = flat(FIELDS).packed
 UNIQUE = "7F000001000018B4AAC2{:012X}"
+
+
+case = partial(declare, needs=STORE)
 
 
 def listed(t: Trial) -> StoreDirectory:
@@ -55,20 +59,14 @@ async def queue_entries(t: Trial, topic: str, queue: int, count: int) -> list[tu
     return await t.until(f"{count} entries in the consume queue of {topic}, queue {queue}", there)
 
 
-@case(
-    "store.unit",
-    Level.MUST,
-    "At the place that a message id names stands the very unit that a pull brings",
-    codes=SEND,
-    needs=STORE,
-    rests_on="CommitLog, MappedFile",
-)
+@case("store.unit", MUST, codes=SEND, rests_on="CommitLog, MappedFile")
 async def unit(t: Trial) -> None:
+    """At the place that a message id names stands the very unit that a pull brings."""
     topic = await t.topic()
     sent = await t.send(topic, b"on disk", tags="a", keys="k")
     place = parse_offset_message_id(sent.msg_id).physical_offset
-    pulled = await t.pull(topic, 0, hold_ms=5_000)
-    t.equal("messages", len(pulled.messages), 1)
+    await t.pull_all(topic, 1)
+    pulled = await t.pull(topic, 0)
 
     async def on_disk() -> bytes | None:
         with Log(list_store(t.store).commit_log) as log:
@@ -78,15 +76,9 @@ async def unit(t: Trial) -> None:
     await t.until("the bytes in the log are the bytes on the wire", on_disk)
 
 
-@case(
-    "store.queue-entries",
-    Level.MUST,
-    "The consume queue holds place, size and tag hash of each message, in order",
-    codes=SEND,
-    needs=STORE,
-    rests_on="ConsumeQueue.putMessagePositionInfo",
-)
+@case("store.queue-entries", MUST, codes=SEND, rests_on="ConsumeQueue.putMessagePositionInfo")
 async def entries(t: Trial) -> None:
+    """The consume queue holds place, size and tag hash of each message, in order."""
     topic = await t.topic(queues=2)
     tags = ("a", "b", "", "Aa")
     for queue in range(2):
@@ -98,15 +90,9 @@ async def entries(t: Trial) -> None:
         t.equal(f"entries of queue {queue}", await queue_entries(t, topic, queue, 4), expected)
 
 
-@case(
-    "store.index-entries",
-    Level.MUST,
-    "The index leads from each key to the message",
-    codes=SEND,
-    needs=STORE,
-    rests_on="IndexFile.putKey, IndexService.buildIndex",
-)
+@case("store.index-entries", MUST, codes=SEND, rests_on="IndexFile.putKey, IndexService.buildIndex")
 async def index(t: Trial) -> None:
+    """The index leads from each key to the message."""
     topic, unique = await t.topic(), UNIQUE.format(0x570)
     sent = await t.send(topic, b"x", keys="k1 k2", unique_key=unique)
     place = parse_offset_message_id(sent.msg_id).physical_offset
@@ -123,16 +109,12 @@ async def index(t: Trial) -> None:
         await t.until(f"an entry of {key}", there)
 
 
-@case(
-    "store.file-names",
-    Level.MUST,
-    "Files have the names and sizes that every tool knows",
-    codes=SEND,
-    needs=STORE,
-    rests_on="MappedFileQueue, UtilAll.offset2FileName",
-)
+@case("store.file-names", MUST, codes=SEND, rests_on="MappedFileQueue, UtilAll.offset2FileName")
 async def file_names(t: Trial) -> None:
-    """Twenty digits of the first byte's offset; all log files of one size, all queue files of one size: those that were set."""
+    """Files have the names and sizes that every tool knows.
+
+    Twenty digits of the first byte's offset; all log files of one size, all queue files of one size: those that were set.
+    """
     topic = await t.topic()
     await t.send(topic, b"x", keys="k")
     await queue_entries(t, topic, 0, 1)
@@ -140,11 +122,8 @@ async def file_names(t: Trial) -> None:
     files = (*found.commit_log, *found.queues[topic, 0])
     for file in files:
         t.check(f"{file.name}", re.fullmatch(r"\d{20}", file.path.name) is not None)
-    queues = [file for queue in found.queues.values() for file in queue]
-    for several, setting in ((found.commit_log, "mappedFileSizeCommitLog"), (queues, "mappedFileSizeConsumeQueue")):
-        sizes = {file.path.stat().st_size for file in several}
-        t.check("one size", len(sizes) == 1, seen=sizes)
-        t.equal(f"it is {setting}", sizes, {int(t.target.config[setting])} if setting in t.target.config else sizes)
+    await one_size(t, "mappedFileSizeCommitLog", lambda store: store.commit_log)
+    await one_size(t, "mappedFileSizeConsumeQueue", lambda store: [file for queue in store.queues.values() for file in queue])
     first = found.commit_log[0]
     t.check("names go by the size", all(int(file.path.name) % first.path.stat().st_size == 0 for file in found.commit_log))
     for directory, digits in (("commitlog", 20), ("index", 17)):
@@ -152,14 +131,20 @@ async def file_names(t: Trial) -> None:
         t.equal(f"{directory}: other names", [name for name in names if not re.fullmatch(rf"\d{{{digits}}}", name)], [])
 
 
-@case(
-    "store.marks",
-    Level.MUST,
-    "A running broker's marks: abort with its process id, lock, checkpoint of 4 KiB",
-    needs=STORE,
-    rests_on="DefaultMessageStore: StorePathConfigHelper",
-)
+async def one_size(t: Trial, setting: str, several: Callable[[StoreDirectory], list[StoreFile]]) -> None:
+    """All of these files are as long as that was set.  One that is being made is empty for a moment."""
+
+    async def sizes() -> set[int] | None:
+        found = {file.size for file in several(listed(t))}
+        return found if len(found) == 1 else None
+
+    found = await t.until(f"files of one size, {setting}", sizes)
+    t.equal(f"it is {setting}", found, {int(t.target.config[setting])} if setting in t.target.config else found)
+
+
+@case("store.marks", MUST, rests_on="DefaultMessageStore: StorePathConfigHelper")
 async def marks(t: Trial) -> None:
+    """A running broker's marks: abort with its process id, lock, checkpoint of 4 KiB."""
     for name in ("abort", "lock", "checkpoint"):
         t.check(name, (t.store / name).is_file())
     t.equal("bytes of checkpoint", (t.store / "checkpoint").stat().st_size, FILE_SIZE)
@@ -167,15 +152,9 @@ async def marks(t: Trial) -> None:
         t.equal("abort", (t.store / "abort").read_text().strip(), re.compile(r"^\d+$"))
 
 
-@case(
-    "store.batch",
-    Level.MUST,
-    "The messages of a batch are units and entries of their own",
-    codes=(Code.SEND_BATCH_MESSAGE,),
-    needs=STORE,
-    rests_on="CommitLog.asyncPutMessages",
-)
+@case("store.batch", MUST, codes=Code.SEND_BATCH_MESSAGE, rests_on="CommitLog.asyncPutMessages")
 async def batch(t: Trial) -> None:
+    """The messages of a batch are units and entries of their own."""
     topic = await t.topic()
     body = pack_items([Item(0, b"%d" % number, b"TAGS\x01t%d\x02" % number) for number in range(3)])
     t.answer("send", await t.broker.ask(t.message(topic, batch=True), body))
@@ -189,15 +168,9 @@ def _together(stored: list[StoredMessage]) -> bool:
     return all(one.physical_offset + one.total_size == next_one.physical_offset for one, next_one in pairwise(stored))
 
 
-@case(
-    "store.topics-file",
-    Level.MUST,
-    "A topic that was made stands in config/topics.json",
-    codes=(Code.UPDATE_AND_CREATE_TOPIC,),
-    needs=STORE,
-    rests_on="TopicConfigManager.persist",
-)
+@case("store.topics-file", MUST, codes=Code.UPDATE_AND_CREATE_TOPIC, rests_on="TopicConfigManager.persist")
 async def topics_file(t: Trial) -> None:
+    """A topic that was made stands in config/topics.json."""
     topic = await t.topic(queues=3)
 
     async def written() -> dict[str, Any] | None:
@@ -210,14 +183,16 @@ async def topics_file(t: Trial) -> None:
 
 @case(
     "store.offsets-file",
-    Level.MUST,
-    "A group's progress stands in config/consumerOffset.json soon",
-    codes=(Code.UPDATE_CONSUMER_OFFSET,),
+    MUST,
+    codes=Code.UPDATE_CONSUMER_OFFSET,
     needs=(Need.STORE, Need.OWN),
     rests_on="ConsumerOffsetManager.persist",
 )
 async def offsets_file(t: Trial) -> None:
-    """Under `topic@group`, by queue."""
+    """A group's progress stands in config/consumerOffset.json soon.
+
+    Under `topic@group`, by queue.
+    """
     topic, group = await t.topic(), await t.group()
     for _ in range(3):
         await t.send(topic, b"x")
@@ -239,14 +214,9 @@ def _config(t: Trial, name: str) -> dict[str, Any]:
         return {}
 
 
-@case(
-    "store.checkpoint-order",
-    Level.SHOULD,
-    "The checkpoint's times are none of the future",
-    needs=STORE,
-    rests_on="StoreCheckpoint",
-)
+@case("store.checkpoint-order", SHOULD, rests_on="StoreCheckpoint")
 async def checkpoint(t: Trial) -> None:
+    """The checkpoint's times are none of the future."""
     raw = (t.store / "checkpoint").read_bytes()
     fields = CHECKPOINT.unpack_from(raw)
     times = fields[:3]

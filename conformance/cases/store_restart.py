@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from conformance.case import Level, Need, case
-from conformance.link import Link
-from conformance.trial import Trial, units
+from conformance.kit import MUST, Code, Link, Need, Trial, case, units
 from rmq_wire import property_names as names
-from rmq_wire.codes import RequestCode as Code
 from rmq_wire.headers import groups
 from rmq_wire.headers.offsets import QueryConsumerOffset, UpdateConsumerOffset
 from rmq_wire.headers.positions import GetMaxOffset, GetMinOffset
@@ -85,16 +82,18 @@ async def _still_there(t: Trial, before: Before) -> None:
 
 @case(
     "store.restart.stopped",
-    Level.MUST,
-    "Everything acknowledged is there when the broker comes back from a clean stop",
+    MUST,
     codes=CODES,
     needs=NEEDS,
-    rests_on="BrokerController.shutdown, DefaultMessageStore.load",
-    alone=True,
     slow=True,
+    alone=True,
+    rests_on="BrokerController.shutdown, DefaultMessageStore.load",
 )
 async def stopped(t: Trial) -> None:
-    """Messages at their places, keys, ends of queues, progress, groups, what waits; the next message follows the last."""
+    """Everything acknowledged is there when the broker comes back from a clean stop.
+
+    Messages at their places, keys, ends of queues, progress, groups, what waits; the next message follows the last.
+    """
     before = await _acknowledged(t)
     await t.restart_broker()
     await _still_there(t, before)
@@ -102,16 +101,18 @@ async def stopped(t: Trial) -> None:
 
 @case(
     "store.restart.killed",
-    Level.MUST,
-    "Everything acknowledged is there when the broker comes back after SIGKILL",
+    MUST,
     codes=CODES,
     needs=NEEDS,
-    rests_on="DefaultMessageStore.recover: abort; CommitLog.recoverAbnormally",
-    alone=True,
     slow=True,
+    alone=True,
+    rests_on="DefaultMessageStore.recover: abort; CommitLog.recoverAbnormally",
 )
 async def killed(t: Trial) -> None:
-    """The machine goes on, so what the process has written is there, flushed or not.  Progress counts once it is in its file."""
+    """Everything acknowledged is there when the broker comes back after SIGKILL.
+
+    The machine goes on, so what the process has written is there, flushed or not.  Progress counts once it is in its file.
+    """
     before = await _acknowledged(t)
     await t.restart_broker(kill=True)
     await _still_there(t, before)

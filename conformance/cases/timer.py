@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import re
 import time
+from functools import partial
 
-from conformance.case import Level, Need, case
-from conformance.trial import Trial, properties_of
+from conformance.kit import MUST, SHOULD, Code, Need, ResponseCode, Trial, properties_of
+from conformance.kit import case as declare
 from rmq_wire import property_names as names
-from rmq_wire.codes import RequestCode as Code
-from rmq_wire.codes import ResponseCode
-from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.timers import RecallMessage
 
 STORE = "TimerMessageStore"
-SINCE = (5,)
-SEND = (Code.SEND_MESSAGE_V2,)
 OWN = (Need.OWN,)
 LATE_MS = 6_000
 """How late a delivery may be on a busy machine; the wheel's own step is a second."""
 EARLY_MS = 50
+
+
+case = partial(declare, codes=Code.SEND_MESSAGE_V2, needs=OWN, since=(5,))
 
 
 def now_ms() -> int:
@@ -45,61 +44,35 @@ async def arrives(t: Trial, topic: str, due_ms: int) -> None:
     )
 
 
-async def not_yet(t: Trial, topic: str) -> None:
-    """Nothing is in the topic now."""
-    t.answer("the topic's end", await t.broker.ask(GetMaxOffset(topic=topic, queue_id=0)), ext={"offset": "0"})
-
-
 async def comes_at(t: Trial, due_ms: int, name: str, value: int) -> None:
     """A message with this property waits, and comes at that time."""
     topic = await t.topic()
     await t.send(topic, b"on time", {name: str(value)})
-    await not_yet(t, topic)
     await arrives(t, topic, due_ms)
 
 
-@case("timer.deliver-at", Level.MUST, "TIMER_DELIVER_MS: at this time", codes=SEND, needs=OWN, since=SINCE, rests_on=STORE)
+@case("timer.deliver-at", MUST, rests_on=STORE)
 async def deliver_at(t: Trial) -> None:
+    """TIMER_DELIVER_MS: at this time."""
     due_ms = now_ms() + 3_000
     await comes_at(t, due_ms, names.TIMER_DELIVER_MS, due_ms)
 
 
-@case(
-    "timer.delay-ms",
-    Level.MUST,
-    "TIMER_DELAY_MS: so many milliseconds from now",
-    codes=SEND,
-    needs=OWN,
-    since=SINCE,
-    rests_on="HookUtils.transformTimerMessage",
-)
+@case("timer.delay-ms", MUST, rests_on="HookUtils.transformTimerMessage")
 async def delay_ms(t: Trial) -> None:
+    """TIMER_DELAY_MS: so many milliseconds from now."""
     await comes_at(t, now_ms() + 2_500, names.TIMER_DELAY_MS, 2_500)
 
 
-@case(
-    "timer.delay-sec",
-    Level.MUST,
-    "TIMER_DELAY_SEC: so many seconds from now",
-    codes=SEND,
-    needs=OWN,
-    since=SINCE,
-    rests_on="HookUtils.transformTimerMessage",
-)
+@case("timer.delay-sec", MUST, rests_on="HookUtils.transformTimerMessage")
 async def delay_sec(t: Trial) -> None:
+    """TIMER_DELAY_SEC: so many seconds from now."""
     await comes_at(t, now_ms() + 3_000, names.TIMER_DELAY_SEC, 3)
 
 
-@case(
-    "timer.past",
-    Level.MUST,
-    "A time that is over: at once",
-    codes=SEND,
-    needs=OWN,
-    since=SINCE,
-    rests_on="HookUtils.transformTimerMessage",
-)
+@case("timer.past", MUST, rests_on="HookUtils.transformTimerMessage")
 async def past(t: Trial) -> None:
+    """A time that is over: at once."""
     topic = await t.topic()
     sent_ms = now_ms()
     await t.send(topic, b"on time", {names.TIMER_DELIVER_MS: str(sent_ms - 10_000)})
@@ -109,16 +82,9 @@ async def past(t: Trial) -> None:
     t.check("at once", waited_ms <= LATE_MS, expected=f"within {LATE_MS} ms", seen=f"{waited_ms} ms")
 
 
-@case(
-    "timer.too-far",
-    Level.MUST,
-    "More than three days ahead is refused: code 13",
-    codes=SEND,
-    needs=OWN,
-    since=SINCE,
-    rests_on="HookUtils: timerMaxDelaySec",
-)
+@case("timer.too-far", MUST, rests_on="HookUtils: timerMaxDelaySec")
 async def too_far(t: Trial) -> None:
+    """More than three days ahead is refused: code 13."""
     topic = await t.topic()
     days_ms = 4 * 24 * 3_600_000
     for name, value in ((names.TIMER_DELIVER_MS, now_ms() + days_ms), (names.TIMER_DELAY_MS, days_ms)):
@@ -126,32 +92,18 @@ async def too_far(t: Trial) -> None:
         t.answer(name, answer, code=ResponseCode.MESSAGE_ILLEGAL)
 
 
-@case(
-    "timer.order-of-times",
-    Level.MUST,
-    "The earlier time comes first, whatever was sent first",
-    codes=SEND,
-    needs=OWN,
-    since=SINCE,
-    rests_on=STORE,
-)
+@case("timer.order-of-times", MUST, rests_on=STORE)
 async def order(t: Trial) -> None:
+    """The earlier time comes first, whatever was sent first."""
     topic, start_ms = await t.topic(), now_ms()
     for body, after_ms in ((b"third", 6_000), (b"first", 2_000), (b"second", 4_000)):
         await t.send(topic, body, {names.TIMER_DELIVER_MS: str(start_ms + after_ms)})
     t.equal("bodies", [bytes(unit.body) for unit in await t.pull_all(topic, 3)], [b"first", b"second", b"third"])
 
 
-@case(
-    "timer.keeps-properties",
-    Level.MUST,
-    "Tags, keys and queue survive the waiting",
-    codes=SEND,
-    needs=OWN,
-    since=SINCE,
-    rests_on=f"{STORE}.convert",
-)
+@case("timer.keeps-properties", MUST, rests_on=f"{STORE}.convert")
 async def keeps(t: Trial) -> None:
+    """Tags, keys and queue survive the waiting."""
     topic = await t.topic(queues=3)
     await t.send(topic, b"x", {names.TIMER_DELAY_MS: "1500", "mine": "value"}, queue=2, tags="a", keys="k")
     [unit] = await t.pull_all(topic, 1, queue=2)
@@ -159,17 +111,12 @@ async def keeps(t: Trial) -> None:
     t.equal("properties", [found.get(name) for name in ("TAGS", "KEYS", "mine")], ["a", "k", "value"])
 
 
-@case(
-    "timer.recall",
-    Level.MUST,
-    "A message that waits can be called back by the handle of its send",
-    codes=(Code.RECALL_MESSAGE,),
-    needs=OWN,
-    since=(5, 5),
-    rests_on="RecallMessageProcessor",
-)
+@case("timer.recall", MUST, codes=Code.RECALL_MESSAGE, since=(5, 5), rests_on="RecallMessageProcessor")
 async def recall(t: Trial) -> None:
-    """With recallMessageEnable.  Of two messages the other one comes."""
+    """A message that waits can be called back by the handle of its send.
+
+    With recallMessageEnable.  Of two messages the other one comes.
+    """
     topic = await t.topic()
     due_ms = now_ms() + 6_000
     handles = []
@@ -185,15 +132,8 @@ async def recall(t: Trial) -> None:
     t.answer("nothing else", (await t.pull(topic, 1)).answer, code=ResponseCode.PULL_NOT_FOUND)
 
 
-@case(
-    "timer.recall-nonsense",
-    Level.SHOULD,
-    "A handle that is none is refused: code 604",
-    codes=(Code.RECALL_MESSAGE,),
-    needs=OWN,
-    since=(5, 5),
-    rests_on="RecallMessageHandle.decodeHandle",
-)
+@case("timer.recall-nonsense", SHOULD, codes=Code.RECALL_MESSAGE, since=(5, 5), rests_on="RecallMessageHandle.decodeHandle")
 async def recall_nonsense(t: Trial) -> None:
+    """A handle that is none is refused: code 604."""
     answer = await t.broker.ask(RecallMessage(topic=await t.topic(), recall_handle="nonsense"))
     t.answer("recall", answer, code=ResponseCode.ILLEGAL_OPERATION, remark=re.compile("recall handle is invalid"))

@@ -6,15 +6,12 @@ import json
 import re
 from typing import Any
 
-from conformance.case import Level, case
+from conformance.kit import MAKES_TOPICS, MUST, SHOULD, Code, ResponseCode, Trial, case
 from conformance.members import Member
 from conformance.played import brokers_of, route
-from conformance.trial import MAKES_TOPICS, Trial
 from rmq_wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList
 from rmq_wire.bodies.route import TopicRouteData
 from rmq_wire.bodies.topics import TopicConfig, TopicConfigList
-from rmq_wire.codes import RequestCode as Code
-from rmq_wire.codes import ResponseCode
 from rmq_wire.headers import groups, topics
 from rmq_wire.headers.offsets import QueryConsumerOffset, UpdateConsumerOffset
 from rmq_wire.headers.positions import GetMaxOffset
@@ -44,15 +41,9 @@ async def config_of(t: Trial, topic: str) -> dict[str, Any]:
     return t.answer(f"configuration of {topic}", await t.broker.ask(topics.GetTopicConfig(topic=topic))).json()  # type: ignore[no-any-return]
 
 
-@case(
-    "topics.create",
-    Level.MUST,
-    "A topic that is made can be used and found at once",
-    codes=(*CREATE, Code.GET_TOPIC_CONFIG),
-    rests_on=f"{ADMIN}.updateAndCreateTopic",
-    since=(5,),
-)
+@case("topics.create", MUST, codes=(*CREATE, Code.GET_TOPIC_CONFIG), since=(5,), rests_on=f"{ADMIN}.updateAndCreateTopic")
 async def create(t: Trial) -> None:
+    """A topic that is made can be used and found at once."""
     name = t.name()
     t.answer("create", await t.broker.ask(creating(name, read_queue_nums=5, write_queue_nums=3, perm=6)))
     row = await config_of(t, name)
@@ -62,12 +53,12 @@ async def create(t: Trial) -> None:
 
 @case(
     "topics.route-follows",
-    Level.MUST,
-    "A topic that is made has a route soon",
+    MUST,
     codes=(*CREATE, Code.GET_ROUTEINFO_BY_TOPIC),
     rests_on="BrokerController.registerIncrementBrokerData",
 )
 async def route_follows(t: Trial) -> None:
+    """A topic that is made has a route soon."""
     name = await t.topic(queues=3)
 
     async def routed() -> bool:
@@ -80,15 +71,9 @@ async def route_follows(t: Trial) -> None:
     t.equal("queues, permission", (row.read_queue_nums, row.write_queue_nums, row.perm), (3, 3, 6))
 
 
-@case(
-    "topics.update",
-    Level.MUST,
-    "A topic that is there is changed",
-    codes=(*CREATE, Code.GET_TOPIC_CONFIG),
-    rests_on="TopicConfigManager.updateTopicConfig",
-    since=(5,),
-)
+@case("topics.update", MUST, codes=(*CREATE, Code.GET_TOPIC_CONFIG), since=(5,), rests_on="TopicConfigManager.updateTopicConfig")
 async def update(t: Trial) -> None:
+    """A topic that is there is changed."""
     name = await t.topic(queues=2)
     await t.send(name, b"before", queue=1)
     t.answer("update", await t.broker.ask(creating(name, read_queue_nums=8, write_queue_nums=8, perm=4)))
@@ -98,16 +83,12 @@ async def update(t: Trial) -> None:
     t.equal("what was there is there", bytes(unit.body), b"before")
 
 
-@case(
-    "topics.attributes",
-    Level.MUST,
-    "Attributes are set, changed and taken away by their signs",
-    codes=CREATE,
-    rests_on="AttributeUtil.alterCurrentAttributes",
-    since=(5,),
-)
+@case("topics.attributes", MUST, codes=CREATE, since=(5,), rests_on="AttributeUtil.alterCurrentAttributes")
 async def attributes(t: Trial) -> None:
-    """`+name=value` sets, `-name` removes; a name that is not declared is refused as a whole."""
+    """Attributes are set, changed and taken away by their signs.
+
+    `+name=value` sets, `-name` removes; a name that is not declared is refused as a whole.
+    """
     name = await t.topic(attributes="+message.type=FIFO")
     t.equal("after setting", (await config_of(t, name))["attributes"], {"message.type": "FIFO"})
     t.answer("remove", await t.broker.ask(creating(name, attributes="-message.type")))
@@ -116,27 +97,17 @@ async def attributes(t: Trial) -> None:
     t.check("an unknown one is refused", answer.code != 0, seen=answer)
 
 
-@case(
-    "topics.refused.name",
-    Level.MUST,
-    "Names that are none, and the broker's own, cannot be made",
-    codes=CREATE,
-    rests_on="TopicValidator.validateTopic, isSystemTopic",
-)
+@case("topics.refused.name", MUST, codes=CREATE, rests_on="TopicValidator.validateTopic, isSystemTopic")
 async def bad_names(t: Trial) -> None:
+    """Names that are none, and the broker's own, cannot be made."""
     code = t.by_version({"": ResponseCode.INVALID_PARAMETER, "4": ResponseCode.SYSTEM_ERROR})
     for name in ("a/b", "with blank", "x" * 128, "TBW102", "SCHEDULE_TOPIC_XXXX"):
         t.answer(f"{name[:20]!r}", await t.broker.ask(creating(name)), code=code)
 
 
-@case(
-    "topics.delete",
-    Level.MUST,
-    "A deleted topic is gone with its queues and its groups' progress",
-    codes=(Code.DELETE_TOPIC_IN_BROKER,),
-    rests_on=f"{ADMIN}.deleteTopic",
-)
+@case("topics.delete", MUST, codes=Code.DELETE_TOPIC_IN_BROKER, rests_on=f"{ADMIN}.deleteTopic")
 async def delete(t: Trial) -> None:
+    """A deleted topic is gone with its queues and its groups' progress."""
     name, group = await t.topic(), await t.group()
     for _ in range(3):
         await t.send(name, b"x")
@@ -159,53 +130,36 @@ async def delete(t: Trial) -> None:
         t.answer("progress", answer, code=ResponseCode.QUERY_NOT_FOUND)
 
 
-@case(
-    "topics.delete-unknown",
-    Level.SHOULD,
-    "Deleting what is not there succeeds",
-    codes=(Code.DELETE_TOPIC_IN_BROKER,),
-    rests_on=f"{ADMIN}.deleteTopic",
-)
+@case("topics.delete-unknown", SHOULD, codes=Code.DELETE_TOPIC_IN_BROKER, rests_on=f"{ADMIN}.deleteTopic")
 async def delete_unknown(t: Trial) -> None:
+    """Deleting what is not there succeeds."""
     t.answer("delete", await t.broker.ask(topics.DeleteTopic(topic=t.name("nobody"))))
 
 
-@case(
-    "topics.delete-system",
-    Level.MUST,
-    "The broker's own topics cannot be deleted",
-    codes=(Code.DELETE_TOPIC_IN_BROKER,),
-    rests_on=f"{ADMIN}.deleteTopic",
-    since=(5,),
-)
+@case("topics.delete-system", MUST, codes=Code.DELETE_TOPIC_IN_BROKER, since=(5,), rests_on=f"{ADMIN}.deleteTopic")
 async def delete_system(t: Trial) -> None:
+    """The broker's own topics cannot be deleted."""
     for name in ("TBW102", "SCHEDULE_TOPIC_XXXX"):
         answer = await t.broker.ask(topics.DeleteTopic(topic=name))
         t.answer(name, answer, code=ResponseCode.INVALID_PARAMETER, remark=re.compile("conflict with system topic"))
 
 
-@case(
-    "topics.config-unknown",
-    Level.MUST,
-    "The configuration of a topic that is not there: code 17",
-    codes=(Code.GET_TOPIC_CONFIG,),
-    rests_on=f"{ADMIN}.getTopicConfig",
-    since=(5,),
-)
+@case("topics.config-unknown", MUST, codes=Code.GET_TOPIC_CONFIG, since=(5,), rests_on=f"{ADMIN}.getTopicConfig")
 async def config_unknown(t: Trial) -> None:
+    """The configuration of a topic that is not there: code 17."""
     answer = await t.broker.ask(topics.GetTopicConfig(topic=t.name("nobody")))
     t.answer("configuration", answer, code=ResponseCode.TOPIC_NOT_EXIST)
 
 
 @case(
     "topics.create-list",
-    Level.SHOULD,
-    "Several topics are made in one request",
-    codes=(Code.UPDATE_AND_CREATE_TOPIC_LIST,),
-    rests_on=f"{ADMIN}.updateAndCreateTopicList",
+    SHOULD,
+    codes=Code.UPDATE_AND_CREATE_TOPIC_LIST,
     since=(5, 3),
+    rests_on=f"{ADMIN}.updateAndCreateTopicList",
 )
 async def create_list(t: Trial) -> None:
+    """Several topics are made in one request."""
     names = [t.name() for _ in range(3)]
     body = TopicConfigList(
         topic_config_list=[TopicConfig(topic_name=name, read_queue_nums=2, write_queue_nums=2) for name in names]
@@ -215,14 +169,9 @@ async def create_list(t: Trial) -> None:
         t.equal("queues", (await config_of(t, name))["readQueueNums"], 2)
 
 
-@case(
-    "topics.all",
-    Level.MUST,
-    "All topics in one table, with its version",
-    codes=(Code.GET_ALL_TOPIC_CONFIG,),
-    rests_on=f"{ADMIN}.getAllTopicConfig",
-)
+@case("topics.all", MUST, codes=Code.GET_ALL_TOPIC_CONFIG, rests_on=f"{ADMIN}.getAllTopicConfig")
 async def all_topics(t: Trial) -> None:
+    """All topics in one table, with its version."""
     name = await t.topic(queues=3)
     table = t.answer("all", await t.broker.ask(topics.GetAllTopicConfig())).json()
     t.check("the table has a version", "counter" in table["dataVersion"], seen=table["dataVersion"])
@@ -235,15 +184,18 @@ async def all_topics(t: Trial) -> None:
 
 @case(
     "paging.topics",
-    Level.SHOULD,
-    "The table of topics page by page: every topic once",
-    codes=(Code.GET_ALL_TOPIC_CONFIG,),
-    rests_on=f"{ADMIN}.getAllTopicConfig: topicSeq, maxTopicNum",
+    SHOULD,
+    codes=Code.GET_ALL_TOPIC_CONFIG,
     since=(5, 5),
     alone=True,
+    rests_on=f"{ADMIN}.getAllTopicConfig: topicSeq, maxTopicNum",
 )
 async def paged_topics(t: Trial) -> None:
-    """A broker with ten thousands of topics cannot send them in one frame."""
+    """The table of topics page by page: every topic once.
+
+    A broker with ten thousands of topics cannot send them in one frame.  When the table changes meanwhile, as it does where
+    what was popped comes again, the next page is the first one anew.
+    """
     own = {await t.topic() for _ in range(7)}
     seen: list[str] = []
     version: str | None = None
@@ -251,22 +203,20 @@ async def paged_topics(t: Trial) -> None:
         asked = topics.GetAllTopicConfig(topic_seq=len(seen), max_topic_num=50, data_version=version)
         answer = t.answer(f"from {len(seen)}", await t.broker.ask(asked), ext={"totalTopicNum": int})
         table = answer.json()
+        now = json.dumps(table["dataVersion"])
+        if version not in (None, now):
+            seen.clear()
         seen += table["topicConfigTable"]
-        version = json.dumps(table["dataVersion"])
+        version = now
         if not table["topicConfigTable"] or len(seen) >= int(answer.ext["totalTopicNum"]):
             break
     t.check("none is doubled", len(seen) == len(set(seen)), seen=len(seen))
     t.check("ours are among them", own <= set(seen), seen=len(seen))
 
 
-@case(
-    "topics.stats",
-    Level.MUST,
-    "A topic's figures are each queue's bounds and the time of its last message",
-    codes=(Code.GET_TOPIC_STATS_INFO,),
-    rests_on=f"{ADMIN}.getTopicStatsInfo",
-)
+@case("topics.stats", MUST, codes=Code.GET_TOPIC_STATS_INFO, rests_on=f"{ADMIN}.getTopicStatsInfo")
 async def stats(t: Trial) -> None:
+    """A topic's figures are each queue's bounds and the time of its last message."""
     name = await t.topic(queues=2)
     for _ in range(3):
         await t.send(name, b"x", queue=1)
@@ -279,42 +229,34 @@ async def stats(t: Trial) -> None:
 
 @case(
     "groups.create",
-    Level.MUST,
-    "A group is what it was told to be",
+    MUST,
     codes=(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, Code.GET_SUBSCRIPTIONGROUP_CONFIG),
-    rests_on="SubscriptionGroupManager",
     since=(5,),
+    rests_on="SubscriptionGroupManager",
 )
 async def group_created(t: Trial) -> None:
+    """A group is what it was told to be."""
     name = await t.group(retry_queue_nums=2, retry_max_times=5, consume_enable=False)
     row = t.answer("row", await t.broker.ask(groups.GetSubscriptionGroupConfig(group=name))).json()
     t.equal("fields", (row["groupName"], row["retryQueueNums"], row["retryMaxTimes"], row["consumeEnable"]), (name, 2, 5, False))
     t.equal("defaults", (row["consumeBroadcastEnable"], row["brokerId"], row["whichBrokerWhenConsumeSlowly"]), (True, 0, 1))
 
 
-@case(
-    "groups.all",
-    Level.MUST,
-    "All groups in one table",
-    codes=(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,),
-    rests_on=f"{ADMIN}.getAllSubscriptionGroup",
-)
+@case("groups.all", MUST, codes=Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, rests_on=f"{ADMIN}.getAllSubscriptionGroup")
 async def all_groups(t: Trial) -> None:
+    """All groups in one table."""
     name = await t.group(retry_max_times=7)
     table = t.answer("all", await t.broker.ask(groups.GetAllSubscriptionGroup())).json()
     t.equal("ours", table["subscriptionGroupTable"].get(name, {}).get("retryMaxTimes"), 7)
     t.check("the table has a version", "counter" in table["dataVersion"], seen=table["dataVersion"])
 
 
-@case(
-    "groups.delete",
-    Level.MUST,
-    "A deleted group is no group any more",
-    codes=(Code.DELETE_SUBSCRIPTIONGROUP,),
-    rests_on=f"{ADMIN}.deleteSubscriptionGroup",
-)
+@case("groups.delete", MUST, codes=Code.DELETE_SUBSCRIPTIONGROUP, rests_on=f"{ADMIN}.deleteSubscriptionGroup")
 async def group_deleted(t: Trial) -> None:
-    """With `cleanOffset` its progress goes, too."""
+    """A deleted group is no group any more.
+
+    With `cleanOffset` its progress goes, too.
+    """
     name, topic = await t.group(), await t.topic()
     await t.send(topic, b"x")
     await t.pull_all(topic, 1)
@@ -329,13 +271,13 @@ async def group_deleted(t: Trial) -> None:
 
 @case(
     "groups.create-list",
-    Level.SHOULD,
-    "Several groups are made in one request",
-    codes=(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,),
-    rests_on=f"{ADMIN}.updateAndCreateSubscriptionGroupList",
+    SHOULD,
+    codes=Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
     since=(5, 3),
+    rests_on=f"{ADMIN}.updateAndCreateSubscriptionGroupList",
 )
 async def group_list(t: Trial) -> None:
+    """Several groups are made in one request."""
     names = [t.name("g") for _ in range(3)]
     body = SubscriptionGroupList(
         group_config_list=[SubscriptionGroupConfig(group_name=name, retry_max_times=3) for name in names]
@@ -347,14 +289,16 @@ async def group_list(t: Trial) -> None:
 
 @case(
     "groups.forbidden",
-    Level.SHOULD,
-    "A group can be kept from one topic",
-    codes=(Code.UPDATE_AND_GET_GROUP_FORBIDDEN,),
-    rests_on=f"{ADMIN}.updateAndGetGroupForbidden",
+    SHOULD,
+    codes=Code.UPDATE_AND_GET_GROUP_FORBIDDEN,
     since=(5,),
+    rests_on=f"{ADMIN}.updateAndGetGroupForbidden",
 )
 async def forbidden(t: Trial) -> None:
-    """Looked at in pulls that rest on the heartbeat's subscription, as stock clients' do after the first."""
+    """A group can be kept from one topic.
+
+    Looked at in pulls that rest on the heartbeat's subscription, as stock clients' do after the first.
+    """
     group, kept_from, other, member = await t.group(), await t.topic(), await t.topic(), Member(t)
     for topic in (kept_from, other):
         await t.send(topic, b"x")

@@ -10,7 +10,8 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from conformance.capture.recorder import split
+from conformance import raw
+from conformance.frames import split
 from rmq_wire.command import Command, decode_header
 from rmq_wire.errors import WireError
 from rmq_wire.layout import frame as layout
@@ -21,7 +22,6 @@ from rmq_wire.message import read_unit
 JSON, BINARY = 0, 1
 RESPONSE, ONE_WAY = 1, 2
 """Bits of the flag."""
-PREFIX: Final = flat(layout.PREFIX).packed
 _HEAD: Final = flat(layout.BINARY_HEAD).packed
 _FIELDS_SIZE: Final = length_of(layout.BINARY_HEADER, "ext")
 _NAME_SIZE: Final = length_of(layout.EXT_ENTRY, "name")
@@ -101,7 +101,7 @@ class Message:
     def encode(self) -> bytes:
         """The frame."""
         header = self._json() if self.form == JSON else self._binary()
-        return PREFIX.pack(4 + len(header) + len(self.body), self.form << layout.TYPE_SHIFT | len(header)) + header + self.body
+        return raw.frame(header, self.body, form=self.form)
 
     def _json(self) -> bytes:
         head: dict[str, Any] = {"code": self.code}

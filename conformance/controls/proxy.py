@@ -1,9 +1,9 @@
 """A relay on loopback in front of a name server and a broker, which lets a mutator change what passes.
 
-Frames are cut at their length fields; a mutator sees each request, each response together with its request, and each request of
-the server's own, and says what goes on instead, when, and whether somebody is answered right here.  What is no frame passes as it
-is.  Cases must not notice the relay itself: the broker's address in routes and cluster tables becomes the relay's, and where the
-server names the client's address (born hosts, connection lists) the relay's own end is replaced by the client's.
+A mutator sees each request, each response together with its request, and each request of the server's own, and says what goes on
+instead, when, and whether somebody is answered right here.  Cases must not notice the relay itself: the broker's address in
+routes and cluster tables becomes the relay's, and where the server names the client's address (born hosts, connection lists) the
+relay's own end is replaced by the client's.
 """
 
 from __future__ import annotations
@@ -12,21 +12,23 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from socket import create_server
 from struct import error as PackedError
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import trio
 
-from conformance.capture.recorder import Cutter, address_of
 from conformance.controls import frames
 from conformance.controls.frames import Message
+from conformance.relay import Address, Step, Watch, bound_to, relay, text_of
 from conformance.subjects.base import Target
+from conformance.subjects.remoting import split_address
 from rmq_wire.codes import RequestCode as Code
 from rmq_wire.codes import ResponseCode
 
+__all__ = ["Mutate", "Seen", "Step", "answering", "passing", "proxied", "unchanged"]
+
 HOST: Final = "127.0.0.1"
-RECEIVE_BYTES: Final = 65_536
 ROUTES: Final = frozenset({Code.GET_ROUTEINFO_BY_TOPIC, Code.GET_BROKER_CLUSTER_INFO, Code.GET_BROKER_MEMBER_GROUP})
 """Their answers name the broker's address."""
 CONNECTIONS: Final = frozenset({Code.GET_PRODUCER_CONNECTION_LIST, Code.GET_CONSUMER_CONNECTION_LIST})
@@ -35,17 +37,6 @@ UNITS: Final = frozenset(
     {Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE, Code.QUERY_MESSAGE, Code.VIEW_MESSAGE_BY_ID, Code.POP_MESSAGE}
 )
 """Their answers hold message units."""
-
-
-class Step(NamedTuple):
-    """What the relay does in place of passing a frame."""
-
-    data: bytes
-    back: bool = False
-    """To the side that the frame came from, instead of on."""
-    after_s: float = 0.0
-    close: bool = False
-    """End the connection afterwards."""
 
 
 @dataclass
@@ -100,106 +91,49 @@ class _World:
         self.clients: dict[int, int] = {}
         """Port of the relay's end towards the server -> port of the client."""
 
+    def meet(self, client: Address, here: Address) -> _Spoiled:
+        """A new connection."""
+        self.clients[here[1]] = client[1]
+        return _Spoiled(self)
+
 
 @asynccontextmanager
 async def proxied(target: Target, mutate: Mutate = unchanged) -> AsyncIterator[Target]:
     """The same target behind a relay, for as long as the block lasts."""
     world = _World(target, mutate)
+    broker, names = create_server((HOST, 0)), create_server((HOST, 0))
     async with trio.open_nursery() as nursery:
-        broker, names = [await _listen(nursery, world, address_of(address)) for address in (target.broker, target.namesrv)]
-        world.broker = broker.encode()
+        nursery.start_soon(relay, broker, split_address(target.broker), world.meet)
+        nursery.start_soon(relay, names, split_address(target.namesrv), world.meet)
+        world.broker = text_of(bound_to(broker)).encode()
         try:
-            yield replace(target, broker=broker, namesrv=names)
+            yield replace(target, broker=text_of(bound_to(broker)), namesrv=text_of(bound_to(names)))
         finally:
             nursery.cancel_scope.cancel()
 
 
-async def _listen(nursery: trio.Nursery, world: _World, to: tuple[str, int]) -> str:
-    [listener] = await nursery.start(partial(trio.serve_tcp, partial(_serve, world, to), 0, host=HOST))
-    port = listener.socket.getsockname()[1]
-    return f"{HOST}:{port}"
+class _Spoiled(Watch):
+    """One connection, as the mutator wants it."""
 
-
-async def _serve(world: _World, to: tuple[str, int], client: trio.SocketStream) -> None:
-    try:
-        server = await trio.open_tcp_stream(*to)
-    except OSError:
-        return
-    async with server:
-        world.clients[server.socket.getsockname()[1]] = client.socket.getpeername()[1]
-        await _Line(world, client, server).run()
-
-
-class _Line:
-    """One connection and its continuation."""
-
-    def __init__(self, world: _World, client: trio.SocketStream, server: trio.SocketStream) -> None:
+    def __init__(self, world: _World) -> None:
         self._world = world
-        self._client = client
-        self._server = server
-        self._sending = {client: trio.Lock(), server: trio.Lock()}
         self._asked: dict[int, Message] = {}
-        self._scope = trio.CancelScope()
 
-    async def run(self) -> None:
-        """Until either side ends it."""
-        async with trio.open_nursery() as nursery:
-            self._scope = nursery.cancel_scope
-            nursery.start_soon(self._pump, nursery, self._client, self._server, self._of_client)
-            nursery.start_soon(self._pump, nursery, self._server, self._client, self._of_server)
-
-    async def _pump(
-        self,
-        nursery: trio.Nursery,
-        source: trio.SocketStream,
-        sink: trio.SocketStream,
-        steps_for: Callable[[bytes, int], Iterable[Step]],
-    ) -> None:
-        cutter, lost = Cutter(), False
-        try:
-            while data := await source.receive_some(RECEIVE_BYTES):
-                if lost:
-                    await self._send(sink, data)
-                    continue
-                for nth, frame in enumerate(cutter.feed(data)):
-                    for step in steps_for(frame, nth):
-                        stream = source if step.back else sink
-                        if step.after_s:
-                            nursery.start_soon(self._send, stream, step.data, step.after_s)
-                        else:
-                            await self._send(stream, step.data)
-                        if step.close:
-                            self._scope.cancel()
-                if cutter.lost:
-                    lost = True
-                    await self._send(sink, cutter.rest())
-            if rest := cutter.rest():
-                await self._send(sink, rest)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass
-        self._scope.cancel()
-
-    async def _send(self, stream: trio.SocketStream, data: bytes, after_s: float = 0.0) -> None:
-        await trio.sleep(after_s)
-        try:
-            async with self._sending[stream]:
-                await stream.send_all(data)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            await trio.lowlevel.checkpoint()
-
-    def _of_client(self, frame: bytes, nth: int) -> Iterable[Step]:
+    def passes(self, to_server: bool, frame: bytes, nth: int) -> Iterable[Step]:
         message = _read(frame)
-        if message is None or message.is_response:
+        if message is None:
+            return [Step(frame)]
+        return self._of_client(message, frame, nth) if to_server else self._of_server(message, frame, nth)
+
+    def _of_client(self, message: Message, frame: bytes, nth: int) -> Iterable[Step]:
+        if message.is_response:
             return [Step(frame)]
         steps = self._mutated(frame, Seen(message, None, False, frame, nth, self._world.state), message)
         if not message.is_one_way:
             self._asked[message.opaque] = message
         return steps
 
-    def _of_server(self, frame: bytes, nth: int) -> Iterable[Step]:
-        message = _read(frame)
-        if message is None:
-            return [Step(frame)]
+    def _of_server(self, message: Message, frame: bytes, nth: int) -> Iterable[Step]:
         if not message.is_response:
             return self._mutated(frame, Seen(message, None, True, frame, nth, self._world.state), message)
         request = self._asked.pop(message.opaque, None)

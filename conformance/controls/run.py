@@ -25,7 +25,7 @@ import trio
 
 from conformance import expected
 from conformance.case import Case, load
-from conformance.controls import defect as declared
+from conformance.controls import defects as declared
 from conformance.controls.defect import STORE, WIRE, Defect
 from conformance.controls.proxy import Mutate, proxied, unchanged
 from conformance.controls.shadow import Shadow, Spoil, shadowed

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from conformance.controls.defect import Defect
 from conformance.controls.run import CAUGHT, NOT_CAUGHT, NOT_SHOWN, Controls, DefectTold
+from conformance.report.markdown import table
 
 HEAD = """# Negative controls
 
@@ -15,9 +16,8 @@ one of the cases that are declared for it; these pass without it, through the sa
 
     rmq conform controls --jars 5.5.0 --json conformance/reports/controls-java-5.5.0.json
     rmq conform controls --ours --json conformance/reports/controls-ours.json
-    rmq conform controls --document docs/controls.md
 
-This page is written by the last command from the declarations in `conformance/controls` and from those two files.
+`make pages` writes this page from the declarations in `conformance/controls` and from those two files.
 """
 
 
@@ -51,13 +51,13 @@ def document(declared: Sequence[Defect], runs: Sequence[Controls]) -> str:
     found = [{row.name: row for row in run.defects} for run in runs]
     parts = [HEAD, *_subjects(runs), ""]
     for capability in sorted({one.capability for one in declared}):
-        parts += [f"## {capability}", "", f"| defect | the server … | {' | '.join(run.target.label for run in runs)} |"]
-        parts.append("|" + "---|" * (2 + len(runs)))
-        for one in declared:
-            if one.capability == capability:
-                cells = [_cell(rows.get(one.name)) for rows in found]
-                parts.append(f"| `{one.name}` | {_escaped(one.wrong)} | {' | '.join(cells)} |")
-        parts.append("")
+        heads = ("defect", "the server …", *(run.target.label for run in runs))
+        rows = (
+            (f"`{one.name}`", one.wrong, *(_cell(of.get(one.name)) for of in found))
+            for one in declared
+            if one.capability == capability
+        )
+        parts += [f"## {capability}", "", table(heads, rows), ""]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -71,9 +71,5 @@ def _cell(row: DefectTold | None) -> str:
     if row.outcome == CAUGHT:
         return "<br>".join(f"`{caught.case}`" for caught in row.caught_by)
     if row.outcome == NOT_SHOWN:
-        return f"not shown here: {_escaped(row.why)}"
+        return f"not shown here: {row.why}"
     return "**not caught**"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|")

@@ -2,167 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Final
 
-from conformance.controls import frames
-from conformance.controls.defect import wire
-from conformance.controls.proxy import Seen, Step, answering
-from conformance.controls.wire_clients import accepted
-from conformance.controls.wire_messages import each_unit, without
+from conformance.controls.defect import Row
+from conformance.controls.edits import (
+    SEND_PROPERTIES,
+    accepted,
+    answered,
+    answers,
+    code,
+    constant,
+    dropped,
+    no_property,
+    notices,
+    number,
+    of,
+    other_property,
+    requests,
+    sent_properties,
+    together,
+    unset,
+    where,
+)
+from conformance.controls.proxy import Seen
 from rmq_wire import properties as property_text
 from rmq_wire import property_names as names
 from rmq_wire.codes import RequestCode as Code
 from rmq_wire.codes import ResponseCode
 from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 
-SEND = (Code.SEND_MESSAGE_V2,)
-POP = (Code.POP_MESSAGE,)
-END = (Code.END_TRANSACTION,)
-PROPERTIES, SYS_FLAG = "i", "f"
-"""Names of the fields in a send."""
+SEND: Final = Code.SEND_MESSAGE_V2
+POP: Final = Code.POP_MESSAGE
+END: Final = Code.END_TRANSACTION
+CHECK: Final = Code.CHECK_TRANSACTION_STATE
+PUSH: Final = Code.PUSH_REPLY_MESSAGE_TO_CLIENT
+SYS_FLAG: Final = "f"
+"""The field of a send."""
+COMMIT, ROLLBACK = str(TRANSACTION_COMMIT), str(TRANSACTION_ROLLBACK)
 
 
-def change_properties(seen: Seen, changed: dict[str, str]) -> None:
-    """Other values for properties that the message has."""
-    pairs = property_text.decode(str(seen.request.ext.get(PROPERTIES, "")))
-    pairs |= {name: changed[name] for name in pairs if name in changed}
-    seen.request.ext[PROPERTIES] = property_text.encode(pairs)
-
-
-def drop_properties(seen: Seen, *dropped: str) -> None:
-    """The message without them."""
-    seen.request.ext[PROPERTIES] = without(str(seen.request.ext.get(PROPERTIES, "")), *dropped)
-
-
-# Delay
-
-
-@wire("delay.ignored", "delivers at once", "delay.level-1", "delay.level-2", requests=SEND)
-def delay_ignored(seen: Seen) -> None:
-    """The property DELAY counts for nothing."""
-    drop_properties(seen, names.DELAY)
-
-
-@wire("delay.next-level", "takes each level for the next one", "delay.levels-beside-each-other", requests=SEND)
-def next_level(seen: Seen) -> None:
-    """Off by one in the table; here of the first level."""
-    text = str(seen.request.ext.get(PROPERTIES, ""))
-    if property_text.decode(text).get(names.DELAY) == "1":
-        change_properties(seen, {names.DELAY: "2"})
-
-
-@wire("delay.zero-is-one", "delays messages of level 0", "delay.level-0", requests=SEND)
-def zero_is_one(seen: Seen) -> None:
-    """By a second."""
-    text = str(seen.request.ext.get(PROPERTIES, ""))
-    if property_text.decode(text).get(names.DELAY) == "0":
-        change_properties(seen, {names.DELAY: "1"})
-
-
-# Timers
-
-
-@wire("timer.ignored", "delivers at once", "timer.deliver-at", "timer.delay-ms", requests=SEND)
-def timer_ignored(seen: Seen) -> None:
-    """The timer's properties count for nothing."""
-    drop_properties(seen, names.TIMER_DELIVER_MS, names.TIMER_DELAY_MS, names.TIMER_DELAY_SEC)
-
-
-@wire("timer.seconds-as-milliseconds", "takes seconds for milliseconds", "timer.delay-sec", requests=SEND)
-def seconds(seen: Seen) -> None:
+def seconds_as_milliseconds(seen: Seen) -> None:
     """3 s are over at once."""
-    pairs = property_text.decode(str(seen.request.ext.get(PROPERTIES, "")))
+    pairs = sent_properties(seen)
     if names.TIMER_DELAY_SEC in pairs:
         pairs[names.TIMER_DELAY_MS] = pairs.pop(names.TIMER_DELAY_SEC)
-        seen.request.ext[PROPERTIES] = property_text.encode(pairs)
+        seen.request.ext[SEND_PROPERTIES] = property_text.encode(pairs)
 
 
-@wire("timer.too-far-accepted", "accepts times beyond its wheel", "timer.too-far", answers=SEND)
-def too_far(seen: Seen) -> None:
-    """Code 0 instead of 13."""
-    if seen.reply.code == ResponseCode.MESSAGE_ILLEGAL:
-        seen.reply.code = ResponseCode.SUCCESS
-
-
-@wire("timer.recall-ignored", "answers a recall and delivers all the same", "timer.recall", requests=(Code.RECALL_MESSAGE,))
-def recall_ignored(seen: Seen) -> Iterable[Step]:
-    """With the handle as the message's id."""
-    return [answering(seen.request.answer(ext={"msgId": "7F000001000018B4AAC2000000000001"}))]
-
-
-# Transactions
-
-
-@wire("transaction.half-visible", "shows half messages to consumers", "transaction.half-unseen", requests=SEND)
 def half_visible(seen: Seen) -> None:
     """They are stored as any others."""
     if int(seen.request.ext.get(SYS_FLAG, 0)) & TRANSACTION_PREPARED:
-        drop_properties(seen, names.TRAN_MSG)
-        seen.request.ext[SYS_FLAG] = str(int(seen.request.ext[SYS_FLAG]) & ~TRANSACTION_PREPARED)
+        no_property(names.TRAN_MSG)(seen)
+        unset(SYS_FLAG, TRANSACTION_PREPARED)(seen)
 
 
-@wire("transaction.rollback-delivers", "delivers what is rolled back", "transaction.rollback", requests=END)
-def rollback_delivers(seen: Seen) -> None:
-    """As if it were committed."""
-    if seen.request.ext.get("commitOrRollback") == str(TRANSACTION_ROLLBACK):
-        seen.request.ext["commitOrRollback"] = str(TRANSACTION_COMMIT)
+def group_kept(seen: Seen) -> None:
+    """Whose half message it is."""
+    pairs = sent_properties(seen)
+    if names.PGROUP in pairs:
+        seen.state[pairs.get(names.UNIQ_KEY)] = pairs[names.PGROUP]
 
 
-@wire("transaction.commit-lost", "forgets commits", "transaction.commit", "transaction.order-of-commits", requests=END)
-def commit_lost(seen: Seen) -> Iterable[Step] | None:
-    """The message stays half."""
-    return [] if seen.request.ext.get("commitOrRollback") == str(TRANSACTION_COMMIT) else None
+def group_put_in(seen: Seen) -> None:
+    """So the groups are always equal."""
+    seen.request.ext["producerGroup"] = seen.state.get(seen.request.ext.get("msgId"), "")
 
 
-@wire(
-    "transaction.check-dropped",
-    "asks no producer how it ended",
-    "transaction.check-then-commit",
-    "transaction.unknown-asks-again",
-    notices=(Code.CHECK_TRANSACTION_STATE,),
-)
-def check_dropped(seen: Seen) -> Iterable[Step]:
-    """The message stays half for ever."""
-    return []
-
-
-@wire(
-    "transaction.check-without-message",
-    "asks without the half message",
-    "transaction.check-then-commit",
-    notices=(Code.CHECK_TRANSACTION_STATE,),
-)
-def check_bare(seen: Seen) -> None:
-    """Without its unique key in the header."""
-    seen.request.ext["msgId"] = ""
-
-
-@wire("transaction.any-group-ends", "lets any group end a transaction", "transaction.wrong-group", requests=(*SEND, *END))
-def any_group(seen: Seen) -> None:
-    """It does not compare the producer groups."""
-    if seen.request.code == Code.SEND_MESSAGE_V2:
-        pairs = property_text.decode(str(seen.request.ext.get(PROPERTIES, "")))
-        if names.PGROUP in pairs:
-            seen.state[pairs.get(names.UNIQ_KEY)] = pairs[names.PGROUP]
-    else:
-        seen.request.ext["producerGroup"] = seen.state.get(seen.request.ext.get("msgId"), "")
-
-
-# POP
-
-
-@wire(
-    "pop.receipt-wrong", "tells offsets that are not those of the messages", "pop.answer-header", "pop.acknowledged", answers=POP
-)
 def receipt_wrong(seen: Seen) -> None:
     """The start of each queue is one too high."""
     entries = [entry.split(" ") for entry in str(seen.reply.ext.get("startOffsetInfo", "")).split(";") if entry]
-    if seen.reply.code == ResponseCode.SUCCESS and entries:
+    if entries:
         moved = [f"{kind} {queue} {int(start) + 1}" for kind, queue, start in entries]
         seen.reply.ext["startOffsetInfo"] = ";".join(moved)
 
 
-@wire("pop.handed-out-twice", "hands out what somebody else is working on", "pop.invisible", "pop.shared-queue", answers=POP)
 def handed_out_twice(seen: Seen) -> None:
     """The answer of the first pop comes again and again."""
     key = (seen.request.ext.get("topic"), seen.request.ext.get("consumerGroup"))
@@ -173,81 +86,95 @@ def handed_out_twice(seen: Seen) -> None:
         seen.reply.ext, seen.reply.body = seen.state[key]
 
 
-@wire(
-    "pop.acknowledgement-ignored",
-    "answers an acknowledgement and forgets it",
-    "pop.acknowledged",
-    "pop.order",
-    requests=(Code.ACK_MESSAGE,),
-)
-def ack_ignored(seen: Seen) -> Iterable[Step]:
-    """The message comes again."""
-    return accepted(seen)
-
-
-@wire("pop.attempts-not-counted", "counts no attempts", "pop.again", answers=POP)
-def pop_attempts(seen: Seen) -> None:
-    """reconsumeTimes is 0 in every unit."""
-
-    each_unit(seen, lambda unit: frames.put(unit, "reconsume_times", 0))
-
-
-@wire("pop.never-waits", "answers a pop at once", "pop.waits", "pop.waited-in-vain", requests=POP)
-def never_waits(seen: Seen) -> None:
-    """As if no time to wait were given."""
-    seen.request.ext["pollTime"] = "0"
-
-
-@wire("pop.tags-ignored", "hands out messages of all tags", "pop.tags", requests=POP)
-def pop_tags(seen: Seen) -> None:
-    """As if `*` had been asked for."""
-    seen.request.ext["exp"] = "*"
-
-
-@wire("pop.order-ignored", "hands out the next messages of a queue before these are acknowledged", "pop.order", requests=POP)
-def order_ignored(seen: Seen) -> None:
-    """As if order were not asked for."""
-    seen.request.ext["order"] = "false"
-
-
-@wire(
-    "pop.invisible-time-kept",
-    "answers a change of the time and keeps the old one",
-    "pop.change-invisible-time",
-    requests=(Code.CHANGE_MESSAGE_INVISIBLETIME,),
-)
-def time_kept(seen: Seen) -> None:
-    """60 s, whatever is asked for."""
-    seen.request.ext["invisibleTime"] = "60000"
-
-
-@wire("pop.always-something", "says that there is something to pop, always", "pop.notification", answers=(Code.NOTIFICATION,))
-def always_something(seen: Seen) -> None:
-    """hasMsg is true."""
-    seen.reply.ext["hasMsg"] = "true"
-
-
-# Replies
-
-
-@wire("reply.dropped", "does not pass replies on", "reply.arrives", notices=(Code.PUSH_REPLY_MESSAGE_TO_CLIENT,))
-def reply_dropped(seen: Seen) -> Iterable[Step]:
-    """The requester waits in vain."""
-    return []
-
-
-@wire(
-    "reply.correlation-lost",
-    "passes replies on without saying to which request",
-    "reply.arrives",
-    notices=(Code.PUSH_REPLY_MESSAGE_TO_CLIENT,),
-)
-def correlation_lost(seen: Seen) -> None:
-    """The property CORRELATION_ID is missing."""
-    seen.request.ext["properties"] = without(str(seen.request.ext.get("properties", "")), names.CORRELATION_ID)
-
-
-@wire("reply.nobody-accepted", "answers 0 where nobody takes the reply", "reply.nobody", answers=(Code.SEND_REPLY_MESSAGE_V2,))
-def nobody_accepted(seen: Seen) -> None:
-    """The reply is lost."""
-    seen.reply.code = ResponseCode.SUCCESS
+DEFECTS: Final = {
+    # Delay
+    "delay.ignored": Row("delivers at once", "delay.level-1 delay.level-2", requests(SEND, no_property(names.DELAY))),
+    "delay.next-level": Row(
+        "takes each level for the next one",
+        "delay.levels-beside-each-other",
+        requests(SEND, other_property(names.DELAY, "1", "2")),
+    ),
+    "delay.zero-is-one": Row(
+        "delays messages of level 0", "delay.level-0", requests(SEND, other_property(names.DELAY, "0", "1"))
+    ),
+    # Timers
+    "timer.ignored": Row(
+        "delivers at once",
+        "timer.deliver-at timer.delay-ms",
+        requests(SEND, no_property(names.TIMER_DELIVER_MS, names.TIMER_DELAY_MS, names.TIMER_DELAY_SEC)),
+    ),
+    "timer.seconds-as-milliseconds": Row(
+        "takes seconds for milliseconds", "timer.delay-sec", requests(SEND, seconds_as_milliseconds)
+    ),
+    "timer.too-far-accepted": Row(
+        "accepts times beyond its wheel",
+        "timer.too-far",
+        answers(SEND, of(ResponseCode.MESSAGE_ILLEGAL, code(ResponseCode.SUCCESS))),
+    ),
+    "timer.recall-ignored": Row(
+        "answers a recall and delivers all the same",
+        "timer.recall",
+        requests(Code.RECALL_MESSAGE, answered(msgId="7F000001000018B4AAC2000000000001")),
+    ),
+    # Transactions
+    "transaction.half-visible": Row("shows half messages to consumers", "transaction.half-unseen", requests(SEND, half_visible)),
+    "transaction.rollback-delivers": Row(
+        "delivers what is rolled back",
+        "transaction.rollback",
+        requests(END, where(constant(commitOrRollback=COMMIT), commitOrRollback=ROLLBACK)),
+    ),
+    "transaction.commit-lost": Row(
+        "forgets commits",
+        "transaction.commit transaction.order-of-commits",
+        requests(END, where(dropped, commitOrRollback=COMMIT)),
+    ),
+    "transaction.check-dropped": Row(
+        "asks no producer how it ended", "transaction.check-then-commit transaction.unknown-asks-again", notices(CHECK, dropped)
+    ),
+    "transaction.check-without-message": Row(
+        "asks without the half message", "transaction.check-then-commit", notices(CHECK, constant(msgId=""))
+    ),
+    "transaction.any-group-ends": Row(
+        "lets any group end a transaction",
+        "transaction.wrong-group",
+        together(requests(SEND, group_kept), requests(END, group_put_in)),
+    ),
+    # POP
+    "pop.receipt-wrong": Row(
+        "tells offsets that are not those of the messages",
+        "pop.answer-header pop.acknowledged",
+        answers(POP, of(ResponseCode.SUCCESS, receipt_wrong)),
+    ),
+    "pop.handed-out-twice": Row(
+        "hands out what somebody else is working on", "pop.invisible pop.shared-queue", answers(POP, handed_out_twice)
+    ),
+    "pop.acknowledgement-ignored": Row(
+        "answers an acknowledgement and forgets it", "pop.acknowledged pop.order", requests(Code.ACK_MESSAGE, accepted)
+    ),
+    "pop.attempts-not-counted": Row("counts no attempts", "pop.again", answers(POP, number("reconsume_times", 0))),
+    "pop.never-waits": Row("answers a pop at once", "pop.waits pop.waited-in-vain", requests(POP, constant(pollTime="0"))),
+    "pop.tags-ignored": Row("hands out messages of all tags", "pop.tags", requests(POP, constant(exp="*"))),
+    "pop.order-ignored": Row(
+        "hands out the next messages of a queue before these are acknowledged",
+        "pop.order",
+        requests(POP, constant(order="false")),
+    ),
+    "pop.invisible-time-kept": Row(
+        "answers a change of the time and keeps the old one",
+        "pop.change-invisible-time",
+        requests(Code.CHANGE_MESSAGE_INVISIBLETIME, constant(invisibleTime="60000")),
+    ),
+    "pop.always-something": Row(
+        "says that there is something to pop, always", "pop.notification", answers(Code.NOTIFICATION, constant(hasMsg="true"))
+    ),
+    # Replies
+    "reply.dropped": Row("does not pass replies on", "reply.arrives", notices(PUSH, dropped)),
+    "reply.correlation-lost": Row(
+        "passes replies on without saying to which request",
+        "reply.arrives",
+        notices(PUSH, no_property(names.CORRELATION_ID, field="properties")),
+    ),
+    "reply.nobody-accepted": Row(
+        "answers 0 where nobody takes the reply", "reply.nobody", answers(Code.SEND_REPLY_MESSAGE_V2, code(ResponseCode.SUCCESS))
+    ),
+}

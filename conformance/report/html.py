@@ -16,7 +16,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from conformance.report.specification import anchor_of, introductions
+from conformance.report.specification import introductions
+from conformance.report.specification_rules import anchor_of
 from conformance.report.text import matrix_lines
 from conformance.results import ERROR, FAILED, PASSED, CaseTold, FrameTold, Run, rows, suite_version
 from rmq_wire.codes import RequestCode

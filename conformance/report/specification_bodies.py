@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origi
 import msgspec
 
 import rmq_wire.bodies
-from conformance.report.specification import cell, escaped
+from conformance.report.markdown import escaped, table
 
 ABOUT: Final = """\
 Most bodies are JSON objects, in the dialect of Java's fastjson: integer keys may stand without quotes, and a table keyed by
@@ -86,11 +86,9 @@ def _doc(kind: type[msgspec.Struct]) -> str:
 
 
 def _fields(kind: type[msgspec.Struct]) -> str:
-    lines = ["| member | type | default |", "| --- | --- | --- |"]
-    for field in msgspec.structs.fields(kind):
-        default = "" if field.required else _default(field)
-        lines.append(f"| `{field.encode_name}` | {cell(_type(field.type))} | {cell(default)} |")
-    return "\n".join(lines)
+    fields = msgspec.structs.fields(kind)
+    rows = ((f"`{field.encode_name}`", _type(field.type), "" if field.required else _default(field)) for field in fields)
+    return table(("member", "type", "default"), rows)
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:

@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 
 from conformance import grid
 from conformance.case import Case, Level, Version
-from conformance.report.specification import GRID, OTHERS, anchor_of, cell, escaped, needs, rule, section_of, sources, title_of
+from conformance.report.markdown import escaped, table
 from conformance.report.specification_bodies import link_to
+from conformance.report.specification_rules import GRID, OTHERS, anchor_of, needs, rule, section_of, sources, title_of
 from rmq_wire import registry
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.declare import REQUESTS, Field, Header, Role
@@ -90,16 +91,16 @@ def index_of_codes(cases: Mapping[str, Case]) -> Iterator[str]:
     for case in cases.values():
         for code in case.codes:
             counts[code] = counts.get(code, 0) + 1
-    lines = ["| code | name | answered by | cases |", "| ---: | --- | --- | ---: |"]
+    rows = []
     for row in sorted([*registry.rows(_SERVERS), *to_clients()]):
         roles = ", ".join(_WHOSE[role].split()[-1] for role in row.roles if role in _WHOSE)
-        lines.append(f"| {row.code} | [{row.name}](#{section_of(row.name)}) | {roles} | {counts.get(row.code, 0)} |")
-    yield "\n".join(lines)
+        rows.append((row.code, f"[{row.name}](#{section_of(row.name)})", roles, counts.get(row.code, 0)))
+    yield table((":code", "name", "answered by", ":cases"), rows)
     yield "# Response codes"
     used = _answers(cases.values())
     yield "Those that some answer above has, and how many of its rows."
-    found = [f"| {int(code)} | {code.name} | {used[int(code)]} |" for code in ResponseCode if used.get(int(code))]
-    yield "\n".join(["| code | name | rows |", "| ---: | --- | ---: |", *found])
+    found = ((int(code), code.name, used[int(code)]) for code in ResponseCode if used.get(int(code)))
+    yield table((":code", "name", ":rows"), found)
 
 
 def _answers(cases: Iterable[Case]) -> dict[int, int]:
@@ -194,13 +195,13 @@ def _prose(text: str, kind: type[Header]) -> str:
 
 
 def _fields(fields: Iterable[Field]) -> str:
-    lines = ["| field | type | |", "| --- | --- | --- |"]
+    rows = []
     for field in fields:
         meaning = f" ({field.name.replace('_', ' ')})" if len(field.wire) <= 1 else ""
         kind = {str: "text", bool: "truth value"}.get(field.kind) or ("long" if field.bits == 64 else "int")
         required = "" if not field.required else "required" if field.absent is None else "required, else 0"
-        lines.append(f"| `{field.wire}`{meaning} | {kind} | {required} |")
-    return "\n".join(lines)
+        rows.append((f"`{field.wire}`{meaning}", kind, required))
+    return table(("field", "type", ""), rows)
 
 
 def _table(cells: list[Case], since: Version) -> str:
@@ -212,9 +213,8 @@ def _table(cells: list[Case], since: Version) -> str:
         if not case.id.endswith(".remarks"):
             lines += _lines(case, remarks, since)
             left_out += _left_out(case.about)
-    rows = ["| asked | answer | level |", "| --- | --- | --- |"]
-    rows += [f"| {cell(line.asked)} | {cell(line.answer)} | {line.level.name} |" for line in lines]
-    return "\n".join(rows) + (f"\n\n*Not asked:* {'; '.join(left_out)}." if left_out else "")
+    rows = ((line.asked, line.answer, line.level.name) for line in lines)
+    return table(("asked", "answer", "level"), rows) + (f"\n\n*Not asked:* {'; '.join(left_out)}." if left_out else "")
 
 
 def _left_out(about: str) -> Iterator[str]:

@@ -20,7 +20,8 @@ from typing import Final
 
 from conformance.subjects.address import find, masters
 from conformance.subjects.base import SubjectFailed, Target, dotted
-from conformance.subjects.process import NotReady, free_ports, until
+from conformance.subjects.ports import release_port, reserve_port
+from conformance.subjects.process import NotReady, until
 
 DEFAULT_FILE: Final = Path("docker-compose.yml")
 PORT_VARIABLES: Final = ("NAMESRV_PORT", "BROKER_PORT")
@@ -41,7 +42,9 @@ class ComposeSubject:
         self.file = Path(file)
         self.broker_name = broker_name
         self.project = f"rmq-conformance-{uuid.uuid4().hex[:8]}"
-        self._variables = {name: os.environ.get(name) or str(free_ports()) for name in PORT_VARIABLES}
+        self._reserved = [reserve_port() for name in PORT_VARIABLES if not os.environ.get(name)]
+        free = iter(self._reserved)
+        self._variables = {name: os.environ.get(name) or str(next(free)) for name in PORT_VARIABLES}
         self._program: list[str] = []
         self._up = False
         self._log = ""
@@ -78,6 +81,8 @@ class ComposeSubject:
                 self._log = self._do("logs", "--no-color")
             self._up = False
             self._do("down", "--volumes", "--remove-orphans", "--timeout", DOWN_S)
+        while self._reserved:
+            release_port(self._reserved.pop())
 
     def alive(self) -> bool:
         """Do all its containers run?  Asked every `LOOK_S` at most."""

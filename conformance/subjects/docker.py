@@ -23,8 +23,9 @@ from conformance.subjects import remoting
 from conformance.subjects.address import runtime
 from conformance.subjects.base import SubjectFailed, Target, dotted, version_of
 from conformance.subjects.java import DISK
-from conformance.subjects.own import BROKER_PORTS, ports_are_free, registered
-from conformance.subjects.process import STOP_S_MAX, NotReady, free_ports, until
+from conformance.subjects.own import ports_are_free, registered
+from conformance.subjects.ports import BROKER_PORTS, release_port, reserve_port
+from conformance.subjects.process import STOP_S_MAX, NotReady, until
 from conformance.subjects.properties import OWN_BROKER_PROPERTIES, OWN_JAVA_SYSTEM_PROPERTIES, OWN_NAMESRV_PROPERTIES
 
 DEFAULT_IMAGE: Final = "apache/rocketmq:5.5.0"
@@ -98,6 +99,12 @@ class DockerSubject:
         self._stack = contextlib.ExitStack()
         self._looked = (0.0, True)
         self._registered: Callable[[], bool] = lambda: False
+
+    def _reserve(self, *offsets: int) -> int:
+        """A port that is ours until the containers are gone."""
+        port = reserve_port(*offsets)
+        self._stack.callback(release_port, port)
+        return port
 
     def __enter__(self) -> Target:
         try:
@@ -185,11 +192,11 @@ class DockerSubject:
         store = f"{self.directory}/broker/store" if shared else "/tmp/rmq-store"
         if not shared:
             self.directory = None
-        names = self.namesrv_port or free_ports()
+        names = self.namesrv_port or self._reserve()
         namesrv = f"127.0.0.1:{names}"
         self._run(client, "namesrv", {"listenPort": str(names), "bindAddress": "127.0.0.1", **OWN_NAMESRV_PROPERTIES}, [names])
         self._wait("namesrv", lambda: remoting.ask(namesrv, remoting.GET_BROKER_CLUSTER_INFO).code == remoting.SUCCESS)
-        port = self.broker_port or free_ports(*BROKER_PORTS)
+        port = self.broker_port or self._reserve(*BROKER_PORTS)
         broker = f"127.0.0.1:{port}"
         properties = {
             "brokerClusterName": "DefaultCluster",

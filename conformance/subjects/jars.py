@@ -21,20 +21,25 @@ from typing import Final
 
 from conformance.subjects import remoting
 from conformance.subjects.base import REFERENCE, SubjectFailed, Target, version_of
-from conformance.subjects.java import SMALL, JavaServer, java_command, java_version
+from conformance.subjects.java import OPENED, SHARING, SMALL, JavaServer, java_command, java_version, rocketmq_home
 from conformance.subjects.own import OwnSubject, registered
+from conformance.subjects.ports import BROKER_PORTS
 from conformance.subjects.properties import (
     OWN_BROKER_PROPERTIES,
     OWN_JAVA_SYSTEM_PROPERTIES,
     OWN_NAMESRV_PROPERTIES,
     SMALL_STORE,
 )
+from conformance.subjects.sharing import list_classes, sharing_flags
 
 POM: Final = Path(__file__).with_name("pom.xml")
 COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 FETCHED: Final = ".fetched"
 """In a complete directory: what it was fetched by."""
 CHECKOUT: Final = POM.parents[2] / "tests" / "java"
+
+MQADMIN: Final = "org.apache.rocketmq.tools.command.MQAdminStartup"
+TOOL_S_MAX: Final = 60
 
 PROFILES: Final[Mapping[str, tuple[str, ...]]] = {
     "5.5.0": ("server", "tools", "more", "example"),
@@ -105,10 +110,19 @@ def _fetch(maven: str, version: str, profiles: Sequence[str], directory: Path, s
 
 
 class JarsServer(JavaServer):
-    """A server out of the stock jars."""
+    """A server out of the stock jars.  One that is quick to start shares classes with the others."""
+
+    class_list: Path | None = None
+    """Where it writes down the classes that it loads, instead of sharing them."""
 
     def classpath(self) -> str:
         return f"{library(self.version)}/*"
+
+    def command(self) -> Sequence[str]:
+        java, *rest = super().command()
+        if self.class_list:
+            return [java, list_classes(self.class_list), *rest]
+        return [java, *(shared_classes(self.version, java) if SHARING in self.jvm else ()), *rest]
 
 
 class JavaNameServer(JarsServer):
@@ -140,7 +154,7 @@ class JavaBroker(JarsServer):
 
     main_class = "org.apache.rocketmq.broker.BrokerStartup"
     logging = "rmq.broker.logback.xml"
-    offsets = (-2, 1)
+    offsets = BROKER_PORTS
 
     def __init__(
         self,
@@ -218,6 +232,36 @@ class JarsSubject(OwnSubject):
         )
         self.run(broker)
         return self.target(version_of(self.version), names, broker, details, OWN_JAVA_SYSTEM_PROPERTIES)
+
+
+def shared_classes(version: str, java: str) -> Sequence[str]:
+    """Flags of a JVM whose class path begins with all jars of a version; none where there is no server among them."""
+    jars = library(version)
+    if not all((jars / f"rocketmq-{what}-{version}.jar").exists() for what in ("broker", "tools")):
+        return ()
+    return sharing_flags(jars, java, lambda directory: _class_lists(version, java, directory))
+
+
+def _class_lists(version: str, java: str, directory: Path) -> list[Path]:
+    """What a name server, a broker and mqadmin load while a topic is written and read."""
+    names = JavaNameServer(directory / "namesrv", version=version, java=java)
+    broker = JavaBroker(directory / "broker", names.address, version=version, java=java)
+    lists = [directory / "namesrv.classes", directory / "broker.classes"]
+    names.class_list, broker.class_list = lists
+    with names, broker:
+        classes, topic = ["-cp", f"{library(version)}/*"], ["-n", names.address, "-t", "Shared"]
+        for line in (["sendMessage", "-p", "body"], ["consumeMessage", "-c", "1"]):
+            lists.append(directory / f"{line[0]}.classes")
+            subprocess.run(
+                [java, list_classes(lists[-1]), *SMALL, *OPENED, f"-Duser.home={directory}", *classes, MQADMIN, *line, *topic],
+                env={**os.environ, **rocketmq_home(broker.directory)},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                cwd=directory,
+                timeout=TOOL_S_MAX,
+                check=True,
+            )
+    return lists
 
 
 def main(versions: Sequence[str]) -> int:

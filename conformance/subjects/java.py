@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from conformance.subjects.base import SubjectFailed
-from conformance.subjects.process import ServerProcess, free_ports
+from conformance.subjects.process import ServerProcess
 
 JAVA_OLDEST: Final = 9
 """The flags below are refused by a Java without modules."""
@@ -31,7 +31,8 @@ OPENED: Final = (
 )
 """What RocketMQ's direct buffers and Netty need on a JDK with modules."""
 
-SMALL: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData", "-Dfile.encoding=UTF-8")
+SHARING: Final = "-Xshare:auto"
+SMALL: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", SHARING, "-XX:-UsePerfData", "-Dfile.encoding=UTF-8")
 """Quick to start and modest with two cores; a benchmark leaves these out."""
 
 DISK: Final = ("-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99", "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.99")
@@ -107,7 +108,7 @@ class JavaServer(ServerProcess):
         super().__init__(name, directory)
         self.version = version
         self.java = java
-        self.port = port or free_ports(*self.offsets)
+        self.port = port or self.reserve(*self.offsets)
         self.address = f"127.0.0.1:{self.port}"
         self.properties: dict[str, str] = {"listenPort": str(self.port), **(properties or {})}
         self.jvm = [*jvm, "-Xms64m", f"-Xmx{heap}", "-XX:MaxDirectMemorySize=1g"]
@@ -127,6 +128,6 @@ class JavaServer(ServerProcess):
     def environment(self) -> Mapping[str, str]:
         return rocketmq_home(self.directory)
 
-    def end(self) -> None:
+    def last_stop(self) -> None:
         """When nobody reads its files any more there is no need for the 13 s of a clean stop."""
         self.kill()

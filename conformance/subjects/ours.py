@@ -16,7 +16,8 @@ from conformance.subjects import remoting
 from conformance.subjects.base import REFERENCE, Target, version_of
 from conformance.subjects.java import rocketmq_home
 from conformance.subjects.own import OwnSubject, registered
-from conformance.subjects.process import ServerProcess, free_ports
+from conformance.subjects.ports import BROKER_PORTS
+from conformance.subjects.process import ServerProcess
 from conformance.subjects.properties import NOT_OURS, OURS_ONLY, OWN_BROKER_PROPERTIES, OWN_NAMESRV_PROPERTIES
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -47,10 +48,10 @@ class OurNameServer(OurServer):
     """`rmq namesrv -c namesrv.conf`: the same property file as Java's."""
 
     def __init__(self, directory: Path, *, port: int = 0, properties: Mapping[str, str] | None = None) -> None:
-        self.port = port or free_ports()
+        super().__init__("rmq-namesrv", directory, ["namesrv", "-c", str(directory / "namesrv.conf")])
+        self.port = port or self.reserve()
         self.address = f"127.0.0.1:{self.port}"
         self.properties = {"listenPort": str(self.port), "bindAddress": "127.0.0.1", **(properties or {})}
-        super().__init__("rmq-namesrv", directory, ["namesrv", "-c", str(directory / "namesrv.conf")])
 
     def command(self) -> Sequence[str]:
         write_properties(self.directory / "namesrv.conf", self.properties)
@@ -74,7 +75,8 @@ class OurBroker(OurServer):
         store: Path | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        self.port = port or free_ports(-2, 1)
+        super().__init__("rmq-broker", directory, ["broker", "-c", str(directory / "broker.conf"), "-n", namesrv])
+        self.port = port or self.reserve(*BROKER_PORTS)
         self.address = f"127.0.0.1:{self.port}"
         self.namesrv = namesrv
         self.broker_name = name
@@ -93,7 +95,6 @@ class OurBroker(OurServer):
             "diskMaxUsedSpaceRatio": "99",
             **(properties or {}),
         }
-        super().__init__("rmq-broker", directory, ["broker", "-c", str(directory / "broker.conf"), "-n", namesrv])
 
     def command(self) -> Sequence[str]:
         write_properties(self.directory / "broker.conf", self.properties)

@@ -14,10 +14,9 @@ from typing import Final, Protocol, cast
 
 from conformance.subjects import remoting
 from conformance.subjects.base import SubjectFailed, Target, Version
-from conformance.subjects.process import NotReady, ServerProcess, free
+from conformance.subjects.ports import BROKER_PORTS, is_free
+from conformance.subjects.process import NotReady, ServerProcess
 
-BROKER_PORTS: Final = (-2, 0, 1)
-"""What a broker listens on, from its `listenPort`: the fast port, the port, replication."""
 CONNECT_S: Final = 5.0
 LOG_SUFFIXES: Final = frozenset({".out", ".log", ".conf"})
 
@@ -147,7 +146,7 @@ class OwnSubject:
 def ports_are_free(label: str, namesrv: int, broker: int) -> None:
     """Raises `SubjectFailed` when a port that was asked for is taken (0: none was)."""
     for port in [namesrv] * bool(namesrv) + [broker + offset for offset in BROKER_PORTS] * bool(broker):
-        if not free(port):
+        if not is_free(port):
             raise SubjectFailed(f"{label} cannot be started: port {port} is taken")
 
 

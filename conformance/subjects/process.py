@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -21,6 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Final, Self, TypeVar
+
+from conformance.subjects.ports import release_port, reserve_port
 
 T = TypeVar("T")
 Stream = int | IO[bytes]
@@ -72,25 +73,6 @@ def loopback_v6() -> str:
     return "::1"
 
 
-def free(port: int) -> bool:
-    """Can a server listen on this port, whatever its address?"""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
-    return True
-
-
-def free_ports(*offsets: int) -> int:
-    """A port p such that p + each offset is free on every address now: below the range from which the system serves clients."""
-    while True:
-        port = random.randrange(12_000, 32_000)
-        if all(free(port + offset) for offset in (0, *offsets)):
-            return port
-
-
 class ServerProcess:
     """One server as a child process; a context manager.  Subclasses say what to run and when it is ready."""
 
@@ -99,13 +81,19 @@ class ServerProcess:
         self.directory = directory
         self.log = directory / f"{name}.out"
         self._process: subprocess.Popen[bytes] | None = None
+        self._reserved: list[int] = []
+
+    def reserve(self, *offsets: int) -> int:
+        """A port that is this server's until `end`."""
+        self._reserved.append(reserve_port(*offsets))
+        return self._reserved[-1]
 
     def command(self) -> Sequence[str]:
         """What to execute."""
         raise NotImplementedError
 
-    def environment(self) -> Mapping[str, str]:
-        """Variables in addition to our own."""
+    def environment(self) -> Mapping[str, str | None]:
+        """Variables in addition to our own; None takes one away."""
         return {}
 
     def ready(self) -> bool:
@@ -124,18 +112,20 @@ class ServerProcess:
 
     def spawn(self, *, stdin: Stream, stdout: Stream, stderr: Stream) -> subprocess.Popen[bytes]:
         """The child process; it dies with us."""
+        command = list(self.command())
         if threading.current_thread() is threading.main_thread():
-            return self._spawn(stdin, stdout, stderr)
-        return _SPAWNER.submit(self._spawn, stdin, stdout, stderr).result()
+            return self._spawn(command, stdin, stdout, stderr)
+        return _SPAWNER.submit(self._spawn, command, stdin, stdout, stderr).result()
 
-    def _spawn(self, stdin: Stream, stdout: Stream, stderr: Stream) -> subprocess.Popen[bytes]:
+    def _spawn(self, command: Sequence[str], stdin: Stream, stdout: Stream, stderr: Stream) -> subprocess.Popen[bytes]:
+        variables = {**os.environ, **self.environment()}
         return subprocess.Popen(
-            list(self.command()),
+            command,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             cwd=self.directory,
-            env={**os.environ, **self.environment()},
+            env={name: value for name, value in variables.items() if value is not None},
             preexec_fn=_die_with_parent if _LIBC else None,
             process_group=0,  # Ctrl-C is for us: we end it when we are done with it
         )
@@ -189,9 +179,15 @@ class ServerProcess:
     def __enter__(self) -> Self:
         return self if self.running else self.start()
 
-    def end(self) -> None:
-        """What happens to it when nobody needs it any more."""
+    def last_stop(self) -> None:
+        """How it is ended when nobody needs it any more."""
         self.stop()
+
+    def end(self) -> None:
+        """Nobody needs it any more: it stops for good, and its ports are anybody's."""
+        self.last_stop()
+        while self._reserved:
+            release_port(self._reserved.pop())
 
     def __exit__(self, *_: object) -> None:
         self.end()

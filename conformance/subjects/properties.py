@@ -47,6 +47,9 @@ OWN_BROKER_PROPERTIES: Final[Mapping[str, str]] = {
     "waitTimeMillsInSendQueue": "10000",
     "waitTimeMillsInTransactionQueue": "10000",
     "waitTimeMillsInAckQueue": "10000",
+    "waitTimeMillsInPullQueue": "10000",
+    "waitTimeMillsInLitePullQueue": "10000",
+    "waitTimeMillsInAdminBrokerQueue": "10000",
     "osPageCacheBusyTimeOutMills": "20000",
 }
 

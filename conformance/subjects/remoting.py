@@ -46,8 +46,10 @@ class Answer(NamedTuple):
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """`127.0.0.1:9876` as host and port."""
+    """`127.0.0.1:9876` as host and port.  Raises `ValueError` unless it is `host:port` with a lawful port."""
     host, _, port = address.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+        raise ValueError(f"{address!r} is not HOST:PORT")
     return host, int(port)
 
 

@@ -1,8 +1,7 @@
 """Verdicts as JSON, and as a page to read: which script, what it does, what each client made of it.
 
-The page is made from the JSON files and the scripts, by
-
-    rmq conform torture --results A.json --results B.json --document docs/torture.md
+`make pages` makes the page from the JSON files and the scripts; of other files, `rmq conform torture --results A.json --document
+FILE`.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from conformance.report.markdown import table
 from conformance.torture.judge import Judged, Verdict
 from conformance.torture.script import Script, ScriptError, find
 from conformance.torture.torments import explain
@@ -18,10 +18,8 @@ from conformance.torture.torments import explain
 MARKS: Final = {True: "yes", False: "**no**", None: "not judged"}
 HEAD: Final = """# What torments a client, and what stock clients do then
 
-Made from `conformance/reports/torture-*.json` and `conformance/torture/scripts/*.toml` by
-
-    rmq conform torture --results conformance/reports/torture-java-5.5.0.json \\
-        --results conformance/reports/torture-java-4.9.8.json --document docs/torture.md
+Made by `make pages` from `conformance/torture/scripts/*.toml` and `conformance/reports/torture-*.json`, which are what
+`rmq conform torture --client NAME --out FILE` wrote; its `--results FILE --document FILE` make such a page of other clients.
 
 A script starts a name server and one or two brokers on loopback that are honest but for one thing; a small program sends or
 consumes a few messages; what comes over the wire next, and what the program is told, is judged.  MUST: what any client owes its
@@ -72,11 +70,10 @@ def document(verdicts: list[Verdict]) -> str:
     by_script: dict[str, dict[str, Verdict]] = {}
     for verdict in verdicts:
         by_script.setdefault(verdict.script, {})[verdict.client] = verdict
-    rows = [HEAD, f"| script | {' | '.join(clients)} |", f"| --- |{' --- |' * len(clients)}"]
-    for script, of in sorted(by_script.items()):
-        cells = " | ".join(_outcome(of.get(client)) for client in clients)
-        rows.append(f"| [{script}](#{script}) | {cells} |")
-    rows += ["", *_oddities(verdicts, clients)]
+    outcomes = (
+        (f"[{script}](#{script})", *(_outcome(of.get(client)) for client in clients)) for script, of in sorted(by_script.items())
+    )
+    rows = [HEAD, table(("script", *clients), outcomes), "", *_oddities(verdicts, clients)]
     for script, of in sorted(by_script.items()):
         rows += ["", *_section(script, of, clients)]
     return "\n".join(rows) + "\n"
@@ -93,16 +90,16 @@ def _oddities(verdicts: list[Verdict], clients: list[str]) -> list[str]:
         for one in verdict.expectations:
             if one.level == "QUIRK":
                 found.setdefault((verdict.script, one.what), {})[verdict.client] = one
-    rows = ["## What an application may not expect", "", "The QUIRKs of all scripts.", ""]
-    rows += [f"| script | the client | {' | '.join(clients)} |", f"| --- | --- |{' --- |' * len(clients)}"]
-    for (script, what), told in sorted(found.items()):
-        cells = " | ".join(_told(told.get(client)) for client in clients)
-        rows.append(f"| [{script}](#{script}) | {_cell(what)} | {cells} |")
-    return rows
+    rows = (
+        (f"[{script}](#{script})", what, *(_told(told.get(client)) for client in clients))
+        for (script, what), told in sorted(found.items())
+    )
+    heads = ("script", "the client", *clients)
+    return ["## What an application may not expect", "", "The QUIRKs of all scripts.", "", table(heads, rows)]
 
 
 def _told(one: Judged | None) -> str:
-    return f"{MARKS[one.passed]}: {_cell(one.seen)}" if one is not None else ""
+    return f"{MARKS[one.passed]}: {one.seen}" if one is not None else ""
 
 
 def _section(name: str, of: dict[str, Verdict], clients: list[str]) -> list[str]:
@@ -115,25 +112,18 @@ def _section(name: str, of: dict[str, Verdict], clients: list[str]) -> list[str]
         what = f"awaits {program.count} messages" if program.program in ("push", "orderly") else f"{program.count} messages"
         rows.append(f"- the client's program: `{program.program}`, {what}")
     rows.append(f"- rests on {', '.join(f'`{one}`' for one in first.rests_on)}")
-    rows += ["", f"| level | the client | {' | '.join(clients)} |", f"| --- | --- |{' --- |' * len(clients)}"]
     listed: dict[tuple[str, str], dict[str, Judged]] = {}
     for client in clients:
         for one in of[client].expectations if client in of else []:
             listed.setdefault((one.level, one.what), {})[client] = one
-    for (level, what), told in listed.items():
-        cells = " | ".join(_told(told.get(client)) for client in clients)
-        rows.append(f"| {level} | {_cell(what)} | {cells} |")
-    return rows
+    judged = ((level, what, *(_told(told.get(client)) for client in clients)) for (level, what), told in listed.items())
+    return [*rows, "", table(("level", "the client", *clients), judged)]
 
 
 def _step(do: str, on: str, where: str, nth: list[int], code: str) -> str:
     which = f"request {', '.join(map(str, nth))} of" if nth else "every request of"
     place = "" if where == "any" else f" at {where}"
     return f"`{do}{f' {code}' if code else ''}` on {which} {'any code' if on == 'any' else f'`{on}`'}{place}"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def _lower(text: str) -> str:

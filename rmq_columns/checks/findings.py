@@ -433,7 +433,3 @@ def as_markdown() -> str:
     """All kinds as a table for a document."""
     rows = [f"| `{code}` | {kind.severity} | {kind.title} | {kind.consequence} | {kind.remedy} |" for code, kind in KINDS.items()]
     return "\n".join(["| kind | severity | what | consequence | remedy |", "| --- | --- | --- | --- | --- |", *rows]) + "\n"
-
-
-if __name__ == "__main__":
-    print(as_markdown(), end="")

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -325,23 +324,20 @@ CALLS: tuple[Ask, ...] = (
 
 
 def record(address: str) -> dict[str, dict[str, Any]]:
-    """Ask a server everything on one connection; answers by label, bodies as text.  Unasked requests (40) are passed over."""
+    """Ask a server everything on one connection; answers by label, bodies as text.  Unasked requests are passed over."""
     from tests.support import remoting
+    from tests.support.talk import Talk
 
-    host, port = remoting.split_address(address)
     found: dict[str, dict[str, Any]] = {}
-    with socket.create_connection((host, port), timeout=20) as connection:
+    with Talk(address) as talk:
         for number, ask in enumerate(CALLS, 1):
-            connection.sendall(remoting.frame(ask.code, ask.ext, ask.body.encode(), opaque=number))
-            while True:
-                answer = remoting.read_answer(connection)
-                if answer.code != 40:
-                    break
+            talk.raw(remoting.frame(ask.code, ask.ext, ask.body.encode(), opaque=number))
+            answer = talk.answer(number)
             found[ask.label] = {
                 "code": answer.code,
                 "remark": answer.remark,
-                "ext": answer.ext,
-                "body": answer.body.decode("utf-8", "replace"),
+                "ext": answer.ext_map(),
+                "body": bytes(answer.body).decode("utf-8", "replace"),
             }
     return found
 

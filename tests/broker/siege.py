@@ -11,22 +11,20 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from broker_impl.config import BrokerConfig, Machine
 from broker_impl.limits import Limits
-from broker_impl.node import BrokerNode
 from rmq_store.disk import Disk
 from rmq_wire.command import Form
-from tests.broker.house import SETTINGS, House, pairs, pull, send, units
-from tests.support.driver import Client, Driver
+from tests.support.bad_frames import WITNESS
+from tests.support.driver import Client
+from tests.support.engine import House
+from tests.support.requests import pairs, pull, send, units
 from tests.support.troubled_disk import TroubledDisk
 
-WITNESS = "Witness"
 WITNESS_GROUP = "WitnessGroup"
-"""Names that no attack guesses: who may administrate may also forbid."""
 SMALL_BYTES = 100_000
 LOGGERS = ("rmq", "broker_impl", "rmq_net", "rmq_store", "rmq_wire")
 
@@ -84,27 +82,17 @@ class Siege(House):
         *,
         limits: Limits | None = None,
         disk: Disk | None = None,
-        config_file: Path | None = None,
-        settings: Mapping[str, Any] | None = None,
+        path: Path | None = None,
+        **settings: Any,
     ) -> None:
         self.lines = lines
-        self.disk = disk or TroubledDisk()
-        self.config_file = config_file
         self._witnessed: list[bytes] = []
-        super().__init__(root / "store", limits, **(settings or {}))
+        super().__init__(root / "store", limits, disk=disk or TroubledDisk(), path=path, **settings)
         self.scratch = root
         self.topic(WITNESS, queues=1)
         assert self.node.groups.find("G") is not None, "made by asking for it"
         self.witness = self.connect()
         self.keep_faith()
-
-    def _open(self) -> None:
-        entries = {**SETTINGS, **self.settings, "storePathRootDir": str(self.root)}
-        path = None if self.config_file is None else str(self.config_file)
-        config = BrokerConfig(entries, Machine(home=str(self.root)), path=path)
-        self.node = BrokerNode(self.env, config, self.disk, self.limits)
-        self.driver = Driver(self.node.engine)
-        self.driver.run()
 
     # The witness
 

@@ -12,8 +12,8 @@ import pytest
 from rmq_wire import fastjson
 from rmq_wire.command import Form
 from tests.broker.admin_calls import ANSWERS, CALLS, CONFIG_FILES, GOLDEN
-from tests.broker.broker_kit import Broker
 from tests.support import remoting
+from tests.support.engine import House
 
 JAVA: dict[str, dict[str, Any]] = json.loads(ANSWERS.read_text())
 
@@ -26,7 +26,7 @@ STACK_FRAME = re.compile(r"^(?:java\.lang\.\w+|[\w.]+Exception): (.*), [\w.$]+\(
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     root = tmp_path_factory.mktemp("store")
-    broker = Broker(root)
+    broker = House(root)
     client = broker.connect()
     found: dict[str, dict[str, Any]] = {}
     for number, ask in enumerate(CALLS, 1):
@@ -37,7 +37,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         found[ask.label] = {"code": answer.code, "remark": answer.remark, "ext": answer.ext_map(), "body": body}
         broker.env.advance(1)
     broker.driver.run()
-    assert broker.stop()
+    broker.stop()
     found["root"] = {"path": str(root)}
     return found
 

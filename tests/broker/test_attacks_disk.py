@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from rmq_wire.headers.positions import GetMaxOffset
-from tests.broker.house import pull, send
-from tests.broker.siege import WITNESS, Siege, siege
+from tests.broker.siege import Siege, siege
+from tests.support.bad_frames import WITNESS
+from tests.support.requests import pull, send
 from tests.support.troubled_disk import TroubledDisk
 
 SENDERS = 8
@@ -88,7 +89,7 @@ def test_a_failing_write_fences_and_reads_go_on(tmp_path: Path) -> None:
 
 def test_a_failing_sync_answers_14_and_never_0(tmp_path: Path) -> None:
     disk = TroubledDisk()
-    with siege(tmp_path, disk=disk, settings={"flushDiskType": "SYNC_FLUSH"}) as broker:
+    with siege(tmp_path, disk=disk, flushDiskType="SYNC_FLUSH") as broker:
         broker.topic("T")
         disk.trouble = lambda operation, path, _: OSError(errno.EIO, "bad", path) if operation == "sync" else None
         assert turn_of_sends(broker) == [14] * SENDERS
@@ -102,7 +103,7 @@ def test_a_failing_sync_answers_14_and_never_0(tmp_path: Path) -> None:
 def test_a_log_file_that_cannot_be_made(tmp_path: Path) -> None:
     """At a roll: code 1 as the reference, and room later."""
     disk = TroubledDisk()
-    with siege(tmp_path, disk=disk, settings={"mappedFileSizeCommitLog": 8_192}) as broker:
+    with siege(tmp_path, disk=disk, mappedFileSizeCommitLog=8_192) as broker:
         broker.topic("T")
         disk.trouble = lambda operation, path, _: (
             OSError(errno.ENOSPC, "no room", path) if operation == "create" and "commitlog" in path else None

@@ -17,10 +17,10 @@ from rmq_wire.headers.configuration import UpdateBrokerConfig
 from rmq_wire.headers.offsets import QueryConsumerOffset
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.topics import DeleteTopic
-from tests.broker.bad_frames import FRAME_BYTES_MAX, HEAD, binary, entry, json_frame, json_header, prefix
-from tests.broker.house import SUSPEND, pull, send
-from tests.broker.siege import FORMS, WITNESS, Siege, siege
+from tests.broker.siege import FORMS, Siege, siege
+from tests.support.bad_frames import FRAME_BYTES_MAX, HEAD, WITNESS, binary, entry, json_frame, json_header, prefix
 from tests.support.driver import Client
+from tests.support.requests import SUSPEND, pull, send
 
 
 @contextlib.contextmanager

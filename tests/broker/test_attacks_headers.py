@@ -13,8 +13,8 @@ from rmq_wire.headers.clients import CheckClientConfig, Heartbeat
 from rmq_wire.headers.groups import UpdateAndCreateSubscriptionGroup, UpdateAndCreateSubscriptionGroupList
 from rmq_wire.headers.locks import LockBatchMq, UnlockBatchMq
 from rmq_wire.headers.topics import CreateTopicList
-from tests.broker.bad_frames import binary, entry, json_frame, json_header
-from tests.broker.siege import FORMS, WITNESS, Siege, is_safe_echo, siege
+from tests.broker.siege import FORMS, Siege, is_safe_echo, siege
+from tests.support.bad_frames import WITNESS, binary, entry, json_frame, json_header
 
 MIB = 1 << 20
 

@@ -11,16 +11,16 @@ import pytest
 
 from rmq_wire import java, properties
 from rmq_wire.batch import ITEMS_MAX, Item, pack_items
-from rmq_wire.codes import RequestCode
 from rmq_wire.headers.clients import ConsumeMessageDirectly
 from rmq_wire.headers.query import ViewMessage
-from rmq_wire.headers.send import SendBatchMessage
 from rmq_wire.headers.send_back import ConsumerSendMsgBack
 from rmq_wire.headers.transactions import EndTransaction
 from rmq_wire.message import pack_unit, read_unit
 from rmq_wire.message_id import offset_message_id
-from tests.broker.house import WALL_MS, heartbeat, pairs, props, pull, send, units
-from tests.broker.siege import WITNESS, Siege, siege, two_topics
+from tests.broker.attack_checks import check_plans_are_bounded
+from tests.broker.siege import Siege, siege, two_topics
+from tests.support.bad_frames import WITNESS
+from tests.support.requests import WALL_MS, heartbeat, pairs, props, pull, send, send_batch, units
 
 I64_MAX = 2**63 - 1
 
@@ -45,12 +45,6 @@ def test_attack_14_a_body_is_stored_and_handed_out_as_it_came(tmp_path: Path, sy
 
 
 # 15: batches
-
-
-def batch(topic: str = "T", **more: Any) -> SendBatchMessage:
-    single = send(topic)
-    header = {name: getattr(single, name) for name in single.__struct_fields__}
-    return SendBatchMessage(**{**header, "batch": True, **more})
 
 
 GOOD = pack_items([Item(0, b"one", b"")])
@@ -83,7 +77,7 @@ def item(size: int, body_size: int = 0, tail: bytes = b"\0\0") -> bytes:
 )
 def test_attack_15_a_broken_batch_is_illegal_as_a_whole(tmp_path: Path, body: bytes) -> None:
     with two_topics(tmp_path) as broker, broker.unharmed():
-        answer = broker.connect().ask(batch(), body)
+        answer = broker.connect().ask(send_batch(), body)
         assert answer.code == 13, answer.remark
         assert len(answer.remark or "") < 300
 
@@ -93,7 +87,7 @@ def test_attack_15_a_batch_in_a_batch_is_a_body(tmp_path: Path) -> None:
     with two_topics(tmp_path) as broker:
         inner = pack_items([Item(0, b"inner", b"")] * 3)
         with broker.unharmed("messages", "log", "directories"):
-            assert broker.connect().ask(batch(), pack_items([Item(0, inner, b"")] * 2)).code == 0
+            assert broker.connect().ask(send_batch(), pack_items([Item(0, inner, b"")] * 2)).code == 0
         assert [unit.body for unit in broker.stored("T", 0)] == [inner, inner]
 
 
@@ -111,14 +105,14 @@ def test_attack_15_a_batch_in_a_batch_is_a_body(tmp_path: Path) -> None:
 )
 def test_attack_15_a_batch_of_another_kind(tmp_path: Path, more: dict[str, Any]) -> None:
     with two_topics(tmp_path) as broker, broker.unharmed("topics"):
-        assert broker.connect().ask(batch(**more), GOOD).code == 13
+        assert broker.connect().ask(send_batch(**more), GOOD).code == 13
 
 
 def test_attack_15_one_message_too_large_spoils_its_batch(tmp_path: Path) -> None:
     with two_topics(tmp_path) as broker, broker.unharmed():
         stranger = broker.connect()
-        assert stranger.ask(batch(), GOOD + pack_items([Item(0, bytes(1 << 20), b"")])).code == 13
-        assert stranger.ask(batch(), pack_items([Item(0, bytes(700_000), b"")] * 2)).code == 13
+        assert stranger.ask(send_batch(), GOOD + pack_items([Item(0, bytes(1 << 20), b"")])).code == 13
+        assert stranger.ask(send_batch(), pack_items([Item(0, bytes(700_000), b"")] * 2)).code == 13
 
 
 # 16: a body that is a message
@@ -323,17 +317,6 @@ def test_attack_19_ever_new_names_of_properties_are_forgotten(tmp_path: Path) ->
         check_plans_are_bounded(broker, 3 * properties.PLANS_MAX)
 
 
-def check_plans_are_bounded(broker: Siege, count: int) -> None:
-    """Send messages with ever new names; what is kept of them has an end."""
-    handler: Any = broker.node.engine._rows[RequestCode.SEND_MESSAGE_V2].handle
-    rewriter = handler.__self__._rewriter
-    stranger = broker.connect()
-    for n in range(count):
-        stranger.tell(send("T", properties=f"name{n}\x01v\x02"), b"x")
-    assert len(rewriter._plans) <= 1_024
-    assert java.permutation.cache_info().maxsize == 4_096
-
-
 @pytest.mark.parametrize("count", [33, 1_024, 1_025, 3_500])
 def test_attack_19_many_names_in_one_message(tmp_path: Path, count: int) -> None:
     with two_topics(tmp_path) as broker:
@@ -386,7 +369,7 @@ def test_attack_19_properties_beyond_a_java_short(tmp_path: Path, text: str) -> 
 def test_attack_20_and_21_sends_to_the_brokers_own_topics(tmp_path: Path, topic: str) -> None:
     with two_topics(tmp_path) as broker, broker.unharmed():
         stranger = broker.connect()
-        for asked, body in ((send(topic), b"x"), (batch(topic), GOOD), (send(topic, properties=pairs(DELAY="1")), b"x")):
+        for asked, body in ((send(topic), b"x"), (send_batch(topic), GOOD), (send(topic, properties=pairs(DELAY="1")), b"x")):
             answer = stranger.ask(asked, body)
             assert (answer.code, answer.remark) == (16, f"Sending message to topic[{topic}] is forbidden.")
         stranger.tell(send(topic), b"x")

@@ -14,6 +14,7 @@ import pytest
 
 from rmq_store.errors import StoreError
 from rmq_wire import names
+from rmq_wire.batch import Item
 from rmq_wire.headers.clients import GetConsumerListByGroup, Heartbeat, UnregisterClient
 from rmq_wire.headers.groups import (
     DeleteSubscriptionGroup,
@@ -26,9 +27,8 @@ from rmq_wire.headers.locks import LockBatchMq
 from rmq_wire.headers.offsets import UpdateConsumerOffset
 from rmq_wire.headers.send_back import ConsumerSendMsgBack
 from rmq_wire.headers.topics import CreateTopic, CreateTopicList, DeleteTopic
-from tests.broker.house import heartbeat, pairs, pull, send
 from tests.broker.siege import siege, two_topics
-from tests.broker.test_attacks_messages import GOOD, batch
+from tests.support.requests import batch, heartbeat, pairs, pull, send
 
 BAD_NAMES = {
     "dot-dot": "..",
@@ -75,7 +75,7 @@ def test_attack_31_a_topic_that_is_a_path(tmp_path: Path, name: str) -> None:
         requests: list[tuple[Any, bytes]] = [
             (send(name), b"x"),
             (send(name, properties=pairs(DELAY="1")), b"x"),
-            (batch(name), GOOD),
+            batch(Item(0, b"one", b""), topic=name),
             (CreateTopic(topic=name, topic_filter_type="SINGLE_TAG", **queues), b""),
             (CreateTopicList(), json.dumps({"topicConfigList": [{**listed, "topicName": "Good"}, listed]}).encode()),
             (DeleteTopic(topic=name), b""),
@@ -284,14 +284,14 @@ def test_attack_34_a_file_of_the_store_that_is_none(tmp_path: Path, file: str, p
         plant(path, outside)
         before = {entry: (entry.stat().st_mtime_ns, entry.read_bytes()) for entry in outside.iterdir()}
         with pytest.raises((StoreError, OSError)) as refused:
-            broker._open()
+            broker.open()
         assert str(path) in str(refused.value), refused.value
         assert path.is_symlink() or not stat.S_ISREG(path.lstat().st_mode), "what was planted is still there"
         assert before == {entry: (entry.stat().st_mtime_ns, entry.read_bytes()) for entry in outside.iterdir()}
         path.unlink()
         if kept is not None:
             path.write_bytes(kept)
-        broker._open()
+        broker.open()
         assert broker.state()["messages"] == messages
 
 
@@ -310,12 +310,12 @@ def test_attack_34_a_directory_within_the_store_that_is_a_link(tmp_path: Path, d
             outside.mkdir()
         path.symlink_to(outside)
         with pytest.raises(StoreError, match="symbolic link") as refused:
-            broker._open()
+            broker.open()
         assert str(path) in str(refused.value)
         path.unlink()
         if any(outside.iterdir()):
             outside.rename(path)
-        broker._open()
+        broker.open()
         assert broker.state()["messages"] == messages
 
 
@@ -325,7 +325,7 @@ def test_attack_34_a_configured_directory_may_be_a_link(tmp_path: Path) -> None:
     (tmp_path / "other log").mkdir()
     (tmp_path / "log").symlink_to(tmp_path / "other log")
     (tmp_path / "store").symlink_to(tmp_path / "other disk")
-    with siege(tmp_path, settings={"storePathCommitLog": tmp_path / "log"}) as broker:
+    with siege(tmp_path, storePathCommitLog=tmp_path / "log") as broker:
         broker.topic("T")
         assert broker.connect().ask(send("T"), b"x").code == 0
     assert (tmp_path / "other log" / ("0" * 20)).exists()

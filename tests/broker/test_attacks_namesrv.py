@@ -14,10 +14,10 @@ from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.command import Form
 from rmq_wire.declare import REQUESTS
-from tests.broker.bad_frames import header_and_body
+from tests.broker.hostile_texts import hostile
 from tests.broker.siege import files_below, logged
-from tests.broker.test_attacks_text import hostile
-from tests.namesrv.engine_session import EngineSession
+from tests.support.bad_frames import header_and_body
+from tests.support.engine_session import EngineSession
 
 MASTER: dict[str, Any] = {
     "brokerName": "broker-a",

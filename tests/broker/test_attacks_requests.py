@@ -17,9 +17,10 @@ from rmq_wire.headers.positions import GetEarliestMsgStoretime, GetMaxOffset, Ge
 from rmq_wire.headers.query import QueryMessage
 from rmq_wire.headers.stats import GetTopicStatsInfo
 from rmq_wire.message_id import offset_message_id
-from tests.broker.house import SUBSCRIPTION, SUSPEND, WALL_MS, pairs, pull, send, units
-from tests.broker.siege import WITNESS, Siege, is_safe_echo, siege, two_topics
+from tests.broker.siege import Siege, is_safe_echo, siege, two_topics
+from tests.support.bad_frames import WITNESS
 from tests.support.driver import Client
+from tests.support.requests import SUBSCRIPTION, SUSPEND, WALL_MS, pairs, pull, send, units
 
 I32_MAX, I64_MAX = 2**31 - 1, 2**63 - 1
 

@@ -14,28 +14,13 @@ from rmq_wire.declare import REQUESTS
 from rmq_wire.headers.clients import GetConsumerConnectionList, Heartbeat, UnregisterClient
 from rmq_wire.headers.groups import GetSubscriptionGroupConfig
 from rmq_wire.headers.topics import GetTopicConfig
-from tests.broker.bad_frames import header_and_body
-from tests.broker.house import pairs, pull, send
+from tests.broker.hostile_texts import hostile
 from tests.broker.siege import siege, two_topics
+from tests.support.bad_frames import header_and_body
+from tests.support.requests import pairs, pull, send
 
-HOSTILE = {
-    "newline": "a\nINFO forged line",
-    "return": "a\rforged",
-    "escape": "\x1b[31mred\x1b[2J",
-    "bell": "\x07",
-    "bidi": "\u202egnp.exe",
-    "separator": "a\u2028b\u0085c",
-    "markup": "[red]a[/red]",
-    "html": "<script>alert(1)</script>",
-    "formula": "=cmd|' /C calc'!A0",
-    "format": "%s%n{0}{x.__class__}%(name)s",
-    "surrogate": "\ud800",
-    "long": "x" * 50_000,
-}
 CLIENT_ID_MAX = 1_024
 """Characters that a heartbeat takes of a client's name for itself; a longer one is refused (attack 12)."""
-
-hostile = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 
 
 @hostile

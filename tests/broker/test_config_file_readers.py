@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from broker_impl.namesrv.kv import KvTable
 from broker_impl.state.delay_offsets import DelayOffsets
 from rmq_wire.errors import BadBody
-from tests.broker.test_persisting import tables
+from tests.broker.state_kit import tables
 
 MEMBERS = {
     "topicConfigTable": {"T": {"topicName": "T", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "attributes": {"a": "b"}}},

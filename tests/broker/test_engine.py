@@ -17,7 +17,7 @@ from rmq_wire.headers.clients import GetConsumerListByGroup, Heartbeat
 from rmq_wire.headers.offsets import QueryConsumerOffset
 from rmq_wire.headers.positions import GetMaxOffset, GetMinOffset
 from rmq_wire.headers.query import ViewMessage
-from tests.broker.kit import Server, response, where
+from tests.support.bare_engine import Server, response, where
 
 
 @pytest.mark.parametrize("form", list(Form))

@@ -10,7 +10,7 @@ from rmq_net.service import Job
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.clients import GetConsumerListByGroup
 from rmq_wire.headers.positions import GetMinOffset
-from tests.broker.kit import Server, put, where
+from tests.support.bare_engine import Server, put, where
 from tests.support.fake_store import CommitRefused, FakeStore
 
 BUG, NOT_AVAILABLE = ResponseCode.SYSTEM_ERROR, ResponseCode.SERVICE_NOT_AVAILABLE

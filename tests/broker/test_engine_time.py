@@ -11,7 +11,7 @@ from broker_impl.limits import Limits
 from rmq_wire.codes import RequestCode
 from rmq_wire.headers.clients import GetConsumerListByGroup, NotifyConsumerIdsChanged, UnregisterClient
 from rmq_wire.headers.query import ViewMessage
-from tests.broker.kit import Server, answer_of, response, where
+from tests.support.bare_engine import Server, answer_of, response, where
 
 UNREGISTER = UnregisterClient(client_id="c")
 

@@ -16,9 +16,10 @@ from rmq_wire.headers.files import CleanExpiredConsumeQueue, DeleteExpiredCommit
 from rmq_wire.headers.positions import GetMinOffset
 from rmq_wire.headers.runtime import GetBrokerRuntimeInfo
 from rmq_wire.headers.topics import CleanUnusedTopic, DeleteTopic
-from tests.broker.house import SUBSCRIPTION, SUSPEND, WALL_MS, House, pull, send
 from tests.broker.siege import siege
 from tests.support.driver import Client
+from tests.support.engine import House
+from tests.support.requests import SUBSCRIPTION, SUSPEND, WALL_MS, pull, send
 from tests.support.troubled_disk import TroubledDisk
 
 LOG_BYTES = 32_768
@@ -55,7 +56,7 @@ SETTINGS = {"mappedFileSizeCommitLog": LOG_BYTES, "fileReservedTime": RESERVED_H
 
 def test_old_files_go_and_consumers_are_told(tmp_path: Path) -> None:
     """An offset that is gone is answered with 21 and the one to go on with; a pull at the end stays held all the time."""
-    with siege(tmp_path, disk=DatedDisk(), settings=SETTINGS) as broker:
+    with siege(tmp_path, disk=DatedDisk(), **SETTINGS) as broker:
         broker.topic("T")
         client, holder = broker.connect(), broker.connect()
         count = fill(client)
@@ -85,7 +86,7 @@ def test_old_files_go_and_consumers_are_told(tmp_path: Path) -> None:
 
 def test_a_held_pull_whose_file_goes(tmp_path: Path) -> None:
     """Filtered pulls wait within the queue: what they waited behind is removed, and they go on when something comes."""
-    with siege(tmp_path, disk=DatedDisk(), settings=SETTINGS) as broker:
+    with siege(tmp_path, disk=DatedDisk(), **SETTINGS) as broker:
         broker.topic("T")
         client, holder = broker.connect(), broker.connect()
         count = fill(client)
@@ -102,7 +103,7 @@ def test_the_oldest_go_and_then_sends_are_refused(tmp_path: Path) -> None:
     """001-76, 001-77: over 85 percent whatever the age; over 90 sends get 14 with Java's text until there is room."""
     disk = DatedDisk()
     settings = {**SETTINGS, "deleteWhen": "", "fileReservedTime": 1000, "diskSpaceWarningLevelRatio": 90}
-    with siege(tmp_path, disk=disk, settings=settings) as broker:
+    with siege(tmp_path, disk=disk, **settings) as broker:
         broker.topic("T")
         client = broker.connect()
         count = fill(client)
@@ -126,7 +127,7 @@ def test_the_oldest_go_and_then_sends_are_refused(tmp_path: Path) -> None:
 
 
 def test_rules_change_while_the_broker_runs(tmp_path: Path) -> None:
-    with siege(tmp_path, disk=DatedDisk(), settings={**SETTINGS, "fileReservedTime": 100}) as broker:
+    with siege(tmp_path, disk=DatedDisk(), **{**SETTINGS, "fileReservedTime": 100}) as broker:
         broker.topic("T")
         client = broker.connect()
         fill(client)
@@ -142,7 +143,7 @@ def test_rules_change_while_the_broker_runs(tmp_path: Path) -> None:
 def test_an_administrator_asks_for_it(tmp_path: Path) -> None:
     """001-78: 329 at any hour; 306 queues without a message left; 316 topics that are not configured any more."""
     settings = {**SETTINGS, "deleteWhen": ""}
-    with siege(tmp_path, disk=DatedDisk(), settings=settings) as broker:
+    with siege(tmp_path, disk=DatedDisk(), **settings) as broker:
         for name in ("T", "Gone", "Old"):
             broker.topic(name)
         client = broker.connect()
@@ -169,7 +170,7 @@ def test_an_administrator_asks_for_it(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_removed_is_said_aloud(tmp_path: Path) -> None:
     disk = DatedDisk()
-    with siege(tmp_path, disk=disk, settings=SETTINGS) as broker:
+    with siege(tmp_path, disk=disk, **SETTINGS) as broker:
         broker.topic("T")
         client = broker.connect()
         fill(client)

@@ -23,9 +23,10 @@ import rmq_wire.headers.all  # noqa: F401  (fills the registry)
 from rmq_wire.codes import RequestCode
 from rmq_wire.command import Form, encode_request
 from rmq_wire.declare import REQUESTS, Request, Role
-from tests.broker.house import House, pull, send
 from tests.support.driver import Client
-from tests.wire.given import damaged
+from tests.support.engine import House
+from tests.support.given import damaged
+from tests.support.requests import pull, send
 
 PARKS = {RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE}
 """May answer later, when a message comes."""

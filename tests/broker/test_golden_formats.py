@@ -18,12 +18,10 @@ from rmq_wire.batch import Item, pack_items
 from rmq_wire.headers.send import SendBatchMessage, SendMessageV2
 from rmq_wire.message import StoredMessage
 from rmq_wire.properties import decode
-from tests.broker.house import SUBSCRIPTION, SUSPEND, House, pairs, pull, send
-from tests.broker.house import units as units_of
-from tests.java.golden_formats import BATCH as BATCH_PROPERTIES
-from tests.java.golden_formats import LIGHT as LIGHT_PROPERTIES
-from tests.java.golden_formats import SMALL_FILES
-from tests.support.golden_formats import BATCH, LIGHT, units
+from tests.support.engine import House
+from tests.support.golden_formats import BATCH, BATCH_PROPERTIES, LIGHT, LIGHT_PROPERTIES, SMALL_FILES, units
+from tests.support.requests import SUBSCRIPTION, SUSPEND, pairs, pull, send
+from tests.support.requests import units as units_of
 
 STORE_HOST_BYTES = 8
 BATCHES: dict[str, Any] = {**SMALL_FILES, **BATCH_PROPERTIES}

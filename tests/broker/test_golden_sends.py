@@ -22,8 +22,9 @@ from rmq_wire.headers.send_back import ConsumerSendMsgBack
 from rmq_wire.message import MAGIC_BLANK, StoredMessage, read_size_and_magic, read_unit
 from rmq_wire.message_id import host_address
 from rmq_wire.properties import decode
-from tests.broker.house import House, props
+from tests.support.engine import House
 from tests.support.golden import STORE, exchanges, store_files
+from tests.support.requests import props
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 LATER_WINGS = ("TRAN_MSG", "TIMER_DELAY_MS")

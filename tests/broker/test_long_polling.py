@@ -10,8 +10,9 @@ from broker_impl.capabilities.pull import HOLD_MS_MAX, Pull
 from broker_impl.state.holds import TICK_MS
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.pull import PullMessage
-from tests.broker.house import COMMIT, SUBSCRIPTION, SUSPEND, House, heartbeat, pairs, pull, said, send, units
 from tests.support.driver import Client
+from tests.support.engine import House
+from tests.support.requests import COMMIT, SUBSCRIPTION, SUSPEND, heartbeat, pairs, pull, said, send, units
 
 WAIT = SUBSCRIPTION | SUSPEND
 

@@ -8,14 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker_impl.config import BrokerConfig, Machine
-from broker_impl.env import Env
-from broker_impl.state.consumer_offsets import ConsumerOffsets
-from broker_impl.state.groups import GroupTable
 from broker_impl.state.persisted import PersistedTable, Persister
-from broker_impl.state.topics import TopicTable
 from rmq_store.disk import RealDisk
 from rmq_store.errors import StoreDamaged
+from tests.broker.state_kit import tables
 
 STEPS = ("open", "create", "make_directories", "rename", "unlink", "sync_directory")
 FILE_STEPS = ("write_at", "set_length", "sync")
@@ -70,11 +66,6 @@ class CrashingDisk:
         if name in ("open", "create"):
             return lambda *arguments: CrashingFile(self.counted(call)(*arguments), self)
         return self.counted(call) if name in STEPS else call
-
-
-def tables() -> tuple[TopicTable, GroupTable, ConsumerOffsets]:
-    config, env = BrokerConfig({"brokerName": "b"}, Machine()), Env(wall_ms=1_700_000_000_000)
-    return TopicTable(config, env), GroupTable(config, env), ConsumerOffsets(config, env)
 
 
 def persister(root: Path, found: tuple[PersistedTable, ...], disk: Any = None) -> Persister:

@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 
-from broker_impl.config import BrokerConfig
-from broker_impl.env import Env
-from broker_impl.node import BrokerNode
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from rmq_wire.batch import Item, pack_items
 from rmq_wire.codes import ResponseCode
@@ -21,9 +18,10 @@ from rmq_wire.headers.offsets import QueryConsumerOffset, UpdateConsumerOffset
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.query import QueryMessage
 from rmq_wire.headers.send import SendBatchMessage
-from tests.broker.house import SETTINGS, WALL_MS, House, heartbeat, pairs, pull, send, units
-from tests.support.driver import Client, Driver
+from tests.support.driver import Client
+from tests.support.engine import House
 from tests.support.memory_disk import Fault, MemoryDisk
+from tests.support.requests import WALL_MS, heartbeat, pairs, pull, send, units
 
 ASYNC, SYNC = "ASYNC_FLUSH", "SYNC_FLUSH"
 BOTH = pytest.mark.parametrize("mode", [ASYNC, SYNC])
@@ -36,19 +34,9 @@ class Machine(House):
     """A broker on a disk in memory.  `disk.faults` make it fail; `kill` and `cut` end it and start the next one."""
 
     def __init__(self, mode: str, **settings: Any) -> None:
-        self.disk = MemoryDisk()
-        self.settings = {**SETTINGS, "storePathRootDir": "/store", "flushDiskType": mode, "mappedFileSizeCommitLog": "65536"}
-        self.settings |= {key: str(value) for key, value in settings.items()}
-        self.limits = None
-        self.env = Env(wall_ms=WALL_MS, mono_ms=1_000)
-        self._open()
+        super().__init__("/store", disk=MemoryDisk(), **{"flushDiskType": mode, "mappedFileSizeCommitLog": 65536, **settings})
         self.topic("T", queues=1)
         self.node.persister.save_dirty(None)
-
-    def _open(self) -> None:
-        self.node = BrokerNode(self.env, BrokerConfig(self.settings), self.disk)
-        self.driver = Driver(self.node.engine)
-        self.driver.run()
 
     def kill(self) -> None:
         """kill -9, and a new start."""
@@ -60,7 +48,7 @@ class Machine(House):
 
     def _after(self, keep: str | random.Random) -> None:
         self.disk = self.disk.crash(keep)
-        self._open()
+        self.open()
 
     def bodies(self) -> list[bytes]:
         return [bytes(unit.body) for unit in self.stored("T")]

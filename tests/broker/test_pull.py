@@ -12,7 +12,8 @@ from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Form
 from rmq_wire.headers.pull import LitePullMessage, PullMessage
-from tests.broker.house import COMMIT, SUBSCRIPTION, House, heartbeat, pairs, props, pull, said, send, units
+from tests.support.engine import House
+from tests.support.requests import COMMIT, SUBSCRIPTION, heartbeat, pairs, props, pull, said, send, units
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 

@@ -11,7 +11,8 @@ from rmq_store.errors import Cold
 from rmq_wire.headers.positions import GetEarliestMsgStoretime, GetMaxOffset, GetMinOffset, SearchOffset
 from rmq_wire.headers.query import QueryMessage, ViewMessage
 from rmq_wire.message import pack_unit
-from tests.broker.house import WALL_MS, House, pairs, said, send, units
+from tests.support.engine import House
+from tests.support.requests import WALL_MS, pairs, said, send, units
 
 
 @pytest.fixture

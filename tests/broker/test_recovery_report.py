@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.house import House
+from tests.support.engine import House
 
 
 def test_a_stop_that_was_not_clean_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

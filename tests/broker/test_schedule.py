@@ -9,7 +9,8 @@ import pytest
 
 from rmq_store.errors import Closed, Cold, CommitFailed
 from rmq_wire.headers.positions import GetMaxOffset
-from tests.broker.house import SUBSCRIPTION, SUSPEND, House, pairs, props, pull, send, units
+from tests.support.engine import House
+from tests.support.requests import SUBSCRIPTION, SUSPEND, pairs, props, pull, send, units
 
 LEVELS_S = [1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200]
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
@@ -120,7 +121,7 @@ def test_progress_beyond_the_queue_is_clamped(house: House) -> None:
     assert house.node.close()
     path = house.root / "config" / "delayOffset.json"
     path.write_text(path.read_text().replace("2:1", "2:77"))
-    house._open()
+    house.open()
     assert house.node.delay_offsets.progress[2] == 1
     delayed(house, 2, b"next")
     house.driver.advance(6_000)

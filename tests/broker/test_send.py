@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rmq_wire.batch import Item, pack_items
+from rmq_wire.batch import Item
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Form
 from rmq_wire.headers.send import SendBatchMessage, SendMessage, SendMessageResponse
 from rmq_wire.message import read_unit
 from rmq_wire.properties import Rewriter
-from tests.broker.house import WALL_MS, House, pairs, props, said, send
+from tests.support.engine import House
+from tests.support.requests import WALL_MS, batch, pairs, props, said, send
 
 UNIQUE = "7F0000010000123456" + "0" * 14
 
@@ -165,11 +165,6 @@ def test_statistics_count_messages(house: House) -> None:
     stats = house.capability(310)._stats
     assert stats.item("TOPIC_PUT_NUMS", "T").value == 3
     assert stats.item("TOPIC_PUT_SIZE", "T").value == size
-
-
-def batch(*items: Item, **more: Any) -> tuple[SendBatchMessage, bytes]:
-    asked = send(batch=True, **more)
-    return SendBatchMessage(**{name: getattr(asked, name) for name in asked.__struct_fields__}), pack_items(items)
 
 
 def test_a_batch_becomes_units_with_their_own_properties(house: House) -> None:

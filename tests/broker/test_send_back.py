@@ -13,8 +13,9 @@ from rmq_wire.command import Command
 from rmq_wire.headers.send_back import ConsumerSendMsgBack
 from rmq_wire.message import StoredMessage, pack_unit
 from rmq_wire.message_id import offset_message_id
-from tests.broker.house import House, heartbeat, pairs, props, said, send
 from tests.support.driver import Client
+from tests.support.engine import House
+from tests.support.requests import heartbeat, pairs, props, said, send
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 FIRST_MS = 10_000

@@ -12,7 +12,8 @@ from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.bodies.locks import QueueName
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.send import SendBatchMessage
-from tests.broker.house import WALL_MS, House, pairs, props, said, send
+from tests.support.engine import House
+from tests.support.requests import WALL_MS, pairs, props, said, send
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 ILLEGAL = (

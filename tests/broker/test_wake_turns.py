@@ -11,8 +11,9 @@ import pytest
 from broker_impl.capabilities.pull import WAKES_PER_TURN, Pull
 from broker_impl.state.holds import TICK_MS
 from rmq_wire.codes import ResponseCode
-from tests.broker.house import SUBSCRIPTION, SUSPEND, House, pull, send, units
 from tests.support.driver import Client
+from tests.support.engine import House
+from tests.support.requests import SUBSCRIPTION, SUSPEND, pull, send, units
 
 WAIT = SUBSCRIPTION | SUSPEND
 WAITERS = 1_000

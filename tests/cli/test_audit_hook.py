@@ -19,7 +19,8 @@ from rmq_wire.headers.configuration import UpdateBrokerConfig
 from rmq_wire.headers.naming import GetRouteInfo, PutKVConfig, UpdateNamesrvConfig
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.topics import DeleteTopic
-from tests.cli.rmq import ROOT, Server, Talk, environment
+from tests.support.rmq import ROOT, Server, environment
+from tests.support.talk import Talk
 
 HOSTILE = ["../../../../tmp/evil", "/etc/passwd", "$(touch /tmp/evil)", "; touch /tmp/evil", "`id`", "|id", "a\nb", "T"]
 FORBIDDEN = [b"storePathRootDir=/tmp/evil", b"brokerConfigPath=/tmp/evil", b"rocketmqHome=/tmp/evil"]
@@ -55,7 +56,7 @@ def notes(tmp_path: Path) -> dict[str, Any]:
     arguments = ["dev", "--namesrv-port", "0", "--broker-port", "0", "--json", "--store", str(store)]
     with Server(tmp_path, program=[sys.executable, "-m", "tests.cli.audited", str(report), *arguments]) as server:
         ask_everything(server)
-        assert server.end() == 0
+        assert server.stop() == 0
     found: dict[str, Any] = json.loads(report.read_text())
     return found
 

@@ -19,7 +19,9 @@ from rmq_cli.ready import READY_S_MAX
 from rmq_wire.bodies.cluster import ClusterInfo
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.naming import GetBrokerClusterInfo, GetRouteInfo
-from tests.cli.rmq import DEV, PATIENCE_S, ROOT, Server, Talk, command, complaint, environment, run
+from tests.support.command import complaint, invoke
+from tests.support.rmq import DEV, ROOT, Server, command, environment, run
+from tests.support.talk import PATIENCE_S, Talk
 
 COMMIT_LOG_BYTES = 1 << 30
 
@@ -90,7 +92,7 @@ def test_a_locked_store(home: Path) -> None:
         assert sorted(path.name for path in store.iterdir()) == before
         with Talk(first.told["broker"]) as talk:
             assert talk.send("T", b"still served").code == 0
-        assert first.end() == 0
+        assert first.stop() == 0
 
 
 def test_the_second_broker_that_cannot_start_leaves_the_first_as_after_a_clean_stop(home: Path) -> None:
@@ -98,7 +100,7 @@ def test_the_second_broker_that_cannot_start_leaves_the_first_as_after_a_clean_s
     with Server(home, *DEV, "--store", str(store / "broker-b")) as other:
         assert "is in use" in complaint(*DEV, "--brokers", "2", "--store", str(store), home=home)
         assert not (store / "abort").exists()
-        assert other.end() == 0
+        assert other.stop() == 0
 
 
 def test_a_file_that_does_not_belong_in_the_store(home: Path) -> None:
@@ -186,10 +188,12 @@ def test_bad_values_for_the_name_server(home: Path) -> None:
 
 def test_wrong_usage_is_status_2(home: Path) -> None:
     for arguments in (["dev", "--ephemeral", "--store", "x"], ["dev", "--brokers", "0"], ["nothing"], ["dev", "--nothing"]):
-        done = run(*arguments, home=home)
-        assert done.returncode == 2, done
-        assert done.stdout == ""
-        assert "Error" in done.stderr
+        seen = invoke(*arguments, home=home)
+        assert (seen.status, seen.out) == (2, ""), seen
+        assert "Error" in seen.err
+    done = run("dev", "--brokers", "0", home=home)
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert "Error" in done.stderr
 
 
 # What is reported, and does not keep from starting
@@ -201,7 +205,7 @@ def test_unknown_and_idle_keys_are_reported_at_the_start(home: Path) -> None:
         assert server.logged("unknown property maxMesageSize", "maxMessageSize")
         assert server.logged("sendThreadPoolQueueCapacity=1", "has no effect")
         assert not server.logged("defaultTopicQueueNums")
-        assert server.end() == 0
+        assert server.stop() == 0
 
 
 # What is printed when ready
@@ -211,7 +215,7 @@ def test_one_json_line_with_four_keys(home: Path) -> None:
     with Server(home, *DEV, "--ephemeral") as server:
         told = server.told
         assert list(told) == ["namesrv", "broker", "store", "pid"]
-        assert told["pid"] == server.process.pid
+        assert told["pid"] == server.pid
         store = Path(told["store"])
         assert (store / "commitlog").is_dir()
         for address in (told["namesrv"], told["broker"]):
@@ -220,7 +224,7 @@ def test_one_json_line_with_four_keys(home: Path) -> None:
             assert 1024 < int(port) < 65_536
         with Talk(told["broker"]) as talk:
             assert talk.send("T", b"x").code == 0
-        assert server.end() == 0
+        assert server.stop() == 0
         assert server.rest == b""
         assert server.log.read_text() == ""
         assert not store.exists(), "an ephemeral store is removed"
@@ -239,7 +243,7 @@ def test_ready_means_that_the_route_is_there(home: Path) -> None:
             with Talk(address) as talk:
                 assert talk.send("T", address.encode()).code == 0
                 assert talk.read("T") == [address.encode()]
-        assert server.end() == 0
+        assert server.stop() == 0
 
 
 def test_ready_without_automatic_topics(home: Path) -> None:
@@ -248,21 +252,18 @@ def test_ready_without_automatic_topics(home: Path) -> None:
         with Talk(server.told["namesrv"]) as talk:
             assert talk.ask(GetRouteInfo(topic="TBW102")).code == ResponseCode.TOPIC_NOT_EXIST
             assert talk.ask(GetRouteInfo(topic="SELF_TEST_TOPIC")).code == ResponseCode.SUCCESS
-        assert server.end() == 0
+        assert server.stop() == 0
 
 
 def test_the_sheet_for_people(home: Path) -> None:
     server = Server(home, "dev", "--ephemeral", "--namesrv-port", "0", "--broker-port", "0")
-    with server.log.open("ab") as log:
-        server._process = subprocess.Popen(
-            server._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=environment(home), cwd=home
-        )
+    server.start(wait=False)
     first = server.line().decode()
     assert first.startswith("ready: name server 127.0.0.1:")
     assert server.line() == b""
     address = first.split()[3].rstrip(",")
     assert server.line().decode() == f"  export NAMESRV_ADDR={address}"
-    assert server.end() == 0
+    assert server.stop() == 0
     assert f'producer.setNamesrvAddr("{address}");' in server.rest.decode()
 
 
@@ -273,10 +274,10 @@ def test_only_loopback_unless_told_otherwise(home: Path) -> None:
             for address in filter(None, (server.told["namesrv"], server.told["broker"])):
                 with pytest.raises(ConnectionRefusedError):
                     Talk(address.replace("127.0.0.1", "127.0.0.2"))
-            assert server.end() == 0
+            assert server.stop() == 0
     with Server(home, "namesrv", "--port", "0", "--json", "--bind", "0.0.0.0") as server:
         Talk(server.told["namesrv"].replace("127.0.0.1", "127.0.0.2")).close()
-        assert server.end() == 0
+        assert server.stop() == 0
 
 
 # How it stops
@@ -299,7 +300,7 @@ def test_a_clean_stop(home: Path, number: signal.Signals, shell: tuple[str, ...]
         assert (store / "abort").exists()
         assert talk.send("T", b"kept").code == 0
         talk.raw(b"\0\0")
-        assert server.end(number) == 0
+        assert server.stop(number) == 0
         assert server.log.read_text() == ""
     assert not (store / "abort").exists()
     assert commit_log(store) == ["0" * 20]
@@ -314,8 +315,8 @@ def test_a_clean_stop(home: Path, number: signal.Signals, shell: tuple[str, ...]
 
 def test_two_stop_signals_end_it_at_once(home: Path) -> None:
     with Server(home, *DEV, "--ephemeral") as server:
-        server.process.send_signal(signal.SIGINT)
-        assert server.end(signal.SIGINT) in (0, 130)
+        os.kill(server.pid, signal.SIGINT)
+        assert server.stop(signal.SIGINT) in (0, 130)
 
 
 @pytest.mark.parametrize("ignored", [False, True], ids=["", "in the background of a shell"])
@@ -381,17 +382,17 @@ def test_a_restart_keeps_what_was_acknowledged(home: Path, number: signal.Signal
     with Server(home, *DEV, "--store", str(store)) as server, Talk(server.told["broker"]) as talk:
         for n, body in enumerate(bodies):
             assert talk.send("T", body, n % 4).code == 0
-        assert server.end(number) == (0 if number is signal.SIGTERM else -9)
+        assert server.stop(number) == (0 if number is signal.SIGTERM else -9)
     with Server(home, *DEV, "--store", str(store)) as server, Talk(server.told["broker"]) as talk:
         assert [talk.read("T", queue) for queue in range(4)] == [bodies[queue::4] for queue in range(4)]
         assert talk.send("T", b"and more").code == 0
-        assert server.end() == 0
+        assert server.stop() == 0
 
 
 def test_the_default_store_is_where_one_stands(home: Path) -> None:
     with Server(home, *DEV) as server:
         assert server.told["store"] == str(home / ".rmq")
-        assert server.end() == 0
+        assert server.stop() == 0
     assert (home / ".rmq" / "commitlog").is_dir()
     assert sorted(path.name for path in home.iterdir()) == [".rmq", "rmq.log"]
 
@@ -413,25 +414,26 @@ def test_a_broker_alone_registers_where_it_is_told(home: Path) -> None:
                 with Talk(names.told["namesrv"]) as talk:
                     table = ClusterInfo.read(talk.ask(GetBrokerClusterInfo()).body).broker_addr_table
                     assert [(name, data.broker_addrs) for name, data in table.items()] == [("mine", {0: broker.told["broker"]})]
-            assert broker.end() == 0
+            assert broker.stop() == 0
         for names in (one, two):
             with Talk(names.told["namesrv"]) as talk:
                 assert not ClusterInfo.read(talk.ask(GetBrokerClusterInfo()).body).broker_addr_table, "it took its leave"
-            assert names.end() == 0
+            assert names.stop() == 0
 
 
 # What only prints
 
 
 def test_codes_as_json(home: Path) -> None:
-    done = run("codes", "--json", home=home)
-    assert done.returncode == 0
-    rows = json.loads(done.stdout)
+    seen = invoke("codes", "--json", home=home)
+    assert seen.status == 0
+    rows = json.loads(seen.out)
     by_code = {(row["code"], *row["roles"]): row for row in rows}
     assert by_code[310, "broker"]["name"] == "SEND_MESSAGE_V2"
     refused = [row for row in rows if row["refused"]]
     assert refused
     assert all(reason for row in refused for reason in row["refused"].values())
+    assert invoke("codes", "no-such-code", home=home).status == 1
     assert run("codes", "no-such-code", home=home).returncode == 1
 
 
@@ -444,9 +446,9 @@ def test_versions(home: Path) -> None:
 
 
 def test_help_of_dev_names_every_difference(home: Path) -> None:
-    done = run("dev", "--help", home=home)
-    assert done.returncode == 0
-    assert all(key in done.stdout for key in DEV_DIFFERENCES)
+    seen = invoke("dev", "--help", home=home)
+    assert seen.status == 0
+    assert all(key in seen.out for key in DEV_DIFFERENCES)
 
 
 SCRIPT = """

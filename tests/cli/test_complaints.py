@@ -20,7 +20,9 @@ from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import Command, encode_response
 from rmq_wire.conversation import Conversation
 from rmq_wire.headers.configuration import GetBrokerConfig, UpdateBrokerConfig
-from tests.cli.rmq import DEV, PATIENCE_S, Server, Talk, command, complaint, environment, run
+from tests.support.command import complaint, invoke
+from tests.support.rmq import DEV, Server, command, environment, run
+from tests.support.talk import PATIENCE_S, Talk
 
 EPHEMERAL = (*DEV, "--ephemeral")
 PRINTING = (["codes"], ["codes", "310"], ["version"], ["--version"], ["--help"], ["dev", "--help"], [*EPHEMERAL])
@@ -192,7 +194,7 @@ def test_message_ids_hold_an_address_where_the_broker_listens(
         assert address == host
         answer = talk.send("T", b"x")
         assert answer.ext_map()["msgId"].startswith(f"{stored}{int(port):08X}")
-        assert server.end() == 0
+        assert server.stop() == 0
 
 
 # Several brokers of one process
@@ -237,7 +239,7 @@ def test_what_is_said_once_by_set_counts(home: Path) -> None:
         assert server.told["store"] == str(home / "there")
         assert server.told["namesrv"].startswith("127.0.0.2:")
         assert server.told["broker"].startswith("127.0.0.2:")
-        assert server.end() == 0
+        assert server.stop() == 0
     assert (home / "there" / "commitlog").is_dir()
 
 
@@ -284,24 +286,20 @@ def test_a_change_from_afar_names_the_peer_and_says_what_waits_for_the_next_star
         assert later.endswith(": maxMessageSize")
         assert "maxMessageSize=5000\n" in bytes(talk.ask(GetBrokerConfig()).body).decode()
         assert not server.logged("<Peer")
-        assert server.end() == 0
+        assert server.stop() == 0
 
 
 # rmq codes
 
 
-def _codes(home: Path, columns: int | None) -> list[str]:
-    surroundings = {name: value for name, value in environment(home).items() if name != "COLUMNS"}
-    if columns is not None:
-        surroundings["COLUMNS"] = str(columns)
-    done = subprocess.run(command("codes", "--refused"), capture_output=True, text=True, env=surroundings, cwd=home, check=True)
-    return done.stdout.splitlines()
+def _codes(home: Path, **variables: str) -> list[str]:
+    return invoke("codes", "--refused", home=home, **variables).out.splitlines()
 
 
 def test_reasons_are_whole_whatever_the_width(home: Path) -> None:
     reasons = {why for row in rows() for why in row["refused"].values()}
-    piped = _codes(home, None)
-    narrow, wide = _codes(home, 60), _codes(home, 200)
+    piped = _codes(home)
+    narrow, wide = _codes(home, COLUMNS="60"), _codes(home, COLUMNS="200")
     assert len(piped) == len([row for row in rows() if row["refused"]]) + 2, "a pipe gets one line a code"
     assert len(narrow) > len(wide) >= len(piped)
     for lines in (piped, narrow, wide):

@@ -17,7 +17,8 @@ from conformance.capture.file import BadCapture, read
 from conformance.capture.recorder import Frame
 from rmq_wire.command import Command
 from rmq_wire.encoding import encode_request
-from tests.support.capture_server import Asker, ScriptedServer, reply
+from tests.support.capture_server import ScriptedServer, reply
+from tests.support.talk import Talk
 
 ROOT = Path(__file__).parents[2]
 CLIENT = """
@@ -144,8 +145,8 @@ def test_without_a_client_it_records_until_it_is_interrupted(tmp_path: Path) -> 
             assert recorder.stderr is not None
             told = recorder.stderr.readline()
             relay = told.split(" at ")[1].split(";")[0]
-            with Asker(relay) as client:
-                client.say(encode_request(206, opaque=1))
+            with Talk(relay) as client:
+                client.raw(encode_request(206, opaque=1))
                 client.hear()
             recorder.send_signal(signal.SIGINT)
             assert recorder.wait(timeout=60) == 0

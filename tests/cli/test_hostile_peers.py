@@ -19,9 +19,10 @@ import pytest
 
 from rmq_wire.command import Form, encode_request
 from rmq_wire.headers.positions import GetMaxOffset
-from tests.broker.bad_frames import HEAD, binary, entry, json_frame, json_header, prefix
-from tests.broker.house import pull, send
-from tests.cli.rmq import DEV, Server, Talk, split
+from tests.support.bad_frames import HEAD, binary, entry, json_frame, json_header, prefix
+from tests.support.requests import pull, send
+from tests.support.rmq import DEV, Server
+from tests.support.talk import Talk, split
 
 TOPIC = "Witness"
 SHELLS = {"epoll": (), "streams": ("--plain-streams",)}
@@ -60,7 +61,7 @@ def besieged(tmp_path: Path, shell: tuple[str, ...] = (), *options: str, program
         witness = Witness(server)
         yield witness
         witness.swear()
-        assert server.end() == 0
+        assert server.stop() == 0
         log = server.log.read_text(errors="replace")
         assert "Traceback" not in log, log
         assert all(line.isprintable() for line in log.splitlines())
@@ -143,7 +144,7 @@ def test_a_client_that_never_reads_stops_being_read(tmp_path: Path, shell: tuple
     with besieged(tmp_path, shell) as witness:
         for _ in range(32):
             assert witness.talk.send("Heavy", bytes(60_000)).code == 0
-        before = resident_mib(witness.server.process.pid)
+        before = resident_mib(witness.server.pid)
         with Talk(witness.server.told["broker"]) as deaf:
             deaf.sock.setblocking(False)
             flood = b"".join(deaf.frame(pull("Heavy")) for _ in range(20_000))
@@ -155,21 +156,21 @@ def test_a_client_that_never_reads_stops_being_read(tmp_path: Path, shell: tuple
                     refused += 1
                 witness.attest()
             assert sent < len(flood), "it was read to the end"
-            assert resident_mib(witness.server.process.pid) - before < 64
+            assert resident_mib(witness.server.pid) - before < 64
         witness.attest()
 
 
 @shells
 def test_two_thousand_idle_connections(tmp_path: Path, shell: tuple[str, ...]) -> None:
     with besieged(tmp_path, shell) as witness:
-        before = resident_mib(witness.server.process.pid)
+        before = resident_mib(witness.server.pid)
         idle = [Talk(witness.server.told["broker"]) for _ in range(2_000)]
         for _ in range(100):
             witness.attest()
         asked = GetMaxOffset(topic=TOPIC, queue_id=0)
         for talk in (idle[0], idle[999], idle[-1]):
             assert talk.ask(asked).ext_map() == {"offset": str(len(witness.sent))}
-        assert (resident_mib(witness.server.process.pid) - before) * 1_024 / len(idle) < 64, "KiB for an idle connection"
+        assert (resident_mib(witness.server.pid) - before) * 1_024 / len(idle) < 64, "KiB for an idle connection"
         for talk in idle:
             talk.close()
 
@@ -178,14 +179,14 @@ def test_two_thousand_idle_connections(tmp_path: Path, shell: tuple[str, ...]) -
 def test_a_thousand_half_frames(tmp_path: Path, shell: tuple[str, ...]) -> None:
     """Each announces 16 MiB; what is kept follows what came."""
     with besieged(tmp_path, shell) as witness:
-        before = resident_mib(witness.server.process.pid)
+        before = resident_mib(witness.server.pid)
         slow = [Talk(witness.server.told["broker"]) for _ in range(1_000)]
         for round_ in range(5):
             for talk in slow:
                 talk.raw(prefix(FRAME_BYTES_MAX - 4, 500) if not round_ else b"{")
             for _ in range(20):
                 witness.attest()
-        assert resident_mib(witness.server.process.pid) - before < 100
+        assert resident_mib(witness.server.pid) - before < 100
         for talk in slow:
             talk.close()
 

@@ -25,7 +25,7 @@ from rmq_spark.arguments import OURS, Parameter
 from rmq_spark.jobs import JOBS
 from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
 from rmq_spark.quiet import quietly
-from tests.cli.rmq import run
+from tests.support.rmq import run
 
 Run = Callable[..., Outcome]
 

@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -26,7 +27,7 @@ from rmq_columns.parquet_manifest import Entry, current, read_done, read_entry, 
 from rmq_columns.parquet_options import FileOptions
 from rmq_columns.parquet_plan import choose, read_plan
 from rmq_wire.message import pack_blank
-from tests.columns.logs import BLANK_BYTES, unit
+from tests.support.logs import BLANK_BYTES, unit
 
 FILE_BYTES: Final = 2048
 QUEUES: Final = 3
@@ -142,6 +143,11 @@ class Broker:
             queue.mkdir(parents=True, exist_ok=True)
             rows = np.array([(at, size, 0) for at, size in units], QUEUE_UNIT)
             (queue / f"{0:020}").write_bytes(rows.tobytes() + bytes(100))
+
+
+def read_file(path: Path, *columns: str) -> pa.Table:
+    """Of one file.  (`read_table` looks for a data set first, which takes longer than to read so few rows.)"""
+    return pq.ParquetFile(path).read(columns=list(columns), use_threads=False)
 
 
 class Death(BaseException):
@@ -262,14 +268,14 @@ class World:
         for entry in self.entries():
             for file in entry.files:
                 if file.corrupt == corrupt and (below is None or (self.to / file.name).parent == below):
-                    table = pq.read_table(self.to / file.name, columns=["physicalOffset", "body"], partitioning=None)
+                    table = read_file(self.to / file.name, "physicalOffset", "body")
                     found += [(entry.brokerName, row["physicalOffset"], row["body"]) for row in table.to_pylist()]
         return found
 
     def in_directory(self) -> list[bytes]:
         """Bodies of all data files, as somebody reads them who does not know of the manifest."""
         files = [path for path in self.to.rglob("part-*.parquet") if "_corrupt" not in path.parts]
-        return [body for path in files for body in pq.read_table(path, columns=["body"], partitioning=None)["body"].to_pylist()]
+        return [body for path in files for body in read_file(path, "body")["body"].to_pylist()]
 
     def check(self, is_whole: bool, is_increment: bool) -> None:
         """Nothing that was exported is gone; what is there was in a log, once; a whole increment has all that the logs have."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_columns import arrow, units
@@ -17,8 +17,9 @@ from rmq_columns.schema import MESSAGES
 from rmq_wire import properties
 from rmq_wire.message import StoredMessage, has_good_crc, pack_unit, read_unit
 from rmq_wire.message_id import offset_message_id
+from tests.support.given import PROPERTIES
+from tests.support.given import units as unit_fields
 from tests.support.golden import store_files
-from tests.wire.given import units as unit_fields
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -73,16 +74,9 @@ def test_units_of_the_golden_store() -> None:
         assert [{**row} for row in made.to_pylist()] == [expected(unit) for unit in read]
 
 
-PROPERTIES = st.lists(
-    st.sampled_from(
-        [b"TAGS\x01a\x02", b"TAGS\x01\xff\x02", b"KEYS\x01k 1\x02", b"UNIQ_KEY\x01u\x02", b"x\x02", b"\x01y\x02", b"o\x01"]
-    ),
-    max_size=6,
-).map(b"".join)
 MS = st.integers(-(10**12), 4 * 10**12)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(unit_fields(), PROPERTIES, MS, MS), min_size=1, max_size=5))
 def test_any_units(drawn: list[tuple[dict[str, Any], bytes, int, int]]) -> None:
     raw = b"".join(
@@ -125,7 +119,6 @@ def unit_with(pairs: list[tuple[str, str]]) -> bytes:
 NAMES_ALIKE = st.sampled_from(["A", "AB", "ABC", "B", "BC", "C", "CA", "TAGS", "KEYS", "N" * 255, "N" * 256])
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.tuples(NAMES_ALIKE, st.sampled_from(["x", "y", "Ä"])), max_size=5), max_size=9))
 def test_names_that_run_together(rows: list[list[tuple[str, str]]]) -> None:
     """AB, C and A, BC, CA and A, B, C are the same letters."""

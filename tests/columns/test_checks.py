@@ -27,14 +27,13 @@ from rmq_columns.units import read, walk
 from rmq_inspect.directory import list_store
 from rmq_inspect.verify import Scope, verify
 from rmq_inspect.verify_report import Report
-from tests.columns.logs import write_log
-from tests.columns.test_damage import forged
-from tests.columns.test_generate_faults import VISIBLE, make
-from tests.inspect import plants_index, plants_log, plants_queues
-from tests.inspect.damaged_store import Subject, add_config, fill
-from tests.inspect.kit import golden_of, golden_store, rich_store
-from tests.inspect.planted import Plant
+from tests.support import plants_index, plants_log, plants_queues
+from tests.support.damaged_store import Subject, add_config, fill
+from tests.support.generated import VISIBLE, make
+from tests.support.logs import forged, write_log
 from tests.support.planted_kinds import PERHAPS
+from tests.support.plants import Plant
+from tests.support.stores import golden_of, golden_store, rich_store
 
 PLANTS: list[Plant] = [*plants_log.PLANTS, *plants_queues.PLANTS, *plants_index.PLANTS]
 NARROW = 1500

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_columns import dtypes, queues, texts, units
@@ -14,9 +14,9 @@ from rmq_wire.java import string_hash
 from rmq_wire.layout import consume_queue, index, message
 from rmq_wire.layout.flat import flat
 from rmq_wire.message import has_good_crc, pack_unit, read_unit
+from tests.support.given import damaged
+from tests.support.given import units as unit_fields
 from tests.support.golden import store_files
-from tests.wire.given import damaged
-from tests.wire.given import units as unit_fields
 
 FIXED_LAYOUTS = [
     *message.FIXED.values(),
@@ -73,7 +73,6 @@ def assert_equal_rows(raw: bytes, positions: list[int]) -> None:
         assert crcs.pop(0) is not has_good_crc(wanted)
 
 
-@settings(deadline=None)
 @given(st.lists(unit_fields(), min_size=1, max_size=6))
 def test_units_are_read_as_by_hand(drawn: list[dict[str, object]]) -> None:
     packed = [pack_unit(**{k: v for k, v in one.items() if k not in ("magic", "body_crc")}) for one in drawn]  # type: ignore[arg-type]
@@ -97,7 +96,6 @@ def assert_equal_to_construct(raw: bytes, positions: list[int]) -> None:
         assert (topic, held) == (parsed.topic, parsed.properties)
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_damaged_units_are_refused_when_the_hand_refuses(data: st.DataObject) -> None:
     drawn = data.draw(st.lists(unit_fields(), min_size=1, max_size=3))
@@ -137,7 +135,6 @@ def test_a_walk_ends_where_asked_and_before_a_size_that_leads_back() -> None:
 TEXTS = st.lists(st.one_of(st.text(st.characters(max_codepoint=127), max_size=70), st.text(max_size=9)), max_size=12)
 
 
-@settings(deadline=None)
 @given(TEXTS)
 def test_hashes_are_javas(drawn: list[str]) -> None:
     raw = [text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode() for text in drawn]
@@ -147,7 +144,6 @@ def test_hashes_are_javas(drawn: list[str]) -> None:
     assert found.tolist() == [string_hash(one.decode()) for one in raw]
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(st.characters(max_codepoint=127), max_size=30), min_size=1, max_size=5), st.text(max_size=10))
 def test_hashes_continue(drawn: list[str], prefix: str) -> None:
     sizes = np.array([len(one) for one in drawn], np.int64)
@@ -159,7 +155,6 @@ def test_hashes_continue(drawn: list[str], prefix: str) -> None:
 PAIR = st.sampled_from(["KEYS\x01", "TAGS\x01", "KEY\x01", "a b  c", "é", "\x01", "\x02", " ", "T", "TAGS"])
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(PAIR, max_size=8).map("".join), max_size=6))
 def test_properties_are_cut_as_by_decode(drawn: list[str]) -> None:
     raw = [text.encode() for text in drawn]

@@ -15,9 +15,9 @@ from rmq_wire import properties
 from rmq_wire.checksum import body_crc
 from rmq_wire.layout import message
 from rmq_wire.message_id import offset_message_id
-from tests.columns.test_damage import listed
-from tests.wire.given import PAIRS
-from tests.wire.given import units as unit_fields
+from tests.columns.rows import listed
+from tests.support.given import PAIRS
+from tests.support.given import units as unit_fields
 
 LOG_BYTES = 1 << 15
 EVERY = "brokerName,topic,queueId,queueOffset,body,bodySize,tags,keys,uniqKey,properties,bornTimestamp,storeTimestamp,bornHost"
@@ -72,7 +72,7 @@ def row_of(raw: bytes) -> dict[str, Any]:
     }
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(unit_fields(), KNOWN | st.none(), st.booleans()), min_size=1, max_size=8),
     st.sampled_from([64, 900, 1 << 20]),

@@ -7,42 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rmq_columns import FileGone, Malformed, SeamMismatch, parse_options, plan_splits, read_split, read_store
-from rmq_columns.plan import Split
 from rmq_wire.message import read_unit
 from rmq_wire.message_id import pack_host
-from tests.columns.logs import FILE_BYTES, unit, write_log
-from tests.inspect.kit import golden_store
-from tests.wire.given import damaged
+from tests.columns.rows import listed, rows, split_rows
+from tests.support.given import damaged
+from tests.support.logs import FILE_BYTES, FIXED_BYTES, SOME, forged, unit, write_log
+from tests.support.stores import golden_store
 
-SOME = [bytes([number % 251]) * (number * 37 % 300) for number in range(60)]
-CALM = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-
-
-def rows(path: Path | str, **options: Any) -> list[dict[str, Any]]:
-    return [row for batch in read_store(path, **options) for row in listed(batch)]
-
-
-def listed(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Times as numbers: damaged ones are no date."""
-    columns = {
-        name: column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-        for name, column in zip(batch.schema.names, batch.columns, strict=True)
-    }
-    return list(pa.RecordBatch.from_pydict(columns).to_pylist())
-
-
-def split_rows(path: Path, **options: Any) -> list[dict[str, Any]]:
-    """Each split is sent somewhere, as Spark would."""
-    splits = plan_splits(parse_options({"path": path, **options}))
-    sent: list[Split] = pickle.loads(pickle.dumps(splits))
-    assert sent == splits
-    return [row for split in sent for batch in read_split(split) for row in listed(batch)]
+CALM = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+FEW = "physicalOffset,storeSize,queueOffset,body,_corrupt"
+"""What tells a row from another; what is made of its properties is looked at elsewhere."""
 
 
 @pytest.mark.parametrize("v6", [False, True])
@@ -97,28 +76,13 @@ def test_splits_agree_with_the_whole(tmp_path: Path, data: st.DataObject) -> Non
         piece = data.draw(st.sampled_from([b"\x7f", b"\xff\xff\xff\xff", bytes(4), bytes(400), b"\0\0\1\0", b"\xda\xa3\x20\xa7"]))
         raw[at : at + len(piece)] = piece
     hit.write_bytes(bytes(raw[:FILE_BYTES]))
-    whole = rows(tmp_path, mode="PERMISSIVE")
+    whole = rows(tmp_path, mode="PERMISSIVE", columns=FEW)
     size, block = data.draw(st.integers(300, 3000)), data.draw(st.sampled_from([64, 900]))
     strategy = data.draw(st.sampled_from(["magic", "auto", "consumequeue"]))
-    found = split_rows(tmp_path, mode="PERMISSIVE", splitBytes=size, blockBytes=block, splitStrategy=strategy)
+    found = split_rows(tmp_path, mode="PERMISSIVE", columns=FEW, splitBytes=size, blockBytes=block, splitStrategy=strategy)
     for row in [*whole, *found]:
         row["_corrupt"] = row["_corrupt"] is not None
     assert found == whole
-
-
-def forged(count: int) -> Any:
-    """A body that holds whole units which say the truth about where they are."""
-
-    def body(at: int) -> bytes:
-        raw = b""
-        for number in range(count):
-            raw += unit(at + FIXED_BYTES + len(raw), b"forged", number=900 + number)
-        return raw
-
-    return body
-
-
-FIXED_BYTES = 88
 
 
 @CALM
@@ -127,18 +91,19 @@ FIXED_BYTES = 88
 )
 def test_forged_units_never_become_rows(tmp_path: Path, bodies: list[Any], split_bytes: int) -> None:
     log = write_log(tmp_path, bodies)
-    assert [row["physicalOffset"] for row in rows(tmp_path)] == log.places
-    assert [
-        row["physicalOffset"] for row in split_rows(tmp_path, splitBytes=split_bytes, splitStrategy="consumequeue")
-    ] == log.places
+
+    def places(read: Any, **options: Any) -> list[int]:
+        return [row["physicalOffset"] for row in read(tmp_path, columns="physicalOffset", **options)]
+
+    assert places(rows) == log.places
+    assert places(split_rows, splitBytes=split_bytes, splitStrategy="consumequeue") == log.places
     low = log.places[len(log.places) // 2] - 1
-    wanted = [place for place in log.places if place >= low]
-    assert [row["physicalOffset"] for row in rows(tmp_path, startingPhysicalOffset=low)] == wanted
+    assert places(rows, startingPhysicalOffset=low) == [place for place in log.places if place >= low]
     try:
-        found = split_rows(tmp_path, splitBytes=split_bytes, splitStrategy="magic")
+        found = places(split_rows, splitBytes=split_bytes, splitStrategy="magic")
     except SeamMismatch:
         return
-    assert [row["physicalOffset"] for row in found] == log.places
+    assert found == log.places
 
 
 def test_a_forged_seam_is_met(tmp_path: Path) -> None:

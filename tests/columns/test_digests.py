@@ -13,7 +13,7 @@ from rmq_columns.digests import BLOCK_OFFSETS, DigestTask, How, digest_split, ha
 from rmq_columns.units import read, walk
 from rmq_wire.layout import message
 from rmq_wire.message import pack_unit
-from tests.columns.logs import HOST, HOST_V6, unit
+from tests.support.logs import HOST, HOST_V6, unit
 
 KEY = b"k" * 64
 PLAIN: dict[str, Any] = {

@@ -14,8 +14,8 @@ from pyarrow import fs
 from rmq_columns import CannotRead, parse_options, plan_splits, read_split, read_store
 from rmq_columns.remote import RangedFile
 from rmq_columns.scan import Batch, scan
-from tests.columns.logs import write_log
-from tests.inspect.kit import golden_store
+from tests.support.logs import write_log
+from tests.support.stores import golden_store
 
 TABLES = ("messages", "consumequeue", "index", "files", "topics", "consumerOffsets", "gaps")
 BODIES = [bytes([number]) * 700 for number in range(200)]

@@ -14,14 +14,13 @@ from rmq_columns.generate_pattern import DELAY_MS, LONG_TOPIC, SHARDED_TOPIC, SL
 from rmq_columns.generate_plan import FIRST_MS, ROUNDS_BACK, Sizes
 from rmq_inspect.directory import list_store
 from rmq_inspect.verify import Scope, verify
-from rmq_store.disk import RealDisk
 from rmq_store.settings import DELAY_LEVELS_MS
-from rmq_store.store import Store
 from rmq_wire import properties
 from rmq_wire.layout.message import BORN_V6, MAGIC_V2
 from rmq_wire.message import has_good_crc, pack_unit
 from tests.support.store_differ import by_age, first_difference, read_files
 from tests.support.store_rewrite import append_again, store_settings
+from tests.support.store_rig import open_store
 from tests.support.store_view import Shape, Stored, View
 
 SIZES = Sizes(log_file_bytes=1 << 20, queue_file_bytes=4000, hash_slots=500, index_entries=10_000)
@@ -66,7 +65,7 @@ def test_our_store_appends_the_same_bytes(tmp_path: Path) -> None:
 
 def test_our_store_opens_it_without_recovery(tmp_path: Path) -> None:
     made = generate.generate(tmp_path, Wanted(3 << 20, 200, 3, sizes=SIZES))
-    opened = Store.open(RealDisk(), store_settings(made.store, SHAPE), FIRST_MS + 10**9, pid=1)
+    opened = open_store(store_settings(made.store, SHAPE), FIRST_MS + 10**9)
     assert opened.report.clean
     assert (opened.report.cut_bytes, opened.report.bridged, opened.report.rebuilt) == (0, 0, False)
     assert opened.report.end == made.log_end

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from rmq_columns import BadOption, arrow, parse_options, read_store, schema_of, units
 from rmq_columns.schema import KAFKA
 from rmq_wire import properties
 from rmq_wire.message import pack_unit
-from tests.columns.test_arrow import PROPERTIES
-from tests.inspect.kit import golden_of, golden_store, plain_store
-from tests.wire.given import units as unit_fields
+from tests.support.given import PROPERTIES
+from tests.support.given import units as unit_fields
+from tests.support.stores import golden_of, golden_store, plain_store
 
 SPARKS_OWN = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
 
@@ -56,7 +56,6 @@ def test_values_are_those_that_were_sent(tmp_path: Path) -> None:
     assert zlib.compress(b"5: unpacked") in stored
 
 
-@settings(deadline=None)
 @given(unit_fields(), PROPERTIES)
 def test_any_properties(fields: dict[str, Any], held: bytes) -> None:
     """Values are the bytes that are stored, also those that are no text; of two values of a name the last."""

@@ -17,9 +17,9 @@ from rmq_columns.generate_plan import Sizes
 from rmq_columns.parquet_export import export_store
 from rmq_columns.parquet_manifest import CannotExport
 from rmq_columns.parquet_options import FileOptions, parse_file_options
-from tests.columns.exports import data_files, exported, log_of_days, options_of, stored
-from tests.columns.logs import write_log
-from tests.inspect.kit import golden_of
+from tests.support.exports import data_files, exported, log_of_days, options_of, stored
+from tests.support.logs import write_log
+from tests.support.stores import golden_of
 
 
 def files_of(**given: Any) -> FileOptions:

@@ -17,8 +17,9 @@ from rmq_columns.parquet_export import export_split, export_store, finish, prepa
 from rmq_columns.parquet_manifest import CannotExport, TakenOver
 from rmq_columns.parquet_options import FileOptions
 from tests.columns.courses import DAY_MS, FILE_BYTES, Broker
-from tests.columns.exports import data_files, exported, forged_log, stopped_at, stored
-from tests.columns.logs import OWN_OFFSET_AT, unit
+from tests.support.exports import data_files, exported, forged_log, stopped_at, stored
+from tests.support.logs import OWN_OFFSET_AT, unit
+from tests.support.loops import each, strided
 
 FILES = FileOptions()
 
@@ -292,26 +293,43 @@ def test_what_retention_took_before_it_was_exported_is_told(tmp_path: Path) -> N
 # --- two starts at once
 
 
-def test_two_first_starts_at_once(tmp_path: Path) -> None:
-    """Before any step of one another begins and ends, while the log grows: one plan counts, and no row is there twice."""
-    for number in range(60):
-        one = broker(tmp_path / str(number) / "a", 15)
-        to, options = tmp_path / f"out-{number}", options_of(one.root)
+class TwoStarts:
+    """Before some step of one start another begins and ends, while the log grows: one plan counts, and no row is there twice."""
 
-        def other(one: Broker = one, to: Path = to, options: Options = options) -> None:
+    def __init__(self, tmp_path: Path) -> None:
+        self.path = tmp_path
+        self.steps = self.meet(1 << 30)
+
+    def meet(self, number: int) -> list[str]:
+        """The steps of the first; the other comes before that one."""
+        one = broker(self.path / str(number) / "a", 15)
+        to, options = self.path / f"out-{number}", options_of(one.root)
+
+        def other() -> None:
             one.append(8)
             export_store(str(to), options, FILES)
 
         with stopped_at(number, other) as steps, suppress(TakenOver):
             export_store(str(to), options, FILES)
-        if len(steps) <= number:
-            break
         kept = bodies(to) if (to / "_SUCCESS").exists() else []
         export_store(str(to), options, FILES, increment=True)
         export_store(str(to), options, FILES, increment=True)
         assert bodies(to) == bodies_of(one)
         assert set(kept) <= set(bodies(to))
-    assert number > 20
+        return steps
+
+
+def test_two_first_starts_at_once(tmp_path: Path) -> None:
+    two = TwoStarts(tmp_path)
+    assert len(two.steps) > 20
+    kinds = [two.steps.index(kind) for kind in set(two.steps)]
+    each(strided(range(len(two.steps)), 6, kinds), two.meet)
+
+
+@pytest.mark.nightly
+def test_two_first_starts_at_any_step(tmp_path: Path) -> None:
+    two = TwoStarts(tmp_path)
+    each(range(len(two.steps)), two.meet)
 
 
 def test_a_plan_that_was_made_before_ours_is_seen(tmp_path: Path) -> None:

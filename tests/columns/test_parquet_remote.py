@@ -14,7 +14,7 @@ from rmq_columns.parquet_destination import RemoteDestination, destination
 from rmq_columns.parquet_export import export_split, export_store, finish, prepare
 from rmq_columns.parquet_manifest import TakenOver, entries_of
 from rmq_columns.parquet_options import FileOptions
-from tests.columns.exports import exported, log_of_days, options_of, stored
+from tests.support.exports import exported, log_of_days, options_of, stored
 
 FILES = FileOptions()
 

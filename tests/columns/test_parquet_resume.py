@@ -10,7 +10,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -21,8 +21,9 @@ from rmq_columns.parquet_export import export_split, export_store, finish, prepa
 from rmq_columns.parquet_manifest import CannotExport, entries_of
 from rmq_columns.parquet_options import FileOptions, parse_file_options
 from rmq_columns.parquet_reading import read_export
-from tests.columns.exports import FILE_BYTES, data_files, die, exported, log_of_days, options_of, stopped_at, stored
-from tests.columns.logs import write_log
+from tests.support.exports import FILE_BYTES, data_files, die, exported, log_of_days, options_of, stopped_at, stored
+from tests.support.logs import write_log
+from tests.support.loops import each, strided
 
 FILES = FileOptions()
 
@@ -30,7 +31,7 @@ FILES = FileOptions()
 def killed(to: Path, options: Options, number: int, increment: bool = False) -> bool:
     """An export in a process of its own that dies before its step `number`; False when it came to its end before that."""
     context = multiprocessing.get_context("forkserver")  # plain fork would take pyarrow's threads for granted
-    context.set_forkserver_preload(["rmq_columns.parquet_export", "tests.columns.exports"])
+    context.set_forkserver_preload(["rmq_columns.parquet_export", "tests.support.exports"])
     child = context.Process(target=export_until, args=(str(to), options, number, increment))
     child.start()
     child.join()
@@ -58,20 +59,38 @@ def assert_whole(to: Path, root: Path, **options: str) -> None:
     assert json.loads((to / "_SUCCESS").read_text())["rows"] == len(stored(root))
 
 
-def test_killed_at_every_step(tmp_path: Path) -> None:
+class Killed:
     """Before each write, each rename, each removal: started again once, it is whole."""
-    log = log_of_days(tmp_path / "broker-a", 40, days=1.5)
-    few = {"columns": "brokerName,body,physicalOffset"}  # each column is a few writes more
-    options = options_of(log.root, **few)
-    steps = steps_of(tmp_path / "whole", options)
-    assert {"create", "put", "remove", "write", "commit"} == set(steps)
-    for number in range(len(steps)):
-        to = tmp_path / f"killed-{number}"
-        assert killed(to, options, number)
+
+    FEW: Final = {"columns": "brokerName,body,physicalOffset"}
+    """Each column is a few writes more."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.path = tmp_path
+        self.root = log_of_days(tmp_path / "broker-a", 40, days=1.5).root
+        self.options = options_of(self.root, **self.FEW)
+        self.steps = steps_of(tmp_path / "whole", self.options)
+        assert {"create", "put", "remove", "write", "commit"} == set(self.steps)
+        assert not killed(tmp_path / "end", self.options, len(self.steps))
+
+    def at(self, number: int) -> None:
+        to = self.path / f"killed-{number}"
+        assert killed(to, self.options, number)
         assert not (to / "_SUCCESS").exists()
-        export_store(str(to), options, FILES)
-        assert_whole(to, log.root, **few)
-    assert not killed(tmp_path / "end", options, len(steps))
+        export_store(str(to), self.options, FILES)
+        assert_whole(to, self.root, **self.FEW)
+
+
+def test_killed_at_some_steps(tmp_path: Path) -> None:
+    start = Killed(tmp_path)
+    first_of_its_kind = [start.steps.index(kind) for kind in set(start.steps)]
+    each(strided(range(len(start.steps)), 4, first_of_its_kind), start.at)
+
+
+@pytest.mark.nightly
+def test_killed_at_every_step(tmp_path: Path) -> None:
+    start = Killed(tmp_path)
+    each(range(len(start.steps)), start.at)
 
 
 def test_killed_again_and_again(tmp_path: Path) -> None:

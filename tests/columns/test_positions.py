@@ -12,8 +12,9 @@ from rmq_columns import parse_options, plan_splits, read_store
 from rmq_columns.generate import Wanted, generate
 from rmq_columns.generate_plan import Sizes
 from rmq_columns.positions import asked_of, positions_in
-from tests.columns.logs import write_log
-from tests.inspect.kit import golden_of
+from tests.support.generated import idled
+from tests.support.logs import write_log
+from tests.support.stores import golden_of
 
 SIZES = Sizes(1 << 20, 4000, 100, 400)
 Key = tuple[str, int]
@@ -115,18 +116,6 @@ def test_queues_of_which_everything_has_expired(tmp_path: Path, split_bytes: str
     assert bounds_of(rows)[key] == (ends[key], ends[key])
     assert not [row for row in rows if row["position"] is not None]
     assert ends[key] > SIZES.queue_file_bytes // 20, "more than one file"
-
-
-def idled(store: Path, topic: str = "orders", queue_id: int = 0) -> int:
-    """Only the last log file is left, and this queue had its last message before.  Where the log begins."""
-    files = sorted((store / "commitlog").iterdir())
-    for path in files[:-1]:
-        path.unlink()
-    start = int(files[-1].name)
-    for path in (store / "consumequeue" / topic / str(queue_id)).iterdir():
-        units = [path.read_bytes()[at : at + 20] for at in range(0, path.stat().st_size, 20)]
-        path.write_bytes(b"".join(one if int.from_bytes(one[:8]) < start else bytes(20) for one in units))
-    return start
 
 
 def test_a_time_that_no_calendar_has(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from rmq_columns import parse_options, plan_splits, read_split, read_store
 from rmq_columns.filesystem import File, LocalFile, LocalTree
 from rmq_columns.plan import CLOCK_STEP_MS
-from tests.columns.logs import FILE_BYTES, Log, write_log
-from tests.inspect.kit import golden_of, golden_store
+from tests.support.logs import FILE_BYTES, Log, write_log
+from tests.support.loops import each, strided
+from tests.support.stores import golden_of, golden_store
 
 STEP_MS = CLOCK_STEP_MS // 4
 BODIES = [bytes(number * 31 % 200) for number in range(90)]
@@ -34,7 +35,7 @@ def places(log: Log, **options: Any) -> list[int]:
     return list(read_store(log.root, columns="physicalOffset", **options).read_all()["physicalOffset"].to_pylist())
 
 
-CALM = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+CALM = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @CALM
@@ -94,16 +95,42 @@ def test_a_range_of_places(log: Log, low: int, high: int, strategy: str) -> None
     assert queue["physicalOffset"].to_pylist() == wanted
 
 
-@pytest.mark.parametrize("strategy", ["auto", "file", "consumequeue", "magic"])
+STRATEGIES = ["auto", "file", "consumequeue", "magic"]
+
+
+class Queues:
+    """A store of many queues: none of them names every place."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.root = golden_of("mix", tmp_path / "broker-a")
+        self.places = self.read()
+        files = sorted(int(path.name) for path in (self.root / "commitlog").iterdir())
+        behind = [sum(place < start for place in self.places) for start in files]
+        self.edges = sorted({edge for first in behind for edge in (first - 1, first) if 0 <= edge < len(self.places)})
+        """of each file the first message and the one before it"""
+
+    def read(self, **options: Any) -> list[int]:
+        return sorted(read_store(self.root, includeSystemTopics=True, **options).read_all()["physicalOffset"].to_pylist())
+
+    def check(self, number: int, strategy: str) -> None:
+        """What lies between a range's end and the next unit of a queue is not left out."""
+        low = self.places[number]
+        assert self.read(startingPhysicalOffset=low, splitStrategy=strategy) == self.places[number:]
+        assert self.read(endingPhysicalOffset=low + 1, splitStrategy=strategy) == self.places[: number + 1]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_range_of_places_among_many_queues(tmp_path: Path, strategy: str) -> None:
-    """No queue names every place: what lies between a range's end and the next unit of a queue is not left out."""
-    root = golden_of("mix", tmp_path / "broker-a")
-    every = sorted(read_store(root, includeSystemTopics=True).read_all()["physicalOffset"].to_pylist())
-    for number, low in enumerate(every):
-        chosen = {"startingPhysicalOffset": low, "splitStrategy": strategy, "includeSystemTopics": True}
-        assert read_store(root, **chosen).read_all()["physicalOffset"].to_pylist() == every[number:]
-        chosen = {"endingPhysicalOffset": low + 1, "splitStrategy": strategy, "includeSystemTopics": True}
-        assert read_store(root, **chosen).read_all()["physicalOffset"].to_pylist() == every[: number + 1]
+    store = Queues(tmp_path)
+    assert len(store.edges) > 4
+    each(strided(range(len(store.places)), 16, store.edges), lambda number: store.check(number, strategy))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_any_range_of_places_among_many_queues(tmp_path: Path, strategy: str) -> None:
+    store = Queues(tmp_path)
+    each(range(len(store.places)), lambda number: store.check(number, strategy))
 
 
 def test_a_range_of_places_reads_little(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

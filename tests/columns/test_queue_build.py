@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from rmq_columns import BadOption, CannotRead, Malformed, parse_options
+from rmq_columns import BadOption, CannotRead, Malformed
 from rmq_columns.queue_build import Key, Kind, delay_levels, light_places
 from rmq_columns.queue_build_compare import compare_queues, plan_comparison
 from rmq_columns.queue_build_files import Target, extension_addresses, extensions_in
@@ -20,35 +20,12 @@ from rmq_columns.queue_build_place import MARK
 from rmq_columns.queue_build_plan import plan_build
 from rmq_columns.queue_build_runs import Bridge, Piece, Run, settle
 from rmq_columns.queue_build_work import Made, build_split, rebuild
-from tests.columns.logs import QUEUE_OFFSET_AT, write_log
-from tests.inspect.kit import golden_of, golden_store, rich_store, spoil
+from tests.support.logs import QUEUE_OFFSET_AT, write_log
+from tests.support.queue_files import TREES, built, files_of, options_of, store_of
+from tests.support.stores import golden_of, golden_store, rich_store, spoil
 
-TREES = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 SMALL_SPLITS = 20_000
 """Bytes: cuts every log of these tests in many places."""
-
-
-def store_of(kind: str, root: Path) -> Path:
-    return golden_store(root) if kind == "plain" else golden_of(kind, root)
-
-
-def options_of(store: Path, **more: object) -> Any:
-    logs = sorted(str(one) for one in store.glob("logs-*"))
-    given = {"path": str(store), **({"storePathCommitLog": ",".join(logs)} if logs else {}), **more}
-    return parse_options(given)
-
-
-def files_of(root: Path) -> dict[str, bytes]:
-    found = {}
-    for tree in TREES:
-        for path in sorted((root / tree).rglob("*")):
-            if path.is_file():
-                found[str(path.relative_to(root))] = path.read_bytes()
-    return found
-
-
-def built(store: Path, to: Path, how: dict[str, Any] | None = None, **more: object) -> list[Made]:
-    return rebuild(options_of(store, **more), str(to), **(how or {}))
 
 
 def outcomes(made: list[Made], store: Path, **more: object) -> dict[tuple[str, int], dict[str, Any]]:
@@ -334,7 +311,7 @@ def test_a_light_queue_stays_together() -> None:
 lives = some.lists(some.tuples(some.integers(0, 40), some.integers(1, 12)), min_size=1, max_size=12)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(lives)
 def test_settled_as_if_message_by_message(parts: list[tuple[int, int]]) -> None:
     """Runs in one go make what their messages make one by one."""

@@ -16,14 +16,13 @@ from hypothesis import strategies as some
 
 from rmq_columns import parse_options
 from rmq_columns.queue_build_work import rebuild
-from rmq_store.disk import RealDisk
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
 from rmq_store.values import Draft
 from rmq_wire import sys_flag as flags
 from rmq_wire.message import tags_code
-from tests.columns.test_queue_build import files_of
-from tests.support.store_rig import HOST, HOST_V6, START_MS, small
+from tests.support.queue_files import files_of
+from tests.support.store_rig import HOST, HOST_V6, START_MS, open_store, small
 
 BATCH = "Packed"
 DELAYED = "SCHEDULE_TOPIC_XXXX"
@@ -111,7 +110,7 @@ def is_batch(topic: str) -> bool:
 
 
 def opened(store_settings: StoreSettings) -> Store:
-    return Store.open(RealDisk(), store_settings, START_MS, pid=1, zone=UTC, has_batch_queues=is_batch)
+    return open_store(store_settings, zone=UTC, has_batch_queues=is_batch)
 
 
 def write(store_settings: StoreSettings, messages: list[Sent]) -> None:
@@ -135,7 +134,7 @@ def write_again(root: Path, store_settings: StoreSettings) -> None:
     assert opened(store_settings).close(START_MS)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(MESSAGES, some.booleans(), some.integers(0, 3), some.sampled_from((500, 3000, 1 << 20)))
 def test_as_our_broker_makes_them(messages: list[Sent], has_extensions: bool, files_lost: int, split_bytes: int) -> None:
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as directory:

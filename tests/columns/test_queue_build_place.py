@@ -18,9 +18,9 @@ from rmq_columns.queue_build_place import MARK, check_place, finish, making
 from rmq_columns.queue_build_plan import Task, directories, plan_build
 from rmq_columns.queue_build_work import Made, build_split, rebuild
 from rmq_columns.stores import list_stores
-from tests.columns.logs import FILE_BYTES, Log, unit, write_behind, write_log
-from tests.columns.test_queue_build import built, files_of, options_of
-from tests.inspect.kit import golden_store, spoil
+from tests.support.logs import FILE_BYTES, Log, unit, write_behind, write_log
+from tests.support.queue_files import built, files_of, options_of
+from tests.support.stores import golden_store, spoil
 
 HOW: dict[str, Any] = {"queue_file_bytes": 200}
 SPLIT = {"splitBytes": FILE_BYTES, "mode": "PERMISSIVE"}

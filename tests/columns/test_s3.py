@@ -11,8 +11,8 @@ import pytest
 from pyarrow import fs
 
 from rmq_columns import CannotRead, parse_options, plan_splits, read_split, read_store
-from tests.columns.logs import write_log
-from tests.inspect.kit import golden_store
+from tests.support.logs import write_log
+from tests.support.stores import golden_store
 
 pytestmark = pytest.mark.s3
 TABLES = ("messages", "consumequeue", "index", "files", "topics", "consumerOffsets")

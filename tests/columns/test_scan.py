@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_columns import scan as scanning
 from rmq_columns.scan import Batch, End, Ending, Gap, scan
 from rmq_columns.units import Fault
 from rmq_wire.message import pack_blank, pack_unit, read_unit
+from tests.support.given import damaged
 from tests.support.golden import store_files
-from tests.wire.given import damaged
 
 FILE_BYTES = 8192
 HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
@@ -197,7 +197,6 @@ def test_dense_damage_costs_linear_reading(monkeypatch: pytest.MonkeyPatch) -> N
     assert items[-1].how is Ending.HOPELESS
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_whatever_the_bytes_are_the_scan_tiles_them(data: st.DataObject) -> None:
     raw, _ = log_file(size=2048)

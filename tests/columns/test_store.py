@@ -18,7 +18,7 @@ from rmq_inspect.directory import list_store
 from rmq_wire import properties, sys_flag
 from rmq_wire.layout import message
 from rmq_wire.layout.message import MAGIC_BLANK
-from tests.inspect.kit import golden_of, golden_store
+from tests.support.stores import golden_of, golden_store
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 KINDS = ("plain", "batch", "light", "mix")

@@ -10,7 +10,7 @@ import pytest
 from rmq_columns import BadOption, CannotRead, parse_options, read_store
 from rmq_columns.filesystem import absolute, lies_in, local_path
 from rmq_columns.stores import list_stores
-from tests.columns.logs import write_log
+from tests.support.logs import write_log
 
 BODIES = [b"x"] * 3
 

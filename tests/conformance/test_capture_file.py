@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from conformance.capture.decoding import decode_all
 from conformance.capture.file import MARKS, BadCapture, Capture, Server, lines_of, read, write
-from conformance.capture.recorder import Cutter, Frame, Mark, split
+from conformance.capture.recorder import Frame, Mark
 from conformance.capture.timeline import Shown, as_json, code_named, lines
+from conformance.frames import Cutter, split
 from rmq_wire.codes import RequestCode
 from rmq_wire.encoding import Form, encode_request, encode_response, frame_prefix
 from tests.support.golden import FRAME_FILES, GOLDEN, exchanges

@@ -10,14 +10,12 @@ from conformance.capture.allowed import read_allowed, sort_out
 from conformance.capture.decoding import decode_all
 from conformance.capture.file import lines_of, read
 from conformance.capture.replay import replay
-from tests.support.golden import GOLDEN
+from tests.support.golden import CAPTURES, STEMS
 from tests.support.subject import start_broker, start_name_server
 
-CAPTURES = GOLDEN / "captures"
 DIFFERENCES = CAPTURES / "differences.toml"
 PAUSE_MS_MAX = 1000
 """Name servers hear of a new topic a little after its maker; the recorded pauses allow for that."""
-STEMS = sorted(path.stem for path in CAPTURES.glob("*.jsonl"))
 
 
 def test_there_are_captures_and_each_says_how_it_was_made() -> None:

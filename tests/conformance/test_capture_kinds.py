@@ -226,9 +226,3 @@ def test_what_wakes_a_pull_is_not_asked_after_it() -> None:
     pull = Code.PULL_MESSAGE
     told = conversation(("?", pull, 1), ("?", 10, 2), ("?", 34, 3), ("!", 0, 1), ("!", 0, 3), ("!", 0, 2))
     assert not in_turn(told, ["s"] * 6).late
-
-
-def test_the_document_has_the_table() -> None:
-    text = (GOLDEN.parents[1] / "docs" / "captures.md").read_text(encoding="utf-8")
-    for row in UNDERSTOOD:
-        assert f"{', '.join(f'`{name}`' for name in row.names)}: {row.where} |" in text, row

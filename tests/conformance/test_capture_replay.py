@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 
 from conformance.capture.file import Capture
-from conformance.capture.recorder import Frame, Mark, split
+from conformance.capture.recorder import Frame, Mark
 from conformance.capture.replay import CannotReplay, Report, replay
 from conformance.capture.session import Recording
+from conformance.frames import split
 from rmq_wire.codes import RequestCode as Code
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Command
 from rmq_wire.encoding import Form, encode_request
 from rmq_wire.message import pack_unit
 from rmq_wire.message_id import offset_message_id, pack_host
-from tests.support.capture_server import Asker, ScriptedServer, reply
+from tests.support.capture_server import ScriptedServer, reply
+from tests.support.talk import Talk
 
 Twist = Callable[[Command, list[bytes]], Sequence[bytes]]
 """Spoils the answers to one question."""
@@ -105,13 +107,13 @@ PULL = {"consumerGroup": "g", "topic": "t", "queueId": "1", "queueOffset": "0", 
 
 def play(namesrv: str) -> None:
     """What the client does: it finds the broker by the route, sends, pulls, looks the second message up by its offset."""
-    with Asker(namesrv) as names:
-        names.say(ask(Code.GET_ROUTEINFO_BY_TOPIC, 1, {"topic": "t"}))
+    with Talk(namesrv) as names:
+        names.raw(ask(Code.GET_ROUTEINFO_BY_TOPIC, 1, {"topic": "t"}))
         [route] = names.hear()
         [data] = json.loads(bytes(route.body))["brokerDatas"]
-    with Asker(data["brokerAddrs"]["0"]) as broker:
+    with Talk(data["brokerAddrs"]["0"]) as broker:
         for opaque, form in ((10, Form.JSON), (11, Form.ROCKETMQ)):
-            broker.say(ask(Code.SEND_MESSAGE_V2, opaque, SEND, b"hello", form))
+            broker.raw(ask(Code.SEND_MESSAGE_V2, opaque, SEND, b"hello", form))
             [sent] = broker.hear()
         offset = int(sent.ext_map()["msgId"][16:], 16)
         for question in (
@@ -120,9 +122,9 @@ def play(namesrv: str) -> None:
             ask(Code.VIEW_MESSAGE_BY_ID, 31, {"offset": str(offset)}),
             ask(Code.GET_MAX_OFFSET, 32, {"topic": "t", "queueId": "1"}),
         ):
-            broker.say(question)
+            broker.raw(question)
             broker.hear()
-        broker.say(*(ask(Code.QUERY_CONSUMER_OFFSET, opaque, PULL) for opaque in ASKED_TOGETHER))
+        broker.raw(*(ask(Code.QUERY_CONSUMER_OFFSET, opaque, PULL) for opaque in ASKED_TOGETHER))
         broker.hear(2)
 
 

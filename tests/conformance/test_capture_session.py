@@ -7,12 +7,16 @@ import json
 import pytest
 
 from conformance.capture.decoding import decode_all
-from conformance.capture.recorder import Frame, Mark, address_of, split, text_of
+from conformance.capture.recorder import Frame, Mark
 from conformance.capture.session import Recording
+from conformance.frames import split
+from conformance.relay import text_of
+from conformance.subjects.remoting import split_address
 from rmq_wire.codes import RequestCode as Code
 from rmq_wire.command import Command
 from rmq_wire.encoding import Form, encode_request, encode_response
-from tests.support.capture_server import Asker, ScriptedServer, reply
+from tests.support.capture_server import ScriptedServer, reply
+from tests.support.talk import Talk
 
 
 def route(*addresses: str, bare: bool = False) -> bytes:
@@ -26,8 +30,8 @@ def serving(body: bytes) -> ScriptedServer:
 
 
 def asked(address: str, data: bytes) -> Command:
-    with Asker(address) as client:
-        client.say(data)
+    with Talk(address) as client:
+        client.raw(data)
         return client.hear()[0]
 
 
@@ -72,7 +76,7 @@ def test_the_record_is_what_the_server_said_and_heard() -> None:
 
 def test_a_broker_that_tells_the_relays_address_is_left_alone() -> None:
     with serving(b"here") as broker:
-        _, port = address_of(broker.address)
+        _, port = split_address(broker.address)
         told = text_of(("127.0.0.2", port))
         with serving(route(told)) as names, Recording(names.address, advertised={told: broker.address}) as recording:
             assert addresses_in(asked(recording.address, encode_request(105, opaque=1))) == [told]
@@ -89,14 +93,25 @@ def test_messages_are_never_altered() -> None:
         assert broker.heard == [message]
 
 
+def test_what_comes_in_one_piece_goes_on_in_one_piece() -> None:
+    questions = [encode_request(28, opaque=number) for number in range(3)]
+    with serving(b"{}") as names, Recording(names.address) as recording:
+        with Talk(recording.address) as client:
+            client.raw(*questions)
+            client.hear(3)
+        assert names.heard == [b"".join(questions)] * 3, "each question came with the others"
+        frames = [event for event in recording.capture("c").events if isinstance(event, Frame)]
+    assert [frame.to_server for frame in frames] == [True] * 3 + [False] * 3
+
+
 def test_what_is_no_frame_passes_and_is_marked() -> None:
     answer = encode_response(0, 1, form=Form.JSON)
     assert isinstance(answer, bytes)
     with serving(b"") as names, Recording(names.address) as recording:
-        with Asker(recording.address) as client:
-            client.say(encode_request(105, opaque=1))
+        with Talk(recording.address) as client:
+            client.raw(encode_request(105, opaque=1))
             client.hear()
-            client.say(b"\xff\xff\xff\xff garbage")
+            client.raw(b"\xff\xff\xff\xff garbage")
         until = [mark for mark in _marks(recording) if mark.what in ("lost", "close")]
         assert until[0].what == "lost"
         assert not until[0].by_server
@@ -115,7 +130,7 @@ def _marks(recording: Recording) -> list[Mark]:
 def test_an_address_that_cannot_be_had_is_told() -> None:
     with serving(b"") as names:
         with pytest.raises(OSError, match="in use"):
-            Recording(names.address, address_of(names.address))
+            Recording(names.address, split_address(names.address))
         with pytest.raises(OSError, match="in use"):
             Recording(names.address, advertised={names.address: "127.0.0.1:1"})
         with pytest.raises(ValueError, match="HOST:PORT"):

@@ -245,3 +245,23 @@ def test_merge(conform: Run, cases: dict[str, Case], foretold: dict[str, list[Ex
     foretold["ours"] = foretold["address"] = [Expectation(("planted.one",), "x", "")]
     assert conform("merge", *files, "--expected").exit_code == 0
     assert conform("merge", tmp_path / "none.json").exit_code == 2
+
+
+def test_rounds(conform: Run, cases: dict[str, Case], subjects: dict[str, FakeSubject], tmp_path: Path) -> None:
+    turns = 0
+
+    async def shaky(trial: Trial) -> None:
+        nonlocal turns
+        turns += 1
+        trial.equal("turn", turns == 2, False)
+
+    plant(cases, good=passes, shaky=shaky)
+    done = conform("rounds", "--ours", "--rounds", 3, "--seed", 7, "--loops", 1, "--keep", tmp_path / "kept")
+    assert done.exit_code == 1
+    assert "planted.shaky: seed 8\n" in done.stdout
+    assert done.stdout.endswith("3 rounds beside 1 busy loops, 2 of them as expected\n")
+    assert subjects["ours"].entered == subjects["ours"].left == 3, "each round has a server of its own"
+    [file] = (tmp_path / "kept").iterdir()
+    assert [case.id for case in results.read(file).runs[0].surprises] == ["planted.shaky"]
+    assert conform("rounds", "--ours", "--rounds", 2).exit_code == 0
+    assert "name one server" in conform("rounds").stderr

@@ -10,10 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from conformance.case import load as load_cases
-from conformance.controls.defect import DEFECTS, Defect, enter, load
+from conformance.controls.defect import Defect, Row
+from conformance.controls.defects import by_name, load
 from conformance.controls.proxy import unchanged
 from conformance.controls.run import CAUGHT, NOT_CAUGHT, NOT_SHOWN, chosen, control, read, write
-from conformance.controls.table import document, lines
+from conformance.controls.table import lines
 from conformance.subjects.base import Target
 from conformance.subjects.ours import OursSubject
 from rmq_cli.conform import command
@@ -110,29 +111,15 @@ def test_quick_ones_are_named_right() -> None:
 
 
 def test_a_name_is_declared_once() -> None:
-    one = next(iter(load().values()))
+    row = Row("does nothing wrong", "send.v2 send.v1", unchanged)
+    assert by_name([{"send.harmless": row}]) == {
+        "send.harmless": Defect("send.harmless", "does nothing wrong", ("send.v2", "send.v1"), mutate=unchanged)
+    }
     with pytest.raises(ValueError, match="declared twice"):
-        enter(one)
-    with pytest.raises(ValueError, match="the cases that catch it"):
-        enter(one._replace(name="send.nobody-looks", caught_by=()))
-    assert "send.nobody-looks" not in DEFECTS
-
-
-@pytest.mark.parametrize("name", REPORTS)
-def test_the_kept_tables_are_whole(name: str) -> None:
-    told = read(ROOT / "conformance" / "reports" / name)
-    assert [row.name for row in told.defects] == list(load())
-    assert told.bad == []
-
-
-def test_java_shows_every_defect() -> None:
-    told = read(ROOT / "conformance" / "reports" / REPORTS[0])
-    assert {row.outcome for row in told.defects} == {CAUGHT}
-
-
-def test_the_page_is_made_from_the_tables() -> None:
-    runs = [read(ROOT / "conformance" / "reports" / name) for name in REPORTS]
-    assert (ROOT / "docs" / "controls.md").read_text(encoding="utf-8") == document(list(load().values()), runs)
+        by_name([{"send.harmless": row}, {"send.harmless": row}])
+    for name, nobody in (("send.nobody-looks", row._replace(caught_by="")), ("harmless", row)):
+        with pytest.raises(ValueError, match="the cases that catch it"):
+            by_name([{name: nobody}])
 
 
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.capture.recorder import split
 from conformance.controls import frames
 from conformance.controls.frames import Message
 from conformance.controls.proxy import Mutate, Seen, Step, answering, proxied, unchanged
 from conformance.controls.shadow import Shadow, shadowed
+from conformance.frames import split
 from conformance.link import Answer, Frame, Link, NoAnswer
 from conformance.subjects.base import Target
 from rmq_wire.command import Command, decode_header

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,25 +11,12 @@ from conformance.case import Level, load
 from conformance.evidence import tell, tell_one
 from conformance.expected import BadExpectations, Expectation, anchors, broken_links, label_for, unused
 from conformance.link import Frame
-from conformance.results import BadResults, CaseTold, CheckTold, FrameTold, Run, TargetTold
+from conformance.results import BadResults, CaseTold, CheckTold, FrameTold
 from rmq_wire.command import Command
 from rmq_wire.encoding import Form, encode_request
 from rmq_wire.headers.topics import DeleteTopic
+from tests.conformance.runs import a_run, told
 from tests.support.fake_remoting import answer
-
-
-def told(id: str, outcome: str = "passed", level: str = "must", **more: Any) -> CaseTold:
-    return CaseTold(id, level, f"{id} holds", "Nobody.knows", outcome, **more)
-
-
-def a_run(*cases: CaseTold, label: str = "ours", started: str = "2026-01-01T00:00:00Z", ended: str = "") -> Run:
-    target = TargetTold(label, "ours", "5.5.0", "127.0.0.1:1", "127.0.0.1:2", "broker-a", "C", True, {"commit": "abc"}, {})
-    return Run(target, started, 1.5, 7, 16, "m1", ended, list(cases))
-
-
-def test_the_schema_is_current() -> None:
-    """`python -m conformance.results` writes it."""
-    assert results.SCHEMA.read_text(encoding="utf-8") == results.schema()
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from conformance.report.junit import junit
-from tests.conformance.test_report_page import JAVA, OURS
+from tests.conformance.runs import JAVA, OURS
 
 
 class Rule(NamedTuple):

@@ -17,39 +17,12 @@ import pytest
 
 from conformance.report import html
 from conformance.report.html import kind, page, write_html
-from conformance.results import CaseTold, CheckTold, FrameTold, Run
-from tests.conformance.test_outcomes import a_run, told
+from conformance.results import FrameTold, Run
+from tests.conformance.runs import EVIL, JAVA, OURS, a_run, failed, question, told
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 BROWSER_S = 120.0
 """How long it may take on a busy machine.  Nothing waits so long."""
-EVIL = "<script>alert(1)</script>{{index}}</script>&\x01"
-CHECKS = [CheckTold("first", True, "1", "1"), CheckTold("the code", False, "0", EVIL)]
-
-
-def question(code: int = 11, name: str = "PULL_MESSAGE", **more: Any) -> FrameTold:
-    return FrameTold(0, True, 0.01, 90, "request", code, name, 5, "JSON", "JAVA", 513, fields={"topic": EVIL}, **more)
-
-
-def answer(**more: Any) -> FrameTold:
-    return FrameTold(0, False, 0.0135, 70, "response", 17, "TOPIC_NOT_EXIST", 5, "JSON", "JAVA", 513, "no such topic", {}, **more)
-
-
-def failed(id: str, **more: Any) -> CaseTold:
-    return told(id, "failed", why="the code", checks=CHECKS, frames=[question(), answer()], codes=[11], **more)
-
-
-OURS = a_run(
-    failed("pull.first"),
-    failed("pull.foretold", expected="failed", reason="not built yet", see="docs/differences.md#safety"),
-    told("pull.fine"),
-    told("send.fine", level="should"),
-    told("send.surprise", expected="failed", reason="thought so"),
-    failed("send.info", level="info"),
-    told("send.skipped", "skipped", why="needs: x"),
-    told("send.broken", "error", why="KeyError", trace="Traceback (most recent call last)"),
-)
-JAVA = a_run(told("pull.first"), told("pull.fine"), told("send.fine", level="should"), label="java-5.5.0")
 
 
 def inside(document: str, id: str) -> Any:

@@ -8,22 +8,12 @@ import pytest
 
 from conformance.case import load
 from conformance.coverage import coverage
-from conformance.report import specification
-from conformance.report.specification import DOCUMENT, anchor_of, document, escaped, main, sources
+from conformance.report.markdown import escaped
+from conformance.report.specification import document
 from conformance.report.specification_codes import _answer, _joined_fields, _taken_apart
+from conformance.report.specification_rules import anchor_of, sources
 
 TEXT = document(load())
-
-
-def test_the_document_is_current() -> None:
-    """Where this fails: `make specification`."""
-    assert DOCUMENT.read_text(encoding="utf-8") == TEXT
-
-
-def test_the_command_says_whether_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(specification, "document", lambda cases: TEXT + "more")
-    assert main(["--check"]) == 1
-    assert "make specification" in capsys.readouterr().out
 
 
 def test_every_case_and_every_code_has_its_place() -> None:

@@ -11,10 +11,11 @@ import pytest
 from conformance.case import load
 from conformance.coverage import coverage, lines
 from conformance.report.junit import junit, write_junit
+from conformance.report.markdown import table, with_table
 from conformance.report.text import case_lines, matrix_lines, run_lines
 from conformance.results import CaseTold, CheckTold
 from rmq_wire.codes import RequestCode
-from tests.conformance.test_outcomes import a_run, told
+from tests.conformance.runs import a_run, told
 from tests.support.planted import passes, planted
 
 FAILING = [CheckTold("first", True, "1", "1"), CheckTold("the code", False, "0", "17 <no> & topic\0")]
@@ -133,3 +134,12 @@ def test_every_code_that_our_servers_answer_is_exercised() -> None:
 def test_cases_name_codes_that_there_are(module: str) -> None:
     known = {int(code) for code in RequestCode}
     assert [case.id for case in load().values() if case.module == module and set(case.codes) - known] == []
+
+
+def test_a_table_of_a_page_is_replaced() -> None:
+    made = table(("a", ":n"), [("x|y\nz", 1)])
+    assert made == "| a | n |\n| --- | ---: |\n| x\\|y z | 1 |"
+    page = "# Page\n\n| b |\n| --- |\n\n| a | n |\n| --- | ---: |\n| old | 1 |\n| older | 2 |\n\nMore.\n"
+    assert with_table(page, made) == f"# Page\n\n| b |\n| --- |\n\n{made}\n\nMore.\n"
+    with pytest.raises(ValueError, match="no table"):
+        with_table(page, table(("c",), []))

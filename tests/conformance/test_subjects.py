@@ -30,7 +30,8 @@ from conformance.subjects.java import java_command, java_version
 from conformance.subjects.named import subject_named
 from conformance.subjects.ours import OurNameServer, OursSubject
 from conformance.subjects.own import registered
-from conformance.subjects.process import ServerProcess, free_ports, until
+from conformance.subjects.ports import reserve_port
+from conformance.subjects.process import ServerProcess, until
 from conformance.subjects.properties import NOT_OURS, OWN_BROKER_PROPERTIES, OWN_NAMESRV_PROPERTIES
 from tests.support.process import processes_in
 
@@ -106,7 +107,7 @@ def test_a_name_server_without_a_master(tmp_path: Path) -> None:
 @pytest.mark.parametrize("which", ["namesrv_port", "broker_port"])
 def test_a_port_that_is_taken(tmp_path: Path, which: str) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", free_ports()))
+        taken.bind(("127.0.0.1", reserve_port()))
         taken.listen()
         port = taken.getsockname()[1]
         assert f"port {port} is taken" in why_not(OursSubject(tmp_path, **{which: port}))

@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from conformance.case import Case, Level, Need, by_version, enter
+from conformance.case import Case, Level, Need, by_version, case, enter
 from conformance.link import Answer, Link, NoAnswer
 from conformance.trial import CaseFailed, CaseSkipped, Check, Trial, fits
 from rmq_wire.command import Command
@@ -308,3 +308,29 @@ def test_an_id_is_declared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"pull\.one is declared in planted and in planted"):
         enter(planted("pull.one", passes))
     assert list(cases) == ["pull.one"]
+
+
+def test_a_case_is_told_by_its_docstring(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases: dict[str, Case] = {}
+    monkeypatch.setattr("conformance.case.CASES", cases)
+    asked: dict[str, Any] = {"rests_on": "Nobody.knows", "codes": ASKED, "needs": Need.OWN}
+
+    @case("pull.one", Level.MUST, **asked)
+    async def one(t: Trial) -> None:
+        """One holds.
+
+        Because of `one`;
+        and of two.
+        """
+
+    @case("pull.two", Level.MUST, title="Two holds", **asked)
+    async def two(t: Trial) -> None:
+        """It is made in a loop."""
+
+    told = [(one.title, one.about, one.codes, one.needs) for one in cases.values()]
+    assert told == [
+        ("One holds", "Because of `one`;\nand of two.", (ASKED,), {Need.OWN}),
+        ("Two holds", "It is made in a loop.", (ASKED,), {Need.OWN}),
+    ]
+    with pytest.raises(ValueError, match="the docstring's first line"):
+        case("pull.three", Level.MUST, **asked)(lambda t: passes(t))

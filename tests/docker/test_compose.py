@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.cli.rmq import Talk
+from conformance.subjects.ports import reserve_port
 from tests.support.java import missing
-from tests.support.process import free_ports, until
+from tests.support.process import until
 from tests.support.reference import registered
+from tests.support.talk import Talk
 
 pytestmark = pytest.mark.docker
 
@@ -62,7 +63,7 @@ def program(daemon: Any) -> list[str]:
 @pytest.fixture
 def project(program: list[str], ours: str, real: str) -> Iterator[Project]:
     ports = ("NAMESRV_PORT", "BROKER_PORT", "RMQ_NAMESRV_PORT", "RMQ_BROKER_PORT")
-    made = Project(program, RMQ_IMAGE=ours, ROCKETMQ_IMAGE=real, **{name: str(free_ports()) for name in ports})
+    made = Project(program, RMQ_IMAGE=ours, ROCKETMQ_IMAGE=real, **{name: str(reserve_port()) for name in ports})
     try:
         yield made
     finally:

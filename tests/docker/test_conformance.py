@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.subjects.docker import LABEL
-from tests.conformance.test_suite import conform
+from tests.support.conform import conform
 
 pytestmark = pytest.mark.docker
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.cli.rmq import Talk
+from conformance.subjects.ports import reserve_port
 from tests.docker.conftest import Run
 from tests.support import remoting
-from tests.support.process import free_ports, until
+from tests.support.process import until
+from tests.support.talk import Talk
 
 pytestmark = pytest.mark.docker
 
@@ -26,7 +27,7 @@ class Box:
     """A container of ours with its ports on the host's loopback, the broker advertising them."""
 
     def __init__(self, run: Run, **options: Any) -> None:
-        self.namesrv_port, self.broker_port = free_ports(), free_ports()
+        self.namesrv_port, self.broker_port = reserve_port(), reserve_port()
         self.namesrv, self.broker = f"127.0.0.1:{self.namesrv_port}", f"127.0.0.1:{self.broker_port}"
         ports = {f"{port}/tcp": ("127.0.0.1", port) for port in (self.namesrv_port, self.broker_port)}
         self.container = run(

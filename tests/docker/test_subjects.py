@@ -14,8 +14,9 @@ import pytest
 from conformance.subjects.base import SubjectFailed
 from conformance.subjects.compose import ComposeSubject
 from conformance.subjects.docker import LABEL, DockerSubject, remove_leftovers
-from tests.cli.rmq import Talk
-from tests.support.process import free_ports, until
+from conformance.subjects.ports import reserve_port
+from tests.support.process import until
+from tests.support.talk import Talk
 
 pytestmark = pytest.mark.docker
 
@@ -72,7 +73,7 @@ def test_an_image_of_something_else(ours: str, tmp_path: Path) -> None:
 
 
 def test_a_port_that_is_taken(real: str, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", free_ports())) as taken:
+    with socket.create_server(("127.0.0.1", reserve_port())) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(SubjectFailed, match=f"port {port} is taken"):
             DockerSubject(real, tmp_path, broker_port=port).__enter__()

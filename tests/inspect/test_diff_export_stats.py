@@ -13,7 +13,8 @@ import pytest
 
 from rmq_inspect import export
 from rmq_inspect.stats import BUCKETS_MAX, Buckets
-from tests.inspect.kit import golden_store, look, plain_store, spoil, units_of
+from tests.support.command import look
+from tests.support.stores import golden_store, plain_store, spoil, units_of
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from rmq_cli.inspect import SUBCOMMANDS
-from tests.inspect.kit import golden_store, look
+from tests.support.command import look
+from tests.support.stores import golden_store
 
 PAGE = Path(__file__).parents[2] / "docs" / "inspect.md"
 PROMPT = "    $ rmq inspect "

@@ -11,8 +11,9 @@ from rmq_inspect.directory import list_store
 from rmq_inspect.index_file import IndexReader
 from rmq_store.disk import RealDisk
 from rmq_wire.message import index_hash
-from tests.inspect.kit import SLOTS, Seen, golden_of, golden_store, look, rich_store, spoil
+from tests.support.command import Seen, look
 from tests.support.store_rig import Rig, draft, small
+from tests.support.stores import SLOTS, golden_of, golden_store, rich_store, spoil
 
 
 @pytest.fixture(scope="module")

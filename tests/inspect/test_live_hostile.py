@@ -24,8 +24,9 @@ from rmq_inspect.select import Wanted, messages
 from rmq_wire.layout.flat import flat
 from rmq_wire.layout.message import HEAD, MAGIC_V1
 from rmq_wire.message import pack_unit
-from tests.inspect.kit import SLOTS, golden_store, look, put, rich_store, spoil
+from tests.support.command import look
 from tests.support.store_rig import HOST
+from tests.support.stores import SLOTS, golden_store, put, rich_store, spoil
 
 ROOT = Path(__file__).parents[2]
 GIBIBYTE = 1 << 30

@@ -16,8 +16,9 @@ from rmq_inspect import packed
 from rmq_inspect.packed import StillPacked, unpack
 from rmq_store.disk import RealDisk
 from rmq_wire import sys_flag as flags
-from tests.inspect.kit import SLOTS, look
+from tests.support.command import look
 from tests.support.store_rig import Rig, draft, small
+from tests.support.stores import SLOTS
 
 PLAIN: Final = b"rocketmq packs this; " * 20
 OF_JAVA: Final = {

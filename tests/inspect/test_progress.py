@@ -13,7 +13,7 @@ from rmq_inspect.directory import list_store
 from rmq_inspect.log import pieces
 from rmq_inspect.progress import quiet
 from rmq_inspect.stats import collect
-from tests.inspect.kit import golden_store
+from tests.support.stores import golden_store
 
 
 class Terminal(io.StringIO):

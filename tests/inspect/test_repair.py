@@ -20,8 +20,9 @@ from rmq_inspect.records import is_filler
 from rmq_store.disk import RealDisk
 from rmq_store.store import Store
 from rmq_wire import sys_flag as flags
-from tests.inspect.kit import SLOTS, golden_of, golden_store, look, plain_store, rich_store, spoil, units_of
-from tests.support.store_rig import START_MS, Rig, draft, small
+from tests.support.command import look
+from tests.support.store_rig import START_MS, Rig, draft, open_store, small
+from tests.support.stores import SLOTS, golden_of, golden_store, plain_store, rich_store, spoil, units_of
 
 LOG_FILE_BYTES = 8192
 
@@ -112,7 +113,7 @@ def test_a_unit_whose_seal_is_broken_is_lost(tmp_path: Path) -> None:
 
 def opened(root: Path) -> Store:
     settings = small(store_path_root_dir=str(root), mapped_file_size_commit_log=LOG_FILE_BYTES, max_hash_slot_num=SLOTS)
-    return Store.open(RealDisk(), settings, START_MS + 10**7, pid=1)
+    return open_store(settings, START_MS + 10**7)
 
 
 def test_what_survives_can_be_read_and_gone_on_with(rich: Path) -> None:

@@ -15,8 +15,9 @@ from rmq_wire import properties
 from rmq_wire.layout import consume_queue, timer
 from rmq_wire.layout.flat import flat
 from rmq_wire.message_id import offset_message_id
-from tests.inspect.kit import LONG_TOPIC, MESSAGES, golden_store, look, rich_store, spoil, units_of
+from tests.support.command import look
 from tests.support.golden import told
+from tests.support.stores import LONG_TOPIC, MESSAGES, golden_store, rich_store, spoil, units_of
 
 SIZES = (4096, 8192, 1 << 20)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.inspect import plants_index, plants_log, plants_queues, plants_rest
-from tests.inspect.damaged_store import Subject, add_config, fill
-from tests.inspect.planted import Plant
+from tests.support import plants_index, plants_log, plants_queues, plants_rest
+from tests.support.damaged_store import Subject, add_config, fill
+from tests.support.plants import Plant
 
 PLANTS: list[Plant] = [*plants_log.PLANTS, *plants_queues.PLANTS, *plants_index.PLANTS, *plants_rest.PLANTS]
 

@@ -22,8 +22,8 @@ from rmq_inspect.verify_report import Report, as_json, lines
 from rmq_wire.layout import index
 from rmq_wire.layout.flat import flat
 from rmq_wire.message import pack_unit
-from tests.inspect.damaged_store import Subject, add_config, fill
-from tests.wire.given import damaged
+from tests.support.damaged_store import Subject, add_config, fill
+from tests.support.given import damaged
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 

@@ -9,10 +9,8 @@ import pytest
 
 from rmq_inspect.directory import list_store
 from rmq_inspect.verify import verify
-from rmq_store.disk import RealDisk
-from rmq_store.store import Store
-from tests.inspect.damaged_store import fill, settings_at
-from tests.support.store_rig import START_MS, draft
+from tests.support.damaged_store import fill, settings_at
+from tests.support.store_rig import START_MS, draft, open_store
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 1), (1, 5), (5, 1), (5, 5), (12, 2), (2, 30)])
@@ -51,7 +49,7 @@ def test_lives_of_a_batch_topic(tmp_path: Path) -> None:
     def is_batch(topic: str) -> bool:
         return topic == "Packed"
 
-    store = Store.open(RealDisk(), settings, START_MS, pid=1, has_batch_queues=is_batch)
+    store = open_store(settings, has_batch_queues=is_batch)
     for number in range(10):
         store.stage(draft(number, "Packed"), START_MS + number)
         store.commit()
@@ -67,7 +65,7 @@ def test_lives_of_a_batch_topic(tmp_path: Path) -> None:
 def test_light_queues_of_copies_and_lost_ones(tmp_path: Path) -> None:
     """A message sent back keeps the properties that name light queues, and is in none; a light queue that is gone is told."""
     settings = settings_at(tmp_path, enable_lmq=True, enable_multi_dispatch=True)
-    store = Store.open(RealDisk(), settings, START_MS, pid=1)
+    store = open_store(settings)
     lit = b"UNIQ_KEY\x01%d\x02INNER_MULTI_DISPATCH\x01%%LMQ%%a,%%LMQ%%b\x02"
     for number in range(4):
         for topic, more in (("Lit", b""), ("%RETRY%g", b"INNER_MULTI_QUEUE_OFFSET\x01%d,%d\x02" % (number, number))):

@@ -10,10 +10,10 @@ import pytest
 from rmq_columns.checks.findings import KINDS, remedy_of
 from rmq_inspect import verify_html, verify_report
 from rmq_wire.layout import timer
-from tests.inspect import plants_log, plants_queues
-from tests.inspect.damaged_store import Subject, fill
-from tests.inspect.kit import look
-from tests.inspect.planted import CHECKPOINT
+from tests.support import plants_log, plants_queues
+from tests.support.command import look
+from tests.support.damaged_store import Subject, fill
+from tests.support.plants import CHECKPOINT
 
 
 @pytest.fixture

@@ -13,9 +13,10 @@ from rmq_columns import scan, units
 from rmq_columns.checks import entries, index, log, places, queues, sequence, whole
 from rmq_columns.checks.findings import Findings
 from rmq_inspect import verify
-from tests.inspect import plants_index, plants_log, plants_queues, plants_rest
-from tests.inspect.damaged_store import Subject, add_config, fill
-from tests.inspect.planted import Plant
+from tests.support import plants_index, plants_log, plants_queues, plants_rest
+from tests.support.damaged_store import Subject, add_config, fill
+from tests.support.planting import planted
+from tests.support.plants import Plant
 
 
 def nothing(*_: Any, **__: Any) -> None:
@@ -63,11 +64,15 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_a_planted_bug_hides_the_damage(bug: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_hides_the_damage(bug: str, sound: Path, tmp_path: Path) -> None:
     place, name, replacement, plant = BUGS[bug]
     shutil.copytree(sound, tmp_path / "store")
     subject = Subject(tmp_path / "store")
     where = plant(subject)
     assert where.code in subject.report().findings.codes()
-    monkeypatch.setattr(place, name, replacement)
-    assert where.code not in subject.report().findings.codes()
+
+    def planted_bug(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(place, name, replacement)
+
+    with planted(planted_bug):
+        assert where.code not in subject.report().findings.codes()

@@ -172,38 +172,50 @@ FLOWS: dict[str, Flow] = {"producer": produce, "consumer": consume, "admin": adm
 
 def make_frames(*, clients: bool = True) -> None:
     """All files of frames, or only those between brokers and name servers."""
-    flows = FLOWS if clients else {}
     with tempfile.TemporaryDirectory() as scratch, stage(Path(scratch)) as on:
         about = f"A {REFERENCE} broker starts and registers with a {REFERENCE} name server."
         _save(f"registration-{REFERENCE}", on.names_relay.frames(), about)
-        for version in (REFERENCE, OLD_CLIENT):
-            for form in ("JSON", "ROCKETMQ"):
-                for kind, flow in flows.items():
-                    _record(Path(scratch), on, f"{kind}-{version}-{form.lower()}", flow, version, form)
         if clients:
-            _record(Path(scratch), on, f"producer-classic-{REFERENCE}-json", produce, REFERENCE, "JSON", CLASSIC_HEADER)
+            for version in (REFERENCE, OLD_CLIENT):
+                for form in ("JSON", "ROCKETMQ"):
+                    _record(Path(scratch), on, FLOWS, version, form)
+            _record(Path(scratch), on, {"producer-classic": produce}, REFERENCE, "JSON", CLASSIC_HEADER)
     with tempfile.TemporaryDirectory() as scratch, stage(Path(scratch), f"java-{OLD_SERVER}") as on:
         about = f"A {OLD_SERVER} broker starts and registers with a {OLD_SERVER} name server."
         _save(f"registration-{OLD_SERVER}", on.names_relay.frames(), about)
 
 
-def record(directory: Path, on: Stage, flow: Flow, topic: str, version: str, form: str, *flags: str) -> list[Frame]:
-    """What passes while a JVM of its own plays one flow, without what the broker itself says to the name server."""
+def record(clients: JavaDriver, on: Stage, flow: Flow, topic: str) -> list[Frame]:
+    """What passes while one flow plays, without what the broker itself says to the name server."""
     at_names, at_broker = len(on.names_relay.frames()), len(on.broker_relay.frames())
-    with JavaDriver(directory, version, form=form, flags=flags) as clients:
-        clients.call("rebalance_interval", ms=1000)
-        flow(clients, on.subject, Names(), topic)
+    flow(clients, on.subject, Names(), topic)
     brokers_own = {frame.connection for frame in on.names_relay.frames()[:at_names]}
     asked = [frame for frame in on.names_relay.frames()[at_names:] if frame.connection not in brokers_own]
     after = 1 + max((frame.connection for frame in asked), default=0)
     return asked + [frame._replace(connection=frame.connection + after) for frame in on.broker_relay.frames()[at_broker:]]
 
 
-def _record(scratch: Path, on: Stage, name: str, flow: Flow, version: str, form: str, *flags: str) -> None:
-    """One file."""
-    frames = record(scratch / name, on, flow, name.replace(".", "_"), version, form, *flags)
-    how = ", ".join((flow.__name__, f"{form} headers", *flags))
-    _save(name, frames, f"A {version} client ({how}) and a {REFERENCE} name server and broker.")
+@contextlib.contextmanager
+def speaking(directory: Path, version: str, form: str, *flags: str) -> Iterator[JavaDriver]:
+    """Clients of one version that speak one header form; they play the flows one after the other."""
+    with JavaDriver(directory / f"{version}-{form}", version, form=form, flags=flags) as clients:
+        clients.call("rebalance_interval", ms=1000)
+        yield clients
+
+
+def file_of(kind: str, version: str, form: str) -> str:
+    """The name of a file of frames, without its suffix."""
+    return f"{kind}-{version}-{form.lower()}"
+
+
+def _record(scratch: Path, on: Stage, flows: Mapping[str, Flow], version: str, form: str, *flags: str) -> None:
+    """One file a flow."""
+    with speaking(scratch / "-".join(flows), version, form, *flags) as clients:
+        for kind, flow in flows.items():
+            name = file_of(kind, version, form)
+            frames = record(clients, on, flow, name.replace(".", "_"))
+            how = ", ".join((flow.__name__, f"{form} headers", *flags))
+            _save(name, frames, f"A {version} client ({how}) and a {REFERENCE} name server and broker.")
 
 
 def _save(name: str, frames: list[Frame], about: str) -> None:

@@ -19,22 +19,12 @@ from rmq_wire.codes import RequestCode
 from tests.java.golden import GOLDEN
 from tests.java.golden_store import _keep
 from tests.support import remoting
+from tests.support.golden_formats import BATCH_PROPERTIES, LIGHT_PROPERTIES, SMALL_FILES
 from tests.support.java import REFERENCE
 from tests.support.process import until
 from tests.support.reference import JavaBroker, JavaNameServer
 
 BORN_MS = 1_700_000_000_000
-SMALL_FILES = {
-    "mappedFileSizeCommitLog": "8192",
-    "mappedFileSizeConsumeQueue": "200",
-    "mappedFileSizeConsumeQueueExt": "210",
-    "mapperFileSizeBatchConsumeQueue": "460",
-    "maxHashSlotNum": "100",
-    "maxIndexNum": "400",
-    "messageDelayLevel": "1s 5s",
-}
-LIGHT = {"enabledAppendPropCRC": "true", "enableLmq": "true", "enableMultiDispatch": "true"}
-BATCH = {"enableConsumeQueueExt": "true"}
 
 
 class Told:
@@ -156,5 +146,5 @@ def make(name: str, properties: dict[str, str], paths: tuple[str, ...], fill: An
 
 
 if __name__ == "__main__":
-    make("light", LIGHT, ("logs-a", "logs-b"), fill_light)
-    make("batch", BATCH, ("commitlog",), fill_batch)
+    make("light", LIGHT_PROPERTIES, ("logs-a", "logs-b"), fill_light)
+    make("batch", BATCH_PROPERTIES, ("commitlog",), fill_batch)

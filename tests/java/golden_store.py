@@ -17,25 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from conformance.capture.frames import save
-from conformance.capture.recorder import Frame, glance
+from conformance.capture.recorder import Frame
+from conformance.frames import glance
 from tests.java.flows import drain, producer, push
 from tests.java.golden import GOLDEN, Names, made, stage
 from tests.support.clients import JavaDriver, JavaError
+from tests.support.golden import SMALL_FILES
 from tests.support.java import OLD_CLIENT, REFERENCE
 from tests.support.process import until
 from tests.support.subject import Subject
 
-SMALL_FILES = {
-    "mappedFileSizeCommitLog": "16384",
-    "mappedFileSizeConsumeQueue": "2000",
-    "maxHashSlotNum": "100",
-    "maxIndexNum": "400",
-    "transactionTimeOut": "1000",
-    "transactionCheckInterval": "2000",
-    "persistConsumerOffset": "true",
-    "flushDelayOffsetInterval": "1000",
-}
-"""Files so small that the log rolls and everything stays readable by eye."""
 LEFT_OUT = {"timerwheel", "timerlog", "rocksdbstore", "compaction"}
 
 

@@ -16,8 +16,9 @@ from typing import Any
 
 from tests.java.flows import producer, push
 from tests.java.golden import GOLDEN, Names
-from tests.java.golden_store import SMALL_FILES, _dead, _keep
+from tests.java.golden_store import _dead, _keep
 from tests.support.clients import JavaDriver
+from tests.support.golden import SMALL_FILES
 from tests.support.java import REFERENCE
 from tests.support.process import until
 from tests.support.subject import start_subject

@@ -12,18 +12,17 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from rmq_store.disk import RealDisk
-from rmq_store.store import Store
 from tests.java.store_config import Configuration, check_checkpoint
-from tests.support.broker_line import Line
 from tests.support.java import REFERENCE
 from tests.support.message_mix import Mix, first_configuration, now_ms
 from tests.support.reference import JavaBroker
 from tests.support.store_differ import by_age, first_difference, read_files
 from tests.support.store_questions import Answers, ask_everything
 from tests.support.store_rewrite import store_settings
+from tests.support.store_rig import open_store
 from tests.support.store_view import Shape, View, rewritten
 from tests.support.subject import OurBroker
+from tests.support.talk import Talk
 
 QUEUES_AND_INDEX = ("consumequeue", "index")
 DELAYS_MS = (1000, 2000)
@@ -111,10 +110,10 @@ class Course:
     def view(self, files: dict[str, bytes]) -> View:
         return View(files, self.plan.shape, self.mix.deleted)
 
-    def line(self, broker: JavaBroker | OurBroker) -> Line:
-        return Line(f"{self.host}:{broker.port}")
+    def line(self, broker: JavaBroker | OurBroker) -> Talk:
+        return Talk(f"{self.host}:{broker.port}")
 
-    def question(self, line: Line, view: View, *, with_keys: bool = True) -> Answers:
+    def question(self, line: Talk, view: View, *, with_keys: bool = True) -> Answers:
         return ask_everything(line, view, exactly_as_5_5=self.plan.is_reference, with_keys=with_keys)
 
     def round(self) -> None:
@@ -137,7 +136,7 @@ class Course:
         self.check_state(by_java=broker is self.java)
         self.turns += 1
 
-    def fill(self, line: Line, *, with_transactions: bool) -> None:
+    def fill(self, line: Talk, *, with_transactions: bool) -> None:
         """Every kind of message, a topic made, one deleted, offsets committed; wait until nothing is on its way."""
         self.mix.topics(line, self.turns)
         self.mix.everything(line, self.plan.times)
@@ -220,7 +219,7 @@ class Course:
         self.check_growth(before)
         self.check_state(by_java=broker is self.java, with_index=with_keys)
 
-    def fill_at_once(self, line: Line) -> None:
+    def fill_at_once(self, line: Talk) -> None:
         for turn in range(self.plan.times):
             self.mix.at_once(line, turn)
         self.mix.settle(line)
@@ -258,7 +257,7 @@ class Course:
         """The same by our store."""
         copy = self._log_alone("anew-ours")
         view = self.view(self.files())
-        ours = Store.open(RealDisk(), store_settings(copy, self.plan.shape), now_ms(), pid=1)
+        ours = open_store(store_settings(copy, self.plan.shape), now_ms())
         ours.dispatch(now_ms())
         assert ours.close(now_ms())
         self._same_anew(view, copy)

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import pytest
 
-from conformance.capture.recorder import Glance, glance
+from conformance.frames import Glance, glance
 from rmq_wire.command import Command
 from rmq_wire.conversation import Conversation
-from tests.java.golden import FLOWS, record, stage
+from tests.java.golden import FLOWS, file_of, record, speaking, stage
 from tests.support.golden import exchanges
 from tests.support.java import REFERENCE
 from tests.support.subject import SUBJECTS
@@ -66,12 +66,12 @@ TOO_BIG = {(26, 0)}
 def test_our_answers_have_the_shape_of_the_references(form: str, tmp_path: Path) -> None:
     ours: list[tuple[bytes, int | None]] = []
     theirs: list[tuple[bytes, int | None]] = []
-    with stage(tmp_path, SUBJECTS[0]) as on:
+    with stage(tmp_path, SUBJECTS[0]) as on, speaking(tmp_path, REFERENCE, form) as clients:
         for kind, flow in FLOWS.items():
-            stem = f"{kind}-{REFERENCE}-{form.lower()}"
+            stem = file_of(kind, REFERENCE, form)
             theirs += [(e.data, e.asked) for e in exchanges(stem) if e.is_response]
             asked: dict[tuple[int, bool, int], Glance] = {}
-            for frame in record(tmp_path / kind, on, flow, stem.replace(".", "_"), REFERENCE, form):
+            for frame in record(clients, on, flow, stem.replace(".", "_")):
                 seems = glance(frame.data)
                 if not seems.is_response:
                     asked[frame.connection, frame.to_server, seems.opaque] = seems

@@ -17,6 +17,7 @@ import pytest
 
 from tests.java.flows import drain, producer, pull_all, push, queues_of
 from tests.support.clients import JavaDriver, JavaError
+from tests.support.java import OLD_CLIENT, REFERENCE
 from tests.support.process import until
 from tests.support.subject import Subject, start_subject
 
@@ -329,7 +330,12 @@ def test_the_fast_port_takes_sends(subject: Subject, clients: JavaDriver, fresh:
         assert {m["body"] for m in pull_all(clients, subject, fresh, topic, 2)} == {"plain", "fast"}
 
 
-@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize(
+    ("clients", "kill"),
+    [(REFERENCE, False), (REFERENCE, True), (OLD_CLIENT, True)],
+    ids=["stopped", "killed", "killed, old client"],
+    indirect=["clients"],
+)
 def test_a_restart_loses_nothing(subject: Subject, clients: JavaDriver, fresh: Fresh, kill: bool) -> None:
     topic, group, flood = fresh("restart"), fresh("group"), fresh("flood")
     with producer(clients, subject, fresh, retries=10, timeout_ms=20_000) as p:

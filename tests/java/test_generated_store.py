@@ -7,6 +7,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 
@@ -22,13 +23,11 @@ from rmq_wire.fastjson import loads
 from rmq_wire.message import read_unit
 from tests.support import remoting
 from tests.support.clients import JavaDriver
-from tests.support.java import REFERENCE, java
+from tests.support.courses import Place, plays
 from tests.support.process import until
-from tests.support.reference import SMALL_STORE, JavaBroker, JavaNameServer
+from tests.support.reference import SMALL_STORE, JavaBroker
 from tests.support.store_differ import read_files
 from tests.support.store_view import Stored, units_of
-
-pytestmark = pytest.mark.java
 
 SIZES = Sizes(
     int(SMALL_STORE["mappedFileSizeCommitLog"]),
@@ -41,35 +40,41 @@ AGE_MS = 60_000
 """All that waits is due when the broker starts."""
 
 
-class Place:
-    def __init__(self, directory: Path, names: JavaNameServer) -> None:
+class Served:
+    """A generated store and the real broker on it."""
+
+    def __init__(self, directory: Path, namesrv: str, tools: JavaDriver) -> None:
         first_ms = time.time_ns() // 1_000_000 - AGE_MS
         self.made: Made = generate(directory / "made", Wanted(SIZE, BODY_BYTES, SEED, sizes=SIZES, first_ms=first_ms))
         self.plan = Plan(SIZE, BODY_BYTES, SEED, SIZES, first_ms)
         self.units: list[Stored] = list(units_of(read_files(self.made.store, ("commitlog/",))))
-        self.names = names
-        self.broker = JavaBroker(directory / "broker", names.address, store=self.made.store)
+        self.namesrv = namesrv
+        self.tools = tools
+        self.broker = JavaBroker(directory / "broker", namesrv, name="broker-generated", store=self.made.store)
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    java()
-    directory = tmp_path_factory.mktemp("generated")
-    with JavaNameServer(directory / "ns") as names:
-        made = Place(directory, names)
-        try:
-            made.broker.start()
-            yield made
-        finally:
-            made.broker.end()
+def serve(place: Place) -> Served:
+    """A course: the store is generated and the broker starts."""
+    made = Served(place.directory, place.name_server(), place.tools())
+    place.kept.callback(made.broker.end)
+    made.broker.start()
+    return made
 
 
-def end_of(place: Place, topic: str, queue_id: int) -> int:
-    answer = remoting.ask(place.broker.address, RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue_id)})
+pytestmark = [pytest.mark.java, plays(serve, seconds=26)]
+
+
+@pytest.fixture
+def served(course: Future[Served]) -> Served:
+    return course.result()
+
+
+def end_of(served: Served, topic: str, queue_id: int) -> int:
+    answer = remoting.ask(served.broker.address, RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue_id)})
     return int(json.loads(answer.ext["offset"]))
 
 
-def pulled(place: Place, topic: str, queue_id: int, end: int) -> Iterator[bytes]:
+def pulled(served: Served, topic: str, queue_id: int, end: int) -> Iterator[bytes]:
     """The units of a queue up to an offset."""
     offset = 0
     while offset < end:
@@ -86,7 +91,7 @@ def pulled(place: Place, topic: str, queue_id: int, end: int) -> Iterator[bytes]
             "subVersion": "0",
             "expressionType": "TAG",
         }
-        answer = remoting.ask(place.broker.address, RequestCode.PULL_MESSAGE, fields)
+        answer = remoting.ask(served.broker.address, RequestCode.PULL_MESSAGE, fields)
         at = 0
         while answer.code == 0 and at < len(answer.body) and offset < end:
             unit = read_unit(answer.body, at)
@@ -96,61 +101,60 @@ def pulled(place: Place, topic: str, queue_id: int, end: int) -> Iterator[bytes]
         assert at, answer
 
 
-def test_every_message_is_pulled_as_it_stands(place: Place) -> None:
+def test_every_message_is_pulled_as_it_stands(served: Served) -> None:
     stored: dict[tuple[str, int], list[bytes]] = {}
-    for one in place.units:
+    for one in served.units:
         stored.setdefault((one.topic, one.unit.queue_id), []).append(one.data)
-    assert sum(map(len, stored.values())) == place.made.messages
+    assert sum(map(len, stored.values())) == served.made.messages
     for (topic, queue_id), units in stored.items():
         if not topic.startswith(("RMQ_SYS", "rmq_sys", SCHEDULE)):
-            assert list(pulled(place, topic, queue_id, len(units))) == units, f"{topic} {queue_id}"
+            assert list(pulled(served, topic, queue_id, len(units))) == units, f"{topic} {queue_id}"
 
 
-def test_what_was_due_is_delivered_once(place: Place) -> None:
-    kinds = Counter(one.topic for one in place.units)
+def test_what_was_due_is_delivered_once(served: Served) -> None:
+    kinds = Counter(one.topic for one in served.units)
     waiting = {
-        ("orders", 1): kinds[SCHEDULE] - delivered(place.plan, Kind.DELIVERED),
-        ("payments", 2): kinds[WHEEL] - delivered(place.plan, Kind.TIMED_DELIVERED),
+        ("orders", 1): kinds[SCHEDULE] - delivered(served.plan, Kind.DELIVERED),
+        ("payments", 2): kinds[WHEEL] - delivered(served.plan, Kind.TIMED_DELIVERED),
     }
     for (topic, queue_id), count in waiting.items():
         assert count > 0
-        before = place.plan.queue_end(place.plan.queues.index((topic, queue_id)))
-        until(partial(has_end, place, topic, queue_id, before + count), f"{count} deliveries to {topic}", seconds=60)
-        after = [read_unit(unit) for unit in pulled(place, topic, queue_id, before + count)][before:]
+        before = served.plan.queue_end(served.plan.queues.index((topic, queue_id)))
+        until(partial(has_end, served, topic, queue_id, before + count), f"{count} deliveries to {topic}", seconds=60)
+        after = [read_unit(unit) for unit in pulled(served, topic, queue_id, before + count)][before:]
         origin = SCHEDULE if topic == "orders" else WHEEL
-        expected = [key_of(one) for one in place.units if one.topic == origin][-count:]
+        expected = [key_of(one) for one in served.units if one.topic == origin][-count:]
         assert sorted(properties.decode(unit.properties.decode())["UNIQ_KEY"] for unit in after) == sorted(expected)
-        assert end_of(place, topic, queue_id) == before + count
+        assert end_of(served, topic, queue_id) == before + count
 
 
-def has_end(place: Place, topic: str, queue_id: int, end: int) -> bool:
-    return end_of(place, topic, queue_id) >= end
+def has_end(served: Served, topic: str, queue_id: int, end: int) -> bool:
+    return end_of(served, topic, queue_id) >= end
 
 
 def key_of(one: Stored) -> str:
     return properties.decode(one.unit.properties.decode())["UNIQ_KEY"]
 
 
-def test_mqadmin_finds_messages_and_progress(place: Place, tmp_path: Path) -> None:
-    some = [one for one in place.units if one.topic in ("orders", "order-steps", "payments")][:: place.made.messages // 6]
-    with JavaDriver(tmp_path, REFERENCE) as tools:
-        for one in some:
-            call = ("queryMsgByUniqueKey", "-t", one.topic, "-i", key_of(one), "-n", place.names.address)
-            printed = tools.begin_mqadmin(*call)()
-            assert properties.decode(one.unit.properties.decode())["KEYS"] in printed.out, printed
-            assert re.search(rf"Queue Offset: +{one.unit.queue_offset}\b", printed.out), printed
-        printed = tools.begin_mqadmin("topicStatus", "-t", "order-steps", "-n", place.names.address)()
-        ends = [place.plan.queue_end(place.plan.queues.index(("order-steps", queue_id))) for queue_id in range(4)]
-        assert all(str(end) in printed.out for end in ends), printed
+def test_mqadmin_finds_messages_and_progress(served: Served) -> None:
+    some = [one for one in served.units if one.topic in ("orders", "order-steps", "payments")][:: served.made.messages // 6]
+    for one in some:
+        call = ("queryMsgByUniqueKey", "-t", one.topic, "-i", key_of(one), "-n", served.namesrv)
+        printed = served.tools.mqadmin(*call)
+        assert properties.decode(one.unit.properties.decode())["KEYS"] in printed.out, printed
+        assert re.search(rf"Queue Offset: +{one.unit.queue_offset}\b", printed.out), printed
+    printed = served.tools.mqadmin("topicStatus", "-t", "order-steps", "-n", served.namesrv)
+    ends = [served.plan.queue_end(served.plan.queues.index(("order-steps", queue_id))) for queue_id in range(4)]
+    assert all(str(end) in printed.out for end in ends), printed
 
 
-def test_positions_are_those_of_the_file(place: Place) -> None:
-    told = loads(remoting.ask(place.broker.address, RequestCode.GET_ALL_CONSUMER_OFFSET).body)["offsetTable"]
-    for number, (topic, queue_id) in enumerate(place.plan.queues):
+def test_positions_are_those_of_the_file(served: Served) -> None:
+    told = loads(remoting.ask(served.broker.address, RequestCode.GET_ALL_CONSUMER_OFFSET).body)["offsetTable"]
+    for number, (topic, queue_id) in enumerate(served.plan.queues):
         if topic in ("orders", "clicks"):
-            assert 0 <= place.plan.queue_end(number) - told[f"{topic}@GID-orders"][str(queue_id)] <= 7
+            assert 0 <= served.plan.queue_end(number) - told[f"{topic}@GID-orders"][str(queue_id)] <= 7
 
 
-def test_it_started_without_cutting_anything(place: Place) -> None:
-    log = list(units_of(read_files(place.made.store, ("commitlog/",))))
-    assert [one.data for one in log[: len(place.units)]] == [one.data for one in place.units]
+def test_it_started_without_cutting_anything(served: Served) -> None:
+    log = list(units_of(read_files(served.made.store, ("commitlog/",))))
+    assert [one.data for one in log[: len(served.units)]] == [one.data for one in served.units]

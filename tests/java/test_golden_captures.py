@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from concurrent.futures import Future
 
 import pytest
 
 from conformance.capture.file import read
-from conformance.capture.replay import replay
-from tests.conformance.test_capture_golden import CAPTURES, STEMS
-from tests.support.java import java
+from conformance.capture.replay import Report, replay
+from tests.support.courses import Place, plays
+from tests.support.golden import CAPTURES, STEMS
 from tests.support.subject import start_subject
 
 pytestmark = pytest.mark.java
@@ -18,13 +18,17 @@ PAUSE_MS_MAX = 1000
 """The reference registers topics and writes its index in the background."""
 
 
-@pytest.mark.parametrize("stem", STEMS)
-def test_the_real_servers_answer_as_they_did(stem: str, tmp_path: Path) -> None:
-    java()
-    subject = start_subject("java", tmp_path)
+def replayed(place: Place, stem: str) -> Report:
+    """A course: fresh servers, for a name server tells of all that is registered."""
+    subject = start_subject("java", place.directory)
     try:
-        report = replay(read(CAPTURES / f"{stem}.jsonl"), subject.namesrv, in_turn=True, pause_ms_max=PAUSE_MS_MAX, answer_s=30)
+        return replay(read(CAPTURES / f"{stem}.jsonl"), subject.namesrv, in_turn=True, pause_ms_max=PAUSE_MS_MAX, answer_s=30)
     finally:
         subject.end()
+
+
+@pytest.mark.parametrize("stem", [pytest.param(stem, marks=plays(replayed, stem, seconds=17)) for stem in STEMS])
+def test_the_real_servers_answer_as_they_did(stem: str, course: Future[Report]) -> None:
+    report = course.result()
     assert report.compared
-    assert not report.differences
+    assert not report.differences, "\n".join(map(str, report.differences))

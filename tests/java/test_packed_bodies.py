@@ -1,35 +1,39 @@
-"""Messages that the stock producer packs with LZ4 and Zstandard (`rocketmq.message.compressType`) are shown unpacked."""
+"""Messages that the stock producer packs with LZ4 and Zstandard are shown unpacked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from tests.inspect.kit import look
 from tests.java.flows import producer
 from tests.support.clients import JavaDriver
+from tests.support.command import look
 from tests.support.java import REFERENCE
-from tests.support.subject import start_subject
+from tests.support.subject import Subject
 
 pytestmark = pytest.mark.java
 
+COMPRESSION = "rocketmq.message.compressType"
+"""Read by each new producer."""
 SIZE = 20_000
 EXPECTED = bytes(ord("a") + at % 26 for at in range(SIZE)).decode()
 """What the driver sends when it is told a size."""
 
 
 @pytest.mark.parametrize("packed", ["LZ4", "ZSTD"])
-def test_inspect_unpacks_what_the_stock_producer_packed(tmp_path: Path, packed: str, fresh: Callable[[str], str]) -> None:
+@pytest.mark.parametrize("clients", [REFERENCE], indirect=True)
+def test_inspect_unpacks_what_the_stock_producer_packed(
+    subject: Subject, clients: JavaDriver, packed: str, fresh: Callable[[str], str]
+) -> None:
     pytest.importorskip("pyarrow")
-    flags = [f"-Drocketmq.message.compressType={packed}"]
-    subject = start_subject("ours", tmp_path / "ours")
+    topic = fresh("Packed")
+    clients.call("property", name=COMPRESSION, value=packed)
     try:
-        with JavaDriver(tmp_path / "clients", REFERENCE, flags=flags) as clients, producer(clients, subject, fresh) as p:
-            clients.call("send", producer=p, topic="Packed", size=SIZE)
-        [row] = look("show", subject.store, "--topic", "Packed", "--json").rows
+        with producer(clients, subject, fresh) as p:
+            clients.call("send", producer=p, topic=topic, size=SIZE)
     finally:
-        subject.end()
+        clients.call("property", name=COMPRESSION, value="ZLIB")
+    [row] = look("show", subject.store, "--topic", topic, "--json").rows
     assert (row["compression"], row["body"]) == (packed.lower(), EXPECTED)
     assert row["bodySize"] < SIZE // 10

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ import pytest
 from rmq_inspect.directory import list_store
 from rmq_inspect.log import Unit, pieces
 from rmq_inspect.repair import repair
-from rmq_store.disk import RealDisk
 from rmq_store.errors import Cold
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
@@ -25,8 +25,9 @@ from rmq_wire.message import read_unit
 from rmq_wire.message_id import offset_message_id
 from tests.support import remoting
 from tests.support.clients import JavaDriver
-from tests.support.java import REFERENCE, java
-from tests.support.reference import SMALL_STORE, JavaBroker, JavaNameServer
+from tests.support.courses import Place, plays
+from tests.support.reference import SMALL_STORE, JavaBroker
+from tests.support.store_rig import START_MS, open_store
 
 pytestmark = pytest.mark.java
 
@@ -34,39 +35,28 @@ TOPIC = "Repaired"
 QUEUES = 4
 BODY_BYTES = 24_000
 IDS_A_CALL = 50
-START_MS = 1_700_000_000_000
 QUEUE_FILE_BYTES = int(SMALL_STORE["mappedFileSizeConsumeQueue"])
 SLOTS = int(SMALL_STORE["maxHashSlotNum"])
 
 
-class Place:
+class Rig:
     """A log of four files and a bit, in two directories one after the other."""
 
-    def __init__(self, directory: Path, names: JavaNameServer, log_file_bytes: int) -> None:
-        self.names = names
-        self.log_file_bytes = log_file_bytes
-        self.properties = {"mappedFileSizeCommitLog": str(log_file_bytes)}
-        self.messages = 4 * (log_file_bytes * 9 // 2 // 24_300 // 4)
+    def __init__(self, directory: Path, namesrv: str, name: str) -> None:
+        self.namesrv = namesrv
+        self.name = name
+        self.log_file_bytes = 2 << 20
+        self.properties = {"mappedFileSizeCommitLog": str(self.log_file_bytes)}
+        self.messages = 4 * (self.log_file_bytes * 9 // 2 // 24_300 // 4)
         self.old, self.new = directory / "old", directory / "new"
-        self.first = JavaBroker(directory / "first", names.address, store=self.old, properties=self.properties)
+        self.first = self.broker(directory / "first", self.old)
 
     def second(self, directory: Path) -> JavaBroker:
         """A broker on the repaired store, at the same address: it is part of the message ids."""
-        made = JavaBroker(directory / "second", self.names.address, store=self.new, properties=self.properties)
-        made.port, made.address = self.first.port, self.first.address
-        made.properties["listenPort"] = str(made.port)
-        return made
+        return self.broker(directory / "second", self.new, self.first.port)
 
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    java()
-    with JavaNameServer(tmp_path / "ns") as names:
-        made = Place(tmp_path, names, 2 << 20)
-        try:
-            yield made
-        finally:
-            made.first.end()
+    def broker(self, directory: Path, store: Path, port: int = 0) -> JavaBroker:
+        return JavaBroker(directory, self.namesrv, name=self.name, port=port, store=store, properties=self.properties)
 
 
 def send(address: str, first: int, count: int) -> None:
@@ -133,51 +123,59 @@ def lose_files(store: Path, sent: list[Unit], file_bytes: int) -> set[int]:
     return {number_of(unit) for unit in (*gone, *hit)}
 
 
-@pytest.mark.parametrize("damage", [spoil_units, lose_files])
-def test_the_real_broker_has_every_survivor(
-    place: Place, tmp_path: Path, damage: Callable[[Path, list[Unit], int], set[int]]
-) -> None:
-    place.first.start()
-    send(place.first.address, 0, place.messages)
-    place.first.kill()
-    before = units_of(place.old)
+def has_every_survivor(place: Place, damage: Callable[[Path, list[Unit], int], set[int]]) -> None:
+    """A course: the real broker fills a store, goes on with the repaired one, and our store opens that before and after it."""
+    rig = Rig(place.directory, place.name_server(), f"broker-{damage.__name__}")
+    place.kept.callback(rig.first.end)
+    rig.first.start()
+    send(rig.first.address, 0, rig.messages)
+    rig.first.kill()
+    before = units_of(rig.old)
     sent = [unit for unit in before if ours(unit)]
-    assert len(sent) == place.messages
-    lost = damage(place.old, sent, place.log_file_bytes)
-    untouched = {path: path.read_bytes() for path in place.old.rglob("*") if path.is_file() and path.stat().st_size < 1 << 23}
+    assert len(sent) == rig.messages
+    lost = damage(rig.old, sent, rig.log_file_bytes)
+    untouched = {path: path.read_bytes() for path in rig.old.rglob("*") if path.is_file() and path.stat().st_size < 1 << 23}
 
-    report = repair(list_store(place.old), place.new, slots=SLOTS, queue_file_bytes=QUEUE_FILE_BYTES)
+    report = repair(list_store(rig.old), rig.new, slots=SLOTS, queue_file_bytes=QUEUE_FILE_BYTES)
 
     assert {path: path.read_bytes() for path in untouched} == untouched
     assert report.counts["lost"] == (3 if damage is spoil_units else 2)
     gaps = {offset for gap in report.gaps if gap["topic"] == TOPIC for offset in range(gap["from"], gap["from"] + gap["count"])}
     assert gaps == {unit.message.queue_offset for unit in sent if number_of(unit) in lost}
     survivors = [unit for unit in sent if number_of(unit) not in lost]
-    assert [number_of(unit) for unit in units_of(place.new) if ours(unit)] == [number_of(unit) for unit in survivors]
-    opens_in_our_store(place, survivors)
-    broker = place.second(tmp_path)
+    assert [number_of(unit) for unit in units_of(rig.new) if ours(unit)] == [number_of(unit) for unit in survivors]
+    opens_in_our_store(rig, survivors)
+    broker = rig.second(place.directory)
+    place.kept.callback(broker.end)
     broker.start()
-    try:
-        read_by_mqadmin(place, tmp_path, survivors)
-        pulled_and_found(broker, survivors, lost)
-        send(broker.address, place.messages, 8)
-        bounds = [bound(broker, queue_id) for queue_id in range(QUEUES)]
-        assert bounds == [(place.messages + 8) // QUEUES] * QUEUES
-        broker.stop()
-    finally:
-        broker.end()
-    opens_in_our_store(place, survivors)
+    read_by_mqadmin(rig, place.tools(), survivors)
+    pulled_and_found(broker, survivors, lost)
+    send(broker.address, rig.messages, 8)
+    bounds = [bound(broker, queue_id) for queue_id in range(QUEUES)]
+    assert bounds == [(rig.messages + 8) // QUEUES] * QUEUES
+    broker.stop()
+    opens_in_our_store(rig, survivors)
 
 
-def opens_in_our_store(place: Place, survivors: list[Unit]) -> None:
+@plays(has_every_survivor, spoil_units, seconds=40)
+def test_the_real_broker_has_every_survivor_of_spoilt_messages(course: Future[None]) -> None:
+    course.result()
+
+
+@plays(has_every_survivor, lose_files, seconds=28)
+def test_the_real_broker_has_every_survivor_of_lost_files(course: Future[None]) -> None:
+    course.result()
+
+
+def opens_in_our_store(rig: Rig, survivors: list[Unit]) -> None:
     settings = StoreSettings(
-        store_path_root_dir=str(place.new),
-        mapped_file_size_commit_log=place.log_file_bytes,
+        store_path_root_dir=str(rig.new),
+        mapped_file_size_commit_log=rig.log_file_bytes,
         mapped_file_size_consume_queue=QUEUE_FILE_BYTES,
         max_hash_slot_num=SLOTS,
         max_index_num=int(SMALL_STORE["maxIndexNum"]),
     )
-    opened = Store.open(RealDisk(), settings, START_MS, pid=1)
+    opened = open_store(settings)
     assert opened.report.clean, opened.report
     assert not opened.report.cut_bytes
     for unit in survivors[::20]:
@@ -195,16 +193,15 @@ def found_by_key(store: Store, key: str) -> list[bytes]:
             cold.run()
 
 
-def read_by_mqadmin(place: Place, directory: Path, survivors: list[Unit]) -> None:
+def read_by_mqadmin(rig: Rig, tools: JavaDriver, survivors: list[Unit]) -> None:
     """Every one of them, by the tool that nobody changed."""
     ids = [offset_message_id(unit.message.store_host, unit.message.physical_offset) for unit in survivors]
-    with JavaDriver(directory / "tools", REFERENCE) as tools:
-        for at in range(0, len(ids), IDS_A_CALL):
-            call = ("queryMsgById", "-t", TOPIC, "-i", ",".join(ids[at : at + IDS_A_CALL]), "-n", place.names.address)
-            printed = tools.begin_mqadmin(*call)()
-            for unit, message_id in zip(survivors[at : at + IDS_A_CALL], ids[at : at + IDS_A_CALL], strict=True):
-                assert message_id in printed.out, printed
-                assert f"key{number_of(unit)}]" in printed.out or f"key{number_of(unit)}" in printed.out
+    for at in range(0, len(ids), IDS_A_CALL):
+        call = ("queryMsgById", "-t", TOPIC, "-i", ",".join(ids[at : at + IDS_A_CALL]), "-n", rig.namesrv)
+        printed = tools.mqadmin(*call)
+        for unit, message_id in zip(survivors[at : at + IDS_A_CALL], ids[at : at + IDS_A_CALL], strict=True):
+            assert message_id in printed.out, printed
+            assert f"key{number_of(unit)}" in printed.out
 
 
 def pulled_and_found(broker: JavaBroker, survivors: list[Unit], lost: set[int]) -> None:

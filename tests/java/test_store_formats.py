@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
-from rmq_store.disk import RealDisk
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
 from rmq_store.values import Draft
@@ -22,38 +22,22 @@ from rmq_wire.codes import RequestCode
 from rmq_wire.message import index_keys, read_unit, tags_code
 from rmq_wire.sys_flag import INNER_BATCH, NEED_UNWRAP
 from tests.java.flows import drain, producer, push
-from tests.java.golden_formats import BATCH as BATCH_PROPERTIES
-from tests.java.golden_formats import LIGHT as LIGHT_PROPERTIES
-from tests.java.golden_formats import SMALL_FILES, Told
+from tests.java.golden_formats import Told
 from tests.support import remoting
 from tests.support.clients import JavaDriver
-from tests.support.golden_formats import BATCH, LIGHT, in_queue, settings
-from tests.support.java import java
+from tests.support.courses import Place, plays
+from tests.support.golden_formats import BATCH, BATCH_PROPERTIES, LIGHT, LIGHT_PROPERTIES, SMALL_FILES, in_queue, settings
 from tests.support.process import until
-from tests.support.reference import JavaBroker, JavaNameServer
+from tests.support.reference import JavaBroker
+from tests.support.store_rig import START_MS, open_store
 from tests.support.subject import Subject
 
 pytestmark = pytest.mark.java
 
-START_MS = 1_700_000_000_000
 HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
 QUEUE_DIRECTORIES = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 COUNT = 60
 Bounds = dict[tuple[str, int], int]
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[tuple[Path, JavaBroker]]:
-    java()
-    store = tmp_path / "store"
-    log = {"storePathCommitLog": f"{store}/logs-a,{store}/logs-b", "forceVerifyPropCRC": "true"}
-    with JavaNameServer(tmp_path / "ns") as names:
-        properties = {**SMALL_FILES, **LIGHT_PROPERTIES, **BATCH_PROPERTIES, **log}
-        broker = JavaBroker(tmp_path / "broker", names.address, store=store, properties=properties)
-        try:
-            yield store, broker
-        finally:
-            broker.end()
 
 
 def all_on(store: Path) -> StoreSettings:
@@ -63,7 +47,7 @@ def all_on(store: Path) -> StoreSettings:
 
 
 def ours(store: Path) -> Store:
-    return Store.open(RealDisk(), all_on(store), START_MS, pid=1, has_batch_queues=lambda topic: topic == "Packed")
+    return open_store(all_on(store), has_batch_queues=lambda topic: topic == "Packed")
 
 
 def put(store: Store, topic: str, number: int, properties: str, flags: int = 0) -> None:
@@ -149,8 +133,15 @@ def java_sends(broker: JavaBroker) -> None:
         assert told.send("Plain", 0, b"java %d" % number, "TAGS\x01Tag0\x02").code == 0
 
 
-def test_by_turns(place: tuple[Path, JavaBroker]) -> None:
-    store, broker = place
+def by_turns(place: Place) -> None:
+    """A course: our store, the real broker, and so on; the last stop is a kill."""
+    store = place.directory / "store"
+    log = {"storePathCommitLog": f"{store}/logs-a,{store}/logs-b", "forceVerifyPropCRC": "true"}
+    properties = {**SMALL_FILES, **LIGHT_PROPERTIES, **BATCH_PROPERTIES, **log}
+    broker = JavaBroker(
+        place.directory / "broker", place.name_server(), name="broker-formats", store=store, properties=properties
+    )
+    place.kept.callback(broker.end)
     (store / "config").mkdir(parents=True)
     table = {
         name: {
@@ -213,6 +204,11 @@ def test_by_turns(place: tuple[Path, JavaBroker]) -> None:
     assert after["%LMQ%j", 0] == 10
     assert in_queue(mine, "%LMQ%j")[5:] == [b"java %d" % number for number in range(5)]
     assert mine.close(START_MS)
+
+
+@plays(by_turns, seconds=60)
+def test_by_turns(course: Future[None]) -> None:
+    course.result()
 
 
 def test_stock_clients_send_and_unwrap(subject: Subject, clients: JavaDriver, fresh: Callable[[str], str]) -> None:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
-from rmq_store.disk import RealDisk
 from rmq_store.errors import StoreLocked
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
 from rmq_store.values import Draft
 from rmq_wire.message import read_unit
-from tests.support.java import java
+from tests.support.courses import Place, plays
 from tests.support.process import until
-from tests.support.reference import SMALL_STORE, JavaBroker, JavaNameServer
+from tests.support.reference import SMALL_STORE, JavaBroker
+from tests.support.store_rig import START_MS, open_store
 
 pytestmark = pytest.mark.java
 COUNT = 400
-START_MS = 1_700_000_000_000
 HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
 TOPIC = "Locked"
 
@@ -34,7 +34,7 @@ def settings(store: Path) -> StoreSettings:
 
 
 def open_ours(store: Path) -> Store:
-    return Store.open(RealDisk(), settings(store), START_MS, pid=1)
+    return open_store(settings(store))
 
 
 def append(ours: Store, count: int) -> None:
@@ -55,32 +55,38 @@ def numbers(ours: Store) -> list[int]:
     return found
 
 
-def test_each_refuses_the_other_s_running_store(tmp_path: Path) -> None:
-    java()
-    store = tmp_path / "store"
-    with JavaNameServer(tmp_path / "ns") as names:
-        broker = JavaBroker(tmp_path / "broker", names.address, store=store)
-        ours = open_ours(store)
-        append(ours, COUNT)
-        assert ours.close(START_MS)
-        try:
-            broker.start()
-            before = {path.name: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file() and "queue" in str(path)}
-            with pytest.raises(StoreLocked, match="in use by another broker"):
-                Store.open(RealDisk(), settings(store), START_MS, pid=2)
-            after = {path.name: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file() and "queue" in str(path)}
-            assert after == before
-            broker.stop()
+def each_on_the_other_s_store(place: Place) -> None:
+    """A course: our store on the real broker's directory, and the other way round."""
+    store = place.directory / "store"
+    broker = JavaBroker(place.directory / "broker", place.name_server(), name="broker-locked", store=store)
+    place.kept.callback(broker.end)
+    ours = open_ours(store)
+    append(ours, COUNT)
+    assert ours.close(START_MS)
+    broker.start()
+    before = queue_changes(store)
+    with pytest.raises(StoreLocked, match="in use by another broker"):
+        open_store(settings(store), pid=2)
+    assert queue_changes(store) == before
+    broker.stop()
 
-            ours = open_ours(store)
-            assert ours.report.clean
-            broker.start(wait=False)
-            until(lambda: not broker.running, "the end of the second broker")
-            assert "Lock failed" in broker.log.read_text(errors="replace")
-            assert numbers(ours) == list(range(COUNT))
-            assert ours.close(START_MS)
-        finally:
-            broker.end()
+    ours = open_ours(store)
+    assert ours.report.clean
+    broker.start(wait=False)
+    until(lambda: not broker.running, "the end of the second broker")
+    assert "Lock failed" in broker.log.read_text(errors="replace")
+    assert numbers(ours) == list(range(COUNT))
+    assert ours.close(START_MS)
     ours = open_ours(store)
     assert numbers(ours) == list(range(COUNT))
     assert ours.close(START_MS)
+
+
+def queue_changes(store: Path) -> dict[Path, int]:
+    """When each file of a queue was last written."""
+    return {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file() and "queue" in str(path)}
+
+
+@plays(each_on_the_other_s_store, seconds=52)
+def test_each_refuses_the_other_s_running_store(course: Future[None]) -> None:
+    course.result()

@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.namesrv.exchange import Session
 from tests.namesrv.scenario import play
+from tests.support.exchange import Session
 from tests.support.reference import JavaNameServer
 
 ANSWERS = Path(__file__).parent / "java_answers.json"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tests.namesrv.exchange import V4_9_3, Said, broker, compressed_body, crc, register_body, topic
+from tests.support.exchange import V4_9_3, Said, broker, compressed_body, crc, register_body, topic
 
 Step = Callable[[str, Said], None]
 
@@ -325,3 +325,17 @@ def _leaving(said: Player) -> None:
     said.routes("older state", "T1")
     said("slave becomes master", 103, broker(number=0, port=10931), register_body(*T, counter=9), who="a2")
     said.routes("slave is master", "T1")
+
+
+_REFUSED = "a registration that is ignored changes nothing; Java takes over its zone and its acting-master mark"
+_MISSING = (
+    "a missing required field is an error that names it; Java goes on with null and mostly answers as if nothing had been there"
+)
+DIFFERENT = {
+    "increment of a stranger: clusters": "a registration that is refused changes nothing; Java keeps a broker without address",
+    "compressed and not announced": "some 5.x brokers compress and say they do not; Java cannot read them, we look at the bytes",
+    "older state: route of T1": _REFUSED,
+    "slave is master: route of T1": _REFUSED,
+    **{f"no fields: {code}": _MISSING for code in (100, 101, 102, 104, 105, 205, 216, 217, 219, 224, 327, 901)},
+}
+"""Label -> why we answer otherwise."""

@@ -6,21 +6,22 @@ consumers look at ours.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.namesrv.exchange import Session
 from tests.namesrv.record import ask_java, recorded
-from tests.namesrv.scenario import normal, play, same_answer
-from tests.namesrv.test_scenario import DIFFERENT
+from tests.namesrv.scenario import DIFFERENT, normal, play, same_answer
 from tests.support import remoting
 from tests.support.clients import JavaDriver
-from tests.support.java import REFERENCE, java
-from tests.support.process import until
+from tests.support.courses import Place, plays
+from tests.support.exchange import Session
+from tests.support.java import java
+from tests.support.process import NotReady, until
 from tests.support.reference import JavaBroker, JavaNameServer
 from tests.support.subject import OurBroker, OurNameServer
 
@@ -59,6 +60,19 @@ def test_ours_says_the_same_over_sockets(tmp_path: Path) -> None:
     assert {label for label in theirs if not same_answer(theirs[label], ours[label])} == DIFFERENT.keys()
 
 
+class Told(NamedTuple):
+    """An answer, less what differs between two servers that know the same."""
+
+    code: int
+    remark: str | None
+    ext: dict[str, str]
+    body: object
+
+    @classmethod
+    def of(cls, answer: remoting.Answer) -> Told:
+        return cls(answer.code, answer.remark, answer.ext, normal(answer.json()) if answer.body else None)
+
+
 class Both(NamedTuple):
     """The two name servers, and a Java master and slave that know them both."""
 
@@ -66,12 +80,26 @@ class Both(NamedTuple):
     javas: str
     master: JavaBroker
     slave: JavaBroker
+    tools: JavaDriver
+    """Stock clients and mqadmin."""
 
-    def told(self, code: int, **ext: str) -> tuple[object, object]:
+    def told(self, code: int, **ext: str) -> tuple[Told, Told]:
         """What the two say to one question: ours first."""
-        one, two = (remoting.ask(at, code, ext) for at in (self.ours, self.javas))
-        assert (one.code, one.remark, one.ext) == (two.code, two.remark, two.ext)
-        return normal(one.json()), normal(two.json())
+        ours, javas = (remoting.ask(at, code, ext) for at in (self.ours, self.javas))
+        return Told.of(ours), Told.of(javas)
+
+    def agreed(self, code: int, **ext: str) -> Any:
+        """The body of what both say, once a change has come to both."""
+
+        def agree() -> bool:
+            ours, javas = self.told(code, **ext)
+            return ours == javas
+
+        with contextlib.suppress(NotReady):
+            until(agree, "agreement")
+        ours, javas = self.told(code, **ext)
+        assert ours == javas
+        return ours.body
 
     def addrs(self, topic: str = TOPIC) -> dict[str, str]:
         """Addresses by broker id in our route."""
@@ -87,122 +115,110 @@ class Both(NamedTuple):
         return {"0": self.master.address, "1": self.slave.address}
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    java()
-    at = tmp_path_factory.mktemp("both")
-    with OurNameServer(at / "ours") as ours, JavaNameServer(at / "javas") as javas:
-        namesrvs = f"{ours.address};{javas.address}"
-        with (
-            JavaBroker(at / "master", namesrvs, properties={"brokerRole": "ASYNC_MASTER"}) as master,
-            JavaBroker(at / "slave", namesrvs, properties=SLAVE) as slave,
-        ):
-            yield Both(ours.address, javas.address, master, slave)
-
-
-@pytest.fixture(scope="module")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaDriver]:
-    with JavaDriver(tmp_path_factory.mktemp("tools"), REFERENCE) as driver:
-        yield driver
-
-
-@pytest.fixture(scope="module")
-def sent(both: Both, tools: JavaDriver) -> list[str]:
-    """Bodies of messages that the master took and the slave has."""
-    made = tools.mqadmin("updateTopic", "-n", both.ours, "-b", both.master.address, "-t", TOPIC, "-r", "2", "-w", "2")
+def master_and_slave(place: Place) -> Both:
+    """A course: both name servers, both brokers, and messages that the slave has, too.  They stay for the tests."""
+    at, kept = place.directory, place.kept
+    ours = kept.enter_context(OurNameServer(at / "ours"))
+    javas = kept.enter_context(JavaNameServer(at / "javas"))
+    namesrvs = f"{ours.address};{javas.address}"
+    master = kept.enter_context(JavaBroker(at / "master", namesrvs, properties={"brokerRole": "ASYNC_MASTER"}))
+    slave = kept.enter_context(JavaBroker(at / "slave", namesrvs, properties=SLAVE))
+    both = Both(ours.address, javas.address, master, slave, place.tools())
+    made = both.tools.mqadmin("updateTopic", "-n", both.ours, "-b", master.address, "-t", TOPIC, "-r", "2", "-w", "2")
     assert made.status == 0, made
     until(lambda: both.addrs() == both.both_there(), "the topic's route")
-    tools.call("producer.start", name="p", namesrv=both.ours, group="senders")
+    both.tools.call("producer.start", name="p-names", namesrv=both.ours, group="senders")
     for number in range(MESSAGES):
-        at = {"form": "queue", "broker": "broker-a", "queue": number % 2}
-        [result] = tools.call("send", producer="p", topic=TOPIC, body=f"m{number}", **at)
+        where = {"form": "queue", "broker": "broker-a", "queue": number % 2}
+        [result] = both.tools.call("send", producer="p-names", topic=TOPIC, body=f"m{number}", **where)
         assert result["status"] == "SEND_OK"
-    tools.call("producer.stop", producer="p")
+    both.tools.call("producer.stop", producer="p-names")
 
     def replicated() -> bool:
         """A slave has the messages first, and the topic up to 10 s later."""
-        pulled = (remoting.ask(both.slave.address, PULL, {**FROM_THE_FIRST, "queueId": queue}) for queue in "01")
+        pulled = (remoting.ask(slave.address, PULL, {**FROM_THE_FIRST, "queueId": queue}) for queue in "01")
         return [(answer.code, answer.ext.get("maxOffset")) for answer in pulled] == [(0, str(MESSAGES // 2))] * 2
 
     until(replicated, "replication", seconds=REPLICATED_S_MAX)
-    return [f"m{number}" for number in range(MESSAGES)]
+    return both
 
 
-def test_master_and_slave_stand_in_the_route(both: Both, sent: list[str]) -> None:
+beside = plays(master_and_slave, seconds=79)
+
+
+@pytest.fixture
+def both(course: Future[Both]) -> Both:
+    return course.result()
+
+
+@beside
+def test_master_and_slave_stand_in_the_route(both: Both) -> None:
     assert both.addrs() == both.both_there()
 
 
-def test_both_name_servers_tell_the_same_of_the_same_brokers(both: Both, sent: list[str]) -> None:
-    until(lambda: len(set(map(str, both.told(206)))) == 1, "both know all topics")
-    for code in (106, 206, 304, 311, 312, 313):
-        ours, javas = both.told(code)
-        assert ours == javas
-    for code, ext in ((224, {"cluster": "DefaultCluster"}), (901, {"clusterName": "DefaultCluster", "brokerName": "broker-a"})):
-        ours, javas = both.told(code, **ext)
-        assert ours == javas
-    topics = both.told(206)[0]
-    assert isinstance(topics, dict)
-    for topic in topics["topicList"]:
-        ours, javas = both.told(105, topic=topic)
-        assert ours == javas
+@beside
+def test_both_name_servers_tell_the_same_of_the_same_brokers(both: Both) -> None:
+    for code in (106, 304, 311, 312, 313):
+        both.agreed(code)
+    both.agreed(224, cluster="DefaultCluster")
+    both.agreed(901, clusterName="DefaultCluster", brokerName="broker-a")
+    for topic in both.agreed(206)["topicList"]:
+        both.agreed(105, topic=topic)
 
 
+@beside
 @pytest.mark.parametrize(
-    "line",
+    "lines",
     [
-        ("clusterList",),
-        ("clusterList", "-m"),
-        ("topicList",),
-        ("topicList", "-c"),
-        ("topicClusterList", "-t", TOPIC),
-        ("topicRoute", "-t", TOPIC),
-        ("topicRoute", "-t", TOPIC, "-l"),
-        ("topicRoute", "-t", "nope"),
-        ("topicStatus", "-t", TOPIC),
-        ("updateKvConfig", "-s", "ORDER_TOPIC_CONFIG", "-k", TOPIC, "-v", "broker-a:2"),
-        ("updateOrderConf", "-m", "get", "-t", TOPIC),
-        ("deleteKvConfig", "-s", "ORDER_TOPIC_CONFIG", "-k", TOPIC),
-        ("wipeWritePerm", "-b", "broker-a"),
-        ("topicRoute", "-t", "TBW102"),
-        ("addWritePerm", "-b", "broker-a"),
-        ("wipeWritePerm", "-b", "nobody"),
-        ("updateNamesrvConfig", "-k", "waitSecondsForService", "-v", "46"),
-        ("updateNamesrvConfig", "-k", "kvConfigPath", "-v", "/x"),
-        ("brokerStatus", "-b", "{master}"),
-        ("getBrokerConfig", "-b", "{master}"),
+        ("clusterList", "clusterList -m"),
+        ("topicList", "topicList -c", f"topicClusterList -t {TOPIC}", f"topicStatus -t {TOPIC}"),
+        (f"topicRoute -t {TOPIC}", f"topicRoute -t {TOPIC} -l", "topicRoute -t nope"),
+        (
+            f"updateKvConfig -s ORDER_TOPIC_CONFIG -k {TOPIC} -v broker-a:2",
+            f"updateOrderConf -m get -t {TOPIC}",
+            f"deleteKvConfig -s ORDER_TOPIC_CONFIG -k {TOPIC}",
+            f"updateOrderConf -m get -t {TOPIC}",
+        ),
+        ("wipeWritePerm -b broker-a", "topicRoute -t TBW102", "addWritePerm -b broker-a", "wipeWritePerm -b nobody"),
+        ("updateNamesrvConfig -k waitSecondsForService -v 46", "updateNamesrvConfig -k kvConfigPath -v /x"),
+        ("brokerStatus -b {master}", "getBrokerConfig -b {master}"),
     ],
-    ids=" ".join,
+    ids=lambda lines: lines[0],
 )
-def test_mqadmin_prints_the_same(both: Both, sent: list[str], tools: JavaDriver, line: tuple[str, ...]) -> None:
-    words = [word.format(master=both.master.address) for word in line]
-    ours, javas = (tools.mqadmin(*words, "-n", at) for at in (both.ours, both.javas))
-    hide = _figures if line[0] in ("clusterList", "brokerStatus", "topicStatus") else _nothing
-    assert (ours.status, hide(ours.out, both), _nothing(ours.err, both)) == (
-        javas.status,
-        hide(javas.out, both),
-        _nothing(javas.err, both),
-    )
-    assert ours.out or ours.err
+def test_mqadmin_prints_the_same(both: Both, lines: tuple[str, ...]) -> None:
+    for line in lines:
+        words = line.format(master=both.master.address).split()
+        ours, javas = (both.tools.mqadmin(*words, "-n", at) for at in (both.ours, both.javas))
+        hide = _figures if words[0] in ("clusterList", "brokerStatus", "topicStatus") else _nothing
+        assert (ours.status, hide(ours.out, both), _nothing(ours.err, both)) == (
+            javas.status,
+            hide(javas.out, both),
+            _nothing(javas.err, both),
+        ), line
+        assert ours.out or ours.err, line
 
 
-def test_mqadmin_lists_our_configuration_with_javas_keys(both: Both, tools: JavaDriver) -> None:
-    ours, javas = (tools.mqadmin("getNamesrvConfig", "-n", at).out for at in (both.ours, both.javas))
+@beside
+def test_mqadmin_lists_our_configuration_with_javas_keys(both: Both) -> None:
+    ours, javas = (both.tools.mqadmin("getNamesrvConfig", "-n", at).out for at in (both.ours, both.javas))
     keys = re.compile(r"^(\S+)\s+=", re.MULTILINE)
     assert set(keys.findall(ours)) | {"rocketmqHome"} == set(keys.findall(javas)) | {"rocketmqHome"}
 
 
-def test_readers_go_on_at_the_slave_when_the_master_is_gone(both: Both, sent: list[str], tools: JavaDriver) -> None:
+@beside
+def test_readers_go_on_at_the_slave_when_the_master_is_gone(both: Both) -> None:
     both.master.kill()
     until(lambda: both.addrs() == {"1": both.slave.address}, "the route without the master")
-    assert both.told(105, topic=TOPIC)[0] == both.told(105, topic=TOPIC)[1]
-    tools.call("push.start", name="late", namesrv=both.ours, group="late-readers", topic=TOPIC)
-    found = tools.wait_messages("late", MESSAGES)
-    tools.call("push.stop", consumer="late")
-    assert sorted({message["body"] for message in found}) == sorted(sent)
+    both.agreed(105, topic=TOPIC)
+    both.tools.call("push.start", name="late", namesrv=both.ours, group="late-readers", topic=TOPIC)
+    found = both.tools.wait_messages("late", MESSAGES)
+    both.tools.call("push.stop", consumer="late")
+    assert sorted({message["body"] for message in found}) == sorted(f"m{number}" for number in range(MESSAGES))
     both.master.start()
     until(lambda: both.addrs() == both.both_there(), "the master's return")
 
 
+@beside
 @pytest.mark.parametrize(
     "properties",
     [
@@ -217,13 +233,10 @@ def test_our_broker_registers_with_both(both: Both, tmp_path: Path, properties: 
     namesrvs = f"{both.ours};{both.javas}"
     with OurBroker(tmp_path, namesrvs, name="broker-o", cluster="OurCluster", properties=properties) as broker:
         until(lambda: f'"{broker.address}"' in remoting.ask(both.javas, 106).body.decode(), "Java's name server lists it")
-        until(lambda: both.told(224, cluster="OurCluster")[0] == both.told(224, cluster="OurCluster")[1], "both know its topics")
-        topics = both.told(224, cluster="OurCluster")[0]
-        assert isinstance(topics, dict)
-        assert {"TBW102", "SELF_TEST_TOPIC", "broker-o", "OurCluster"} <= set(topics["topicList"])
-        for topic in topics["topicList"]:
-            ours, javas = both.told(105, topic=topic)
-            assert ours == javas
+        topics = both.agreed(224, cluster="OurCluster")["topicList"]
+        assert {"TBW102", "SELF_TEST_TOPIC", "broker-o", "OurCluster"} <= set(topics)
+        for topic in topics:
+            both.agreed(105, topic=topic)
         broker.stop()
     for namesrv in (both.ours, both.javas):
         until(lambda at=namesrv: "broker-o" not in remoting.ask(at, 106).body.decode(), "it took its leave", seconds=20)  # type: ignore[misc]

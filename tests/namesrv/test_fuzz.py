@@ -17,7 +17,7 @@ import rmq_wire.headers.all  # noqa: F401  (fills the registry)
 from rmq_wire.codes import RequestCode
 from rmq_wire.command import Form, encode_request
 from rmq_wire.declare import REQUESTS, Role
-from tests.namesrv.engine_session import EngineSession
+from tests.support.engine_session import EngineSession
 
 NAME_SERVER_REQUESTS = sorted({r for (role, _code), r in REQUESTS.items() if role == Role.NAME_SERVER}, key=lambda r: r.code)
 HOSTILE = ["..", "a/b", "", "-1", "9" * 30, "true", "\x00", "\n", "x" * 300, "\ud7ff", "name=value"]

@@ -20,8 +20,8 @@ from rmq_wire.codes import RequestCode
 from rmq_wire.command import ONE_WAY, Command
 from rmq_wire.conversation import Conversation
 from rmq_wire.headers.replication import NotifyMinBrokerIdChange
-from tests.namesrv.engine_session import EngineSession
-from tests.namesrv.exchange import broker, register_body, topic
+from tests.support.engine_session import EngineSession
+from tests.support.exchange import broker, register_body, topic
 
 ON = {"notifyMinBrokerIdChanged": "true"}
 MASTER, FIRST, SECOND = "127.0.0.1:10911", "127.0.0.1:10921", "127.0.0.1:10931"

@@ -20,8 +20,8 @@ from rmq_wire.checksum import body_crc
 from rmq_wire.command import Command
 from rmq_wire.declare import Request
 from rmq_wire.headers.naming import QueryDataVersion, RegisterBroker, RegisterTopic, UnregisterBroker
-from tests.namesrv.engine_session import EngineSession
 from tests.support.driver import Client
+from tests.support.engine_session import EngineSession
 
 ME = Identity("C", "broker-a", 0, "127.0.0.1:10911", "127.0.0.1:10912")
 V5_5_0 = 513

@@ -17,8 +17,8 @@ from rmq_store.errors import StoreDamaged
 from rmq_wire.bodies import properties_text
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.topics import TopicConfig
-from tests.namesrv.engine_session import EngineSession
-from tests.namesrv.exchange import broker, compressed_body, framed, register_body, topic
+from tests.support.engine_session import EngineSession
+from tests.support.exchange import broker, compressed_body, framed, register_body, topic
 
 TOPICS = (topic("T1"), topic("T2"))
 MASTER = {"broker-a": {"0": "127.0.0.1:10911"}}

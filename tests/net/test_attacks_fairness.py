@@ -10,8 +10,8 @@ from broker_impl.limits import Limits
 from rmq_net.reactor import Reactor, Tuning
 from rmq_wire.command import encode_request
 from rmq_wire.headers.clients import Heartbeat
-from tests.broker.kit import Server, where
 from tests.net.fake_net import FakeNet, FakeSocket
+from tests.support.bare_engine import Server, where
 
 RECEIVE_BYTES = Limits().receive_bytes_max
 BUFFERS = 4

@@ -21,20 +21,19 @@ from typing import Any
 import pytest
 import trio
 
-from broker_impl.config import BrokerConfig
 from broker_impl.env import SystemEnv
 from broker_impl.limits import Limits
 from broker_impl.node import BrokerNode
 from rmq_net.connection import Connection
 from rmq_net.reactor import Reactor
-from rmq_net.shell import Shell, bind, bound_to
-from rmq_store.disk import RealDisk
 from rmq_wire.bodies.heartbeat import HeartbeatData, ProducerData
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.codes import RequestCode
 from rmq_wire.command import encode_request
 from rmq_wire.headers.clients import Heartbeat
-from tests.broker.house import SETTINGS, SUBSCRIPTION, SUSPEND, pull, send
+from tests.net.serving import Served, served
+from tests.support.engine import broker_node
+from tests.support.requests import SUBSCRIPTION, SUSPEND, pull, send
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 120.0
@@ -80,13 +79,12 @@ class Crowd:
         return int(said.split()[1])
 
 
-class Running:
+class Running(Served):
     """A broker that is being served."""
 
-    def __init__(self, node: BrokerNode, port: int, nursery: trio.Nursery) -> None:
+    def __init__(self, it: Served, node: BrokerNode) -> None:
+        super().__init__(it.engine, it.shell, it.ports, it.nursery)
         self.node = node
-        self.port = port
-        self.nursery = nursery
 
     def topic(self, name: str, queues: int = 4) -> None:
         self.node.topics.put(TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues))
@@ -97,16 +95,9 @@ class Running:
         pulls: Any = self.node.engine._rows[RequestCode.PULL_MESSAGE].handle
         return len(pulls.__self__.holds)
 
-    async def connect(self) -> Connection:
-        return await Connection.connect("127.0.0.1", self.port, nursery=self.nursery)
-
-    async def peers(self, count: int) -> None:
-        while len(self.node.engine.peers) != count:
-            await trio.lowlevel.checkpoint()
-
     @asynccontextmanager
     async def crowd(self, count: int) -> AsyncIterator[Crowd]:
-        command = [sys.executable, "-m", "tests.net.crowd", str(self.port), str(count)]
+        command = [sys.executable, "-m", "tests.net.crowd", str(self.ports["main"]), str(count)]
         async with trio.open_nursery() as nursery:
             run = partial(trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
             process: trio.Process = await nursery.start(run)
@@ -121,17 +112,10 @@ class Running:
 async def serving(root: Path, limits: Limits | None = None) -> AsyncIterator[Running]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    config = BrokerConfig({**SETTINGS, "storePathRootDir": str(root / "store")})
-    node = BrokerNode(SystemEnv(), config, RealDisk(), limits)
-    sock = bind("127.0.0.1", 0)
-    port = bound_to(sock)[1]
-    shell = Shell(node.engine, [(sock, "main")])
+    node = broker_node(SystemEnv(), root / "store", limits=limits)
     try:
-        with trio.fail_after(WAIT_S):
-            async with trio.open_nursery() as nursery:
-                await nursery.start(shell.serve)
-                yield Running(node, port, nursery)
-                nursery.cancel_scope.cancel()
+        async with served(node.engine, seconds=WAIT_S) as it:
+            yield Running(it, node)
     finally:
         node.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -192,7 +176,7 @@ async def test_slow_peers_cost_their_connection_and_nothing_else(count: int, tmp
         for n in range(count):
             sock = socket.socket()
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-            sock.connect(("127.0.0.1", it.port))
+            sock.connect(("127.0.0.1", it.ports["main"]))
             sock.setblocking(False)
             sock.send(frames if n % 2 else b"\x00")
             slow.append(sock)

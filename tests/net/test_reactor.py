@@ -14,8 +14,8 @@ from rmq_net.reactor import Tuning, address
 from rmq_wire.command import Command, encode_request
 from rmq_wire.conversation import Conversation
 from rmq_wire.headers.query import ViewMessage
-from tests.broker.kit import Server, where
 from tests.net.fake_net import READ, WRITE, FakeNet, FakeSocket
+from tests.support.bare_engine import Server, where
 
 
 def net_with(*, limits: Limits | None = None, tuning: Tuning | None = None) -> FakeNet:

@@ -17,7 +17,7 @@ import trio
 
 from broker_impl.env import SystemEnv
 from broker_impl.limits import Limits
-from rmq_net.connection import Connection, ConnectionLost
+from rmq_net.connection import ConnectionLost
 from rmq_net.reactor import Tuning
 from rmq_net.shell import Shell, bind, bound_to
 from rmq_net.streams import StreamShell
@@ -27,10 +27,10 @@ from rmq_wire.declare import Request
 from rmq_wire.headers.clients import GetConsumerListByGroup, Heartbeat, UnregisterClient
 from rmq_wire.headers.positions import GetMinOffset
 from rmq_wire.headers.query import ViewMessage
-from tests.broker.kit import Server, put, response, where
+from tests.net.serving import AnyShell, Served, served
+from tests.support.bare_engine import Server, put, response, where
 from tests.support.fake_store import FakeStore
 
-AnyShell = type[Shell] | type[StreamShell]
 WAIT_S = 20.0
 """Only a hang takes as long."""
 BOTH = pytest.mark.parametrize("shell_class", [Shell, StreamShell])
@@ -41,25 +41,12 @@ def unasked(request: Request) -> bytes:
     return encode_request(request.code, request, opaque=1_000_000)
 
 
-class Running:
-    """A shell under test, its server, and where it listens."""
+class Running(Served):
+    """A shell under test and its server."""
 
-    def __init__(self, server: Server, shell: Shell | StreamShell, ports: dict[str, int], nursery: trio.Nursery) -> None:
+    def __init__(self, it: Served, server: Server) -> None:
+        super().__init__(it.engine, it.shell, it.ports, it.nursery)
         self.server = server
-        self.shell = shell
-        self.ports = ports
-        self.nursery = nursery
-
-    async def connect(self, listener: str = "main", **options: Any) -> Connection:
-        return await Connection.connect("127.0.0.1", self.ports[listener], nursery=self.nursery, **options)
-
-    async def raw(self) -> trio.SocketStream:
-        return await trio.open_tcp_stream("127.0.0.1", self.ports["main"])
-
-    async def peers(self, count: int) -> None:
-        """Wait until the server knows so many connections."""
-        while len(self.server.engine.peers) != count:
-            await trio.lowlevel.checkpoint()
 
 
 @asynccontextmanager
@@ -67,14 +54,9 @@ async def running(
     shell_class: AnyShell, *, limits: Limits | None = None, store: FakeStore | None = None, tuning: Tuning | None = None
 ) -> AsyncIterator[Running]:
     server = Server(limits=limits, store=store, hidden={"fast": frozenset({RequestCode.GET_MIN_OFFSET})}, env=SystemEnv())
-    listeners = [(bind("127.0.0.1", 0), "main"), (bind("127.0.0.1", 0), "fast")]
-    ports = {name: bound_to(sock)[1] for sock, name in listeners}
-    shell = shell_class(server.engine, listeners, tuning=(tuning or Tuning())._replace(poison=True))
-    with trio.fail_after(WAIT_S):
-        async with trio.open_nursery() as nursery:
-            await nursery.start(shell.serve)
-            yield Running(server, shell, ports, nursery)
-            nursery.cancel_scope.cancel()
+    tuning = (tuning or Tuning())._replace(poison=True)
+    async with served(server.engine, seconds=WAIT_S, shell_class=shell_class, listeners=("main", "fast"), tuning=tuning) as it:
+        yield Running(it, server)
 
 
 @BOTH

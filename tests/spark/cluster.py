@@ -17,9 +17,14 @@ from typing import Any, Final
 
 import pytest
 
+from rmq_columns import read_store
 from tests.support.process import ServerProcess
 
 ROOT: Final = Path(__file__).parents[2]
+BRIEF: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that lives some seconds."""
+BRIEFLY: Final = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1", "SPARK_LAUNCHER_OPTS": BRIEF}
+"""In the environment of what starts a driver: for its JVM, whose collector `rmq spark` chooses, and the launcher."""
 DRIVER_S_MAX: Final = 300
 """Of one driver with all its jobs: half a minute on an idle machine."""
 
@@ -35,7 +40,13 @@ def needs_spark() -> Path:
 def clean_environment(**more: str) -> dict[str, str]:
     """Only what a shell has after login: no PYTHONPATH, nothing of Spark's."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME", "LANG", "TMPDIR") if name in os.environ}
-    return {**kept, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, **more}
+    return {**kept, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, **BRIEFLY, **more}
+
+
+def own_environment() -> dict[str, str]:
+    """This process's, with the checkout to import from."""
+    own = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    return {**os.environ, **own, **BRIEFLY}
 
 
 class SparkServer(ServerProcess):
@@ -47,7 +58,8 @@ class SparkServer(ServerProcess):
 
     def command(self) -> Sequence[str]:
         """Spark's own script, which becomes the JVM: the pid stays.  Its settings are those of a machine that has none."""
-        own = clean_environment(SPARK_DAEMON_MEMORY="256m", SPARK_DAEMON_JAVA_OPTS="-Dspark.master.rest.enabled=false")
+        options = f"{BRIEF} -Dspark.master.rest.enabled=false"
+        own = clean_environment(SPARK_DAEMON_MEMORY="256m", SPARK_DAEMON_JAVA_OPTS=options)
         variables = [f"{name}={value}" for name, value in own.items()]
         ports = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         return ["env", "-i", *variables, str(needs_spark() / "bin" / "spark-class"), self._main, *ports, *self._arguments]
@@ -95,3 +107,12 @@ def run_driver(command: Sequence[str], directory: Path, environment: Mapping[str
     found = json.loads(outcome.read_text())
     assert isinstance(found, dict)
     return found
+
+
+COLUMNS = "topic,queueId,queueOffset,physicalOffset,bodyCrc"
+
+
+def wanted_rows(store: Path) -> list[list[Any]]:
+    """What reading without Spark gives."""
+    rows = read_store(store, columns=COLUMNS, includeSystemTopics=True).read_all().to_pylist()
+    return sorted([list(row.values()) for row in rows], key=repr)

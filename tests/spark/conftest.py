@@ -22,10 +22,11 @@ CONFIGURATION = {
     "spark.sql.ui.retainedExecutions": "2",
     "spark.ui.retainedJobs": "10",
     "spark.ui.retainedStages": "10",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
 }
 """The zone is another than UTC: a time that lost its zone would be hours off.  One JVM goes through some thousand queries: what
-it keeps of each must not fill it."""
+it keeps of each must not fill it.  Nor may their code: the 48 MB that a JVM has with its first compiler alone are full after a
+hundred tests, and from then on code is thrown away and compiled again."""
 
 
 @pytest.fixture(autouse=True)

@@ -11,14 +11,13 @@ import pytest
 from rmq_columns import BadOption
 from rmq_spark.jobs import module_of
 from rmq_spark.outcome import Outcome
-from tests.columns.logs import write_log
-from tests.columns.test_damage import forged
-from tests.columns.test_generate_faults import BIG, make
-from tests.inspect import plants_log, plants_queues
-from tests.inspect.damaged_store import Subject, add_config, fill
-from tests.inspect.kit import golden_of, golden_store
 from tests.spark.kit import outcome_of
+from tests.support import plants_log, plants_queues
+from tests.support.damaged_store import Subject, add_config, fill
+from tests.support.generated import BIG, make
+from tests.support.logs import forged, write_log
 from tests.support.planted_kinds import SEEN_AS
+from tests.support.stores import golden_of, golden_store
 
 NEAR_BYTES = 700
 SPLIT = "300k"

@@ -13,19 +13,11 @@ from typing import Any
 
 import pytest
 
-from rmq_columns import read_store
 from rmq_spark import pack
-from tests.inspect.kit import golden_of
-from tests.spark.cluster import clean_environment, needs_spark, run_driver, start_master, worker_of
+from tests.spark.cluster import BRIEF, clean_environment, needs_spark, run_driver, start_master, wanted_rows, worker_of
+from tests.support.stores import golden_of
 
 HERE = Path(__file__).parent
-COLUMNS = "topic,queueId,queueOffset,physicalOffset,bodyCrc"
-
-
-def wanted_rows(store: Path) -> list[list[Any]]:
-    """What reading without Spark gives."""
-    rows = read_store(store, columns=COLUMNS, includeSystemTopics=True).read_all().to_pylist()
-    return sorted([list(row.values()) for row in rows], key=repr)
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +39,7 @@ def submitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
             worker.wait_ready()
         settings = {
             "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": BRIEF,
             "spark.driver.host": "127.0.0.1",
             "spark.ui.enabled": "false",
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",

@@ -16,6 +16,7 @@ import pytest
 
 from rmq_spark.outcome import Outcome
 from tests.spark import command_driver
+from tests.spark.cluster import own_environment
 
 ROOT = Path(__file__).parents[2]
 DRIVER = ROOT / "tests" / "spark" / "command_driver.py"
@@ -38,13 +39,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made(tmp_path_factory.mktemp("made") / "g", 1 << 20, duplicate=DUPLICATES) / "store"
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-
-
 def run(*words: object, program: tuple[str, ...] = (sys.executable, "-m", "rmq_spark")) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*program, *map(str, words)], capture_output=True, text=True, timeout=SECONDS_MAX, env=environment(), check=False
+        [*program, *map(str, words)], capture_output=True, text=True, timeout=SECONDS_MAX, env=own_environment(), check=False
     )
 
 
@@ -78,7 +75,7 @@ def test_spark_submit_keeps_its_master_and_settings(store: Path) -> None:
 
 def test_interrupted(store: Path) -> None:
     command = [sys.executable, str(DRIVER), "skew", str(store), "--master", "local[2]", "--do", "wait"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own_environment()) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from rmq_store.disk import RealDisk
-from tests.inspect.kit import golden_of, spoil
 from tests.spark.kit import outcome_of
 from tests.support.store_rig import START_MS, Rig, draft, small
+from tests.support.stores import golden_of, spoil
 
 pytest.importorskip("pyspark", reason="needs PySpark: the extra [spark]")
 from rmq_columns import BadOption, read_store

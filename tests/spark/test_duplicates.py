@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rmq_columns import BadOption
-from tests.inspect.kit import golden_of, golden_store
 from tests.spark.kit import figures, job, made, planted
+from tests.support.stores import golden_of, golden_store
 
 COUNT = 4
 BORN_TIME_AT = 40

@@ -18,13 +18,12 @@ import pytest
 
 from rmq_columns import parse_options
 from rmq_columns.queue_build_work import rebuild
-from tests.columns.exports import exported, stored
-from tests.columns.test_generate_faults import make
-from tests.columns.test_queue_build import files_of
-from tests.inspect.kit import golden_of
-from tests.spark.cluster import DRIVER_S_MAX, ROOT, clean_environment, needs_spark, run_driver
+from tests.spark.cluster import BRIEF, DRIVER_S_MAX, ROOT, clean_environment, needs_spark, run_driver, wanted_rows
 from tests.spark.mortal import END, KILLED
-from tests.spark.test_cluster import wanted_rows
+from tests.support.exports import exported, stored
+from tests.support.generated import make
+from tests.support.queue_files import files_of
+from tests.support.stores import golden_of
 
 HERE = Path(__file__).parent
 FAULTS: Final = {"corrupt-body": 2, "queue-missing": 1, "queue-wrong": 1, "index-missing": 1}
@@ -34,8 +33,6 @@ WRITE: Final = "rmq_columns.queue_build_files:Target.write"
 PLACES: Final = {"audit": (CHECK,), "export": (PUT,), "rebuild-queues": (WRITE,)}
 MORE_PLACES: Final = {"audit": (END,), "export": (CREATE, END), "rebuild-queues": (END,)}
 """Before which call, or behind all of a task's work, its executor dies."""
-BRIEF: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a JVM that lives some seconds."""
 DIED: Final = "died"
 BEGUN: Final = "begun"
 """The export that a driver began which was killed."""
@@ -79,18 +76,16 @@ def ran_at(root: Path, places: Mapping[str, tuple[str, ...]], *more: str) -> Ran
         "spark.ui.enabled": "false",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.local.dir": str(root),
-        "spark.driver.extraJavaOptions": BRIEF,
         "spark.executor.extraJavaOptions": BRIEF,
         "spark.sql.shuffle.partitions": "2",
     }
-    submit = [
-        str(own_home / "bin" / "spark-submit"),
-        "--master",
-        "local-cluster[2,1,1024]",
-        *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
-    ]
+    set_so = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+
+    def submit(master: str, *program: str) -> list[str]:
+        return [str(own_home / "bin" / "spark-submit"), "--master", master, *set_so, *program]
+
     (root / "dies.py").write_text(DIES)
-    command = [*submit, str(root / "dies.py"), str(store), str(root / BEGUN), str(root / DIED), PUT]
+    command = submit("local[2]", str(root / "dies.py"), str(store), str(root / BEGUN), str(root / DIED), PUT)
     first = subprocess.run(
         command,
         cwd=root,
@@ -105,7 +100,8 @@ def ran_at(root: Path, places: Mapping[str, tuple[str, ...]], *more: str) -> Ran
     (root / "work").mkdir()
     (root / "work" / "calls.json").write_text(json.dumps(calls(root, store, faulty, places)))
     driver = [str(HERE / "cluster_driver.py"), str(store), str(root / "work"), str(root / "outcome.json"), "calls", *more]
-    return Ran(root, store, faulty, run_driver([*submit, *driver], root, clean_environment(**own), root / "outcome.json"), first)
+    command = submit("local-cluster[2,1,1024]", *driver)
+    return Ran(root, store, faulty, run_driver(command, root, clean_environment(**own), root / "outcome.json"), first)
 
 
 def calls(root: Path, store: Path, faulty: Path, places: Mapping[str, tuple[str, ...]]) -> list[Any]:
@@ -198,7 +194,7 @@ def test_a_job_whose_executor_is_killed(ran: Ran, job: str) -> None:
 
 
 def test_an_export_whose_driver_is_killed(ran: Ran) -> None:
-    """The one of the test above: another driver had begun it, on a cluster of its own; it wrote what was left."""
+    """The one of the test above: another driver had begun it; it wrote what was left."""
     assert (ran.root / DIED / KILLED).exists(), ran.first.stderr[-3000:]
     assert ran.first.returncode != 0
     figures = ran.found["killed"]["export 0"]["figures"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -20,8 +19,9 @@ from rmq_columns.parquet_options import FileOptions
 from rmq_spark.arguments import arguments_of
 from rmq_spark.jobs import Source
 from rmq_spark.reasons import reason_of
-from tests.columns.exports import FILE_BYTES, data_files, exported, forged_log, log_of_days, options_of, stored
-from tests.inspect.kit import golden_of
+from tests.spark.cluster import own_environment
+from tests.support.exports import FILE_BYTES, data_files, exported, forged_log, log_of_days, options_of, stored
+from tests.support.stores import golden_of
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 240
@@ -37,10 +37,10 @@ master, store, calls = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 spark = make_session(master, {"spark.local.dir": sys.argv[4]})
 for to, step, split, mark, kill in calls:
     work = dying(step, split, mark, kill or str(os.getpid()))
-    write(spark, Source((store,), {"splitBytes": "%d"}), arguments_of(PARAMETERS, {"to": to})[0], silent, work)
+    write(spark, Source((store,), {"splitBytes": "FILE_BYTES"}), arguments_of(PARAMETERS, {"to": to})[0], silent, work)
     print("whole", to)
 spark.stop()
-""".replace("%d", str(FILE_BYTES))
+""".replace("FILE_BYTES", str(FILE_BYTES))
 
 
 def assert_whole(to: Path, root: Path) -> None:
@@ -51,10 +51,9 @@ def assert_whole(to: Path, root: Path) -> None:
 
 def driver(master: str, root: Path, calls: list[tuple[Any, ...]], local: Path) -> subprocess.CompletedProcess[str]:
     """A session of its own, in which one export after another is written."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     listed = json.dumps([[value if isinstance(value, int) else str(value) for value in call] for call in calls])
     words = [sys.executable, "-c", DRIVER, master, str(root), listed, str(local)]
-    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    return subprocess.run(words, env=own_environment(), capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
 
 
 def test_rows(spark: Any, tmp_path: Path) -> None:

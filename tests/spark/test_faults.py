@@ -14,14 +14,13 @@ import pytest
 
 from rmq_columns import read_store
 from rmq_wire.codes import RequestCode
-from tests.columns.logs import FILE_BYTES, Log, write_log
-from tests.columns.test_damage import SOME, forged
-from tests.inspect.kit import golden_of, golden_store
 from tests.spark.kit import figures, outcome_of
 from tests.spark.mutants import OUTCOME, mutant, read_mutants
-from tests.support.broker_line import Line
+from tests.support.logs import FILE_BYTES, SOME, Log, forged, write_log
 from tests.support.process import until
+from tests.support.stores import golden_of, golden_store
 from tests.support.subject import start_subject
+from tests.support.talk import Talk
 
 MUTANTS, MUTANTS_NIGHTLY, TASKS = 200, 2000, 4
 STORES = 60
@@ -172,7 +171,7 @@ class Sender(threading.Thread):
         return self.sent >= count
 
     def run(self) -> None:
-        with Line(self.address) as line:
+        with Talk(self.address) as line:
             while not self.pace.is_set():
                 fields = {
                     "a": "PID_grow",

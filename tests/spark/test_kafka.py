@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rmq_columns import read_store
-from tests.inspect.kit import golden_of
+from tests.support.stores import golden_of
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ from rmq_columns.generate_plan import Sizes
 from rmq_spark.jobs import lag as job
 from rmq_spark.jobs.lag import retry_group, wanted_of
 from rmq_wire.fastjson import loads
-from tests.columns.test_positions import idled
-from tests.inspect.kit import golden_of
 from tests.spark.kit import outcome_of
+from tests.support.generated import idled
+from tests.support.stores import golden_of
 
 SIZES = Sizes(1 << 20, 4000, 100, 400)
 AHEAD = 3

@@ -10,11 +10,11 @@ import pytest
 from rmq_spark.jobs import lag as job
 from rmq_wire.codes import RequestCode
 from rmq_wire.fastjson import dumps_pretty, loads
-from tests.inspect.kit import golden_of
-from tests.java.golden_store import SMALL_FILES
 from tests.support import remoting
+from tests.support.golden import SMALL_FILES
 from tests.support.java import java
 from tests.support.reference import JavaBroker, JavaNameServer
+from tests.support.stores import golden_of
 
 pytestmark = pytest.mark.java
 GROUP = "GID_traced"

@@ -16,9 +16,9 @@ from rmq_columns.generate_plan import Sizes
 from rmq_columns.traces import UNREADABLE, parse_trace
 from rmq_spark.jobs import latency as job
 from rmq_wire.layout.message import FIXED
-from tests.inspect.kit import golden_of, spoil
 from tests.spark.kit import outcome_of
 from tests.support.golden import GOLDEN
+from tests.support.stores import golden_of, spoil
 
 SIZES = Sizes(1 << 20, 4000, 100, 400)
 COLUMNS = "topic,queueId,bornTimestamp,storeTimestamp,properties,sysFlag,physicalOffset,queueOffset,uniqKey"

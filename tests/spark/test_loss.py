@@ -12,8 +12,8 @@ import pytest
 
 from rmq_columns import BadOption, read_store
 from rmq_spark.ledger import format_of, mapping_of
-from tests.inspect.kit import golden_store
 from tests.spark.kit import figures, job, made, planted
+from tests.support.stores import golden_store
 
 KINDS = {
     "lost": "lost",

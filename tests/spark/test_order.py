@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rmq_columns import BadOption, read_store
-from tests.inspect.kit import golden_of, golden_store
 from tests.spark.kit import figures, job, made, planted
+from tests.support.stores import golden_of, golden_store
 
 COUNT = 4
 OTHERS = {"duplicate": 2, "lost": 2, "late": 2, "gap": 2, "queue-missing": 2}

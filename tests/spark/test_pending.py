@@ -10,9 +10,9 @@ import pytest
 
 from rmq_columns import BadOption, read_store
 from rmq_store.disk import RealDisk
-from tests.inspect.kit import golden_of, golden_store
 from tests.spark.kit import figures, job, made, planted
 from tests.support.store_rig import Rig, draft, small
+from tests.support.stores import golden_of, golden_store
 
 LOG_BYTES = 14 << 20
 """Rounds enough that something was delivered."""

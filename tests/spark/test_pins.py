@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.inspect.kit import golden_store
+from tests.support.stores import golden_store
 
 NAMES = ("t1", "t2", "t3")
 

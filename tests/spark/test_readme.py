@@ -1,16 +1,21 @@
-"""README's commands for Spark, and those of `docs/spark.md`, run as they stand, on the store that the real broker wrote.
+"""README's commands for Spark, and those of `docs/spark.md`, on the store that the real broker wrote.
 
-Only the first two, which make an environment with Spark in it, are left out but at night: this Python is one.
+By day one after the other in the session of the tests, on less data; by night as they stand, each in a JVM of its own, also in an
+environment that the first two of them make.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,14 +75,46 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_section_of_the_readme(checkout: Path) -> None:
-    [block] = blocks_of("README.md", "Over terabytes")
-    told = run(without_setting_up(block), checkout)
+def in_session(block: str, monkeypatch: pytest.MonkeyPatch, checkout: Path) -> str:
+    """Each `rmq spark …` of a block in the Spark that is there, its exit status held to what the block says of it."""
+    from rmq_cli.main import main
+
+    monkeypatch.chdir(checkout)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    told = ""
+    for line in block.splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:2] != ["rmq", "spark"]:
+            told += run(f"PATH=build/spark/bin:$PATH\n{line}\n", checkout)
+            continue
+        own, _, expected = line.partition("|| test $? = ")
+        with contextlib.redirect_stdout(io.StringIO()) as said, pytest.raises(SystemExit) as ended:
+            main(shlex.split(own, comments=True)[1:])
+        assert (ended.value.code or 0) == int(expected.split()[0] if expected else 0), line
+        told += said.getvalue()
+    return told
+
+
+def assert_done(checkout: Path, told: str) -> None:
+    """What the section says of its commands."""
     assert "no finding" in told or "clean" in told
     assert (checkout / "build" / "skew.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     exported = json.loads((checkout / "build" / "export" / "_SUCCESS").read_text(encoding="utf-8"))
     assert exported["rows"] > 0
     assert exported["corrupt_rows"] == 0
+
+
+def test_the_section_of_the_readme(checkout: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    [block] = blocks_of("README.md", "Over terabytes")
+    assert without_setting_up(block).count("200MB") == 1
+    assert_done(checkout, in_session("".join(block.splitlines(keepends=True)[2:]).replace("200MB", "8MB"), monkeypatch, checkout))
+    assert spark.range(1).count() == 1
+
+
+@pytest.mark.nightly
+def test_the_section_from_a_shell(checkout: Path) -> None:
+    [block] = blocks_of("README.md", "Over terabytes")
+    assert_done(checkout, run(without_setting_up(block), checkout))
 
 
 @pytest.mark.nightly

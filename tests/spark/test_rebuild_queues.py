@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from rmq_spark.jobs import Source
-from tests.columns.logs import QUEUE_OFFSET_AT, write_behind, write_log
-from tests.columns.test_queue_build import files_of, store_of
-from tests.inspect.kit import spoil
+from tests.support.logs import QUEUE_OFFSET_AT, write_behind, write_log
+from tests.support.queue_files import files_of, store_of
+from tests.support.stores import spoil
 
 pytest.importorskip("pyspark", reason="needs PySpark: the extra [spark]")
 from rmq_columns import BadOption, CannotRead

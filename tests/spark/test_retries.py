@@ -15,8 +15,8 @@ from rmq_columns.generate_plan import Sizes
 from rmq_spark.jobs import Source
 from rmq_spark.jobs import retries as job
 from rmq_wire.fastjson import dumps_pretty, loads
-from tests.inspect.kit import golden_of
 from tests.spark.kit import outcome_of
+from tests.support.stores import golden_of
 
 SIZES = Sizes(1 << 20, 4000, 100, 400)
 STORE_TIME_AT = 56

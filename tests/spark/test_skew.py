@@ -15,8 +15,8 @@ from rmq_spark.arguments import arguments_of
 from rmq_spark.jobs import skew as job
 from rmq_spark.jobs.skew import gini, queue_counts, summed
 from rmq_spark.measuring import source_of
-from tests.inspect.kit import golden_of
 from tests.spark.kit import outcome_of
+from tests.support.stores import golden_of
 
 SIZES = Sizes(1 << 20, 4000, 100, 400)
 COLUMNS = "topic,queueId,keys,storeSize,bornHost,storeTimestamp"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rmq_columns import Malformed, parse_options, plan_splits, read_split, read_store
-from tests.inspect.kit import golden_of, golden_store
+from tests.support.stores import golden_of, golden_store
 
 ROOT = Path(__file__).parents[2]
 TABLES = ("messages", "consumequeue", "index", "files", "topics", "consumerOffsets", "gaps")

@@ -79,7 +79,6 @@ HOSTS = st.sampled_from([HOST, HOST_V6])
     bits=st.integers(0, 0x7FF),
     numbers=st.tuples(st.integers(0, 7), st.integers(0, 1 << 40), st.integers(0, 99), st.integers(0, 1 << 40)),
 )
-@settings(deadline=None)
 def test_a_staged_unit_is_the_packed_one(
     topic: str, body: bytes, properties: bytes, born: bytes, stored: bytes, flag: int, bits: int, numbers: tuple[int, ...]
 ) -> None:
@@ -234,7 +233,7 @@ def test_rolling_back_over_a_file_s_end() -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_order_of_staging_and_taking_back(data: st.DataObject) -> None:
     """What was not taken back is in the log, in order, without a gap; whatever was taken back left no trace."""
     rig = Rig(settings=small(mapped_file_size_commit_log=4096, max_message_size=2000))

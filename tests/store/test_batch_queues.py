@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from rmq_store.disk import RealDisk
 from rmq_store.disk_space import RetentionRules
 from rmq_store.errors import ForeignFile, Illegal
 from rmq_store.retention import HOUR_MS
@@ -18,8 +17,9 @@ from rmq_wire.message import read_unit
 from rmq_wire.properties import decode, delete
 from rmq_wire.sys_flag import INNER_BATCH, NEED_UNWRAP
 from tests.support.golden_formats import BATCH, draft_of, files, in_queue, restore, settings, units
+from tests.support.loops import each
 from tests.support.memory_disk import MemoryDisk
-from tests.support.store_rig import ROOT, Rig, draft, number_of, small, units_of
+from tests.support.store_rig import ROOT, Rig, draft, number_of, open_store, small, units_of
 
 UNITS = units(BATCH)
 NOW = UNITS[-1].store_timestamp + 1000
@@ -32,7 +32,7 @@ def is_packed(topic: str) -> bool:
 
 
 def open_golden(root: Path, **changes: object) -> Store:
-    return Store.open(RealDisk(), settings(root, BATCH, **changes), NOW, pid=1, has_batch_queues=is_packed)
+    return open_store(settings(root, BATCH, **changes), NOW, has_batch_queues=is_packed)
 
 
 def test_the_same_messages_give_the_same_files(tmp_path: Path) -> None:
@@ -90,9 +90,9 @@ def test_a_kind_that_the_topic_does_not_have_is_refused(tmp_path: Path) -> None:
     was = sorted(tmp_path.rglob("*"))
     for has_batch_queues, kind in ((lambda _: False, "batch queues"), (lambda _: True, "ordinary queues")):
         with pytest.raises(ForeignFile, match=kind):
-            Store.open(RealDisk(), settings(tmp_path, BATCH), NOW, pid=1, has_batch_queues=has_batch_queues)
+            open_store(settings(tmp_path, BATCH), NOW, has_batch_queues=has_batch_queues)
     assert [path for path in sorted(tmp_path.rglob("*")) if path.name != "lock"] == was
-    assert Store.open(RealDisk(), settings(tmp_path, BATCH), NOW, pid=1).close(NOW), "nobody told: the directories decide"
+    assert open_store(settings(tmp_path, BATCH), NOW).close(NOW), "nobody told: the directories decide"
 
 
 # --- our own
@@ -108,7 +108,7 @@ class BatchRig(Rig):
     def open(self) -> Store:
         if isinstance(self.disk, MemoryDisk):
             self.disk.wall_ms = self.wall_ms
-        self.store = Store.open(self.disk, self.settings, self.wall_ms, pid=4711, has_batch_queues=is_packed)
+        self.store = open_store(self.settings, self.wall_ms, disk=self.disk, pid=4711, has_batch_queues=is_packed)
         self.store.next_due(self.mono_ms)
         self.store.retention.next_due(self.mono_ms)
         return self.store
@@ -184,8 +184,7 @@ def test_times_lead_to_first_offsets_of_units() -> None:
     assert [by_time(PACKED, 0, start + ms, Boundary.UPPER) for ms in (-1, 0, 1, 1000, 3000)] == [0, 6, 9, 15, 33]
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_batches_survive_crashes_and_restarts(seed: int) -> None:
+def batches_survive(seed: int) -> None:
     rng = Random(seed)
     rig = rig_of(mapped_file_size_commit_log=4096)
     sizes: dict[int, int] = {}
@@ -210,6 +209,10 @@ def test_batches_survive_crashes_and_restarts(seed: int) -> None:
         number = len(there)
         if len(rig.numbers()) < number:
             rig.put(draft(number - 1))
+
+
+def test_batches_survive_crashes_and_restarts() -> None:
+    each(range(40), batches_survive)
 
 
 def test_units_that_do_not_follow_each_other_are_cut_after_a_crash() -> None:

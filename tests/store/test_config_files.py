@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from rmq_store.config_files import load_config, persist_config
+from rmq_store import config_files
+from rmq_store.config_files import load_config
 from rmq_store.errors import StoreDamaged
 from rmq_wire import fastjson
 from tests.support.memory_disk import Fault, MemoryDisk
@@ -25,10 +26,10 @@ def load(disk: MemoryDisk, told: list[str] | None = None) -> object:
 def test_what_is_written_is_read() -> None:
     disk = MemoryDisk()
     assert load(disk) is None
-    persist_config(disk, PATH, [b"[1,", b"2]"])
+    config_files.persist_config(disk, PATH, [b"[1,", b"2]"])
     assert load(disk) == [1, 2]
     assert PATH + ".bak" not in disk.contents()
-    persist_config(disk, PATH, [b"[3]"])
+    config_files.persist_config(disk, PATH, [b"[3]"])
     assert load(disk) == [3]
     assert disk.contents()[PATH + ".bak"] == b"[1,2]"
     assert disk.crash("synced").contents() == disk.contents()
@@ -37,8 +38,8 @@ def test_what_is_written_is_read() -> None:
 @pytest.mark.parametrize("torn", [b"", b"{", b"[1", b"\xff\xfe"])
 def test_a_torn_file_gives_way_to_its_backup_and_never_becomes_one(torn: bytes) -> None:
     disk = MemoryDisk()
-    persist_config(disk, PATH, [b"[1]"])
-    persist_config(disk, PATH, [b"[2]"])
+    config_files.persist_config(disk, PATH, [b"[1]"])
+    config_files.persist_config(disk, PATH, [b"[2]"])
     disk.unlink(PATH)
     disk.create(PATH, 0).write_at(0, torn)
     told: list[str] = []
@@ -50,15 +51,15 @@ def test_a_torn_file_gives_way_to_its_backup_and_never_becomes_one(torn: bytes) 
     assert line.startswith(PATH)
     assert "its backup is used" in line
     assert load(disk, told) == [1]
-    persist_config(disk, PATH, [b"[3]"])
+    config_files.persist_config(disk, PATH, [b"[3]"])
     assert (load(disk), disk.contents()[PATH + ".bak"]) == ([3], b"[1]")
 
 
 def test_a_bug_of_the_reader_is_not_taken_for_a_bad_file() -> None:
     """The good file would be moved away for it."""
     disk = MemoryDisk()
-    persist_config(disk, PATH, [b"[1]"])
-    persist_config(disk, PATH, [b"[2]"])
+    config_files.persist_config(disk, PATH, [b"[1]"])
+    config_files.persist_config(disk, PATH, [b"[2]"])
     before = disk.contents()
 
     def buggy(text: bytes) -> object:
@@ -71,18 +72,18 @@ def test_a_bug_of_the_reader_is_not_taken_for_a_bad_file() -> None:
 
 def test_what_the_wire_package_refuses_is_a_bad_file() -> None:
     disk = MemoryDisk()
-    persist_config(disk, PATH, [b"[1]"])
-    persist_config(disk, PATH, [b"[1"])
+    config_files.persist_config(disk, PATH, [b"[1]"])
+    config_files.persist_config(disk, PATH, [b"[1"])
     assert load_config(disk, PATH, fastjson.loads, print) == [1]
 
 
 def test_an_empty_file_is_not_kept_as_the_backup() -> None:
     disk = MemoryDisk()
-    persist_config(disk, PATH, [b"[1]"])
-    persist_config(disk, PATH, [b"[2]"])
+    config_files.persist_config(disk, PATH, [b"[1]"])
+    config_files.persist_config(disk, PATH, [b"[2]"])
     disk.unlink(PATH)
     disk.create(PATH, 0)
-    persist_config(disk, PATH, [b"[3]"])
+    config_files.persist_config(disk, PATH, [b"[3]"])
     assert (load(disk), disk.contents()[PATH + ".bak"]) == ([3], b"[1]")
 
 
@@ -110,8 +111,8 @@ def test_a_stop_at_any_step_leaves_the_old_or_the_new(keep: str) -> None:
     steps = 0
     while True:
         disk = MemoryDisk()
-        persist_config(disk, PATH, [b"[1]"])
-        persist_config(disk, PATH, [b"[2]"])
+        config_files.persist_config(disk, PATH, [b"[1]"])
+        config_files.persist_config(disk, PATH, [b"[2]"])
         left = steps
 
         def before(_operation: str, _path: str) -> None:
@@ -122,11 +123,11 @@ def test_a_stop_at_any_step_leaves_the_old_or_the_new(keep: str) -> None:
 
         disk.before = before
         try:
-            persist_config(disk, PATH, [b"[3]"])
+            config_files.persist_config(disk, PATH, [b"[3]"])
         except Stopped:
             after = disk.crash(keep)
             assert load(after) in ([2], [3])
-            persist_config(after, PATH, [b"[4]"])
+            config_files.persist_config(after, PATH, [b"[4]"])
             assert load(after.crash("synced")) == [4]
             steps += 1
             continue
@@ -138,9 +139,9 @@ def test_a_stop_at_any_step_leaves_the_old_or_the_new(keep: str) -> None:
 @pytest.mark.parametrize("operation", ["rename", "create", "write", "sync", "sync_directory"])
 def test_a_failing_step_leaves_the_old(operation: str) -> None:
     disk = MemoryDisk()
-    persist_config(disk, PATH, [b"[1]"])
-    persist_config(disk, PATH, [b"[2]"])
+    config_files.persist_config(disk, PATH, [b"[1]"])
+    config_files.persist_config(disk, PATH, [b"[2]"])
     disk.faults = [Fault(operation, partial=1)]
     with pytest.raises(OSError, match="space"):
-        persist_config(disk, PATH, [b"[3]"])
+        config_files.persist_config(disk, PATH, [b"[3]"])
     assert load(disk.crash("synced")) in ([2], [3])

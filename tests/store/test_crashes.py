@@ -11,7 +11,8 @@ import pytest
 
 from tests.support.store_seeds import live_all, never
 
-SEEDS = 3_000
+SEEDS = 800
+"""Every rare situation has come up by seed 88; the bug that needs most seeds of those that are planted needs 204."""
 NIGHTLY_SEEDS = 1_000_000
 NIGHTLY_FIRST = 1_000_000
 
@@ -20,6 +21,7 @@ def run(first: int, count: int) -> None:
     if asked := os.environ.get("RMQ_SEEDS"):
         first, last = map(int, asked.split("-"))
         count = last - first + 1
+    print(f"seeds {first}-{first + count - 1}")
     rare, failed = live_all(first, count)
     assert not failed, "\n".join(failed[:20])
     assert not list(never(rare)), "a situation that never came up was not tested"

@@ -15,6 +15,12 @@ from rmq_store.errors import ForeignFile
 from tests.support.memory_disk import Fault, MemoryDisk
 
 
+@pytest.fixture
+def tmp_path(disk_path: Path) -> Path:
+    """What is tested here is the disk."""
+    return disk_path
+
+
 @pytest.fixture(params=["real", "memory"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Disk, str]]:
     if request.param == "real":

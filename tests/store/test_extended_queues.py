@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from rmq_store.disk import RealDisk
 from rmq_store.disk_space import RetentionRules
 from rmq_store.retention import HOUR_MS
 from rmq_store.store import Store
@@ -16,8 +15,9 @@ from rmq_wire.layout.consume_queue import EXT_ADDRESS_FIRST, EXT_ADDRESS_LAST, E
 from rmq_wire.message import tags_code
 from rmq_wire.properties import delete
 from tests.support.golden_formats import BATCH, draft_of, files, in_queue, restore, settings, units
+from tests.support.loops import each
 from tests.support.memory_disk import MemoryDisk
-from tests.support.store_rig import ROOT, START_MS, Rig, draft, small, units_of
+from tests.support.store_rig import ROOT, START_MS, Rig, draft, open_store, small, units_of
 
 UNITS = units(BATCH)
 NOW = UNITS[-1].store_timestamp + 1000
@@ -31,7 +31,7 @@ def is_packed(topic: str) -> bool:
 
 
 def open_golden(root: Path, **changes: object) -> Store:
-    return Store.open(RealDisk(), settings(root, BATCH, **changes), NOW, pid=1, has_batch_queues=is_packed)
+    return open_store(settings(root, BATCH, **changes), NOW, has_batch_queues=is_packed)
 
 
 def check_files(root: Path) -> None:
@@ -139,8 +139,7 @@ def test_extensions_begin_late_and_end_early() -> None:
         assert tagged(again, tag) == list(range(tag, 50, 3))
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_hashes_survive_crashes_and_restarts(seed: int) -> None:
+def hashes_survive(seed: int) -> None:
     rng = Random(seed)
     rig = rig_of(mapped_file_size_commit_log=4096)
     number = 0
@@ -158,6 +157,10 @@ def test_hashes_survive_crashes_and_restarts(seed: int) -> None:
         number = rig.store.queue_bounds("TopicA", 0)[1]
         for tag in range(3):
             assert tagged(rig, tag) == list(range(tag, number, 3))
+
+
+def test_hashes_survive_crashes_and_restarts() -> None:
+    each(range(40), hashes_survive)
 
 
 def test_deleted_topics_are_gone() -> None:

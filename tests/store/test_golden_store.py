@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 
 import rmq_wire.headers.all  # noqa: F401  (fills the registry)
-from rmq_store.disk import RealDisk
 from rmq_store.settings import StoreSettings
-from rmq_store.store import Store
 from rmq_wire import properties
 from rmq_wire.batch import read_items
 from rmq_wire.codes import RequestCode
@@ -38,6 +36,7 @@ from rmq_wire.message import (
     tags_code,
 )
 from tests.support.golden import STORE, exchanges, store_files, told
+from tests.support.store_rig import open_store
 
 LOG_FILE_BYTES = 16_384
 QUEUE_FILE_BYTES = 2_000
@@ -261,7 +260,7 @@ def test_our_recovery_makes_the_same_queues_and_index(log_alone: Path) -> None:
         disk_space_warning_level_ratio=None,
     )
     last = UNITS[-1]
-    store = Store.open(RealDisk(), settings, last.store_timestamp + SECOND_MS, pid=1)
+    store = open_store(settings, last.store_timestamp + SECOND_MS)
     store.dispatch(last.store_timestamp + SECOND_MS)
     assert store.written_offset == last.physical_offset + last.total_size
     assert store.close(last.store_timestamp + SECOND_MS)

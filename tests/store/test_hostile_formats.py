@@ -6,6 +6,7 @@ a message that is not of the queue, and nothing fails but in the ways that are f
 
 from __future__ import annotations
 
+from functools import cache
 from random import Random
 
 import pytest
@@ -15,8 +16,9 @@ from rmq_store.store import Store
 from rmq_store.values import Boundary, Draft
 from rmq_wire.message import read_unit, tags_code
 from rmq_wire.sys_flag import INNER_BATCH, NEED_UNWRAP
+from tests.support.loops import each
 from tests.support.memory_disk import MemoryDisk
-from tests.support.store_rig import ROOT, Rig, draft, small
+from tests.support.store_rig import ROOT, Rig, draft, open_store, small
 
 TOPICS = ("Packed", "TopicA", "%LMQ%a")
 DIRECTORIES = ("batchconsumequeue", "consumequeue", "consumequeue_ext")
@@ -34,7 +36,7 @@ EXTREMES = (0, 1, -1, 1 << 31, (1 << 31) - 1, -(1 << 63), (1 << 63) - 1, 46, 20,
 class AllRig(Rig):
     def open(self) -> Store:
         told = {"has_batch_queues": lambda topic: topic == "Packed"}
-        self.store = Store.open(self.disk, self.settings, self.wall_ms, pid=1, **told)  # type: ignore[arg-type]
+        self.store = open_store(self.settings, self.wall_ms, disk=self.disk, **told)  # type: ignore[arg-type]
         self.store.next_due(self.mono_ms)
         return self.store
 
@@ -51,7 +53,9 @@ def messages(first: int, count: int) -> list[Draft]:
     return made
 
 
+@cache
 def filled() -> MemoryDisk:
+    """To be copied."""
     rig = AllRig(settings=small(**ALL_ON))
     for number in range(0, 24, 3):
         rig.put(*messages(number, 3))
@@ -102,13 +106,11 @@ def look_at(store: Store) -> None:
         store.earliest_store_time(topic, 0)
 
 
-@pytest.mark.parametrize("seed", range(150))
-@pytest.mark.parametrize("stop", ["clean", "unclean"])
-def test_spoilt_queue_files(seed: int, stop: str) -> None:
+def survives(seed: int, is_clean: bool) -> None:
     rng = Random(seed)
-    disk = filled()
+    disk = filled().crash("all")
     spoil(disk, rng)
-    if stop == "unclean":
+    if not is_clean:
         disk.create(f"{ROOT}/abort", 0)
     try:
         rig = AllRig(disk=disk, settings=small(**ALL_ON))
@@ -120,9 +122,14 @@ def test_spoilt_queue_files(seed: int, stop: str) -> None:
         pytest.fail("nothing is cold here")
     rig.put(*messages(24, 3))
     look_at(rig.store)
-    if stop == "unclean":
+    if not is_clean:
         for topic in TOPICS:
             assert rig.numbers(topic) == list(range(27)), topic
         [placed] = rig.put(draft(99))
         assert read_unit(bytes(rig.store.lookup(placed.physical_offset, checked=True) or b"")).queue_offset == 27
     rig.store.close(rig.wall_ms)
+
+
+@pytest.mark.parametrize("stop", ["clean", "unclean"])
+def test_spoilt_queue_files(stop: str) -> None:
+    each(range(150), lambda seed: survives(seed, stop == "clean"))

@@ -8,16 +8,15 @@ from zlib import crc32
 
 import pytest
 
-from rmq_store.disk import RealDisk
 from rmq_store.errors import Illegal, IllegalKind
-from rmq_store.store import Store
 from rmq_store.values import Draft
 from rmq_wire import property_names as prop
 from rmq_wire.message import StoredMessage, crc32_property, read_unit
 from rmq_wire.properties import decode, delete
 from tests.support.golden_formats import LIGHT, draft_of, files, in_queue, restore, settings, units
+from tests.support.loops import each
 from tests.support.memory_disk import MemoryDisk
-from tests.support.store_rig import Rig, draft, small
+from tests.support.store_rig import Rig, draft, open_store, small
 
 UNITS = units(LIGHT)
 ON = {"enable_lmq": True, "enable_multi_dispatch": True}
@@ -33,7 +32,7 @@ def before(properties: bytes) -> bytes:
 
 
 def test_the_same_units_in_the_same_directories(tmp_path: Path) -> None:
-    store = Store.open(RealDisk(), settings(tmp_path, LIGHT), UNITS[0].store_timestamp, pid=1)
+    store = open_store(settings(tmp_path, LIGHT), UNITS[0].store_timestamp)
     for unit in UNITS:
         one = draft_of(unit, before(unit.properties))
         if unit.topic == b"Plain" and bytes(unit.body) in (b"one", b"two", b"three", b"four"):
@@ -57,7 +56,7 @@ def test_the_same_units_in_the_same_directories(tmp_path: Path) -> None:
 def test_an_item_without_a_last_separator_gets_one(tmp_path: Path) -> None:
     [item] = [unit for unit in UNITS if bytes(unit.body) == b"two"]
     assert item.properties.startswith(b"A\x01b__CRC32#\x01"), "Java: the value swallows the name of the check sum"
-    store = Store.open(RealDisk(), settings(tmp_path, LIGHT), 1, pid=1)
+    store = open_store(settings(tmp_path, LIGHT), 1)
     store.stage_batch([draft_of(item, b"A\x01b")], 1)
     store.commit()
     values = decode(read_unit(bytes(store.lookup(0) or b"")).properties.decode())
@@ -76,7 +75,7 @@ def test_queues_and_index_made_from_the_log_alone_are_javas(tmp_path: Path) -> N
     restore(LIGHT, tmp_path, "logs-")
     (tmp_path / "abort").write_bytes(b"")
     now = UNITS[-1].store_timestamp + 1000
-    store = Store.open(RealDisk(), settings(tmp_path, LIGHT), now, pid=1)
+    store = open_store(settings(tmp_path, LIGHT), now)
     assert store.close(now)
     theirs = files(LIGHT, "consumequeue", "logs-a", "logs-b")
     ours = {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.glob("consumequeue/*/*/*")}
@@ -91,7 +90,7 @@ def test_javas_directory_opens_clean_and_stays_as_it_is(tmp_path: Path) -> None:
     restore(LIGHT, tmp_path)
     was = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     now = UNITS[-1].store_timestamp + 1000
-    store = Store.open(RealDisk(), settings(tmp_path, LIGHT), now, pid=1)
+    store = open_store(settings(tmp_path, LIGHT), now)
     assert store.report.clean
     assert store.queue_bounds("%LMQ%a", 0) == (0, 10)
     assert in_queue(store, "%LMQ%b") == [b"lit 1", b"lit 2", b"lit 4", b"lit 5"]
@@ -159,8 +158,7 @@ def test_the_number_of_light_queues_has_a_limit() -> None:
     assert rig.numbers("%LMQ%c") == [3]
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_counters_and_queues_survive_crashes(seed: int) -> None:
+def counters_and_queues_survive(seed: int) -> None:
     """Whatever a power cut leaves, light queues hold what the log holds, in its order."""
     rng = Random(seed)
     changes = {**ON, "enabled_append_prop_crc": True, "force_verify_prop_crc": seed % 2 == 0}
@@ -188,6 +186,10 @@ def test_counters_and_queues_survive_crashes(seed: int) -> None:
         union = sorted({n for name in "abcde" for n in rig.numbers(f"%LMQ%{name}")})
         assert union == there
         number = max(there, default=-1) + 1
+
+
+def test_counters_and_queues_survive_crashes() -> None:
+    each(range(40), counters_and_queues_survive)
 
 
 def test_forced_verification_ends_the_log_where_topic_or_properties_changed() -> None:

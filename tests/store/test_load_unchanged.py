@@ -11,6 +11,7 @@ from rmq_store.values import Draft
 from tests.support.memory_disk import MemoryDisk
 from tests.support.store_differ import DATA, by_age, first_difference
 from tests.support.store_rewrite import store_settings
+from tests.support.store_rig import open_store
 from tests.support.store_view import Shape, View
 
 SHAPE = Shape(log_file_bytes=1024, queue_file_bytes=60, hash_slots=5, index_num=8, delays_ms=(1000,))
@@ -21,7 +22,7 @@ MESSAGES = 60
 
 
 def start(disk: MemoryDisk, at_ms: int) -> Store:
-    store = Store.open(disk, store_settings(Path("/store"), SHAPE), at_ms, pid=1)
+    store = open_store(store_settings(Path("/store"), SHAPE), at_ms, disk=disk)
     assert store.report.clean
     return store
 

@@ -72,7 +72,7 @@ def walked_carefully(log: bytes, doubts: Doubts, stop: int | None) -> tuple[list
         return walked(log, doubts, stop)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(UNITS, DOUBTS, st.data())
 def test_both_ways_agree(units: list[tuple[bytes, bytes, bytes, int]], doubts: Doubts, data: Any) -> None:
     log = log_of(units)

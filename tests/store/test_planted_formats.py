@@ -5,7 +5,6 @@ A planted bug that no seed finds would mean that the tests by seed prove nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,29 +17,10 @@ from rmq_store.extended_queue import ExtendedConsumeQueue
 from rmq_store.recovery import Recovery
 from rmq_store.special_staging import SpecialStaging
 from rmq_store.spread import SpreadSegments
-from tests.store import test_batch_queues as batches
-from tests.store import test_extended_queues as extensions
-from tests.store import test_light_queues as light
-from tests.store import test_spread as spread
+from tests.support.node_ids import function_of
+from tests.support.planting import FAILURES, Errors, Plant, find, find_by_seed
 
 SEEDS_MAX = 40
-Plant = Callable[[pytest.MonkeyPatch], None]
-
-
-def found(check: Callable[..., None], seeds: int = SEEDS_MAX) -> bool:
-    """Does one of so many seeds fail?  (Without seeds: does it fail?)"""
-    for seed in range(seeds):
-        try:
-            check(seed)
-        except Exception:
-            return True
-        except AssertionError:
-            return True
-    return False
-
-
-def fails(check: Callable[[], None]) -> Callable[[int], None]:
-    return lambda _: check()
 
 
 def light_is_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -130,22 +110,42 @@ def full_directories_are_used(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SpreadSegments, "_choose", choose)
 
 
-CASES: tuple[tuple[Plant, Callable[[int], None]], ...] = (
-    (light_is_forgotten, light.test_counters_and_queues_survive_crashes),
-    (light_is_not_aligned, fails(light.test_a_light_queue_that_lost_entries_is_made_again)),
-    (light_counts_stay, fails(light.test_counters_go_back_with_what_is_taken_back)),
-    (batches_count_one, batches.test_batches_survive_crashes_and_restarts),
-    (batch_ends_are_stale, batches.test_batches_survive_crashes_and_restarts),
-    (batch_bases_are_lost, batches.test_batches_survive_crashes_and_restarts),
-    (extensions_are_written_over, extensions.test_hashes_survive_crashes_and_restarts),
-    (extensions_are_not_synced, extensions.test_hashes_survive_crashes_and_restarts),
-    (times_are_stale, fails(extensions.test_store_times_are_in_the_extensions)),
-    (seals_are_not_looked_at, fails(light.test_forced_verification_ends_the_log_where_topic_or_properties_changed)),
-    (full_directories_are_used, fails(spread.test_full_directories_get_nothing_unless_all_are_full)),
-)
+LIGHT_SEED = "tests/store/test_light_queues.py::counters_and_queues_survive"
+BATCH_SEED = "tests/store/test_batch_queues.py::batches_survive"
+EXTENDED_SEED = "tests/store/test_extended_queues.py::hashes_survive"
+BY_SEED: dict[Plant, tuple[str, int, Errors]] = {
+    light_is_forgotten: (LIGHT_SEED, 0, FAILURES),
+    batches_count_one: (BATCH_SEED, 0, FAILURES),
+    batch_ends_are_stale: (BATCH_SEED, 0, KeyError),
+    batch_bases_are_lost: (BATCH_SEED, 0, FAILURES),
+    extensions_are_written_over: (EXTENDED_SEED, 0, FAILURES),
+    extensions_are_not_synced: (EXTENDED_SEED, 0, FAILURES),
+}
+"""Bug: what finds it, at the first seed that does."""
+BY_TEST = {
+    light_is_not_aligned: "tests/store/test_light_queues.py::test_a_light_queue_that_lost_entries_is_made_again",
+    light_counts_stay: "tests/store/test_light_queues.py::test_counters_go_back_with_what_is_taken_back",
+    times_are_stale: "tests/store/test_extended_queues.py::test_store_times_are_in_the_extensions",
+    seals_are_not_looked_at: (
+        "tests/store/test_light_queues.py::test_forced_verification_ends_the_log_where_topic_or_properties_changed"
+    ),
+    full_directories_are_used: "tests/store/test_spread.py::test_full_directories_get_nothing_unless_all_are_full",
+}
 
 
-@pytest.mark.parametrize(("plant", "check"), CASES, ids=[plant.__name__ for plant, _ in CASES])
-def test_it_is_found(plant: Plant, check: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch)
-    assert found(check), f"{plant.__name__}: {plant.__doc__}"
+@pytest.mark.parametrize("plant", BY_TEST, ids=lambda plant: plant.__name__)
+def test_it_is_found(plant: Plant) -> None:
+    find(plant, function_of(BY_TEST[plant]), by=ValueError if plant is times_are_stale else FAILURES)
+
+
+@pytest.mark.parametrize("plant", BY_SEED, ids=lambda plant: plant.__name__)
+def test_its_seed_finds_it(plant: Plant) -> None:
+    check, seed, by = BY_SEED[plant]
+    find_by_seed(plant, function_of(check), [seed], by)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("plant", BY_SEED, ids=lambda plant: plant.__name__)
+def test_the_pinned_seed_is_the_first(plant: Plant) -> None:
+    check, seed, by = BY_SEED[plant]
+    assert find_by_seed(plant, function_of(check), range(SEEDS_MAX), by) == seed

@@ -106,7 +106,7 @@ def positions(rig: Rig) -> list[int]:
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_pulls_as_the_reference(data: st.DataObject) -> None:
     rig = Rig(
         settings=small(
@@ -296,7 +296,7 @@ class Times(NamedTuple):
 
 
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_offset_by_time(data: st.DataObject) -> None:
     """Within one queue file the search has a plain meaning; over several the reference's choice of file is kept."""
     rig = Rig(settings=small(mapped_file_size_consume_queue=2000))

@@ -6,64 +6,55 @@ Those that other suites show anyway stand in the table with the tests that show 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 
 import pytest
 
-from tests.store import (
-    test_append,
-    test_config_files,
-    test_crashes,
-    test_flush,
-    test_index,
-    test_planted,
-    test_reads,
-    test_recovery,
-    test_restart,
-    test_retention,
-    test_retention_readers,
-)
+from tests.support.loops import each
 from tests.support.memory_disk import MemoryDisk
+from tests.support.node_ids import function_of
 from tests.support.store_rig import ROOT, START_MS, Rig, draft, number_of, small, sync_settings, units_of
 
-SHOWN: dict[str, list[Callable[..., object]]] = {
+SHOWN: dict[str, list[str]] = {
     "#678 #10073 #10079 checkpoint ahead of synced queues": [
-        test_planted.test_planted_bugs_are_found,
-        test_recovery.test_a_checkpoint_ahead_of_what_was_flushed_promises_nothing,
-        test_flush.test_the_checkpoint_follows_the_queues,
+        "tests/store/test_planted.py::test_planted_bugs_are_found",
+        "tests/store/test_recovery.py::test_a_checkpoint_ahead_of_what_was_flushed_promises_nothing",
+        "tests/store/test_flush.py::test_the_checkpoint_follows_the_queues",
     ],
     "#10017 #10666 stale units of an earlier life": [
-        test_restart.test_a_unit_that_belongs_elsewhere_ends_the_log,
-        test_restart.test_units_of_an_earlier_life_do_not_come_back,
+        "tests/store/test_restart.py::test_a_unit_that_belongs_elsewhere_ends_the_log",
+        "tests/store/test_restart.py::test_units_of_an_earlier_life_do_not_come_back",
     ],
-    "#8239 consumers read what is not flushed": [test_append.test_sync_flush_shows_only_what_is_flushed],
+    "#8239 consumers read what is not flushed": ["tests/store/test_append.py::test_sync_flush_shows_only_what_is_flushed"],
     "#2706 #3408 a failed flush acknowledges; a flush over a file's end": [
-        test_flush.test_an_error_of_a_sync_fences_and_is_never_repeated,
-        test_flush.test_a_group_over_a_file_s_end_syncs_both_files_and_the_directory,
+        "tests/store/test_flush.py::test_an_error_of_a_sync_fences_and_is_never_repeated",
+        "tests/store/test_flush.py::test_a_group_over_a_file_s_end_syncs_both_files_and_the_directory",
     ],
-    "#4466 batch stored in part": [test_append.test_a_batch_that_fits_in_no_file_or_has_a_bad_member_leaves_nothing],
-    "#9728 empty last queue file": [test_restart.test_an_empty_queue_file_does_not_make_a_phantom],
-    "#10417 #8753 minimum stale after retention": [test_retention_readers.test_queues_and_index_follow_the_log],
-    "#7355 shifted entry appended": [test_append.test_a_shift_is_an_error],
+    "#4466 batch stored in part": [
+        "tests/store/test_append.py::test_a_batch_that_fits_in_no_file_or_has_a_bad_member_leaves_nothing"
+    ],
+    "#9728 empty last queue file": ["tests/store/test_restart.py::test_an_empty_queue_file_does_not_make_a_phantom"],
+    "#10417 #8753 minimum stale after retention": ["tests/store/test_retention_readers.py::test_queues_and_index_follow_the_log"],
+    "#7355 shifted entry appended": ["tests/store/test_append.py::test_a_shift_is_an_error"],
     "#9705 configuration lost at a power cut": [
-        test_config_files.test_a_stop_at_any_step_leaves_the_old_or_the_new,
-        test_config_files.test_two_bad_copies_are_refused_and_kept,
+        "tests/store/test_config_files.py::test_a_stop_at_any_step_leaves_the_old_or_the_new",
+        "tests/store/test_config_files.py::test_two_bad_copies_are_refused_and_kept",
     ],
-    "#331 #2398 #1400 disk full never ends": [test_append.test_a_full_disk_takes_the_whole_turn_back],
-    "#7539 index files without end": [test_index.test_an_index_file_that_cannot_be_made_delays_the_dispatch],
-    "#3613 #7948 hits of other keys": [test_index.test_colliding_keys_are_told_apart],
-    "#8438 doubled hits": [test_index.test_a_message_with_one_key_twice_is_found_once, test_crashes.test_random_days],
-    "#10291 query by key empty": [test_index.test_queries],
-    "#9455 clock jumps": [test_retention.test_a_jump_of_the_clock_is_not_believed_at_first_sight],
-    "#8479 deleted topic comes back": [test_recovery.test_deleted_topics_stay_deleted_over_a_clean_stop],
-    "#8660 #9792 reading makes queues": [test_reads.test_reading_makes_nothing],
+    "#331 #2398 #1400 disk full never ends": ["tests/store/test_append.py::test_a_full_disk_takes_the_whole_turn_back"],
+    "#7539 index files without end": ["tests/store/test_index.py::test_an_index_file_that_cannot_be_made_delays_the_dispatch"],
+    "#3613 #7948 hits of other keys": ["tests/store/test_index.py::test_colliding_keys_are_told_apart"],
+    "#8438 doubled hits": [
+        "tests/store/test_index.py::test_a_message_with_one_key_twice_is_found_once",
+        "tests/store/test_crashes.py::test_random_days",
+    ],
+    "#10291 query by key empty": ["tests/store/test_index.py::test_queries"],
+    "#9455 clock jumps": ["tests/store/test_retention.py::test_a_jump_of_the_clock_is_not_believed_at_first_sight"],
+    "#8479 deleted topic comes back": ["tests/store/test_recovery.py::test_deleted_topics_stay_deleted_over_a_clean_stop"],
+    "#8660 #9792 reading makes queues": ["tests/store/test_reads.py::test_reading_makes_nothing"],
 }
 
 
-@pytest.mark.parametrize("bug", SHOWN)
-def test_somebody_shows_it(bug: str) -> None:
-    assert bug.startswith("#")
-    assert all(test.__name__.startswith("test_") for test in SHOWN[bug])
+def test_every_test_that_is_named_is_there() -> None:
+    each([node for nodes in SHOWN.values() for node in nodes], function_of)
 
 
 @pytest.mark.parametrize("stop", ["all", "synced"])

@@ -6,7 +6,7 @@ import pytest
 
 from rmq_store.disk import Kind, RealDisk
 from rmq_store.errors import ForeignFile, StoreDamaged, StoreLocked, StoreRefused
-from tests.store.test_restart import FILE, filled
+from tests.store.restart_kit import FILE, filled
 from tests.support.memory_disk import MemoryDisk
 from tests.support.store_rig import ROOT, Rig, draft, small
 

@@ -13,10 +13,10 @@ from rmq_store.errors import Cold, ForeignFile
 from rmq_store.layouts import CHECKPOINT
 from rmq_store.values import QueryResult
 from rmq_wire import sys_flag
+from tests.store.restart_kit import FILE, filled
 from tests.support.memory_disk import Fault, MemoryDisk
 from tests.support.store_rig import ROOT, START_MS, Rig, draft, small, sync_settings
 
-FILE = small().mapped_file_size_commit_log
 DATA = ("/commitlog/", "/consumequeue/", "/index/")
 
 
@@ -28,16 +28,6 @@ def without_index_names(disk: MemoryDisk) -> tuple[dict[str, bytes], list[bytes]
     """An index file that a kill caught without an entry is made anew, under a later name."""
     data = data_of(disk)
     return {p: d for p, d in data.items() if "/index/" not in p}, [d for p, d in data.items() if "/index/" in p]
-
-
-def filled(count: int = 300, **changes: object) -> tuple[MemoryDisk, Rig]:
-    """Three log files, four queues, a handful of index files."""
-    disk = MemoryDisk()
-    rig = Rig(disk, small(**changes))
-    for number in range(count):
-        rig.put(draft(number, queue_id=number % 4, body_bytes=40 + number % 90))
-        rig.wall_ms += 7
-    return disk, rig
 
 
 def check(rig: Rig, count: int = 300) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import random
 from collections import Counter
-from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -22,6 +21,7 @@ from rmq_store.retention import Retention
 from rmq_store.values import GetStatus
 from tests.store.retention_kit import step
 from tests.support.memory_disk import Fault, MemoryDisk
+from tests.support.planting import FAILURES, Errors, Plant, find_by_seed
 from tests.support.store_rig import Rig, draft, number_of, small, units_of
 from tests.support.store_sim import Stopped
 
@@ -260,24 +260,29 @@ def queues_on_the_medium_or_not(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Flusher, "has_safe_queues", lambda self, end: True)
 
 
-@pytest.mark.parametrize(
-    ("plant", "first", "seeds_max"),
-    [
-        (last_file_deleted, 1, 5),
-        (queue_files_one_too_many, 1, 20),
-        (minimum_left_stale, 1, 20),
-        (goes_on_behind_a_failure, 1, 60),
-        (queues_on_the_medium_or_not, 90, 100),
-    ],
-)
-def test_planted_bugs_are_found(
-    plant: Callable[[pytest.MonkeyPatch], None], first: int, seeds_max: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`first` is near a seed that finds it, to save time."""
-    plant(monkeypatch)
-    for seed in range(first, first + seeds_max):
-        try:
-            Days(seed).run()
-        except Exception:
-            return
-    pytest.fail(f"{plant.__name__} survived {seeds_max} seeds")
+SEEDS_OF_BUGS: dict[Plant, tuple[int, Errors]] = {
+    last_file_deleted: (1, FAILURES),
+    queue_files_one_too_many: (1, FileNotFoundError),
+    minimum_left_stale: (1, FAILURES),
+    goes_on_behind_a_failure: (2, FAILURES),
+    queues_on_the_medium_or_not: (4, FAILURES),
+}
+"""Bug: the first seed that finds it, and by what."""
+SEARCH_MAX = 300
+
+
+def run_days(seed: int) -> None:
+    Days(seed).run()
+
+
+@pytest.mark.parametrize("plant", SEEDS_OF_BUGS, ids=lambda plant: plant.__name__)
+def test_planted_bugs_are_found(plant: Plant) -> None:
+    seed, by = SEEDS_OF_BUGS[plant]
+    find_by_seed(plant, run_days, [seed], by)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("plant", SEEDS_OF_BUGS, ids=lambda plant: plant.__name__)
+def test_the_pinned_seed_is_the_first(plant: Plant) -> None:
+    seed, by = SEEDS_OF_BUGS[plant]
+    assert find_by_seed(plant, run_days, range(1, SEARCH_MAX), by) == seed

@@ -8,16 +8,18 @@ import random
 
 import pytest
 
-from rmq_store import retention
 from rmq_store.errors import Closed
-from rmq_store.retention import HOUR_MS, Retention
+from rmq_store.retention import HOUR_MS
 from tests.store.retention_kit import AT_ALL_HOURS, FILE_BYTES, filled, log_files, step
-from tests.store.test_retention import (
-    test_consumed_messages_stay_and_whole_files_go,
-    test_what_is_not_flushed_or_not_dispatched_stays,
-)
-from tests.store.test_retention_readers import test_a_file_that_is_being_read_stays_readable, test_queues_and_index_follow_the_log
 from tests.support.memory_disk import Fault, MemoryDisk
+from tests.support.node_ids import function_of
+from tests.support.planting import FAILURES, Plant, find
+from tests.support.retention_bugs import (
+    deletes_the_last_file,
+    leaves_minimum_offsets,
+    shortens_what_it_deletes,
+    wipes_what_it_deletes,
+)
 from tests.support.store_rig import draft
 from tests.support.store_sim import Stopped
 
@@ -120,52 +122,15 @@ def test_a_stop_in_the_middle_of_a_look(keep: str) -> None:
 # --- planted bugs
 
 
-def deletes_the_last_file(patch: pytest.MonkeyPatch) -> None:
-    """S30"""
-    patch.setattr(Retention, "_oldest", lambda self: self._log.segments.starts[0] if self._log.segments.starts else None)
-
-
-def leaves_minimum_offsets(patch: pytest.MonkeyPatch) -> None:
-    """S22"""
-    patch.setattr(retention, "first_kept", lambda queue, log_min: queue.min_offset)
-
-
-def shortens_what_it_deletes(patch: pytest.MonkeyPatch) -> None:
-    """S30 (one being read), S33: the space is wanted back at once."""
-    run = retention.Removal.run
-
-    def planted(self: retention.Removal) -> None:
-        for path in self.paths:
-            self._disk.open(path).set_length(0)
-        run(self)
-
-    patch.setattr(retention.Removal, "run", planted)
-
-
-def wipes_what_it_deletes(patch: pytest.MonkeyPatch) -> None:
-    """S30 (one being read): zeros first."""
-    run = retention.Removal.run
-
-    def planted(self: retention.Removal) -> None:
-        for path in self.paths:
-            file = self._disk.open(path)
-            file.write_at(0, bytes(file.length()))
-        run(self)
-
-    patch.setattr(retention.Removal, "run", planted)
-
-
 @pytest.mark.parametrize(
     ("plant", "test"),
     [
-        (deletes_the_last_file, test_consumed_messages_stay_and_whole_files_go),
-        (deletes_the_last_file, test_what_is_not_flushed_or_not_dispatched_stays),
-        (leaves_minimum_offsets, test_queues_and_index_follow_the_log),
-        (shortens_what_it_deletes, test_a_file_that_is_being_read_stays_readable),
-        (wipes_what_it_deletes, test_a_file_that_is_being_read_stays_readable),
+        (deletes_the_last_file, "tests/store/test_retention.py::test_consumed_messages_stay_and_whole_files_go"),
+        (deletes_the_last_file, "tests/store/test_retention.py::test_what_is_not_flushed_or_not_dispatched_stays"),
+        (leaves_minimum_offsets, "tests/store/test_retention_readers.py::test_queues_and_index_follow_the_log"),
+        (shortens_what_it_deletes, "tests/store/test_retention_readers.py::test_a_file_that_is_being_read_stays_readable"),
+        (wipes_what_it_deletes, "tests/store/test_retention_readers.py::test_a_file_that_is_being_read_stays_readable"),
     ],
 )
-def test_planted_bugs_are_found(plant: object, test: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch)  # type: ignore[operator]
-    with pytest.raises((AssertionError, BufferError, IndexError, OSError)):
-        test()  # type: ignore[operator]
+def test_planted_bugs_are_found(plant: Plant, test: str) -> None:
+    find(plant, function_of(test), by=BufferError if plant is shortens_what_it_deletes else FAILURES)

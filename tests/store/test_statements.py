@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import UTC, timedelta, timezone
+
 import pytest
 
 from broker_impl.config import BrokerConfig, Machine
 from broker_impl.store_settings import store_settings
 from rmq_store.disk import File, RealDisk
 from rmq_store.errors import StoreLocked
+from rmq_store.retention import HOUR_MS
 from rmq_store.settings import StoreSettings
-from rmq_store.store import Store
 from rmq_store.values import Draft
 from rmq_wire.java import string_hash
 from rmq_wire.layout import checkpoint, consume_queue, index, message
 from rmq_wire.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, index_hash, read_unit, tags_code
+from rmq_wire.sys_flag import TRANSACTION_ROLLBACK
+from tests.store.retention_kit import AT_ALL_HOURS
 from tests.support.memory_disk import MemoryDisk
-from tests.support.store_rig import HOST, HOST_V6, ROOT, START_MS, Rig, draft, number_of, small, units_of
+from tests.support.store_rig import HOST, HOST_V6, ROOT, START_MS, Rig, draft, number_of, open_store, small, units_of
 
 LOG_FILE = small().mapped_file_size_commit_log
 SLOTS, ENTRIES = 97, 64
@@ -88,9 +92,9 @@ def test_001_11_the_tree_and_its_lock(tmp_path: object) -> None:
     wanted = {"abort", "checkpoint", "commitlog", "consumequeue", "index", "lock"}
     assert wanted == {path.split("/")[0] for path in contents(rig)} - {"abort.boot"}
     settings = small(store_path_root_dir=str(tmp_path))
-    store = Store.open(RealDisk(), settings, START_MS, pid=1)
+    store = open_store(settings)
     with pytest.raises(StoreLocked):
-        Store.open(RealDisk(), settings, START_MS, pid=2)
+        open_store(settings, pid=2)
     assert store.close(START_MS)
 
 
@@ -256,7 +260,18 @@ def test_001_19_maps_are_for_reading_only(tmp_path: object) -> None:
     assert bytes(view[5:9]) == b"seen"
 
 
-def test_001_20_and_001_21_entries_are_read_in_one_piece_messages_where_they_lie() -> None:
+def test_001_20_the_entries_of_a_pull_lie_together() -> None:
+    rig = Rig(settings=small(mapped_file_size_consume_queue=100 * 20))
+    rig.put(*[draft(number, "AB"[number % 2]) for number in range(64)])
+    data = contents(rig)[f"consumequeue/A/0/{0:020d}"]
+    found = [consume_queue.UNIT.parse(data[at : at + 20]).physical_offset for at in range(0, 32 * 20, 20)]
+    read = rig.store.read_queue("A", 0, 0, 32, 1 << 20)
+    assert found == [unit.physical_offset for unit in units_of(read.chunks)]
+    assert read.message_count == 32
+    assert not any(data[32 * 20 :])
+
+
+def test_001_21_messages_are_read_where_they_lie() -> None:
     rig = Rig()
     rig.put(*[draft(number, "AB"[number % 2]) for number in range(8)], *[draft(number, "A") for number in range(8, 11)])
     mixed = rig.store.read_queue("A", 0, 0, 32, 1 << 20)
@@ -275,20 +290,19 @@ def test_001_22_unique_key_keys_and_tags_are_indexed() -> None:
     wanted = [index_hash("TopicA", key) for key in ("7F0000010007AAAA0000000000000001", "key1", "shared", "T#TagA")]
     assert [entry(data, n)["key_hash"] for n in range(1, 5)] == wanted
     assert {entry(data, n)["physical_offset"] for n in range(1, 5)} == {placed.physical_offset}
-    bare = Rig()
-    bare.put(keyed(0))
-    assert index.HEADER.parse(the_index(bare)).index_count in (0, 1)
+    keyless = Rig()
+    keyless.put(keyed(0), draft(1, sys_flag=TRANSACTION_ROLLBACK))
+    assert not any(the_index(keyless))
 
 
-def test_001_23_an_index_file_is_named_by_its_creation_time() -> None:
-    rig = Rig()
-    rig.put(draft(0))
-    [path] = contents(rig, "index/")
-    name = path.removeprefix("index/")
-    assert len(name) == 17
-    assert name.isdigit()
-    assert name.startswith("2023111")
-    assert name.endswith("20000"), "minutes are zone-dependent, seconds and milliseconds of START_MS are not"
+@pytest.mark.parametrize(("zone", "name"), [(UTC, "20231114221320000"), (timezone(timedelta(hours=8)), "20231115061320000")])
+def test_001_23_an_index_file_is_named_by_its_creation_time(zone: timezone, name: str) -> None:
+    disk = MemoryDisk()
+    store = open_store(small(), disk=disk, zone=zone)
+    store.stage(draft(0), START_MS)
+    store.commit()
+    store.dispatch(START_MS)
+    assert [path for path in disk.contents() if "/index/" in path] == [f"{ROOT}/index/{name}"]
 
 
 def test_001_24_header_slots_and_entries() -> None:
@@ -312,6 +326,21 @@ def test_001_25_the_header() -> None:
     assert (header.slot_count, header.index_count) == (2, 3), "two entries: the count begins at 1"
 
 
+def test_001_25_and_001_27_the_first_entry_of_a_following_file() -> None:
+    """It counts from the end of the file before, which the header has until then, and puts its own message there."""
+    rig = Rig()
+    rig.put(*[keyed(number, f"k{number}") for number in range(ENTRIES - 1)])
+    rig.wait(7000)
+    first = rig.put(keyed(1, "next"))[0]
+    rig.wait(3000)
+    rig.put(keyed(2, "and so on"))
+    rig.store.close(rig.wall_ms)
+    _, data = contents(rig, "index/").values()
+    header = index.HEADER.parse(data)
+    assert (header.begin_timestamp, header.begin_physical_offset) == (START_MS + 7000, first.physical_offset)
+    assert [entry(data, n)["seconds"] for n in (1, 2)] == [7, 3]
+
+
 def test_001_26_001_27_an_entry_has_seconds_since_the_files_first_message() -> None:
     assert index.ENTRY.sizeof() == ENTRY_BYTES
     rig = Rig()
@@ -321,6 +350,16 @@ def test_001_26_001_27_an_entry_has_seconds_since_the_files_first_message() -> N
     rig.put(keyed(1, "b"))
     data = the_index(rig)
     assert [entry(data, n)["seconds"] for n in (1, 2)] == [0, 2]
+
+
+def test_001_27_a_time_before_the_first_counts_as_none() -> None:
+    rig = Rig()
+    rig.put(keyed(0, "a"))
+    rig.wall_ms -= 60_000
+    rig.put(keyed(1, "b"))
+    rig.wall_ms += (2**31 + 100) * 1000
+    rig.put(keyed(2, "c"))
+    assert [entry(the_index(rig), n)["seconds"] for n in (1, 2, 3)] == [0, 0, 2**31 - 1]
 
 
 def test_001_28_slots_hold_the_newest_of_a_chain() -> None:
@@ -374,3 +413,21 @@ def test_001_33_a_foreign_key_with_the_same_hash_is_not_returned() -> None:
     rig.put(keyed(0, "Aa"))
     assert len(rig.store.query("TopicA", "Aa", 32, 0, 1 << 60).units) == 1
     assert rig.store.query("TopicA", "BB", 32, 0, 1 << 60).units == []
+
+
+# --- cleaning up
+
+
+def test_001_93_dead_letters_go_with_the_files_they_lie_in() -> None:
+    rig = Rig()
+    rig.store.retain_by(AT_ALL_HOURS)
+    topics = ("TopicA", "%DLQ%G")
+    for number in range(400):
+        rig.put(draft(number, topics[number % 2], body_bytes=700))
+    rig.sync_queues()
+    rig.retain(71 * HOUR_MS)
+    assert [rig.store.queue_bounds(topic, 0)[0] for topic in topics] == [0, 0]
+    rig.retain(2 * HOUR_MS)
+    lows = [rig.store.queue_bounds(topic, 0)[0] for topic in topics]
+    assert min(lows) > 0
+    assert abs(lows[0] - lows[1]) <= 1

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from conformance.capture.recorder import text_of
+from conformance.relay import text_of
 from rmq_wire.codes import RequestCode
 from rmq_wire.command import Command
 from rmq_wire.conversation import Conversation
@@ -74,33 +74,3 @@ class ScriptedServer:
             b'{"brokerAddrTable":{"%b":{"brokerAddrs":{0:"%b"},"brokerName":"%b","cluster":"%b"}},"clusterAddrTable":{"%b":["%b"]}}'
             % (*(part.encode() for part in (name, self.address, name, cluster, cluster, name)),)
         )
-
-
-class Asker:
-    """A client: asks and hears on one connection.  A context manager."""
-
-    def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=10)
-        self._conversation = Conversation()
-        self._heard: list[Command] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-    def say(self, *frames: bytes) -> None:
-        self._socket.sendall(b"".join(frames))
-
-    def hear(self, count: int = 1) -> list[Command]:
-        """The next so many frames."""
-        while len(self._heard) < count:
-            data = self._socket.recv(65_536)
-            assert data, "the connection ended"
-            for command in self._conversation.feed(data):
-                assert isinstance(command, Command)
-                self._heard.append(command.kept())
-        found, self._heard = self._heard[:count], self._heard[count:]
-        return found

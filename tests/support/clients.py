@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote
 
+from conformance.subjects.jars import shared_classes
 from tests.support.java import OPENED, SMALL, classpath, java, programs, rocketmq_home
 from tests.support.process import ServerProcess
 
@@ -59,6 +60,7 @@ class JavaDriver(ServerProcess):
             f"-Xmx{heap}",
             f"-Drocketmq.serialize.type={form}",
             "-Drocketmq.client.rebalance.lockInterval=1000",
+            "-Drocketmq.client.unlockDelayTimeMills=1000",
             "-Drmq.logback.configurationFile=none.xml",
             *flags,
         ]
@@ -70,7 +72,8 @@ class JavaDriver(ServerProcess):
 
     def command(self) -> Sequence[str]:
         flags = [*SMALL, *OPENED, *self._flags, f"-Duser.home={self.directory}", "-Djava.security.manager=allow"]
-        return [java(), *flags, "-cp", f"{programs()}{os.pathsep}{classpath(self.version)}", "rmq.Driver"]
+        shared = shared_classes(self.version, java())
+        return [java(), *shared, *flags, "-cp", f"{classpath(self.version)}{os.pathsep}{programs()}", "rmq.Driver"]
 
     def environment(self) -> Mapping[str, str]:
         return rocketmq_home(self.directory)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from conformance.capture.frames import load
-from conformance.capture.recorder import glance
+from conformance.frames import glance
 
 GOLDEN: Final = Path(__file__).resolve().parents[2] / "conformance" / "golden"
 STORE: Final = GOLDEN / "store-5.5.0"
@@ -60,3 +60,20 @@ def told() -> list[dict[str, Any]]:
     """What was sent and what the senders were told: `version`, `sent` (arguments of the driver), `answers`."""
     read: list[dict[str, Any]] = json.loads((STORE / "told.json").read_text())
     return read
+
+
+CAPTURES = GOLDEN / "captures"
+STEMS = sorted(path.stem for path in CAPTURES.glob("*.jsonl"))
+
+
+SMALL_FILES = {
+    "mappedFileSizeCommitLog": "16384",
+    "mappedFileSizeConsumeQueue": "2000",
+    "maxHashSlotNum": "100",
+    "maxIndexNum": "400",
+    "transactionTimeOut": "1000",
+    "transactionCheckInterval": "2000",
+    "persistConsumerOffset": "true",
+    "flushDelayOffsetInterval": "1000",
+}
+"""Files so small that the log rolls and everything stays readable by eye."""

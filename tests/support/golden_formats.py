@@ -19,6 +19,18 @@ from tests.support.golden import GOLDEN
 LIGHT: Final = GOLDEN / "store-5.5.0-light"
 BATCH: Final = GOLDEN / "store-5.5.0-batch"
 LOG_FILE_BYTES: Final = 8192
+SMALL_FILES = {
+    "mappedFileSizeCommitLog": "8192",
+    "mappedFileSizeConsumeQueue": "200",
+    "mappedFileSizeConsumeQueueExt": "210",
+    "mapperFileSizeBatchConsumeQueue": "460",
+    "maxHashSlotNum": "100",
+    "maxIndexNum": "400",
+    "messageDelayLevel": "1s 5s",
+}
+LIGHT_PROPERTIES = {"enabledAppendPropCRC": "true", "enableLmq": "true", "enableMultiDispatch": "true"}
+BATCH_PROPERTIES = {"enableConsumeQueueExt": "true"}
+"""With what the real broker made them."""
 
 
 @cache

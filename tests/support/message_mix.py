@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 
 from rmq_wire.batch import Item, pack_items
 from rmq_wire.codes import RequestCode
-from tests.support.broker_line import Line
 from tests.support.process import until
 from tests.support.remoting import Answer
 from tests.support.store_questions import OPS, pull_all
+from tests.support.talk import Talk
 
 QUEUES = 4
 TOPIC = "mix"
@@ -95,7 +95,7 @@ class Mix:
 
     def send(
         self,
-        line: Line,
+        line: Talk,
         body: bytes,
         properties: str,
         *,
@@ -136,14 +136,14 @@ class Mix:
             self.acknowledged.append(told)
         return answer
 
-    def everything(self, line: Line, count: int) -> None:
+    def everything(self, line: Talk, count: int) -> None:
         """`count` times round all kinds that both brokers have."""
         for turn in range(count):
             self.at_once(line, turn)
             self.later(line, turn)
         self.send(line, self.body(self.body_bytes_max), self.properties(TAGS="TagA", p="v" * 9_000))
 
-    def at_once(self, line: Line, turn: int) -> None:
+    def at_once(self, line: Talk, turn: int) -> None:
         """What can be read as soon as it is answered."""
         number = f"{self.seed}-{self._number}"
         self.send(line, self.body(), "")
@@ -157,7 +157,7 @@ class Mix:
         self.send(line, b"dead", self.properties(TAGS=DEAD_TAG))
         self.send_back(line, GROUP, -1)
 
-    def later(self, line: Line, turn: int) -> None:
+    def later(self, line: Talk, turn: int) -> None:
         """What comes after a delay: by level, and sent back."""
         number = f"{self.seed}-{self._number}"
         self.send(line, self.body(), self.properties(DELAY=1 + turn % 2, KEYS=f"late-{number}", TAGS="TagA"))
@@ -166,14 +166,14 @@ class Mix:
         self.send(line, b"long", self.properties(TAGS="Back"))
         self.send_back(line, LONG_GROUP if self.long_names else GROUP, 1)
 
-    def batch(self, line: Line, count: int, size: int) -> None:
+    def batch(self, line: Talk, count: int, size: int) -> None:
         items = [
             Item(number, self.body(size + number), self.properties(KEYS=f"item-{number}", TAGS="TagA").encode())
             for number in range(count)
         ]
         self.send(line, pack_items(items), self.properties(), batch=True, count=count)
 
-    def send_back(self, line: Line, group: str, delay_level: int) -> None:
+    def send_back(self, line: Talk, group: str, delay_level: int) -> None:
         """The last message comes again in the group's retry topic, or, with a negative delay, in its dead letter topic."""
         last = self.acknowledged[-1]
         fields = {
@@ -188,7 +188,7 @@ class Mix:
         line.good(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
         self.expected[("%DLQ%" if delay_level < 0 else "%RETRY%") + group] += 1
 
-    def transactions(self, line: Line) -> None:
+    def transactions(self, line: Talk) -> None:
         """Three half messages: one is committed, one rolled back, one stays open."""
         for outcome in (COMMIT, ROLLBACK, None):
             properties = self.properties(TRAN_MSG="true", PGROUP="PID_mix", KEYS="tx", TAGS="Tx")
@@ -210,12 +210,12 @@ class Mix:
             line.good(RequestCode.END_TRANSACTION, fields)
             self.ended += 1
 
-    def timed(self, line: Line) -> None:
+    def timed(self, line: Talk) -> None:
         """By TIMER_DELAY_MS, within two seconds."""
         self._timed_at_ms = now_ms()
         self.send(line, b"timed", self.properties(TIMER_DELAY_MS=TIMED_MS, KEYS="timed"))
 
-    def topics(self, line: Line, turn: int) -> None:
+    def topics(self, line: Talk, turn: int) -> None:
         """A topic for this turn, filled; the one of the turn before is deleted, whoever made it. Names come again."""
         made, gone = f"temporary-{turn % 2}", f"temporary-{(turn + 1) % 2}"
         make_topic(line, made)
@@ -228,12 +228,12 @@ class Mix:
             self.deleted.add(gone)
             del self.expected[gone]
 
-    def commit_offsets(self, line: Line, turn: int) -> None:
+    def commit_offsets(self, line: Talk, turn: int) -> None:
         """A consumer group's progress, other queues in other turns."""
         fields = {"consumerGroup": OFFSET_GROUPS[turn % 2], "topic": TOPIC, "queueId": turn % QUEUES, "commitOffset": 1 + turn}
         line.good(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
 
-    def settle(self, line: Line) -> None:
+    def settle(self, line: Talk) -> None:
         """Wait until nothing is on its way any more: delays passed, everything dispatched, ends of transactions written."""
         for topic, count in self.expected.items():
             until(lambda: messages_in(line, topic) >= count, f"{count} in {topic}", seconds=DELAY_S_MAX)  # noqa: B023
@@ -245,7 +245,7 @@ class Mix:
         self._timed_at_ms = None
         until(lambda: _behind(line) == 0, "dispatch", seconds=DELAY_S_MAX)
 
-    def _timers_are_noted(self, line: Line) -> bool:
+    def _timers_are_noted(self, line: Talk) -> bool:
         """Whether the real broker's timer has written that it is past all that was timed.
 
         It writes so once a second (`TimerFlushService`); stopped before, its next start delivers once more what is already there.
@@ -254,7 +254,7 @@ class Mix:
         assert self._timed_at_ms is not None
         return read_ms > self._timed_at_ms + TIMED_WITHIN_MS and next_offset >= max_offset(line, TIMERS, 0)
 
-    def _ends(self, line: Line) -> int:
+    def _ends(self, line: Talk) -> int:
         """How many half messages the op messages name: each of them some, with a comma after each; in 4.x each of them one."""
         count = messages_in(line, OPS)
         if not count or not self.long_names:
@@ -262,7 +262,7 @@ class Mix:
         return sum(bytes(unit.body).count(b",") for unit in pull_all(line, OPS, 0))
 
 
-def make_topic(line: Line, topic: str, queues: int = QUEUES) -> None:
+def make_topic(line: Talk, topic: str, queues: int = QUEUES) -> None:
     """As mqadmin updateTopic."""
     fields = {
         "topic": topic,
@@ -277,17 +277,17 @@ def make_topic(line: Line, topic: str, queues: int = QUEUES) -> None:
     line.good(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
 
 
-def messages_in(line: Line, topic: str) -> int:
+def messages_in(line: Talk, topic: str) -> int:
     """Over all queues."""
     return sum(max_offset(line, topic, queue_id) for queue_id in range(QUEUES))
 
 
-def max_offset(line: Line, topic: str, queue_id: int) -> int:
+def max_offset(line: Talk, topic: str, queue_id: int) -> int:
     """One past the queue's last message."""
     return int(line.good(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": queue_id}).ext["offset"])
 
 
-def _behind(line: Line) -> int:
+def _behind(line: Talk) -> int:
     """Bytes of the log that are not in queues and index yet."""
     table = line.good(RequestCode.GET_BROKER_RUNTIME_INFO).json()["table"]
     assert isinstance(table, dict)

@@ -9,7 +9,6 @@ from conformance.subjects.process import (
     NotReady,
     ServerProcess,
     Stream,
-    free_ports,
     loopback_v6,
     until,
 )
@@ -21,7 +20,6 @@ __all__ = [
     "NotReady",
     "ServerProcess",
     "Stream",
-    "free_ports",
     "loopback_v6",
     "processes_in",
     "until",

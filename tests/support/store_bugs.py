@@ -28,7 +28,7 @@ from rmq_store.values import Arrived
 from rmq_store.walk_start import WalkStart
 from rmq_wire.times import Zone
 
-Plant = Callable[[pytest.MonkeyPatch], None]
+HasBatches = Callable[[str], bool] | None
 
 
 def answered_before_written(patch: pytest.MonkeyPatch) -> None:
@@ -307,9 +307,18 @@ def chain_without_an_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(IndexFile, "entries", planted)
 
 
-def config_written_in_place(patch: pytest.MonkeyPatch) -> None:
-    from tests.store import test_config_files
+def header_before_its_entries(patch: pytest.MonkeyPatch) -> None:
+    write = IndexFile.write_header
 
+    def planted(self: IndexFile) -> None:
+        gathered, self._tail = self._tail, bytearray()
+        write(self)
+        self._tail = gathered
+
+    patch.setattr(IndexFile, "write_header", planted)
+
+
+def config_written_in_place(patch: pytest.MonkeyPatch) -> None:
     def planted(disk: Disk, path: str, chunks: Iterable[bytes]) -> None:
         disk.make_directories(path.rpartition("/")[0])
         try:
@@ -321,7 +330,6 @@ def config_written_in_place(patch: pytest.MonkeyPatch) -> None:
         file.sync()
 
     patch.setattr(config_files, "persist_config", planted)
-    patch.setattr(test_config_files, "persist_config", planted)
 
 
 def cache_trusted_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
@@ -329,9 +337,11 @@ def cache_trusted_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def lock_taken_after_loading(patch: pytest.MonkeyPatch) -> None:
-    def planted(disk: Disk, settings: StoreSettings, wall_ms: int, *, pid: int, zone: Zone = None) -> Store:
+    def planted(
+        disk: Disk, settings: StoreSettings, wall_ms: int, *, pid: int, zone: Zone = None, has_batch_queues: HasBatches = None
+    ) -> Store:
         root = settings.store_path_root_dir
-        parts = open_locked(disk, settings, disk.make_directories(root), wall_ms, pid, zone)
+        parts = open_locked(disk, settings, disk.make_directories(root), wall_ms, pid, zone, has_batch_queues)
         lock = disk.lock(f"{root}/lock")
         if lock is None:
             raise StoreLocked(root)

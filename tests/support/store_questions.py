@@ -6,13 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.message import StoredMessage, read_unit
-from tests.support.broker_line import Line
+from tests.support.requests import pull
 from tests.support.store_view import Queue, Stored, View
+from tests.support.talk import Talk
 
 READER = "GID_reader"
-SUBSCRIPTION_FLAG = 0x4
-"""The pull request names its subscription."""
-PULL_MAX = 32
 HITS_MAX = 64
 """maxMsgsNumBatch: no query gives more."""
 TIMES_PER_QUEUE = 5
@@ -34,23 +32,11 @@ def units_in(body: bytes) -> Iterator[tuple[StoredMessage, bytes]]:
         at += unit.total_size
 
 
-def _pull(line: Line, topic: str, queue_id: int) -> Iterator[tuple[StoredMessage, bytes]]:
+def _pull(line: Talk, topic: str, queue_id: int) -> Iterator[tuple[StoredMessage, bytes]]:
     offset = 0
     while True:
-        fields = {
-            "consumerGroup": READER,
-            "topic": topic,
-            "queueId": queue_id,
-            "queueOffset": offset,
-            "maxMsgNums": PULL_MAX,
-            "sysFlag": SUBSCRIPTION_FLAG,
-            "commitOffset": 0,
-            "suspendTimeoutMillis": 0,
-            "subscription": "*",
-            "subVersion": 0,
-            "expressionType": "TAG",
-        }
-        answer = line.ask(RequestCode.PULL_MESSAGE, fields)
+        fields = pull(topic, queue_id, offset, consumer_group=READER, suspend_timeout_millis=0).encode()
+        answer = line.call(RequestCode.PULL_MESSAGE, fields)
         if answer.code == ResponseCode.PULL_NOT_FOUND:
             return
         assert answer.code == 0, (topic, queue_id, offset, answer.code, answer.remark)
@@ -59,17 +45,17 @@ def _pull(line: Line, topic: str, queue_id: int) -> Iterator[tuple[StoredMessage
         offset = int(answer.ext["nextBeginOffset"])
 
 
-def pull_all(line: Line, topic: str, queue_id: int) -> list[StoredMessage]:
+def pull_all(line: Talk, topic: str, queue_id: int) -> list[StoredMessage]:
     """Every message of one queue."""
     return [unit for unit, _ in _pull(line, topic, queue_id)]
 
 
-def _position(line: Line, code: int, queue: Queue, **more: object) -> str:
+def _position(line: Talk, code: int, queue: Queue, **more: object) -> str:
     answer = line.good(code, {"topic": queue[0], "queueId": queue[1], **more})
     return answer.ext.get("offset") or answer.ext["timestamp"]
 
 
-def query(line: Line, topic: str, key: str, *, unique: bool = False) -> list[int]:
+def query(line: Talk, topic: str, key: str, *, unique: bool = False) -> list[int]:
     """Where the messages of a key lie, in the order of the answer; `T#tags` asks for a tag."""
     is_tag = key.startswith(TAG_PREFIX)
     fields: dict[str, object] = {
@@ -81,14 +67,14 @@ def query(line: Line, topic: str, key: str, *, unique: bool = False) -> list[int
         "indexType": "T" if is_tag else None,
         "_UNIQUE_KEY_QUERY": "true" if unique else None,
     }
-    answer = line.ask(RequestCode.QUERY_MESSAGE, fields)
+    answer = line.call(RequestCode.QUERY_MESSAGE, fields)
     if answer.code == ResponseCode.QUERY_NOT_FOUND:
         return []
     assert answer.code == 0, (topic, key, answer.code, answer.remark)
     return [unit.physical_offset for unit, _ in units_in(answer.body)]
 
 
-def ask_everything(line: Line, view: View, *, exactly_as_5_5: bool = True, with_keys: bool = True) -> Answers:
+def ask_everything(line: Talk, view: View, *, exactly_as_5_5: bool = True, with_keys: bool = True) -> Answers:
     """Bounds, all messages, positions by time, all keys, look-ups by offset. Asserts what the view knows.
 
     exactly_as_5_5: ask also what versions before it answer in their own way: positions by time, tags.

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rmq_store.disk import RealDisk
 from rmq_store.settings import StoreSettings
-from rmq_store.store import Store
 from rmq_store.values import NO_DELAY, Draft
 from rmq_wire import properties
 from rmq_wire.message import TAIL_MIN, tags_code
+from tests.support.store_rig import open_store
 from tests.support.store_view import SCHEDULE, Shape, Stored
 
 HOST_BITS = 0x30
@@ -77,7 +76,7 @@ def groups(units: Sequence[Stored], log_file_bytes: int) -> list[list[Stored]]:
 def append_again(root: Path, shape: Shape, units: Sequence[Stored]) -> None:
     """A new store with these messages, appended at their store times, dispatched after each, and closed."""
     first = units[0].unit.store_timestamp
-    store = Store.open(RealDisk(), store_settings(root, shape), first, pid=1)
+    store = open_store(store_settings(root, shape), first)
     try:
         now = first
         for group in groups(units, shape.log_file_bytes):

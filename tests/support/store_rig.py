@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC
+from typing import Any
 
-from rmq_store.disk import Disk
+from rmq_store.disk import Disk, RealDisk
 from rmq_store.errors import Cold, CommitFailed
 from rmq_store.settings import FlushDiskType, StoreSettings
 from rmq_store.store import Store
@@ -32,6 +33,11 @@ def small(**changes: object) -> StoreSettings:
         **changes,
     }
     return StoreSettings(**values)  # type: ignore[arg-type]
+
+
+def open_store(settings: StoreSettings, wall_ms: int = START_MS, *, disk: Disk | None = None, pid: int = 1, **more: Any) -> Store:
+    """A start of a store, on the real disk unless another is given."""
+    return Store.open(disk or RealDisk(), settings, wall_ms, pid=pid, **more)
 
 
 def draft(
@@ -65,7 +71,7 @@ class Rig:
     def open(self) -> Store:
         if isinstance(self.disk, MemoryDisk):
             self.disk.wall_ms = self.wall_ms
-        self.store = Store.open(self.disk, self.settings, self.wall_ms, pid=4711, zone=UTC)
+        self.store = open_store(self.settings, self.wall_ms, disk=self.disk, pid=4711, zone=UTC)
         self.store.next_due(self.mono_ms)
         self.store.retention.next_due(self.mono_ms)
         return self.store

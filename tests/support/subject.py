@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from conformance.subjects.ours import OurBroker, OurNameServer, OurServer
+from conformance.subjects.ports import BROKER_PORTS
 from tests.support import remoting
 from tests.support.java import REFERENCE
-from tests.support.process import ServerProcess, free_ports
+from tests.support.process import ServerProcess
 from tests.support.reference import JavaBroker, JavaNameServer, registered
 
 SUBJECTS: Final = tuple(os.environ.get("RMQ_SUBJECT", "ours").split(","))
@@ -25,12 +26,13 @@ class OurDev(OurServer):
     """`rmq dev` on free ports that it keeps over restarts, with a store of its own."""
 
     def __init__(self, directory: Path, *, properties: Mapping[str, str] | None = None) -> None:
+        super().__init__("rmq-dev", directory, [])
         self.store = directory / "store"
-        self.namesrv = f"127.0.0.1:{free_ports()}"
-        self.address = f"127.0.0.1:{free_ports(-2, 1)}"
+        self.namesrv = f"127.0.0.1:{self.reserve()}"
+        self.address = f"127.0.0.1:{self.reserve(*BROKER_PORTS)}"
         settings = [word for key, value in (properties or {}).items() for word in ("--set", f"{key}={value}")]
         ports = ["--namesrv-port", self.namesrv.split(":")[1], "--broker-port", self.address.split(":")[1]]
-        super().__init__("rmq-dev", directory, ["dev", "--store", str(self.store), *ports, "--json", *settings])
+        self.arguments = ["dev", "--store", str(self.store), *ports, "--json", *settings]
 
     def ready(self) -> bool:
         return self.told().get("pid") == self.pid and registered(self.namesrv, self.address)

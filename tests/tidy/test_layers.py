@@ -1,28 +1,15 @@
-"""Who may import whom: the rooms of the house, over the transitive imports, those inside functions included."""
+"""Who may import whom: the rooms of the house, imports inside functions included; no circle among modules; nobody has a clock,
+a process or a network of his own where it is handed in.
+"""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-ROOMS = (
-    "rmq_wire",
-    "rmq_net",
-    "rmq_store",
-    "broker_impl",
-    "rmq_client",
-    "rmq_inspect",
-    "rmq_columns",
-    "rmq_spark",
-    "conformance",
-    "rmq_cli",
-    "tests",
-    "bench",
-)
+from tests.tidy.trees import COMPUTED, PRODUCT_ROOMS, ROOMS, Module, modules, parsed, product, room_of, told
+
 MAY_ENTER = {
     "rmq_wire": set(),
     "rmq_net": {"rmq_wire"},
@@ -33,145 +20,197 @@ MAY_ENTER = {
     "rmq_inspect": {"rmq_wire", "rmq_columns"},
     "rmq_spark": {"rmq_wire", "rmq_client", "rmq_columns"},
     "conformance": {"rmq_wire", "rmq_net", "rmq_client", "rmq_inspect"},
-    "rmq_cli": set(ROOMS) - {"tests", "bench"},
+    "rmq_cli": set(PRODUCT_ROOMS),
 }
 EXTRA_ARROWS = {"rmq_inspect.repair": {"rmq_store"}, "rmq_spark.__main__": {"rmq_cli"}}
 """Module -> rooms that this one module may enter besides."""
-TRIO_ROOMS = {"rmq_net", "rmq_client", "rmq_cli", "conformance"}
-TRIO_MODULES = {"broker_impl.broker"}
-"""The composition root is the only module of broker_impl that knows trio."""
+OURS_ALONE = {"construct": ("rmq_wire.layout",), "docker": ("conformance",), "requests": ("conformance",)}
+"""Package -> those (rooms, packages, modules) that may import it."""
+LATE = {"docker", "requests"}
+"""Not among the dependencies: imported only where they are needed, never when a module is loaded."""
+TRIO = ("rmq_net", "rmq_client", "rmq_cli", "conformance", "broker_impl.broker")
+"""Who may know trio: of broker_impl the composition root alone."""
+
 SERVER_ROOMS = ("rmq_wire", "rmq_net", "rmq_store", "broker_impl")
-NEVER_IN_A_SERVER = {"subprocess", "pickle", "marshal", "shelve", "pty", "multiprocessing", "ctypes"}
-STORE_NEVER = {"time", "datetime", "threading", "socket", "select", "asyncio", "random"}
-"""The store gets its time and its disk handed in.  (`rmq_store.disk` alone talks to the operating system.)"""
+NEVER_IN_A_SERVER = {"subprocess", "pickle", "marshal", "shelve", "pty", "multiprocessing", "ctypes", COMPUTED}
+NEVER_CALLED = {"eval", "exec", "compile", "os.system", "os.popen", "os.fork", "os.execv", "os.posix_spawn"}
+WORLD = {"time", "random", "threading", "socket", "select", "asyncio"}
+HANDED_IN = {"rmq_wire": WORLD | {"os"}, "rmq_store": WORLD | {"os", "datetime"}, "broker_impl": WORLD}
+"""Room -> what it gets handed in instead."""
+GIVERS = {"rmq_store.disk": {"os"}, "broker_impl.env": {"time", "random"}, "broker_impl.broker": {"socket"}}
+"""The modules that make what is handed in."""
+
+CIRCLES = [
+    "broker_impl: asks call commits complaints engine outboxes peer router works",
+    "conformance: case trial",
+    "rmq_columns: filesystem remote",
+    "rmq_store: commit_log consume_queue",
+]
+"""Circles that wait to be opened, each as its package and modules.  The list only gets shorter."""
 
 
-def modules(room: str) -> Iterator[tuple[str, Path]]:
-    for path in sorted((ROOT / room).rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+def is_of(name: str, places: Iterable[str]) -> bool:
+    """Whether it is one of these modules, or within one of these packages."""
+    return any(f"{name}.".startswith(f"{place}.") for place in places)
 
 
-def imports(path: Path, module: str, *, nested: bool = True) -> set[str]:
-    """Every module that the text names in an import, relative ones resolved; `nested`: those inside functions too."""
-    found: set[str] = set()
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree) if nested else when_loaded(tree):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                head = package.split(".")[: len(package.split(".")) - node.level + 1]
-                base = ".".join([*head, base]).rstrip(".")
-            found.add(base)
-            found.update(f"{base}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("__import__", "importlib.import_module", "import_module"):
-            argument = node.args[0] if node.args else None
-            found.add(argument.value if isinstance(argument, ast.Constant) and isinstance(argument.value, str) else "<computed>")
+def wrong_arrows(module: Module) -> Iterator[str]:
+    """Imports of what is not for this module."""
+    allowed = MAY_ENTER[module.room] | {module.room} | EXTRA_ARROWS.get(module.name, set())
+    for name, line, at_load in module.imports:
+        first = room_of(name)
+        if (
+            (first in ROOMS and first not in allowed)
+            or (first in OURS_ALONE and not is_of(module.name, OURS_ALONE[first]))
+            or (first == "trio" and not is_of(module.name, TRIO))
+            or (first in LATE and at_load)
+        ):
+            yield f"{module.at(line)}: {module.name} imports {name}{' when it is loaded' * at_load}"
+    if module.name == "rmq_wire" and module.imports:  # every start would pay for it
+        yield f"{module.at(module.imports[0].line)}: the package itself imports nothing"
+
+
+def own_means(module: Module) -> Iterator[str]:
+    """Clocks, chance, processes, evaluated text where there must be none."""
+    never = HANDED_IN.get(module.room, set()) - GIVERS.get(module.name, set()) | NEVER_IN_A_SERVER
+    for name, line, _ in module.imports:
+        if room_of(name) in never:
+            yield f"{module.at(line)}: {module.name} imports {name}"
+    yield from (f"{module.at(line)}: {module.name} calls {called}" for called, line in module.calls if called in NEVER_CALLED)
+
+
+def graph_of(all_modules: Iterable[Module]) -> dict[str, dict[str, str]]:
+    """Module -> each module that it imports, and where it says so."""
+    known = {module.name: module for module in all_modules}
+
+    def meant(name: str) -> str:
+        while name and name not in known:
+            name = name.rpartition(".")[0]
+        return name
+
+    return {
+        name: {to: module.at(line) for imported, line, _ in module.imports if (to := meant(imported)) and to != name}
+        for name, module in known.items()
+    }
+
+
+def circles(graph: dict[str, dict[str, str]]) -> list[list[str]]:
+    """Sets of modules each of which imports all the others, through one another."""
+    number: dict[str, int] = {}
+    least: dict[str, int] = {}
+    open_ones: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(name: str) -> None:  # Tarjan
+        number[name] = least[name] = len(number)
+        open_ones.append(name)
+        for to in graph[name]:
+            if to not in number:
+                visit(to)
+                least[name] = min(least[name], least[to])
+            elif to in open_ones:
+                least[name] = min(least[name], number[to])
+        if least[name] == number[name]:
+            circle = open_ones[open_ones.index(name) :]
+            del open_ones[-len(circle) :]
+            if len(circle) > 1:
+                found.append(sorted(circle))
+
+    for name in graph:
+        if name not in number:
+            visit(name)
     return found
 
 
-def when_loaded(node: ast.AST) -> Iterator[ast.AST]:
-    """What runs when the module is loaded: everything but the bodies of functions."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield child
-            yield from when_loaded(child)
+def spelled(circle: list[str]) -> str:
+    """As `CIRCLES` has it: package and modules; or their full names."""
+    packages = {name.rpartition(".")[0] for name in circle}
+    return f"{packages.pop()}: {' '.join(name.rpartition('.')[2] for name in circle)}" if len(packages) == 1 else " ".join(circle)
 
 
-def path_of(module: str) -> Path:
-    path = ROOT / Path(*module.split("."))
-    alone = path.with_suffix(".py")
-    return alone if alone.exists() else path / "__init__.py"
+def shown(circle: list[str], graph: dict[str, dict[str, str]]) -> Iterator[str]:
+    """The imports that make it."""
+    for name in circle:
+        yield from (f"{place}: {name} imports {to}" for to, place in graph[name].items() if to in circle)
 
 
-GRAPH = {name: imports(path, name) for room in ROOMS if (ROOT / room).is_dir() for name, path in modules(room)}
+def test_arrows_go_left() -> None:
+    offences = [one for module in product() for one in wrong_arrows(module)]
+    assert not offences, told(offences)
 
 
-def reached(module: str) -> set[str]:
-    """Everything that a module imports, directly or through modules of this repository."""
-    seen: set[str] = set()
-    todo = [module]
-    while todo:
-        for name in GRAPH.get(todo.pop(), ()):
-            if name not in seen:
-                seen.add(name)
-                todo.append(name)
-    return seen
+def test_imports_make_no_new_circle() -> None:
+    graph = graph_of(modules())
+    found = {spelled(circle): circle for circle in circles(graph)}
+    offences = [line for name, circle in found.items() if name not in CIRCLES for line in shown(circle, graph)]
+    assert not offences, told(offences)
+    assert set(CIRCLES) <= set(found), f"no circle any more: {sorted(set(CIRCLES) - set(found))}: strike it from the list"
 
 
-def room_of(module: str) -> str:
-    return module.partition(".")[0]
+def test_what_is_handed_in_is_not_taken() -> None:
+    offences = [one for module in product() if module.room in SERVER_ROOMS for one in own_means(module)]
+    assert not offences, told(offences)
 
 
-PRODUCT = [name for name in GRAPH if room_of(name) in MAY_ENTER]
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        ("rmq_wire/m.py", "import rmq_net"),
+        ("rmq_store/m.py", "def f():\n    from broker_impl import engine"),
+        ("rmq_store/m.py", "import_module('pyspark_rocketmq_store')"),
+        ("rmq_inspect/show.py", "import rmq_store.store"),
+        ("rmq_net/m.py", "from tests.support import java"),
+        ("rmq_wire/frame.py", "import construct"),
+        ("broker_impl/engine.py", "import trio.lowlevel"),
+        ("rmq_cli/m.py", "def f():\n    import docker"),
+        ("conformance/subjects/m.py", "class C:\n    if x:\n        import docker"),
+        ("rmq_wire/__init__.py", "from rmq_wire import frame"),
+    ],
+)
+def test_arrows_are_seen(place: str, line: str) -> None:
+    assert list(wrong_arrows(parsed(line, place)))
 
 
-@pytest.mark.parametrize("module", PRODUCT)
-def test_arrows_go_left(module: str) -> None:
-    allowed = MAY_ENTER[room_of(module)] | {room_of(module)} | EXTRA_ARROWS.get(module, set())
-    entered = {room_of(name) for name in GRAPH[module]} & set(ROOMS)
-    assert entered <= allowed, f"{module} enters {sorted(entered - allowed)}"
+def test_arrows_that_may_be() -> None:
+    for place, line in (
+        ("rmq_inspect/repair.py", "from rmq_store import store"),
+        ("rmq_wire/layout/frame.py", "import construct"),
+        ("broker_impl/broker.py", "import trio"),
+        ("conformance/subjects/m.py", "def f():\n    import docker"),
+    ):
+        assert not list(wrong_arrows(parsed(line, place))), line
 
 
-@pytest.mark.parametrize("module", PRODUCT)
-def test_construct_stays_in_the_layouts(module: str) -> None:
-    if not module.startswith("rmq_wire.layout"):
-        assert "construct" not in {room_of(name) for name in GRAPH[module]}
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        ("rmq_store/m.py", "def f():\n    from time import monotonic"),
+        ("rmq_store/m.py", "import os.path"),
+        ("rmq_wire/m.py", "import socket"),
+        ("broker_impl/m.py", "import random"),
+        ("rmq_net/m.py", "from subprocess import run"),
+        ("rmq_net/m.py", "import_module(name)"),
+        ("rmq_net/m.py", "eval('1')"),
+        ("rmq_net/m.py", "import os\nos.system('true')"),
+    ],
+)
+def test_own_means_are_seen(place: str, line: str) -> None:
+    assert list(own_means(parsed(line, place)))
 
 
-@pytest.mark.parametrize("module", PRODUCT)
-def test_trio_enters_where_it_may(module: str) -> None:
-    if room_of(module) not in TRIO_ROOMS and module not in TRIO_MODULES:
-        assert "trio" not in {room_of(name) for name in GRAPH[module]}
-
-
-@pytest.mark.parametrize("room", ["rmq_wire", "rmq_store"])
-def test_no_path_leads_to_trio(room: str) -> None:
-    for module in PRODUCT:
-        if room_of(module) == room:
-            assert "trio" not in {room_of(name) for name in reached(module)}, module
-
-
-@pytest.mark.parametrize("module", [name for name in PRODUCT if room_of(name) in SERVER_ROOMS])
-def test_no_server_starts_processes_or_unpickles(module: str) -> None:
-    assert not NEVER_IN_A_SERVER & {room_of(name) for name in GRAPH[module]}
-    assert "<computed>" not in GRAPH[module]
-
-
-@pytest.mark.parametrize("module", [name for name in PRODUCT if room_of(name) in SERVER_ROOMS])
-def test_no_server_evaluates_text(module: str) -> None:
-    source = path_of(module).read_text(encoding="utf-8")
-    called = {ast.unparse(n.func) for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Call)}
-    assert not called & {"eval", "exec", "compile", "os.system", "os.popen", "os.fork", "os.execv", "os.posix_spawn"}
-
-
-@pytest.mark.parametrize("module", [name for name in PRODUCT if room_of(name) == "rmq_store" and name != "rmq_store.disk"])
-def test_the_store_has_no_clock(module: str) -> None:
-    assert not STORE_NEVER & {room_of(name) for name in GRAPH[module]}
-
-
-OPTIONAL = {"docker": {"conformance"}, "requests": {"conformance"}}
-"""Not among the dependencies -> the rooms that may use it, and only where it is needed: never when a module is loaded."""
-
-
-@pytest.mark.parametrize("module", PRODUCT)
-def test_what_is_optional_is_imported_where_it_is_used(module: str) -> None:
-    used = {room_of(name) for name in GRAPH[module]} & set(OPTIONAL)
-    assert all(room_of(module) in OPTIONAL[package] for package in used)
-    assert not used & {room_of(name) for name in imports(path_of(module), module, nested=False)}
-
-
-def test_the_rules_see_an_import_inside_a_function(tmp_path: Path) -> None:
-    source = tmp_path / "m.py"
-    source.write_text("def f():\n    from . import x\n    import trio.lowlevel\n    import_module(name)\n")
-    assert imports(source, "room.m") == {"room", "room.x", "trio.lowlevel", "<computed>"}
-    assert not imports(source, "room.m", nested=False)
-    source.write_text("class C:\n    if x:\n        import docker\n")
-    assert imports(source, "room.m", nested=False) == {"docker"}
-
-
-def test_rmq_wire_imports_nothing_by_itself() -> None:
-    assert not GRAPH["rmq_wire"]
+def test_circles_are_seen() -> None:
+    sources = {
+        "room/a.py": "from . import b",
+        "room/b.py": "def f():\n    import room.c",
+        "room/c.py": "from room.a import name",
+        "room/d.py": "from room import a, e",
+        "room/e.py": "",
+    }
+    graph = graph_of([parsed(source, place) for place, source in sources.items()])
+    [circle] = circles(graph)
+    assert spelled(circle) == "room: a b c"
+    assert list(shown(circle, graph)) == [
+        "room/a.py:1: room.a imports room.b",
+        "room/b.py:2: room.b imports room.c",
+        "room/c.py:1: room.c imports room.a",
+    ]

@@ -37,9 +37,3 @@ def test_a_measured_broker_is_like_an_installed_one(tmp_path: Path, monkeypatch:
     code = "import sys; sys.exit(sys.dont_write_bytecode)"
     environment = {**os.environ, **broker.environment()}
     assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
-
-
-def test_the_help_uses_plain_words() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    helped = subprocess.run([sys.executable, "-m", "tests.parts", "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "wing" not in (makefile + helped.stdout).lower()

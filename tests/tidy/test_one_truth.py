@@ -2,57 +2,42 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-ROOMS = (
-    "rmq_wire",
-    "rmq_net",
-    "rmq_store",
-    "broker_impl",
-    "rmq_client",
-    "rmq_inspect",
-    "rmq_columns",
-    "rmq_spark",
-    "rmq_cli",
-    "conformance",
-)
-LAYOUTS = ROOT / "rmq_wire" / "layout"
-A_WITNESS = ROOT / "conformance" / "capture" / "recorder.py"
-"""Looks at foreign frames with its own eyes: what it records judges `rmq_wire`."""
-A_PARENT = ROOT / "conformance" / "subjects" / "process.py"
-"""Asks the kernel, through ctypes, to end a child with its parent: cuts no bytes."""
-APART = (A_WITNESS, A_PARENT)
-FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")) if path.parent != LAYOUTS and path not in APART]
-STRUCT_MAY_GIVE = {"error"}
+from tests.tidy.trees import Module, parsed, product, told
+
+LAYOUTS = "rmq_wire.layout"
+APART = {
+    "conformance.frames": "looks at foreign frames with its own eyes: what it records judges `rmq_wire`",
+    "conformance.subjects.process": "asks the kernel, through ctypes, to end a child with its parent: cuts no bytes",
+}
+HARMLESS = {"struct.error"}
 CALLS = {"Packed", "calcsize"}
 BY_HAND = (".from_bytes", ".to_bytes")
 CUTTERS = ("rmq_wire", "rmq_net", "rmq_store", "broker_impl", "rmq_client")
 """Rooms that cut numbers out of bytes by derived structs only; judges and columns have other means."""
 
 
-def sins(source: str, *, cutter: bool = True) -> Iterator[str]:
+def sins(module: Module) -> Iterator[str]:
     """Every place that knows where bytes are by itself."""
-    for node in ast.walk(ast.parse(source)):
-        match node:
-            case ast.Import(names=names) if any(name.name in ("struct", "_struct", "ctypes") for name in names):
-                yield f"line {node.lineno}: {ast.unparse(node)}"
-            case ast.ImportFrom(module="struct" | "_struct" | "ctypes", names=names):
-                if not {name.name for name in names} <= STRUCT_MAY_GIVE:
-                    yield f"line {node.lineno}: {ast.unparse(node)}"
-            case ast.Call(func=called) if (text := ast.unparse(called)) in CALLS or (cutter and text.endswith(BY_HAND)):
-                yield f"line {node.lineno}: {text}(…)"
-            case ast.Constant(value=str(text)) if text[:1] in (">", "<", "!") and text[1:].isalpha():
-                yield f"line {node.lineno}: {text!r} looks like a layout"
+    cutter = module.room in CUTTERS
+    for name, line, _ in module.imports:
+        if name.partition(".")[0] in ("struct", "_struct", "ctypes") and name not in HARMLESS:
+            yield f"{module.at(line)}: imports {name}"
+    for called, line in module.calls:
+        if called in CALLS or (cutter and called.endswith(BY_HAND)):
+            yield f"{module.at(line)}: {called}(…)"
+    for text, line in module.texts:
+        if text[:1] in (">", "<", "!") and text[1:].isalpha():
+            yield f"{module.at(line)}: {text!r} looks like a layout"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_layout_outside_the_layouts(path: Path) -> None:
-    assert not list(sins(path.read_text(encoding="utf-8"), cutter=path.relative_to(ROOT).parts[0] in CUTTERS))
+def test_no_layout_outside_the_layouts() -> None:
+    looked_at = [module for module in product() if module.name.rpartition(".")[0] != LAYOUTS and module.name not in APART]
+    offences = [sin for module in looked_at for sin in sins(module)]
+    assert not offences, told(offences)
 
 
 @pytest.mark.parametrize(
@@ -69,8 +54,10 @@ def test_no_layout_outside_the_layouts(path: Path) -> None:
     ],
 )
 def test_it_sees(line: str) -> None:
-    assert list(sins(line))
+    assert list(sins(parsed(line, "rmq_store/m.py")))
 
 
 def test_it_lets_pass() -> None:
-    assert not list(sins("from struct import error as PackedError\nx: Packed = flat(UNIT).packed\nx.pack(1)\ny = '>'\n"))
+    harmless = "from struct import error as PackedError\nx: Packed = flat(UNIT).packed\nx.pack(1)\ny = '>'\n"
+    assert not list(sins(parsed(harmless, "rmq_store/m.py")))
+    assert not list(sins(parsed("x = int.from_bytes(b'1234', 'big')", "rmq_columns/m.py")))

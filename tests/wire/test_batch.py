@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rmq_wire.batch import ITEMS_MAX, Item, pack_items, read_items
 from rmq_wire.errors import BadBody
 from rmq_wire.layout.message import ITEM, ITEMS
-from tests.wire.given import GOLDEN, I32, damaged
+from tests.support.given import GOLDEN, I32, damaged
 
 ITEM_LISTS = st.lists(st.builds(Item, I32, st.binary(max_size=60), st.binary(max_size=60)), min_size=1, max_size=6)
 

@@ -16,7 +16,7 @@ from rmq_wire.encoding import Form, encode_request, encode_response
 from rmq_wire.errors import BadFrame, WireError
 from rmq_wire.headers.offsets import QueryConsumerOffset
 from rmq_wire.layout.frame import FRAME
-from tests.wire.given import damaged, frames
+from tests.support.given import damaged, frames
 
 NIGHTLY_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "200000"))
 
@@ -269,7 +269,7 @@ def test_hostile_streams_fare_the_same_however_they_are_cut(stream: bytes, cuts:
 
 
 @pytest.mark.nightly
-@settings(max_examples=NIGHTLY_EXAMPLES, deadline=None)
+@settings(max_examples=NIGHTLY_EXAMPLES)
 @given(STREAMS)
 def test_nothing_that_arrives_escapes_for_hours(stream: bytes) -> None:
     meet(stream)

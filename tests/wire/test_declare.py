@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -29,13 +30,13 @@ from rmq_wire.errors import BadHeader
 from rmq_wire.headers.pull import PullMessage
 from rmq_wire.headers.send import SendBatchMessage, SendMessageV2
 from rmq_wire.registry import as_json, rows
+from tests.support.loops import each
 
 ALL: list[type[Header]] = sorted({*REQUESTS.values(), *(cls.reply for cls in REQUESTS.values())}, key=lambda cls: cls.__name__)
 
-FEW = settings(max_examples=max(1, settings().max_examples // 20))
-"""For tests that run once per header: there are more than 160."""
-
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+many = settings(max_examples=3 * len(ALL))
+"""Of each class about three."""
 
 
 def values(field: Field) -> st.SearchStrategy[Any]:
@@ -44,21 +45,21 @@ def values(field: Field) -> st.SearchStrategy[Any]:
     return kinds[field.kind] if field.required else st.none() | kinds[field.kind]
 
 
-@st.composite
-def headers(draw: st.DrawFn, cls: type[Header]) -> Header:
-    """Any header of the class; an optional field may be left to its default."""
-    filled = {field.name: draw(values(field)) for field in cls.fields()}
+def made(cls: type[Header], filled: dict[str, Any]) -> Header:
+    """With these values; of an optional field None leaves it to its default."""
     blank = cls(**{field.name: filled[field.name] for field in cls.fields() if field.required})
-    given_values = {k: v for k, v in filled.items() if v is not None or getattr(blank, k) is None}
-    return cls(**given_values)
+    return cls(**{name: value for name, value in filled.items() if value is not None or getattr(blank, name) is None})
 
 
-@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
-@FEW
-@given(data=st.data())
-def test_round_trip(cls: type[Header], data: st.DataObject) -> None:
+@cache
+def headers(cls: type[Header]) -> st.SearchStrategy[Header]:
+    """Any header of the class."""
+    return st.fixed_dictionaries({field.name: values(field) for field in cls.fields()}).map(lambda filled: made(cls, filled))
+
+
+def survives(header: Header) -> None:
     """As a map of texts, as the JSON that Java writes, and as JSON of a sender that leaves numbers and truth values bare."""
-    header = data.draw(headers(cls))
+    cls = type(header)
     ext = header.encode()
     assert all(isinstance(value, str) for value in ext.values())
     assert cls.decode(ext) == header
@@ -69,10 +70,42 @@ def test_round_trip(cls: type[Header], data: st.DataObject) -> None:
     assert decode_lenient(cls, ext) == header
 
 
-@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
-@FEW
-@given(ext=st.dictionaries(TEXT, TEXT | st.none() | st.integers() | st.booleans() | st.floats() | st.lists(TEXT)))
-def test_a_foreign_map_is_read_or_refused(cls: type[Header], ext: dict[str, Any]) -> None:
+@many
+@given(st.sampled_from(ALL).flatmap(headers))
+def test_round_trip(header: Header) -> None:
+    survives(header)
+
+
+def test_the_edges_of_every_field_survive() -> None:
+    each(ALL, edges_survive)
+
+
+def edges_survive(cls: type[Header]) -> None:
+    """Whichever classes are drawn: of each the least and the greatest value of every field, and the optional ones left out."""
+    for is_high in (False, True):
+        filled = {field.name: edge(field, is_high) for field in cls.fields()}
+        survives(made(cls, filled))
+        survives(made(cls, {field.name: filled[field.name] if field.required else None for field in cls.fields()}))
+
+
+def edge(field: Field, is_high: bool) -> Any:
+    bound = 1 << (field.bits - 1) if field.bits else 0
+    return {str: '\x00 é\U0001f600"' if is_high else "", bool: is_high, int: bound - 1 if is_high else -bound}[field.kind]
+
+
+@st.composite
+def foreign(draw: st.DrawFn) -> tuple[type[Header], dict[str, Any]]:
+    """A class, and a map with some of its names and some others, and with anything in it."""
+    cls = draw(st.sampled_from(ALL))
+    names = st.sampled_from([field.wire for field in cls.fields()] or ["name"]) | TEXT
+    anything = TEXT | st.none() | st.integers() | st.booleans() | st.floats() | st.lists(TEXT)
+    return cls, draw(st.dictionaries(names, anything))
+
+
+@settings(max_examples=2 * len(ALL))
+@given(foreign())
+def test_a_foreign_map_is_read_or_refused(both: tuple[type[Header], dict[str, Any]]) -> None:
+    cls, ext = both
     try:
         header = cls.decode_json(msgspec.json.encode(ext))
     except BadHeader:

@@ -16,7 +16,7 @@ from rmq_wire.encoding import AnswerTemplate, Buffer, Form, encode_request, enco
 from rmq_wire.headers.offsets import QueryConsumerOffset
 from rmq_wire.headers.pull import PullMessageResponse
 from rmq_wire.headers.send import SendMessageResponse, SendMessageV2
-from tests.wire.given import GOLDEN, I32, I64, TEXT
+from tests.support.given import GOLDEN, I32, I64, TEXT
 
 FRAMES = {(name, form): bytes.fromhex(raw) for name, form, raw in GOLDEN["frames"]}
 SEND = SendMessageV2(

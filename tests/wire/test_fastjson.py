@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rmq_wire.errors import BadBody
 from rmq_wire.fastjson import MessageQueue, dumps_fastjson, dumps_pretty, dumps_strict, loads, nests_deeper
-from tests.wire.given import GOLDEN, TEXT
+from tests.support.given import GOLDEN, TEXT
 
 JAVA = GOLDEN["json"]
 VALUE: dict[str, Any] = {
@@ -238,7 +238,7 @@ def test_anything_is_read_or_refused(text: str) -> None:
 
 
 @pytest.mark.nightly
-@settings(max_examples=int(os.environ.get("FUZZ_EXAMPLES", "200000")), deadline=None)
+@settings(max_examples=int(os.environ.get("FUZZ_EXAMPLES", "200000")))
 @given(st.lists(ATOMS, max_size=60).map("".join))
 def test_anything_is_read_or_refused_for_hours(text: str) -> None:
     try:

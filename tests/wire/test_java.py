@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_wire.java import double_text, hash_suffix, iteration_order, permutation, string_hash, table_size
-from tests.wire.given import GOLDEN, TEXT
+from tests.support.given import GOLDEN, TEXT
 
 
 def slow_hash(text: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,12 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@cache
+def usual(place: Path, script: str) -> int:
+    """What it prints before anything is changed."""
+    return run(place, script)
+
+
 def run(place: Path, script: str) -> int:
     done = subprocess.run([sys.executable, "-c", script], cwd=place, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -95,11 +102,11 @@ def test_a_changed_declaration_is_followed(package: Path, module: str, before: s
     path = package / "rmq_wire" / "layout" / f"{module}.py"
     source = path.read_text(encoding="utf-8")
     assert before in source
-    usual = run(package, script)
+    before_it = usual(package, script)
     path.write_text(source.replace(before, after), encoding="utf-8")
     shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)
     try:
-        assert run(package, script) == usual + grows
+        assert run(package, script) == before_it + grows
     finally:
         path.write_text(source, encoding="utf-8")
         shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)

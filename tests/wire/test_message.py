@@ -27,7 +27,7 @@ from rmq_wire.message import (
     tags_code,
     unit_size,
 )
-from tests.wire.given import GOLDEN, I32, TEXT, damaged, units
+from tests.support.given import GOLDEN, I32, TEXT, damaged, units
 
 V1_UNIT = bytes.fromhex(
     "000000a5daa320a73610a686000000000000000700000000000000000000000000000000000000000000018bcfe5687b0a0102030000d431000001a1fb73a604"

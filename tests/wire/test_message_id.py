@@ -19,7 +19,7 @@ from rmq_wire.message_id import (
     parse_offset_message_id,
     parse_unique_key,
 )
-from tests.wire.given import GOLDEN, I64
+from tests.support.given import GOLDEN, I64
 
 PORTS = st.integers(0, 65535)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_wire import names, sys_flag
-from tests.wire.given import GOLDEN
+from tests.support.given import GOLDEN
 
 
 @pytest.mark.parametrize(("name", "topic_remark", "group_remark", "is_system"), GOLDEN["names"])

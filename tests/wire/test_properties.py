@@ -10,7 +10,7 @@ from rmq_wire import properties
 from rmq_wire import property_names as names
 from rmq_wire.java import iteration_order
 from rmq_wire.properties import PLANS_MAX, Rewriter, decode, delete, encode, encode_java, find, java_order
-from tests.wire.given import GOLDEN, NAME, PAIRS, TEXT
+from tests.support.given import GOLDEN, NAME, PAIRS, TEXT
 
 KEY = "7F000001000018B4AAC2000102030405"
 

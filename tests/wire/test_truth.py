@@ -14,8 +14,9 @@ from conformance.truth import load
 from rmq_wire import codes
 from rmq_wire.codes import LanguageCode, RequestCode, ResponseCode
 from rmq_wire.declare import REQUESTS, Field, Header, Request, Role
-from rmq_wire.headers import base, pop
+from rmq_wire.headers import base
 from rmq_wire.registry import type_name
+from tests.support.loops import each
 
 TRUTH = load("5.5.0")
 HEADERS: dict[str, Any] = TRUTH["headers"]
@@ -201,15 +202,17 @@ def test_every_answered_code_is_declared(role: str, answered: int) -> None:
     assert len(TRUTH["answers"][role]) == answered
 
 
-@pytest.mark.parametrize("cls", [*DECLARED, *replies()], ids=lambda cls: cls.__name__)
-def test_fields(cls: type[Header]) -> None:
+def check_fields(cls: type[Header]) -> None:
     ours, javas = our_fields(cls), java_fields(cls)
     differing = {name for name in ours.keys() | javas.keys() if ours.get(name) != javas.get(name)}
     assert differing == {field for name, field in DIFFERENCES if name == cls.__name__}
 
 
-@pytest.mark.parametrize("cls", [*DECLARED, *replies()], ids=lambda cls: cls.__name__)
-def test_inheritance(cls: type[Header]) -> None:
+def test_fields() -> None:
+    each([*DECLARED, *replies()], check_fields)
+
+
+def check_inheritance(cls: type[Header]) -> None:
     bases = {
         base.RpcRequest: "RpcRequestHeader",
         base.TopicRequest: "TopicRequestHeader",
@@ -219,8 +222,11 @@ def test_inheritance(cls: type[Header]) -> None:
     assert {bases[c] for c in cls.__mro__ if c in bases} == set(HEADERS[name]["parents"] if name else ())
 
 
-@pytest.mark.parametrize("cls", [*DECLARED, *replies()], ids=lambda cls: cls.__name__)
-def test_what_stands_in_for_an_absent_field(cls: type[Header]) -> None:
+def test_inheritance() -> None:
+    each([*DECLARED, *replies()], check_inheritance)
+
+
+def check_what_stands_in(cls: type[Header]) -> None:
     """Java's value of a member that nobody has set, where that is not null."""
     java = {field["name"]: field.get("default") for field in (HEADERS[java_name(cls) or ""]["fields"] if java_name(cls) else ())}
     blank = cls(**{field.name: _any(field) for field in cls.fields() if field.required})
@@ -228,23 +234,33 @@ def test_what_stands_in_for_an_absent_field(cls: type[Header]) -> None:
     assert {name: value for name, value in ours.items() if name in java} == {name: java[name] for name in ours if name in java}
 
 
+def test_what_stands_in_for_an_absent_field() -> None:
+    each([*DECLARED, *replies()], check_what_stands_in)
+
+
 def _any(field: Field) -> Any:
     return {str: "", bool: False, int: 0}[field.kind]
 
 
-@pytest.mark.parametrize("cls", [*DECLARED, *replies()], ids=lambda cls: cls.__name__)
-def test_hand_written_decoders_are_known(cls: type[Header]) -> None:
+def check_decoder(cls: type[Header]) -> None:
     name = java_name(cls)
     assert cls.fast == (HEADERS[name]["fast"] if name else False)
 
 
-@pytest.mark.parametrize("cls", DECLARED, ids=lambda cls: cls.__name__)
-def test_java_names_the_same_code(cls: type[Request]) -> None:
+def test_hand_written_decoders_are_known() -> None:
+    each([*DECLARED, *replies()], check_decoder)
+
+
+def check_code(cls: type[Request]) -> None:
     """Java's own annotation of the header class, where it has one and the class serves one code only."""
     name = java_name(cls)
     users = {other.code for other in DECLARED if java_name(other) == name}
     if name and "code" in HEADERS[name] and len(users) == 1:
         assert cls.code == HEADERS[name]["code"]
+
+
+def test_java_names_the_same_code() -> None:
+    each(DECLARED, check_code)
 
 
 def test_every_java_header_is_declared_or_listed() -> None:
@@ -285,15 +301,3 @@ def test_numbers_of_older_versions_mean_the_same(version: str) -> None:
     taken = {code.value: code.name for code in ResponseCode}
     renamed = {number for name, number in older["response_codes"].items() if taken.get(number, name) != name}
     assert renamed == ({209, 210, 211} if version == "4.9.8" else set())
-
-
-def test_documented() -> None:
-    for cls in [*DECLARED, *replies()]:
-        assert cls.__doc__ is not None
-        assert cls.__doc__ != pop.PopMessage.__doc__ or cls is pop.PopMessage, f"{cls.__name__} inherits its documentation"
-        name = java_name(cls)
-        inherited = any(
-            name == java_name(other) for other in cls.__mro__[1:] if issubclass(other, Request) and "code" in vars(other)
-        )
-        if name and not inherited:
-            assert f"Source: `{name}`" in " ".join(cls.__doc__.split()), cls.__name__

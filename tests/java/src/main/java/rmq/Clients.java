@@ -20,6 +20,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
 final class Clients {
     /** Longer bodies are told by length and CRC only. */
     private static final int BODY_TOLD_MAX = 200;
+    /** A busy machine is no lost server: by default a client gives up after 3 s, and says that there is no route. */
+    private static final int SERVER_MS_MAX = 30_000;
 
     private Clients() {
     }
@@ -33,6 +35,7 @@ final class Clients {
         client.setHeartbeatBrokerInterval(args.number("heartbeat_ms", 1000));
         client.setPersistConsumerOffsetInterval(args.number("persist_ms", 1000));
         client.setVipChannelEnabled(args.flag("vip"));
+        client.setMqClientApiTimeout(SERVER_MS_MAX);
         if (args.flag("trace")) {
             trace(client);
         }

@@ -37,6 +37,7 @@ public final class Driver {
         new Pullers().register(OPERATIONS);
         new Tools().register(OPERATIONS);
         OPERATIONS.put("ping", args -> "pong");
+        OPERATIONS.put("property", args -> String.valueOf(System.setProperty(args.text("name"), args.text("value"))));
         print(Collections.singletonMap("event", "ready"));
         ExecutorService threads = Executors.newCachedThreadPool();
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));

@@ -30,7 +30,7 @@ final class Producers {
 
     void register(Map<String, Driver.Operation> operations) {
         operations.put("producer.start", this::start);
-        operations.put("producer.stop", this::stop);
+        operations.put("producer.stop", Waker.beside(this::stop));
         operations.put("producer.queues", args -> Clients.tellQueues(of(args).fetchPublishMessageQueues(args.text("topic"))));
         operations.put("producer.create_topic", this::createTopic);
         operations.put("send", this::send);

@@ -21,10 +21,10 @@ final class Pullers {
 
     void register(Map<String, Driver.Operation> operations) {
         operations.put("lite.start", this::liteStart);
-        operations.put("lite.stop", args -> {
+        operations.put("lite.stop", Waker.beside(args -> {
             lite(args).shutdown();
             return lites.remove(args.text("consumer")) != null;
-        });
+        }));
         operations.put("lite.queues", args -> Clients.tellQueues(lite(args).fetchMessageQueues(args.text("topic"))));
         operations.put("lite.assign", this::liteAssign);
         operations.put("lite.assignment", args -> Clients.tellQueues(lite(args).assignment()));
@@ -41,10 +41,10 @@ final class Pullers {
         operations.put("lite.offset_for_timestamp",
             args -> lite(args).offsetForTimestamp(Clients.queue(args), args.number("timestamp")));
         operations.put("legacy.start", this::legacyStart);
-        operations.put("legacy.stop", args -> {
+        operations.put("legacy.stop", Waker.beside(args -> {
             legacy(args).shutdown();
             return legacies.remove(args.text("consumer")) != null;
-        });
+        }));
         operations.put("legacy.queues", args -> Clients.tellQueues(legacy(args).fetchSubscribeMessageQueues(args.text("topic"))));
         operations.put("legacy.pull", this::legacyPull);
         operations.put("legacy.update_offset", args -> {

@@ -22,7 +22,7 @@ final class PushConsumers {
 
     void register(Map<String, Driver.Operation> operations) {
         operations.put("push.start", this::start);
-        operations.put("push.stop", this::stop);
+        operations.put("push.stop", Waker.beside(this::stop));
         operations.put("push.queues", args -> Clients.tellQueues(
             of(args).getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet()));
         operations.put("push.suspend", args -> {

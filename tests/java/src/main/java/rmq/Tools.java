@@ -24,11 +24,10 @@ final class Tools {
         }
     }
 
-    private static final long WAKE_MS = 20;
     private static final ThreadLocal<Boolean> RUNNING = ThreadLocal.withInitial(() -> false);
 
     void register(Map<String, Driver.Operation> operations) {
-        operations.put("mqadmin", this::run);
+        operations.put("mqadmin", Waker.beside(this::run));
     }
 
     /** Arguments a.0, a.1, ... are the command line. */
@@ -48,13 +47,11 @@ final class Tools {
         System.setOut(new PrintStream(printed, true, "UTF-8"));
         System.setErr(new PrintStream(complained, true, "UTF-8"));
         RUNNING.set(true);
-        Thread waker = wakeWhatIsWaitedFor(Thread.currentThread());
         try {
             MQAdminStartup.main0(line.toArray(new String[0]), null);
         } catch (Exit exit) {
             status = exit.status;
         } finally {
-            waker.interrupt();
             RUNNING.set(false);
             System.out.flush();
             System.setOut(out);
@@ -66,38 +63,6 @@ final class Tools {
         told.put("err", complained.toString("UTF-8"));
         told.put("ms", (System.nanoTime() - began) / 1_000_000);
         return told;
-    }
-
-    /**
-     * At the end of a command its client waits up to 3 s until a thread of its own looks up from an empty queue. Whenever the
-     * command waits there, those threads are woken: they see that they are to stop, or look into their queue again.
-     */
-    private static Thread wakeWhatIsWaitedFor(Thread command) {
-        Thread waker = new Thread(() -> {
-            try {
-                while (true) {
-                    Thread.sleep(WAKE_MS);
-                    if (isStoppingThreads(command)) {
-                        Thread.getAllStackTraces().keySet().stream()
-                            .filter(thread -> thread.getName().contains("NettyEventExecutor")).forEach(Thread::interrupt);
-                    }
-                }
-            } catch (InterruptedException end) {
-                // the command has ended
-            }
-        }, "waker");
-        waker.setDaemon(true);
-        waker.start();
-        return waker;
-    }
-
-    private static boolean isStoppingThreads(Thread command) {
-        for (StackTraceElement frame : command.getStackTrace()) {
-            if (frame.getMethodName().equals("shutdown") && frame.getClassName().endsWith(".ServiceThread")) {
-                return true;
-            }
-        }
-        return false;
     }
 
     /** Each call of main adds all commands to a static list again. */

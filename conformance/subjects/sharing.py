@@ -1,0 +1,69 @@
+"""Class-data sharing: the classes that a JVM loads out of stock jars at every start are read and verified once.
+
+An archive lies among the jars of a version, one for each Java.  Whoever starts the first JVM on them makes it, under a lock, out
+of the classes that a name server, a broker and mqadmin were seen to load.  Where it cannot be made, JVMs start without.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from conformance.subjects.java import java_version
+
+Train = Callable[[Path], Iterable[Path]]
+"""Runs JVMs in a directory; the lists of classes that they loaded."""
+QUIET: Final = "-Xlog:disable"
+"""What the JVM thinks of an archive that it does not take goes to standard output, which may be compared."""
+
+_LOCK: Final = threading.Lock()
+_MADE: Final[dict[Path, list[str]]] = {}
+
+
+def list_classes(file: Path) -> str:
+    """The flag by which a JVM writes down what it loads."""
+    return f"-XX:DumpLoadedClassList={file}"
+
+
+def sharing_flags(jars: Path, java: str, train: Train) -> Sequence[str]:
+    """Flags of a JVM whose class path begins with all of `jars`."""
+    archive = jars / f"classes-{java_version(java)}.jsa"
+    with _LOCK:
+        if archive not in _MADE:
+            try:
+                with (jars / ".classes.lock").open("w") as lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                    if not archive.exists():
+                        _make(archive, jars, java, train)
+                made = archive.stat().st_size > 0
+            except OSError:  # a directory that nobody may write to
+                made = False
+            _MADE[archive] = [f"-XX:SharedArchiveFile={archive}", QUIET] if made else []
+        return _MADE[archive]
+
+
+def _make(archive: Path, jars: Path, java: str, train: Train) -> None:
+    """An empty file says that it did not work, and is not tried again."""
+    part = archive.with_name(f"{archive.name}.part.{os.getpid()}")
+    part.touch()
+    print(f"listing the classes that JVMs on {jars} load, for the next ones to share (some 20 s)", file=sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="rmq-classes-") as scratch:
+        try:
+            names = dict.fromkeys(line for file in train(Path(scratch)) for line in file.read_text().splitlines())
+            every = Path(scratch) / "classes"
+            every.write_text("\n".join(names) + "\n")
+            command = [java, "-Xshare:dump", f"-XX:SharedClassListFile={every}", f"-XX:SharedArchiveFile={part}"]
+            done = subprocess.run([*command, "-cp", f"{jars}/*"], capture_output=True, check=False, cwd=scratch)
+            failed = done.returncode != 0
+        except Exception:  # whatever a server or a tool had: this is only about time
+            failed = True
+    if failed:
+        part.write_bytes(b"")
+    part.rename(archive)

@@ -1,0 +1,44 @@
+"""Outcomes of runs that never were, for the reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance.results import CaseTold, CheckTold, FrameTold, Run, TargetTold
+
+EVIL = "<script>alert(1)</script>{{index}}</script>&\x01"
+CHECKS = [CheckTold("first", True, "1", "1"), CheckTold("the code", False, "0", EVIL)]
+
+
+def told(id: str, outcome: str = "passed", level: str = "must", **more: Any) -> CaseTold:
+    return CaseTold(id, level, f"{id} holds", "Nobody.knows", outcome, **more)
+
+
+def a_run(*cases: CaseTold, label: str = "ours", started: str = "2026-01-01T00:00:00Z", ended: str = "") -> Run:
+    target = TargetTold(label, "ours", "5.5.0", "127.0.0.1:1", "127.0.0.1:2", "broker-a", "C", True, {"commit": "abc"}, {})
+    return Run(target, started, 1.5, 7, 16, "m1", ended, list(cases))
+
+
+def failed(id: str, **more: Any) -> CaseTold:
+    return told(id, "failed", why="the code", checks=CHECKS, frames=[question(), answer()], codes=[11], **more)
+
+
+def question(code: int = 11, name: str = "PULL_MESSAGE", **more: Any) -> FrameTold:
+    return FrameTold(0, True, 0.01, 90, "request", code, name, 5, "JSON", "JAVA", 513, fields={"topic": EVIL}, **more)
+
+
+def answer(**more: Any) -> FrameTold:
+    return FrameTold(0, False, 0.0135, 70, "response", 17, "TOPIC_NOT_EXIST", 5, "JSON", "JAVA", 513, "no such topic", {}, **more)
+
+
+OURS = a_run(
+    failed("pull.first"),
+    failed("pull.foretold", expected="failed", reason="not built yet", see="docs/differences.md#safety"),
+    told("pull.fine"),
+    told("send.fine", level="should"),
+    told("send.surprise", expected="failed", reason="thought so"),
+    failed("send.info", level="info"),
+    told("send.skipped", "skipped", why="needs: x"),
+    told("send.broken", "error", why="KeyError", trace="Traceback (most recent call last)"),
+)
+JAVA = a_run(told("pull.first"), told("pull.fine"), told("send.fine", level="should"), label="java-5.5.0")

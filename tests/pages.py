@@ -1,0 +1,66 @@
+"""Writes every page and table of the repository that is made from something else: `make pages`.
+
+What it makes depends on the working tree alone, so `git diff --exit-code` afterwards says whether everything was current.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from conformance import results
+from conformance.capture.kinds import THE_SAME, UNDERSTOOD
+from conformance.case import load as cases
+from conformance.controls import defects, run
+from conformance.controls import table as controls
+from conformance.report import specification
+from conformance.report.markdown import table, with_table
+from conformance.torture import report as torture
+from rmq_columns.checks import findings
+from tests.support import ledger
+
+ROOT: Final = Path(__file__).parents[1]
+REPORTS: Final = ROOT / "conformance" / "reports"
+
+
+def _controls(_: str) -> str:
+    runs = [run.read(REPORTS / f"controls-{label}.json") for label in ("java-5.5.0", "ours")]
+    return controls.document(list(defects.load().values()), runs)
+
+
+def _torture(_: str) -> str:
+    files = [REPORTS / f"torture-java-{version}.json" for version in ("5.5.0", "4.9.8")]
+    return torture.document([verdict for file in files for verdict in torture.decode(file.read_bytes())])
+
+
+def _captures(page: str) -> str:
+    rows = ((row.kind, THE_SAME[row.kind], f"{', '.join(f'`{name}`' for name in row.names)}: {row.where}") for row in UNDERSTOOD)
+    return with_table(page, table(("kind", "the same means", "where"), rows))
+
+
+PAGES: Final[dict[str, Callable[[str], str]]] = {
+    "conformance/schema.json": lambda _: results.schema(),
+    "docs/captures.md": _captures,
+    "docs/conformance.md": lambda _: specification.document(cases()),
+    "docs/controls.md": _controls,
+    "docs/semantics.md": lambda _: ledger.text(),
+    "docs/torture.md": _torture,
+    "docs/verify.md": lambda page: with_table(page, findings.as_markdown().rstrip("\n")),
+}
+"""File -> what stands in it now, from what stood in it."""
+
+
+def main() -> None:
+    """Write them; says which were not current."""
+    for name, made in PAGES.items():
+        file = ROOT / name
+        before = file.read_text(encoding="utf-8")
+        after = made(before)
+        if after != before:
+            file.write_text(after, encoding="utf-8")
+            print(f"{name}: made anew")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""What a start after a kill does at places that are not the first of their kind: second files, ends of queues, empty stores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rmq_store import recovery
+from rmq_store.disk import RealDisk
+from rmq_store.errors import StoreDamaged
+from rmq_store.values import Draft
+from rmq_wire.message import tags_code
+from tests.store.retention_kit import filled as with_old_files
+from tests.support.memory_disk import MemoryDisk
+from tests.support.power import Power
+from tests.support.store_rig import HOST, ROOT, START_MS, Rig, draft, small
+
+FILE = 8 * 4096
+
+
+def killed(rig: Rig, disk: MemoryDisk) -> Rig:
+    """Opened again on all that was written."""
+    rig.disk = disk.crash("all")
+    rig.open()
+    return rig
+
+
+def contents(rig: Rig) -> dict[str, bytes]:
+    assert isinstance(rig.disk, MemoryDisk)
+    return rig.disk.contents()
+
+
+def plain(number: int) -> Draft:
+    """A message without keys, which the index has nothing of."""
+    return Draft("TopicA", 0, b"%d:" % number, b"TAGS\x01a\x02", START_MS, HOST, HOST, tags_code=tags_code("a"), keys=())
+
+
+def test_a_torn_unit_in_a_later_file_is_cleared() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    placed = [rig.put(draft(number))[0] for number in range(200)]
+    torn = placed[-1]
+    assert torn.physical_offset > FILE
+    at = torn.physical_offset % FILE
+    path = f"{ROOT}/commitlog/{torn.physical_offset - at:020d}"
+    disk.open(path).write_at(at + 95, b"\xee")
+    whole = disk.contents()[path]
+    killed(rig, disk)
+    assert rig.store.written_offset == torn.physical_offset
+    assert contents(rig)[path] == whole[:at].ljust(FILE, b"\0")
+    assert 0 < rig.store.report.cut_bytes <= 4096, "by the disk's blocks"
+    assert rig.numbers() == list(range(199))
+
+
+def test_what_is_cut_of_files_behind_the_end_is_counted() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    placed = [rig.put(draft(number))[0] for number in range(400)]
+    first = placed[20].physical_offset
+    disk.open(f"{ROOT}/commitlog/{0:020d}").write_at(first, bytes(4))
+    data = b"".join(data for path, data in sorted(disk.contents().items()) if "/commitlog/" in path)
+    killed(rig, disk)
+    report = rig.store.report
+    assert report.end == first
+    written = len(data.rstrip(b"\0"))
+    assert written - first - 3 * 4096 <= report.cut_bytes <= written - first + 3 * 4096, "by the disk's blocks"
+    assert len(report.removed_files) == len([path for path in disk.contents() if "/commitlog/" in path]) - 1
+
+
+def test_a_log_that_is_gone_takes_queues_and_index_with_it_when_nothing_was_promised() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    rig.put(draft(1), draft(2))
+    assert rig.store._checkpoint.logics_physical_offset == 0
+    for path in disk.contents():
+        if "/commitlog/" in path:
+            disk.unlink(path)
+    killed(rig, disk)
+    assert rig.store.written_offset == 0
+    assert rig.store.queue_bounds("TopicA", 0) == (0, 0)
+    assert [path for path in contents(rig) if "/consumequeue/" in path or "/index/" in path] == []
+    assert rig.store.query("TopicA", "key1", 32, 0, 1 << 60).units == []
+    rig.put(draft(3))
+    assert rig.numbers() == [3]
+
+
+def test_a_log_that_is_gone_is_refused_when_something_was_promised() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    for number in range(3):
+        rig.put(draft(number))
+    rig.sync_queues()
+    rig.wait(1_000)
+    assert rig.store._checkpoint.logics_physical_offset > 0
+    for path in disk.contents():
+        if "/commitlog/" in path:
+            disk.unlink(path)
+    before = disk.crash("all").contents()
+    with pytest.raises(StoreDamaged, match="restore the log"):
+        killed(rig, disk)
+    assert {path: data for path, data in contents(rig).items() if "/consumequeue/" in path} == {
+        path: data for path, data in before.items() if "/consumequeue/" in path
+    }
+
+
+def test_the_checkpoint_names_the_newest_message_that_was_walked_over() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    last = [rig.put(draft(number))[0] for number in range(5)][-1]
+    killed(rig, disk)
+    assert rig.store._checkpoint.confirm_physical_offset == last.physical_offset
+    empty = Rig(MemoryDisk())
+    assert isinstance(empty.disk, MemoryDisk)
+    killed(empty, empty.disk)
+    assert empty.store._checkpoint.confirm_physical_offset == 0
+
+
+def test_a_log_whose_only_message_is_torn_names_none() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    rig.put(draft(1))
+    disk.open(f"{ROOT}/commitlog/{0:020d}").write_at(0, bytes(8))
+    killed(rig, disk)
+    assert rig.store.written_offset == 0
+    assert rig.store._checkpoint.confirm_physical_offset == 0
+
+
+def test_a_topic_that_cannot_be_a_directory_keeps_no_other_message_from_its_queue() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    placed = [rig.put(draft(number))[0] for number in range(9)]
+    rig.put(draft(9, topic="Other"))
+    rig.store.close(rig.wall_ms)
+    at = placed[4].physical_offset
+    file = disk.open(f"{ROOT}/commitlog/{0:020d}")
+    unit = file.read_at(at, placed[4].size)
+    file.write_at(at, unit.replace(b"\x06TopicA", b"\x06\xff\xfe\xfd\xff\xfe\xfd"))
+    for path in list(disk.contents()):
+        if "/consumequeue/" in path or "/index/" in path:
+            disk.unlink(path)
+    rig.open()
+    assert rig.store.report.skipped == 1
+    assert rig.numbers() == [0, 1, 2, 3, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("far", [True, False])
+def test_a_gap_is_measured_from_the_queue_s_end(monkeypatch: pytest.MonkeyPatch, far: bool) -> None:
+    """Wherever in its queue it is."""
+    monkeypatch.setattr(recovery, "GAP_MAX", 30)
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    placed = [rig.put(draft(number))[0] for number in range(60)]
+    rig.put(draft(60, topic="Other"))
+    rig.store.close(rig.wall_ms)
+    lost = range(15, 50) if far else range(45, 50)
+    for number in lost:
+        at = placed[number].physical_offset
+        file = disk.open(f"{ROOT}/commitlog/{at - at % FILE:020d}")
+        unit = file.read_at(at % FILE, placed[number].end_offset - at)
+        file.write_at(at % FILE, unit.replace(b"\x06TopicA", b"\x06Fil%03d" % number))
+    for path in list(disk.contents()):
+        if "/consumequeue/" in path or "/index/" in path:
+            disk.unlink(path)
+    rig.open()
+    assert rig.store.queue_bounds("TopicA", 0) == ((50, 60) if far else (0, 60))
+    assert rig.store.report.bridged == (0 if far else 5)
+
+
+def test_the_index_is_said_to_be_made_again_only_when_files_of_it_go() -> None:
+    """Messages without keys are no holes in it, and an end that is cut within its file is nothing to speak of."""
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    for number in range(40):
+        rig.put(draft(number), plain(1_000 + number))
+    rig.sync_queues()
+    rig.wait(1_000)
+    for number in range(40, 44):
+        rig.put(draft(number), plain(1_000 + number))
+    killed(rig, disk)
+    assert rig.store.report.index_from == -1
+    assert "index" not in " ".join(rig.store.report.sentences())
+    for number in range(44):
+        assert len(rig.store.query("TopicA", f"key{number}", 32, 0, 1 << 60).units) == 1
+
+
+def test_an_index_that_is_gone_is_there_at_once() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    for number in range(40):
+        rig.put(draft(number))
+    rig.store.close(rig.wall_ms)
+    for path in disk.contents():
+        if "/index/" in path:
+            disk.unlink(path)
+    rig.open()
+    assert rig.store.report.index_from == 0
+    kept = sum(1 for path, data in contents(rig).items() if "/index/" in path and any(data[40 + 97 * 4 :]))
+    assert kept >= 1, "its entries are in the files, not in memory alone"
+
+
+def test_queues_of_a_log_without_its_beginning_keep_their_bounds_over_a_kill() -> None:
+    rig = with_old_files()
+    assert isinstance(rig.disk, MemoryDisk)
+    rig.retain(80 * 3_600_000)
+    low, high = rig.store.queue_bounds("TopicA", 0)
+    assert 0 < low < high
+    numbers = rig.numbers()
+    killed(rig, rig.disk)
+    assert rig.store.queue_bounds("TopicA", 0) == (low, high)
+    assert rig.numbers() == numbers
+    assert rig.store.close(rig.wall_ms)
+    rig.open()
+    assert rig.store.queue_bounds("TopicA", 0) == (low, high)
+
+
+def test_names_of_queues_that_a_killed_process_had_not_synced_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    power = Power(tmp_path, monkeypatch)
+    rig = Rig(RealDisk(), small(store_path_root_dir=str(tmp_path)))
+    rig.put(draft(1), draft(2, queue_id=1), draft(3, topic="Other"))
+    assert power.lost("consumequeue")
+    rig.store._lock.release()
+    rig.open()
+    rig.sync_queues()
+    assert power.lost("consumequeue") == []
+    assert rig.store.close(rig.wall_ms)

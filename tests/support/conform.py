@@ -1,0 +1,30 @@
+"""The conformance suite as anybody runs it: `rmq conform --expected`, whose exit status is the test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from conformance import results
+
+ROOT = Path(__file__).parents[2]
+CASES_MIN = 900
+"""A run of fewer cases is not the suite."""
+SECONDS_MAX = 600
+
+
+def conform(directory: Path, *subject: str) -> Counter[str]:
+    """Run it; outcomes by name.  The test fails with what it printed when a case came otherwise than expected."""
+    file = directory / "outcome.json"
+    command = [sys.executable, "-m", "rmq_cli.main", "conform", "--expected", "--json", str(file), *subject]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    assert done.returncode == 0, f"{done.stdout[-8_000:]}\n{done.stderr[-2_000:]}"
+    [run] = msgspec.json.decode(file.read_bytes(), type=results.Matrix).runs
+    outcomes = Counter(case.outcome for case in run.cases)
+    assert outcomes.total() >= CASES_MIN
+    return outcomes

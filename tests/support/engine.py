@@ -1,0 +1,105 @@
+"""A whole broker without sockets: every capability on a real store; a test says what arrives and what time it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from broker_impl.config import BrokerConfig, Machine
+from broker_impl.env import Env
+from broker_impl.limits import Limits
+from broker_impl.node import BrokerNode
+from rmq_store.disk import Disk, RealDisk
+from rmq_wire.bodies.topics import TopicConfig
+from rmq_wire.message import StoredMessage
+from tests.support.driver import Client, Driver
+from tests.support.requests import WALL_MS, units
+
+SETTINGS = {
+    "brokerClusterName": "DefaultCluster",
+    "brokerName": "broker-a",
+    "brokerIP1": "127.0.0.1",
+    "listenPort": "10911",
+    "mappedFileSizeCommitLog": str(1 << 20),
+    "mappedFileSizeConsumeQueue": "6000",
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "4000",
+    "diskSpaceWarningLevelRatio": "99",
+}
+
+
+def broker_node(
+    env: Env,
+    root: Path | str,
+    *,
+    limits: Limits | None = None,
+    disk: Disk | None = None,
+    path: Path | None = None,
+    **settings: Any,
+) -> BrokerNode:
+    """A small broker in this directory.  path: of its configuration file; settings: those of `SETTINGS` are its own."""
+    entries = {**SETTINGS, **{key: str(value) for key, value in settings.items()}, "storePathRootDir": str(root)}
+    config = BrokerConfig(entries, Machine(home=str(root)), path=None if path is None else str(path))
+    return BrokerNode(env, config, disk or RealDisk(), limits)
+
+
+class House:
+    """One broker in a directory.  `restart` closes it cleanly (or just drops it, `kill=True`) and opens it again."""
+
+    def __init__(
+        self,
+        root: Path | str,
+        limits: Limits | None = None,
+        *,
+        disk: Disk | None = None,
+        path: Path | None = None,
+        **settings: Any,
+    ) -> None:
+        self.root = root
+        self.limits = limits
+        self.disk: Any = disk
+        self.path = path
+        self.settings = settings
+        self.env = Env(wall_ms=WALL_MS, mono_ms=1_000, host=str(settings.get("brokerIP1", SETTINGS["brokerIP1"])))
+        self.open()
+
+    def open(self) -> None:
+        """A start on what is there."""
+        self.node = broker_node(self.env, self.root, limits=self.limits, disk=self.disk, path=self.path, **self.settings)
+        self.driver = Driver(self.node.engine)
+        self.driver.run()
+
+    def restart(self, *, kill: bool = False) -> None:
+        if kill:
+            self.node.store._lock.release()
+        else:
+            self.stop()
+        self.open()
+
+    def stop(self) -> None:
+        """A clean one."""
+        assert self.node.close(), "no clean stop"
+
+    def connect(self, remote: str = "127.0.0.1") -> Client:
+        return self.driver.connect(remote)
+
+    def topic(self, name: str = "T", queues: int = 4, perm: int = 6, **more: Any) -> TopicConfig:
+        """Make a topic as a tool would."""
+        made = TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm, **more)
+        self.node.topics.put(made)
+        return made
+
+    def capability(self, code: int) -> Any:
+        """Whoever answers this code."""
+        handle: Any = self.node.engine._rows[code].handle
+        return handle.__self__
+
+    def stored(self, topic: str = "T", queue_id: int = 0) -> list[StoredMessage]:
+        """Every message of a queue, as it lies in the log."""
+        low, high = self.node.store.queue_bounds(topic, queue_id)
+        found: list[StoredMessage] = []
+        while low < high:
+            read = self.node.store.read_queue(topic, queue_id, low, high - low, 1 << 27)
+            found += units(b"".join(bytes(chunk) for chunk in read.chunks))
+            low = read.next_offset
+        return found
