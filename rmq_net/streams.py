@@ -124,10 +124,11 @@ class StreamShell:
     async def _wait(self, deadline_ms: int | None) -> None:
         """Until there is input, a result, or something due; at least a checkpoint."""
         due_s = self._stop_at_s if deadline_ms is None else min(deadline_ms / 1e3, self._stop_at_s)
-        if self._arrived or due_s <= time.monotonic():
+        left_s = due_s - time.monotonic()
+        if self._arrived or left_s <= 0:
             await trio.lowlevel.checkpoint()
             return
-        with trio.move_on_after(due_s - time.monotonic()):
+        with trio.move_on_after(left_s):
             await self._kick.wait()
 
     def _hand(self, outputs: Sequence[Output]) -> None:

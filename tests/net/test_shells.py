@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import resource
 import socket
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -152,6 +154,16 @@ async def test_silence_is_ended_by_a_deadline(shell_class: AnyShell) -> None:
     async with running(shell_class, limits=Limits(first_frame_ms_max=30)) as it:
         raw = await it.raw()
         assert await raw.receive_some() == b""
+
+
+async def test_a_deadline_that_passes_while_the_shell_looks_at_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between any two looks at the clock half a second goes by: a deadline ahead of the first may lie behind the second."""
+    shell = StreamShell(Server(env=SystemEnv()).engine, [])
+    for deadline_ms in (9_000, 10_000, 10_250, 10_500, 11_000):
+        looks = itertools.count(20)
+        monkeypatch.setattr("rmq_net.streams.time", SimpleNamespace(monotonic=lambda looks=looks: next(looks) / 2))
+        with trio.move_on_after(0):
+            await shell._wait(deadline_ms)
 
 
 @BOTH
