@@ -307,7 +307,7 @@ def _config(found: StoreDirectory, base: str) -> None:
             continue
         if name == "timercheck":
             found.timer_check = StoreFile(base, ("config", name), shown, Kind.TIMER_CHECK, entry.size)
-        elif name.removesuffix(".bak").removesuffix(".tmp").endswith(CONFIG_NAMES):
+        elif name.removesuffix(".tmp").removesuffix(".bak").endswith(CONFIG_NAMES):
             found.config[name] = StoreFile(base, ("config", name), shown, Kind.CONFIG, entry.size)
         else:
             found.stray(shown, "no configuration file has this name")

@@ -128,6 +128,10 @@ class Disk(Protocol):
 
     def rename(self, path: str, to: str) -> None: ...
 
+    def link(self, path: str, to: str) -> bool:
+        """Give the file a second name, which is not taken. False, and nothing happens, where the disk has no such thing."""
+        ...
+
     def unlink(self, path: str) -> None: ...
 
     def remove_directory(self, path: str) -> None: ...
@@ -166,6 +170,7 @@ NANOSECONDS_PER_MS: Final = 1_000_000
 _RWF_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 """Linux. 0 elsewhere: reads then may wait."""
 _NOT_SUPPORTED: Final = {errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
+_NO_LINKS: Final = {*_NOT_SUPPORTED, errno.EPERM, errno.EMLINK, errno.EXDEV}
 _BOOT_ID_FILE: Final = "/proc/sys/kernel/random/boot_id"
 """Linux."""
 _SYNC: Final = getattr(os, "fdatasync", os.fsync)
@@ -361,6 +366,15 @@ class RealDisk:
 
     def rename(self, path: str, to: str) -> None:
         os.replace(path, to)
+
+    def link(self, path: str, to: str) -> bool:
+        try:
+            os.link(path, to, follow_symlinks=False)
+        except OSError as reason:
+            if reason.errno in _NO_LINKS:
+                return False
+            raise
+        return True
 
     def unlink(self, path: str) -> None:
         os.unlink(path)

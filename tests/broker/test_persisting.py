@@ -13,7 +13,7 @@ from rmq_store.disk import RealDisk
 from rmq_store.errors import StoreDamaged
 from tests.broker.state_kit import tables
 
-STEPS = ("open", "create", "make_directories", "rename", "unlink", "sync_directory")
+STEPS = ("open", "create", "make_directories", "rename", "link", "unlink", "sync_directory")
 FILE_STEPS = ("write_at", "set_length", "sync")
 
 

@@ -54,7 +54,8 @@ def test_a_config_file_is_safe_before_anybody_is_told_and_one_copy_is_at_every_s
         lost = {f"{tmp_path}/{one}" for one in power.lost()}
         copies = {copy for copy in (path, path + BACKUP_SUFFIX) if Path(copy).exists()}
         assert copies - lost, f"before {call} of {name} nothing would be left"
-        steps.append((call, name))
+        if call != "unlink" or Path(name).exists():
+            steps.append((call, name))
 
     persist_config(disk, path, [b"[1]"])
     assert power.lost() == []
@@ -62,7 +63,7 @@ def test_a_config_file_is_safe_before_anybody_is_told_and_one_copy_is_at_every_s
     for text in (b"[2]", b"[3]"):
         persist_config(disk, path, [text])
         assert power.lost() == []
-    assert steps == [("replace", path)] * 2
+    assert steps == [("link", path), ("replace", f"{path}.bak.tmp"), ("replace", f"{path}.tmp")] * 2
     Path(path).write_bytes(b"torn")
     assert load_config(disk, path, lambda text: text.decode("ascii").index("["), print) == 0
     assert power.lost() == ["store/config/topics.json.broken"], "its name is safe, and nobody's are the bytes"

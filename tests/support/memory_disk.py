@@ -154,6 +154,8 @@ class MemoryDisk:
         self.cold: set[str] = set()
         """files whose bytes are not in memory until read with `read_at`"""
         self.space = Usage(1 << 40, 1 << 39, 1 << 39)
+        self.links = True
+        """It has hard links."""
         self.boot = 1
         self.wall_ms = 0
         """for the times of files; set by the test"""
@@ -242,6 +244,16 @@ class MemoryDisk:
         self._now[to] = self._now.pop(path)
         self.log.append(("rename", path, 0, 0))
 
+    def link(self, path: str, to: str) -> bool:
+        self.raise_fault("link", path)
+        if not self.links:
+            return False
+        if to in self._now:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), to)
+        self._now[to] = self._now[path]
+        self.log.append(("link", path, 0, 0))
+        return True
+
     def unlink(self, path: str) -> None:
         self.raise_fault("unlink", path)
         if path not in self._now:
@@ -291,6 +303,7 @@ class MemoryDisk:
     def crash(self, keep: str | random.Random) -> MemoryDisk:
         """`keep`: "all" (a process was killed), "synced" (power cut, nothing else survived), or a source of chance."""
         after = MemoryDisk()
+        after.links = self.links
         after.boot = self.boot if keep == "all" else self.boot + 1
         if keep == "all":
             copies: dict[int, _Inode] = {}

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 READ_BYTES = 1 << 20
-NAMING = ("rename", "replace", "unlink", "rmdir")
+NAMING = ("rename", "replace", "link", "unlink", "rmdir")
 """Calls that change names; what is not synced when one is made, a cut right behind it may take."""
 
 

@@ -13,7 +13,7 @@ from rmq_store.disk import Buffer, Disk, Entry, File, Lock, RealDisk, Usage
 Trouble = Callable[[str, str, int], OSError | int | None]
 """(operation, path, bytes) -> an error to raise, how many bytes to write instead of all, or None for no trouble.
 
-Operations: open, create, write, read, length, sync, sync_directory, make_directories, rename, unlink."""
+Operations: open, create, write, read, length, sync, sync_directory, make_directories, rename, link, unlink."""
 
 
 class TroubledFile:
@@ -100,6 +100,10 @@ class TroubledDisk:
     def make_directories(self, path: str) -> list[str]:
         self.ask("make_directories", path, 0)
         return self._inner.make_directories(path)
+
+    def link(self, path: str, to: str) -> bool:
+        self.ask("link", path, 0)
+        return self._inner.link(path, to)
 
     def rename(self, path: str, to: str) -> None:
         self.ask("rename", path, 0)
