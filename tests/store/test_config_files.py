@@ -147,7 +147,7 @@ FAILURES = 3
 
 
 class Trial:
-    """A file that was written twice, then by a disk that fails; `acknowledged` is what the last write that succeeded put there."""
+    """A file that was written twice, then by a disk that fails; `acknowledged`: what the last write that succeeded put there."""
 
     def __init__(self, *, links: bool, disk: MemoryDisk | None = None) -> None:
         self.disk = MemoryDisk() if disk is None else disk
