@@ -44,6 +44,10 @@ Sockets = Sequence[tuple[socket.socket, str]]
 """Listening sockets, each with the name of the listener."""
 
 
+class NotSaved(Exception):
+    """A stop in which something could not be written."""
+
+
 class ShellLike(Protocol):
     """`rmq_net.shell.Shell` or `rmq_net.streams.StreamShell`."""
 
@@ -80,18 +84,20 @@ def shell_for(service: Service[Any], sockets: Sockets, *, plain_streams: bool) -
 async def run(house: House, ready: Callable[[], Awaitable[None]], stop: trio.Event | None = None) -> None:
     """Serve until SIGTERM, SIGINT or `stop`; `ready()` runs when everything listens and all brokers are registered once.
 
-    Raises what a server could not bear; everything is closed then too.
+    Raises what a server could not bear; everything is closed then too.  Raises `NotSaved` after a stop that lost something.
     """
+    unsaved: list[str] = []
     stop = trio.Event() if stop is None else stop
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_by_signal, stop)
         async with contextlib.AsyncExitStack() as stack:
             if house.name_server is not None:
                 sockets = house.name_server_sockets
+                stack.callback(_close, house.name_server, "the name server", unsaved)
                 await stack.enter_async_context(_serving(house.name_server.engine, sockets, house.plain_streams))
                 nursery.start_soon(_send_notices, house.name_server)
             for place in house.brokers:
-                await stack.enter_async_context(_broker(place, house.name_server, house.plain_streams))
+                await stack.enter_async_context(_broker(place, house.name_server, house.plain_streams, unsaved))
             gc.collect()
             gc.freeze()
             gc.set_threshold(*GC_THRESHOLDS)
@@ -99,6 +105,13 @@ async def run(house: House, ready: Callable[[], Awaitable[None]], stop: trio.Eve
             await _until(stop, ready)
             await stop.wait()
         nursery.cancel_scope.cancel()
+    if unsaved:
+        raise NotSaved(f"{' and '.join(unsaved)} could not write everything at the stop: the log above says what")
+
+
+def _close(server: BrokerNode | NameServer, who: str, unsaved: list[str]) -> None:
+    if not server.close():
+        unsaved.append(who)
 
 
 def _keep_freed_memory() -> None:
@@ -162,7 +175,9 @@ async def _send_notice(addr: str, frames: bytes, limiter: trio.CapacityLimiter) 
 
 
 @contextlib.asynccontextmanager
-async def _broker(place: BrokerPlace, embedded: NameServer | None, plain_streams: bool) -> AsyncIterator[None]:
+async def _broker(
+    place: BrokerPlace, embedded: NameServer | None, plain_streams: bool, unsaved: list[str]
+) -> AsyncIterator[None]:
     """One broker, registered with the embedded name server or with those of its configuration."""
     node = place.node
     try:
@@ -174,7 +189,7 @@ async def _broker(place: BrokerPlace, embedded: NameServer | None, plain_streams
             if embedded is not None:
                 node.withdraw_from(embedded)
     finally:
-        node.close()
+        _close(node, f"broker {node.config.broker_name}", unsaved)
 
 
 class _NameServerLinks:

@@ -46,13 +46,14 @@ from broker_impl.state.delay_offsets import DelayOffsets
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.light import LightConsumerOffsets, LightGroupTable, LightTopicTable
 from broker_impl.state.locks import QueueLocks
-from broker_impl.state.persisted import PersistedTable, Persister
+from broker_impl.state.persisted import PersistedTable, Persister, load_tables
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
 from broker_impl.store_settings import retention_rules, store_settings
 from rmq_net.service import Job
-from rmq_store.config_files import load_config, persist_config
+from rmq_store.config_files import persist_config
 from rmq_store.disk import Disk, Usage
+from rmq_store.errors import StoreError
 from rmq_store.flush import Ticket
 from rmq_store.settings import FlushDiskType
 from rmq_store.store import Store
@@ -86,6 +87,7 @@ class BrokerNode:
         self.groups = (LightGroupTable if light else GroupTable)(config, env)
         self.offsets = (LightConsumerOffsets if light else ConsumerOffsets)(config, env)
         self._kinds_known = False
+        self._read_early: tuple[PersistedTable, ...] = ()
         self.store = Store.open(
             disk, store_settings(config), env.wall_ms, pid=env.pid, zone=env.zone, has_batch_queues=self._has_batch_queues
         )
@@ -99,11 +101,11 @@ class BrokerNode:
             raise
 
     def _has_batch_queues(self, topic: str) -> bool:
-        """Asked first while the store opens, with the directory locked: then the topics are read for it alone."""
+        """Asked first while the store opens, with the directory locked: then the tables are read for it alone."""
         if not self._kinds_known:
             self._kinds_known = True
-            path = f"{self.config.store_path_root_dir}/config/{self.topics.file}"
-            load_config(self.disk, path, self.topics.load, log.warning)
+            self._read_early = (self.topics, self.groups, self.offsets)
+            load_tables(self.disk, f"{self.config.store_path_root_dir}/config", self._read_early)
         found = self.topics.get(topic)
         return found is not None and found.attributes.get(QUEUE_TYPE) == BATCH_QUEUES
 
@@ -121,7 +123,7 @@ class BrokerNode:
             (self.topics, self.groups, self.offsets, self.delay_offsets),
             lambda action: self.engine.after_commit(lambda _error: action()),
         )
-        self.persister.load()
+        self.persister.load(self._read_early)
         self._kinds_known = True
         self.offsets.clamp(store.queue_bounds)
         self.clients = Clients(config, env)
@@ -269,15 +271,20 @@ class BrokerNode:
         return f"CL: {float(physical):5.2f} CQ: {float(logical):5.2f} INDEX: {float(logical):5.2f}"
 
     def close(self) -> bool:
-        """Write every table, as Java does at its end, and close the store.  True when the next start finds a clean stop."""
+        """Write every table, as Java does at its end, and close the store.
+
+        True when everything is written and the next start finds a clean stop.
+        """
         self.schedule.stop()
         self._sync_log()
+        lost = False
         for table in self.persister.tables:
             try:
                 self.persister.save(table)
-            except OSError as error:
+            except (OSError, StoreError) as error:
+                lost = lost or table.dirty
                 log.error("%s could not be written, its changes since the last write are lost: %s", table.file, error)
-        return self.store.close(self.env.wall_ms)
+        return self.store.close(self.env.wall_ms) and not lost
 
     def _sync_log(self) -> None:
         """Delayed messages count as delivered in the file only when their copies are on the disk: else they come twice."""

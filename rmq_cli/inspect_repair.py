@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 
 from rmq_cli.inspect_common import clear_progress, json_option, open_store, progress, store_argument, width
+from rmq_inspect.directory import StoreDirectory
 from rmq_inspect.records import fit, json_line, printable
-from rmq_inspect.repair import repair
+from rmq_inspect.repair import repair, repair_in_place
 from rmq_inspect.repair_report import Report
+from rmq_inspect.repair_tables import GROUPS, TOPICS
 from rmq_inspect.times import bytes_text
 
 LOST = 1
 LISTED = 10
+NANOSECONDS_PER_MS = 1_000_000
 
 
 @click.command("repair")
 @store_argument
-@click.option("--to", metavar="NEWDIR", type=click.Path(path_type=Path), required=True, help="A directory that is new or empty.")
+@click.option("--to", metavar="NEWDIR", type=click.Path(path_type=Path), help="A directory that is new or empty.")
+@click.option("--tables", is_flag=True, help="Instead: only make lost topics and groups again, within DIR.")
 @click.option("--hash-slots", type=click.IntRange(1), metavar="N", help="maxHashSlotNum, where it cannot be found out.")
 @click.option("--queue-file-bytes", type=click.IntRange(20), metavar="N", help="mappedFileSizeConsumeQueue, likewise.")
 @json_option
 def command(
     directory: Path,
     commit_logs: tuple[Path, ...],
-    to: Path,
+    to: Path | None,
+    tables: bool,
     hash_slots: int | None,
     queue_file_bytes: int | None,
     as_json: bool,
@@ -36,13 +42,22 @@ def command(
 
     \b
     rmq inspect repair ./store --to ./store-repaired
+    rmq inspect repair ./store --tables
 
     Every message that is whole keeps its place in the log, so ids and offsets stay right.  Queues, index and checkpoint are made
     anew.  A broker, ours or Java's, starts on the result with the same file sizes as before (mappedFileSizeCommitLog and so on).
 
+    With --tables, when topics.json or subscriptionGroup.json can be read no more, nor their backups: topics and groups are made
+    again from queues and log, in DIR itself, and what cannot be read is kept as .broken.  It needs no room for a second log.
+
     Exit status 0 when nothing was lost, 1 when something was (the report says what), 2 when nothing could be saved.
     """
+    if tables == (to is not None):
+        raise click.UsageError("say --to NEWDIR for a new store, or --tables for the tables of this one")
     store = open_store(directory, commit_logs)
+    if to is None:
+        _make_tables(store, as_json=as_json)
+        return
     report = repair(store, to, slots=hash_slots, queue_file_bytes=queue_file_bytes, progress=progress())
     clear_progress()
     if as_json:
@@ -50,6 +65,32 @@ def command(
     else:
         _print(report, to)
     if not report.is_whole:
+        raise SystemExit(LOST)
+
+
+def _make_tables(store: StoreDirectory, *, as_json: bool) -> None:
+    made = repair_in_place(store, time.time_ns() // NANOSECONDS_PER_MS, progress=progress())
+    clear_progress()
+    if as_json:
+        told = {
+            "made": sorted(made.texts),
+            "topics": made.topics,
+            "groups": made.groups,
+            "broken": made.broken,
+            "gone": made.gone,
+        }
+        click.echo(json_line(told))
+    else:
+        if not made.texts and not made.gone:
+            click.echo("no table is lost")
+        counts = {TOPICS: _many(made.topics, "topic"), GROUPS: _many(made.groups, "group")}
+        for name in sorted(made.texts):
+            click.echo(f"made again: config/{name}, {counts[name]} (what no message tells is as by default)")
+        for name in made.broken:
+            click.echo(f"moved aside: config/{name}, now {name}.broken")
+        for name, why in made.gone.items():
+            click.echo(f"lost: config/{name}, {why}")
+    if made.gone:
         raise SystemExit(LOST)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import click
 import trio
 
-from broker_impl.broker import House, run
+from broker_impl.broker import House, NotSaved, run
 from rmq_cli.complaint import Complaint
 from rmq_cli.ready import READY_S_MAX, Listed, answers_default_route
 
@@ -36,7 +36,7 @@ class Summary(NamedTuple):
 
 
 def serve(house: House, summary: Summary, *, as_json: bool) -> None:
-    """Serve until SIGTERM or Ctrl-C; exit status 0 after a clean stop."""
+    """Serve until SIGTERM or Ctrl-C; exit status 0 after a clean stop that wrote everything.  Raises `Complaint`."""
 
     async def ready() -> None:
         if summary.asks and not await answers_default_route(summary.asks, READY_S_MAX, summary.alone):
@@ -56,6 +56,8 @@ def serve(house: House, summary: Summary, *, as_json: bool) -> None:
         raise SystemExit(130) from None
     except* Complaint as group:
         raise _first(group) from None
+    except* NotSaved as lost:
+        raise Complaint(str(lost.exceptions[0])) from None
     finally:
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and not thread.daemon:

@@ -5,6 +5,9 @@ half of it takes it for what it is.  The log comes first (`repair_log`), then on
 (`repair_queues`, `repair_index`), then the checkpoint, which says that all of it is on disk.  Configuration is taken over where
 it can be read, from its backup where only that can; the timer's files as they are, for every offset in them is still right, when
 their sizes are.
+
+`repair_in_place` makes the lost tables of a store that is otherwise sound again (`repair_tables`), the one thing that is ever
+written into DIR: unreadable copies are moved aside, nothing is overwritten, and the store is locked meanwhile as by a broker.
 """
 
 from __future__ import annotations
@@ -31,7 +34,11 @@ from rmq_inspect.repair_index import IndexWriter
 from rmq_inspect.repair_log import write_log
 from rmq_inspect.repair_queues import Queues
 from rmq_inspect.repair_report import Report
+from rmq_inspect.repair_tables import Made, tables_of
 from rmq_inspect.verify_state import check_timer
+from rmq_store.config_files import BROKEN_SUFFIX, persist_config
+from rmq_store.disk import RealDisk
+from rmq_store.errors import StoreError
 from rmq_wire.layout import checkpoint
 
 UNITS_PER_FILE: Final = 300_000
@@ -59,6 +66,43 @@ def repair(
         return _repair(store, to, slots, queue_file_bytes, progress)
     except OSError as reason:
         raise CannotLook(f"{to}: {reason.strerror or reason}: what was made so far is there, with a file `abort`") from reason
+
+
+def repair_in_place(store: StoreDirectory, wall_ms: int, *, progress: Progress = quiet) -> Made:
+    """Make the lost tables again; the unreadable copies stay as `.broken`.  wall_ms: the new tables' version.
+
+    Raises `CannotLook` when a broker runs on the store, or the disk says no: nothing that could be read is touched in any case.
+    """
+    disk = RealDisk()
+    root = os.path.abspath(store.root)
+    try:
+        lock = disk.lock(f"{root}/lock")
+        if lock is None:
+            raise CannotLook(f"{store.root}: a broker runs on this store; stop it first")
+        try:
+            made = tables_of(store, wall_ms, progress)
+            for name in made.broken:
+                _make_way(disk, f"{root}/config/{name}", made.texts.get(name))
+            for name in made.texts.keys() - set(made.broken):
+                persist_config(disk, f"{root}/config/{name}", [made.texts[name]])
+            if made.broken:
+                disk.sync_directory(f"{root}/config")
+        finally:
+            lock.release()
+    except (OSError, StoreError) as reason:
+        raise CannotLook(f"{store.root}: {reason}") from reason
+    return made
+
+
+def _make_way(disk: RealDisk, path: str, text: bytes | None) -> None:
+    """Keep an unreadable copy as `.broken`.  Where a new file takes its place that one comes first: at no instant does the table
+    look as if there had never been one.
+    """
+    aside = path + BROKEN_SUFFIX
+    if text is not None:
+        persist_config(disk, path, [text])
+        path += BACKUP  # which the copy is now
+    disk.rename(path, aside)
 
 
 def _check_place(store: StoreDirectory, to: Path) -> None:

@@ -51,7 +51,7 @@ def load_config(disk: Disk, path: str, decode: Callable[[bytes], T], tell: Calla
             _make_way(disk, path, failures, tell)
         return decoded
     if failures:
-        raise StoreDamaged("no readable copy of a config file is left; mend or remove it: " + "; ".join(failures))
+        raise StoreDamaged(f"no readable copy of {path} is left; mend or remove it: " + "; ".join(failures))
     return None
 
 

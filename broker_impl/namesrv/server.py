@@ -58,7 +58,7 @@ class NameServer:
         self.told = RouteAnswers(self.table, lambda: config.support_acting_master)
         self.kv = KvTable()
         load_config(disk, config.kv_config_path, self.kv.load, log.warning)
-        files = Files(self.engine, disk)
+        self._files = files = Files(self.engine, disk)
         capabilities = (
             Brokers(self.table, self.told, self.kv, config),
             Routes(self.told, self.kv, config, env.mono_ms),
@@ -69,6 +69,10 @@ class NameServer:
         self.engine.install(Router(Role.NAME_SERVER, capabilities))
         self.engine.on_peer_closed(self._peer_closed)
         self.engine.every(config.scan_not_active_broker_interval, self._expire, first_ms=FIRST_SCAN_MS)
+
+    def close(self) -> bool:
+        """After the last turn: what could not be written is tried once more.  False: a change is lost."""
+        return self._files.close()
 
     def embed(self, registration: Registration) -> Registered | None:
         """Enter a broker of this process, or its news.  It does not expire; `withdraw` takes it out."""

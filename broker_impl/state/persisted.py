@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import bisect
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator
+import shlex
+from collections.abc import Callable, Container, Generator, Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
 from rmq_store.config_files import load_config, persist_config
 from rmq_store.disk import Disk
-from rmq_store.errors import StoreError
+from rmq_store.errors import StoreDamaged, StoreError
 from rmq_wire import fastjson
 from rmq_wire.errors import BadBody
 from rmq_wire.java import string_hash
@@ -225,6 +226,25 @@ def leftover(document: dict[str, Any], known: Iterable[str]) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name not in names}
 
 
+def load_tables(disk: Disk, directory: str, tables: Iterable[PersistedTable]) -> None:
+    """Read each table's file, or its backup, below `directory`.
+
+    Raises `StoreDamaged` that names all of which no copy can be read, and the command that makes them again.
+    """
+    failures: list[str] = []
+    for table in tables:
+        try:
+            load_config(disk, f"{directory}/{table.file}", table.load, _log.warning)
+        except StoreDamaged as damaged:
+            failures.append(str(damaged))
+    if failures:
+        store = shlex.quote(directory.rpartition("/")[0])
+        raise StoreDamaged(
+            f"{'; '.join(failures)}. Topics and groups are made again from the store's queues and log by:"
+            f" rmq inspect repair {store} --tables (positions are not: it says what follows)"
+        )
+
+
 class Persister:
     """Loads every table, then writes what changed, below `<root>/config` on the disk handed in.
 
@@ -242,10 +262,12 @@ class Persister:
         self._loaded = False
         self._waiting: dict[PersistedTable, None] = {}
 
-    def load(self) -> None:
-        """Read every table's file, or its backup.  Raises `StoreDamaged` when neither can be read; then nothing is written."""
-        for table in self.tables:
-            load_config(self._disk, self._path(table), table.load, _log.warning)
+    def load(self, read: Container[PersistedTable] = ()) -> None:
+        """Read every table's file, or its backup, but for those that were `read` before.
+
+        Raises `StoreDamaged` when neither can be read; then nothing is written.
+        """
+        load_tables(self._disk, self._directory, [table for table in self.tables if table not in read])
         self._loaded = True
         for table in self.tables:
             table.on_dirty = self._soon

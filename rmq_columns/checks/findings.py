@@ -316,7 +316,7 @@ KINDS: Final[dict[str, Kind]] = {
         _ERROR,
         "a configuration file cannot be read, nor can its backup",
         "A Java broker refuses to start.",
-        "Restore it; or move it and its .bak away: topics, groups or positions in it are lost then.",
+        "Restore it; or `rmq inspect repair DIR --tables`: topics and groups are made again, positions begin anew.",
     ),
     "config-backup": Kind(
         _WARNING,

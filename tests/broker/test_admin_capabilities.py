@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,9 +24,10 @@ from rmq_wire.headers.locks import LockBatchMq
 from rmq_wire.headers.offsets import QueryConsumerOffset, UpdateConsumerOffset
 from rmq_wire.headers.send import SendMessageV2
 from rmq_wire.headers.stats import GetTopicStatsInfo
-from rmq_wire.headers.topics import CreateTopic, CreateTopicList, DeleteTopic, GetAllTopicConfig, GetTopicConfig
+from rmq_wire.headers.topics import CreateTopicList, DeleteTopic, GetAllTopicConfig, GetTopicConfig
 from tests.support.driver import Client
 from tests.support.engine import House
+from tests.support.requests import create_topic as create
 
 SUCCESS, SYSTEM_ERROR, NO_PERMISSION, TOPIC_NOT_EXIST, GROUP_NOT_EXIST, INVALID = 0, 1, 16, 17, 26, 29
 TIMEOUT = 207
@@ -38,11 +38,6 @@ def broker(tmp_path: Path) -> Iterator[House]:
     made = House(tmp_path / "store")
     yield made
     made.stop()
-
-
-def create(topic: str, **fields: Any) -> CreateTopic:
-    base = {"read_queue_nums": 4, "write_queue_nums": 4, "perm": 6, "topic_filter_type": "SINGLE_TAG", "order": False}
-    return CreateTopic(topic=topic, default_topic="TBW102", **{**base, **fields})
 
 
 def beat(client: Client, *groups: str, topics: tuple[str, ...] = ("T",), client_id: str = "c@1") -> Command:

@@ -8,10 +8,9 @@ import pytest
 
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.offsets import UpdateConsumerOffset
-from rmq_wire.headers.topics import CreateTopic
 from tests.support.engine import House
 from tests.support.power import Power
-from tests.support.requests import heartbeat, send
+from tests.support.requests import create_topic, heartbeat, send
 
 
 @pytest.fixture
@@ -56,16 +55,7 @@ def test_a_topic_is_safe_before_its_maker_is_told(tmp_path: Path, power: Power) 
     house = House(tmp_path)
     client = house.connect()
     before = power.syncs
-    asked = CreateTopic(
-        topic="New",
-        default_topic="TBW102",
-        read_queue_nums=4,
-        write_queue_nums=4,
-        perm=6,
-        topic_filter_type="SINGLE_TAG",
-        order=False,
-    )
-    assert client.ask(asked).code == ResponseCode.SUCCESS
+    assert client.ask(create_topic("New")).code == ResponseCode.SUCCESS
     assert power.syncs > before
     assert power.lost("config") == []
     assert b"New" in (tmp_path / "config" / "topics.json").read_bytes()

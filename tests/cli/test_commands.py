@@ -18,8 +18,9 @@ from broker_impl.dev_differences import DEV_DIFFERENCES
 from rmq_cli.ready import READY_S_MAX
 from rmq_wire.bodies.cluster import ClusterInfo
 from rmq_wire.codes import ResponseCode
-from rmq_wire.headers.naming import GetBrokerClusterInfo, GetRouteInfo
+from rmq_wire.headers.naming import GetBrokerClusterInfo, GetRouteInfo, PutKVConfig
 from tests.support.command import complaint, invoke
+from tests.support.requests import create_topic
 from tests.support.rmq import DEV, ROOT, Server, command, environment, run
 from tests.support.talk import PATIENCE_S, Talk
 
@@ -311,6 +312,24 @@ def test_a_clean_stop(home: Path, number: signal.Signals, shell: tuple[str, ...]
         "subscriptionGroup.json",
         "topics.json",
     ]
+
+
+def test_a_stop_that_could_not_write_is_no_success(home: Path) -> None:
+    """A change was answered 1, for its file could not be written; neither can it at the stop."""
+    store = home / "store"
+    with (
+        Server(home, *DEV, "--store", str(store)) as server,
+        Talk(server.told["broker"]) as broker,
+        Talk(server.told["namesrv"]) as names,
+    ):
+        for directory in (store / "config", store / "namesrv"):
+            if directory.exists():
+                directory.rename(f"{directory}.away")
+            directory.write_text("in the way")
+        assert broker.ask(create_topic("New")).code == ResponseCode.SYSTEM_ERROR
+        assert names.ask(PutKVConfig(namespace="n", key="k", value="v")).code == ResponseCode.SYSTEM_ERROR
+        assert server.stop() == 1
+        assert "broker broker-a and the name server could not write everything at the stop" in server.log.read_text()
 
 
 def test_two_stop_signals_end_it_at_once(home: Path) -> None:

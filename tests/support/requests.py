@@ -10,6 +10,7 @@ from rmq_wire.command import Command
 from rmq_wire.headers.clients import Heartbeat
 from rmq_wire.headers.pull import PullMessage
 from rmq_wire.headers.send import SendBatchMessage, SendMessageV2
+from rmq_wire.headers.topics import CreateTopic
 from rmq_wire.java import string_hash
 from rmq_wire.message import StoredMessage, read_unit
 from rmq_wire.properties import decode
@@ -57,6 +58,20 @@ def send(topic: str = "T", queue_id: int = 0, properties: str | None = None, **m
         "broker_name": "broker-a",
     }
     return SendMessageV2(**{**header, **more})
+
+
+def create_topic(topic: str = "T", queues: int = 4, **more: Any) -> CreateTopic:
+    """What `mqadmin updateTopic` sends."""
+    header: dict[str, Any] = {
+        "topic": topic,
+        "default_topic": "TBW102",
+        "read_queue_nums": queues,
+        "write_queue_nums": queues,
+        "perm": 6,
+        "topic_filter_type": "SINGLE_TAG",
+        "order": False,
+    }
+    return CreateTopic(**{**header, **more})
 
 
 def send_batch(topic: str = "T", queue_id: int = 0, **more: Any) -> SendBatchMessage:
