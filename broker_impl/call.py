@@ -6,7 +6,8 @@ A handler gets a `Call` and its typed header, and returns one of:
   buffers);
 - `Durable(answer, end_offset)`: leaves only after the store committed, and under SYNC_FLUSH after the disk has it;
 - `LATER` after `parked = call.detach()`: somebody calls `parked.answer(…)` in a later turn, or never;
-- a generator that yields after at most 0.5 ms of work and returns one of the above.
+- a generator that yields after at most 0.5 ms of work and returns one of the above; it yields a `Pause` when it waits for a
+  thread.
 
 It raises `Refusal(code, remark)` for a lawful no.  Anything else it raises is a bug of ours: the asker gets SYSTEM_ERROR,
 what the handler had staged is dropped.
@@ -84,7 +85,30 @@ class Durable(msgspec.Struct, gc=False, frozen=True):
     failed: Callable[[BaseException], Settled] | None = None
 
 
-LongWork = Generator[None, None, "Settled | Durable"]
+class Pause:
+    """What a long work yields when it has nothing to do until `end` is called: it gets no slice before, and the loop rests."""
+
+    __slots__ = ("_ended", "_go_on")
+
+    def __init__(self) -> None:
+        self._ended = False
+        self._go_on: Callable[[], None] | None = None
+
+    def end(self) -> None:
+        """On the loop: the work goes on."""
+        self._ended = True
+        if self._go_on is not None:
+            self._go_on()
+
+    def then(self, go_on: Callable[[], None]) -> None:
+        """Call `go_on` at the end, now when that was before."""
+        if self._ended:
+            go_on()
+        else:
+            self._go_on = go_on
+
+
+LongWork = Generator[Pause | None, None, "Settled | Durable"]
 Answer = Settled | Durable | Later | LongWork
 """Everything that a handler may return."""
 

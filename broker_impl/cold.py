@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, TypeVar
 
+from broker_impl.call import Pause
 from rmq_net.service import Job
 from rmq_store.errors import Cold
 
@@ -14,15 +15,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def warmed(engine: Engine, read: Callable[[], T]) -> Generator[None, None, T]:
-    """The result of `read`, yielding while a thread loads what it found cold.  Raises what the load or the read raises."""
+def warmed(engine: Engine, read: Callable[[], T]) -> Generator[Pause | None, None, T]:
+    """The result of `read`; pauses while a thread loads what it found cold.  Raises what the load or the read raises."""
     while True:
         try:
             return read()
         except Cold as cold:
-            ended: list[BaseException | None] = []
-            engine.job(Job("read", cold.run, lambda _, error, ended=ended: ended.append(error)))  # type: ignore[misc]
-            while not ended:
-                yield
-            if ended[0] is not None:
-                raise ended[0] from None
+            yield from _loaded(engine, cold)
+
+
+def _loaded(engine: Engine, cold: Cold) -> Generator[Pause, None, None]:
+    pause = Pause()
+    wrong: list[BaseException] = []
+
+    def done(_: object, error: BaseException | None) -> None:
+        if error is not None:
+            wrong.append(error)
+        pause.end()
+
+    engine.job(Job("read", cold.run, done))
+    yield pause
+    if wrong:
+        raise wrong[0] from None

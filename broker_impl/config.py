@@ -292,7 +292,7 @@ class BrokerConfig(EffectiveProperties):
             faults.append(_fault(keys()["messageDelayLevel"], self.message_delay_level, expected))
         for address in self.name_servers:
             host, _, port = address.rpartition(":")
-            if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+            if not host or not re.fullmatch(r"[0-9]{1,9}", port) or int(port) > 65535:
                 faults.append(f"namesrvAddr: {plain_text(address, 64)!r} is not host:port (several are separated by ;)")
         logs, read_only = split_paths(self.store_path_commit_log), split_paths(self.read_only_commit_log_store_paths)
         if read_only and "," not in (self.store_path_commit_log or ""):

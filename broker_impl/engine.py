@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from broker_impl.asks import Asks, Then
-from broker_impl.call import Answer, Call, Durable, Parked, Refusal, Reply, Settled, plain_text, refusal_reply
+from broker_impl.call import LATER, Answer, Call, Durable, Parked, Pause, Refusal, Reply, Settled, plain_text, refusal_reply
 from broker_impl.commits import END_OF_TURN, NOTHING_STAGED, Commits, Committed, Mark, StoreLike
 from broker_impl.complaints import Complaints
 from broker_impl.counters import Counters
@@ -118,7 +118,7 @@ class Engine:
         assert self._commits is not None, "there is no store"
         self._commits.after_commit(then)
 
-    def long_work(self, generator: Generator[None, None, Any], then: Ended | None = None) -> None:
+    def long_work(self, generator: Generator[Pause | None, None, Any], then: Ended | None = None) -> None:
         """Run a generator in slices of at most 0.5 ms; `then(result, error)` at its end."""
         self._works.add(Work(generator, ended=then))
 
@@ -329,6 +329,17 @@ class Engine:
         elif isinstance(answer, Generator):
             parked = Parked(self, peer, command.opaque, command.form, bool(flag & ONE_WAY))
             self._works.add(Work(answer, parked))
+        elif answer is not LATER:
+            self._no_answer(peer, command, mark)
+
+    def _no_answer(self, peer: Peer, command: Command, mark: Mark) -> None:
+        """The handler came to its end without an answer: a bug of ours, which the asker must not pay for by waiting."""
+        error = TypeError(f"the handler of {command.code} answers nothing")
+        if self._commits is not None:
+            self._commits.undo(mark, error)
+        reply = self._excuse(error, peer, command.code)
+        if not command.flag & ONE_WAY:
+            self.emit(peer, command.opaque, command.form, reply)
 
     def _finish(self, peer: Peer, opaque: int, form: Form, answer: Settled | Durable, mark: Mark) -> None:
         """Send an answer, or stage it when it rests on something staged since `mark`, whether it says so or not."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from broker_impl import refused
+from broker_impl.call import plain_text
 from broker_impl.capabilities.clients import ClientManagement
 from broker_impl.capabilities.configuration import Configuration
 from broker_impl.capabilities.consume_stats import ConsumeProgress
@@ -53,7 +54,7 @@ from broker_impl.store_settings import retention_rules, store_settings
 from rmq_net.service import Job
 from rmq_store.config_files import persist_config
 from rmq_store.disk import Disk, Usage
-from rmq_store.errors import StoreError
+from rmq_store.errors import Closed, StoreError
 from rmq_store.flush import Ticket
 from rmq_store.settings import FlushDiskType
 from rmq_store.store import Store
@@ -70,6 +71,7 @@ FIRST_SAVE_MS: Final = 10_000
 """When offsets are first written after the start (Java: `initializeBrokerScheduledTasks`)."""
 SAVE_AGAIN_MS: Final = 10_000
 """When a table whose write failed is written again."""
+REFUSAL_LOOK_MS: Final = 1_000
 MS_PER_S: Final = 1_000
 NEVER_IDLE_MS: Final = 1 << 62
 """`serverChannelMaxIdleTimeSeconds=0`: nobody is idle."""
@@ -149,7 +151,20 @@ class BrokerNode:
         self.engine.every(config.flush_consumer_offset_interval, lambda: self._save_soon(self.offsets), first_ms=FIRST_SAVE_MS)
         self.engine.every(config.flush_delay_offset_interval, lambda: self._save_soon(self.delay_offsets), first_ms=FIRST_SAVE_MS)
         self.engine.every(SAVE_AGAIN_MS, lambda: self.persister.save_dirty((self.topics, self.groups)))
+        self._refusal: Closed | None = None
+        self.engine.every(REFUSAL_LOOK_MS, self._tell_refusal)
         self.schedule.start()
+
+    def _tell_refusal(self) -> None:
+        """One line when the store stops taking messages, and one when it takes them again."""
+        why = self.store.refusal
+        if why is self._refusal:
+            return
+        self._refusal = why
+        if why is None:
+            log.warning("store: messages are taken again")
+        else:
+            log.error("store: no message is taken: %s: %s", why.value, plain_text(self.store.refusal_text))
 
     def _install(self) -> None:
         env, config, store, engine = self.env, self.config, self.store, self.engine

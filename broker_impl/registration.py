@@ -358,7 +358,7 @@ def namesrv_addresses(text: str) -> list[str]:
         if not address:
             continue
         host, colon, port = address.rpartition(":")
-        if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+        if not (host and colon and port.isascii() and port.isdigit() and len(port) < 10 and 0 < int(port) < 1 << 16):
             raise ValueError(f"{address[:128]!r} is not host:port")
         found[address] = None
     return list(found)

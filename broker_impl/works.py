@@ -1,17 +1,18 @@
 """Long work in slices: generators that take turns.
 
 A work yields after at most 0.5 ms; each turn gives a slice to a few of them in rotation, so that a listing of a hundred thousand
-topics, or persisting a table, holds up nobody.  What a slice stages is committed with its turn; when that fails, the work
-gets the error at its next slice.
+topics, or persisting a table, holds up nobody.  One that waits for a thread yields a `Pause` and gets no slice until it ends.
+What a slice stages is committed with its turn; when that fails, the work gets the error at its next slice.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
-from broker_impl.call import Parked, Reply, Settled
+from broker_impl.call import Parked, Pause, Reply, Settled
 from broker_impl.commits import NOTHING_STAGED, Commits, Mark
 from broker_impl.peer import Peer
 from rmq_wire.command import Form
@@ -22,13 +23,17 @@ Ended = Callable[[Any, BaseException | None], None]
 class Work:
     """One generator, and who is told its result: an asker (`parked`), or `ended(result, error)`."""
 
-    __slots__ = ("ended", "error", "generator", "parked", "result")
+    __slots__ = ("ended", "error", "generator", "parked", "pause", "result")
 
-    def __init__(self, generator: Generator[None, None, Any], parked: Parked | None = None, ended: Ended | None = None) -> None:
+    def __init__(
+        self, generator: Generator[Pause | None, None, Any], parked: Parked | None = None, ended: Ended | None = None
+    ) -> None:
         self.generator = generator
         self.parked = parked
         self.ended = ended
         self.result: Any = None
+        self.pause: Pause | None = None
+        """What the last slice said that it waits for."""
         self.error: Exception | None = None
         """Before a slice: thrown into the generator.  After the last: what it raised."""
 
@@ -46,10 +51,7 @@ class Work:
         """Run on to the next yield.  True when it wants another slice; else `result` or `error` is there."""
         error, self.error = self.error, None
         try:
-            if error is None:
-                next(self.generator)
-            else:
-                self.generator.throw(error)
+            self.pause = next(self.generator) if error is None else self.generator.throw(error)
         except StopIteration as stop:
             self.result = stop.value
             return False
@@ -93,7 +95,10 @@ class Works:
             if not work.wanted:
                 work.generator.close()
             elif self._slice(work):
-                self._waiting.append(work)
+                if work.pause is None:
+                    self._waiting.append(work)
+                else:
+                    work.pause.then(partial(self._waiting.append, work))
 
     def _slice(self, work: Work) -> bool:
         commits = self._commits
@@ -111,6 +116,8 @@ class Works:
     def _end(self, work: Work, mark: Mark) -> None:
         parked, error = work.parked, work.error
         if parked is not None:
+            if error is None and work.result is None:
+                error = TypeError("a long work answers nothing")
             answer = work.result if error is None else self._excuse(error, parked.peer, 0)
             if parked.alive and not parked.oneway:
                 parked.pending = False

@@ -22,6 +22,8 @@ class Lanes:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
+        self._waking = threading.Lock()
+        self._stopped = False
         self._queues: dict[str, SimpleQueue[Job | None]] = {}
         self._threads: list[threading.Thread] = []
         self._done: deque[tuple[Job, object, BaseException | None]] = deque()
@@ -50,11 +52,16 @@ class Lanes:
         return ended
 
     def stop(self) -> None:
-        """End the threads after what is queued; waits for them."""
+        """End the threads after what is queued; waits for them, but not for ever.
+
+        Nobody is woken once this returns: whoever is stuck in the kernel finds its descriptor closed then, or another's.
+        """
         for queue in self._queues.values():
             queue.put(None)
         for thread in self._threads:
             thread.join(JOIN_S_MAX)
+        with self._waking:
+            self._stopped = True
         self._queues.clear()
         self._threads.clear()
 
@@ -65,4 +72,6 @@ class Lanes:
             except BaseException as error:
                 outcome = (job, None, error)
             self._done.append(outcome)
-            self._wake()
+            with self._waking:
+                if not self._stopped:
+                    self._wake()

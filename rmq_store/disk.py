@@ -18,7 +18,9 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from rmq_store import lock
 from rmq_store.errors import ForeignFile
+from rmq_store.lock import MODE, NO_FOLLOW
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -97,6 +99,10 @@ class File(Protocol):
 class Lock(Protocol):
     """Held until released."""
 
+    def is_held(self) -> bool:
+        """Nobody else can have it, whatever became of the file. Raises OSError when that cannot be told."""
+        ...
+
     def release(self) -> None: ...
 
 
@@ -162,9 +168,6 @@ def write_all(file: File, offset: int, data: Buffer) -> None:
         done += count
 
 
-_NO_FOLLOW: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-"""O_NONBLOCK: opening a pipe must not hang; regular files ignore it."""
-_MODE: Final = 0o644
 _SCRATCH_BYTES: Final = 256 * 1024
 NANOSECONDS_PER_MS: Final = 1_000_000
 _RWF_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
@@ -280,24 +283,6 @@ class RealFile:
         _SYNC(self._descriptor)
 
 
-_HELD: set[tuple[int, int]] = set()
-"""Device and inode of every lock file this process holds: POSIX locks do not exclude their own process, and closing any
-descriptor of the file would drop the lock."""
-
-
-class RealLock:
-    """A POSIX lock on byte 0, as `FileChannel.tryLock(0, 1, false)` takes it."""
-
-    def __init__(self, descriptor: int, identity: tuple[int, int]) -> None:
-        self._descriptor = descriptor
-        self._identity = identity
-
-    def release(self) -> None:
-        if self._identity in _HELD:
-            _HELD.remove(self._identity)
-            os.close(self._descriptor)
-
-
 class RealDisk:
     """`Disk` over the operating system."""
 
@@ -311,7 +296,7 @@ class RealDisk:
 
     def open(self, path: str) -> RealFile:
         try:
-            descriptor = os.open(path, os.O_RDWR | _NO_FOLLOW)
+            descriptor = os.open(path, os.O_RDWR | NO_FOLLOW)
         except OSError as reason:
             if reason.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
                 raise ForeignFile(f"{path} is not a regular file: move it away") from reason
@@ -322,7 +307,7 @@ class RealDisk:
         return file
 
     def create(self, path: str, size: int) -> RealFile:
-        file = RealFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, _MODE), path)
+        file = RealFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_FOLLOW, MODE), path)
         try:
             if size:
                 file.set_length(size)
@@ -396,28 +381,5 @@ class RealDisk:
     def modified_ms(self, path: str) -> int:
         return os.stat(path, follow_symlinks=False).st_mtime_ns // NANOSECONDS_PER_MS
 
-    def lock(self, path: str) -> RealLock | None:
-        import fcntl  # POSIX only; imported here so that the module can be read elsewhere
-
-        try:
-            known = os.stat(path, follow_symlinks=False)
-        except FileNotFoundError:
-            pass
-        else:
-            if not stat.S_ISREG(known.st_mode):
-                raise ForeignFile(f"{path} is not a regular file: move it away")
-            if (known.st_dev, known.st_ino) in _HELD:
-                return None
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _NO_FOLLOW, _MODE)
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-        except OSError as reason:
-            os.close(descriptor)
-            if reason.errno in (errno.EACCES, errno.EAGAIN):
-                return None
-            raise
-        found = os.fstat(descriptor)
-        identity = (found.st_dev, found.st_ino)
-        _HELD.add(identity)
-        os.pwrite(descriptor, b"lock", 0)
-        return RealLock(descriptor, identity)
+    def lock(self, path: str) -> Lock | None:
+        return lock.take(path)

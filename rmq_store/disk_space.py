@@ -8,6 +8,7 @@ as well.  Of several log directories the least full one counts; the queues' part
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from msgspec import Struct
@@ -54,10 +55,13 @@ class RetentionRules(Struct, frozen=True, kw_only=True):
     """ms after which a file that could not be removed is tried again"""
 
 
+_HOUR: Final = re.compile(r"0{0,8}(?:1?[0-9]|2[0-3])", re.ASCII)
+
+
 def hours(text: str) -> frozenset[int]:
     """`deleteWhen`: hours separated by `;`. What is no hour of a day is passed over."""
     pieces = [piece.strip() for piece in text.split(";")]
-    return frozenset(int(piece) for piece in pieces if piece.isascii() and piece.isdigit() and int(piece) < 24)
+    return frozenset(int(piece) for piece in pieces if _HOUR.fullmatch(piece))
 
 
 class DiskSpace:

@@ -5,6 +5,7 @@ Looking a queue up never makes one; only an append does, and files appear at its
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterable, Iterator
 
 from rmq_store.batch_queue import BatchConsumeQueue
@@ -97,8 +98,8 @@ class Queues:
             for topic in _directories(disk, root):
                 self._check_kind(root, topic)
                 for name in _directories(disk, f"{root}/{topic}"):
-                    if not (name.isascii() and name.isdigit()) or name != str(int(name)):
-                        continue
+                    if not _is_queue_id(name):
+                        continue  # Java passes over what is no int
                     empty += self.get(topic, int(name)).segments.load(clean)
         return empty + self._load_extensions(clean)
 
@@ -106,7 +107,7 @@ class Queues:
         empty: list[str] = []
         for path in sorted(self._extended):
             topic, _, name = path.rpartition("/")
-            if name.isascii() and name.isdigit() and name == str(int(name)):
+            if _is_queue_id(name):
                 queue = self.get(topic, int(name))
                 if isinstance(queue, ExtendedConsumeQueue):
                     empty += queue.ext.load(clean)
@@ -208,6 +209,10 @@ def _directories(disk: Disk, path: str) -> list[str]:
         if kind is Kind.DIRECTORY:
             names.append(name)
     return names
+
+
+def _is_queue_id(name: str) -> bool:
+    return re.fullmatch(r"0|[1-9][0-9]{0,9}", name) is not None and int(name) <= QUEUE_ID_MAX
 
 
 def exhausted(steps: Generator[None, None, int]) -> int:

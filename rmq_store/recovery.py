@@ -35,7 +35,8 @@ from rmq_wire.properties import decode, find
 
 UNKNOWN_LEVEL_DELAY_MS = 1000
 """Java: computeDeliverTimestamp for a level that is not configured."""
-
+LEVEL_DIGITS_MAX = 64
+"""Zeros in front included; a property may have thousands of digits, which Python refuses to read."""
 
 GAP_MAX = 1_000_000
 """Offsets. A larger step in a queue is taken for another life of its topic: the queue begins anew behind it."""
@@ -365,7 +366,7 @@ class Recovery:
     def _due(self, unit: StoredMessage) -> int:
         """When a delayed message is due, which its queue entry has in place of the tags; 0 without a level."""
         delay = find(unit.properties, names.DELAY.encode()) or b""
-        level = int(delay) if delay.isdigit() else 0
+        level = int(delay) if delay.isdigit() and len(delay) <= LEVEL_DIGITS_MAX else 0
         if level <= 0:
             return 0
         delays = self._settings.delay_levels_ms

@@ -47,7 +47,7 @@ class Store(Reading):
         self._boot_mark = BootMark(disk, settings.store_path_root_dir)
         self._writability = Writability()
         self._space = DiskSpace(disk, settings, log.segments, self._writability)
-        self._upkeep = Upkeep(self._space, self._writability, checkpoint, index, self._reader, self.statistics)
+        self._upkeep = Upkeep(lock, self._space, self._writability, checkpoint, index, self._reader, self.statistics)
         self.retention = Retention(
             disk, self._space, log, queues, index, self._reader, self._flusher, dispatcher, self._writability, zone
         )
@@ -89,13 +89,16 @@ class Store(Reading):
     def close(self, wall_ms: int) -> bool:
         """Stop. True when everything was dispatched, synced and noted, so that the next start finds a clean stop.
 
-        What is staged and not committed is dropped. No ticket may be out. Never raises OSError.
+        What is staged and not committed is dropped. A ticket that is still out may yet fail, and nobody will hear of it: the stop
+        is not clean then. Never raises OSError.
         """
         if self._writability.why is Closed.SHUT:
             return True
         clean = False
         try:
-            if self._writability.why is not Closed.FENCED:
+            if self._flusher.is_out:
+                self._boot_mark.distrust()
+            elif self._writability.why is not Closed.FENCED:
                 clean = self._close_clean(wall_ms)
         except OSError as reason:
             self._writability.detail = str(reason)

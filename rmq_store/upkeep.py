@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from rmq_store.checkpoint import Checkpoint
+from rmq_store.disk import Lock
 from rmq_store.disk_space import DiskSpace
 from rmq_store.errors import Closed
 from rmq_store.index import Index
@@ -21,6 +22,7 @@ DISK_CHECK_MS: Final = 10_000
 """Java: the period of isSpaceFull."""
 RESIDENCY_MS: Final = 10_000
 """How long a log block that was in memory is taken to be still there."""
+LOCK_LOST: Final = "the file `lock` is another one: it was removed, and another broker may be writing to this store; stop one"
 WRITE_BACK_MS: Final = 5
 WRITE_BACK_PAGES: Final = 64
 """Index slots go back to a full file in portions of 256 KiB."""
@@ -31,6 +33,7 @@ class Upkeep:
 
     def __init__(
         self,
+        lock: Lock,
         space: DiskSpace,
         writability: Writability,
         checkpoint: Checkpoint,
@@ -38,6 +41,7 @@ class Upkeep:
         reader: LogReader,
         statistics: StoreStatistics,
     ) -> None:
+        self._lock = lock
         self._space = space
         self._writability = writability
         self._checkpoint = checkpoint
@@ -55,6 +59,7 @@ class Upkeep:
             self._second_due_ms = mono_ms + SECOND_MS
             self._statistics.sample(wall_ms)
             self._writability.retry(mono_ms)
+            guarded(self._look_at_lock)
             guarded(self._checkpoint.write)
             if index is not None:
                 guarded(index.write_gathered)
@@ -67,6 +72,10 @@ class Upkeep:
         if mono_ms >= self._disk_due_ms:
             self._disk_due_ms = mono_ms + DISK_CHECK_MS
             self._space.look()
+
+    def _look_at_lock(self) -> None:
+        if not self._lock.is_held():
+            self._writability.refuse(Closed.FENCED, LOCK_LOST)
 
     def next_due(self, mono_ms: int) -> int:
         """When `tick` has something to do, mono ms."""

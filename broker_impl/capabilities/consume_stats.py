@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from broker_impl.call import Answer, Call, Reply
+from broker_impl.call import Answer, Call, Pause, Reply
 from broker_impl.cold import warmed
 from broker_impl.config import BrokerConfig
 from broker_impl.router import Capability, answers
@@ -80,7 +80,7 @@ class ConsumeProgress(Capability):
         online = self._clients.consumer_group(group)
         return online is None or not online.subscriptions or self._clients.subscription(group, topic) is not None
 
-    def _of_group(self, engine: Engine, group: str, topics: Iterable[str]) -> Generator[None, None, Reply]:
+    def _of_group(self, engine: Engine, group: str, topics: Iterable[str]) -> Generator[Pause | None, None, Reply]:
         body = ConsumeStats()
         for name in topics:
             topic = self._topics.get(name)
@@ -89,7 +89,7 @@ class ConsumeProgress(Capability):
                 body.consume_tps += self._stats.group_get_tps(group, name)
         return Reply(body=body.encode())
 
-    def _of_all(self, engine: Engine, is_order: bool) -> Generator[None, None, Reply]:
+    def _of_all(self, engine: Engine, is_order: bool) -> Generator[Pause | None, None, Reply]:
         body = ConsumeStatsList(broker_addr=f"{self._config.broker_ip1}:{self._config.listen_port}")
         for group in list(self._groups.table):
             rows: list[ConsumeStats] = []
@@ -103,12 +103,12 @@ class ConsumeProgress(Capability):
                 body.total_inflight_diff += row.inflight_diff()
                 rows.append(row)
             body.consume_stats_list.append({group: rows})
-            yield
+            yield None
         return Reply(body=body.encode())
 
     def _add(
         self, engine: Engine, body: ConsumeStats, group: str, topic: str, queues: int, *, with_pulled: bool
-    ) -> Generator[None, None, None]:
+    ) -> Generator[Pause | None, None, None]:
         for queue_id in range(queues):
             consumed = max(0, self._offsets.query(group, topic, queue_id))
             row = OffsetWrapper(
@@ -121,4 +121,4 @@ class ConsumeProgress(Capability):
                 row.last_timestamp = max(0, stored_ms)
             body.offset_table[MessageQueue(topic, self._config.broker_name, queue_id)] = row
             if queue_id % QUEUES_PER_SLICE == QUEUES_PER_SLICE - 1:
-                yield
+                yield None

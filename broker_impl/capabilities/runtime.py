@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from broker_impl.call import Answer, Call, Refusal, Reply
+from broker_impl.call import Answer, Call, Pause, Refusal, Reply
 from broker_impl.cold import warmed
 from broker_impl.config import BrokerConfig
 from broker_impl.router import Capability, answers
@@ -86,7 +86,7 @@ class Runtime(Capability):
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"the disk cannot be asked: {failed}") from failed
         return self._runtime(table)
 
-    def _runtime(self, table: dict[str, str]) -> Generator[None, None, Reply]:
+    def _runtime(self, table: dict[str, str]) -> Generator[Pause | None, None, Reply]:
         earliest = yield from warmed(self._engine, self._store.earliest_message_time)
         table["earliestMessageTimeStamp"] = str(earliest)
         table.update(self._disk())

@@ -12,6 +12,7 @@ batch is illegal (13) as a whole.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -307,7 +308,7 @@ class Send(Capability):
             values[prop.INNER_MULTI_DISPATCH] = f"{names.LMQ_PREFIX}${message.topic}${lite}"
             values[prop.CLUSTER] = cluster
         priority = values.get(prop.PRIORITY)
-        if priority is None or not (priority.isascii() and priority.isdigit()) or int(priority) >= 1 << 31:
+        if priority is None or not re.fullmatch(r"[0-9]{1,64}", priority) or int(priority) >= 1 << 31:
             return queue_id
         if has_other_type(values):
             del values[prop.PRIORITY]

@@ -12,7 +12,7 @@ from collections.abc import Collection, Generator, Sequence
 from functools import partial
 from typing import Protocol
 
-from broker_impl.call import LATER, Answer, Call, Refusal, Reply, plain_text
+from broker_impl.call import LATER, Answer, Call, Pause, Refusal, Reply, plain_text
 from broker_impl.capabilities.saving import Saver, acknowledge
 from broker_impl.cold import warmed
 from broker_impl.config import BrokerConfig
@@ -149,7 +149,7 @@ class Topics(Capability):
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{asked.topic}] not exist")
         return self._stats_of(call, topic)
 
-    def _stats_of(self, call: Call, topic: TopicConfig) -> Generator[None, None, Reply]:
+    def _stats_of(self, call: Call, topic: TopicConfig) -> Generator[Pause | None, None, Reply]:
         engine, name = call.engine, topic.topic_name
         table = TopicStatsTable(topic_put_tps=self._stats.topic_put_tps(name))
         for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums)):
@@ -160,7 +160,7 @@ class Topics(Capability):
             queue = MessageQueue(topic=name, broker_name=self._config.broker_name, queue_id=queue_id)
             table.offset_table[queue] = TopicOffset(min_offset=least, max_offset=most, last_update_timestamp=written_ms)
             if queue_id % QUEUES_PER_SLICE == QUEUES_PER_SLICE - 1:
-                yield
+                yield None
         return Reply(body=table.encode())
 
     def _check_name(self, name: str) -> None:

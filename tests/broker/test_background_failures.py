@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from broker_impl.call import Call, Reply, Settled
+from broker_impl.call import Call, Pause, Reply, Settled
 from broker_impl.cold import warmed
 from broker_impl.cold_reads import ColdReads
 from rmq_store.errors import Cold
@@ -14,7 +14,7 @@ from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Command
 from rmq_wire.conversation import Conversation
 from rmq_wire.headers.positions import GetMaxOffset
-from tests.support.bare_engine import Server, put, where
+from tests.support.bare_engine import Server, put, question, where
 from tests.support.driver import Client
 from tests.support.fake_store import FakeStore
 
@@ -161,3 +161,52 @@ def test_long_work_hears_that_what_it_reads_cannot_be_loaded() -> None:
     server.driver.run()
     assert ends == [(None, "[Errno 5] Input/output error")]
     assert loads == ["tried"], "not again and again"
+
+
+def test_nobody_is_kept_awake_by_a_cold_read() -> None:
+    """A long work that waits for the reading thread: the engine rests meanwhile, and goes on when the bytes are there."""
+    server = Server()
+    server.driver.held = True
+    client = server.connect()
+    cold = Cold(lambda: None, "a message")
+
+    def read() -> str:
+        if not cold.done:
+            raise cold
+        return "read"
+
+    def work() -> Generator[Pause | None, None, Reply]:
+        return Reply(remark=(yield from warmed(server.engine, read)))
+
+    server.kit.answer = work()
+    opaque = client.send(question())  # fails when the engine asks for turn after turn
+    assert opaque not in client.answers
+    due = server.engine.next_deadline()
+    assert due is None or due > server.env.mono_ms
+    server.driver.end_job()
+    server.driver.run()
+    assert client.answers[opaque].remark == "read"
+
+
+def test_a_handler_without_an_answer_is_a_bug_that_is_answered_and_counted() -> None:
+    store = FakeStore()
+    server = Server(store=store)
+    client = server.connect()
+    server.kit.answer = None  # type: ignore[assignment]
+    answer = client.ask(question())
+    assert (answer.code, server.engine.counters.errors) == (ResponseCode.SYSTEM_ERROR, 1)
+    client.tell(question())
+    assert server.engine.counters.errors == 2
+    assert client.ask(where(7)).code == 0
+
+
+def test_a_long_work_without_an_answer_is_a_bug_that_is_answered_and_counted() -> None:
+    server = Server()
+    client = server.connect()
+
+    def work() -> Generator[None, None, None]:
+        yield
+
+    server.kit.answer = work()  # type: ignore[assignment]
+    assert client.ask(question()).code == ResponseCode.SYSTEM_ERROR
+    assert server.engine.counters.errors == 1

@@ -182,8 +182,8 @@ def test_what_would_break_a_promise_is_refused(key: str, value: str) -> None:
 
 def test_all_faults_are_told_at_once() -> None:
     with pytest.raises(BadConfig) as caught:
-        config(maxMessageSize="x", brokerRole="SLAVE", brokerName="a/b", namesrvAddr="nowhere")
-    assert len(caught.value.faults) == 4
+        config(maxMessageSize="x", brokerRole="SLAVE", brokerName="a/b", namesrvAddr="nowhere;x:" + "9" * 5_000)
+    assert len(caught.value.faults) == 5
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a\\b", "a\nb", "\x00", "x" * 250])

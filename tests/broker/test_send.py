@@ -140,6 +140,7 @@ def test_priority_chooses_the_queue(house: House) -> None:
     assert props(house.stored("T", 3)[0])["_SYS_MSG_PRIORITY_"] == "9"
     client.ask(send(properties=pairs(_SYS_MSG_PRIORITY_="2", __SHARDINGKEY="k")), b"x")
     assert "_SYS_MSG_PRIORITY_" not in props(house.stored("T", 0)[0])
+    assert client.ask(send(properties=pairs(_SYS_MSG_PRIORITY_="9" * 5_000)), b"x").code == 0, "more digits than Python reads"
 
 
 def test_a_lite_topic_is_noted(house: House) -> None:

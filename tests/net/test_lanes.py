@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
+from rmq_net import lanes as module
 from rmq_net.lanes import Lanes
 from rmq_net.service import Job
 
@@ -48,3 +51,19 @@ def test_a_stuck_lane_does_not_hold_up_the_other() -> None:
     lanes.stop()
     lanes.finish()
     assert results == ["read", "sync"]
+
+
+def test_who_ends_after_the_stop_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The descriptor that a thread would write to is closed by then, or is somebody else's."""
+    monkeypatch.setattr(module, "JOIN_S_MAX", 0)
+    woken: list[str] = []
+    lanes = Lanes(lambda: woken.append("too late"))
+    gate, ran = threading.Event(), threading.Event()
+    lanes.start(Job("sync", lambda: (ran.set(), gate.wait(10)), lambda result, error: None))
+    assert ran.wait(10)
+    [stuck] = lanes._threads
+    lanes.stop()
+    gate.set()
+    stuck.join(10)
+    assert not stuck.is_alive()
+    assert woken == []

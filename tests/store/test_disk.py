@@ -116,6 +116,21 @@ def test_one_lock(place: tuple[Disk, str]) -> None:
     again.release()
 
 
+def test_a_lock_whose_name_is_gone_is_taken_anew(place: tuple[Disk, str]) -> None:
+    disk, base = place
+    lock = disk.lock(f"{base}/lock")
+    assert lock is not None
+    assert lock.is_held()
+    disk.unlink(f"{base}/lock")
+    assert lock.is_held()
+    assert [entry.name for entry in disk.entries(base)] == ["lock"]
+    assert disk.lock(f"{base}/lock") is None
+    disk.unlink(f"{base}/lock")
+    disk.create(f"{base}/lock", 4)
+    assert not lock.is_held(), "the name leads to another file"
+    lock.release()
+
+
 def test_space(place: tuple[Disk, str]) -> None:
     disk, base = place
     total, free, usable = disk.usage(base)
@@ -137,6 +152,23 @@ def test_the_real_lock_holds_between_processes(tmp_path: Path) -> None:
     lock.release()
     assert subprocess.run(command, check=False).returncode == 0
     assert (tmp_path / "lock").read_bytes() == b"lock"  # reading it earlier would have dropped the lock: POSIX
+
+
+def test_a_deleted_lock_lets_nobody_in(tmp_path: Path) -> None:
+    """Not another broker of ours, in this process or in another; and what Java would lock then is seen."""
+    lock = RealDisk().lock(f"{tmp_path}/lock")
+    assert lock is not None
+    code = "import sys\nfrom rmq_store.disk import RealDisk\nsys.exit(7 if RealDisk().lock(sys.argv[1]) is None else 0)\n"
+    command = [sys.executable, "-c", code, f"{tmp_path}/lock"]
+    (tmp_path / "lock").unlink()
+    assert RealDisk().lock(f"{tmp_path}/lock") is None
+    assert subprocess.run(command, check=False).returncode == 7
+    assert lock.is_held()
+    (tmp_path / "lock").unlink()
+    (tmp_path / "lock").write_bytes(b"lock")
+    assert not lock.is_held()
+    lock.release()
+    assert subprocess.run(command, check=False).returncode == 0
 
 
 def test_links_and_pipes_are_not_followed(tmp_path: Path) -> None:

@@ -128,3 +128,29 @@ def test_index_entries_that_point_in_circles() -> None:
         for slot in range(97):
             file.write_at(HEADER_BYTES + slot * 4, (1 << 30).to_bytes(4, "big") if slot % 2 else b"\xff\xff\xff\xff")
     use(Rig(disk, small(mapped_file_size_commit_log=8192)))
+
+
+def test_a_level_of_more_digits_than_python_reads() -> None:
+    """The store does not decide what a level is: whatever is in the log, the next start opens it."""
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    for number, level in enumerate(["9" * 5_000, "0" * 63 + "3", "3"]):
+        one = draft(number, "SCHEDULE_TOPIC_XXXX", 2)
+        one.properties += f"DELAY\x01{level}\x02".encode()
+        rig.put(one)
+    rig.disk = disk.crash("all")
+    rig.open()
+    due = [rig.store.queue_unit("SCHEDULE_TOPIC_XXXX", 2, offset)[2] - rig.wall_ms for offset in range(3)]
+    assert due[1:] == [10_000, 10_000]
+    assert rig.numbers("SCHEDULE_TOPIC_XXXX", 2) == [0, 1, 2]
+
+
+def test_directories_that_are_no_queue_are_passed_over() -> None:
+    """Java: a name that is no int."""
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    rig.put(draft(0))
+    for name in ("99999999999", "9" * 200, "01", "x"):
+        disk.make_directories(f"{ROOT}/consumequeue/TopicA/{name}")
+    rig.reopen()
+    assert rig.store.topics() == {"TopicA": {0: (0, 1)}}

@@ -48,6 +48,7 @@ def test_expired_files_wait_for_the_hour() -> None:
     """001-74: deleteWhen, hour 4 by default; a list separated by `;`; the whole hour counts."""
     assert RetentionRules().delete_when == hours("04") == {4}
     assert hours("04;16; 23 ;x;24;-1") == {4, 16, 23}
+    assert hours(f"{'9' * 5_000};7;٣") == {7}, "more digits than Python reads"
     rig = filled(rules=RetentionRules(disk_space_warning_level_ratio=None))
     rig.retain(3 * DAY_MS + 5 * HOUR_MS + 46 * 60_000)  # 03:59 of the fourth night
     assert rig.store.min_offset == 0

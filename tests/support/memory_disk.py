@@ -139,6 +139,13 @@ class MemoryLock:
     def __init__(self, disk: MemoryDisk, path: str) -> None:
         self._disk = disk
         self._path = path
+        self._inode = disk._now[path]
+
+    def is_held(self) -> bool:
+        if self._path not in self._disk._now:
+            self._disk.create(self._path, 0)
+            self._inode = self._disk._now[self._path]
+        return self._disk._now[self._path] is self._inode
 
     def release(self) -> None:
         self._disk.locked.discard(self._path)
