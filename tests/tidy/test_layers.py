@@ -37,7 +37,12 @@ NEVER_CALLED = {"eval", "exec", "compile", "os.system", "os.popen", "os.fork", "
 WORLD = {"time", "random", "threading", "socket", "select", "asyncio"}
 HANDED_IN = {"rmq_wire": WORLD | {"os"}, "rmq_store": WORLD | {"os", "datetime"}, "broker_impl": WORLD}
 """Room -> what it gets handed in instead."""
-GIVERS = {"rmq_store.disk": {"os"}, "broker_impl.env": {"time", "random"}, "broker_impl.broker": {"socket"}}
+GIVERS = {
+    "rmq_store.disk": {"os"},
+    "rmq_store.lock": {"os"},
+    "broker_impl.env": {"time", "random"},
+    "broker_impl.broker": {"socket"},
+}
 """The modules that make what is handed in."""
 
 CIRCLES = [
