@@ -96,8 +96,10 @@ def _table_size(spread: Sequence[int], buckets: int) -> int:
     if buckets >= _TREE_TABLE or len(spread) <= _TREE_CHAIN:
         return table_size(len(spread), buckets)
     for count, value in enumerate(spread):  # a small table also grows when one chain gets too long
+        if buckets >= _TREE_TABLE:  # after some 48 names, however many there are
+            return table_size(len(spread), buckets)
         chain = sum((other ^ value) & (buckets - 1) == 0 for other in spread[:count])
-        if chain >= _TREE_CHAIN and buckets < _TREE_TABLE:
+        if chain >= _TREE_CHAIN:
             buckets *= 2
         buckets = table_size(count + 1, buckets)
     return buckets

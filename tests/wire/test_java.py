@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from rmq_wire.java import double_text, hash_suffix, iteration_order, permutation, string_hash, table_size
 from tests.support.given import GOLDEN, TEXT
+from tests.support.lines import lines_of
 
 
 def slow_hash(text: str) -> int:
@@ -42,6 +43,31 @@ def test_orders_of_a_jvm(at: int) -> None:
 def test_tables_grow_above_three_quarters() -> None:
     assert [table_size(count, 16) for count in (0, 12, 13, 24, 25)] == [16, 16, 32, 32, 64]
     assert [table_size(count, 128) for count in (96, 97)] == [128, 256]
+
+
+def slow_order(names: list[str], buckets: int) -> list[str]:
+    """A `HashMap` name by name: each looks at its whole chain, and whether the table must grow."""
+    spread = [slow_hash(name) & 0xFFFFFFFF for name in names]
+    spread = [value ^ value >> 16 for value in spread]
+    for count, value in enumerate(spread):
+        if buckets < 64 and sum((other ^ value) % buckets == 0 for other in spread[:count]) >= 8:
+            buckets *= 2
+        buckets = table_size(count + 1, buckets)
+    return [name for _, _, name in sorted((value % buckets, at, names[at]) for at, value in enumerate(spread))]
+
+
+ONE_BUCKET = [f"{a}{b}{c}" for a in ("Aa", "BB") for b in ("Aa", "BB", "C#") for c in ("AaAa", "BBBB", "AaBB", "BBAa")]
+"""Eight names of one hash, and as many of two others."""
+
+
+@given(st.lists(TEXT | st.sampled_from(ONE_BUCKET), unique=True, max_size=120), st.sampled_from([1, 8, 16, 32, 64, 128]))
+def test_orders_are_those_of_a_table_that_grows_name_by_name(names: list[str], buckets: int) -> None:
+    assert iteration_order(names, buckets) == slow_order(names, buckets)
+
+
+def test_ordering_names_takes_work_in_proportion_to_their_number() -> None:
+    few, many = (lines_of(lambda count=count: iteration_order(map(str, range(count)))) for count in (500, 2_000))
+    assert many < 5 * few, "neighbours: 1,500 writes of a key-value table stopped everybody for a minute"
 
 
 @pytest.mark.parametrize(
