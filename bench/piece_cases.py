@@ -1,0 +1,280 @@
+"""Servers with large tables, and the largest that can be asked of them, code by code (`bench.pieces` measures, tests count).
+
+Every code gets its real question about the largest rows there are, a header that is as large as one may be, and bodies of the
+largest frame that no reader wants.  What a code makes more of than its header says stands in `_NAMESRV` and `_BROKER`.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from broker_impl.engine import Engine
+from broker_impl.env import Env
+from broker_impl.namesrv.config import NamesrvConfig
+from broker_impl.namesrv.registrations import Registration
+from broker_impl.namesrv.server import create_name_server
+from broker_impl.router import Row
+from rmq_wire.bodies.data_version import DataVersion
+from rmq_wire.bodies.groups import SubscriptionGroupConfig
+from rmq_wire.bodies.registration import RegisterBrokerBody, write_compressed
+from rmq_wire.bodies.topics import TopicConfig, TopicConfigTable
+from rmq_wire.command import encode_request
+from tests.support.engine import broker_node
+
+FRAME_BYTES: Final = (16 << 20) - 8192
+"""Of a body: the rest of the largest frame is the header's."""
+HEADER_BYTES: Final = (1 << 20) - 4096
+QUEUES: Final = 8
+WALL_MS: Final = 1_700_000_000_000
+
+
+class World(NamedTuple):
+    """A server with `rows` rows in each table.  `frame_bytes`: of the largest bodies."""
+
+    server: str
+    engine: Engine
+    tables: Any
+    """The `NameServer` or the `BrokerNode`."""
+    rows: int
+    frame_bytes: int
+    close: Callable[[], object]
+
+    def cases(self) -> Iterator[Case]:
+        """Every code's, what changes tables last."""
+        rows = sorted(self.engine._rows.items())
+        own = _NAMESRV if self.server == "namesrv" else _BROKER
+        for code, row in rows:
+            yield from _generic(self.server, code, row)
+        for code, row in rows:
+            for what, data in own.get(code, {}).items():
+                yield Case(self.server, code, what, data, hangs_up=what.endswith("goes away"))
+
+
+class Case(NamedTuple):
+    """`data(world)`: the bytes to send.  `hangs_up`: what is measured is the end of the connection after them."""
+
+    server: str
+    code: int
+    what: str
+    data: Callable[[World], bytes]
+    hangs_up: bool = False
+
+
+def worlds(scratch: Path, rows: int, only: str | None = None, frame_bytes: int = FRAME_BYTES) -> Iterator[World]:
+    """The two servers, one after the other."""
+    if only != "broker":
+        yield name_server(scratch / "names", rows, frame_bytes)
+    if only != "namesrv":
+        yield broker(scratch / "broker", rows, frame_bytes)
+
+
+def name_server(root: Path, rows: int, frame_bytes: int = FRAME_BYTES) -> World:
+    """`rows` brokers that share the topic `wide`, `rows` topics of one broker, `rows` key-value entries."""
+    config = NamesrvConfig({}, user_home=str(root), rocketmq_home=str(root))
+    server = create_name_server(Env(wall_ms=WALL_MS, mono_ms=1_000_000), config)
+    wide = {"wide": TopicConfig(topic_name="wide"), "wide2": TopicConfig(topic_name="wide2")}
+    many = {name: TopicConfig(topic_name=name) for name in _names("topic", rows)}
+    for number, name in enumerate(_names("broker", rows)):
+        server.table.register(
+            Registration("C", name, 0, f"10.0.0.1:{number}", None, many if number == 0 else wide, DataVersion(), link=number), 0
+        )
+    server.table.register(Registration("C", "broker-0000000", 1, "10.0.0.2:1", None, {}, DataVersion(), link="slave"), 0)
+    for name in _names("key", rows):
+        server.kv.put("NS", name, "value")
+        server.kv.put("ORDER_TOPIC_CONFIG", name, "broker-0000000:4")
+    return World("namesrv", server.engine, server, rows, frame_bytes, lambda: None)
+
+
+def broker(root: Path, rows: int, frame_bytes: int = FRAME_BYTES) -> World:
+    """`rows` topics, `rows` groups; group G has progress in every topic, every group in the topic `shared`."""
+    node = broker_node(Env(wall_ms=WALL_MS, mono_ms=1_000_000), root)
+    node.topics.put_all(
+        [TopicConfig(topic_name=name, read_queue_nums=QUEUES, write_queue_nums=QUEUES) for name in ("shared", *_names("topic", rows))]
+    )
+    node.topics.put(TopicConfig(topic_name="queues", read_queue_nums=16_384, write_queue_nums=16_384))
+    node.groups.put_all([SubscriptionGroupConfig(group_name=name) for name in ("G", *_names("group", rows))])
+    for name in _names("topic", rows):
+        for queue_id in range(QUEUES):
+            node.offsets.commit("G", name, queue_id, 0)
+    for name in _names("group", rows):
+        node.offsets.commit(name, "shared", 0, 0)
+    return World("broker", node.engine, node, rows, frame_bytes, node.close)
+
+
+def _names(what: str, count: int) -> list[str]:
+    return [f"{what}-{number:07}" for number in range(count)]
+
+
+# What every code gets
+
+_TEXTS: Final = {
+    "topic": "wide",
+    "namespace": "NS",
+    "brokerName": "broker-0000000",
+    "clusterName": "C",
+    "cluster": "C",
+    "brokerAddr": "10.0.0.1:0",
+    "consumerGroup": "G",
+    "group": "G",
+    "producerGroup": "P",
+}
+
+
+def _fields(row: Row, text: Callable[[str], str]) -> dict[str, str]:
+    values = {int: "0", bool: "false"}
+    return {field.wire: values.get(field.kind) or text(field.wire) for field in row.request.fields()}
+
+
+def _asked(code: int, row: Row, world: World, body: bytes = b"", **more: str) -> bytes:
+    ext = {**_fields(row, lambda name: _TEXTS.get(name, "x")), **more}
+    if world.server == "broker" and ext.get("topic") == "wide":
+        ext["topic"] = "shared"
+    return encode_request(code, None, body, opaque=1, ext=ext, version=513)
+
+
+def _generic(server: str, code: int, row: Row) -> Iterator[Case]:
+    texts = [field for field in row.request.fields() if field.kind is str]
+    yield Case(server, code, "the real question", lambda world: _asked(code, row, world))
+    if texts:
+        share = HEADER_BYTES // len(texts)
+        for what, letter in (("of letters", "a"), ("of escapes", "\x01"), ("of separators", ";")):
+            size = share // (6 if letter == "\x01" else 1)
+            yield Case(server, code, f"a header of 1 MiB {what}", lambda world, letter=letter, size=size: _huge(code, row, letter, size))  # type: ignore[misc]
+    for what, piece in _JUNK.items():
+        yield Case(server, code, f"a body of 16 MiB: {what}", lambda world, piece=piece: _asked(code, row, world, _filled(world, piece)))  # type: ignore[misc]
+
+
+_JUNK: Final = {"zeros": b"\0", "open brackets": b"[", "objects": b'[{"a":{}},', "odd keys": b"{1:2,", "text": b'"a=b\\n'}
+
+
+def _filled(world: World, piece: bytes) -> bytes:
+    body = piece * (world.frame_bytes // len(piece))
+    return body
+
+
+def _huge(code: int, row: Row, letter: str, size: int) -> bytes:
+    return encode_request(code, None, b"", opaque=1, ext=_fields(row, lambda _: letter * size), version=513)
+
+
+# What single codes get besides
+
+
+def _request(code: int, body: bytes = b"", /, **ext: str) -> bytes:
+    return encode_request(code, None, body, opaque=1, ext=ext, version=513)
+
+
+def _registration(body: bytes, name: str = "stranger", **ext: str) -> bytes:
+    named = {"brokerName": name, "brokerAddr": f"10.0.0.9:{name}", "clusterName": "C", "haServerAddr": "", "brokerId": "0"}
+    return _request(103, body, **{**named, "compressed": "false", "bodyCrc32": "0", **ext})
+
+
+def _topic_rows(count: int) -> dict[str, Any]:
+    return {name: TopicConfig(topic_name=name).plain() for name in _names("new", count)}
+
+
+def _registered(count: int, compressed: bool = False) -> bytes:
+    if compressed:
+        table = TopicConfigTable(topic_config_table={name: TopicConfig(topic_name=name) for name in _names("new", count)})
+        return write_compressed(RegisterBrokerBody(topic_config_serialize_wrapper=table))
+    table_text = {"dataVersion": {"counter": 1, "timestamp": 1, "stateVersion": 0}, "topicConfigTable": _topic_rows(count)}
+    return json.dumps({"topicConfigSerializeWrapper": table_text}, separators=(",", ":")).encode()
+
+
+def _bomb(world: World) -> bytes:
+    """Announces 2^31 - 1 topics and holds as many as 64 MiB of text hold, then breaks off."""
+    piece = b"a 1 1 6 SINGLE_TAG"
+    topic = len(piece).to_bytes(4, "big") + piece
+    return zlib.compress(b"\0\0\0\2{}\x7f\xff\xff\xff" + topic * (4 * world.frame_bytes // len(topic)))
+
+
+def _many(frames: Iterator[bytes]) -> bytes:
+    return b"".join(frames)
+
+
+Data = Callable[[World], bytes]
+
+_NAMESRV: Final[dict[int, dict[str, Data]]] = {
+    100: {
+        "1,500 writes at once": lambda _: _many(
+            _request(100, namespace="NS", key=f"k{number}", value="v" * 20) for number in range(1_500)
+        ),
+    },
+    102: {"1,500 deletes at once": lambda _: _many(_request(102, namespace="NS", key=f"k{number}") for number in range(1_500))},
+    103: {
+        "all rows as topics": lambda world: _registration(_registered(world.rows)),
+        "ten times as many topics": lambda world: _registration(_registered(10 * world.rows)),
+        "ten times as many topics, and goes away": lambda world: _registration(_registered(10 * world.rows)),
+        "ten times as many topics, compressed": lambda world: _registration(_registered(10 * world.rows, True), compressed="true"),
+        "a hundred times as many topics, compressed": lambda world: _registration(
+            _registered(100 * world.rows, True), compressed="true"
+        ),
+        "a bomb": lambda world: _registration(_bomb(world), compressed="true"),
+        "a thousand brokers on one connection, goes away": lambda world: _many(
+            _registration(_registered(2), name=str(number)) for number in range(world.rows // 10)
+        ),
+    },
+    105: {
+        "over all brokers": lambda _: _request(105, topic="wide"),
+        "over all brokers, for 4.9": lambda _: encode_request(105, None, b"", opaque=1, ext={"topic": "wide"}, version=399),
+        "over all brokers, near": lambda _: _request(105, topic="wide", __ZONE_MODE="true", __ZONE_NAME="z"),
+    },
+    318: {
+        "keys nobody knows": lambda world: _request(
+            318, b"".join(b"k%d=v\n" % number for number in range(world.frame_bytes // 12))
+        ),
+    },
+}
+
+
+def _heartbeat(groups: int, subscriptions: int) -> bytes:
+    said = [{"topic": name, "subString": "*", "subVersion": 1} for name in _names("topic", subscriptions)]
+    consumers = [
+        {"groupName": name, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING", "subscriptionDataSet": said}
+        for name in _names("group", groups)
+    ]
+    body = {"clientID": "c", "consumerDataSet": consumers, "producerDataSet": [{"groupName": n} for n in _names("P", groups)]}
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _locks(count: int) -> bytes:
+    queues = [{"brokerName": "broker-a", "queueId": number, "topic": "queues"} for number in range(count)]
+    return json.dumps({"clientId": "c", "consumerGroup": "G", "mqSet": queues}, separators=(",", ":")).encode()
+
+
+def _topic_list(count: int) -> bytes:
+    return json.dumps({"topicConfigList": list(_topic_rows(count).values())}, separators=(",", ":")).encode()
+
+
+def _group_list(count: int) -> bytes:
+    rows = [SubscriptionGroupConfig(group_name=name).plain() for name in _names("new", count)]
+    return json.dumps({"groupConfigList": rows}, separators=(",", ":")).encode()
+
+
+_BROKER: Final[dict[int, dict[str, Data]]] = {
+    18: {"all rows": lambda world: _request(18, _topic_list(world.rows))},
+    25: {"keys nobody knows": lambda world: _request(25, b"".join(b"k%d=v\n" % number for number in range(100_000)))},
+    34: {
+        "4,096 groups": lambda world: _request(34, _heartbeat(min(4_096, world.rows), 1)),
+        "4,096 subscriptions": lambda world: _request(34, _heartbeat(1, min(4_096, world.rows))),
+        "200 groups of 200 subscriptions": lambda world: _request(34, _heartbeat(200, 200)),
+        "4,096 groups, goes away": lambda world: _request(34, _heartbeat(min(4_096, world.rows), 1)),
+    },
+    41: {
+        "16,384 queues": lambda world: _request(41, _locks(min(16_384, 2 * world.rows))),
+        "ten times as many": lambda world: _request(41, _locks(min(163_840, 20 * world.rows))),
+    },
+    42: {"16,384 queues": lambda world: _request(42, _locks(min(16_384, 2 * world.rows)))},
+    200: {"one": lambda _: _request(200, json.dumps(SubscriptionGroupConfig(group_name="one").plain()).encode())},
+    202: {"16,384 queues": lambda _: _request(202, topic="queues")},
+    208: {"all topics": lambda _: _request(208, consumerGroup="G")},
+    225: {"all rows": lambda world: _request(225, _group_list(world.rows))},
+    300: {"all groups": lambda _: _request(300, topic="shared")},
+    317: {"all groups": lambda _: _request(317, isOrder="false")},
+    343: {"all topics": lambda _: _request(343, group="G")},
+    215: {"one of many": lambda _: _request(215, topic="topic-0000000")},
+    207: {"with progress everywhere": lambda _: _request(207, groupName="G", cleanOffset="true")},
+}
