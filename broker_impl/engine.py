@@ -40,6 +40,12 @@ BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
 RESPONSE, ONE_WAY = 1, 2
 """Bits of a command's flag."""
 
+
+
+class _Held(Exception):
+    """The peer has begun long work that its next request must wait for."""
+
+
 SENDABLE: Final = (bytes, Durable, Reply, Header, list)
 _NO_OUTPUT: tuple[Output, ...] = ()
 
@@ -85,7 +91,7 @@ class Engine:
             self._commits = Commits(
                 env, store, self._deadlines, self.emit, self.job, self._guard, limits=limits, sync_flush=sync_flush, sync=sync
             )
-        self._works = Works(self._commits, self._finish, self._excuse, self._guard, self._bug)
+        self._works = Works(self._commits, self._finish, self._excuse, self._guard, self._bug, self._outboxes.touch)
         self._on_arrival: list[Callable[[Sequence[Any]], None]] = []
         self._on_peer_closed: list[Callable[[Peer], None]] = []
         self._draining = False
@@ -233,7 +239,7 @@ class Engine:
         if self._works or self._outboxes.dirty or (commits is not None and (commits.behind or commits.gathering)):
             return self.env.mono_ms
         for peer in self._ready:
-            if peer.unsent_bytes <= peer.output_bytes_max:
+            if peer.unsent_bytes <= peer.output_bytes_max and not peer.held:
                 return self.env.mono_ms
         return self._deadlines.next()
 
@@ -268,12 +274,17 @@ class Engine:
         allowed = left = self._requests_share
         output_bytes_max = min(peer.output_bytes_max, peer.unsent_bytes + self._bytes_share)
         serve = self._serve
-        for command in commands:
-            serve(peer, command)
+        try:
+            for command in commands:
+                serve(peer, command)
+                left -= 1
+                if left == 0 or peer.unsent_bytes > output_bytes_max:
+                    self._keep(peer, commands)
+                    break
+        except _Held:
             left -= 1
-            if left == 0 or peer.unsent_bytes > output_bytes_max:
-                self._keep(peer, commands)
-                break
+            self._keep(peer, commands)
+            self._outboxes.touch(peer)
         served = allowed - left
         peer.frames += served
         self.counters.requests += served
@@ -288,7 +299,7 @@ class Engine:
     def _serve_backlogs(self) -> None:
         for _ in range(min(len(self._ready), self.limits.turn_backlogs_max)):
             peer = self._ready.popleft()
-            if peer.unsent_bytes > peer.output_bytes_max:
+            if peer.held or peer.unsent_bytes > peer.output_bytes_max:
                 self._ready.append(peer)
             else:
                 backlog, peer.backlog = peer.backlog, deque()
@@ -309,7 +320,7 @@ class Engine:
                 remark = f" request type {command.code} not supported"
                 self.emit(peer, command.opaque, command.form, Reply(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark))
             return
-        request, handle, stages = row
+        request, handle, stages, in_order = row
         commits = self._commits
         mark = commits.mark() if commits is not None else NOTHING_STAGED
         answer: Answer
@@ -329,6 +340,10 @@ class Engine:
         elif isinstance(answer, Generator):
             parked = Parked(self, peer, command.opaque, command.form, bool(flag & ONE_WAY))
             self._works.add(Work(answer, parked))
+            peer.works += 1
+            if in_order or peer.works >= self.limits.works_of_peer_max:
+                peer.held = True
+                raise _Held
         elif answer is not LATER:
             self._no_answer(peer, command, mark)
 

@@ -58,6 +58,8 @@ class Limits(NamedTuple):
     """Deadlines per turn: a thousand pulls that end together do not stop everybody else."""
     works_max: int = 4
     """Long works that get a slice in one turn, in rotation; a slice is at most 0.5 ms."""
+    works_of_peer_max: int = 8
+    """Long works for one peer at once: each holds a listing.  Its next request waits until one has ended."""
     asks_max: int = 1_024
     """Questions open towards one client; a client that never answers does not fill memory."""
 

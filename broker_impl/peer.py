@@ -33,6 +33,7 @@ class Peer:
         "closing",
         "conversation",
         "frames",
+        "held",
         "id",
         "last_ms",
         "listener",
@@ -47,6 +48,7 @@ class Peer:
         "sent_bytes",
         "unsent_bytes",
         "watching",
+        "works",
     )
 
     def __init__(
@@ -76,6 +78,10 @@ class Peer:
         self.sent_bytes = 0
         self.output_bytes_max = output_bytes_max
         self.backlog: deque[Command | Unreadable] = deque()
+        self.works = 0
+        """Long works that it waits for."""
+        self.held = False
+        """Nothing more of it is served until a work has ended."""
         self.asked = 0
         """Questions it has not answered yet."""
         self.frames = 0
@@ -89,11 +95,11 @@ class Peer:
 
     @property
     def congested(self) -> bool:
-        """It does not take its answers, or has more requests than one turn serves: nothing more is read from it for now.
+        """It does not take its answers, or has more requests than are served now: nothing more is read from it for now.
 
         A capability that could send a lot unasked (a held pull) waits while this holds.
         """
-        return self.unsent_bytes > self.output_bytes_max or bool(self.backlog)
+        return self.unsent_bytes > self.output_bytes_max or bool(self.backlog) or self.held
 
     def __str__(self) -> str:
         """As log lines name it."""

@@ -23,18 +23,21 @@ class Capability:
 
 
 class Row(NamedTuple):
-    """How one code is answered.  `stages`: it appends to the store, so it is refused while too much waits for the disk."""
+    """How one code is answered.  `stages`: it appends to the store, so it is refused while too much waits for the disk.
+    `in_order`: when it becomes long work, the peer's next request waits for its end, for it may undo what this one does.
+    """
 
     request: type[Request]
     handle: Handler
     stages: bool
+    in_order: bool = False
 
 
-def answers(*requests: type[Request], stages: bool = False) -> Callable[[M], M]:
+def answers(*requests: type[Request], stages: bool = False, in_order: bool = False) -> Callable[[M], M]:
     """Mark a method `(self, call, header) -> Answer` as the one that answers these requests."""
 
     def mark(method: M) -> M:
-        setattr(method, _MARK, (requests, stages))
+        setattr(method, _MARK, (requests, stages, in_order))
         return method
 
     return mark
@@ -88,6 +91,6 @@ def _marked(capability: Capability) -> Iterable[tuple[type[Request], Row, str]]:
     for name in dir(type(capability)):
         mark = getattr(getattr(type(capability), name), _MARK, None)
         if mark is not None:
-            requests, stages = mark
+            requests, stages, in_order = mark
             for request in requests:
-                yield request, Row(request, getattr(capability, name), stages), f"{type(capability).__name__}.{name}"
+                yield request, Row(request, getattr(capability, name), stages, in_order), f"{type(capability).__name__}.{name}"

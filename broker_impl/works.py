@@ -71,15 +71,18 @@ class Works:
         excuse: Callable[[Exception, Peer, int], Reply],
         guard: Callable[..., None],
         bug: Callable[[str, BaseException], None],
+        touch: Callable[[Peer], None],
     ) -> None:
         """From the engine: `finish` sends an answer that rests on what was staged since the mark, `excuse` words an error for
-        its asker, `guard` runs something whose errors are nobody else's, `bug` logs an error that nobody was told.
+        its asker, `guard` runs something whose errors are nobody else's, `bug` logs an error that nobody was told, `touch` has
+        the shell look at a peer again.
         """
         self._commits = commits
         self._finish = finish
         self._excuse = excuse
         self._guard = guard
         self._bug = bug
+        self._touch = touch
         self._waiting: deque[Work] = deque()
 
     def __len__(self) -> int:
@@ -94,6 +97,7 @@ class Works:
             work = self._waiting.popleft()
             if not work.wanted:
                 work.generator.close()
+                self._release(work)
             elif self._slice(work):
                 if work.pause is None:
                     self._waiting.append(work)
@@ -115,6 +119,7 @@ class Works:
 
     def _end(self, work: Work, mark: Mark) -> None:
         parked, error = work.parked, work.error
+        self._release(work)
         if parked is not None:
             if error is None and work.result is None:
                 error = TypeError("a long work answers nothing")
@@ -126,3 +131,12 @@ class Works:
             self._guard(work.ended, work.result, error)
         elif error is not None:
             self._bug("a long work", error)
+
+    def _release(self, work: Work) -> None:
+        """The asker's next request may be served."""
+        if work.parked is not None:
+            peer = work.parked.peer
+            peer.works -= 1
+            if peer.held:
+                peer.held = False
+                self._touch(peer)

@@ -207,7 +207,7 @@ class Reactor:
                 else:
                     self._lose(link, "closed by us")
                     continue
-            if link.unsent or link.mask != READ or peer.backlog:
+            if link.unsent or link.mask != READ or peer.backlog or peer.held:
                 self._watch(link)
 
     def _offer(self, link: Link, peer: Any, chunks: list[Buffer]) -> bool:

@@ -60,7 +60,7 @@ def _hash(value: int, text: str) -> int:
 _LITTLE: Final = array("H", [1]).tobytes()[0] == 1
 
 
-def _spread(text: str) -> int:
+def spread_of(text: str) -> int:
     """`HashMap.hash`: the high half folded into the low one, since buckets look at low bits only."""
     value = _hash(0, text)
     return value ^ (value >> 16)
@@ -69,9 +69,13 @@ def _spread(text: str) -> int:
 def iteration_order(names: Iterable[str], buckets: int = 16) -> list[str]:
     """Distinct names, given in the order of insertion, in the order in which `new HashMap<>(buckets)` is walked."""
     listed = list(names)
-    spread = [_spread(name) for name in listed]
+    return walked(listed, [spread_of(name) for name in listed], buckets)
+
+
+def walked(names: Sequence[str], spread: Sequence[int], buckets: int) -> list[str]:
+    """The same of names whose `spread_of` are there."""
     mask = _table_size(spread, buckets) - 1
-    return [name for _, name in sorted(zip([value & mask for value in spread], listed, strict=True), key=_bucket)]
+    return [name for _, name in sorted(zip([value & mask for value in spread], names, strict=True), key=_bucket)]
 
 
 @lru_cache(maxsize=4096)

@@ -125,7 +125,35 @@ def test_bytes_that_are_not_unicode() -> None:
             loads(raw)
 
 
+def slow_depth(text: bytes) -> int:
+    """Byte by byte: the deepest bracket outside of texts."""
+    depth = deepest = 0
+    inside = escaped = False
+    for byte in text.decode("latin-1"):
+        if escaped:
+            escaped = False
+        elif byte == "\\":
+            escaped = True
+        elif byte == '"':
+            inside = not inside
+        elif not inside and byte in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif not inside and byte in "]}":
+            depth -= 1
+    return deepest
+
+
+@given(st.lists(st.sampled_from([b"[", b"]", b"{", b"}", b'"', b"a", b'"["', b'"]"', b'""', b'"\\""', b"\\\\"]), max_size=60))
+def test_depth_is_that_of_brackets_outside_of_texts(pieces: list[bytes]) -> None:
+    text = b"".join(pieces)
+    deepest = slow_depth(text)
+    assert not nests_deeper(text, max(deepest, 1))
+    assert deepest < 2 or nests_deeper(text, deepest - 1)
+
+
 def test_depth() -> None:
+    assert nests_deeper(b"[" + b"[]," * 40_000 + b"[[", 2), "far behind the first brackets"
     assert loads(b"[" * 64 + b"]" * 64)
     for text in (b"[" * 65 + b"]" * 65, b"[" * 10**6, b'{"a":' * 10**6, b"{{" * 100, b"[[],[" * 64):
         with pytest.raises(BadBody):

@@ -1,0 +1,65 @@
+"""Work on the loop in counted slices: what a generator of long work does between two yields, whoever asks and whatever for.
+
+`ROWS_PER_SLICE` rows or `BYTES_PER_SLICE` bytes, counted and not timed, so that a test without a clock holds them.  What one call
+of C does (a decode, a join, a copy of a table) cannot be cut: its input has a limit, and docs/limits.md a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import Final, TypeVar
+
+from rmq_wire.java import spread_of, walked
+
+ROWS_PER_SLICE: Final = 64
+"""Of some 10 µs each: a slice stays near the 0.5 ms of long work."""
+BYTES_PER_SLICE: Final = 64 << 10
+
+T = TypeVar("T")
+Slices = Generator[None, None, T]
+
+
+def begun(work: Slices[T]) -> T | Slices[T]:
+    """The result, when one slice is enough for it, else the work as it then is: what a handler returns."""
+    try:
+        next(work)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+    return work
+
+
+def finished(work: Slices[T]) -> T:
+    """The result at once, for who has nobody to wait for."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
+
+def joined(pieces: Iterable[bytes | None]) -> Slices[bytes]:
+    """All pieces as one text.  None in place of a piece is a pause of whoever makes them."""
+    found: list[bytes] = []
+    rows = size = 0
+    for piece in pieces:
+        if piece is not None:
+            found.append(piece)
+            rows += 1
+            size += len(piece)
+        if piece is None or rows >= ROWS_PER_SLICE or size >= BYTES_PER_SLICE:
+            rows = size = 0
+            yield
+    return b"".join(found)
+
+
+def in_javas_order(names: Iterable[str], buckets: int = 16) -> Slices[list[str]]:
+    """`rmq_wire.java.iteration_order` in slices: 0.5 µs a name, and at the end a sort."""
+    listed = list(names)
+    spread: list[int] = []
+    for at in range(0, len(listed), 4 * ROWS_PER_SLICE):
+        if at:
+            yield
+        spread += map(spread_of, listed[at : at + 4 * ROWS_PER_SLICE])
+    return walked(listed, spread, buckets)
