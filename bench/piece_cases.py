@@ -49,7 +49,7 @@ class World(NamedTuple):
         own = _NAMESRV if self.server == "namesrv" else _BROKER
         for code, row in rows:
             yield from _generic(self.server, code, row)
-        for code, row in rows:
+        for code, _row in rows:
             for what, data in own.get(code, {}).items():
                 yield Case(self.server, code, what, data, hangs_up=what.endswith("goes away"))
 
@@ -93,7 +93,10 @@ def broker(root: Path, rows: int, frame_bytes: int = FRAME_BYTES) -> World:
     """`rows` topics, `rows` groups; group G has progress in every topic, every group in the topic `shared`."""
     node = broker_node(Env(wall_ms=WALL_MS, mono_ms=1_000_000), root)
     node.topics.put_all(
-        [TopicConfig(topic_name=name, read_queue_nums=QUEUES, write_queue_nums=QUEUES) for name in ("shared", *_names("topic", rows))]
+        [
+            TopicConfig(topic_name=name, read_queue_nums=QUEUES, write_queue_nums=QUEUES)
+            for name in ("shared", *_names("topic", rows))
+        ]
     )
     node.topics.put(TopicConfig(topic_name="queues", read_queue_nums=16_384, write_queue_nums=16_384))
     node.groups.put_all([SubscriptionGroupConfig(group_name=name) for name in ("G", *_names("group", rows))])
@@ -143,9 +146,13 @@ def _generic(server: str, code: int, row: Row) -> Iterator[Case]:
         share = HEADER_BYTES // len(texts)
         for what, letter in (("of letters", "a"), ("of escapes", "\x01"), ("of separators", ";")):
             size = share // (6 if letter == "\x01" else 1)
-            yield Case(server, code, f"a header of 1 MiB {what}", lambda world, letter=letter, size=size: _huge(code, row, letter, size))  # type: ignore[misc]
+            yield Case(
+                server, code, f"a header of 1 MiB {what}", lambda world, letter=letter, size=size: _huge(code, row, letter, size)
+            )  # type: ignore[misc]
     for what, piece in _JUNK.items():
-        yield Case(server, code, f"a body of 16 MiB: {what}", lambda world, piece=piece: _asked(code, row, world, _filled(world, piece)))  # type: ignore[misc]
+        yield Case(
+            server, code, f"a body of 16 MiB: {what}", lambda world, piece=piece: _asked(code, row, world, _filled(world, piece))
+        )  # type: ignore[misc]
 
 
 _JUNK: Final = {"zeros": b"\0", "open brackets": b"[", "objects": b'[{"a":{}},', "odd keys": b"{1:2,", "text": b'"a=b\\n'}
@@ -208,7 +215,9 @@ _NAMESRV: Final[dict[int, dict[str, Data]]] = {
         "all rows as topics": lambda world: _registration(_registered(world.rows)),
         "ten times as many topics": lambda world: _registration(_registered(10 * world.rows)),
         "ten times as many topics, and goes away": lambda world: _registration(_registered(10 * world.rows)),
-        "ten times as many topics, compressed": lambda world: _registration(_registered(10 * world.rows, True), compressed="true"),
+        "ten times as many topics, compressed": lambda world: _registration(
+            _registered(10 * world.rows, True), compressed="true"
+        ),
         "a hundred times as many topics, compressed": lambda world: _registration(
             _registered(100 * world.rows, True), compressed="true"
         ),

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from broker_impl.body_limits import body_bytes_max
 from rmq_net.service import Buffer
 from rmq_wire.codes import ResponseCode
 from rmq_wire.declare import Header, Request
@@ -29,12 +30,16 @@ if TYPE_CHECKING:
     from broker_impl.engine import Engine
     from broker_impl.env import Env
     from broker_impl.peer import Peer
+    from rmq_wire.bodies.body import Body as JsonBody
     from rmq_wire.command import Command, Form
 
 Body = bytes | bytearray | memoryview | list[Buffer]
 """One buffer, or several that follow each other (views of a mapped file need no copy)."""
 Frame = bytes | list[Buffer]
 """A whole encoded response."""
+
+
+B = TypeVar("B", bound="JsonBody")
 
 
 class Refusal(Exception):
@@ -147,6 +152,18 @@ class Call:
         """The request's body.  A view of the receive buffer that dies with the turn: who keeps it, copies it."""
         body: bytes | memoryview = self.command.body
         return body
+
+    def checked_body(self) -> bytes | memoryview:
+        """The body, of a size that can be worked on at once.  Raises `Refusal` for a larger one (`broker_impl.body_limits`)."""
+        body: bytes | memoryview = self.command.body
+        most = body_bytes_max(self.command.code)
+        if len(body) > most:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"a body of {len(body)} bytes, of this request {most} are read")
+        return body
+
+    def read(self, kind: type[B]) -> B:
+        """The checked body as this type.  Raises `Refusal`, `BadBody`."""
+        return kind.read(self.checked_body())
 
     def detach(self) -> Parked:
         """What is needed to answer in a later turn.  The handler then returns `LATER`."""

@@ -41,7 +41,6 @@ RESPONSE, ONE_WAY = 1, 2
 """Bits of a command's flag."""
 
 
-
 class _Held(Exception):
     """The peer has begun long work that its next request must wait for."""
 

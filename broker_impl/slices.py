@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Final, TypeVar
 
+from broker_impl.call import Reply
+from rmq_wire.bodies.body import STRICT, Body, Dialect
+from rmq_wire.declare import Header
 from rmq_wire.java import spread_of, walked
 
 ROWS_PER_SLICE: Final = 64
@@ -52,6 +55,11 @@ def joined(pieces: Iterable[bytes | None]) -> Slices[bytes]:
             rows = size = 0
             yield
     return b"".join(found)
+
+
+def spelled(body: Body, dialect: Dialect = STRICT, header: Header | None = None) -> Slices[Reply]:
+    """An answer with this body.  The tables and lists of the body are walked as they are, so nobody else may change them."""
+    return Reply(header, body=(yield from joined(body.pieces(dialect))))
 
 
 def in_javas_order(names: Iterable[str], buckets: int = 16) -> Slices[list[str]]:

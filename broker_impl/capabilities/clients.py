@@ -92,7 +92,7 @@ class ClientManagement(Capability):
     @answers(Heartbeat)
     def heartbeat(self, call: Call, asked: Heartbeat) -> Answer:
         """A client's groups and subscriptions.  Both versions of the protocol; always answered with success."""
-        data = HeartbeatData.read(call.body)
+        data = call.read(HeartbeatData)
         self._check_counts(call.peer, data)
         command, env = call.command, call.env
         client_id = data.client_id or ""
@@ -127,7 +127,7 @@ class ClientManagement(Capability):
     @answers(CheckClientConfig)
     def check(self, call: Call, asked: CheckClientConfig) -> Answer:
         """Could this subscription's filter be evaluated here?"""
-        said = CheckClientRequest.read(call.body).subscription_data if call.body else None
+        said = call.read(CheckClientRequest).subscription_data if call.body else None
         if said is None or not said.expression_type or said.expression_type == TAG:
             return Reply()
         if not self._config.enable_property_filter or self._check_expression is None:

@@ -23,9 +23,6 @@ from rmq_wire.headers.configuration import GetBrokerConfig, GetBrokerConfigRespo
 
 _log = logging.getLogger(__name__)
 
-BODY_BYTES_MAX = 1 << 20
-"""Of a request 25: ten times the whole configuration."""
-
 
 class Configuration(Capability):
     """`write_file(path, text)` replaces the file given at the start; `register()` tells the name servers of all topics."""
@@ -47,12 +44,11 @@ class Configuration(Capability):
     @answers(UpdateBrokerConfig)
     def change(self, call: Call, asked: UpdateBrokerConfig) -> Answer:
         """Change what is named, all or nothing."""
-        if len(call.body) > BODY_BYTES_MAX:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"more than {BODY_BYTES_MAX} bytes of properties")
-        if not call.body:
+        body = call.checked_body()
+        if not body:
             return Reply()
         try:
-            entries = properties_text.loads(bytes(call.body).decode())
+            entries = properties_text.loads(bytes(body).decode())
         except (BadBody, UnicodeDecodeError):
             raise Refusal(ResponseCode.SYSTEM_ERROR, "string2Properties error") from None
         try:

@@ -48,13 +48,13 @@ class Groups(Capability):
     def create(self, call: Call, asked: UpdateAndCreateSubscriptionGroup) -> Answer:
         """Create the group, or make it as told."""
         if call.body:
-            self._put(call, (SubscriptionGroupConfig.read(call.body),))
+            self._put(call, (call.read(SubscriptionGroupConfig),))
         return Reply()
 
     @answers(UpdateAndCreateSubscriptionGroupList)
     def create_list(self, call: Call, asked: UpdateAndCreateSubscriptionGroupList) -> Answer:
         """Create or change several, all or none."""
-        groups = SubscriptionGroupList.read(call.body).group_config_list
+        groups = call.read(SubscriptionGroupList).group_config_list
         if len(groups) > GROUPS_PER_REQUEST_MAX:
             raise Refusal(ResponseCode.INVALID_PARAMETER, f"More than {GROUPS_PER_REQUEST_MAX} groups in one request.")
         if groups:

@@ -41,7 +41,7 @@ class Locks(Capability):
 
     @staticmethod
     def _read(call: Call) -> LockBatchRequest:
-        body = LockBatchRequest.read(call.body)
+        body = call.read(LockBatchRequest)
         if len(body.mq_set) > QUEUES_PER_REQUEST_MAX:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"more than {QUEUES_PER_REQUEST_MAX} queues in one request")
         return body

@@ -97,7 +97,7 @@ class Topics(Capability):
     @answers(CreateTopicList)
     def create_list(self, call: Call, asked: CreateTopicList) -> Answer:
         """Create or change several; one that is as told already ends the request without any change, as in Java."""
-        topics = TopicConfigList.read(call.body).topic_config_list
+        topics = call.read(TopicConfigList).topic_config_list
         if len(topics) > TOPICS_PER_REQUEST_MAX:
             raise Refusal(ResponseCode.INVALID_PARAMETER, f"More than {TOPICS_PER_REQUEST_MAX} topics in one request.")
         for topic in topics:

@@ -94,7 +94,7 @@ class Brokers(Capability):
     @answers(QueryDataVersion)
     def query_data_version(self, call: Call, asked: QueryDataVersion) -> Answer:
         """Has the broker's table changed since it registered?  Also a sign of life."""
-        offered = DataVersion.read(call.body) if call.body else None
+        offered = call.read(DataVersion) if call.body else None
         known = self.table.version(asked.cluster_name, asked.broker_addr)
         self.table.touch(asked.cluster_name, asked.broker_addr, call.env.mono_ms)
         header = QueryDataVersionResponse(changed=known is None or known != offered)

@@ -12,6 +12,7 @@ from broker_impl.call import Answer, Call, Refusal, Reply, plain_text
 from broker_impl.namesrv.config import ConfigError, NamesrvConfig
 from broker_impl.namesrv.files import Files
 from broker_impl.router import Capability, answers
+from broker_impl.slices import Slices, joined
 from rmq_wire.bodies import properties_text
 from rmq_wire.codes import ResponseCode
 from rmq_wire.errors import BadBody
@@ -36,10 +37,12 @@ class Configuration(Capability):
     @answers(UpdateNamesrvConfig)
     def update(self, call: Call, _: UpdateNamesrvConfig) -> Answer:
         """Change keys and save the file that was opened at the start."""
-        if not call.body:
+        body = call.checked_body()
+        if not body:
             return Reply()
+        self.files.check_room(self.path)
         try:
-            wanted = properties_text.loads(bytes(call.body).decode(errors="replace"))
+            wanted = properties_text.loads(bytes(body).decode(errors="replace"))
         except BadBody:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "string2Properties error") from None
         for key, value in wanted.items():
@@ -53,4 +56,7 @@ class Configuration(Capability):
             raise Refusal(ResponseCode.INVALID_PARAMETER, plain_text(why)) from None
         for line in said:
             log.warning("configuration by %s:%d: %s", *call.peer.remote, plain_text(line))
-        return self.files.write(call, self.path, properties_text.dumps_escaped(self.config.values()).encode())
+        return self.files.write(call, self.path, self._text)
+
+    def _text(self) -> Slices[bytes]:
+        return joined([properties_text.dumps_escaped(self.config.values()).encode()])

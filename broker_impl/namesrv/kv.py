@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator, Iterator
 from typing import Final
 
-from broker_impl.call import Answer, Call, Refusal, Reply, plain_text
+from broker_impl.call import Answer, Call, Refusal, plain_text
 from broker_impl.namesrv.files import Files
 from broker_impl.router import Capability, answers
-from rmq_wire import fastjson
+from broker_impl.slices import Slices, begun, in_javas_order, joined, spelled
+from rmq_wire.bodies.body import FASTJSON, table_pieces
 from rmq_wire.bodies.kv import KVConfig, KVTable
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.naming import DeleteKVConfig, GetKVConfig, GetKVConfigResponse, GetKVListByNamespace, PutKVConfig
-from rmq_wire.java import iteration_order
 
 log = logging.getLogger("rmq.namesrv")
 
 CHARACTERS_MAX: Final = 8 << 20
 """Of all names and values together: an answer with one namespace must still fit into a frame of 16 MiB."""
+ENTRY_CHARACTERS: Final = 100
+"""What a namespace or a key counts more than its text, for it costs so much memory: there is room for some 80,000."""
 
 
 class KvTable:
@@ -39,9 +42,9 @@ class KvTable:
         """Set a value.  False, and nothing happens, when the table is full."""
         entries = self._namespaces.get(namespace, {})
         old = entries.get(key)
-        added = len(value) - len(old) if old is not None else len(key) + len(value)
+        added = len(value) - len(old) if old is not None else _size(key, value)
         if namespace not in self._namespaces:
-            added += len(namespace)
+            added += _size(namespace)
         if self._characters + added > CHARACTERS_MAX:
             return False
         self._characters += added
@@ -52,7 +55,7 @@ class KvTable:
         """Remove a value; its namespace stays, empty at last."""
         old = self._namespaces.get(namespace, {}).pop(key, None)
         if old is not None:
-            self._characters -= len(key) + len(old)
+            self._characters -= _size(key, old)
 
     def load(self, text: bytes) -> None:
         """Take what a file says.  Raises `BadBody`."""
@@ -60,18 +63,34 @@ class KvTable:
         for namespace, entries in loaded.items():
             self._namespaces[namespace] = dict(entries)
         self._characters = sum(
-            len(namespace) + sum(len(key) + len(value) for key, value in entries.items())
+            _size(namespace) + sum(_size(key, value) for key, value in entries.items())
             for namespace, entries in self._namespaces.items()
         )
 
-    def document(self) -> bytes:
-        """The file's text, its members in the order in which Java walks its hash maps."""
-        table = {
-            namespace: {key: entries[key] for key in iteration_order(entries)}
-            for namespace in iteration_order(self._namespaces)
-            for entries in (self._namespaces[namespace],)
-        }
-        return fastjson.dumps_fastjson({"configTable": table})
+    def document(self) -> Slices[bytes]:
+        """The file's text, its members in the order in which Java walks its hash maps.
+
+        In slices: a change between two of them may be in it or not, and gets a document of its own.
+        """
+        return joined(self._document())
+
+    def _document(self) -> Generator[bytes | None, None, None]:
+        before = b'{"configTable":{'
+        for namespace in (yield from in_javas_order(self._namespaces)):
+            yield before + FASTJSON.key(namespace) + b":"
+            order = yield from in_javas_order(self._namespaces[namespace])
+            yield from table_pieces(self._now(namespace, order), FASTJSON)
+            before = b","
+        yield b"}}" if before == b"," else before + b"}}"
+
+    def _now(self, namespace: str, order: list[str]) -> Iterator[tuple[str, bytes]]:
+        """The entries in this order, as far as they are still there."""
+        entries = self._namespaces[namespace]
+        return ((key, FASTJSON.value(entries[key])) for key in order if key in entries)
+
+
+def _size(*texts: str) -> int:
+    return ENTRY_CHARACTERS + sum(map(len, texts))
 
 
 class KeyValues(Capability):
@@ -85,17 +104,19 @@ class KeyValues(Capability):
     @answers(PutKVConfig)
     def put(self, call: Call, asked: PutKVConfig) -> Answer:
         """Set a value and save the file."""
+        self.files.check_room(self.path)
         if not self.kv.put(asked.namespace, asked.key, asked.value):
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"the key-value table holds {CHARACTERS_MAX} characters at most")
         log.info("%s:%d set %s in %s", *call.peer.remote, plain_text(asked.key, 64), plain_text(asked.namespace, 64))
-        return self.files.write(call, self.path, self.kv.document())
+        return self.files.write(call, self.path, self.kv.document)
 
     @answers(DeleteKVConfig)
     def delete(self, call: Call, asked: DeleteKVConfig) -> Answer:
         """Remove a value and save the file."""
+        self.files.check_room(self.path)
         self.kv.delete(asked.namespace, asked.key)
         log.info("%s:%d deleted %s of %s", *call.peer.remote, plain_text(asked.key, 64), plain_text(asked.namespace, 64))
-        return self.files.write(call, self.path, self.kv.document())
+        return self.files.write(call, self.path, self.kv.document)
 
     @answers(GetKVConfig)
     def get(self, call: Call, asked: GetKVConfig) -> Answer:
@@ -112,4 +133,4 @@ class KeyValues(Capability):
         entries = self.kv.of(asked.namespace)
         if entries is None:
             raise Refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {asked.namespace}")
-        return Reply(body=KVTable(table=entries).encode())
+        return begun(spelled(KVTable(table=dict(entries))))

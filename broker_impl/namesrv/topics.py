@@ -110,7 +110,7 @@ class TopicLists(Capability):
     def register_topic(self, call: Call, asked: RegisterTopic) -> Answer:
         """One topic's queues, from a broker that registers topics one by one."""
         if call.body:
-            self.table.register_topic(asked.topic, TopicRouteData.read(call.body).queue_datas)
+            self.table.register_topic(asked.topic, call.read(TopicRouteData).queue_datas)
         return Reply()
 
     @answers(DeleteTopicFromNamesrv)
