@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 STOP_SECONDS_MAX = 60
 CONFIGURATION = {
     "spark.ui.enabled": "false",
+    "spark.buffer.pageSize": "1m",
     "spark.sql.shuffle.partitions": "2",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.session.timeZone": "Asia/Shanghai",
@@ -25,8 +26,8 @@ CONFIGURATION = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
 }
 """The zone is another than UTC: a time that lost its zone would be hours off.  One JVM goes through some thousand queries: what
-it keeps of each must not fill it.  Nor may their code: the 48 MB that a JVM has with its first compiler alone are full after a
-hundred tests, and from then on code is thrown away and compiled again."""
+it keeps of each must not fill it, nor the pages of 32 MB that each of them would ask for.  Nor may their code: the 48 MB that a
+JVM has with its first compiler alone are full after a hundred tests, and from then on code is thrown away and compiled again."""
 
 
 @pytest.fixture(autouse=True)
