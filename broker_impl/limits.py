@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-DESCRIPTORS_KEPT: Final = 512
-"""Of those that the process may open, kept from connections: for the store's files, listeners and connections of our own."""
+DESCRIPTORS_KEPT: Final = 64
+"""Of those that the process may open, kept from connections and store files: for listeners, locks, directories that are synced,
+configuration files and connections of our own.  An eighth where few may be opened."""
 
 
 class Limits(NamedTuple):
@@ -63,7 +64,22 @@ class Limits(NamedTuple):
     asks_max: int = 1_024
     """Questions open towards one client; a client that never answers does not fill memory."""
 
-    def within_descriptors(self, descriptors: int, services: int) -> Limits:
-        """The same, with no more peers than so many descriptors allow when so many services share them evenly."""
-        kept = min(DESCRIPTORS_KEPT, descriptors // 2)
-        return self._replace(peers_max=min(self.peers_max, max(1, (descriptors - kept) // services)))
+    open_files_max: int = 4_096
+    """Descriptors of one store: files of log, queues and index, and maps of log files.  Who has more files opens them again and
+    again, 10 µs each.  The composition root lowers it, too."""
+
+    @classmethod
+    def wanted(cls, services: int, stores: int) -> int:
+        """Descriptors with which nobody has to do with less."""
+        full = cls()
+        return services * full.peers_max + stores * full.open_files_max + DESCRIPTORS_KEPT
+
+    def within_descriptors(self, descriptors: int, services: int, stores: int) -> Limits:
+        """The same, with no more peers and files than so many descriptors allow.
+
+        Stores get half of what is not kept, if they need that much, connections the rest; services share evenly.
+        """
+        left = descriptors - min(DESCRIPTORS_KEPT, descriptors // 8)
+        files = min(self.open_files_max, left // 2 // stores) if stores else 0
+        peers = (left - stores * files) // services
+        return self._replace(peers_max=min(self.peers_max, max(1, peers)), open_files_max=files)

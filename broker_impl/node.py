@@ -90,14 +90,14 @@ class BrokerNode:
         self.offsets = (LightConsumerOffsets if light else ConsumerOffsets)(config, env)
         self._kinds_known = False
         self._read_early: tuple[PersistedTable, ...] = ()
-        self.store = Store.open(
-            disk, store_settings(config), env.wall_ms, pid=env.pid, zone=env.zone, has_batch_queues=self._has_batch_queues
-        )
+        limits = limits or Limits()
+        settings = store_settings(config, limits.open_files_max)
+        self.store = Store.open(disk, settings, env.wall_ms, pid=env.pid, zone=env.zone, has_batch_queues=self._has_batch_queues)
         for said in self.store.report.sentences():
             log.warning("store: %s", said)
         try:
             self.store.retain_by(retention_rules(config))
-            self._put_together(limits or Limits())
+            self._put_together(limits)
         except BaseException:
             self.store.close(env.wall_ms)
             raise

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 
 from broker_impl.config import BrokerConfig
+from broker_impl.limits import Limits
 from rmq_store.disk_space import RetentionRules, hours
 from rmq_store.settings import FlushDiskType, StoreSettings
 from rmq_wire import names
 
 
-def store_settings(config: BrokerConfig) -> StoreSettings:
-    """What counts from the start on."""
+def store_settings(config: BrokerConfig, open_files_max: int = Limits().open_files_max) -> StoreSettings:
+    """What counts from the start on. `open_files_max`: descriptors that the process has for this store."""
     return StoreSettings(
         store_path_root_dir=config.store_path_root_dir,
         store_path_commit_log=config.store_path_commit_log,
@@ -48,6 +49,7 @@ def store_settings(config: BrokerConfig) -> StoreSettings:
         access_message_in_memory_max_ratio=config.access_message_in_memory_max_ratio,
         physical_memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         disk_space_warning_level_ratio=config.disk_space_warning_level_ratio / 100,
+        open_files_max=open_files_max,
     )
 
 

@@ -18,7 +18,7 @@ from broker_impl.broker import BrokerPlace, House
 from broker_impl.config import BadConfig, BrokerConfig, Machine, read_pair, read_properties
 from broker_impl.dev_differences import DEV_DIFFERENCES, measured_disk_ratios
 from broker_impl.env import SystemEnv
-from broker_impl.limits import DESCRIPTORS_KEPT, Limits
+from broker_impl.limits import Limits
 from broker_impl.namesrv.config import ConfigError, NamesrvConfig
 from broker_impl.namesrv.server import NameServer, create_name_server
 from broker_impl.node import FAST_LISTENER, MAIN_LISTENER, BrokerNode
@@ -64,16 +64,16 @@ def machine(own: str) -> Machine:
     )
 
 
-def limits_for(services: int) -> Limits:
-    """Limits of each of so many services in this process.  Takes all descriptors that it may, as the JVM does."""
-    wanted = services * Limits().peers_max + DESCRIPTORS_KEPT
+def limits_for(services: int, stores: int) -> Limits:
+    """Limits of each of so many services and stores in this process.  Takes all descriptors that it may, as the JVM does."""
+    wanted = Limits.wanted(services, stores)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return Limits() if soft == resource.RLIM_INFINITY else Limits().within_descriptors(soft, services)
+    return Limits() if soft == resource.RLIM_INFINITY else Limits().within_descriptors(soft, services, stores)
 
 
 def dev_settings(texts: Sequence[str], options: Mapping[str, tuple[str, bool]]) -> dict[str, str]:
@@ -101,7 +101,7 @@ def open_dev(plan: DevPlan) -> tuple[House, Summary]:
         directory = plan.root / "namesrv"
         files = {"kvConfigPath": str(directory / "kvConfig.json"), "configStorePath": str(directory / "namesrv.properties")}
         listening = {"listenPort": str(bound_to(names_socket)[1]), "bindAddress": bind}
-        limits = limits_for(1 + plan.brokers)
+        limits = limits_for(1 + plan.brokers, plan.brokers)
         names = create_name_server(SystemEnv(own), NamesrvConfig({**files, **listening}), limits=limits)
         notices: list[str] = []
         with _all_or_none() as places:
@@ -177,7 +177,7 @@ def open_broker(
         path = None if config_file is None else str(config_file.absolute())
         config = BrokerConfig(entries, machine(own_address()), path=path)
         address, port = config.bind_address, config.listen_port
-        place = _broker_place(config, address, port, limits_for(1), fast_required=True, option="--set listenPort=N")
+        place = _broker_place(config, address, port, limits_for(1, 1), fast_required=True, option="--set listenPort=N")
     servers = ";".join(config.name_servers)
     asks = config.name_servers if config.broker_permission != 0 else ()
     broker = reachable(place.sockets[0][0])
@@ -201,7 +201,7 @@ def open_name_server(
             entries.setdefault("configStorePath", str(config_file.absolute()))
         config = NamesrvConfig(entries)
         sock = listen(config.bind_address, config.listen_port, "name server", "--port")
-        names: NameServer = create_name_server(SystemEnv(own_address()), config, limits=limits_for(1))
+        names: NameServer = create_name_server(SystemEnv(own_address()), config, limits=limits_for(1, 0))
     house = House(names, [(sock, MAIN_LISTENER)], (), plain_streams)
     return house, Summary(reachable(sock), (), None, ())
 

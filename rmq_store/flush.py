@@ -26,6 +26,8 @@ FIRST_ROUND_MS: Final = 1000
 """The first full flush of the queues comes this long after the start."""
 GROUP_INTERVAL_MS: Final = 10
 """Under SYNC_FLUSH what nobody waits for is flushed so often, too (Java: GroupCommitService)."""
+AGAIN_MS: Final = 100
+"""Until a ticket is tried again for which there was no descriptor."""
 ROUND_FILES: Final = 16
 """Queue files synced by one ticket under ASYNC_FLUSH."""
 GROUP_ROUND_FILES: Final = 4
@@ -51,7 +53,7 @@ class Ticket:
         self.is_last_of_round = False
 
     def run(self) -> None:
-        """Raises OSError; it must not be run again then."""
+        """Raises OSError; it must not be run again then, unless something could not even be opened (`NO_DESCRIPTOR`)."""
         for file in self._files:
             try:
                 (self._disk.open(file) if isinstance(file, str) else file).sync()
@@ -97,6 +99,8 @@ class Flusher:
         self.last_store_timestamp = 0
         """of the newest committed unit, ms; kept by the store"""
         self.is_out = False
+        self._again: Ticket | None = None
+        """one that was run in part, for want of descriptors"""
         self._log_due_ms: int | None = None
         self._log_tickets = 0
         """of the log, since the last of queues"""
@@ -122,6 +126,8 @@ class Flusher:
 
     def due(self, mono_ms: int) -> int:
         """When `begin` should be called next (mono ms), if not for a group commit."""
+        if self._again is not None:
+            return mono_ms + AGAIN_MS
         if self.is_out:
             return mono_ms + self._interval_ms
         if self._log_due_ms is None:
@@ -151,8 +157,12 @@ class Flusher:
 
     def begin(self, mono_ms: int, force: bool) -> Ticket | None:
         """The next sync, or None when nothing is due (or one is out). `force`: the log's, now."""
-        if self.is_out:
+        if self.is_out or (self._again is not None and force):
             return None
+        if self._again is not None:
+            again, self._again = self._again, None
+            self.is_out = True
+            return again
         self.due(mono_ms)
         ticket = None
         are_queues_due = mono_ms >= self._queue_due(mono_ms, self._round_due_ms or 0)
@@ -219,6 +229,11 @@ class Flusher:
             self._round_covers = NOTHING_COVERED
         return bool(self._round)
 
+    def put_off(self, ticket: Ticket) -> None:
+        """There was no descriptor for it: no sync has failed, and the ticket is given out again, as soon as `due` says."""
+        self.is_out = False
+        self._again = ticket
+
     def end(self, ticket: Ticket) -> None:
         """The ticket was run without an error."""
         self.is_out = False
@@ -242,6 +257,9 @@ class Flusher:
     def sync_everything(self) -> None:
         """At a clean close, inline. Raises OSError."""
         disk, log, dispatcher = self._disk, self._log, self._dispatcher
+        if self._again is not None:
+            self._again.run()
+            self.end(self._again)
         ticket = self._log_ticket()
         ticket.run()
         self.end(ticket)

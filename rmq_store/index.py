@@ -12,10 +12,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from rmq_store.commit_log import Staged
-from rmq_store.disk import Disk, Kind
+from rmq_store.disk import Kind
 from rmq_store.errors import ForeignFile
 from rmq_store.index_file import IndexFile, file_bytes, is_rolled_back
 from rmq_store.key_hashes import KeyHashes, key_hash_of
+from rmq_store.segments import OpenFiles
 from rmq_wire.times import Zone, compact_time
 
 TAIL_BYTES_MAX: Final = 8 * 1024
@@ -25,8 +26,9 @@ TAIL_BYTES_MAX: Final = 8 * 1024
 class Index:
     """All index files, oldest first; only the last is written."""
 
-    def __init__(self, disk: Disk, directory: str, slot_num: int, index_num: int, zone: Zone) -> None:
-        self._disk = disk
+    def __init__(self, files: OpenFiles, directory: str, slot_num: int, index_num: int, zone: Zone) -> None:
+        self._files = files
+        self._disk = files.disk
         self.directory = directory
         self._slot_num = slot_num
         self._index_num = index_num
@@ -60,14 +62,18 @@ class Index:
             if size != file_bytes(self._slot_num, self._index_num):
                 wrong.append(path)
                 continue
-            file = IndexFile(self._disk.open(path), self._slot_num, self._index_num)
+            file = IndexFile(self._files, path, self._slot_num, self._index_num)
             file.load_header()
             self.files.append(file)
         return wrong
 
     def remove(self, file: IndexFile) -> None:
         self.files.remove(file)
-        self._disk.unlink(file.file.path)
+        self._unlink(file)
+
+    def _unlink(self, file: IndexFile) -> None:
+        self._files.forget(file.path)
+        self._disk.unlink(file.path)
 
     def _create(self, wall_ms: int) -> IndexFile:
         made = self._disk.make_directories(self.directory)
@@ -75,9 +81,10 @@ class Index:
         before = [*self.files, *self._next]
         if before and name <= before[-1].name:
             name = str(int(before[-1].name) + 1)
-        handle = self._disk.create(f"{self.directory}/{name}", file_bytes(self._slot_num, self._index_num))
+        path = f"{self.directory}/{name}"
+        self._files.create(path, file_bytes(self._slot_num, self._index_num))
         self.unsynced_directories.update(dict.fromkeys([*made, self.directory]))
-        file = IndexFile(handle, self._slot_num, self._index_num)
+        file = IndexFile(self._files, path, self._slot_num, self._index_num)
         file.blank_slots()
         return file
 
@@ -161,7 +168,7 @@ class Index:
             self.files[-1].write_slots(1 << 30)
             self.files[-1].write_header()
         while self._next:
-            self._disk.unlink(self._next.pop().file.path)
+            self._unlink(self._next.pop())
 
     # --- reading
 

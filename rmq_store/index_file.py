@@ -19,6 +19,7 @@ from rmq_store.disk import File, write_all
 from rmq_store.errors import Cold
 from rmq_store.key_hashes import INT_MAX, SUFFIX, WORD, KeyHashes
 from rmq_store.layouts import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from rmq_store.segments import OpenFiles
 from rmq_wire.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 HEADER_BYTES: Final = INDEX_HEADER.size
@@ -39,8 +40,9 @@ class IndexFile:
     `count` is Java's indexCount: one more than the number of entries once there is one, else 0 on disk and 1 in memory.
     """
 
-    def __init__(self, file: File, slot_num: int, index_num: int) -> None:
-        self.file = file
+    def __init__(self, files: OpenFiles, path: str, slot_num: int, index_num: int) -> None:
+        self._files = files
+        self.path = path
         self.slot_num = slot_num
         self.index_num = index_num
         self.begin_timestamp = 0
@@ -62,6 +64,11 @@ class IndexFile:
     # --- where things are
 
     @property
+    def file(self) -> File:
+        """Raises OSError."""
+        return self._files.get(self.path)
+
+    @property
     def file_bytes(self) -> int:
         return file_bytes(self.slot_num, self.index_num)
 
@@ -79,7 +86,7 @@ class IndexFile:
 
     @property
     def name(self) -> str:
-        return self.file.path.rpartition("/")[2]
+        return self.path.rpartition("/")[2]
 
     # --- opening
 

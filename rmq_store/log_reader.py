@@ -20,18 +20,18 @@ from rmq_wire.message import MAGIC_V1, MAGIC_V2, StoredMessage, read_unit
 BLOCK_BYTES: Final = 256 * 1024
 READ_AHEAD_BLOCKS: Final = 4
 """Blocks that one cold read brings in."""
-MAPS_MAX: Final = 256
 UNIT_MAGICS: Final = frozenset({MAGIC_V1, MAGIC_V2})
 
 
 class LogReader:
     """Views of committed bytes. Nothing here looks at what is only staged."""
 
-    def __init__(self, log: CommitLog, hot_window_bytes: int) -> None:
+    def __init__(self, log: CommitLog, hot_window_bytes: int, maps_max: int) -> None:
         self._log = log
         self._file_bytes = log.segments.file_bytes
         self._hot_window_bytes = hot_window_bytes
         self._written_here_from = log.written_offset
+        self._maps_max = maps_max
         self._maps: dict[int, memoryview] = {}
         self._resident: set[int] = set()
         self._loading: dict[int, Cold] = {}
@@ -49,7 +49,7 @@ class LogReader:
         """The map of the file that starts here. Raises OSError."""
         view = self._maps.get(start)
         if view is None:
-            while len(self._maps) >= MAPS_MAX:
+            while len(self._maps) >= self._maps_max:
                 del self._maps[next(iter(self._maps))]
             view = self._maps[start] = self._log.segments.file(start).map()
         return view

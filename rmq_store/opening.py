@@ -55,7 +55,7 @@ def open_locked(
         if present.get(name, Kind.FILE) is not Kind.FILE:
             raise ForeignFile(f"{root}/{name} is a {present[name].value}: move it away")
     clean = "abort" not in present
-    files = OpenFiles(disk, settings.open_files_max)
+    files = OpenFiles(disk, settings.open_files_max - settings.log_maps_max)
     log = CommitLog(settings, files)
     queues = Queues(settings, files, has_batch_queues)
     index = None
@@ -63,7 +63,7 @@ def open_locked(
     empty = log.segments.load(clean)
     empty += queues.load(clean)
     if settings.message_index_enable:
-        index = Index(disk, f"{root}/index", settings.max_hash_slot_num, settings.max_index_num, zone)
+        index = Index(files, f"{root}/index", settings.max_hash_slot_num, settings.max_index_num, zone)
         wrong = index.load()
     # Nothing was touched up to here; from here on a stop of any kind must be seen by the next start.
     mark = BootMark(disk, root)

@@ -30,7 +30,7 @@ class Reading:
         self._log = log
         self._queues = queues
         self._index = index
-        self._reader = LogReader(log, settings.hot_window_bytes)
+        self._reader = LogReader(log, settings.hot_window_bytes, settings.log_maps_max)
         self._pull = QueueReader(settings, log, queues, self._reader, statistics)
         self._lookup = Lookup(settings, log, queues, index, self._reader)
 

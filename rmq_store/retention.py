@@ -325,8 +325,9 @@ class Retention:
         busy = [*index.retiring, *index.retired]
         held: list[Any] = []
         while len(index.files) > 1 and index.files[0].end_physical < log_min and index.files[0] not in busy:
-            held.append(index.files.pop(0))
-            gone.append(held[-1].file.path)
+            file = index.files.pop(0)
+            held.append((file, self._log.segments.files.forget(file.path)))
+            gone.append(file.path)
             self.removed_files += 1
         if gone:
             yield Removal(self._disk, gone, held)

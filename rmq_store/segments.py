@@ -6,7 +6,10 @@ Loading checks every name and size, since the Java broker refuses a directory wi
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
+from collections.abc import Callable
+from typing import Final
 
 from rmq_store.disk import Disk, Entry, File, Kind
 from rmq_store.errors import ForeignFile
@@ -15,6 +18,8 @@ NAME_DIGITS = 20
 """Java: UtilAll.offset2FileName."""
 PAGE_BYTES = 4096
 """Java: OS_PAGE_SIZE."""
+NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
+"""The process, or the system, can open nothing more."""
 FULL_FILE_PAGES = 1 << 31
 """More than anybody can ask for."""
 
@@ -22,29 +27,45 @@ FULL_FILE_PAGES = 1 << 31
 class OpenFiles:
     """Open files by path, at most `capacity` of them; the one opened longest ago goes first.
 
-    A file that goes is closed by its last reference, so a reader in another thread is never cut off.
+    A file that goes is closed by its last reference, so a reader in another thread is never cut off.  When the system has no
+    descriptor left all the same, half of them go.
     """
 
     def __init__(self, disk: Disk, capacity: int) -> None:
         self.disk = disk
-        self._capacity = capacity
+        self._capacity = max(capacity, 1)
         self._files: dict[str, File] = {}
 
     def get(self, path: str) -> File:
         """Raises OSError, ForeignFile."""
         file = self._files.get(path)
         if file is None:
-            file = self.add(self.disk.open(path))
+            file = self._add(path, lambda: self.disk.open(path))
         return file
 
-    def add(self, file: File) -> File:
-        while len(self._files) >= self._capacity:
+    def create(self, path: str, size: int) -> File:
+        """A new file of `size` zero bytes. Raises OSError."""
+        return self._add(path, lambda: self.disk.create(path, size))
+
+    def _add(self, path: str, make: Callable[[], File]) -> File:
+        self._shrink(self._capacity - 1)
+        try:
+            file = make()
+        except OSError as reason:
+            if reason.errno not in NO_DESCRIPTOR or not self._files:
+                raise
+            self._shrink(len(self._files) // 2)
+            file = make()
+        self._files[path] = file
+        return file
+
+    def _shrink(self, count: int) -> None:
+        while len(self._files) > count:
             del self._files[next(iter(self._files))]
-        self._files[file.path] = file
-        return file
 
-    def forget(self, path: str) -> None:
-        self._files.pop(path, None)
+    def forget(self, path: str) -> File | None:
+        """Its name is going away. Returns it when it was open, for whoever has the time to let go of it."""
+        return self._files.pop(path, None)
 
     def clear(self) -> None:
         self._files.clear()
@@ -145,7 +166,7 @@ class Segments:
             if missing:
                 disk.make_directories(directory)
         self.unsynced_directories[directory] = None
-        file = self.files.add(disk.create(self.path(start), self.file_bytes))
+        file = self.files.create(self.path(start), self.file_bytes)
         self.starts.append(start)
         self.starts.sort()
         return file

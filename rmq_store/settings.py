@@ -23,6 +23,8 @@ DELAY_LEVELS_MS: tuple[int, ...] = tuple(
 """messageDelayLevel "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"; level 1 is the first."""
 
 
+LOG_MAPS_MAX = 256
+"""A quarter of a terabyte with files of the usual size."""
 PATH_SEPARATOR = ","
 """Java: MULTI_PATH_SPLITTER, which a system property may change there."""
 
@@ -106,7 +108,12 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     hot_window_bytes: int = 256 * MEBIBYTE
     """Ours: log bytes behind the end that are taken to be in memory without asking the kernel."""
     open_files_max: int = 4096
-    """Ours: descriptors kept open on queue files."""
+    """Ours: descriptors kept open on files of log, queues and index, and by maps of log files."""
+
+    @property
+    def log_maps_max(self) -> int:
+        """Maps of log files kept: of `open_files_max`, since each holds a descriptor."""
+        return max(min(LOG_MAPS_MAX, self.open_files_max // 4), 1)
 
     @property
     def commit_log_directory(self) -> str:

@@ -20,6 +20,7 @@ from rmq_store.opening import Parts, open_locked
 from rmq_store.queues import exhausted
 from rmq_store.reading import Reading
 from rmq_store.retention import Retention
+from rmq_store.segments import NO_DESCRIPTOR
 from rmq_store.settings import FlushDiskType, StoreSettings
 from rmq_store.special_staging import SpecialStaging
 from rmq_store.statistics import StoreStatistics
@@ -222,14 +223,21 @@ class Store(Reading):
             return None
         return self._flusher.begin(mono_ms, force)
 
-    def end_sync(self, ticket: Ticket, error: OSError | None) -> None:
-        """The ticket was run. An error fences the store: what is on the medium is not known any more."""
+    def end_sync(self, ticket: Ticket, error: OSError | None) -> bool:
+        """The ticket was run. An error fences the store: what is on the medium is not known any more.
+
+        True when nothing but descriptors was short: no sync has failed, and the ticket is given out again.
+        """
         if error is None:
             self._flusher.end(ticket)
-        else:
-            self._flusher.is_out = False
-            self._writability.refuse(Closed.FENCED, f"sync failed: {error}")
-            self._boot_mark.distrust()
+            return False
+        if error.errno in NO_DESCRIPTOR:
+            self._flusher.put_off(ticket)
+            return True
+        self._flusher.is_out = False
+        self._writability.refuse(Closed.FENCED, f"sync failed: {error}")
+        self._boot_mark.distrust()
+        return False
 
     # --- time
 

@@ -11,7 +11,6 @@ import json
 import random
 import socket
 import struct
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from rmq_wire.command import Form, encode_request
 from rmq_wire.headers.positions import GetMaxOffset
 from tests.support.bad_frames import HEAD, binary, entry, json_frame, json_header, prefix
 from tests.support.requests import pull, send
-from tests.support.rmq import DEV, Server
+from tests.support.rmq import DEV, Server, limited
 from tests.support.talk import Talk, split
 
 TOPIC = "Witness"
@@ -225,19 +224,11 @@ def test_a_request_in_single_bytes_and_many_in_one_write(tmp_path: Path, shell: 
         assert all(stranger.answer(opaque).code == 0 for opaque in range(first, stranger.opaque + 1))
 
 
-LIMITED = f"""
-import resource, sys
-resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS}, {DESCRIPTORS}))
-from rmq_cli.main import main
-main(sys.argv[1:])
-"""
-
-
 @shells
 def test_more_connections_than_descriptors(tmp_path: Path, shell: tuple[str, ...]) -> None:
     """Connections above the limit are closed; the store keeps enough to make files; who comes later is served again."""
     arguments = [*DEV, "--store", str(tmp_path / "store"), *shell]
-    with besieged(tmp_path, program=[sys.executable, "-c", LIMITED, *arguments]) as witness:
+    with besieged(tmp_path, program=limited(DESCRIPTORS, *arguments)) as witness:
         address = split(witness.server.told["broker"])
         crowd = [socket.create_connection(address, timeout=60) for _ in range(DESCRIPTORS * 2)]
         asked = GetMaxOffset(topic=TOPIC, queue_id=0)

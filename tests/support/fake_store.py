@@ -82,10 +82,11 @@ class FakeStore:
             raise self.sync_error
         self.synced.append(ticket.upto)
 
-    def end_sync(self, ticket: Ticket, error: OSError | None) -> None:
+    def end_sync(self, ticket: Ticket, error: OSError | None) -> bool:
         self.syncing = False
         if error is None:
             self.flushed_offset = ticket.upto
+        return False
 
     def next_due(self, mono_ms: int) -> int:
         return mono_ms + self.flush_interval_ms

@@ -36,6 +36,15 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "rmq_cli.main", *arguments]
 
 
+def limited(descriptors: int, *arguments: str) -> list[str]:
+    """The command, where a process may have so many descriptors and cannot ask for more."""
+    code = (
+        f"import resource, sys\nresource.setrlimit(resource.RLIMIT_NOFILE, ({descriptors}, {descriptors}))\n"
+        "from rmq_cli.main import main\nmain(sys.argv[1:])\n"
+    )
+    return [sys.executable, "-c", code, *arguments]
+
+
 def run(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
     """Run a subcommand to its end."""
     return subprocess.run(
