@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import logging
 import math
 import signal
 import socket
@@ -19,17 +18,15 @@ from typing import Any, NamedTuple, Protocol
 
 import trio
 
-from broker_impl.call import plain_text
 from broker_impl.namesrv.server import NameServer
 from broker_impl.node import BrokerNode
 from broker_impl.registration import Asked
 from rmq_net.connection import Connection, ConnectionLost
+from rmq_net.log import Log
 from rmq_net.reason import reason
 from rmq_net.service import Service
 from rmq_net.streams import StreamShell
 from rmq_wire.errors import BadHeader
-
-log = logging.getLogger("rmq.broker")
 
 GC_THRESHOLDS = (50_000, 50, 100)
 """Requests make next to no cycles: look rarely.  What the start made is frozen."""
@@ -89,7 +86,7 @@ async def run(house: House, ready: Callable[[], Awaitable[None]], stop: trio.Eve
     unsaved: list[str] = []
     stop = trio.Event() if stop is None else stop
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_stop_by_signal, stop)
+        nursery.start_soon(_stop_by_signal, stop, _log_of(house))
         async with contextlib.AsyncExitStack() as stack:
             if house.name_server is not None:
                 sockets = house.name_server_sockets
@@ -112,6 +109,12 @@ async def run(house: House, ready: Callable[[], Awaitable[None]], stop: trio.Eve
 def _close(server: BrokerNode | NameServer, who: str, unsaved: list[str]) -> None:
     if not server.close():
         unsaved.append(who)
+
+
+def _log_of(house: House) -> Log:
+    """For what concerns the whole process."""
+    engine = house.name_server.engine if house.name_server is not None else house.brokers[0].node.engine
+    return engine.env.log
 
 
 def _keep_freed_memory() -> None:
@@ -158,11 +161,11 @@ async def _send_notices(names: NameServer) -> None:
         names.notices.on_due = wake.set
         async with trio.open_nursery() as nursery:
             for addr, frames in names.notices.take().items():
-                nursery.start_soon(_send_notice, addr, b"".join(frames), limiter)
+                nursery.start_soon(_send_notice, addr, b"".join(frames), limiter, names.engine.env.log)
         await wake.wait()
 
 
-async def _send_notice(addr: str, frames: bytes, limiter: trio.CapacityLimiter) -> None:
+async def _send_notice(addr: str, frames: bytes, limiter: trio.CapacityLimiter, log: Log) -> None:
     """Nobody answers a notice; a broker that cannot be told learns the same when it registers next."""
     host, _, port = addr.rpartition(":")
     async with limiter:
@@ -171,7 +174,7 @@ async def _send_notice(addr: str, frames: bytes, limiter: trio.CapacityLimiter) 
                 async with await trio.open_tcp_stream(host.strip("[]"), int(port)) as stream:
                     await stream.send_all(frames)
         except (OSError, ValueError, OverflowError, trio.TooSlowError, trio.BrokenResourceError) as error:
-            log.warning("broker %s was not told of the new smallest id: %s", plain_text(addr), plain_text(reason(error)))
+            log.warning("broker %s was not told of the new smallest id: %s", addr, reason(error))
 
 
 @contextlib.asynccontextmanager
@@ -234,12 +237,10 @@ class _NameServerLinks:
             response = await link.ask(asked.request, asked.body, timeout_ms=asked.timeout_ms)
         except (OSError, BadHeader, ConnectionLost, trio.TooSlowError) as error:
             self._env.refresh()
-            log.warning("%s", self._registrar.failed(asked, reason(error), self._env.mono_ms))
+            self._registrar.failed(asked, reason(error), self._env.mono_ms)
         else:
             self._env.refresh()
-            wrong = self._registrar.answered(asked, response, self._env.mono_ms)
-            if wrong is not None:
-                log.warning("%s", wrong)
+            self._registrar.answered(asked, response, self._env.mono_ms)
         self._wake.set()
 
     async def _say_goodbye(self, asked: Asked) -> None:
@@ -281,7 +282,7 @@ async def keep_registered(node: BrokerNode) -> AsyncIterator[None]:
             nursery.cancel_scope.cancel()
 
 
-async def _stop_by_signal(stop: trio.Event) -> None:
+async def _stop_by_signal(stop: trio.Event, log: Log) -> None:
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for number in signals:
             if stop.is_set():

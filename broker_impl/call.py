@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -209,14 +209,3 @@ class Parked:
 def refusal_reply(refusal: Refusal) -> Reply:
     """The response that a refusal stands for."""
     return Reply(code=refusal.code, remark=refusal.remark)
-
-
-def plain_text(value: Any, limit: int = 256) -> str:
-    """Foreign text made safe for a log line or a remark: one line, printable, at most `limit` characters of it.
-
-    Control characters, line separators, bidirectional marks and lone surrogates show as escapes.
-    """
-    text = str(value)
-    cut = text[:limit]
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
-    return safe if len(text) <= limit else f"{safe}… ({len(text)} characters)"

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from broker_impl.call import LATER, Answer, Call, Durable, Parked, Refusal, Settled, plain_text
+from broker_impl.call import LATER, Answer, Call, Durable, Parked, Refusal, Settled
 from broker_impl.engine import Engine
+from rmq_net.log import plain_text
 from rmq_net.service import Job
 from rmq_store.errors import Cold
 from rmq_wire.codes import ResponseCode

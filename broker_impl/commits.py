@@ -9,22 +9,20 @@ A failed commit or flush turns every answer that rested on it into an error; not
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from broker_impl.call import Durable, Reply, Settled, plain_text
+from broker_impl.call import Durable, Reply, Settled
 from broker_impl.deadlines import Deadline, Deadlines
 from broker_impl.env import Env
 from broker_impl.limits import Limits
 from broker_impl.peer import Peer
+from rmq_net.log import Log, plain_text
 from rmq_net.service import Job
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Form
 from rmq_wire.declare import Header
-
-log = logging.getLogger("rmq.engine")
 
 TICK_AFTER_ERROR_MS = 1_000
 """When the store cannot say when it is due, it is asked again so much later."""
@@ -130,7 +128,7 @@ class Commits:
         self.store.rollback_to(savepoint)
         dropped, self.staged[staged_count:] = self.staged[staged_count:], []
         for peer, opaque, form, durable in dropped:
-            self.emit(peer, opaque, form, _failed(durable, error))
+            self.emit(peer, opaque, form, _failed(durable, error, self.env.log))
         after, self._after[after_count:] = self._after[after_count:], []
         for then in after:
             self.guard(then, error)
@@ -145,13 +143,13 @@ class Commits:
         try:
             self.store.commit()
         except Exception as why:
-            log.error("append refused, %d answers become errors: %s", len(self.staged), plain_text(why))
+            self.env.log.error("append refused, %d answers become errors: %s", len(self.staged), why)
             error = why
         if self.staged:
             staged, self.staged = self.staged, []
             if error is not None:
                 for peer, opaque, form, durable in staged:
-                    self.emit(peer, opaque, form, _failed(durable, error))
+                    self.emit(peer, opaque, form, _failed(durable, error, self.env.log))
             elif self.sync_flush:
                 self._park(staged)
             else:
@@ -222,10 +220,10 @@ class Commits:
         if error is not None:
             if self.store.end_sync(ticket, error if isinstance(error, OSError) else OSError(str(error))):
                 return  # it comes again by itself; who waits for it goes on waiting
-            log.error("flush failed, nothing more is appended until a restart: %s", plain_text(error))
+            self.env.log.error("flush failed, nothing more is appended until a restart: %s", error)
             parked, self.parked = self.parked, deque()
             for _end, _due, (peer, opaque, form, durable) in parked:
-                self.emit(peer, opaque, form, _failed(durable, error))
+                self.emit(peer, opaque, form, _failed(durable, error, self.env.log))
             return
         self.store.end_sync(ticket, None)
         self._release()
@@ -258,7 +256,7 @@ class Commits:
         now = self.env.mono_ms
         while self.parked and self.parked[0][1] <= now:
             peer, opaque, form, durable = self.parked.popleft()[2]
-            self.emit(peer, opaque, form, _late(durable))
+            self.emit(peer, opaque, form, _late(durable, self.env.log))
         if self.parked:
             self._late = self.deadlines.at(self.parked[0][1], self._say_late)
 
@@ -279,24 +277,24 @@ class Commits:
             self.deadlines.at(due, self._flush_when_due)
 
 
-def _failed(durable: Durable, error: BaseException) -> Settled:
+def _failed(durable: Durable, error: BaseException, log: Log) -> Settled:
     if durable.failed is not None:
         try:
             return durable.failed(error)
-        except Exception:
-            log.exception("the answer to a failed append cannot be made")
+        except Exception as bug:
+            log.error("the answer to a failed append cannot be made: %s", bug, error=bug)
     return Reply(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark=f"service not available now: {plain_text(error)}")
 
 
-def _late(durable: Durable) -> Settled:
+def _late(durable: Durable, log: Log) -> Settled:
     """Java answers a late flush with the same header as a success, and the code alone says so (`SendMessageProcessor`)."""
     code = ResponseCode.FLUSH_DISK_TIMEOUT
     answer = durable.answer
     if durable.late is not None:
         try:
             return durable.late()
-        except Exception:
-            log.exception("the answer to a late flush cannot be made")
+        except Exception as bug:
+            log.error("the answer to a late flush cannot be made: %s", bug, error=bug)
     if isinstance(answer, Header):
         return Reply(header=answer, code=code)
     if isinstance(answer, Reply):

@@ -16,9 +16,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from broker_impl.call import plain_text
 from broker_impl.config_keys import MASK, Key, Value, keys, suggestions
 from broker_impl.effective_properties import EffectiveProperties
+from rmq_net.log import plain_text
 from rmq_store.settings import BATCH_UNIT_BYTES, split_paths
 from rmq_wire import names
 from rmq_wire.bodies import properties_text

@@ -14,9 +14,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from broker_impl.asks import Asks, Then
-from broker_impl.call import LATER, Answer, Call, Durable, Parked, Pause, Refusal, Reply, Settled, plain_text, refusal_reply
+from broker_impl.call import LATER, Answer, Call, Durable, Parked, Pause, Refusal, Reply, Settled, refusal_reply
 from broker_impl.commits import END_OF_TURN, NOTHING_STAGED, Commits, Committed, Mark, StoreLike
-from broker_impl.complaints import Complaints
 from broker_impl.counters import Counters
 from broker_impl.deadlines import Deadline, Deadlines
 from broker_impl.env import Env
@@ -26,14 +25,13 @@ from broker_impl.peer import Peer
 from broker_impl.router import Router, Row
 from broker_impl.watch import Watch
 from broker_impl.works import Ended, Work, Works
+from rmq_net.log import plain_text
 from rmq_net.service import Address, Buffer, Job, Output
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Command, Form, Unreadable
 from rmq_wire.conversation import Conversation
 from rmq_wire.declare import Header, Request
 from rmq_wire.errors import BadFrame, WireError
-
-log = logging.getLogger("rmq.engine")
 
 BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
 """As `NettyRemotingAbstract` says it when a processor rejects requests."""
@@ -70,12 +68,11 @@ class Engine:
         self.receive_bytes_max = limits.receive_bytes_max
         self.peers: dict[int, Peer] = {}
         self.counters = Counters()
-        self.complaints = Complaints(env, log)
         self._converse = converse
         self._rows: Mapping[int, Row] = {}
         self._listener_rows: dict[str, Mapping[int, Row]] = {}
         self._peer_count = 0
-        self._outboxes = Outboxes(self.complaints)
+        self._outboxes = Outboxes(env.log)
         self.emit = self._outboxes.emit
         self._ready: deque[Peer] = deque()
         """Peers with a backlog."""
@@ -148,7 +145,7 @@ class Engine:
             self._outboxes.touch(peer)
             peer.closing = why
             peer.backlog.clear()
-            self.complaints.say(level, "%s:%d closed: %s", *peer.remote, why)
+            self.env.log.say(level, "%s:%d closed: %s", *peer.remote, why)
 
     def deliver(self, parked: Parked, answer: Settled | Durable | Refusal) -> None:
         """Send the late answer of a parked request (`Parked.answer` has looked whether it is still wanted)."""
@@ -163,7 +160,7 @@ class Engine:
         self.env.refresh()
         if self._draining or len(self.peers) >= self.limits.peers_max:
             self.counters.peers_refused += 1
-            self.complaints.say(logging.WARNING, "%s:%d refused: %d connections are open", *remote, len(self.peers))
+            self.env.log.say(logging.WARNING, "%s:%d refused: %d connections are open", *remote, len(self.peers))
             return None
         self._peer_count += 1
         rows = self._listener_rows.get(listener, self._rows)
@@ -374,11 +371,11 @@ class Engine:
         why = f"{type(error).__name__}: {plain_text(error)}"
         if not isinstance(error, WireError):
             self.counters.errors += 1
-            self.complaints.say(logging.ERROR, "%s:%d request %d failed: %s", *peer.remote, code, why, error=error)
+            self.env.log.say(logging.ERROR, "%s:%d request %d failed: %s", *peer.remote, code, why, error=error)
         return Reply(code=ResponseCode.SYSTEM_ERROR, remark=why)
 
     def _answer_unreadable(self, peer: Peer, command: Unreadable) -> None:
-        self.complaints.say(logging.WARNING, "%s:%d unreadable header: %s", *peer.remote, command.why)
+        self.env.log.say(logging.WARNING, "%s:%d unreadable header: %s", *peer.remote, command.why)
         if not command.flag & (RESPONSE | ONE_WAY):
             self.emit(peer, command.opaque, command.form, Reply(code=ResponseCode.SYSTEM_ERROR, remark=plain_text(command.why)))
 
@@ -407,7 +404,7 @@ class Engine:
 
     def _bug(self, what: str, error: BaseException) -> None:
         self.counters.errors += 1
-        self.complaints.say(logging.ERROR, "%s failed: %s", what, str(error), error=error)
+        self.env.log.say(logging.ERROR, "%s failed: %s", what, str(error), error=error)
 
     def _look_later(self, peer: Peer, watch: Watch) -> None:
         peer.watching = self.at(watch.next_look(self.env.mono_ms), lambda: self._look(peer, watch))

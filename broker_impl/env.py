@@ -1,8 +1,8 @@
-"""Time, chance and identity, handed in.
+"""Time, chance, identity and the log, handed in.
 
 An `Env` is a bundle of plain values; everything that serves a request reads the time there and nowhere else.  The engine
 refreshes it once a turn: `SystemEnv` then reads the clocks, a test's `Env` keeps what the test has set.  Deadlines use
-`mono_ms`; stored and wire times use `wall_ms`.
+`mono_ms`; stored and wire times use `wall_ms`.  Its `log` counts lines by that time.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ import random
 import time
 from datetime import UTC, datetime, tzinfo
 
+from rmq_net.log import Log
+
 NS_PER_MS = 1_000_000
 
 
 class Env:
     """Values of this turn.  `wall_ms`: since the epoch.  `mono_ms`: never steps.  `host`: our address as stored and
-    registered.
+    registered.  `log`: where a server says what happens, each one with an `Env` of its own.
     """
 
-    __slots__ = ("host", "mono_ms", "pid", "rng", "wall_ms", "zone")
+    __slots__ = ("host", "log", "mono_ms", "pid", "rng", "wall_ms", "zone")
 
     def __init__(
         self,
@@ -38,6 +40,7 @@ class Env:
         self.rng = rng or random.Random(0)
         self.host = host
         self.pid = pid
+        self.log = Log("rmq", lambda: self.mono_ms)
 
     def refresh(self) -> None:
         """A new turn begins."""

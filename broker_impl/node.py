@@ -6,12 +6,10 @@ serves requests.  `close` undoes it: whatever changed is written, the store stop
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from broker_impl import refused
-from broker_impl.call import plain_text
 from broker_impl.capabilities.clients import ClientManagement
 from broker_impl.capabilities.configuration import Configuration
 from broker_impl.capabilities.consume_stats import ConsumeProgress
@@ -62,8 +60,6 @@ from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.declare import Role
 from rmq_wire.message_id import UniqueKeyMaker, pack_host
 
-log = logging.getLogger("rmq.broker")
-
 MAIN_LISTENER: Final = "main"
 FAST_LISTENER: Final = "fast"
 """Names of the two listeners: the fast port takes everything but pulls."""
@@ -82,6 +78,7 @@ class BrokerNode:
 
     def __init__(self, env: Env, config: BrokerConfig, disk: Disk, limits: Limits | None = None) -> None:
         self.env = env
+        env.log.rename("rmq.broker")
         self.config = config
         self.disk = disk
         light = config.enable_lmq
@@ -94,7 +91,7 @@ class BrokerNode:
         settings = store_settings(config, limits.open_files_max)
         self.store = Store.open(disk, settings, env.wall_ms, pid=env.pid, zone=env.zone, has_batch_queues=self._has_batch_queues)
         for said in self.store.report.sentences():
-            log.warning("store: %s", said)
+            self.env.log.warning("store: %s", said)
         try:
             self.store.retain_by(retention_rules(config))
             self._put_together(limits)
@@ -107,7 +104,7 @@ class BrokerNode:
         if not self._kinds_known:
             self._kinds_known = True
             self._read_early = (self.topics, self.groups, self.offsets)
-            load_tables(self.disk, f"{self.config.store_path_root_dir}/config", self._read_early)
+            load_tables(self.disk, f"{self.config.store_path_root_dir}/config", self._read_early, self.env.log)
         found = self.topics.get(topic)
         return found is not None and found.attributes.get(QUEUE_TYPE) == BATCH_QUEUES
 
@@ -124,6 +121,7 @@ class BrokerNode:
             f"{config.store_path_root_dir}/config",
             (self.topics, self.groups, self.offsets, self.delay_offsets),
             lambda action: self.engine.after_commit(lambda _error: action()),
+            env.log,
         )
         self.persister.load(self._read_early)
         self._kinds_known = True
@@ -140,7 +138,7 @@ class BrokerNode:
             config,
             self.topics,
         )
-        self.registrar = Registrar(self.announcement, config.name_servers, env.mono_ms)
+        self.registrar = Registrar(self.announcement, config.name_servers, env.mono_ms, env.log)
         self._embedded: NameServer | None = None
         self._keeps_address = False
         self.topics.on_change.append(self._topics_changed)
@@ -162,9 +160,9 @@ class BrokerNode:
             return
         self._refusal = why
         if why is None:
-            log.warning("store: messages are taken again")
+            self.env.log.warning("store: messages are taken again")
         else:
-            log.error("store: no message is taken: %s: %s", why.value, plain_text(self.store.refusal_text))
+            self.env.log.error("store: no message is taken: %s: %s", why.value, self.store.refusal_text)
 
     def _install(self) -> None:
         env, config, store, engine = self.env, self.config, self.store, self.engine
@@ -265,7 +263,7 @@ class BrokerNode:
         if error is None:
             table.written()
         else:
-            log.error("%s could not be written, the change is kept in memory: %s", table.file, error)
+            self.env.log.error("%s could not be written, the change is kept in memory: %s", table.file, error)
         if table in self._save_again:
             self._save_again.discard(table)
             self._save_soon(table)
@@ -298,7 +296,7 @@ class BrokerNode:
                 self.persister.save(table)
             except (OSError, StoreError) as error:
                 lost = lost or table.dirty
-                log.error("%s could not be written, its changes since the last write are lost: %s", table.file, error)
+                self.env.log.error("%s could not be written, its changes since the last write are lost: %s", table.file, error)
         return self.store.close(self.env.wall_ms) and not lost
 
     def _sync_log(self) -> None:

@@ -6,11 +6,9 @@ cannot be encoded is our bug and becomes SYSTEM_ERROR for that asker.
 
 from __future__ import annotations
 
-import logging
-
-from broker_impl.call import Frame, Reply, Settled, plain_text
-from broker_impl.complaints import Complaints
+from broker_impl.call import Frame, Reply, Settled
 from broker_impl.peer import Peer
+from rmq_net.log import Log, plain_text
 from rmq_net.service import Buffer, Output
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Form, encode_response
@@ -20,9 +18,9 @@ from rmq_wire.declare import Header
 class Outboxes:
     """The outboxes of all peers; `dirty` are those with something to send or to close."""
 
-    def __init__(self, complaints: Complaints) -> None:
+    def __init__(self, log: Log) -> None:
         self.dirty: list[Peer] = []
-        self._complaints = complaints
+        self._log = log
 
     def emit(self, peer: Peer, opaque: int, form: Form, answer: Settled) -> None:
         """Put an answer into the peer's outbox.  Dropped when the peer has gone."""
@@ -73,7 +71,5 @@ class Outboxes:
             )
         except Exception as error:
             why = f"{type(error).__name__}: {plain_text(error)}"
-            self._complaints.say(
-                logging.ERROR, "an answer (%s) cannot be written: %s", type(reply.header).__name__, why, error=error
-            )
+            self._log.error("an answer (%s) cannot be written: %s", type(reply.header).__name__, why, error=error)
             return encode_response(ResponseCode.SYSTEM_ERROR, opaque, form=form, remark=why)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from broker_impl.namesrv.registrations import Registration, Unregistration
+from rmq_net.log import Log
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.kv import KVTable
 from rmq_wire.bodies.registration import RegisterBrokerBody, write_compressed
@@ -189,13 +190,15 @@ def _limited(config: TopicConfig, permission: int) -> TopicConfig:
 class _Target:
     """One name server as we see it.  `queue`: what it is still to be asked; its head is under way while `asking`."""
 
-    __slots__ = ("all_wanted", "asking", "changed", "failures", "namesrv", "next_ms", "queue", "registered", "retry_ms")
+    __slots__ = ("all_wanted", "asking", "changed", "failures", "namesrv", "next_ms", "queue", "registered", "retry_ms", "said")
 
     def __init__(self, namesrv: str, now_ms: int) -> None:
         self.namesrv = namesrv
         self.next_ms = now_ms
         self.retry_ms = now_ms
         self.failures = 0
+        self.said = ""
+        """Why it failed last, as the log was told; empty while it answers."""
         self.all_wanted = True
         self.changed: dict[str, TopicConfig] = {}
         self.queue: deque[Asked] = deque()
@@ -210,11 +213,17 @@ class Registrar:
     """
 
     def __init__(
-        self, announcement: Announcement, namesrvs: Sequence[str], now_ms: int, on_due: Callable[[], None] | None = None
+        self,
+        announcement: Announcement,
+        namesrvs: Sequence[str],
+        now_ms: int,
+        log: Log,
+        on_due: Callable[[], None] | None = None,
     ) -> None:
         self.announcement = announcement
         self.settings = announcement.settings
         self.on_due = on_due
+        self._log = log
         self._targets = {namesrv: _Target(namesrv, now_ms) for namesrv in namesrvs}
         self._started_ms = now_ms
         self._left = False
@@ -258,7 +267,7 @@ class Registrar:
         return min(times, default=None) if not self._left else None
 
     def answered(self, asked: Asked, response: Command, now_ms: int) -> str | None:
-        """A name server's answer.  Returns what is wrong with it, if anything, in a line for the log."""
+        """A name server's answer.  Returns what is wrong with it, if anything."""
         target = self._targets[asked.namesrv]
         if response.code != ResponseCode.SUCCESS:
             return self.failed(asked, f"answered {response.code} {response.remark or ''}", now_ms)
@@ -268,11 +277,13 @@ class Registrar:
             return self.failed(asked, str(wrong), now_ms)
         target.queue.popleft()
         target.asking = False
-        target.failures = 0
+        if target.failures:
+            self._log.warning("name server %s answers again after %d failures", asked.namesrv, target.failures)
+        target.failures, target.said = 0, ""
         return None
 
     def failed(self, asked: Asked, why: str, now_ms: int) -> str:
-        """There was no good answer: everything is said again after a pause.  Returns a line for the log."""
+        """There was no good answer: everything is said again after a pause.  Logged when it is news; returned always."""
         target = self._targets[asked.namesrv]
         target.queue.clear()
         target.asking = False
@@ -281,7 +292,10 @@ class Registrar:
         pause_ms = min(RETRY_MS_MIN << min(target.failures, 8), RETRY_MS_MAX)
         target.failures += 1
         target.retry_ms = now_ms + pause_ms
-        return f"name server {asked.namesrv}: {why}; again in {pause_ms} ms"
+        if why != target.said:
+            target.said = why
+            self._log.warning("name server %s: %s; tried again every %d ms", asked.namesrv, why, RETRY_MS_MAX)
+        return f"name server {asked.namesrv}: {why}"
 
     def disconnected(self, namesrv: str) -> None:
         """The connection to it broke: it has dropped us from its routes, so it is told everything as soon as it can be

@@ -6,8 +6,8 @@ import errno
 import fcntl
 import socket
 
-from broker_impl.call import plain_text
 from rmq_cli.complaint import Complaint
+from rmq_net.log import plain_text
 from rmq_net.shell import bind, bound_to
 
 SIOCGIFADDR = 0x8915

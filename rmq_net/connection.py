@@ -7,19 +7,17 @@ goes to `on_request`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Self
 
 import trio
 
+from rmq_net.log import Log
 from rmq_net.service import Buffer
 from rmq_wire.command import RESPONSE, Command, Form, Limits, Unreadable
 from rmq_wire.conversation import Conversation
 from rmq_wire.declare import Request
 from rmq_wire.errors import BadFrame, BadHeader
-
-log = logging.getLogger("rmq.net")
 
 CONNECT_MS = 3_000
 """Java: NettyClientConfig.connectTimeoutMillis."""
@@ -58,6 +56,7 @@ class Connection:
         self._unsent: list[Buffer] = []
         self._more = trio.Event()
         self._ending = trio.CancelScope()
+        self._log = Log("rmq.net", lambda: int(trio.current_time() * 1e3))
 
     @classmethod
     async def connect(
@@ -162,7 +161,7 @@ class Connection:
             return
         pending = self._conversation.match(command)
         if pending is None:
-            log.debug("an answer that nobody waits for: opaque %d", command.opaque)
+            self._log.debug("an answer that nobody waits for: opaque %d", command.opaque)
             return
         question: _Question = pending.tag
         if isinstance(command, Command):

@@ -9,7 +9,6 @@ reads, short writes and resets; `shell` gives the real ones.
 from __future__ import annotations
 
 import errno
-import logging
 import select
 import socket
 import time
@@ -17,9 +16,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from rmq_net.log import Log
 from rmq_net.service import Address, Buffer, Job, Output, Service
-
-log = logging.getLogger("rmq.net")
 
 READ, WRITE = select.POLLIN, select.POLLOUT
 NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -90,6 +88,7 @@ class Reactor:
         self.tuning = tuning or Tuning()
         self._start = start
         self._clock_ms = clock_ms
+        self._log = Log("rmq.net", clock_ms)
         self._memory = bytearray(self.tuning.buffer_bytes)
         self._view = memoryview(self._memory)
         self._links: dict[int, Link] = {}
@@ -276,8 +275,8 @@ class Reactor:
         try:
             self.poller.unregister(link.fd)
         except OSError as error:
-            log.debug("descriptor %d was not watched: %s", link.fd, error)
-        _close(link.sock)
+            self._log.debug("descriptor %d was not watched: %s", link.fd, error)
+        self._close(link.sock)
         link.unsent.clear()
         self.service.closed(link.peer, why)
         if self._accept_again_ms is not None:
@@ -303,7 +302,7 @@ class Reactor:
                 if error.errno in NO_DESCRIPTOR:
                     self._accept_off(error)
                     return
-                log.debug("a connection ended before it was accepted: %s", error)
+                self._log.debug("a connection ended before it was accepted: %s", error)
                 continue
             self._welcome(sock, remote, name)
 
@@ -314,11 +313,11 @@ class Reactor:
             local = sock.getsockname()
             peer = self.service.opened(address(remote), address(local), name)
             if peer is None:
-                _close(sock)
+                self._close(sock)
                 return
         except OSError as error:
-            log.debug("a connection ended while it was accepted: %s", error)
-            _close(sock)
+            self._log.debug("a connection ended while it was accepted: %s", error)
+            self._close(sock)
             return
         fd = sock.fileno()
         link = Link(sock, fd, peer)
@@ -331,7 +330,7 @@ class Reactor:
 
     def _accept_off(self, error: OSError) -> None:
         pause_ms = self.tuning.accept_pause_ms
-        log.warning("accepting rests for %d ms with %d connections open: %s", pause_ms, len(self._links), error)
+        self._log.warning("accepting rests for %d ms with %d connections open: %s", pause_ms, len(self._links), error)
         self._accepting = False
         self._accept_again_ms = self._clock_ms() + pause_ms
         for fd in self._listeners:
@@ -376,17 +375,16 @@ class Reactor:
         for fd, (sock, _name) in listeners.items():
             if self._accepting:
                 self.poller.unregister(fd)
-            _close(sock)
+            self._close(sock)
+
+    def _close(self, sock: socket.socket) -> None:
+        try:
+            sock.close()
+        except OSError as error:
+            self._log.debug("close: %s", error)
 
 
 def address(name: Any) -> Address:
     """Host and port of a socket name; an IPv4 address mapped into IPv6 as IPv4."""
     host = str(name[0])
     return host.removeprefix("::ffff:") if "." in host else host, int(name[1])
-
-
-def _close(sock: socket.socket) -> None:
-    try:
-        sock.close()
-    except OSError as error:
-        log.debug("close: %s", error)

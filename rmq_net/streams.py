@@ -7,7 +7,6 @@ client sees.
 
 from __future__ import annotations
 
-import logging
 import math
 import socket
 import time
@@ -18,10 +17,9 @@ from typing import Any
 import trio
 
 from rmq_net.lanes import Lanes
+from rmq_net.log import Log
 from rmq_net.reactor import NO_DESCRIPTOR, Tuning, address
 from rmq_net.service import Buffer, Output, Service
-
-log = logging.getLogger("rmq.net")
 
 SEND_BYTES = 64 * 1024
 """One send_all: how finely a slow reader's progress shows."""
@@ -56,6 +54,7 @@ class StreamShell:
     ) -> None:
         self._service = service
         self._tuning = tuning or Tuning()
+        self._log = Log("rmq.net", lambda: int(time.monotonic() * 1e3))
         self._listeners = [(trio.SocketListener(trio.socket.from_stdlib_socket(sock)), name) for sock, name in listeners]
         self._links: dict[Any, Link] = {}
         self._hungry: set[Link] = set()
@@ -96,7 +95,7 @@ class StreamShell:
             try:
                 self._token.run_sync_soon(self._kicked)
             except trio.RunFinishedError:
-                log.debug("a job ended after the loop")
+                self._log.debug("a job ended after the loop")
 
     def _kicked(self) -> None:
         self._kick.set()
@@ -172,10 +171,10 @@ class StreamShell:
                 stream = await listener.accept()
             except OSError as error:
                 if error.errno in NO_DESCRIPTOR:
-                    log.warning("accepting rests for %d ms: %s", self._tuning.accept_pause_ms, error)
+                    self._log.warning("accepting rests for %d ms: %s", self._tuning.accept_pause_ms, error)
                     await trio.sleep(self._tuning.accept_pause_ms / 1e3)
                 else:
-                    log.debug("a connection ended before it was accepted: %s", error)
+                    self._log.debug("a connection ended before it was accepted: %s", error)
             else:
                 connections.start_soon(self._welcome, stream, name)
 
@@ -184,7 +183,7 @@ class StreamShell:
             try:
                 remote, local = stream.socket.getpeername(), stream.socket.getsockname()
             except OSError as error:
-                log.debug("a connection ended while it was accepted: %s", error)
+                self._log.debug("a connection ended while it was accepted: %s", error)
                 return
             peer = self._service.opened(address(remote), address(local), name)
             if peer is None:

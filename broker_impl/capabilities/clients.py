@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from broker_impl.engine import Engine
     from broker_impl.peer import Peer
 
-_log = logging.getLogger(__name__)
-
 GROUPS_PER_CONNECTION_MAX = 4_096
 """Consumer groups or producer groups of one client; a process with a thousand consumers is known of."""
 CLIENT_ID_CHARACTERS_MAX = 1_024

@@ -8,20 +8,18 @@ nothing.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
-from broker_impl.call import Answer, Call, Refusal, Reply, plain_text
+from broker_impl.call import Answer, Call, Refusal, Reply
 from broker_impl.config import BrokerConfig, UpdateRefused
 from broker_impl.config_keys import keys
 from broker_impl.router import Capability, answers
+from rmq_net.log import Log
 from rmq_store.errors import StoreError
 from rmq_wire.bodies import properties_text
 from rmq_wire.codes import ResponseCode
 from rmq_wire.errors import BadBody
 from rmq_wire.headers.configuration import GetBrokerConfig, GetBrokerConfigResponse, UpdateBrokerConfig
-
-_log = logging.getLogger(__name__)
 
 
 class Configuration(Capability):
@@ -55,29 +53,29 @@ class Configuration(Capability):
             changed = self._config.change(entries)
         except UpdateRefused as no:
             code = ResponseCode.NO_PERMISSION if no.forbidden else ResponseCode.INVALID_PARAMETER
-            _log.warning("configuration change by %s refused: %s", call.peer, plain_text(no.remark))
+            call.env.log.warning("configuration change by %s refused: %s", call.peer, no.remark)
             raise Refusal(code, no.remark) from None
         self._config.data_version.advance(call.env.wall_ms)
-        _log.warning(
+        call.env.log.warning(
             "configuration changed by %s: %s",
             call.peer,
-            plain_text({name: self._config.shown(name) for name in sorted(changed)}, 1024),
+            {name: self._config.shown(name) for name in sorted(changed)},
         )
         later = sorted(name for name in changed if keys()[name].next_start)
         if later:
-            _log.warning("these count from the next start: %s", ", ".join(later))
+            call.env.log.warning("these count from the next start: %s", ", ".join(later))
         if "brokerPermission" in entries:
             self._register()
-        self._save()
+        self._save(call.env.log)
         return Reply()
 
-    def _save(self) -> None:
+    def _save(self, log: Log) -> None:
         if self._config.path is None:
             return
         try:
             self._write_file(self._config.path, self._config.file_text())
         except (OSError, StoreError) as failed:
-            _log.error("%s could not be written, the change lasts until the next start: %s", self._config.path, failed)
+            log.error("%s could not be written, the change lasts until the next start: %s", self._config.path, failed)
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR, f"changed until the next start; {self._config.path} could not be written: {failed}"
             ) from failed

@@ -6,11 +6,10 @@ The store decides what goes and when; here it gets a thread (the lane `clean`) a
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from broker_impl.call import LATER, Answer, Call, Reply, plain_text
+from broker_impl.call import LATER, Answer, Call, Reply
 from broker_impl.capabilities.saving import acknowledge
 from broker_impl.config import BrokerConfig
 from broker_impl.router import Capability, answers
@@ -25,8 +24,6 @@ from rmq_wire.headers.topics import CleanUnusedTopic
 
 if TYPE_CHECKING:
     from broker_impl.engine import Engine
-
-log = logging.getLogger("rmq.broker")
 
 LANE = "clean"
 
@@ -57,7 +54,7 @@ class Files(Capability):
     def clean_expired_queues(self, call: Call, asked: CleanExpiredConsumeQueue) -> Answer:
         """Remove queues whose messages have all gone with the log."""
         count = self._store.clean_expired_queues()
-        log.warning("%d queues without a message left are removed for %s", count, call.peer)
+        self._engine.env.log.warning("%d queues without a message left are removed for %s", count, call.peer)
         return Reply()
 
     @answers(CleanUnusedTopic)
@@ -68,14 +65,14 @@ class Files(Capability):
             for topic in self._store.topics()
             if topic not in self._topics and not self._topics.is_system(topic) and not names.is_lmq(topic)
         ]
-        log.warning("the queues of topics %s are removed for %s", plain_text(unused), call.peer)
+        self._engine.env.log.warning("the queues of topics %s are removed for %s", unused, call.peer)
         self._engine.long_work(self._store.deleting_topics(unused), acknowledge(call.detach()))
         return LATER
 
     @answers(DeleteExpiredCommitLog)
     def delete_expired_log_files(self, call: Call, asked: DeleteExpiredCommitLog) -> Answer:
         """Delete log files past their time at any hour, in the next looks."""
-        log.warning("expired files of the commit log are deleted for %s", call.peer)
+        self._engine.env.log.warning("expired files of the commit log are deleted for %s", call.peer)
         self._store.retention.delete_now()
         return Reply()
 
@@ -100,9 +97,9 @@ class Files(Capability):
         self._store.retention.end(chore, error, self._engine.env.mono_ms)
         if isinstance(chore, Removal):
             failed = dict(chore.failed)
-            log.info("old files removed: %s", plain_text([path for path in chore.paths if path not in failed], 1024))
+            self._engine.env.log.info("old files removed: %s", [path for path in chore.paths if path not in failed])
             for path, why in failed.items():
-                log.error("%s is not needed any more and cannot be removed: %s", path, why)
+                self._engine.env.log.error("%s is not needed any more and cannot be removed: %s", path, why)
         if error is not None:
-            log.error("cleaning up met an error: %s", error)
+            self._engine.env.log.error("cleaning up met an error: %s", error)
         self._later()

@@ -6,10 +6,9 @@ updateAndGetGroupForbidden).  Difference: retryQueueNums has a limit.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
-from broker_impl.call import Answer, Call, Refusal, Reply, plain_text
+from broker_impl.call import Answer, Call, Refusal, Reply
 from broker_impl.capabilities.saving import Saver
 from broker_impl.router import Capability, answers
 from broker_impl.state.attributes import BadAttribute
@@ -26,8 +25,6 @@ from rmq_wire.headers.groups import (
     UpdateAndCreateSubscriptionGroupList,
     UpdateGroupForbidden,
 )
-
-_log = logging.getLogger(__name__)
 
 RETRY_QUEUES_MAX = 1_024
 """Queues of a retry topic, which the group's next heartbeat makes."""
@@ -72,7 +69,7 @@ class Groups(Capability):
     @answers(DeleteSubscriptionGroup)
     def delete(self, call: Call, asked: DeleteSubscriptionGroup) -> Answer:
         """Delete the group, and its progress when told so."""
-        _log.warning("group %s is deleted by %s", plain_text(asked.group_name), call.peer)
+        call.env.log.info("group %s is deleted by %s", asked.group_name, call.peer)
         self._groups.delete(asked.group_name)
         if asked.clean_offset:
             self._offsets.drop_group(asked.group_name)
@@ -101,7 +98,7 @@ class Groups(Capability):
                     ResponseCode.INVALID_PARAMETER,
                     f"retryQueueNums {group.retry_queue_nums} is not in range(0, {RETRY_QUEUES_MAX})",
                 )
-        _log.info("groups %s are made or changed by %s", plain_text([group.group_name for group in groups]), call.peer)
+        call.env.log.info("groups %s are made or changed by %s", [group.group_name for group in groups], call.peer)
         try:
             self._groups.put_all(groups)
         except BadAttribute as wrong:

@@ -12,13 +12,12 @@ slaves, cold data flow control, the offset store of broadcasting behind a proxy.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Generator, Sequence
 from itertools import islice
 from typing import Final
 
-from broker_impl.call import LATER, Answer, Call, Later, Parked, Refusal, Reply, Settled, plain_text
+from broker_impl.call import LATER, Answer, Call, Later, Parked, Refusal, Reply, Settled
 from broker_impl.cold_reads import ColdReads
 from broker_impl.config import BrokerConfig
 from broker_impl.deadlines import Deadline
@@ -32,6 +31,7 @@ from broker_impl.state.groups import GroupTable
 from broker_impl.state.holds import Held, Holds
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
+from rmq_net.log import plain_text
 from rmq_store.errors import Cold
 from rmq_store.store import Store
 from rmq_store.values import Arrived, GetStatus, Read
@@ -42,8 +42,6 @@ from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import AnswerTemplate
 from rmq_wire.headers.pull import LitePullMessage, PullMessage, PullMessageResponse
-
-log = logging.getLogger("rmq.pull")
 
 FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 BROKER_FORBIDDEN, GROUP_FORBIDDEN, TOPIC_FORBIDDEN, BROADCASTING_FORBIDDEN, SUBSCRIPTION_FORBIDDEN = 1, 2, 3, 4, 5
@@ -162,7 +160,7 @@ class Pull(Capability):
                 raise error
             answer = self._look(asked, owed, first=first)
         except Exception as wrong:
-            log.exception("pull of group %s from %s failed", plain_text(asked.consumer_group), plain_text(asked.topic))
+            self._env.log.error("pull of group %s from %s failed", asked.consumer_group, asked.topic, error=wrong)
             owed.answer(Refusal(ResponseCode.SYSTEM_ERROR, f"{type(wrong).__name__}: {plain_text(wrong)}"))
             return
         if answer is not LATER:
@@ -277,7 +275,7 @@ class Pull(Capability):
             if first and asked.sys_flag & sys_flag.PULL_SUSPEND and not owed.oneway:
                 return self._hold(asked, owed, wanted)
         elif code == ResponseCode.PULL_OFFSET_MOVED:
-            log.info(
+            self._env.log.info(
                 "group %s asked for offset %d of %s queue %d (%d..%d): %s, moved to %d",
                 asked.consumer_group,
                 asked.queue_offset,
@@ -385,7 +383,7 @@ class Pull(Capability):
     def _all_woken(self, _: object, error: BaseException | None) -> None:
         self._waking = False
         if error is not None:
-            log.error("waking a pull failed", exc_info=error)
+            self._env.log.error("waking a pull failed: %s", error, error=error)
         if self._alarm is None:
             self._set_alarm()
         if self._woken:

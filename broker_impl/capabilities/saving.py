@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from broker_impl.call import Parked, Refusal, Reply, plain_text
+from broker_impl.call import Parked, Refusal, Reply
 from broker_impl.state.persisted import PersistedTable
+from rmq_net.log import plain_text
 from rmq_store.errors import StoreError
 from rmq_wire.codes import ResponseCode
 

@@ -11,12 +11,10 @@ it is too large by now) is passed over with an error in the log, where Java trie
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from broker_impl.call import plain_text
 from broker_impl.cold_reads import ColdReads
 from broker_impl.config import BrokerConfig
 from broker_impl.deadlines import Deadline
@@ -32,8 +30,6 @@ from rmq_wire import names, properties
 from rmq_wire import property_names as prop
 from rmq_wire.errors import BadRecord
 from rmq_wire.message import StoredMessage, read_unit
-
-log = logging.getLogger("rmq.schedule")
 
 SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
 """As which the statistics count deliveries (`MixAll.SCHEDULE_CONSUMER_GROUP`)."""
@@ -77,7 +73,7 @@ class Schedule(Capability):
 
     def start(self) -> None:
         """Clamp what was loaded to the recovered queues and begin."""
-        self._offsets.clamp(self._delays, lambda level: self._store.queue_bounds(names.SCHEDULE_TOPIC, level - 1))
+        self._offsets.clamp(self._delays, lambda level: self._store.queue_bounds(names.SCHEDULE_TOPIC, level - 1), self._env.log)
         self._started = True
         self._engine.on_arrival(self._arrived)
         for level in self._delays:
@@ -119,7 +115,7 @@ class Schedule(Capability):
         begin = self._offsets.progress.get(level, 0)
         offset = min(max(begin, lowest), highest)
         if offset != begin:
-            log.error(
+            self._env.log.error(
                 "delay level %d: its queue is %d..%d, delivery goes on at %d, not at %d", level, lowest, highest, offset, begin
             )
         last = min(highest, offset + UNITS_PER_SLICE)
@@ -136,7 +132,7 @@ class Schedule(Capability):
         except Cold as there:
             cold = there
         except NotTaken as no:
-            log.warning("delay level %d: offset %d was not stored: %s", level, offset, no)
+            self._env.log.warning("delay level %d: offset %d was not stored: %s", level, offset, no)
             wait_ms = RETRY_MS
         if end_offset:
             self._busy.add(level)
@@ -167,7 +163,7 @@ class Schedule(Capability):
     def _read(self, level: int, error: BaseException | None) -> None:
         self._busy.discard(level)
         if error is not None:
-            log.error("delay level %d cannot be read: %s", level, plain_text(error))
+            self._env.log.error("delay level %d cannot be read: %s", level, error)
         self._look_in(level, RETRY_MS if error is not None else 0)
 
     def _wait_ms(self, level: int, offset: int) -> int:
@@ -186,7 +182,7 @@ class Schedule(Capability):
             original = read_unit(found)
             topic, queue_id, values = _destination(original)
         except (Undeliverable, BadRecord) as why:
-            log.error("delay level %d: offset %d is passed over: %s", level, offset, why)
+            self._env.log.error("delay level %d: offset %d is passed over: %s", level, offset, why)
             return 0
         if self._config.enable_lmq and light_names(topic, original.properties):
             values.pop(prop.DELAY, None)  # Java encodes what it has changed only for messages to light queues
@@ -206,7 +202,7 @@ class Schedule(Capability):
             placed = self._intake.stage(message, self._env.wall_ms, store_host=original.store_host)
         except NotTaken as no:
             if no.status in NEVER:
-                log.error("delay level %d: offset %d can never be stored in %s: %s", level, offset, plain_text(topic), no)
+                self._env.log.error("delay level %d: offset %d can never be stored in %s: %s", level, offset, topic, no)
                 return 0
             raise
         if self._config.enable_schedule_message_stats:

@@ -10,7 +10,6 @@ Java: `AbstractSendMessageProcessor.consumerSendMsgBack`.
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from broker_impl.call import Answer, Call, Durable, Refusal, Reply, Settled
@@ -31,8 +30,6 @@ from rmq_wire.codes import VERSION_SENDS_MAX_RECONSUME_TIMES, ResponseCode
 from rmq_wire.headers.send_back import ConsumerSendMsgBack
 from rmq_wire.message import read_unit
 from rmq_wire.message_id import offset_message_id
-
-log = logging.getLogger("rmq.dlq")
 
 FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 DLQ_QUEUES: Final = 1
@@ -133,7 +130,7 @@ class SendBack(Capability):
             self._stats.add_put(message.topic, message.queue_id, 1, placed.size)
         self._stats.add_send_back(asked.group, first_topic)
         if dead:
-            log.info(
+            self._env.log.info(
                 "message %s of topic %s given up by group %s, now in %s",
                 values.get(prop.UNIQ_KEY),
                 first_topic,

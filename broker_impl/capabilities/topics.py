@@ -7,12 +7,11 @@ getTopicStatsInfo).  Differences: queue numbers have a limit; a name to delete e
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Generator, Sequence
 from functools import partial
 from typing import Protocol
 
-from broker_impl.call import LATER, Answer, Call, Pause, Refusal, Reply, plain_text
+from broker_impl.call import LATER, Answer, Call, Pause, Refusal, Reply
 from broker_impl.capabilities.saving import Saver, acknowledge
 from broker_impl.cold import warmed
 from broker_impl.config import BrokerConfig
@@ -28,8 +27,6 @@ from rmq_wire.codes import ResponseCode
 from rmq_wire.fastjson import MessageQueue
 from rmq_wire.headers.stats import GetTopicStatsInfo
 from rmq_wire.headers.topics import CreateTopic, CreateTopicList, DeleteTopic, GetTopicConfig
-
-_log = logging.getLogger(__name__)
 
 QUEUES_MAX = 16_384
 """Queues of one topic.  Java has no limit, and loops over as many as it was told; the largest built-in topic has 1,024."""
@@ -89,7 +86,7 @@ class Topics(Capability):
             attributes=attributes,
         )
         self._check_content(topic)
-        _log.info("topic %s is made or changed by %s", plain_text(asked.topic), call.peer)
+        call.env.log.info("topic %s is made or changed by %s", asked.topic, call.peer)
         if topic.plain() != _plain(self._topics.get(asked.topic)):
             self._put((topic,))
         return Reply(remark=NO_REMARK)
@@ -105,7 +102,7 @@ class Topics(Capability):
             self._check_content(topic)
             if topic.plain() == _plain(self._topics.get(topic.topic_name)):
                 return Reply(remark=NO_REMARK)
-        _log.info("%d topics are made or changed by %s", len(topics), call.peer)
+        call.env.log.info("%d topics are made or changed by %s", len(topics), call.peer)
         if topics:
             self._put(topics)
         return Reply(remark=NO_REMARK)
@@ -124,7 +121,7 @@ class Topics(Capability):
                     for name in (names.pop_retry_topic(asked.topic, group, v2=v2) for v2 in (True, False))
                     if name in self._topics
                 ]
-        _log.warning("topics %s are deleted by %s", plain_text(doomed), call.peer)
+        call.env.log.info("topics %s are deleted by %s", doomed, call.peer)
         for name in doomed:
             self._topics.delete(name)
             self._offsets.drop_topic(name)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-
-from broker_impl.call import Answer, Call, Refusal, Reply, plain_text
+from broker_impl.call import Answer, Call, Refusal, Reply
 from broker_impl.namesrv.config import NamesrvConfig
 from broker_impl.namesrv.kv import KvTable
 from broker_impl.namesrv.registrations import Registration, Unregistration
@@ -32,8 +30,6 @@ from rmq_wire.headers.naming import (
     WipeWritePermOfBrokerResponse,
 )
 
-log = logging.getLogger("rmq.namesrv")
-
 UNTOUCHED_REMARK = "not set any response code"
 """What `RemotingCommand.createResponseCommand` puts in first; Java's answer 901 forgets to take it out."""
 
@@ -52,7 +48,7 @@ class Brokers(Capability):
         """Enter a broker and its topics."""
         body = call.body
         if asked.body_crc32 and body_crc(body) != asked.body_crc32:
-            log.warning("registration of %s: check sum of the body does not match", plain_text(asked.broker_name))
+            call.env.log.warning("registration of %s: check sum of the body does not match", asked.broker_name)
             raise Refusal(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         registered = read_register_body(body, compressed=asked.compressed, version=call.command.version)
         topics = registered.topic_config_serialize_wrapper
@@ -122,12 +118,12 @@ class Brokers(Capability):
     def wipe_write_perm(self, call: Call, asked: WipeWritePermOfBroker) -> Answer:
         """Nobody is to send to this broker."""
         count = self.table.wipe_write_perm(asked.broker_name)
-        log.info("%s:%d wiped write permission of %s: %d topics", *call.peer.remote, plain_text(asked.broker_name), count)
+        call.env.log.info("%s:%d wiped write permission of %s: %d topics", *call.peer.remote, asked.broker_name, count)
         return WipeWritePermOfBrokerResponse(wipe_topic_count=count)
 
     @answers(AddWritePermOfBroker)
     def add_write_perm(self, call: Call, asked: AddWritePermOfBroker) -> Answer:
         """The opposite."""
         count = self.table.add_write_perm(asked.broker_name)
-        log.info("%s:%d gave write permission to %s: %d topics", *call.peer.remote, plain_text(asked.broker_name), count)
+        call.env.log.info("%s:%d gave write permission to %s: %d topics", *call.peer.remote, asked.broker_name, count)
         return AddWritePermOfBrokerResponse(add_topic_count=count)

@@ -6,19 +6,16 @@ that would keep the server from starting again.
 
 from __future__ import annotations
 
-import logging
-
-from broker_impl.call import Answer, Call, Refusal, Reply, plain_text
+from broker_impl.call import Answer, Call, Refusal, Reply
 from broker_impl.namesrv.config import ConfigError, NamesrvConfig
 from broker_impl.namesrv.files import Files
 from broker_impl.router import Capability, answers
 from broker_impl.slices import Slices, joined
+from rmq_net.log import plain_text
 from rmq_wire.bodies import properties_text
 from rmq_wire.codes import ResponseCode
 from rmq_wire.errors import BadBody
 from rmq_wire.headers.naming import GetNamesrvConfig, UpdateNamesrvConfig
-
-log = logging.getLogger("rmq.namesrv")
 
 
 class Configuration(Capability):
@@ -55,7 +52,7 @@ class Configuration(Capability):
         except ConfigError as why:
             raise Refusal(ResponseCode.INVALID_PARAMETER, plain_text(why)) from None
         for line in said:
-            log.warning("configuration by %s:%d: %s", *call.peer.remote, plain_text(line))
+            call.env.log.warning("configuration by %s:%d: %s", *call.peer.remote, line)
         return self.files.write(call, self.path, self._text)
 
     def _text(self) -> Slices[bytes]:

@@ -6,7 +6,6 @@ it is made in slices and written by the shell's sync lane; changes that come mea
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -18,8 +17,6 @@ from rmq_store.config_files import persist_config
 from rmq_store.disk import Disk
 from rmq_store.errors import StoreError
 from rmq_wire.codes import ResponseCode
-
-log = logging.getLogger("rmq.namesrv")
 
 LANE = "sync"
 WAITING_MAX: Final = 4_096
@@ -65,7 +62,7 @@ class Files:
                     raise OSError("the disk did not answer in time")
                 persist_config(self._disk, path, [finished(text())])
             except (OSError, StoreError) as error:
-                log.error("%s could not be written, its last changes are lost: %s", path, error)
+                self._engine.env.log.error("%s could not be written, its last changes are lost: %s", path, error)
                 return False
         return True
 
@@ -100,7 +97,7 @@ class Files:
             if error is None:
                 del self._unsaved[path]
         if error is not None:
-            log.error("%s was not written: %s", path, error)
+            self._engine.env.log.error("%s was not written: %s", path, error)
         for parked in asked:
             if error is None:
                 parked.answer(Reply())

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator, Iterator
 from typing import Final
 
-from broker_impl.call import Answer, Call, Refusal, plain_text
+from broker_impl.call import Answer, Call, Refusal
 from broker_impl.namesrv.files import Files
 from broker_impl.router import Capability, answers
 from broker_impl.slices import Slices, begun, in_javas_order, joined, spelled
@@ -14,8 +13,6 @@ from rmq_wire.bodies.body import FASTJSON, table_pieces
 from rmq_wire.bodies.kv import KVConfig, KVTable
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.naming import DeleteKVConfig, GetKVConfig, GetKVConfigResponse, GetKVListByNamespace, PutKVConfig
-
-log = logging.getLogger("rmq.namesrv")
 
 CHARACTERS_MAX: Final = 8 << 20
 """Of all names and values together: an answer with one namespace must still fit into a frame of 16 MiB."""
@@ -107,7 +104,7 @@ class KeyValues(Capability):
         self.files.check_room(self.path)
         if not self.kv.put(asked.namespace, asked.key, asked.value):
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"the key-value table holds {CHARACTERS_MAX} characters at most")
-        log.info("%s:%d set %s in %s", *call.peer.remote, plain_text(asked.key, 64), plain_text(asked.namespace, 64))
+        call.env.log.info("%s:%d set %s in %s", *call.peer.remote, asked.key, asked.namespace)
         return self.files.write(call, self.path, self.kv.document)
 
     @answers(DeleteKVConfig)
@@ -115,7 +112,7 @@ class KeyValues(Capability):
         """Remove a value and save the file."""
         self.files.check_room(self.path)
         self.kv.delete(asked.namespace, asked.key)
-        log.info("%s:%d deleted %s of %s", *call.peer.remote, plain_text(asked.key, 64), plain_text(asked.namespace, 64))
+        call.env.log.info("%s:%d deleted %s of %s", *call.peer.remote, asked.key, asked.namespace)
         return self.files.write(call, self.path, self.kv.document)
 
     @answers(GetKVConfig)

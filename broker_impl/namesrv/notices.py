@@ -8,17 +8,14 @@ requests on their own.  Here is who is to be told what; who has sockets takes it
 from __future__ import annotations
 
 import itertools
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from broker_impl.call import plain_text
 from broker_impl.namesrv.registrations import MinIdChanged
+from rmq_net.log import Log
 from rmq_wire.command import encode_request
 from rmq_wire.headers.replication import NotifyMinBrokerIdChange
-
-log = logging.getLogger("rmq.namesrv")
 
 NOTICES_MAX: Final = 1_024
 """That wait to be sent.  Brokers that cannot be reached must not fill the memory; each news makes the older ones worthless."""
@@ -34,7 +31,8 @@ class Notice(NamedTuple):
 class Notices:
     """A queue of notices.  `on_due` is called when there is something to take."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: Log) -> None:
+        self._log = log
         self.on_due: Callable[[], None] = lambda: None
         self._waiting: deque[Notice] = deque(maxlen=NOTICES_MAX)
         self._opaque = itertools.count(1)
@@ -47,12 +45,12 @@ class Notices:
             offline_broker_addr=change.offline_addr,
             ha_broker_addr=change.ha_addr,
         )
-        log.info(
+        self._log.info(
             "smallest broker id is %d at %s now, gone: %s; told: %s",
             change.min_broker_id,
-            plain_text(change.min_broker_addr),
-            plain_text(change.offline_addr or "nobody"),
-            plain_text(", ".join(change.tell)),
+            change.min_broker_addr,
+            change.offline_addr or "nobody",
+            change.tell,
         )
         for addr in change.tell:
             frame = encode_request(request.code, request, opaque=next(self._opaque), oneway=True)

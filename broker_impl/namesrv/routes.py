@@ -12,11 +12,9 @@ while one of its brokers is live there; a topic has queues only in known brokers
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
-from broker_impl.call import plain_text
 from broker_impl.namesrv.registrations import (
     Expired,
     Key,
@@ -27,11 +25,13 @@ from broker_impl.namesrv.registrations import (
     Registration,
     Unregistration,
 )
+from rmq_net.log import Log, plain_text
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.route import MASTER_ID, BrokerData, QueueData, TopicQueueMappingInfo
 from rmq_wire.bodies.topics import PERM_READ, PERM_WRITE
 
-log = logging.getLogger("rmq.namesrv")
+WHO_CHARS_MAX: Final = 64
+"""Of each name in a log line."""
 
 
 class Settings(Protocol):
@@ -46,8 +46,9 @@ class Settings(Protocol):
 class RouteTable:
     """The tables.  `on_min_id_changed` hears of changes of the smallest broker id, when the configuration asks for it."""
 
-    def __init__(self, settings: Settings, on_min_id_changed: Callable[[MinIdChanged], None] | None = None) -> None:
+    def __init__(self, settings: Settings, log: Log, on_min_id_changed: Callable[[MinIdChanged], None] | None = None) -> None:
         self.settings = settings
+        self._log = log
         self.on_min_id_changed = on_min_id_changed
         self.topics: dict[str, dict[str, QueueData]] = {}
         """Topic -> broker name -> its queues there."""
@@ -67,13 +68,13 @@ class RouteTable:
         known = self.brokers.get(asked.name)
         holder = known.broker_addrs.get(asked.broker_id) if known else None
         if not asked.embedded and self._is_embedded(asked, holder):
-            log.warning("registration ignored: it would take the place of a broker of this process: %s", _who(asked))
+            self._log.warning("registration ignored: it would take the place of a broker of this process: %s", _who(asked))
             return Registered()
         if holder is not None and holder != asked.addr and self._is_newer(asked, holder):
             self._remove([key])
             return Registered()
         if holder is None and len(asked.topics) == 1:
-            log.warning("increment from a broker that has not registered: %s", _who(asked))
+            self._log.warning("increment from a broker that has not registered: %s", _who(asked))
             return None
         previous = self.live.get(key)
         if previous is not None and previous.name != asked.name:
@@ -83,7 +84,7 @@ class RouteTable:
         broker, min_before = self._enter(asked, holder)
         self.live[key] = LiveBroker(asked, mono_ms, previous)
         if previous is None:
-            log.info("broker registered: %s", _who(asked))
+            self._log.info("broker registered: %s", _who(asked))
         if asked.broker_id == MASTER_ID or self._is_prime_slave(asked, broker):
             self._take_topics(asked, broker, changed=changed)
         self._take_filter_servers(key, asked.filter_servers)
@@ -102,12 +103,12 @@ class RouteTable:
         live = next((live for key, live in self.live.items() if key[1] == holder and live.name == asked.name), None)
         if live is None or live.version.state_version <= asked.version.state_version:
             return False
-        log.warning(
+        self._log.warning(
             "registration ignored: %s has state version %d, %s at %s has %d",
             _who(asked),
             asked.version.state_version,
-            plain_text(live.name),
-            plain_text(holder),
+            live.name,
+            holder,
             live.version.state_version,
         )
         return True
@@ -124,7 +125,7 @@ class RouteTable:
         for other in [number for number, addr in addrs.items() if addr == asked.addr and number != asked.broker_id]:
             del addrs[other]  # a slave that became the master: an address stands under one id only
         if holder is not None and holder != asked.addr:
-            log.warning("broker moved: %s was at %s", _who(asked), plain_text(holder))
+            self._log.warning("broker moved: %s was at %s", _who(asked), holder)
         self._supersede(asked, {asked.addr, holder})
         addrs[asked.broker_id] = asked.addr
         self.clusters.setdefault(asked.cluster, {})[asked.name] = None
@@ -194,9 +195,9 @@ class RouteTable:
         for asked in gone:
             live = self.live.get((asked.cluster, asked.addr))
             if live is None or live.name != asked.name:
-                log.info("unregistration of a broker that is not here: %s", _who(asked))
+                self._log.info("unregistration of a broker that is not here: %s", _who(asked))
             elif link in live.former or (live.embedded and link is not None):
-                log.warning("unregistration ignored, the broker is known to live: %s", _who(asked))
+                self._log.warning("unregistration ignored, the broker is known to live: %s", _who(asked))
             else:
                 keys.append((asked.cluster, asked.addr))
         self._remove(keys)
@@ -233,7 +234,7 @@ class RouteTable:
             was_least = live.broker_id == min(broker.broker_addrs)
             broker.broker_addrs.pop(live.broker_id, None)
             self._leave_cluster(key[0], live.name)
-            log.info("broker gone: %s %s at %s", plain_text(live.name), live.broker_id, plain_text(key[1]))
+            self._log.info("broker gone: %s %s at %s", live.name, live.broker_id, key[1])
             if not broker.broker_addrs:
                 del self.brokers[live.name]
                 removed.add(live.name)
@@ -309,7 +310,7 @@ class RouteTable:
     def register_topic(self, topic: str, queue_datas: Sequence[QueueData]) -> None:
         """Enter one topic's queues; nothing happens when one of them names a broker that is not here."""
         if not queue_datas or any(queues.broker_name not in self.brokers for queues in queue_datas):
-            log.warning("topic %s names a broker that is not here", plain_text(topic))
+            self._log.warning("topic %s names a broker that is not here", topic)
             return
         self.topics.setdefault(topic, {}).update((queues.broker_name, queues) for queues in queue_datas)
 
@@ -339,4 +340,5 @@ class RouteTable:
 
 
 def _who(asked: Registration | Unregistration) -> str:
-    return f"{plain_text(asked.name)} {asked.broker_id} at {plain_text(asked.addr)} of {plain_text(asked.cluster)}"
+    name, addr, cluster = (plain_text(text, WHO_CHARS_MAX) for text in (asked.name, asked.addr, asked.cluster))
+    return f"{name} {asked.broker_id} at {addr} of {cluster}"

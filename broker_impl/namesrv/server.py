@@ -6,10 +6,8 @@ themselves by `NameServer.embed` instead of over the wire.
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
-from broker_impl.call import plain_text
 from broker_impl.engine import Engine
 from broker_impl.env import Env
 from broker_impl.limits import Limits
@@ -28,8 +26,6 @@ from broker_impl.router import Router
 from rmq_store.config_files import load_config
 from rmq_store.disk import Disk, RealDisk
 from rmq_wire.declare import Role
-
-log = logging.getLogger("rmq.namesrv")
 
 FIRST_SCAN_MS: Final = 5_000
 """When brokers without a sign of life are looked for first (Java: `NamesrvController.startScheduleService`)."""
@@ -52,12 +48,13 @@ class NameServer:
         # Java brokers and clients connect to every name server and say nothing there until they need it: brokers for 10 s after
         # their start, clients for ever.  So silence at the beginning is as lawful as later.
         self.engine = Engine(env, limits=(limits or Limits())._replace(idle_ms_max=idle_ms, first_frame_ms_max=idle_ms))
-        self.notices = Notices()
+        env.log.rename("rmq.namesrv")
+        self.notices = Notices(env.log)
         """For who can connect to brokers."""
-        self.table = RouteTable(config, self.notices.min_id_changed)
+        self.table = RouteTable(config, env.log, self.notices.min_id_changed)
         self.told = RouteAnswers(self.table, lambda: config.support_acting_master)
         self.kv = KvTable()
-        load_config(disk, config.kv_config_path, self.kv.load, log.warning)
+        load_config(disk, config.kv_config_path, self.kv.load, env.log.warning)
         self._files = files = Files(self.engine, disk)
         capabilities = (
             Brokers(self.table, self.told, self.kv, config),
@@ -88,7 +85,7 @@ class NameServer:
     def _expire(self) -> None:
         """Take out brokers that have been silent, and close their connections, as Java does."""
         for gone in self.table.expire(self.engine.env.mono_ms):
-            log.warning("broker %s at %s silent for %d ms", plain_text(gone.name), plain_text(gone.addr), gone.timeout_ms)
+            self.engine.env.log.warning("broker %s at %s silent for %d ms", gone.name, gone.addr, gone.timeout_ms)
             if isinstance(gone.link, Peer):
                 self.engine.close(gone.link, f"no sign of life of its broker for {gone.timeout_ms} ms")
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
-from broker_impl.call import Answer, Call, Refusal, Reply, plain_text
+from broker_impl.call import Answer, Call, Refusal, Reply
 from broker_impl.namesrv.config import NamesrvConfig
 from broker_impl.namesrv.kv import KvTable
 from broker_impl.namesrv.route_answers import RouteAnswers, near_zone
@@ -26,8 +25,6 @@ from rmq_wire.headers.naming import (
     GetUnitTopicList,
     RegisterTopic,
 )
-
-log = logging.getLogger("rmq.namesrv")
 
 V4_9_4 = 401
 """`MQVersion`: the first whose route answers are strict JSON."""
@@ -117,7 +114,7 @@ class TopicLists(Capability):
     def delete_topic(self, call: Call, asked: DeleteTopicFromNamesrv) -> Answer:
         """Forget a topic."""
         self.table.delete_topic(asked.topic, asked.cluster_name)
-        log.info("%s:%d deleted topic %s", *call.peer.remote, plain_text(asked.topic))
+        call.env.log.info("%s:%d deleted topic %s", *call.peer.remote, asked.topic)
         return Reply()
 
     def _listed(self, made: Callable[[], TopicList]) -> Reply:

@@ -9,19 +9,15 @@ Java: `ConsumerManager`, `ConsumerGroupInfo`, `ProducerManager`, `ClientChannelI
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, TypeVar
 
-from broker_impl.call import plain_text
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
 from rmq_wire.bodies.heartbeat import BROADCASTING, ConsumerData, SubscriptionData
 
 if TYPE_CHECKING:
     from broker_impl.peer import Peer
-
-_log = logging.getLogger(__name__)
 
 K = TypeVar("K")
 
@@ -167,7 +163,7 @@ class Clients:
             return
         _forget(self._consumes, peer, group_name)
         if group.members.pop(peer, None) is not None:
-            _log.info("consumer of group %s at %s:%d unregistered", plain_text(group_name), *peer.remote[:2])
+            self._env.log.info("consumer of group %s at %s:%d unregistered", group_name, *peer.remote[:2])
         self._drop_if_empty(group)
         if notify and not group.broadcasting:
             self._members_changed(group)
@@ -215,7 +211,7 @@ class Clients:
         members[client.peer] = client
         self._producer_peers[client.client_id] = client.peer
         self._produces.setdefault(client.peer, {})[group] = None
-        _log.info("producer %s of group %s connected", plain_text(client.client_id), plain_text(group))
+        self._env.log.info("producer %s of group %s connected", client.client_id, group)
 
     def unregister_producer(self, group: str, peer: Peer, client_id: str) -> None:
         """A producer says good-bye (`unregisterProducer`)."""
@@ -282,18 +278,18 @@ class Clients:
         known = group.members.get(client.peer)
         if known is None or known.client_id != client.client_id:
             if known is not None:
-                _log.error(
+                self._env.log.error(
                     "the connection of %s in group %s now speaks for %s",
-                    plain_text(known.client_id),
-                    plain_text(group.name),
-                    plain_text(client.client_id),
+                    known.client_id,
+                    group.name,
+                    client.client_id,
                 )
             group.members[client.peer] = client
             self._consumes.setdefault(client.peer, {})[group.name] = None
         else:
             known.seen(self._env)
         if known is None:
-            _log.info("consumer %s of group %s connected", plain_text(client.client_id), plain_text(group.name))
+            self._env.log.info("consumer %s of group %s connected", client.client_id, group.name)
         return known is None
 
     def _update_subscriptions(self, group: ConsumerGroup, said: Iterable[SubscriptionData]) -> bool:
@@ -314,7 +310,7 @@ class Clients:
             _forget(self._groups_of_topic, topic, group.name)
             changed = True
         if changed:
-            _log.info("group %s now subscribes to %s", plain_text(group.name), plain_text(sorted(group.subscriptions)))
+            self._env.log.info("group %s now subscribes to %s", group.name, sorted(group.subscriptions))
         return changed
 
     def _drop_if_empty(self, group: ConsumerGroup) -> None:
@@ -324,7 +320,7 @@ class Clients:
         self._fingerprints.pop(group.name, None)
         for topic in group.subscriptions:
             _forget(self._groups_of_topic, topic, group.name)
-        _log.info("the last consumer of group %s is gone", plain_text(group.name))
+        self._env.log.info("the last consumer of group %s is gone", group.name)
         for listener in self.on_group_gone:
             listener(group.name)
 

@@ -8,19 +8,15 @@ Java: `ConsumerOffsetManager`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from broker_impl.call import plain_text
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
 from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.offsets import ConsumerOffsetTable
 from rmq_wire.java import iteration_order
-
-_log = logging.getLogger(__name__)
 
 SEPARATOR = "@"
 ABSENT = -1
@@ -63,7 +59,9 @@ class ConsumerOffsets(PersistedTable):
             if old == offset:
                 return self._count_commit(changed=False)
             if old is not None and offset < old:
-                _log.warning("offset of %s queue %d goes back from %d to %d, committed by %s", key, queue_id, old, offset, client)
+                self._env.log.warning(
+                    "%s queue %d: offset goes back from %d to %d, committed by %s", key, queue_id, old, offset, client
+                )
             row[queue_id] = offset
             self._offsets.touch(key)
         return self._count_commit(changed=True)
@@ -171,9 +169,9 @@ class ConsumerOffsets(PersistedTable):
             for queue_id, offset in row.items():
                 most = queue_bounds(topic, queue_id)[1]
                 if offset > most:
-                    _log.warning(
+                    self._env.log.warning(
                         "progress of %s in queue %d is %d, beyond the queue's end: set to %d",
-                        plain_text(key),
+                        key,
                         queue_id,
                         offset,
                         most,

@@ -10,16 +10,14 @@ Java: `ScheduleMessageService` (offsetTable, encode, decode, correctDelayOffset)
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from broker_impl.state.persisted import PersistedTable, leftover
+from rmq_net.log import Log
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.offsets import DelayOffsetTable
-
-log = logging.getLogger("rmq.schedule")
 
 Bounds = Callable[[int], tuple[int, int]]
 """Level -> (min, max) offset of its queue; (0, 0) without one."""
@@ -67,7 +65,7 @@ class DelayOffsets(PersistedTable):
             self.data_version.advance(wall_ms)
         self.changed(at_once=False)
 
-    def clamp(self, levels: Mapping[int, int], bounds: Bounds) -> None:
+    def clamp(self, levels: Mapping[int, int], bounds: Bounds, log: Log) -> None:
         """After recovery: no progress outside its queue (`correctDelayOffset`)."""
         for level in levels:
             offset = self.progress.get(level)

@@ -5,13 +5,11 @@ Java: `SubscriptionGroupManager`, `MixAll.isSysConsumerGroupAndEnableCreate`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from broker_impl.call import plain_text
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
 from broker_impl.state.attributes import GROUP_ATTRIBUTES, altered
@@ -20,8 +18,6 @@ from broker_impl.state.topics import page_of
 from rmq_wire import names
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
-
-_log = logging.getLogger(__name__)
 
 BUILTIN_GROUPS = (
     "TOOLS_CONSUMER",
@@ -93,7 +89,7 @@ class GroupTable(PersistedTable):
             return None
         made = SubscriptionGroupConfig(group_name=name)
         self._rows.put(name, made)
-        _log.info("consumer group %s made with defaults", name)
+        self._env.log.info("consumer group %s made with defaults", name)
         self._changed()
         return made
 
@@ -170,7 +166,7 @@ class GroupTable(PersistedTable):
         for name, row in read.subscription_group_table.items():
             row.group_name = row.group_name or name
             if row.group_name != name or names.path_problem(name):
-                _log.error("%s names a group %s that no retry topic can have: it is left out", self.file, plain_text(name))
+                self._env.log.error("%s names a group %s that no retry topic can have: it is left out", self.file, name)
                 continue
             self._rows.put(name, row)
             rest = leftover(document["subscriptionGroupTable"][name], _FIELDS)

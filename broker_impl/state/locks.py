@@ -5,15 +5,11 @@ Nothing is stored: a restart frees all, as in Java.  Deadlines use the monotonic
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker_impl.call import plain_text
 from broker_impl.env import Env
 from rmq_wire.bodies.locks import QueueName
-
-_log = logging.getLogger(__name__)
 
 LOCK_MS = 60_000
 """How long a lock lives without being renewed (`rocketmq.broker.rebalance.lockMaxLiveTime`)."""
@@ -41,13 +37,13 @@ class QueueLocks:
             if old is not None and old.client_id != client_id:
                 if now - old.renewed_ms <= LOCK_MS:
                     continue
-                _log.warning(
+                self._env.log.warning(
                     "queue %s of group %s passes from %s, silent for %d ms, to %s",
-                    plain_text(queue),
-                    plain_text(group),
-                    plain_text(old.client_id),
+                    queue,
+                    group,
+                    old.client_id,
                     now - old.renewed_ms,
-                    plain_text(client_id),
+                    client_id,
                 )
             table[queue] = _Lock(client_id, now)
             held.append(queue)

@@ -11,19 +11,17 @@ Java: `ConfigManager` (encode, decode, persist), `RemotingSerializable.toJson(ob
 from __future__ import annotations
 
 import bisect
-import logging
 import shlex
 from collections.abc import Callable, Container, Generator, Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
+from rmq_net.log import Log
 from rmq_store.config_files import load_config, persist_config
 from rmq_store.disk import Disk
 from rmq_store.errors import StoreDamaged, StoreError
 from rmq_wire import fastjson
 from rmq_wire.errors import BadBody
 from rmq_wire.java import string_hash
-
-_log = logging.getLogger(__name__)
 
 Row = TypeVar("Row")
 
@@ -226,7 +224,7 @@ def leftover(document: dict[str, Any], known: Iterable[str]) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name not in names}
 
 
-def load_tables(disk: Disk, directory: str, tables: Iterable[PersistedTable]) -> None:
+def load_tables(disk: Disk, directory: str, tables: Iterable[PersistedTable], log: Log) -> None:
     """Read each table's file, or its backup, below `directory`.
 
     Raises `StoreDamaged` that names all of which no copy can be read, and the command that makes them again.
@@ -234,7 +232,7 @@ def load_tables(disk: Disk, directory: str, tables: Iterable[PersistedTable]) ->
     failures: list[str] = []
     for table in tables:
         try:
-            load_config(disk, f"{directory}/{table.file}", table.load, _log.warning)
+            load_config(disk, f"{directory}/{table.file}", table.load, log.warning)
         except StoreDamaged as damaged:
             failures.append(str(damaged))
     if failures:
@@ -253,10 +251,16 @@ class Persister:
     """
 
     def __init__(
-        self, disk: Disk, directory: str, tables: Iterable[PersistedTable], defer: Callable[[Callable[[], None]], None]
+        self,
+        disk: Disk,
+        directory: str,
+        tables: Iterable[PersistedTable],
+        defer: Callable[[Callable[[], None]], None],
+        log: Log,
     ) -> None:
         self._disk = disk
         self._directory = directory
+        self._log = log
         self.tables = tuple(tables)
         self._defer = defer
         self._loaded = False
@@ -267,7 +271,7 @@ class Persister:
 
         Raises `StoreDamaged` when neither can be read; then nothing is written.
         """
-        load_tables(self._disk, self._directory, [table for table in self.tables if table not in read])
+        load_tables(self._disk, self._directory, [table for table in self.tables if table not in read], self._log)
         self._loaded = True
         for table in self.tables:
             table.on_dirty = self._soon
@@ -285,7 +289,7 @@ class Persister:
                 try:
                     self.save(table)
                 except (OSError, StoreError) as failed:
-                    _log.error("%s could not be written, the change is kept in memory: %s", table.file, failed)
+                    self._log.error("%s could not be written, the change is kept in memory: %s", table.file, failed)
 
     def slices(self, table: PersistedTable) -> Generator[None, None, bytes]:
         """Long work: the document, a slice per step; hand the bytes to `write` (on any thread), then call `table.written`."""

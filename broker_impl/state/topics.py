@@ -9,23 +9,20 @@ Java: `TopicConfigManager`, `TopicValidator`.  Left out: static topics, tiered s
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from broker_impl.call import plain_text
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
 from broker_impl.state.attributes import TOPIC_ATTRIBUTES, altered
 from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover
+from rmq_net.log import plain_text
 from rmq_wire import names
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.topics import PERM_INHERIT, PERM_READ, PERM_WRITE, TOPIC_UNIT_SUB, TopicConfig, TopicConfigTable
 from rmq_wire.errors import BadBody
-
-_log = logging.getLogger(__name__)
 
 BENCHMARK_QUEUES = 1024
 CLUSTER_QUEUES = 16
@@ -96,14 +93,14 @@ class TopicTable(PersistedTable):
             return found
         template = self.get(default_topic)
         if template is None:
-            _log.warning("topic %s not made: no template topic %s, asked by %s", name, plain_text(default_topic), remote)
+            self._env.log.warning("topic %s not made: no template topic %s, asked by %s", name, default_topic, remote)
             return None
         if default_topic == names.AUTO_CREATE_TOPIC and not self._config.auto_create_topic_enable:
             template.perm = PERM_READ | PERM_WRITE
             self._rows.touch(default_topic)
         if not template.perm & PERM_INHERIT:
-            _log.warning(
-                "topic %s not made: template %s has perm %d, asked by %s", name, plain_text(default_topic), template.perm, remote
+            self._env.log.warning(
+                "topic %s not made: template %s has perm %d, asked by %s", name, default_topic, template.perm, remote
             )
             return None
         queues = max(0, min(client_default_queues, template.write_queue_nums))
@@ -115,7 +112,7 @@ class TopicTable(PersistedTable):
             topic_sys_flag=topic_sys_flag,
             topic_filter_type=template.topic_filter_type,
         )
-        _log.info("topic %s made after %s with %d queues, asked by %s", name, plain_text(default_topic), queues, remote)
+        self._env.log.info("topic %s made after %s with %d queues, asked by %s", name, default_topic, queues, remote)
         self._create(made)
         return made
 
@@ -214,7 +211,7 @@ class TopicTable(PersistedTable):
         for name, row in read.topic_config_table.items():
             row.topic_name = row.topic_name or name
             if row.topic_name != name or names.path_problem(name):
-                _log.error("%s names a topic %s that no directory can have: it is left out", self.file, plain_text(name))
+                self._env.log.error("%s names a topic %s that no directory can have: it is left out", self.file, name)
                 continue
             self._rows.put(name, row)
             rest = leftover(document["topicConfigTable"][name], _FIELDS)

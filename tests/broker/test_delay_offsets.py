@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from broker_impl.env import Env
 from broker_impl.state.delay_offsets import DelayOffsets
 
 WALL = 1_700_000_000_000
@@ -93,6 +94,6 @@ def test_progress_is_clamped_to_the_queue() -> None:
     offsets = table(Log())
     offsets.load(b'{"offsetTable":{1:50,2:3,3:7}}')
     bounds = {1: (10, 20), 2: (5, 9), 3: (0, 7), 4: (0, 9)}
-    offsets.clamp(dict.fromkeys(bounds, 0), bounds.__getitem__)
+    offsets.clamp(dict.fromkeys(bounds, 0), bounds.__getitem__, Env().log)
     assert offsets.progress == {1: 20, 2: 5, 3: 7}
     assert offsets.dirty

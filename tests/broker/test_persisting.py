@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker_impl.env import Env
 from broker_impl.state.persisted import PersistedTable, Persister
 from rmq_store.disk import RealDisk
 from rmq_store.errors import StoreDamaged
@@ -69,7 +70,7 @@ class CrashingDisk:
 
 
 def persister(root: Path, found: tuple[PersistedTable, ...], disk: Any = None) -> Persister:
-    made = Persister(disk or RealDisk(), f"{root}/config", found, lambda action: action())
+    made = Persister(disk or RealDisk(), f"{root}/config", found, lambda action: action(), Env().log)
     made.load()
     return made
 
@@ -163,7 +164,7 @@ def test_no_readable_copy_refuses_to_start_and_touches_nothing(tmp_path: Path, d
     for name in ("topics.json", "topics.json.bak"):
         (tmp_path / "config" / name).write_bytes(damage)
     found = tables()
-    refused = Persister(RealDisk(), f"{tmp_path}/config", found, lambda action: action())
+    refused = Persister(RealDisk(), f"{tmp_path}/config", found, lambda action: action(), Env().log)
     with pytest.raises(StoreDamaged, match=r"topics\.json"):
         refused.load()
     found[0].create_in_send("T", "TBW102", 4, "x")
@@ -190,7 +191,7 @@ def test_a_failing_disk_leaves_the_change_to_be_saved_later(tmp_path: Path, capl
 def test_changes_of_one_turn_are_written_once(tmp_path: Path) -> None:
     found = tables()
     waiting: list[Callable[[], None]] = []
-    saving = Persister(RealDisk(), f"{tmp_path}/config", found, waiting.append)
+    saving = Persister(RealDisk(), f"{tmp_path}/config", found, waiting.append, Env().log)
     saving.load()
     for number in range(5):
         found[0].create_in_send(f"T{number}", "TBW102", 4, "x")

@@ -203,8 +203,8 @@ def test_wrong_usage_is_status_2(home: Path) -> None:
 def test_unknown_and_idle_keys_are_reported_at_the_start(home: Path) -> None:
     settings = ["--set", "maxMesageSize=1", "--set", "sendThreadPoolQueueCapacity=1", "--set", "defaultTopicQueueNums=3"]
     with Server(home, *DEV, "--ephemeral", *settings) as server:
-        assert server.logged("unknown property maxMesageSize", "maxMessageSize")
-        assert server.logged("sendThreadPoolQueueCapacity=1", "has no effect")
+        assert server.wait_logged("unknown property maxMesageSize", "maxMessageSize")
+        assert server.wait_logged("sendThreadPoolQueueCapacity=1", "has no effect")
         assert not server.logged("defaultTopicQueueNums")
         assert server.stop() == 0
 

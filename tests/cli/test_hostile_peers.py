@@ -241,7 +241,7 @@ def test_more_connections_than_descriptors(tmp_path: Path, shell: tuple[str, ...
             except ConnectionError:
                 continue
         assert 50 <= len(served) <= DESCRIPTORS - 100
-        assert witness.server.logged("refused", "connections are open")
+        assert witness.server.wait_logged("refused", "connections are open")
         for number in range(20):
             assert witness.talk.send(f"New{number}", b"x").code == 0
         for sock in crowd:

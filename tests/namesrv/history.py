@@ -12,6 +12,7 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from broker_impl.env import Env
 from broker_impl.namesrv.registrations import HEARTBEAT_TIMEOUT_MS, Registration, Unregistration
 from broker_impl.namesrv.routes import RouteTable
 from rmq_wire.bodies.data_version import DataVersion
@@ -52,15 +53,15 @@ class NameServerHistory(RuleBasedStateMachine):
     def start(self, drop: bool) -> None:
         options = Settings()
         options.delete_topic_with_broker_registration = drop
-        self.table = RouteTable(options, lambda change: None)
+        self.table = RouteTable(options, Env().log, lambda change: None)
         self.model: dict[tuple[str, str], Live] = {}
         self.links = [Link(1)]
         self.count = 1
         self.now = 0
-        logging.getLogger("rmq.namesrv").disabled = True
+        logging.getLogger("rmq").disabled = True
 
     def teardown(self) -> None:
-        logging.getLogger("rmq.namesrv").disabled = False
+        logging.getLogger("rmq").disabled = False
 
     def some_link(self, number: int) -> Link:
         return self.links[number % len(self.links)]

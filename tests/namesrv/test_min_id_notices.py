@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from broker_impl import broker as composition
 from broker_impl.broker import House, run
+from broker_impl.env import Env
 from broker_impl.namesrv.notices import NOTICES_MAX, Notices
 from broker_impl.namesrv.registrations import MinIdChanged, Registration
 from broker_impl.node import MAIN_LISTENER
@@ -93,7 +93,7 @@ def test_the_key_counts_at_once(tmp_path: Path) -> None:
 
 
 def test_what_nobody_takes_is_bounded() -> None:
-    notices = Notices()
+    notices = Notices(Env().log)
     for number in range(NOTICES_MAX + 5):
         notices.min_id_changed(MinIdChanged([f"h:{number}"], 0, "h:0", None, None))
     taken = notices.take()
@@ -145,6 +145,6 @@ async def test_they_arrive(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
             stop.set()
             nursery.cancel_scope.cancel()
     assert [(code, fields["minBrokerId"]) for code, fields in arrived] == [(905, "0"), (905, "1")]
-    lines = [record.getMessage() for record in caplog.records if record.name == composition.log.name]
+    lines = [record.getMessage() for record in caplog.records if record.name == "rmq.namesrv"]
     assert any(f"broker {unreachable} was not told" in line and "Connection refused" in line for line in lines)
     assert any("broker no address was not told" in line for line in lines)

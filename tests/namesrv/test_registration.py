@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_impl.env import Env
 from broker_impl.registration import Announcement, Asked, Identity, Registrar, namesrv_addresses
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.kv import KVTable
@@ -61,7 +62,7 @@ class Broker:
         self.topics = Topics()
         self.woken = 0
         self.announcement = Announcement(ME, self.settings, self.topics)
-        self.registrar = Registrar(self.announcement, namesrvs or ("n:1",), 0, self.wake)
+        self.registrar = Registrar(self.announcement, namesrvs or ("n:1",), 0, Env().log, self.wake)
         self.now = 0
 
     def wake(self) -> None:
@@ -266,6 +267,28 @@ def test_a_bad_answer_is_a_failure_too(code: int, body: bytes) -> None:
     assert kinds(broker.settle(1_000)) == [RegisterBroker]
 
 
+def test_what_is_wrong_with_a_name_server_is_logged_when_it_changes(caplog: pytest.LogCaptureFixture) -> None:
+    """One that cannot be resolved is asked every 5 s for ever, and that is a line."""
+    broker = Broker()
+    for why in ["unresolvable"] * 50 + ["connection refused"] * 50 + ["unresolvable"]:
+        due = broker.registrar.next_due_ms()
+        assert due is not None
+        [asked] = broker.due(due)
+        broker.registrar.failed(asked, why, due)
+    said = [record.getMessage().partition(";")[0].removeprefix("name server n:1") for record in caplog.records]
+    assert said == [": unresolvable", ": connection refused", ": unresolvable"]
+    caplog.clear()
+    broker.settle(10**6)
+    assert [record.getMessage() for record in caplog.records] == ["name server n:1 answers again after 101 failures"]
+    caplog.clear()
+    for at in (10**7, 10**8):
+        broker.settle(at)
+    assert not caplog.records
+    [asked] = broker.due(10**9)
+    broker.registrar.failed(asked, "unresolvable", 10**9)
+    assert len(caplog.records) == 1, "it is news again"
+
+
 def test_a_broken_connection_is_followed_by_a_registration_at_once() -> None:
     broker = Broker("n:1", "n:2")
     broker.settle(0)
@@ -291,7 +314,7 @@ def test_at_the_end_it_takes_leave_of_those_who_know_it() -> None:
 
 def test_without_name_servers_nothing_is_ever_due() -> None:
     broker = Broker()
-    registrar = Registrar(broker.announcement, (), 0)
+    registrar = Registrar(broker.announcement, (), 0, Env().log)
     assert not registrar.due(10**9)
     assert registrar.next_due_ms() is None
 

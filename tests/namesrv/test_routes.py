@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker_impl.env import Env
 from broker_impl.namesrv.registrations import MinIdChanged, Registered, Registration, Unregistration
 from broker_impl.namesrv.route_answers import RouteAnswers, at_host, near_zone
 from broker_impl.namesrv.routes import RouteTable
@@ -30,7 +31,7 @@ class World:
     def __init__(self) -> None:
         self.settings = Settings()
         self.said: list[MinIdChanged] = []
-        self.table = RouteTable(self.settings, self.said.append)
+        self.table = RouteTable(self.settings, Env().log, self.said.append)
         self.acting = False
         self.told = RouteAnswers(self.table, lambda: self.acting)
 

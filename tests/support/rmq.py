@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from tests.support.process import ServerProcess
+from tests.support.process import ServerProcess, until
 from tests.support.talk import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -100,11 +100,9 @@ class Server(ServerProcess):
             self._process.stdout.close()
 
     def logged(self, *parts: str) -> list[str]:
-        """Lines of the log that hold all of these."""
+        """Lines of the log, as far as it is written, that hold all of these."""
         return [line for line in self.log.read_text(errors="replace").splitlines() if all(part in line for part in parts)]
 
     def wait_logged(self, *parts: str) -> str:
-        """The first such line.  The log is written before the connection it tells of is closed, so no wait is needed."""
-        found = self.logged(*parts)
-        assert found, f"no line with {parts} in\n{self.log_tail()}"
-        return found[0]
+        """The first such line, once it is there: a thread of the server writes its log, in order, when it comes to it."""
+        return until(lambda: self.logged(*parts), f"a line with {parts} in {self.log}", seconds=PATIENCE_S)[0]

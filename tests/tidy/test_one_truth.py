@@ -26,7 +26,7 @@ def sins(module: Module) -> Iterator[str]:
     for name, line, _ in module.imports:
         if name.partition(".")[0] in ("struct", "_struct", "ctypes") and name not in HARMLESS:
             yield f"{module.at(line)}: imports {name}"
-    for called, line in module.calls:
+    for called, line, _ in module.calls:
         if called in CALLS or (cutter and called.endswith(BY_HAND)):
             yield f"{module.at(line)}: {called}(…)"
     for text, line in module.texts:

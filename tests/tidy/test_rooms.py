@@ -38,7 +38,7 @@ def borrowed(module: Module) -> Iterator[tuple[str, str]]:
 
 def sleeps(module: Module) -> Iterator[str]:
     """Where it does."""
-    return (f"{module.at(line)}: {called}" for called, line in module.calls if called.split(".")[-1] in SLEEPS)
+    return (f"{module.at(line)}: {called}" for called, line, _ in module.calls if called.split(".")[-1] in SLEEPS)
 
 
 def test_a_room_borrows_of_support_alone() -> None:

@@ -21,6 +21,7 @@ PRODUCT_ROOMS = (
     "conformance",
     "rmq_cli",
 )
+SERVER_ROOMS = ("rmq_wire", "rmq_net", "rmq_store", "broker_impl")
 ROOMS = (*PRODUCT_ROOMS, "tests", "bench")
 FOUND_BY_SPARK = "pyspark_"
 """Top-level modules whose names begin so belong to `rmq_spark`: Spark looks for formats there."""
@@ -38,10 +39,19 @@ class Imported(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A text, or what is called: `a.b.c`, without its beginning where that is computed."""
+    """A text, or a name: `a.b.c`, without its beginning where that is computed."""
 
     text: str
     line: int
+
+
+class Called(NamedTuple):
+    """What is called, as `Told` has it."""
+
+    text: str
+    line: int
+    says: bool
+    """its first argument is a text that stands there"""
 
 
 class Function(NamedTuple):
@@ -58,7 +68,7 @@ class Module(NamedTuple):
     """of its file, from the repository's root on"""
     lines: int
     imports: list[Imported]
-    calls: list[Told]
+    calls: list[Called]
     texts: list[Told]
     functions: list[Function]
 
@@ -117,7 +127,8 @@ def _walk(node: ast.AST, at_load: bool, module: Module, package: str) -> None:
             module.imports.extend(Imported(f"{base}.{alias.name}", node.lineno, at_load) for alias in node.names)
         case ast.Call():
             name = _called(node.func)
-            module.calls.append(Told(name, node.lineno))
+            says = bool(node.args) and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
+            module.calls.append(Called(name, node.lineno, says))
             if name in IMPORTERS:
                 given = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
                 module.imports.append(Imported(given if isinstance(given, str) else COMPUTED, node.lineno, at_load))
