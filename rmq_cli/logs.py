@@ -41,6 +41,11 @@ class PatientHandler(logging.Handler):
         self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
         self._thread.start()
 
+    @property
+    def waiting(self) -> int:
+        """Lines that the thread has not taken yet."""
+        return len(self._waiting)
+
     def emit(self, record: logging.LogRecord) -> None:
         """Queue the line, or count it when too many wait."""
         try:
@@ -59,9 +64,12 @@ class PatientHandler(logging.Handler):
         with self._more:
             self._ending = True
             self._more.notify()
-        if self._thread is not threading.current_thread():
-            self._thread.join(LEAVE_S_MAX)
+        self.join(LEAVE_S_MAX)
         super().close()
+
+    def join(self, seconds: float | None = None) -> None:
+        """After `close`: until the thread has ended, or for so long."""
+        self._thread.join(seconds)
 
     def _write_all(self) -> None:
         while (data := self._next()) is not None:
