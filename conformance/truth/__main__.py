@@ -1,4 +1,4 @@
-"""`python -m conformance.truth [VERSION...]`: extract the truth again out of the published jars (needs JDK 17 and Maven)."""
+"""`python -m conformance.truth [VERSION... | bodies]`: extract the truth again out of the published jars (JDK 17 and Maven)."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ The Java program `tests/java/truth/Truth.java` reads everything that reflection 
 one circumstance changed (processors, home directory, ...), and a default that moves with one is recorded as depending on it
 instead of as a value of the machine that happened to run it.  Which codes a role answers stands only in method bodies, so
 that is read off the disassembly (`javap`): the switch of the default processors and the calls of `registerProcessor`.
+`tests/java/truth/Bodies.java` tries on 5.5.0's own classes how JSON bodies are read that are spelled otherwise than Java does.
 The output is sorted and has one leaf per line: a new version shows as a readable diff.
 """
 
@@ -15,12 +16,13 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from conformance.subjects.jars import library
-from conformance.truth import HERE, VERSIONS
+from conformance.truth import BODIES, HERE, REFUSED, VERSIONS
 
 JAVA: Final = HERE.parent.parent / "tests" / "java"
 DEPENDS_ON_CLOCK: Final = "clock"
@@ -47,22 +49,41 @@ CHANGED: Final[Mapping[str, Circumstance]] = {
 """The second run of the same circumstance finds what depends on the clock alone."""
 
 
-def extract(versions: Sequence[str]) -> int:
-    """Write the truth of each version (all of `VERSIONS` when none is named); returns a process exit status."""
-    unknown = [version for version in versions if version not in VERSIONS]
+READ_BODIES: Final = (
+    *("HeartbeatData", "CheckClientRequestBody", "LockBatchRequestBody", "UnlockBatchRequestBody", "CreateTopicListRequestBody"),
+    *("SubscriptionGroupList", "QueryAssignmentRequestBody", "SetMessageRequestModeRequestBody", "ResetOffsetBody"),
+    *("GetConsumerStatusBody", "ConsumerRunningInfo", "ConsumeMessageDirectlyResult"),
+    *("RegisterBrokerBody", "TopicRouteData", "DataVersion", "KVTable", "ClusterInfo", "LockBatchResponseBody"),
+    *("GetConsumerListByGroupResponseBody", "GetBrokerMemberGroupResponseBody", "SubscriptionGroupWrapper"),
+    *(
+        "ConsumerOffsetSerializeWrapper",
+        "broker.schedule.DelayOffsetSerializeWrapper",
+        "namesrv.kvconfig.KVConfigSerializeWrapper",
+    ),
+)
+"""Java's classes of the JSON that others send us; those that they hold come with them."""
+
+
+def extract(names: Sequence[str]) -> int:
+    """Write the truth of each version, or of the bodies (all when none is named); returns a process exit status."""
+    known = (*VERSIONS, BODIES)
+    unknown = [name for name in names if name not in known]
     if unknown:
-        print(f"no such version: {', '.join(unknown)} (there are {', '.join(VERSIONS)})", file=sys.stderr)
+        print(f"no such truth: {', '.join(unknown)} (there are {', '.join(known)})", file=sys.stderr)
         return 2
-    for version in versions or VERSIONS:
-        (HERE / f"{version}.json").write_text(render(version), encoding="utf-8")
-        print(f"{version}.json")
+    for name in names or known:
+        (HERE / f"{name}.json").write_text(render(name), encoding="utf-8")
+        print(f"{name}.json")
     return 0
 
 
-def render(version: str) -> str:
-    """The text of the file of one version, extracted now.  Brings the jars first where they are not there."""
-    truth: dict[str, Any] = {"version_of_the_jars": version, "made_by": f"python -m conformance.truth {version}"}
+def render(name: str) -> str:
+    """The text of one file, extracted now.  Brings the jars first where they are not there."""
+    version = VERSIONS[0] if name == BODIES else name
+    truth: dict[str, Any] = {"version_of_the_jars": version, "made_by": f"python -m conformance.truth {name}"}
     jars = _jars(version)
+    if name == BODIES:
+        return pretty(truth | _bodies(jars)) + "\n"
     truth |= _reflected(jars)
     truth["answers"] = _answered(jars)
     return pretty(truth) + "\n"
@@ -80,12 +101,23 @@ def _artifact(jar: Path) -> str:
     return re.sub(r"-\d[\w.]*\.jar$", "", jar.name)
 
 
+def _bodies(jars: Sequence[str]) -> dict[str, Any]:
+    """Types that are read alike stand together; of each the spellings that are refused, and what becomes of the others."""
+    with _compiled("Bodies", jars) as class_path:
+        found = _run(class_path, USUAL, "Bodies", *READ_BODIES)
+    alike: dict[str, dict[str, Any]] = {}
+    for name, told in sorted(found["types"].items()):
+        row = alike.setdefault(json.dumps(told), {"types": []})
+        row["types"].append(name)
+        row["refused"] = [given for given, value in told.items() if value == REFUSED]
+        row["told"] = {given: value for given, value in told.items() if value != REFUSED}
+    return {**found, "types": list(alike.values())}
+
+
 def _reflected(jars: Sequence[str]) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as classes:
-        subprocess.run(["javac", "-cp", os.pathsep.join(jars), "-d", classes, JAVA / "truth" / "Truth.java"], check=True)
-        class_path = os.pathsep.join([*jars, classes])
-        usual = _run(class_path, USUAL)
-        others = {name: _run(class_path, circumstance) for name, circumstance in CHANGED.items()}
+    with _compiled("Truth", jars) as class_path:
+        usual = _run(class_path, USUAL, "Truth")
+        others = {name: _run(class_path, circumstance, "Truth") for name, circumstance in CHANGED.items()}
     host: list[str] = usual.pop("host")
     for header, row in usual["headers"].items():
         for at, field in enumerate(row["fields"]):
@@ -96,18 +128,28 @@ def _reflected(jars: Sequence[str]) -> dict[str, Any]:
     return usual
 
 
-def _run(class_path: str, circumstance: Circumstance) -> dict[str, Any]:
+@contextmanager
+def _compiled(program: str, jars: Sequence[str]) -> Iterator[str]:
+    """A class path with the jars and the program in it."""
+    with tempfile.TemporaryDirectory() as classes:
+        source = JAVA / "truth" / f"{program}.java"
+        subprocess.run(["javac", "-encoding", "UTF-8", "-cp", os.pathsep.join(jars), "-d", classes, source], check=True)
+        yield os.pathsep.join([*jars, classes])
+
+
+def _run(class_path: str, circumstance: Circumstance, *program: str) -> dict[str, Any]:
     options = [
         f"-XX:ActiveProcessorCount={circumstance.processors}",
         f"-Xmx{circumstance.heap}",
         f"-Duser.home={circumstance.user_home}",
+        "-Dfile.encoding=UTF-8",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
     ]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("ROCKETMQ", "NAMESRV"))}
     environment["ROCKETMQ_HOME"] = circumstance.rocketmq_home
     done = subprocess.run(
-        ["java", *options, "-cp", class_path, "Truth"], env=environment, stdout=subprocess.PIPE, check=True, encoding="utf-8"
+        ["java", *options, "-cp", class_path, *program], env=environment, stdout=subprocess.PIPE, check=True, encoding="utf-8"
     )
     said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return said

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from msgspec import field
 
 from rmq_wire import fastjson
 from rmq_wire.bodies.body import Body
 from rmq_wire.bodies.route import BrokerData
+from rmq_wire.declare import I64
 
 
 class ClusterInfo(Body):
     """Answer 106 (`org.apache.rocketmq.remoting.protocol.body.ClusterInfo`): by broker name, and names by cluster."""
 
+    odd_bytes_max: ClassVar[int] = 16 << 20
+    """A Java name server answers in the dialect; only tools read this."""
     broker_addr_table: dict[str, BrokerData] = field(default_factory=dict)
     cluster_addr_table: dict[str, list[str]] = field(default_factory=dict)
 
@@ -25,7 +30,7 @@ class BrokerMemberGroup(Body):
 
     cluster: str | None = None
     broker_name: str | None = None
-    broker_addrs: dict[int, str] = field(default_factory=dict)
+    broker_addrs: dict[I64, str] = field(default_factory=dict)
 
 
 class BrokerMemberGroupAnswer(Body):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from msgspec import field
 
 from rmq_wire.bodies.body import Body
+from rmq_wire.bodies.enumerations import ConsumeFromWhere, ConsumeType, MessageModel
 from rmq_wire.bodies.heartbeat import SubscriptionData
+from rmq_wire.declare import I32, I64
 
 
 class Connection(Body):
@@ -14,16 +16,16 @@ class Connection(Body):
     client_addr: str | None = None
     client_id: str | None = None
     language: str | None = None
-    version: int = 0
+    version: I32 = 0
 
 
 class ConsumerConnection(Body):
     """Answer 203."""
 
     connection_set: list[Connection] = field(default_factory=list)
-    consume_from_where: str | None = None
-    consume_type: str | None = None
-    message_model: str | None = None
+    consume_from_where: ConsumeFromWhere | None = None
+    consume_type: ConsumeType | None = None
+    message_model: MessageModel | None = None
     subscription_table: dict[str, SubscriptionData] = field(default_factory=dict)
 
 
@@ -38,9 +40,9 @@ class ProducerInfo(Body):
 
     client_id: str | None = None
     language: str | None = None
-    last_update_timestamp: int = 0
+    last_update_timestamp: I64 = 0
     remote_ip: str | None = field(name="remoteIP", default=None)
-    version: int = 0
+    version: I32 = 0
 
 
 class ProducerTableInfo(Body):

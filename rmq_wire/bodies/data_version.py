@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from rmq_wire.bodies.body import Body
+from rmq_wire.declare import I64
 
 
 class DataVersion(Body, eq=True):
     """`org.apache.rocketmq.remoting.protocol.DataVersion`: equal when all three are equal.  `timestamp` is wall milliseconds."""
 
-    counter: int = 0
-    state_version: int = 0
-    timestamp: int = 0
+    counter: I64 = 0
+    state_version: I64 = 0
+    timestamp: I64 = 0
 
     def advance(self, wall_ms: int, state_version: int = 0) -> None:
         """Java's `nextVersion`: the table was changed now.  `state_version` is the controller's epoch, 0 without one."""

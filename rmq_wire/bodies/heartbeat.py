@@ -1,6 +1,6 @@
 """What a client says about itself every 30 s: its groups and what they subscribe to (`HeartbeatData`, `CheckClientRequestBody`).
 
-Enumerations are kept as the texts that Java writes: a name that we do not know is no reason to refuse a client.
+An enumeration's name that nobody knows counts as absent, as in Java: it is no reason to refuse a client.
 """
 
 from __future__ import annotations
@@ -8,14 +8,16 @@ from __future__ import annotations
 from msgspec import field
 
 from rmq_wire.bodies.body import Body
+from rmq_wire.bodies.enumerations import ConsumeFromWhere, ConsumeType, MessageModel
+from rmq_wire.declare import I32, I64
 
 CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
 CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
 CONSUME_POP = "CONSUME_POP"
-"""How a consumer gets its messages (Java: `ConsumeType`): it pulls, the client library pulls for it, the broker assigns."""
+"""Names of `ConsumeType`."""
 BROADCASTING = "BROADCASTING"
 CLUSTERING = "CLUSTERING"
-"""Whether each member of a group gets every message, or each message goes to one member (Java: `MessageModel`)."""
+"""Names of `MessageModel`."""
 TAG = "TAG"
 """The expression type of an ordinary subscription (Java: `ExpressionType.TAG`)."""
 
@@ -26,8 +28,8 @@ class SubscriptionData(Body):
     topic: str = ""
     sub_string: str | None = None
     tags_set: list[str] = field(default_factory=list)
-    code_set: list[int] = field(default_factory=list)
-    sub_version: int = 0
+    code_set: list[I32] = field(default_factory=list)
+    sub_version: I64 = 0
     expression_type: str = TAG
     class_filter_mode: bool = False
 
@@ -36,9 +38,9 @@ class ConsumerData(Body):
     """One consumer group of a client."""
 
     group_name: str = ""
-    consume_type: str | None = None
-    message_model: str | None = None
-    consume_from_where: str | None = None
+    consume_type: ConsumeType | None = None
+    message_model: MessageModel | None = None
+    consume_from_where: ConsumeFromWhere | None = None
     subscription_data_set: list[SubscriptionData] = field(default_factory=list)
     unit_mode: bool = False
 
@@ -55,7 +57,7 @@ class HeartbeatData(Body):
     client_id: str | None = field(name="clientID", default=None)
     producer_data_set: list[ProducerData] = field(default_factory=list)
     consumer_data_set: list[ConsumerData] = field(default_factory=list)
-    heartbeat_fingerprint: int = 0
+    heartbeat_fingerprint: I32 = 0
     without_sub: bool = False
 
 

@@ -6,13 +6,14 @@ import msgspec
 from msgspec import field
 
 from rmq_wire.bodies.body import Body
+from rmq_wire.declare import I32
 
 
 class QueueName(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
     """One queue of one broker, Java's `MessageQueue` as a value."""
 
     broker_name: str | None = None
-    queue_id: int = 0
+    queue_id: I32 = 0
     topic: str = ""
 
 

@@ -5,13 +5,12 @@ Integer keys are written bare in files and in these two answers' dialect, and re
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import field
 
-from rmq_wire import fastjson
-from rmq_wire.bodies.body import Body
+from rmq_wire.bodies.body import Body, DialectBody
 from rmq_wire.bodies.data_version import DataVersion
+from rmq_wire.declare import I32, I64
+from rmq_wire.fastjson import MessageQueue
 
 
 class ConsumerOffsetTable(Body):
@@ -19,17 +18,18 @@ class ConsumerOffsetTable(Body):
 
     data_version: DataVersion = field(default_factory=DataVersion)
     group_topic_map: dict[str, list[str]] = field(default_factory=dict)
-    offset_table: dict[str, dict[int, int]] = field(default_factory=dict)
-    pull_offset_table: dict[str, dict[int, int]] | None = None
+    offset_table: dict[str, dict[I32, I64]] = field(default_factory=dict)
+    pull_offset_table: dict[str, dict[I32, I64]] | None = None
 
 
-class DelayOffsetTable(Body):
+class ResetOffset(DialectBody):
+    """Request 220 and answer 222 (`ResetOffsetBody`): where the queues of a topic go on."""
+
+    offset_table: dict[MessageQueue, I64] = field(default_factory=dict)
+
+
+class DelayOffsetTable(DialectBody):
     """`DelayOffsetSerializeWrapper`: delay level to the next offset of its queue."""
 
     data_version: DataVersion | None = None
-    offset_table: dict[int, int] = field(default_factory=dict)
-
-    def encode(self) -> bytes:
-        """The dialect's text, integer keys bare."""
-        found: dict[str, Any] = {"dataVersion": self.data_version.plain()} if self.data_version is not None else {}
-        return fastjson.dumps_fastjson({**found, "offsetTable": self.offset_table})
+    offset_table: dict[I32, I64] = field(default_factory=dict)

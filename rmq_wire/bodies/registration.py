@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 from msgspec import field
@@ -44,6 +44,7 @@ _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 class RegisterBrokerBody(Body):
     """Request 103 (`org.apache.rocketmq.remoting.protocol.body.RegisterBrokerBody`)."""
 
+    odd_bytes_max: ClassVar[int] = INFLATED_BYTES_MAX
     filter_server_list: list[str] | None = field(default_factory=list)
     topic_config_serialize_wrapper: TopicConfigTable = field(default_factory=TopicConfigTable)
 

@@ -10,6 +10,7 @@ from msgspec import field
 
 from rmq_wire import fastjson
 from rmq_wire.bodies.body import Body
+from rmq_wire.declare import I32, I64
 
 MASTER_ID = 0
 """The broker id of a master (Java: `MixAll.MASTER_ID`); slaves have greater ones."""
@@ -22,10 +23,10 @@ class QueueData(Body, eq=True):
     """A topic's queues in one broker (`org.apache.rocketmq.remoting.protocol.route.QueueData`)."""
 
     broker_name: str = ""
-    read_queue_nums: int = 0
-    write_queue_nums: int = 0
-    perm: int = 0
-    topic_sys_flag: int = 0
+    read_queue_nums: I32 = 0
+    write_queue_nums: I32 = 0
+    perm: I32 = 0
+    topic_sys_flag: I32 = 0
 
 
 class BrokerData(Body, eq=True):
@@ -33,7 +34,7 @@ class BrokerData(Body, eq=True):
 
     cluster: str = ""
     broker_name: str = ""
-    broker_addrs: dict[int, str] = field(default_factory=dict)
+    broker_addrs: dict[I64, str] = field(default_factory=dict)
     zone_name: str | None = None
     enable_acting_master: bool = False
 
@@ -53,11 +54,11 @@ class TopicQueueMappingInfo(Body):
 
     topic: str | None = None
     scope: str | None = GLOBAL_SCOPE
-    total_queues: int = 0
+    total_queues: I32 = 0
     bname: str | None = None
-    epoch: int = 0
+    epoch: I64 = 0
     dirty: bool = False
-    curr_id_map: dict[int, int] = field(default_factory=dict)
+    curr_id_map: dict[I32, I32] = field(default_factory=dict)
 
 
 class TopicRouteData(Body):

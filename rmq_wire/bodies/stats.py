@@ -4,28 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec import field
 
 from rmq_wire import fastjson
-from rmq_wire.bodies.body import Body
+from rmq_wire.bodies.body import Body, DialectBody
 from rmq_wire.fastjson import MessageQueue
 
 
-class QueueTable(Body):
-    """A body that holds a table keyed by queue: written with objects as keys, the only form that every Java version reads."""
+class QueueTable(DialectBody):
+    """A body that holds a table keyed by queue."""
 
     offset_table: dict[MessageQueue, Any] = field(default_factory=dict)
-
-    def plain(self) -> dict[str, Any]:
-        """As `Body.plain`; the keys of the table stay queues."""
-        found = {f.encode_name: getattr(self, f.name) for f in msgspec.structs.fields(type(self)) if f.name != "offset_table"}
-        found["offsetTable"] = {queue: row.plain() if isinstance(row, Body) else row for queue, row in self.offset_table.items()}
-        return {name: found[name] for name in sorted(found) if found[name] is not None}
-
-    def encode(self) -> bytes:
-        """The dialect's text."""
-        return fastjson.dumps_fastjson(self.plain())
 
 
 class TopicOffset(Body):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import field
 
 from rmq_wire.bodies.body import Body
 from rmq_wire.bodies.data_version import DataVersion
+from rmq_wire.bodies.enumerations import TopicFilterType
+from rmq_wire.declare import I32
 
 PERM_READ = 4
 PERM_WRITE = 2
@@ -24,11 +26,11 @@ class TopicConfig(Body):
     """One topic (`org.apache.rocketmq.common.TopicConfig`), with its class defaults."""
 
     topic_name: str = ""
-    read_queue_nums: int = 16
-    write_queue_nums: int = 16
-    perm: int = PERM_READ | PERM_WRITE
-    topic_filter_type: str = "SINGLE_TAG"
-    topic_sys_flag: int = 0
+    read_queue_nums: I32 = 16
+    write_queue_nums: I32 = 16
+    perm: I32 = PERM_READ | PERM_WRITE
+    topic_filter_type: TopicFilterType = "SINGLE_TAG"
+    topic_sys_flag: I32 = 0
     order: bool = False
     attributes: dict[str, str] = field(default_factory=dict)
 
@@ -44,6 +46,8 @@ class TopicConfig(Body):
 class TopicConfigTable(Body):
     """Answer 21 (`TopicConfigAndMappingSerializeWrapper`) and the part of `topics.json` that Java reads."""
 
+    odd_bytes_max: ClassVar[int] = 64 << 20
+    """A broker with static topics registers (103) in the dialect, with all its topics."""
     data_version: DataVersion = field(default_factory=DataVersion)
     mapping_data_version: DataVersion | None = None
     topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)

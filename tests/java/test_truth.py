@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.truth import HERE, VERSIONS
+from conformance.truth import BODIES, HERE, VERSIONS
 from conformance.truth.extract import render
 from tests.support.java import REFERENCE, javac
 
@@ -12,8 +12,8 @@ pytestmark = pytest.mark.java
 
 
 @pytest.mark.parametrize(
-    "version", [version if version == REFERENCE else pytest.param(version, marks=pytest.mark.nightly) for version in VERSIONS]
+    "name", [BODIES, *(name if name == REFERENCE else pytest.param(name, marks=pytest.mark.nightly) for name in VERSIONS)]
 )
-def test_extracting_again_changes_nothing(version: str) -> None:
+def test_extracting_again_changes_nothing(name: str) -> None:
     javac()
-    assert render(version) == (HERE / f"{version}.json").read_text(encoding="utf-8")
+    assert render(name) == (HERE / f"{name}.json").read_text(encoding="utf-8")
