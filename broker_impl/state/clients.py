@@ -299,6 +299,8 @@ class Clients:
         for subscription in said:
             topic = subscription.topic
             topics.add(topic)
+            if not subscription.sub_version:  # not every client says one; Java's class has the time at which it is read
+                subscription.sub_version = self._env.wall_ms
             known = group.subscriptions.get(topic)
             if known is None:
                 changed = True

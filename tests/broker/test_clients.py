@@ -76,6 +76,17 @@ def test_a_newer_version_replaces_without_notice_an_older_one_does_not() -> None
     assert world.heard() == []
 
 
+def test_a_subscription_without_a_version_is_as_new_as_its_heartbeat() -> None:
+    """Java: `SubscriptionData.subVersion` begins as the time at which it was made."""
+    world = World()
+    one = world.peer()
+    world.beat(one, "G", "T", version=0)
+    assert world.clients.subscription("G", "T") == SubscriptionData(topic="T", sub_version=1_700_000_000_000)
+    world.env.wall_ms += 1
+    world.beat(one, "G", "T", version=0)
+    assert world.clients.subscription("G", "T") == SubscriptionData(topic="T", sub_version=1_700_000_000_001)
+
+
 def test_a_topic_that_is_not_named_any_more_is_dropped() -> None:
     world = World()
     one = world.peer()
