@@ -10,7 +10,7 @@ from rmq_cli.stopping import stoppable
 
 
 @click.command("broker")
-@click.option("-c", "config_file", type=click.Path(path_type=Path), help="A properties file as Java reads it.")
+@click.option("-c", "config_file", type=click.Path(path_type=Path, readable=False), help="A properties file as Java reads it.")
 @click.option("-n", "namesrv", metavar="NAMESRV", help="Name servers, host:port separated by ;  [default: $NAMESRV_ADDR]")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any broker property, by Java's name (repeatable).")
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one line of JSON when ready.")

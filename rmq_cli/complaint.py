@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+from rmq_columns.errors import DENIED
+
 
 class Complaint(Exception):
-    """One line that says what is wrong and what to do; the command ends with status 1."""
+    """One line that says what is wrong and what to do; the command ends with `status`."""
+
+    status = 1
+
+
+class Denied(Complaint):
+    """A file or directory that this user may not read or write: nothing is known of what is in it."""
+
+    status = 2
+
+    def __init__(self, path: object) -> None:
+        super().__init__(f"{DENIED}: {path}")

@@ -23,7 +23,7 @@ from broker_impl.namesrv.config import ConfigError, NamesrvConfig
 from broker_impl.namesrv.server import NameServer, create_name_server
 from broker_impl.node import FAST_LISTENER, MAIN_LISTENER, BrokerNode
 from rmq_cli.addresses import listen, listen_if_free, own_address, reachable, resolved
-from rmq_cli.complaint import Complaint
+from rmq_cli.complaint import Complaint, Denied
 from rmq_cli.ready import Listed
 from rmq_cli.serving import Summary
 from rmq_net.shell import bound_to
@@ -228,10 +228,12 @@ def make_store_directory(path: str, option: str) -> None:
         raise Complaint(f"the store directory {path} is not a directory; {choose}")
     try:
         os.makedirs(path, exist_ok=True)
+    except PermissionError as error:
+        raise Denied(error.filename or path) from None
     except OSError as error:
         raise Complaint(f"the store directory {path} cannot be made ({error.strerror}); {choose}") from None
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise Complaint(f"the store directory {path} is not writable; change its rights or {choose}")
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        raise Denied(path)
 
 
 def _file_entries(path: Path | None) -> dict[str, str]:
@@ -241,6 +243,8 @@ def _file_entries(path: Path | None) -> dict[str, str]:
     try:
         with path.open("rb") as file:
             data = file.read(CONFIG_BYTES_MAX + 1)
+    except PermissionError:
+        raise Denied(path) from None
     except OSError as error:
         raise Complaint(f"the configuration file {path} cannot be read: {error.strerror}") from None
     if len(data) > CONFIG_BYTES_MAX:
@@ -265,6 +269,10 @@ def _told() -> Iterator[None]:
         raise Complaint("bad configuration: " + "; ".join(bad.faults)) from None
     except (ConfigError, StoreError) as bad:
         raise Complaint(str(bad)) from None
+    except PermissionError as error:
+        if not error.filename:
+            raise Complaint(f"cannot start: {error.strerror or error}") from None
+        raise Denied(error.filename) from None
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         raise Complaint(f"cannot start: {error.strerror or error}{where}") from None

@@ -46,12 +46,15 @@ class Looks(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         from rmq_cli.complaint import Complaint
+        from rmq_columns.errors import DENIED, NotPermitted
         from rmq_inspect.errors import CannotLook
 
         try:
             return super().invoke(ctx)
-        except (CannotLook, Complaint) as reason:
+        except (CannotLook, NotPermitted, Complaint) as reason:
             self._end(str(reason), CANNOT_LOOK)
+        except PermissionError as reason:
+            self._end(f"{DENIED}: {reason.filename}" if reason.filename else str(reason), CANNOT_LOOK)
         except KeyboardInterrupt:
             self._end("interrupted", INTERRUPTED)
         except MemoryError:

@@ -27,12 +27,14 @@ WIDTH_MIN, WIDTH_MAX, WIDTH_PIPED = 80, 130, 120
 SHOWN_PARTS: Final = 10
 """Characters of the bar."""
 
+PLACE: Final = click.Path(path_type=Path, readable=False)
+"""A file or directory; whether it may be read is told by who reads it, for all commands in the same words."""
 commit_log_option = click.option(
     "--commit-log",
     "commit_logs",
     multiple=True,
     metavar="DIR",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="Where the log is when not in DIR/commitlog (storePathCommitLog); may be given several times.",
 )
 json_option = click.option(
@@ -42,7 +44,7 @@ json_option = click.option(
 
 def store_argument(command: Command) -> Command:
     """DIR and --commit-log, as `directory` and `commit_logs`."""
-    return click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))(commit_log_option(command))
+    return click.argument("directory", metavar="DIR", type=PLACE)(commit_log_option(command))
 
 
 def open_store(directory: Path, commit_logs: Sequence[Path] = ()) -> StoreDirectory:
@@ -52,8 +54,29 @@ def open_store(directory: Path, commit_logs: Sequence[Path] = ()) -> StoreDirect
     found = list_store(directory, commit_logs)
     if next(found.files(), None) is None:
         hint = "; it seems to be the commit log alone: give its parent" if _is_log(directory) else ""
-        raise CannotLook(f"{directory}: no store is here: neither commitlog nor consumequeue nor checkpoint{hint}")
+        raise CannotLook(f"{directory}: not a RocketMQ store: neither commitlog nor consumequeue nor checkpoint{hint}")
     return found
+
+
+class NoSuchTopic(CannotLook):
+    """The store has no topic of this name."""
+
+
+def check_topic(store: StoreDirectory, topic: str) -> None:
+    """For whoever has found nothing under this name.  Raises `NoSuchTopic` with names like it, unless the store has the topic."""
+    from rmq_columns.filesystem import LocalTree
+    from rmq_columns.stores import Store
+    from rmq_columns.topics import no_such_topic, topics_of
+
+    root = str(store.root)
+    known = topics_of(Store("", root, root, ()), LocalTree())
+    if known is not None and topic not in known:
+        raise NoSuchTopic(no_such_topic(topic, known, root))
+
+
+def tell_no_topic(reason: NoSuchTopic) -> None:
+    clear_progress()
+    click.echo(f"rmq: {reason}", err=True)
 
 
 def check_log(store: StoreDirectory) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rmq_cli.inspect_common import clear_progress, json_option, open_store, progress
+from rmq_cli.inspect_common import PLACE, clear_progress, json_option, open_store, progress
 from rmq_inspect.differ import differences
 from rmq_inspect.records import fit, json_line
 
@@ -16,13 +16,13 @@ LOGS = "Where its log is when not in DIR/commitlog."
 
 
 @click.command("diff")
-@click.argument("left", metavar="DIR", type=click.Path(path_type=Path))
-@click.argument("right", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("left", metavar="DIR", type=PLACE)
+@click.argument("right", metavar="DIR", type=PLACE)
 @click.option("--all", "show_all", is_flag=True, help="Every difference, not only the first.")
 @click.option("--strict", is_flag=True, help="What differs by nature counts, too.")
 @click.option("--hash-slots", type=click.IntRange(1), metavar="N", help="maxHashSlotNum, where it cannot be found out.")
-@click.option("--left-commit-log", "left_logs", multiple=True, metavar="DIR", type=click.Path(path_type=Path), help=LOGS)
-@click.option("--right-commit-log", "right_logs", multiple=True, metavar="DIR", type=click.Path(path_type=Path), help=LOGS)
+@click.option("--left-commit-log", "left_logs", multiple=True, metavar="DIR", type=PLACE, help=LOGS)
+@click.option("--right-commit-log", "right_logs", multiple=True, metavar="DIR", type=PLACE, help=LOGS)
 @json_option
 def command(
     left: Path,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from rmq_cli.inspect_common import json_option, open_store, store_argument, width
+from rmq_cli.inspect_common import NoSuchTopic, check_topic, json_option, open_store, store_argument, tell_no_topic, width
 from rmq_inspect.directory import StoreDirectory
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.explain import Step, by_id, by_key, by_offset, by_queue, by_time
@@ -71,6 +71,11 @@ def command(
         assert place is not None
         steps = _by_place(store, topic, queue_id, place)
     if not _print(steps, as_json):
+        try:
+            if topic is not None:
+                check_topic(store, topic)
+        except NoSuchTopic as reason:
+            tell_no_topic(reason)
         raise SystemExit(NOT_FOUND)
 
 

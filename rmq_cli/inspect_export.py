@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rmq_cli.inspect_common import check_outside, clear_progress, open_store, store_argument
+from rmq_cli.inspect_common import PLACE, check_outside, clear_progress, open_store, store_argument
 from rmq_cli.inspect_selection import Notes, body_option, chosen, selection_options, wanted_of, write_records
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.export import to_json_lines, to_parquet
@@ -20,7 +20,7 @@ STANDARD_OUTPUT = Path("-")
 
 @click.command("export")
 @store_argument
-@click.option("--to", metavar="FILE", type=click.Path(path_type=Path), required=True, help="A new file; - is standard output.")
+@click.option("--to", metavar="FILE", type=PLACE, required=True, help="A new file; - is standard output.")
 @click.option("--format", "kind", type=click.Choice([JSON_LINES, PARQUET]), help="What FILE becomes, if its name does not say.")
 @selection_options
 @body_option

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from rmq_cli.inspect_common import clear_progress, json_option, open_store, progress, store_argument, width
+from rmq_cli.inspect_common import PLACE, clear_progress, json_option, open_store, progress, store_argument, width
 from rmq_inspect.directory import StoreDirectory
 from rmq_inspect.records import fit, json_line, printable
 from rmq_inspect.repair import repair, repair_in_place
@@ -24,7 +24,7 @@ NANOSECONDS_PER_MS = 1_000_000
 
 @click.command("repair")
 @store_argument
-@click.option("--to", metavar="NEWDIR", type=click.Path(path_type=Path), help="A directory that is new or empty.")
+@click.option("--to", metavar="NEWDIR", type=PLACE, help="A directory that is new or empty.")
 @click.option("--tables", is_flag=True, help="Instead: only make lost topics and groups again, within DIR.")
 @click.option("--hash-slots", type=click.IntRange(1), metavar="N", help="maxHashSlotNum, where it cannot be found out.")
 @click.option("--queue-file-bytes", type=click.IntRange(20), metavar="N", help="mappedFileSizeConsumeQueue, likewise.")

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from rmq_cli.inspect_common import clear_progress, progress, width
+from rmq_cli.inspect_common import check_topic, clear_progress, progress, width
 from rmq_inspect.directory import StoreDirectory
 from rmq_inspect.log import Unit
 from rmq_inspect.records import BodyForm, body_text, cells, json_line, pad, printable, properties_of, record_of, topic_of
@@ -85,9 +85,20 @@ class Notes:
 
 
 def chosen(store: StoreDirectory, wanted: Wanted, options: dict[str, Any], notes: Notes) -> Iterator[Unit]:
-    """The messages of the selection, at most `limit`."""
+    """The messages of the selection, at most `limit`.  Raises `NoSuchTopic` where there is none because of the topic."""
     found = messages(store, wanted, scan=options["scan"], slots=options["hash_slots"], progress=progress(), note=notes)
-    return itertools.islice(found, options["limit"]) if options["limit"] else found
+    units = itertools.islice(found, options["limit"]) if options["limit"] else found
+    return units if wanted.topic is None else _of_topic(units, store, wanted.topic)
+
+
+def _of_topic(units: Iterator[Unit], store: StoreDirectory, topic: str) -> Iterator[Unit]:
+    """Asked only in the end: the queues of a topic, and its name, may be lost while its messages are in the log."""
+    first = next(units, None)
+    if first is None:
+        check_topic(store, topic)
+        return
+    yield first
+    yield from units
 
 
 def write_messages(units: Iterable[Unit], form: BodyForm, notes: Notes, *, as_json: bool, full: bool) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from rmq_cli.inspect_common import commit_log_option, json_option, open_store, width
+from rmq_cli.inspect_common import PLACE, NoSuchTopic, commit_log_option, json_option, open_store, tell_no_topic, width
 from rmq_cli.inspect_selection import (
     TABLE_ROWS,
     Notes,
@@ -41,13 +41,14 @@ KINDS: Final = {
     "timerlog": Kind.TIMER_LOG,
     "timerwheel": Kind.TIMER_WHEEL,
 }
+NOTHING_THERE: Final = 1
 TIMES: Final = ("_timestamp", "_ms")
 COLUMN_BYTES: Final = {"physical_offset": 12, "tags_code": 20, "address": 21, "store_time": 29, "means": 36, "bit_map": 32}
 _MESSAGES: Final = {Kind.COMMIT_LOG}
 
 
 @click.command("show")
-@click.argument("path", metavar="FILE|DIR", type=click.Path(path_type=Path))
+@click.argument("path", metavar="FILE|DIR", type=PLACE)
 @commit_log_option
 @click.option("--as", "kind", type=click.Choice(list(KINDS)), help="What FILE is, when it does not lie in a store.")
 @selection_options
@@ -66,9 +67,12 @@ def command(
     rmq inspect show ./.rmq/consumequeue/my-topic/0            units of a queue
     rmq inspect show ./.rmq/index                              headers and entries
     rmq inspect show ./.rmq/checkpoint
+
+    Exit status 1 when there is no such topic.
     """
     wanted = wanted_of(options)
     shown = _Shown(as_json, full, BodyForm(form), options)
+    shown.is_all = wanted == Wanted()
     if options["limit"] is None:
         options["limit"] = 0 if as_json else TABLE_ROWS
         shown.hints = not as_json
@@ -77,7 +81,11 @@ def command(
         return
     store, under = files.locate(path)
     if store.root.samefile(path) or wanted != Wanted(queue_offset=wanted.queue_offset):
-        shown.messages(chosen(open_store(store.root, commit_logs), wanted, options, shown.notes))
+        try:
+            shown.messages(chosen(open_store(store.root, commit_logs), wanted, options, shown.notes))
+        except NoSuchTopic as reason:
+            tell_no_topic(reason)
+            raise SystemExit(NOTHING_THERE) from None
         return
     if not under:
         raise CannotLook(f"{path}: nothing of a store is here")
@@ -109,11 +117,13 @@ class _Shown:
         self._options = options
         self.notes = Notes()
         self.hints = False
+        self.is_all = False
+        """nothing was chosen"""
 
     def messages(self, units: Iterator[Unit]) -> None:
         count = write_messages(units, self._form, self.notes, as_json=self._json, full=self._full)
         if not count:
-            click.echo("rmq: no messages", err=True)
+            click.echo(f"rmq: no messages{' yet' if self.is_all and not self.notes.count else ''}", err=True)
         self._hint(count)
 
     def _hint(self, count: int) -> None:

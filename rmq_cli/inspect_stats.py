@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rmq_cli.inspect_common import check_outside, clear_progress, json_option, open_store, progress, store_argument, width
+from rmq_cli.inspect_common import PLACE, check_outside, clear_progress, json_option, open_store, progress, store_argument, width
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.records import json_line, pad
 from rmq_inspect.stats import Stats, collect
@@ -20,9 +20,7 @@ BLOCKS = " ▁▂▃▄▅▆▇█"
 @click.command("stats")
 @store_argument
 @json_option
-@click.option(
-    "--html", "page", metavar="FILE", type=click.Path(path_type=Path), help="Also write a page with plots (no network)."
-)
+@click.option("--html", "page", metavar="FILE", type=PLACE, help="Also write a page with plots (no network).")
 def command(directory: Path, commit_logs: tuple[Path, ...], as_json: bool, page: Path | None) -> None:
     """Count the messages of DIR: topics, queues, rates over time, sizes, keys; and what its files take.
 

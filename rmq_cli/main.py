@@ -1,8 +1,8 @@
 """The one command `rmq`: its subcommands by name, each imported when it runs.
 
 A subcommand lives in a module of its own name.  What goes wrong for a reason that a user can mend is a `Complaint`: one line on
-standard error that says what to do, and exit status 1 (of `rmq inspect` and `rmq spark` 2); wrong usage is click's, with exit
-status 2.
+standard error that says what to do, and exit status 1 (2 where something may not be read, and always of `rmq inspect` and
+`rmq spark`); wrong usage is click's, with exit status 2.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def rmq() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run `rmq`; a complaint ends it with one line and status 1, that of `rmq inspect` or `rmq spark` with status 2."""
+    """Run `rmq`; a complaint ends it with one line and its status, that of `rmq inspect` or `rmq spark` with status 2."""
     if os.getpid() == 1:
         _heed_sigterm_from_the_start()
     try:
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Complaint as complaint:
         click.echo(f"rmq: {complaint}", err=True)
         words = sys.argv[1:] if arguments is None else arguments
-        sys.exit(LOOKING_FAILED if words and words[0] in LOOKING else 1)
+        sys.exit(LOOKING_FAILED if words and words[0] in LOOKING else complaint.status)
 
 
 def _heed_sigterm_from_the_start() -> None:

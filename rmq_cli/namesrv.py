@@ -11,7 +11,7 @@ from rmq_cli.stopping import stoppable
 
 @click.command("namesrv")
 @click.option("--port", type=click.IntRange(0, 65_535), help="Listen here; 0 picks a free one.  [default: listenPort, 9876]")
-@click.option("-c", "config_file", type=click.Path(path_type=Path), help="A properties file as Java reads it.")
+@click.option("-c", "config_file", type=click.Path(path_type=Path, readable=False), help="A properties file as Java reads it.")
 @click.option("--bind", metavar="ADDRESS", help="Listen on this address.  [default: bindAddress, else 127.0.0.1]")
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one line of JSON when ready.")
 @click.option("--log-level", default="WARNING", show_default=True, type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]))

@@ -17,7 +17,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -38,6 +38,7 @@ from rmq_spark.writing import check_file, check_free, check_outside, check_share
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rmq_columns.topics import Missing
     from rmq_spark.outcome import Outcome
 
 CLEAN, FOUND = 0, 1
@@ -58,13 +59,15 @@ class Request:
 
 def run_job(job: str, module: ModuleType, request: Request) -> int:
     """Exit status 0 or 1.  Raises `BadOption`, `StoreError`, `MissingPackage`, `Complaint`, `KeyboardInterrupt`."""
-    need()
     common = request.common
     source = Source(request.paths, options_of(request.paths, common))
     if twice := source.options.keys() & request.given.keys():
         raise BadOption(f"--option {min(twice)}: say --{min(twice)}")
     settings = dict(_pair(one, "--conf") for one in common["conf"])
-    _check_places(request, source)
+    missing = _check_places(request, source)
+    if missing is not None and missing.is_sure and not getattr(module, "HAS_TOPICS_OF_ITS_OWN", False):
+        raise BadOption(missing.line)
+    need()
     check_java()
     begun = time.time()
     outcome: Outcome | None = None
@@ -73,7 +76,7 @@ def run_job(job: str, module: ModuleType, request: Request) -> int:
             if common["out"]:
                 check_uri(spark, common["out"], overwrite=common["overwrite"])
                 check_shared(spark, common["out"])
-            outcome = module.run(spark, source, request.given, progress())
+            outcome = _judged(module.run(spark, source, request.given, progress()), missing, common)
             if common["out"]:
                 _write_found(spark, outcome, request)
     finally:
@@ -83,6 +86,17 @@ def run_job(job: str, module: ModuleType, request: Request) -> int:
     if common["html"]:
         _write_page(outcome, common["html"], _about(source, request, begun))
     return CLEAN if outcome.is_clean else FOUND
+
+
+def _judged(outcome: Outcome, missing: Missing | None, common: Mapping[str, Any]) -> Outcome:
+    """What was found, unless it is nothing: then that is said.  Raises `BadOption` where a topic asked for was met nowhere."""
+    if outcome.messages == 0:
+        if missing is not None:
+            raise BadOption(missing.line)
+        if outcome.is_clean:
+            is_chosen = any(common.get(name) for name in ("topic", "since", "until"))
+            outcome.verdict = "no messages of this choice" if is_chosen else "no messages yet"
+    return outcome
 
 
 def _write_found(spark: SparkSession, outcome: Outcome, request: Request) -> None:
@@ -132,14 +146,22 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-def _check_places(request: Request, source: Source) -> None:
+def _check_places(request: Request, source: Source) -> Missing | None:
     """Before anything is started: stores are there, and what is to be written has a place outside of them."""
-    from rmq_columns import parse_options
+    from rmq_columns.topics import missing_topic
+    from rmq_spark.options import located
 
-    stores = (*request.paths, *parse_options({**source.options, "paths": list(request.paths)}).commit_logs)
-    for path in filter(is_local, request.paths):
-        if not os.path.exists(path):
-            raise BadOption(f"{path}: no such file or directory")
+    options = located({**source.options, "paths": list(request.paths)})
+    other = request.given.get("other")
+    options = replace(options, paths=(*options.paths, other)) if other else options
+    stores = (*options.paths, *options.commit_logs)
+    for path in filter(is_local, options.paths):
+        try:
+            os.stat(path)
+        except PermissionError:
+            raise
+        except OSError:
+            raise BadOption(f"{path}: no such file or directory") from None
     for name in ("html", "out"):
         if target := request.common[name]:
             check_outside(target, stores)
@@ -147,6 +169,7 @@ def _check_places(request: Request, source: Source) -> None:
         check_free(directory, overwrite=request.common["overwrite"], stores=stores)
     if page := request.common["html"]:
         check_file(page)
+    return missing_topic(options, options.topics or ())
 
 
 def check_java() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+DENIED: Final = "Permission denied"
+
 
 class CannotLook(Exception):
     """The directory or file cannot be read as asked; the text says what is wrong and what to do."""
@@ -28,6 +32,16 @@ class CannotRead(StoreError, CannotLook):
 
 class FileGone(CannotRead):
     """It was there when the splits were planned."""
+
+
+class NotPermitted(StoreError):
+    """A file or directory that its owner keeps from whoever asks.
+
+    No `CannotRead`: what is wrong with a store is told as a finding, and a row without it would say that it is not there.
+    """
+
+    def __str__(self) -> str:
+        return f"{DENIED}: {self.path}"
 
 
 class SeamMismatch(StoreError):

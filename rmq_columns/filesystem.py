@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol, Self
 from urllib.parse import unquote
 
-from rmq_columns.errors import CannotRead, FileGone
+from rmq_columns.errors import DENIED, CannotRead, FileGone, NotPermitted
 
 FILE_URI: Final = "file:/"
 _SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
@@ -120,11 +120,13 @@ def resolve(path: str, filesystem: Any = None) -> tuple[Tree, str]:
 
 @contextmanager
 def translated(path: str, at: int = -1) -> Iterator[None]:
-    """OSError as our errors."""
+    """OSError as our errors: `FileGone`, `NotPermitted`, `CannotRead`."""
     try:
         yield
     except FileNotFoundError as reason:
         raise FileGone(path, at, "no such file") from reason
+    except PermissionError as reason:
+        raise NotPermitted(path, at, DENIED) from reason
     except OSError as reason:
         why = "a link; links are not followed" if reason.errno == errno.ELOOP else (reason.strerror or str(reason))
         raise CannotRead(path, at, why) from reason

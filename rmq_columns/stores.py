@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple
 from rmq_columns.errors import BadOption, CannotRead
 from rmq_columns.filesystem import SCHEME, Tree, joined, resolve
 from rmq_columns.options import Layout, Options
+from rmq_wire.layout.flat import flat
+from rmq_wire.layout.message import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 
 OFFSET_DIGITS: Final = 20
 """`UtilAll.offset2FileName`: where a file begins."""
@@ -27,6 +29,12 @@ SIGNS: Final = frozenset({COMMIT_LOG, QUEUES, BATCH_QUEUES, "config", "checkpoin
 """A directory with two of these, or with a commit log, is a store."""
 STORE: Final = "store"
 """What store directories are mostly called: it says nothing of the broker, so the name above it is taken."""
+NO_STORE: Final = "not a RocketMQ store"
+_BLANK: Final = flat(BLANK)
+_MAGICS: Final = tuple(_BLANK.packed.pack(0, magic)[_BLANK.at["magic"] :] for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
+"""One of them stands behind the size of every unit of a log, as behind that of a blank."""
+HEAD_BYTES: Final = 4 << 20
+"""In so many of a log's file a magic word stands, however damaged it is."""
 CONFIG_BYTES_MAX: Final = 256 << 20
 """A larger configuration is not parsed: consumer offsets of a million queues take some 50 MB."""
 
@@ -186,6 +194,8 @@ def _stores_at(tree: Tree, path: str, options: Options) -> list[tuple[str, tuple
     layout = options.path_layout
     own = tuple(resolve(log, options.filesystem)[1] for log in options.commit_logs)
     if layout in (Layout.AUTO, Layout.FILE) and tree.file_size(path) is not None:
+        if layout is Layout.AUTO and not _is_log_file(tree, path):
+            raise CannotRead(path, -1, f"{NO_STORE}, nor a file of its log")
         return [("", (path.rpartition("/")[0] or "/",), path)]
     listed = tree.entries(path)
     if listed is None or layout is Layout.FILE:
@@ -201,8 +211,17 @@ def _stores_at(tree: Tree, path: str, options: Options) -> list[tuple[str, tuple
                 found.append((below, (joined(below, COMMIT_LOG),), ""))
                 break
     if not found:
-        raise CannotRead(path, -1, "no store: neither a commit log nor a broker's directory lies in it")
+        raise CannotRead(path, -1, f"{NO_STORE}: neither a commit log nor a broker's directory lies in it")
     return found
+
+
+def _is_log_file(tree: Tree, path: str) -> bool:
+    """By its first unit; one that is named like a file of a log may be damaged there, or not written to yet."""
+    with tree.open(path) as file:
+        if file.read(0, _BLANK.size)[_BLANK.at["magic"] :] in _MAGICS:
+            return True
+        head = file.read(0, HEAD_BYTES) if _start_of(path) is not None else b"."
+    return not any(head) or any(magic in head for magic in _MAGICS)
 
 
 def _is_store(names: Iterator[str]) -> bool:

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.reader import Reader as Reader
-from rmq_inspect.reader import open_beneath, open_directory, why
+from rmq_inspect.reader import open_beneath, open_directory, permitted, why
 
 OFFSET_DIGITS: Final = 20
 """`UtilAll.offset2FileName`: where a file begins, padded with zeros."""
@@ -126,6 +126,12 @@ class StoreDirectory:
         yield from (file for file in singles if file is not None)
         yield from (self.config[name] for name in sorted(self.config))
         yield from self.others
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether a broker has made it and nobody has sent anything yet: there is no log, and nothing that was made of one."""
+        derived = (*self.queues.values(), *self.batch_queues.values(), self.index)
+        return not self.commit_log and not any(derived) and (self.root / COMMIT_LOG).is_dir()
 
     def find(self, path: Path) -> StoreFile | None:
         """The file of this path, given from the current directory."""
@@ -314,7 +320,10 @@ def _config(found: StoreDirectory, base: str) -> None:
 
 
 def _entries(base: str, parts: tuple[str, ...], found: StoreDirectory, *, required: bool = False) -> Iterator[tuple[str, _Entry]]:
-    """Files and directories, by name.  Links, pipes, sockets and devices become strays; a directory that vanished is empty."""
+    """Files and directories, by name.  Links, pipes, sockets and devices become strays; a directory that vanished is empty.
+
+    Raises `NotPermitted`.
+    """
     shown = "/".join(parts)
     try:
         descriptor = open_directory(base, parts)
@@ -327,7 +336,7 @@ def _entries(base: str, parts: tuple[str, ...], found: StoreDirectory, *, requir
     listed: list[tuple[str, _Entry]] = []
     try:
         for name in os.listdir(descriptor):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError), permitted(base, *parts, name):
                 status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                 listed.append((name, _Entry(status.st_mode, status.st_size)))
     finally:

@@ -46,7 +46,7 @@ def locate(path: Path) -> tuple[StoreDirectory, list[StoreFile]]:
             store = list_store(root)
             under = os.path.join(place, "")
             return store, [file for file in store.files() if file.path == place or str(file.path).startswith(under)]
-    raise CannotLook(f"{path}: in no store that we can see; say what it is with --as")
+    raise CannotLook(f"{path}: not a RocketMQ store, nor in one; say what it is with --as TYPE")
 
 
 def lone_file(path: Path, kind: Kind) -> StoreFile:

@@ -9,10 +9,11 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, Self
 
-from rmq_columns.errors import FileGone
+from rmq_columns.errors import DENIED, FileGone, NotPermitted
 from rmq_inspect.errors import CannotLook
 
 CHUNK_BYTES: Final = 4 << 20
@@ -93,15 +94,26 @@ class Reader:
 
 
 def open_directory(base: str, parts: tuple[str, ...]) -> int:
-    """A descriptor of base/parts…; only base itself may be a link.  Raises OSError."""
-    descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    for part in parts:
+    """A descriptor of base/parts…; only base itself may be a link.  Raises OSError, `NotPermitted`."""
+    with permitted(base):
+        descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for number, part in enumerate(parts, 1):
         try:
-            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=descriptor)
+            with permitted(base, *parts[:number]):
+                below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=descriptor)
         finally:
             os.close(descriptor)
         descriptor = below
     return descriptor
+
+
+@contextmanager
+def permitted(base: str, *parts: str) -> Iterator[None]:
+    """What may not be looked at is `NotPermitted`, wherever it is met: to leave it out would say that it is empty."""
+    try:
+        yield
+    except PermissionError as reason:
+        raise NotPermitted(os.path.join(base, *parts), -1, DENIED) from reason
 
 
 def open_beneath(base: str, parts: tuple[str, ...]) -> int:
@@ -109,7 +121,8 @@ def open_beneath(base: str, parts: tuple[str, ...]) -> int:
     try:
         directory = open_directory(base, parts[:-1])
         try:
-            descriptor = os.open(parts[-1], _FLAGS, dir_fd=directory)
+            with permitted(name):
+                descriptor = os.open(parts[-1], _FLAGS, dir_fd=directory)
         finally:
             os.close(directory)
     except FileNotFoundError as reason:

@@ -12,6 +12,7 @@ written into DIR: unreadable copies are moved aside, nothing is overwritten, and
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -55,12 +56,15 @@ def repair(
     slots: `maxHashSlotNum` where no index file tells it; `maxIndexNum` is then taken to be four times that, as by default.
     queue_file_bytes: `mappedFileSizeConsumeQueue` where no queue file tells it.
 
-    Raises `CannotLook` when the new directory is not new, or nothing can be saved.
+    Raises `CannotLook` when the new directory is not new, or nothing can be saved; `NotPermitted`.
     """
     if not store.commit_log:
         raise CannotLook(
             f"{store.root}: no commit log file, so there is nothing to repair (--commit-log DIR, if it is elsewhere)"
         )
+    for file in store.commit_log:  # what may not be read is told before anything is made
+        with contextlib.suppress(CannotLook):
+            file.open().close()
     _check_place(store, to)
     try:
         return _repair(store, to, slots, queue_file_bytes, progress)

@@ -108,6 +108,8 @@ def messages(
     slots: of the index files, when they differ from what is found out.  Raises `CannotLook`.
     """
     with Log(store.commit_log) as log:
+        if store.is_fresh:
+            return
         if not store.commit_log:
             raise CannotLook(f"{store.root}: no commit log file, so there are no messages (--commit-log DIR, if it is elsewhere)")
         if wanted.message_id is not None and (unit := _by_offset_id(log, wanted)) is not None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from rmq_spark import reasons
 from rmq_spark.arguments import Parameter
 from rmq_spark.tables import WORST as WORST
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Observation
     from pyspark.sql.types import DataType
 
     from rmq_spark.jobs import Source
@@ -58,6 +59,19 @@ def small_table(source: Source, table: str, **more: str) -> list[dict[str, Any]]
     kept = without(source.options, (*dropped, "columns", "table", "verifyCrc"))
     parsed: Options = located({**lenient(kept), "paths": list(source.paths), "table": table, **more})
     return [row for row in reader_of(parsed).read_all().to_pylist() if row.get(CORRUPT) is None]
+
+
+def observed(seen: Observation, frame: DataFrame, *columns: Column) -> dict[str, Any]:
+    """What was observed of `frame` in a query that has ended: these aggregates of it.
+
+    Where no row reached the shuffle behind it, Spark left out what is before, the observation too: then it is asked once more.
+    """
+    try:
+        return seen.get
+    except Exception as error:
+        if not reasons.is_of_spark(error):
+            raise
+        return frame.agg(*columns).collect()[0].asDict()
 
 
 def collected(frame: DataFrame, count: int = WORST) -> list[dict[str, Any]]:

@@ -92,6 +92,8 @@ class Outcome:
     plots: list[Plot] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     frames: MutableMapping[str, DataFrame] = field(default_factory=Frames)
+    messages: int | None = None
+    """how many were looked at; None: the job does not count them"""
 
     def as_json(self) -> dict[str, Any]:
         """What `--json` prints."""

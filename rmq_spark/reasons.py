@@ -13,7 +13,7 @@ from rmq_columns.errors import StoreError
 
 _OURS: Final = re.compile(
     r"^(?:rmq_\w+\.(?:\w+\.)*)?"
-    r"(?:Malformed|CannotRead|FileGone|SeamMismatch|StoreError|BadOption|CannotLook|CannotExport|CannotWrite|MissingPackage)"
+    r"(?:Malformed|CannotRead|FileGone|SeamMismatch|StoreError|BadOption|CannotLook|CannotExport|CannotWrite|MissingPackage|NotPermitted)"
     r": (.+)$",
     re.MULTILINE,
 )

@@ -4,6 +4,7 @@ A job's module has, besides functions that return DataFrames:
 
     PARAMETERS: tuple[Parameter, ...]                                   beyond those that every job has
     LEFT_OUT: tuple[str, ...]       of the options that every job has, those that this one does not; it may be absent
+    HAS_TOPICS_OF_ITS_OWN: bool     that a topic may be known from elsewhere than the stores; it may be absent
     EXAMPLES: tuple[str, ...]       behind `rmq spark JOB`
     FOUND: str                      what exit status 1 says
     def run(spark, source: Source, given: dict[str, Any], tell: Progress) -> Outcome    given: of `arguments_of`

@@ -86,7 +86,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
         files=partial(spark.createDataFrame, files, FILES),
     )
     tables = [_findings_table(findings), _queues_table(queues)]
-    return Outcome("audit", verdict, not findings, figures, tables, _plots(found, files), _notes(found), frames)
+    return Outcome("audit", verdict, not findings, figures, tables, _plots(found, files), _notes(found), frames, messages)
 
 
 def look(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> list[StoreAudit]:

@@ -87,6 +87,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     equal = "what both hold is equal" if problems else "equal"
     verdict = "; ".join([*([equal] if not found.different_blocks else []), *problems])
     outcome = Outcome("diff", verdict, is_clean, tables=tables, plots=[_plot(by_range, counts)])
+    outcome.messages = sum(found.messages_of.values())
     outcome.figures = [
         Figure("queues", "queues", queues),
         Figure("messages", "messages in the first", found.messages_of.get(0, 0)),

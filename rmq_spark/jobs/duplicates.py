@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import Source
-from rmq_spark.measuring import WORST, collected, source_of
+from rmq_spark.measuring import WORST, collected, observed, source_of
 from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.picking import CORRUPT, Picking, named, picked
 from rmq_spark.session import Progress, watched
@@ -146,17 +146,17 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
 
     by = given["by"]
     seen = Observation()
-    every = hashes(spark, source, by).observe(
-        seen,
+    every = hashes(spark, source, by)
+    counts = (
         F.expr("count_if(hash is not null)").alias("keys"),
         F.expr(f"count_if(hash is null and {CORRUPT} is null)").alias("without"),
         F.expr("count_if(isPacked)").alias("packed"),
         F.expr(f"count_if({CORRUPT} is not null)").alias("corrupt"),
     )
-    twice = candidates(every).persist()
+    twice = candidates(every.observe(seen, *counts)).persist()
     with watched(spark, "counting keys", tell):
         suspects = twice.count()
-    totals = seen.get
+        totals = observed(seen, every, *counts)
     found = found_in(spark, source, by, twice, suspects <= BROADCAST_ROWS).persist()
     with watched(spark, "comparing those that came twice", tell):
         sums = _sums(found) if suspects else []
@@ -169,6 +169,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
         Figure("withoutKey", f"messages without {by}, not judged", totals["without"]),
         Figure("packedUnits", "units of batch queues, their inner messages not judged", totals["packed"]),
     ]
+    looked = totals["keys"] + totals["without"] + totals["corrupt"]
     notes = [f"{totals['corrupt']} places of the log could not be read"] if totals["corrupt"] else []
     if not totals["keys"]:
         notes.append(f"no message has {by}: nothing was judged")
@@ -179,7 +180,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
         table_of("duplicates", "Keys that are there more than once", SHOWN, rows, keys, True),
     ]
     plot = Plot("Keys that are there more than once, by topic", [(one["topic"], one["keys"]) for one in sums[:WORST]])
-    return Outcome("duplicates", verdict, not keys, figures, tables, [plot] if sums else [], notes, {"duplicates": found})
+    return Outcome("duplicates", verdict, not keys, figures, tables, [plot] if sums else [], notes, {"duplicates": found}, looked)
 
 
 def _sums(found: DataFrame) -> list[dict[str, Any]]:

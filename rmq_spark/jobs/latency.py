@@ -221,6 +221,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
             if limit is not None
             else worst.orderBy(F.desc("latencyMs")).limit(WORST),
         },
+        messages=(total["messages"] or 0) + (total["unreadable"] or 0),
     )
     if skewed:
         _tell_clocks(spark, source, outcome, tell)

@@ -33,7 +33,7 @@ from rmq_spark.jobs import loss_verdicts as sql
 from rmq_spark.jobs.loss_match import Matching
 from rmq_spark.jobs.loss_tables import LABELS, VERDICTS, WRONG, of_findings, of_groups, of_positions, of_topics
 from rmq_spark.ledger import LEDGER_PARAMETERS
-from rmq_spark.measuring import collected, source_of
+from rmq_spark.measuring import collected, observed, source_of
 from rmq_spark.outcome import Figure, Outcome, Plot
 from rmq_spark.session import Progress, silent, watched
 
@@ -51,6 +51,8 @@ EXAMPLES: Final = (
     "/data/brokers --ledger sent.csv --column uniqKey=id --out found",
 )
 LEFT_OUT: Final = RANGE
+HAS_TOPICS_OF_ITS_OWN: Final = True
+"""The ledger's: of a topic that is in no store any more everything is lost."""
 FOUND: Final = "an acknowledged message is not as it should be or cannot be judged, or a position is ahead"
 
 
@@ -79,11 +81,11 @@ def judge(job: Matching, tell: Progress) -> tuple[DataFrame, DataFrame, int]:
     log = job.log()
     own = f"size({sql.HERE}))"
     matched = job.matched(log.observe(bits, *job.detour_bits()))
-    matched = matched.observe(seen, F.expr(f"sum(if(told is null, {own}, 0))").alias("unknown"))
-    met = job.met(matched).persist()
+    unknown = F.expr(f"sum(if(told is null, {own}, 0))").alias("unknown")
+    met = job.met(matched.observe(seen, unknown)).persist()
     with watched(job.spark, "matching ledger and log", tell):
         met.count()
-    verdicts = job.verdicts(met, job.detours(bits.get))
+    verdicts = job.verdicts(met, job.detours(observed(bits, log, *job.detour_bits())))
     with watched(job.spark, "judging", tell):
         there = {row["verdict"] for row in verdicts.select("verdict").distinct().collect()}
     if there & {"lost", "unknown"}:
@@ -91,7 +93,7 @@ def judge(job: Matching, tell: Progress) -> tuple[DataFrame, DataFrame, int]:
     if "waiting" in there:
         verdicts = loss_waiting.judged(job.spark, job.source, verdicts)
     if job.has_one_identity:
-        return verdicts.persist(), log, int(seen.get["unknown"] or 0)
+        return verdicts.persist(), log, int(observed(seen, matched, unknown)["unknown"] or 0)
     with watched(job.spark, "what the ledger does not have", tell):
         return verdicts.persist(), log, job.not_in_ledger(log).count()
 

@@ -234,6 +234,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
         plots=_plots(held, course),
         notes=_notes(source, given, missed, unreadable),
         frames={"queues": queues, "windows": course, "keys": keys, "producers": hosts},
+        messages=sum(row["messages"] for row in held),
     )
 
 

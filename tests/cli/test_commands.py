@@ -78,12 +78,6 @@ def test_a_store_that_cannot_be_written(home: Path) -> None:
     assert "storePathRootDir" in line
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_store_without_write_permission(home: Path) -> None:
-    (home / "store").mkdir(mode=0o500)
-    assert "is not writable" in complaint(*DEV, "--store", str(home / "store"), home=home)
-
-
 def test_a_locked_store(home: Path) -> None:
     store = home / "store"
     with Server(home, *DEV, "--store", str(store)) as first:

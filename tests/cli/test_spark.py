@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -20,73 +19,20 @@ from rmq_cli.main import SUBCOMMANDS
 from rmq_cli.spark import command
 from rmq_columns.errors import BadOption, Malformed
 from rmq_columns.options import NAMES
-from rmq_spark import jobs, needs, reasons
-from rmq_spark.arguments import OURS, Parameter
+from rmq_spark import needs, reasons
+from rmq_spark.arguments import OURS
 from rmq_spark.jobs import JOBS
 from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
 from rmq_spark.quiet import quietly
+from tests.cli.spark_stub import Job, Seen, look, stand_in
 from tests.support.rmq import run
 
 Run = Callable[..., Outcome]
 
 
-class Seen(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
-class Job:
-    """Stands for the module of the job `skew`, which is asked without any Spark."""
-
-    PARAMETERS: tuple[Parameter, ...] = (
-        Parameter("max_ratio", float, "Hottest queue by the mean one.", "4.0", least=1),
-        Parameter("names", str, "Some.", metavar="NAME", is_many=True),
-        Parameter("kind", str, "Which.", choices=("queue", "key")),
-        Parameter("now", "time", "That moment."),
-        Parameter("wait", "duration", "So long.", "3s"),
-        Parameter("strict", bool, "A flag."),
-        Parameter("ledger", "path", "A file."),
-        Parameter("columns", "names", "Some."),
-    )
-    EXAMPLES = ("/data/store --strict",)
-    FOUND = "a queue is hot"
-
-    def __init__(self) -> None:
-        self.outcome = Outcome("skew", "clean", True)
-        self.asked: dict[str, Any] = {}
-        self.error: BaseException | None = None
-
-    def run(self, _spark: Any, source: jobs.Source, given: dict[str, Any], _tell: Any) -> Outcome:
-        self.asked = {"paths": source.paths, "options": source.options, "given": given}
-        if self.error is not None:
-            raise self.error
-        return self.outcome
-
-
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch) -> Job:
-    job = Job()
-
-    @contextlib.contextmanager
-    def session(*_: object) -> Iterator[None]:
-        yield None
-
-    monkeypatch.setattr(jobs, "module_of", lambda _name: job)
-    monkeypatch.setattr("rmq_cli.spark_job.module_of", lambda _name: job)
-    monkeypatch.setattr(spark_run, "session", session)
-    monkeypatch.setattr(spark_run, "need", lambda: None)
-    monkeypatch.setattr(spark_run, "check_java", lambda: None)
-    return job
-
-
-def look(*arguments: object) -> Seen:
-    """`rmq spark …` within this process; what it does not turn into a line is raised."""
-    done = CliRunner().invoke(command, [str(argument) for argument in arguments])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert "Traceback" not in done.stderr
-    return Seen(done.exit_code, done.stdout, done.stderr)
+    return stand_in(monkeypatch)
 
 
 @pytest.fixture
@@ -303,7 +249,7 @@ def test_errors_of_a_store_are_a_line(job: Job, store: Path) -> None:
 
 def test_what_is_no_answer_is_never_status_1(job: Job, store: Path) -> None:
     job.error = PermissionError(13, "Permission denied", "/s/commitlog")
-    assert look("skew", store) == (2, "", "rmq: /s/commitlog: Permission denied\n")
+    assert look("skew", store) == (2, "", "rmq: Permission denied: /s/commitlog\n")
     job.error = KeyError("planted")
     done = CliRunner().invoke(command, ["skew", str(store)])
     assert (done.exit_code, done.stdout) == (2, "")

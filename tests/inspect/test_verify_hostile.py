@@ -199,14 +199,6 @@ def test_a_file_that_vanishes_between_listing_and_reading(sound: Path, tmp_path:
     assert list(lines(report))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_files_that_may_not_be_read(sound: Path, tmp_path: Path) -> None:
-    shutil.copytree(sound, tmp_path / "store")
-    subject = Subject(tmp_path / "store")
-    subject.log_files[1].chmod(0)
-    assert "file-unreadable" in subject.report().findings.codes()
-
-
 def test_a_huge_sparse_log_costs_neither_time_nor_memory(tmp_path: Path) -> None:
     """100 GB, nearly all of it holes: what was preallocated, or lost."""
     root = store_with(tmp_path, unit(0))

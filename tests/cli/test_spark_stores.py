@@ -1,0 +1,69 @@
+"""What `rmq spark` finds at its paths before Spark is started: no store, no message, or not the topic that was asked for."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rmq_spark.outcome import Outcome
+from tests.cli.spark_stub import Job, look, stand_in
+from tests.support.stores import golden_store, spoil
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Job:
+    return stand_in(monkeypatch)
+
+
+def test_a_topic_that_no_store_has(job: Job, tmp_path: Path) -> None:
+    store = golden_store(tmp_path / "store")
+    shutil.copytree(store, tmp_path / "copy")
+    for words, said in (
+        ([store, "--topic", "kinds-5_5_1"], f"no topic kinds-5_5_1 in {store}: did you mean kinds-5_5_0 or kinds-4_9_8?"),
+        ([store, "--topic", "KINDS-5_5_0"], f"no topic KINDS-5_5_0 in {store}: did you mean kinds-5_5_0 or kinds-4_9_8?"),
+        ([store, "--topic", "x\x1b"], f"no topic x\\x1b in {store}: there are "),
+        ([store, tmp_path / "copy", "--topic", "nope", "--topic", "kinds-5_5_0"], f"no topic nope in any of {store}, "),
+    ):
+        seen = look("skew", *words)
+        assert (seen.status, seen.out) == (2, "")
+        assert seen.err.startswith(f"rmq: {said}"), seen.err
+        assert not job.asked, "nothing was started"
+
+
+def test_a_topic_that_a_store_has_by_any_name(job: Job, tmp_path: Path) -> None:
+    """By its queues, by topics.json, by a position; and where a log alone is given nobody knows before it is read."""
+    store = golden_store(tmp_path / "store")
+    for topic in ("kinds-5_5_0", "TBW102", "SCHEDULE_TOPIC_XXXX"):
+        assert look("skew", store, "--topic", topic).status == 0
+    (store / "config" / "consumerOffset.json").write_text('{"offsetTable":{"deleted@group":{0:5}}}')
+    assert look("skew", store, "--topic", "deleted").status == 0
+    assert look("skew", store / "commitlog", "--topic", "nope").status == 0, "its job does not count"
+    job.outcome = Outcome("skew", "measured", True, messages=0)
+    assert look("skew", store / "commitlog", "--topic", "nope")[:2] == (2, "")
+    assert look("skew", store, "--topic", "TBW102") == (0, "skew: no messages of this choice\n", "")
+
+
+def test_what_is_no_store(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "plain.txt").write_text("a letter\n")
+    (tmp_path / "noise").write_bytes(random.Random(1).randbytes(100_000))
+    (tmp_path / "named").mkdir()
+    (tmp_path / "named" / f"{0:020}").write_bytes(random.Random(2).randbytes(100_000))
+    for place in ("empty", "plain.txt", "noise", f"named/{0:020}"):
+        seen = look("skew", tmp_path / place)
+        assert (seen.status, seen.out) == (2, "")
+        assert seen.err.startswith(f"rmq: {tmp_path / place}: not a RocketMQ store")
+    assert look("skew", tmp_path / "noise", "--option", "pathLayout=file").status == 0, "who says that it is one is believed"
+    log = golden_store(tmp_path / "store") / "commitlog" / f"{0:020}"
+    spoil(log, 0, bytes(5000))
+    for file in (log, log.with_name(f"{16384:020}")):
+        assert look("skew", file).status == 0, "a file of a log, damaged or not"
+
+
+def test_a_store_without_messages(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    job.outcome = Outcome("skew", "measured", True, messages=0)
+    assert look("skew", tmp_path) == (0, "skew: no messages yet\n", "")
