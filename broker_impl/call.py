@@ -9,15 +9,16 @@ A handler gets a `Call` and its typed header, and returns one of:
 - a generator that yields after at most 0.5 ms of work and returns one of the above; it yields a `Pause` when it waits for a
   thread.
 
-It raises `Refusal(code, remark)` for a lawful no.  Anything else it raises is a bug of ours: the asker gets SYSTEM_ERROR,
-what the handler had staged is dropped.
+It raises `Refusal(code, remark)` for a lawful no, `Unsaved` to be asked again when a table is on the disk.  (The answer of a
+handler that changed a table waits for that table's file by itself.)  Anything else it raises is a bug of ours: the asker gets
+SYSTEM_ERROR, what the handler had staged is dropped.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 
@@ -49,6 +50,23 @@ class Refusal(Exception):
         super().__init__(code, remark)
         self.code = code
         self.remark = remark
+
+
+class Table(Protocol):
+    """What is needed of `PersistedTable`."""
+
+    file: ClassVar[str]
+    when_saved: Callable[[Callable[[Any], None]], None]
+
+
+class Unsaved(Exception):
+    """What the handler builds on is not on the disk yet: raised before anything is staged.  The request is served again when
+    the table is written, or refused when it cannot be.
+    """
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table.file)
+        self.table = table
 
 
 class Reply(msgspec.Struct, gc=False, frozen=True):

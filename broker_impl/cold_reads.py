@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from broker_impl.call import LATER, Answer, Call, Durable, Parked, Refusal, Settled
+from broker_impl.call import LATER, Answer, Call, Durable, Parked, Refusal, Settled, Unsaved
 from broker_impl.engine import Engine
 from rmq_net.log import plain_text
 from rmq_net.service import Job
@@ -49,9 +49,11 @@ class ColdReads:
             return LATER
 
     def _read(self, cold: Cold, error: BaseException | None) -> None:
-        now_ms = self._engine.env.mono_ms
         for then in self._waiting.pop(cold):
-            self._engine.at(now_ms, partial(then, error))
+            self._soon(then, error)
+
+    def _soon(self, then: Then, error: BaseException | None) -> None:
+        self._engine.at(self._engine.env.mono_ms, partial(then, error))
 
     def _again(self, attempt: Attempt, parked: Parked, error: BaseException | None) -> None:
         if not parked.alive:
@@ -62,6 +64,9 @@ class ColdReads:
             answer: Settled | Durable | Refusal = attempt()
         except Cold as cold:
             self.after(cold, partial(self._again, attempt, parked))
+            return
+        except Unsaved as unsaved:
+            unsaved.table.when_saved(lambda no: self._soon(partial(self._again, attempt, parked), no))
             return
         except Refusal as no:
             answer = no

@@ -21,11 +21,13 @@ from broker_impl.peer import Peer
 from rmq_net.log import Log, plain_text
 from rmq_net.service import Job
 from rmq_wire.codes import ResponseCode
-from rmq_wire.command import Form
+from rmq_wire.command import Command, Form
 from rmq_wire.declare import Header
 
 TICK_AFTER_ERROR_MS = 1_000
 """When the store cannot say when it is due, it is asked again so much later."""
+SENDABLE = (bytes, Durable, Reply, Header, list)
+"""Types of the answers that are there when the handler returns."""
 END_OF_TURN = -1
 """As `Durable.end_offset`: whatever the commit of this turn has written."""
 
@@ -49,6 +51,15 @@ class StoreLike(Protocol):
     def end_sync(self, ticket: Any, error: OSError | None) -> bool: ...
     def next_due(self, mono_ms: int) -> int: ...
     def tick(self, mono_ms: int, wall_ms: int) -> None: ...
+
+
+class SavesLike(Protocol):
+    """What the engine needs of the tables' writes (`broker_impl.saves.Saves`)."""
+
+    @property
+    def owing(self) -> bool: ...
+    def rest(self, peer: Peer, command: Command, answer: Any, *, staged: bool) -> bool: ...
+    def put_aside(self, peer: Peer, command: Command, error: Exception) -> bool: ...
 
 
 Owed = tuple[Peer, int, Form, Durable]

@@ -11,11 +11,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from broker_impl.asks import Asks, Then
 from broker_impl.call import LATER, Answer, Call, Durable, Parked, Pause, Refusal, Reply, Settled, refusal_reply
-from broker_impl.commits import END_OF_TURN, NOTHING_STAGED, Commits, Committed, Mark, StoreLike
+from broker_impl.commits import END_OF_TURN, NOTHING_STAGED, SENDABLE, Commits, Committed, Mark, SavesLike, StoreLike
 from broker_impl.counters import Counters
 from broker_impl.deadlines import Deadline, Deadlines
 from broker_impl.env import Env
@@ -30,7 +30,7 @@ from rmq_net.service import Address, Buffer, Job, Output
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Command, Form, Unreadable
 from rmq_wire.conversation import Conversation
-from rmq_wire.declare import Header, Request
+from rmq_wire.declare import Request
 from rmq_wire.errors import BadFrame, WireError
 
 BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
@@ -43,7 +43,6 @@ class _Held(Exception):
     """The peer has begun long work that its next request must wait for."""
 
 
-SENDABLE: Final = (bytes, Durable, Reply, Header, list)
 _NO_OUTPUT: tuple[Output, ...] = ()
 
 
@@ -79,18 +78,20 @@ class Engine:
         self._requests_share = limits.requests_max
         self._bytes_share = limits.turn_output_bytes_max
         self._deadlines = Deadlines()
-        self._asks = Asks(env, self._deadlines, self._outboxes, self._guard, limits.asks_max)
+        self._asks = Asks(env, self._deadlines, self._outboxes, self.guard, limits.asks_max)
         self._jobs: list[Job] = []
         self._commits: Commits | None = None
         if store is not None:
             assert sync is not None, "a store needs somebody who flushes"
             self._commits = Commits(
-                env, store, self._deadlines, self.emit, self.job, self._guard, limits=limits, sync_flush=sync_flush, sync=sync
+                env, store, self._deadlines, self.emit, self.job, self.guard, limits=limits, sync_flush=sync_flush, sync=sync
             )
-        self._works = Works(self._commits, self._finish, self._excuse, self._guard, self._bug, self._outboxes.touch)
+        self._works = Works(self._commits, self._finish, self._excuse, self.guard, self._bug, self._outboxes.touch)
         self._on_arrival: list[Callable[[Sequence[Any]], None]] = []
         self._on_peer_closed: list[Callable[[Peer], None]] = []
         self._draining = False
+        self.saves: SavesLike | None = None
+        self.touched: list[Any] = []  # tables that the handler which runs has changed; both are set by `saves.Saves`
 
     # For the composition root and the capabilities
 
@@ -126,7 +127,7 @@ class Engine:
 
     def job(self, job: Job) -> None:
         """Have something that blocks done by one of the shell's threads.  What `done` raises is logged."""
-        self._jobs.append(job._replace(done=lambda result, error: self._guard(job.done, result, error)))
+        self._jobs.append(job._replace(done=lambda result, error: self.guard(job.done, result, error)))
 
     def ask(self, peer: Peer, request: Request, body: bytes = b"", *, timeout_ms: int, then: Then) -> None:
         """Ask a client.  `then(response)` runs in a later turn, with None when it did not answer in time or has gone.
@@ -175,7 +176,7 @@ class Engine:
             output_bytes_max=self.limits.output_bytes_max,
         )
         self.peers[peer.id] = peer
-        self._look_later(peer, Watch(peer, self.limits))
+        Watch(peer, self.limits).keep(self.at, self.close, self.env)
         return peer
 
     def closed(self, peer: Peer, why: str) -> None:
@@ -190,12 +191,13 @@ class Engine:
                 peer.watching.cancel()
             self._asks.abandon(peer)
             for then in self._on_peer_closed:
-                self._guard(then, peer)
+                self.guard(then, peer)
 
     def turn(self, arrived: Sequence[tuple[Peer, Buffer]]) -> Sequence[Output]:
         """Serve what arrived, commit, hand out the answers.  The buffers may be overwritten afterwards."""
         self.env.refresh()
         now = self.env.mono_ms
+        self.touched.clear()  # by what nobody waits for
         if arrived or self._ready:
             self._share(len(arrived))
         if self._ready:
@@ -220,9 +222,9 @@ class Engine:
     def settle(self) -> Sequence[Output]:
         """Dispatch, wake-ups, deadlines, slices of long works; commits what these staged."""
         if self._commits is not None:
-            self._guard(self._dispatch, self._commits)
+            self.guard(self._dispatch, self._commits)
         for action in self._deadlines.due(self.env.mono_ms, self.limits.due_max):
-            self._guard(action)
+            self.guard(action)
         if self._works:
             self._works.rotate(self.limits.works_max)
         if self._commits is not None:
@@ -254,7 +256,7 @@ class Engine:
     @property
     def drained(self) -> bool:
         """Nobody waits for an answer that can still come."""
-        return not self._outboxes.dirty and not (self._commits is not None and self._commits.owing)
+        return not (self._outboxes.dirty or (self._commits and self._commits.owing) or (self.saves and self.saves.owing))
 
     # Requests
 
@@ -292,6 +294,13 @@ class Engine:
             self._ready.append(peer)
             self._outboxes.touch(peer)
 
+    def serve_again(self, peer: Peer, command: Command) -> None:
+        """Serve a request that was put aside, before what its peer sent after it."""
+        if peer.closing is None and not peer.closed:
+            if not peer.backlog:
+                self._ready.append(peer)
+            peer.backlog.appendleft(command)
+
     def _serve_backlogs(self) -> None:
         for _ in range(min(len(self._ready), self.limits.turn_backlogs_max)):
             peer = self._ready.popleft()
@@ -327,7 +336,13 @@ class Engine:
         except Exception as error:
             if commits is not None:
                 commits.undo(mark, error)
+            if self.saves is not None and self.saves.put_aside(peer, command, error):
+                return
             answer = self._excuse(error, peer, command.code)
+        if self.touched and self.saves is not None:
+            staged = commits is not None and commits.grown(mark)
+            if self.saves.rest(peer, command, answer, staged=staged):
+                return
         if answer.__class__ is Durable and commits is not None and not flag & ONE_WAY:
             commits.staged.append((peer, command.opaque, command.form, answer))
         elif isinstance(answer, SENDABLE):
@@ -385,14 +400,14 @@ class Engine:
         arrived = commits.dispatch()
         if arrived:
             for then in self._on_arrival:
-                self._guard(then, arrived)
+                self.guard(then, arrived)
         limits = self.limits
         self.receive_bytes_max = limits.receive_bytes_lagging if commits.lagging else limits.receive_bytes_max
 
     def _mark(self) -> Mark:
         return self._commits.mark() if self._commits is not None else NOTHING_STAGED
 
-    def _guard(self, action: Callable[..., None], *arguments: object) -> None:
+    def guard(self, action: Callable[..., None], *arguments: object) -> None:
         """Run something of a capability's.  What it raises is logged, its stagings are dropped, nobody else notices."""
         mark = self._mark()
         try:
@@ -405,13 +420,3 @@ class Engine:
     def _bug(self, what: str, error: BaseException) -> None:
         self.counters.errors += 1
         self.env.log.say(logging.ERROR, "%s failed: %s", what, str(error), error=error)
-
-    def _look_later(self, peer: Peer, watch: Watch) -> None:
-        peer.watching = self.at(watch.next_look(self.env.mono_ms), lambda: self._look(peer, watch))
-
-    def _look(self, peer: Peer, watch: Watch) -> None:
-        why = watch.look(self.env.mono_ms)
-        if why is None:
-            self._look_later(peer, watch)
-        else:
-            self.close(peer, why, level=logging.INFO)

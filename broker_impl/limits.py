@@ -51,6 +51,8 @@ class Limits(NamedTuple):
     unflushed_bytes_max: int = 1 << 30
     """Appended behind a flush that does not end; above it, too: a disk that hangs does not fill the page cache until the kernel
     stops the whole loop in a write.  One log file; at 50 MB/s the flush has then hung for 20 s."""
+    saves_waiting_max: int = 65_536
+    """Answers and requests waiting for tables to be written; above it they get SYSTEM_BUSY: a hanging disk fills no memory."""
     dispatch_units_min: int = 1_024
     """A turn dispatches as many units as it appended, and this many when there is more to do."""
     dispatch_lag_ms_max: int = 50

@@ -6,7 +6,8 @@ serves requests.  `close` undoes it: whatever changed is written, the store stop
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from broker_impl import refused
@@ -23,7 +24,6 @@ from broker_impl.capabilities.positions import Positions
 from broker_impl.capabilities.pull import Pull
 from broker_impl.capabilities.query import Query
 from broker_impl.capabilities.runtime import Runtime
-from broker_impl.capabilities.saving import Saver
 from broker_impl.capabilities.schedule import Schedule
 from broker_impl.capabilities.send import Send
 from broker_impl.capabilities.send_back import SendBack
@@ -38,6 +38,7 @@ from broker_impl.namesrv.registrations import Registration
 from broker_impl.namesrv.server import NameServer
 from broker_impl.registration import Announcement, Identity, Registrar
 from broker_impl.router import Router
+from broker_impl.saves import LANE, Saves
 from broker_impl.state.attributes import BATCH_QUEUES, QUEUE_TYPE
 from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_offsets import ConsumerOffsets
@@ -52,7 +53,7 @@ from broker_impl.store_settings import retention_rules, store_settings
 from rmq_net.service import Job
 from rmq_store.config_files import persist_config
 from rmq_store.disk import Disk, Usage
-from rmq_store.errors import Closed, StoreError
+from rmq_store.errors import Closed
 from rmq_store.flush import Ticket
 from rmq_store.settings import FlushDiskType
 from rmq_store.store import Store
@@ -120,10 +121,10 @@ class BrokerNode:
             self.disk,
             f"{config.store_path_root_dir}/config",
             (self.topics, self.groups, self.offsets, self.delay_offsets),
-            lambda action: self.engine.after_commit(lambda _error: action()),
             env.log,
         )
         self.persister.load(self._read_early)
+        self.saves = Saves(self.engine, self.persister, env.log, waiting_max=limits.saves_waiting_max)
         self._kinds_known = True
         self.offsets.clamp(store.queue_bounds)
         self.clients = Clients(config, env)
@@ -142,13 +143,11 @@ class BrokerNode:
         self._embedded: NameServer | None = None
         self._keeps_address = False
         self.topics.on_change.append(self._topics_changed)
-        self._saving: set[PersistedTable] = set()
-        self._save_again: set[PersistedTable] = set()
         self.schedule: Schedule
         self._install()
         self.engine.every(config.flush_consumer_offset_interval, lambda: self._save_soon(self.offsets), first_ms=FIRST_SAVE_MS)
         self.engine.every(config.flush_delay_offset_interval, lambda: self._save_soon(self.delay_offsets), first_ms=FIRST_SAVE_MS)
-        self.engine.every(SAVE_AGAIN_MS, lambda: self.persister.save_dirty((self.topics, self.groups)))
+        self.engine.every(SAVE_AGAIN_MS, lambda: self._save_soon(self.topics, self.groups))
         self._refusal: Closed | None = None
         self.engine.every(REFUSAL_LOOK_MS, self._tell_refusal)
         self.schedule.start()
@@ -179,7 +178,6 @@ class BrokerNode:
         unique_keys = UniqueKeyMaker(
             ip=intake.store_host[:-4], pid=env.pid, process_number=env.rng.getrandbits(32), zone=env.zone
         )
-        saver = Saver(self)
         self.schedule = Schedule(engine, config, self.delay_offsets, stats, intake, reads)
         capabilities = (
             Send(env, config, topics, groups, locks, stats, intake, unique_keys, self._disk_use),
@@ -188,8 +186,8 @@ class BrokerNode:
             self.schedule,
             Query(config, store, reads),
             Positions(store, reads),
-            Topics(config, topics, offsets, stats, store, saver),
-            Groups(groups, offsets, stats, saver),
+            Topics(config, topics, offsets, stats, store),
+            Groups(groups, offsets, stats),
             Listings(config, env, topics, groups, offsets, clients, self.delay_offsets.encode),
             Offsets(config, topics, groups, offsets, store),
             ClientManagement(engine, config, topics, groups, clients),
@@ -239,37 +237,15 @@ class BrokerNode:
 
     # -- files
 
-    def save(self, table: PersistedTable) -> None:
-        """Write a table now, or right after the write of it that is under way.  Raises `OSError`."""
-        if table in self._saving:
-            self._save_again.add(table)
-        else:
-            self.persister.save(table)
+    def _save_soon(self, *tables: PersistedTable) -> None:
+        """Write what changed; nobody waits."""
+        for table in tables:
+            if table.dirty:
+                self.saves.soon(table)
 
-    def _save_soon(self, table: PersistedTable) -> None:
-        """Write a table that changed: encoded in slices, written by the sync lane; nobody waits."""
-        if table.dirty and table not in self._saving:
-            self._saving.add(table)
-            self.engine.long_work(self.persister.slices(table), lambda text, error: self._write_table(table, text, error))
-
-    def _write_table(self, table: PersistedTable, text: bytes | None, error: BaseException | None) -> None:
-        if error is not None or text is None:
-            self._saved(table, error)
-            return
-        self.engine.job(Job("sync", lambda: self.persister.write(table, text), lambda _, failed: self._saved(table, failed)))
-
-    def _saved(self, table: PersistedTable, error: BaseException | None) -> None:
-        self._saving.discard(table)
-        if error is None:
-            table.written()
-        else:
-            self.env.log.error("%s could not be written, the change is kept in memory: %s", table.file, error)
-        if table in self._save_again:
-            self._save_again.discard(table)
-            self._save_soon(table)
-
-    def _write_file(self, path: str, text: bytes) -> None:
-        persist_config(self.disk, path, (text,))
+    def _write_file(self, path: str, text: bytes, then: Callable[[BaseException | None], None]) -> None:
+        write = partial(persist_config, self.disk, path, (text,))
+        self.engine.job(Job(LANE, write, lambda _, error: then(error)))
 
     def _usage(self, path: str) -> Usage | None:
         try:
@@ -290,14 +266,8 @@ class BrokerNode:
         """
         self.schedule.stop()
         self._sync_log()
-        lost = False
-        for table in self.persister.tables:
-            try:
-                self.persister.save(table)
-            except (OSError, StoreError) as error:
-                lost = lost or table.dirty
-                self.env.log.error("%s could not be written, its changes since the last write are lost: %s", table.file, error)
-        return self.store.close(self.env.wall_ms) and not lost
+        saved = self.persister.save_all(but=self.saves.writing)
+        return self.store.close(self.env.wall_ms) and saved
 
     def _sync_log(self) -> None:
         """Delayed messages count as delivered in the file only when their copies are on the disk: else they come twice."""

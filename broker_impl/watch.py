@@ -7,8 +7,11 @@ recorded, so a busy peer pays nothing and ten thousand idle ones next to nothing
 
 from __future__ import annotations
 
-from typing import Protocol
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
 
+from broker_impl.env import Env
 from broker_impl.limits import Limits
 
 DEAF_LOOKS = 6
@@ -21,7 +24,9 @@ class Conversing(Protocol):
 
 
 class Watched(Protocol):
-    """The part of a `Peer` that is looked at."""
+    """The part of a `Peer` that is looked at; `watching` is the next look, which can be cancelled."""
+
+    watching: Any
 
     @property
     def opened_ms(self) -> int: ...
@@ -55,6 +60,18 @@ class Watch:
         self._received_bytes = 0
         self._deaf_since_ms: int | None = None
         self._sent_bytes = 0
+
+    def keep(self, at: Callable[[int, Callable[[], None]], Any], close: Callable[..., None], env: Env) -> None:
+        """Look when it is due, again and again; who breaks a rule is closed."""
+
+        def look() -> None:
+            why = self.look(env.mono_ms)
+            if why is None:
+                self.keep(at, close, env)
+            else:
+                close(self._peer, why, level=logging.INFO)
+
+        self._peer.watching = at(self.next_look(env.mono_ms), look)
 
     def next_look(self, now_ms: int) -> int:
         """When the next look is due."""

@@ -9,25 +9,27 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from broker_impl.call import Answer, Call, Refusal, Reply
+from broker_impl.call import LATER, Answer, Call, Parked, Refusal, Reply
 from broker_impl.config import BrokerConfig, UpdateRefused
 from broker_impl.config_keys import keys
 from broker_impl.router import Capability, answers
 from rmq_net.log import Log
-from rmq_store.errors import StoreError
 from rmq_wire.bodies import properties_text
 from rmq_wire.codes import ResponseCode
 from rmq_wire.errors import BadBody
 from rmq_wire.headers.configuration import GetBrokerConfig, GetBrokerConfigResponse, UpdateBrokerConfig
 
+WriteFile = Callable[[str, bytes, Callable[[BaseException | None], None]], None]
+
 
 class Configuration(Capability):
-    """`write_file(path, text)` replaces the file given at the start; `register()` tells the name servers of all topics."""
+    """`write_file(path, text, then)` replaces the file given at the start and says `then(error)`; `register()` tells the name
+    servers of all topics.
+    """
 
-    def __init__(
-        self, config: BrokerConfig, write_file: Callable[[str, bytes], None], register: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, config: BrokerConfig, write_file: WriteFile, register: Callable[[], None] = lambda: None) -> None:
         self._config = config
         self._write_file = write_file
         self._register = register
@@ -66,16 +68,18 @@ class Configuration(Capability):
             call.env.log.warning("these count from the next start: %s", ", ".join(later))
         if "brokerPermission" in entries:
             self._register()
-        self._save(call.env.log)
-        return Reply()
-
-    def _save(self, log: Log) -> None:
         if self._config.path is None:
+            return Reply()
+        self._write_file(
+            self._config.path, self._config.file_text(), partial(self._saved, call.detach(), call.env.log, self._config.path)
+        )
+        return LATER
+
+    @staticmethod
+    def _saved(asker: Parked, log: Log, path: str, failed: BaseException | None) -> None:
+        if failed is None:
+            asker.answer(Reply())
             return
-        try:
-            self._write_file(self._config.path, self._config.file_text())
-        except (OSError, StoreError) as failed:
-            log.error("%s could not be written, the change lasts until the next start: %s", self._config.path, failed)
-            raise Refusal(
-                ResponseCode.SYSTEM_ERROR, f"changed until the next start; {self._config.path} could not be written: {failed}"
-            ) from failed
+        log.error("%s could not be written, the change lasts until the next start: %s", path, failed)
+        remark = f"changed until the next start; {path} could not be written: {failed}"
+        asker.answer(Refusal(ResponseCode.SYSTEM_ERROR, remark))

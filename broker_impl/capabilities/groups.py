@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker_impl.call import Answer, Call, Refusal, Reply
-from broker_impl.capabilities.saving import Saver
 from broker_impl.router import Capability, answers
 from broker_impl.state.attributes import BadAttribute
 from broker_impl.state.consumer_offsets import ConsumerOffsets
@@ -35,11 +34,10 @@ GROUPS_PER_REQUEST_MAX = 10_000
 class Groups(Capability):
     """Works on the table of groups; deleting touches progress and statistics too."""
 
-    def __init__(self, groups: GroupTable, offsets: ConsumerOffsets, stats: Stats, saver: Saver) -> None:
+    def __init__(self, groups: GroupTable, offsets: ConsumerOffsets, stats: Stats) -> None:
         self._groups = groups
         self._offsets = offsets
         self._stats = stats
-        self._saver = saver
 
     @answers(UpdateAndCreateSubscriptionGroup)
     def create(self, call: Call, asked: UpdateAndCreateSubscriptionGroup) -> Answer:
@@ -71,11 +69,14 @@ class Groups(Capability):
         """Delete the group, and its progress when told so."""
         call.env.log.info("group %s is deleted by %s", asked.group_name, call.peer)
         self._groups.delete(asked.group_name)
+        self._groups.when_saved(lambda no: self._clear(asked) if no is None else None)
+        return Reply()
+
+    def _clear(self, asked: DeleteSubscriptionGroup) -> None:
+        """The group is gone for good."""
         if asked.clean_offset:
             self._offsets.drop_group(asked.group_name)
         self._stats.drop_group(asked.group_name)
-        self._saver.save(self._groups)
-        return Reply()
 
     @answers(UpdateGroupForbidden)
     def forbid(self, call: Call, asked: UpdateGroupForbidden) -> Answer:
@@ -86,7 +87,6 @@ class Groups(Capability):
             if problem is not None:
                 raise Refusal(ResponseCode.INVALID_PARAMETER, problem)
             self._groups.set_forbidden(asked.group, asked.topic, READ_INDEX, not asked.readable)
-            self._saver.save(self._groups)
         readable = not self._groups.is_forbidden(asked.group, asked.topic)
         return Reply(remark="", body=GroupForbidden(group=asked.group, topic=asked.topic, readable=readable).encode())
 
@@ -103,7 +103,6 @@ class Groups(Capability):
             self._groups.put_all(groups)
         except BadAttribute as wrong:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(wrong)) from None
-        self._saver.save(self._groups)
 
     def _check(self, name: str) -> None:
         problem = names.group_problem(name)

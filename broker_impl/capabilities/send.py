@@ -237,6 +237,7 @@ class Send(Capability):
             raise Refusal(ResponseCode.NO_PERMISSION, names.not_sendable_remark(name))
         remote = f"{call.peer.remote[0]}:{call.peer.remote[1]}"
         topic = self._topics.get(name) or self._made(asked, remote)
+        self._topics.require_saved(name)
         if asked.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
             raise Refusal(
                 ResponseCode.INVALID_PARAMETER,
@@ -297,6 +298,7 @@ class Send(Capability):
         message.topic = names.dlq_topic(group)
         message.queue_id = self._random_queue(DLQ_QUEUES)
         self._topics.create_in_send_back(message.topic, DLQ_QUEUES, RETRY_PERM)
+        self._topics.require_saved(message.topic)
         return topic
 
     def _by_properties(self, topic: TopicConfig, message: Message, queue_id: int) -> int:

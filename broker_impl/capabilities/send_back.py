@@ -77,13 +77,14 @@ class SendBack(Capability):
         flags = sys_flag.topic_sys_flag(unit=False, subscribed=True) if asked.unit_mode else 0
         name = names.retry_topic(asked.group)
         retry = self._topics.create_in_send_back(name, group.retry_queue_nums, RETRY_PERM, flags)
+        self._topics.require_saved(name)
         if not retry.perm & sys_flag.PERM_WRITE:
             raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{name}] sending message is forbidden")
         version = call.command.version
         return self._reads.answer(call, lambda: self._copy(asked, group, version))
 
     def _copy(self, asked: ConsumerSendMsgBack, group: SubscriptionGroupConfig, version: int) -> Durable:
-        """Look the message up and put its copy.  Raises `Refusal`, `Cold`."""
+        """Look the message up and put its copy.  Raises `Refusal`, `Cold`, `Unsaved`."""
         found = self._store.lookup(asked.offset, checked=True)
         if found is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {asked.offset}")
@@ -103,6 +104,7 @@ class SendBack(Capability):
         if dead:
             destination = names.dlq_topic(asked.group)
             self._topics.create_in_send_back(destination, DLQ_QUEUES, RETRY_PERM)
+            self._topics.require_saved(destination)
             queues = DLQ_QUEUES
         else:
             destination, queues = names.retry_topic(asked.group), group.retry_queue_nums

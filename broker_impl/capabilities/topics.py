@@ -1,8 +1,9 @@
 """Topics by the hand of a tool: create, change, delete, look at (17, 18, 215, 351, 202).
 
-Names are checked before anything else, for they become directories.  A change is on disk before its answer leaves, and is told to
-the registration at once.  Java: `AdminBrokerProcessor` (updateAndCreateTopic, …List, deleteTopic, getTopicConfig,
-getTopicStatsInfo).  Differences: queue numbers have a limit; a name to delete exists, or is lawful.
+Names are checked before anything else, for they become directories.  A change is on disk before its answer leaves and before the
+registration is told; when it cannot be written it is taken back and the answer is 1.  Java: `AdminBrokerProcessor`
+(updateAndCreateTopic, …List, deleteTopic, getTopicConfig, getTopicStatsInfo).  Differences: queue numbers have a limit; a name to
+delete exists, or is lawful.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Collection, Generator, Sequence
 from functools import partial
 from typing import Protocol
 
-from broker_impl.call import LATER, Answer, Call, Pause, Refusal, Reply
-from broker_impl.capabilities.saving import Saver, acknowledge
+from broker_impl.call import LATER, Answer, Call, Parked, Pause, Refusal, Reply
+from broker_impl.capabilities.saving import acknowledge
 from broker_impl.cold import warmed
 from broker_impl.config import BrokerConfig
+from broker_impl.engine import Engine
 from broker_impl.router import Capability, answers
 from broker_impl.state.attributes import MESSAGE_TYPE, MIXED, BadAttribute, parse_modification
 from broker_impl.state.consumer_offsets import ConsumerOffsets
@@ -33,6 +35,7 @@ QUEUES_MAX = 16_384
 TOPICS_PER_REQUEST_MAX = 10_000
 """Topics of one list."""
 QUEUES_PER_SLICE = 32
+GONE = object()
 NO_REMARK = "not set any response code"
 """What stands in Java's answer although it sets a code: it never clears this one (`RemotingCommand.createResponseCommand`)."""
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
@@ -56,14 +59,12 @@ class Topics(Capability):
         offsets: ConsumerOffsets,
         stats: Stats,
         store: TopicStore,
-        saver: Saver,
     ) -> None:
         self._config = config
         self._topics = topics
         self._offsets = offsets
         self._stats = stats
         self._store = store
-        self._saver = saver
 
     @answers(CreateTopic)
     def create(self, call: Call, asked: CreateTopic) -> Answer:
@@ -89,6 +90,8 @@ class Topics(Capability):
         call.env.log.info("topic %s is made or changed by %s", asked.topic, call.peer)
         if topic.plain() != _plain(self._topics.get(asked.topic)):
             self._put((topic,))
+        else:
+            self._topics.leaned_on()
         return Reply(remark=NO_REMARK)
 
     @answers(CreateTopicList)
@@ -101,6 +104,7 @@ class Topics(Capability):
             self._check_name(topic.topic_name)
             self._check_content(topic)
             if topic.plain() == _plain(self._topics.get(topic.topic_name)):
+                self._topics.leaned_on()
                 return Reply(remark=NO_REMARK)
         call.env.log.info("%d topics are made or changed by %s", len(topics), call.peer)
         if topics:
@@ -124,11 +128,22 @@ class Topics(Capability):
         call.env.log.info("topics %s are deleted by %s", doomed, call.peer)
         for name in doomed:
             self._topics.delete(name)
+        self._topics.when_saved(partial(self._clear, call.engine, call.detach(), doomed))
+        return LATER
+
+    def _clear(self, engine: Engine, asker: Parked, doomed: list[str], no: Refusal | None) -> None:
+        """The topics are gone for good: what belongs to them goes too.  Or they are not, and nothing goes."""
+        if no is not None:
+            asker.answer(no)
+            return
+        for name in doomed:
             self._offsets.drop_topic(name)
             self._stats.drop_topic(name)
-        self._saver.save(self._topics)
-        call.engine.long_work(self._store.deleting_topics(doomed), acknowledge(call.detach()))
-        return LATER
+        work = self._store.deleting_topics(doomed)
+        if next(work, GONE) is GONE:  # at the first step nobody sees them any more: before a topic of this name can come back
+            asker.answer(Reply())
+        else:
+            engine.long_work(work, acknowledge(asker))
 
     @answers(GetTopicConfig)
     def config(self, call: Call, asked: GetTopicConfig) -> Answer:
@@ -182,8 +197,7 @@ class Topics(Capability):
             self._topics.put_all(topics)
         except BadAttribute as wrong:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(wrong)) from None
-        self._saver.save(self._topics)
-        self._topics.announce(topics)
+        self._topics.announce_saved(topics)
 
 
 def _plain(topic: TopicConfig | None) -> dict[str, object] | None:

@@ -5,7 +5,7 @@ Java: `SubscriptionGroupManager`, `MixAll.isSysConsumerGroupAndEnableCreate`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -90,7 +90,7 @@ class GroupTable(PersistedTable):
         made = SubscriptionGroupConfig(group_name=name)
         self._rows.put(name, made)
         self._env.log.info("consumer group %s made with defaults", name)
-        self._changed()
+        self._changed(undo=lambda: self._rows.drop(name))
         return made
 
     # -- changing
@@ -106,20 +106,28 @@ class GroupTable(PersistedTable):
             old = self.get(group.group_name)
             current = old.attributes if old is not None else {}
             settled.append(altered(GROUP_ATTRIBUTES, current, group.attributes, create=old is None))
+        replaced: list[tuple[str, SubscriptionGroupConfig | None]] = []
         for group, attributes in zip(groups, settled, strict=True):
             group.attributes = attributes
-            self._rows.put(group.group_name, group)
+            replaced.append((group.group_name, self._rows.put(group.group_name, group)))
             self.data_version.advance(self._env.wall_ms)
         if groups:
-            self.changed()
+            self.changed(undo=lambda: self._put_back(replaced))
 
     def delete(self, name: str) -> SubscriptionGroupConfig | None:
         """Remove and return the group and what is forbidden to it; None when there is none."""
-        self._forbidden.drop(name)
-        self._unknown.pop(name, None)
+        forbidden = self._forbidden.drop(name)
+        unknown = self._unknown.pop(name, None)
         old = self._rows.drop(name)
-        if old is not None:
-            self._changed()
+        if old is not None or forbidden is not None:
+
+            def undo() -> None:
+                self._put_back([(name, old)])
+                self._forbid(name, forbidden)
+                if unknown is not None:
+                    self._unknown[name] = unknown
+
+            self._changed(undo=undo)
         return old
 
     def disable_consume(self, name: str) -> None:
@@ -139,12 +147,13 @@ class GroupTable(PersistedTable):
         bits = self._forbidden_bits(group, topic)
         bits = bits | 1 << index if forbidden else bits & ~(1 << index)
         if bits <= 0:
-            if self._forbidden.drop(group) is not None:
-                self.changed()
+            dropped = self._forbidden.drop(group)
+            if dropped is not None:
+                self.changed(undo=lambda: self._forbid(group, dropped))
             return
-        row = self._forbidden.get(group) or {}
-        self._forbidden.put(group, {**row, topic: bits})
-        self._changed()
+        row = self._forbidden.get(group)
+        self._forbidden.put(group, {**(row or {}), topic: bits})
+        self._changed(undo=lambda: self._forbid(group, row))
 
     def page(self, data_version: str | None, start: int, count: int) -> dict[str, SubscriptionGroupConfig]:
         """Groups by name from the `start`-th on; from the first when the asker's version is not ours (`subGroupTable`)."""
@@ -181,9 +190,22 @@ class GroupTable(PersistedTable):
         row = self._forbidden.get(group)
         return max(0, row.get(topic, 0)) if row is not None else 0
 
-    def _changed(self) -> None:
+    def _forbid(self, group: str, row: dict[str, int] | None) -> None:
+        if row is None:
+            self._forbidden.drop(group)
+        else:
+            self._forbidden.put(group, row)
+
+    def _put_back(self, rows: Iterable[tuple[str, SubscriptionGroupConfig | None]]) -> None:
+        for name, row in rows:
+            if row is None:
+                self._rows.drop(name)
+            else:
+                self._rows.put(name, row)
+
+    def _changed(self, *, undo: Callable[[], object] | None = None) -> None:
         self.data_version.advance(self._env.wall_ms)
-        self.changed()
+        self.changed(undo=undo)
 
 
 _FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(SubscriptionGroupConfig))

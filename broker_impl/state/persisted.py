@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import shlex
+from collections import deque
 from collections.abc import Callable, Container, Generator, Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -104,7 +105,8 @@ class Rows(Generic[Row]):
 
     def touch(self, key: str) -> None:
         """The row was changed in place."""
-        self._stale.add(key)
+        if key in self.rows:
+            self._stale.add(key)
 
     def drop(self, key: str) -> Row | None:
         """Remove a row and return it."""
@@ -155,22 +157,51 @@ class PersistedTable:
         self.unknown: dict[str, Any] = {}
         """Members of the file that we do not know: a newer version's; written back as they were."""
         self.on_dirty: Callable[[PersistedTable], None] | None = None
-        """Called at each change that Java writes to disk at once."""
+        """Called at each change that Java writes to disk at once.  None: nobody writes this table."""
+        self.when_saved: Callable[[Callable[[Any], None]], None] = lambda then: then(None)
+        """Tells somebody when all changes so far are on the disk (None), or are taken back (the refusal to answer with)."""
+        self._undos: deque[tuple[int, Callable[[], object]]] = deque()
+        """(change, what takes it back) of those that the disk does not have."""
 
     @property
     def dirty(self) -> bool:
         """Something changed that no finished write contains."""
         return self.changes != self._written
 
-    def changed(self, *, at_once: bool = True) -> None:
-        """Count a change; `at_once` when Java writes the file before it goes on."""
+    @property
+    def written_changes(self) -> int:
+        """How many of the changes the disk has."""
+        return self._written
+
+    def changed(self, *, at_once: bool = True, undo: Callable[[], object] | None = None) -> None:
+        """Count a change; `at_once` when Java writes the file before it goes on.  `undo` takes it back when that fails."""
         self.changes += 1
         if at_once and self.on_dirty is not None:
+            if undo is not None:
+                self._undos.append((self.changes, undo))
+            self.on_dirty(self)
+
+    def leaned_on(self) -> None:
+        """An answer says what a change said that is perhaps still on its way to the disk: it must not leave before it."""
+        if self._undos and self.on_dirty is not None:
             self.on_dirty(self)
 
     def written(self) -> None:
         """The document that `encode_slices` gave last is safely on disk."""
         self._written = self._in_writing
+        while self._undos and self._undos[0][0] <= self._written:
+            self._undos.popleft()
+
+    def take_back(self) -> int:
+        """Undo what the disk does not have, the newest first, and say how much that was.
+
+        The table stays dirty: the disk may have it all the same.
+        """
+        count = len(self._undos)
+        while self._undos:
+            self._undos.pop()[1]()
+        self.changes += 1
+        return count
 
     def members(self) -> dict[str, Rows[Any] | Any]:
         """The document: by member name its rows, or a plain JSON value."""
@@ -244,27 +275,17 @@ def load_tables(disk: Disk, directory: str, tables: Iterable[PersistedTable], lo
 
 
 class Persister:
-    """Loads every table, then writes what changed, below `<root>/config` on the disk handed in.
+    """Loads every table, then writes it, below `<root>/config` on the disk handed in; when, others say (`saves`).
 
-    Refuses to write before everything is loaded.  `defer(action)` runs an action once at the end of this turn, before its answers
-    leave: changes that Java writes at once are gathered there, one write per table and turn.
+    Refuses to write before everything is loaded.
     """
 
-    def __init__(
-        self,
-        disk: Disk,
-        directory: str,
-        tables: Iterable[PersistedTable],
-        defer: Callable[[Callable[[], None]], None],
-        log: Log,
-    ) -> None:
+    def __init__(self, disk: Disk, directory: str, tables: Iterable[PersistedTable], log: Log) -> None:
         self._disk = disk
         self._directory = directory
         self._log = log
         self.tables = tuple(tables)
-        self._defer = defer
         self._loaded = False
-        self._waiting: dict[PersistedTable, None] = {}
 
     def load(self, read: Container[PersistedTable] = ()) -> None:
         """Read every table's file, or its backup, but for those that were `read` before.
@@ -273,46 +294,42 @@ class Persister:
         """
         load_tables(self._disk, self._directory, [table for table in self.tables if table not in read], self._log)
         self._loaded = True
-        for table in self.tables:
-            table.on_dirty = self._soon
 
     def save(self, table: PersistedTable) -> None:
-        """Write the table now.  Raises `OSError`, `StoreError`; the table then stays dirty."""
+        """Write the table now, at a start or stop.  Raises `OSError`, `StoreError`; the table then stays dirty."""
         self._check_loaded(table)
         persist_config(self._disk, self._path(table), table.encode_slices())
         table.written()
 
-    def save_dirty(self, only: Iterable[PersistedTable] | None = None) -> None:
-        """Write every table that changed.  One that fails is logged and tried again at the next call."""
-        for table in self.tables if only is None else only:
-            if table.dirty:
-                try:
-                    self.save(table)
-                except (OSError, StoreError) as failed:
-                    self._log.error("%s could not be written, the change is kept in memory: %s", table.file, failed)
+    def save_all(self, but: Container[PersistedTable] = ()) -> bool:
+        """Write every table now, as Java does at its end; `but` those that a thread may be writing still.
 
-    def slices(self, table: PersistedTable) -> Generator[None, None, bytes]:
-        """Long work: the document, a slice per step; hand the bytes to `write` (on any thread), then call `table.written`."""
+        False when a change is lost: the log says of which file.
+        """
+        lost = False
+        for table in self.tables:
+            try:
+                if table in but:
+                    raise OSError("the write that is under way does not end")
+                self.save(table)
+            except (OSError, StoreError) as error:
+                lost = lost or table.dirty
+                self._log.error("%s could not be written, its changes since the last write are lost: %s", table.file, error)
+        return not lost
+
+    def slices(self, table: PersistedTable) -> Generator[None, None, list[bytes]]:
+        """Long work: the document in chunks, a slice per step; hand them to `write` (on any thread), then `table.written`."""
         self._check_loaded(table)
         chunks: list[bytes] = []
         for chunk in table.encode_slices():
-            chunks.append(chunk)
+            if chunk:
+                chunks.append(chunk)
             yield
-        return b"".join(chunks)
+        return chunks
 
-    def write(self, table: PersistedTable, text: bytes) -> None:
-        """The disk's part of a sliced save; touches no table.  Raises `OSError`."""
-        persist_config(self._disk, self._path(table), (text,))
-
-    def _soon(self, table: PersistedTable) -> None:
-        nobody_waits = not self._waiting
-        self._waiting[table] = None
-        if nobody_waits:
-            self._defer(self._save_waiting)
-
-    def _save_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        self.save_dirty(waiting)
+    def write(self, table: PersistedTable, chunks: Iterable[bytes]) -> None:
+        """The disk's part of a sliced save; touches no table.  Raises `OSError`, `StoreError`."""
+        persist_config(self._disk, self._path(table), chunks)
 
     def _check_loaded(self, table: PersistedTable) -> None:
         if not self._loaded:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from broker_impl.call import Unsaved
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
 from broker_impl.state.attributes import TOPIC_ATTRIBUTES, altered
@@ -49,6 +50,8 @@ class TopicTable(PersistedTable):
         """Topics that tools may not create or delete here: the reserved names and what this broker made for itself."""
         self.data_version = DataVersion(timestamp=env.wall_ms)
         self.on_change: list[Callable[[Sequence[TopicConfig]], None]] = []
+        self._unsaved: dict[str, int] = {}
+        """Topics that are not on the disk yet, and the change that made each."""
         for topic in builtin_topics(config):
             self.system.add(topic.topic_name)
             self._rows.put(topic.topic_name, topic)
@@ -123,9 +126,8 @@ class TopicTable(PersistedTable):
         found = self.get(name)
         if found is not None:
             if found.order != order:
-                found.order = order
-                self._rows.touch(name)
-                self._changed()
+                self._set_order(found, order)
+                self._changed(undo=lambda: self._set_order(found, not order))
             return found
         made = TopicConfig(
             topic_name=name,
@@ -156,18 +158,21 @@ class TopicTable(PersistedTable):
     def put_all(self, topics: Sequence[TopicConfig]) -> None:
         """Several at once; either all are lawful or none is put (*differs*: Java keeps those before the bad one)."""
         attributes = [self._altered(topic) for topic in topics]
+        old: list[tuple[str, TopicConfig | None]] = []
         for topic, settled in zip(topics, attributes, strict=True):
             topic.attributes = settled
-            self._rows.put(topic.topic_name, topic)
+            old.append((topic.topic_name, self._rows.put(topic.topic_name, topic)))
             self.data_version.advance(self._env.wall_ms)
-        self.changed()
+        self.changed(undo=lambda: self._put_back(old))
+        self._note_unsaved(name for name, before in old if before is None)
 
     def delete(self, name: str) -> TopicConfig | None:
         """Remove and return the topic; None and no change when there is none."""
         old = self._rows.drop(name)
-        self._unknown.pop(name, None)
+        unknown = self._unknown.pop(name, None)
         if old is not None:
-            self._changed()
+            self._unsaved.pop(name, None)
+            self._changed(undo=lambda: self._put_back([(name, old)], unknown))
         return old
 
     def set_unit_sub(self, name: str) -> None:
@@ -177,16 +182,34 @@ class TopicTable(PersistedTable):
             topic.topic_sys_flag |= TOPIC_UNIT_SUB
             self._rows.touch(name)
             self._changed()
-            self.announce((topic,))
+            self.announce_saved((topic,))
 
     def set_order_topics(self, ordered: Iterable[str]) -> None:
         """The name server's list of topics whose messages are in order (`updateOrderTopicConfig`)."""
         for name in ordered:
             topic = self.get(name)
             if topic is not None and not topic.order:
-                topic.order = True
-                self._rows.touch(name)
+                self._set_order(topic, True)
                 self._changed()
+
+    def require_saved(self, name: str) -> None:
+        """Raises `Unsaved` for a topic that is not on the disk yet: nothing may be stored in it."""
+        if name in self._unsaved:
+            raise Unsaved(self)
+
+    def announce_saved(self, topics: Sequence[TopicConfig]) -> None:
+        """Announce them when they are on the disk."""
+        self.when_saved(lambda no: self.announce(topics) if no is None else None)
+
+    def written(self) -> None:
+        super().written()
+        if self._unsaved:
+            self._unsaved = {name: change for name, change in self._unsaved.items() if change > self.written_changes}
+
+    def take_back(self) -> int:
+        count = super().take_back()
+        self._unsaved.clear()
+        return count
 
     def announce(self, topics: Sequence[TopicConfig]) -> None:
         """Tell whoever registers that these changed."""
@@ -231,13 +254,31 @@ class TopicTable(PersistedTable):
         if names.path_problem(topic.topic_name):
             raise ValueError(f"no directory can have the name {plain_text(topic.topic_name)}")
         self._rows.put(topic.topic_name, topic)
-        self._changed()
+        self._changed(undo=lambda: self._put_back([(topic.topic_name, None)]))
+        self._note_unsaved((topic.topic_name,))
         if register:
-            self.announce((topic,))
+            self.announce_saved((topic,))
 
-    def _changed(self) -> None:
+    def _changed(self, *, undo: Callable[[], object] | None = None) -> None:
         self.data_version.advance(self._env.wall_ms)
-        self.changed()
+        self.changed(undo=undo)
+
+    def _note_unsaved(self, new: Iterable[str]) -> None:
+        if self.on_dirty is not None:
+            self._unsaved.update(dict.fromkeys(new, self.changes))
+
+    def _put_back(self, rows: Iterable[tuple[str, TopicConfig | None]], unknown: dict[str, Any] | None = None) -> None:
+        for name, row in rows:
+            if row is None:
+                self._rows.drop(name)
+            else:
+                self._rows.put(name, row)
+            if unknown:
+                self._unknown[name] = unknown
+
+    def _set_order(self, topic: TopicConfig, order: bool) -> None:
+        topic.order = order
+        self._rows.touch(topic.topic_name)
 
 
 def page_of(table: Mapping[str, Any], ours: DataVersion, theirs: str | None, start: int, count: int) -> dict[str, Any]:

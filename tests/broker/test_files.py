@@ -10,6 +10,7 @@ import pytest
 from rmq_store.disk import Usage
 from rmq_store.retention import HOUR_MS
 from rmq_wire import fastjson
+from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.configuration import UpdateBrokerConfig
 from rmq_wire.headers.files import CleanExpiredConsumeQueue, DeleteExpiredCommitLog
@@ -24,6 +25,8 @@ from tests.support.troubled_disk import TroubledDisk
 
 LOG_BYTES = 32_768
 RESERVED_HOURS = 2
+TURNS_OF_A_WRITE = 100
+"""More than the slices of a small table."""
 YEARS_BACK_MS = 20 * 365 * 24 * HOUR_MS
 
 
@@ -207,12 +210,16 @@ def test_a_topic_of_many_queues_is_deleted_in_slices(tmp_path: Path) -> None:
         assert client.ask(send("Big", queue_id=queue_id), b"old").code == 0
     asked = client.frame(DeleteTopic(topic="Big"))
     house.driver.turn((client, asked))
+    for _ in range(TURNS_OF_A_WRITE):
+        if not house.node.store.topics():
+            break
+        house.driver.turn()
     assert not client.answers
     directory = house.root / "consumequeue" / "Big"
     left = len(list(directory.iterdir()))
     assert 40 < left <= 60
     assert house.node.store.topics() == {}
-    house.topic("Big", queues=60)
+    house.node.topics.put(TopicConfig(topic_name="Big", read_queue_nums=60, write_queue_nums=60))
     house.driver.turn((other, other.frame(send("Big", queue_id=7), b"new")))
     house.driver.run()
     assert [answer.code for answer in client.answers.values()] == [0]

@@ -179,7 +179,7 @@ def test_kinds_of_topics_are_read_from_the_file_only_while_the_store_opens(tmp_p
     """Later the table is what counts: the file may be older."""
     house = House(tmp_path, **BATCHES)
     house.topic("First", 1)
-    house.node.save(house.node.topics)
+    house.node.persister.save(house.node.topics)
     kept = (tmp_path / "config" / "topics.json").read_bytes()
     house.topic("Packed", 1, attributes={"+queue.type": "BatchCQ"})
     house.node.topics.delete("First")

@@ -70,7 +70,7 @@ class CrashingDisk:
 
 
 def persister(root: Path, found: tuple[PersistedTable, ...], disk: Any = None) -> Persister:
-    made = Persister(disk or RealDisk(), f"{root}/config", found, lambda action: action(), Env().log)
+    made = Persister(disk or RealDisk(), f"{root}/config", found, Env().log)
     made.load()
     return made
 
@@ -87,7 +87,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     found[0].create_in_send("Old", "TBW102", 4, "x")
     found[1].find("G")
     found[2].commit("G", "Old", 0, 3)
-    saving.save_dirty()
+    saving.save_all()
     assert not any(table.dirty for table in found)
     again = tables()
     persister(tmp_path, again)
@@ -104,14 +104,14 @@ def test_a_crash_at_any_step_leaves_the_old_table_or_the_new_one(tmp_path: Path)
         first = tables()
         saving = persister(root, first)
         first[0].create_in_send("Old", "TBW102", 4, "x")
-        saving.save_dirty()
+        saving.save_all()
         disk = CrashingDisk()
         second = tables()
         crashing = persister(root, second, disk)
         disk.calls, disk.crash_at = 0, step
         try:
             second[0].create_in_send("New", "TBW102", 4, "x")
-            crashing.save_dirty()
+            crashing.save_all()
         except Crash:
             outcomes.append(topics_in(root))
             continue
@@ -131,7 +131,7 @@ def test_two_crashes_in_a_row_still_leave_a_table(tmp_path: Path) -> None:
             found = tables()
             saving = persister(root, found)
             found[0].create_in_send("Old", "TBW102", 4, "x")
-            saving.save_dirty()
+            saving.save_all()
             for cut in (first_cut, second_cut):
                 disk = CrashingDisk()
                 again = tables()
@@ -141,7 +141,7 @@ def test_two_crashes_in_a_row_still_leave_a_table(tmp_path: Path) -> None:
                 try:
                     again[0].create_in_send("New", "TBW102", 4, "x")
                     again[0].changed(at_once=False)
-                    crashing.save_dirty()
+                    crashing.save_all()
                 except Crash:
                     pass
             assert "Old" in topics_in(root)
@@ -153,7 +153,7 @@ def test_a_broken_file_is_replaced_by_its_backup(tmp_path: Path, damage: bytes) 
     saving = persister(tmp_path, found)
     for name in ("Old", "New"):
         found[0].create_in_send(name, "TBW102", 4, "x")
-        saving.save_dirty()
+        saving.save_all()
     (tmp_path / "config/topics.json").write_bytes(damage)
     assert topics_in(tmp_path) == {"Old"}
 
@@ -164,12 +164,12 @@ def test_no_readable_copy_refuses_to_start_and_touches_nothing(tmp_path: Path, d
     for name in ("topics.json", "topics.json.bak"):
         (tmp_path / "config" / name).write_bytes(damage)
     found = tables()
-    refused = Persister(RealDisk(), f"{tmp_path}/config", found, lambda action: action(), Env().log)
+    refused = Persister(RealDisk(), f"{tmp_path}/config", found, Env().log)
     with pytest.raises(StoreDamaged, match=r"topics\.json"):
         refused.load()
     found[0].create_in_send("T", "TBW102", 4, "x")
     with pytest.raises(RuntimeError, match="before everything was loaded"):
-        refused.save_dirty()
+        refused.save_all()
     with pytest.raises(RuntimeError):
         next(refused.slices(found[0]))
     assert (tmp_path / "config/topics.json.bak").read_bytes() == damage
@@ -181,27 +181,12 @@ def test_a_failing_disk_leaves_the_change_to_be_saved_later(tmp_path: Path, capl
     saving = persister(tmp_path, found, disk)
     disk.calls, disk.crash_at = 0, 2
     found[0].create_in_send("New", "TBW102", 4, "x")
+    assert not saving.save_all()
     assert found[0].dirty
     assert "topics.json could not be written" in caplog.text
     disk.crash_at = None
-    saving.save_dirty()
+    assert saving.save_all()
     assert topics_in(tmp_path) == {"New"}
-
-
-def test_changes_of_one_turn_are_written_once(tmp_path: Path) -> None:
-    found = tables()
-    waiting: list[Callable[[], None]] = []
-    saving = Persister(RealDisk(), f"{tmp_path}/config", found, waiting.append, Env().log)
-    saving.load()
-    for number in range(5):
-        found[0].create_in_send(f"T{number}", "TBW102", 4, "x")
-    found[1].find("G")
-    assert len(waiting) == 1
-    waiting.pop()()
-    assert not found[0].dirty
-    assert not found[1].dirty
-    found[0].create_in_send("T9", "TBW102", 4, "x")
-    assert len(waiting) == 1
 
 
 def test_long_saves_come_in_slices(tmp_path: Path) -> None:

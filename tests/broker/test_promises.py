@@ -36,7 +36,8 @@ class Machine(House):
     def __init__(self, mode: str, **settings: Any) -> None:
         super().__init__("/store", disk=MemoryDisk(), **{"flushDiskType": mode, "mappedFileSizeCommitLog": 65536, **settings})
         self.topic("T", queues=1)
-        self.node.persister.save_dirty(None)
+        self.node.groups.find("G")
+        self.driver.run()
 
     def kill(self) -> None:
         """kill -9, and a new start."""
@@ -203,7 +204,7 @@ def progress_beyond_the_log() -> None:
     for n in range(10):
         assert put(client, b"lost %d" % n) == 0
     assert client.ask(UpdateConsumerOffset(consumer_group="G", topic="T", queue_id=0, commit_offset=10)).code == 0
-    machine.node.persister.save_dirty(None)
+    machine.node.persister.save_all()
     machine.cut()
     client = machine.connect()
     assert machine.bodies() == []

@@ -217,6 +217,8 @@ def test_cold_bytes_park_the_pull(house: House, monkeypatch: pytest.MonkeyPatch)
         return real(*arguments, **more)
 
     monkeypatch.setattr(house.node.store, "read_queue", read)
+    house.node.groups.find("G")
+    house.driver.run()
     house.driver.held = True
     clients = [house.connect() for _ in range(3)]
     asked = [client.send(pull(flags=SUBSCRIPTION | COMMIT, commit_offset=2)) for client in clients]

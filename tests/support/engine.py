@@ -84,9 +84,10 @@ class House:
         return self.driver.connect(remote)
 
     def topic(self, name: str = "T", queues: int = 4, perm: int = 6, **more: Any) -> TopicConfig:
-        """Make a topic as a tool would."""
+        """Make a topic as a tool would; it is on the disk, unless jobs are held."""
         made = TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm, **more)
         self.node.topics.put(made)
+        self.driver.run()
         return made
 
     def capability(self, code: int) -> Any:

@@ -103,8 +103,10 @@ def pull(topic: str = "T", queue_id: int = 0, offset: int = 0, flags: int = SUBS
     return PullMessage(**{**header, **more})
 
 
-def heartbeat(client: Client, group: str = "G", topic: str = "T", expression: str = "*", **more: Any) -> None:
-    """Make the client a push consumer of the topic."""
+def beat(
+    group: str = "G", topic: str = "T", expression: str = "*", client_id: str = "c1", **more: Any
+) -> tuple[Heartbeat, bytes]:
+    """The heartbeat of a push consumer of the topic, and its body."""
     tags = [tag.strip() for tag in expression.split("||")] if expression != "*" else []
     subscription = SubscriptionData(
         topic=topic, sub_string=expression, tags_set=tags, code_set=[string_hash(tag) for tag in tags], sub_version=1, **more
@@ -116,7 +118,12 @@ def heartbeat(client: Client, group: str = "G", topic: str = "T", expression: st
         consume_from_where="CONSUME_FROM_FIRST_OFFSET",
         subscription_data_set=[subscription],
     )
-    answer = client.ask(Heartbeat(), HeartbeatData(client_id=f"c{client.peer.id}", consumer_data_set=[consumer]).encode())
+    return Heartbeat(), HeartbeatData(client_id=client_id, consumer_data_set=[consumer]).encode()
+
+
+def heartbeat(client: Client, group: str = "G", topic: str = "T", expression: str = "*", **more: Any) -> None:
+    """Make the client a push consumer of the topic."""
+    answer = client.ask(*beat(group, topic, expression, f"c{client.peer.id}", **more))
     assert answer.code == 0, answer.remark
 
 

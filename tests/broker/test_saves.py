@@ -1,0 +1,472 @@
+"""Tables are written off the loop: one write for many changes, no answer before its ticket, and a failed one takes back.
+
+A whole broker without threads: jobs wait until the test ends them, the disk is in memory and fails when told.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from typing import Any
+
+import pytest
+
+from broker_impl.saves import LANE, Saves
+from broker_impl.state.persisted import PersistedTable
+from broker_impl.state.topics import TopicTable
+from rmq_wire.bodies.groups import SubscriptionGroupConfig
+from rmq_wire.codes import ResponseCode
+from rmq_wire.declare import Request
+from rmq_wire.headers.configuration import UpdateBrokerConfig
+from rmq_wire.headers.groups import DeleteSubscriptionGroup, UpdateAndCreateSubscriptionGroup, UpdateGroupForbidden
+from rmq_wire.headers.send_back import ConsumerSendMsgBack
+from rmq_wire.headers.topics import DeleteTopic
+from tests.support.driver import Client
+from tests.support.engine import House
+from tests.support.memory_disk import Fault, MemoryDisk
+from tests.support.planting import FAILURES, Plant, find
+from tests.support.requests import beat, create_topic, pull, send
+
+OK, FAILED, BUSY = ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY
+
+
+class Machine(House):
+    """A broker on a disk in memory, its jobs held."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__("/store", disk=MemoryDisk(), **settings)
+        self.driver.held = True
+
+    def writes(self) -> int:
+        """How often a table was begun to be written since the last look; the list of the disk's calls begins anew."""
+        made = [path for call, path, *_ in self.disk.log if call == "create" and path.endswith(".json.tmp")]
+        self.disk.log.clear()
+        return len(made)
+
+    def end_writes(self, error: BaseException | None = None) -> None:
+        """Let every write of a table that is under way, or follows it, end."""
+        self.driver.run()
+        while any(job.lane == LANE for job in self.driver.jobs):
+            while self.driver.jobs[0].lane != LANE:
+                self.driver.jobs.rotate(-1)
+            self.driver.end_job(error)
+            self.driver.run()
+
+    def full(self) -> None:
+        self.disk.faults = [Fault("write", times=1 << 30, error=errno.ENOSPC, path_part="/config/")]
+
+    def after(self, keep: str = "synced") -> House:
+        """Who starts on what the power cut leaves."""
+        return House("/store", disk=self.disk.crash(keep))
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+def group(name: str) -> tuple[Request, bytes]:
+    return UpdateAndCreateSubscriptionGroup(), SubscriptionGroupConfig(group_name=name).encode()
+
+
+def answered(client: Client) -> list[int]:
+    """Codes, in the order of the requests."""
+    return [client.answers[opaque].code for opaque in sorted(client.answers)]
+
+
+# --- gathered
+
+
+def test_many_changes_are_one_write(machine: Machine) -> None:
+    clients = [machine.connect() for _ in range(50)]
+    machine.driver.run(*((client, client.frame(create_topic(f"T{n}"))) for n, client in enumerate(clients)))
+    assert not any(client.answers for client in clients)
+    machine.end_writes()
+    assert [answered(client) for client in clients] == [[OK]] * 50
+    assert machine.writes() == 1
+
+
+def test_what_comes_during_a_write_shares_the_next(machine: Machine) -> None:
+    clients = [machine.connect() for _ in range(20)]
+    for number, client in enumerate(clients):
+        client.send(create_topic(f"T{number}"))
+    assert sum(job.lane == LANE for job in machine.driver.jobs) == 1
+    machine.end_writes()
+    assert [answered(client) for client in clients] == [[OK]] * 20
+    assert machine.writes() == 2
+
+
+def test_a_write_holds_nobody_else_up(machine: Machine) -> None:
+    machine.driver.held = False
+    machine.topic("T")
+    machine.driver.held = True
+    maker, other = machine.connect(), machine.connect()
+    maker.send(create_topic("New"))
+    assert other.ask(send("T"), b"x").code == OK
+    assert not maker.answers
+    machine.end_writes()
+    assert answered(maker) == [OK]
+
+
+# --- no answer before the ticket
+
+
+def creations() -> dict[str, tuple[Request, bytes]]:
+    return {
+        "topic": (create_topic("New"), b""),
+        "topic changed": (create_topic("T", 7), b""),
+        "group": group("New"),
+        "forbidden": (UpdateGroupForbidden(group="G", topic="T", readable=False), b""),
+        "group deleted": (DeleteSubscriptionGroup(group_name="G", clean_offset=True), b""),
+        "topic deleted": (DeleteTopic(topic="T"), b""),
+        "first send": (send("Fresh"), b"x"),
+        "first pull of a group": (pull("T", consumer_group="Readers"), b""),
+        "first heartbeat": beat("Readers"),
+    }
+
+
+def state(house: House) -> dict[str, Any]:
+    """Everything that a change of a table may change, but for versions."""
+    node = house.node
+    return {
+        "topics": {name: row.plain() for name, row in node.topics.table.items()},
+        "groups": {name: row.plain() for name, row in node.groups.table.items()},
+        "forbidden": {name: dict(row) for name, row in node.groups.forbidden_table.items()},
+        "progress": {key: dict(row) for key, row in node.offsets._offsets.rows.items()},
+        "messages": {name: house.stored(name) for name in ("T", "Fresh") if name in node.topics},
+    }
+
+
+def settled(machine: Machine) -> None:
+    """A topic with a message, a group with progress and something forbidden, all on the disk."""
+    machine.driver.held = False
+    machine.topic("T")
+    machine.node.groups.find("G")
+    machine.node.groups.set_forbidden("G", "Other", 2, True)
+    machine.driver.run()
+    assert machine.connect().ask(send("T"), b"old").code == OK
+    machine.node.offsets.commit("G", "T", 0, 1)
+    machine.driver.advance(20_000)
+    machine.driver.held = True
+
+
+def no_answer_before_the_ticket() -> None:
+    for name, (request, body) in creations().items():
+        machine = Machine()
+        settled(machine)
+        client = machine.connect()
+        client.send(request, body)
+        machine.driver.run()
+        assert not client.answers, f"{name}: answered before the write began"
+        while machine.driver.jobs:
+            on_disk = machine.disk.crash("synced").contents()
+            assert not client.answers, f"{name}: answered before the sync"
+            machine.driver.end_job()
+            machine.driver.run()
+            if client.answers:
+                break
+        else:
+            machine.end_writes()
+        assert [code for code in answered(client) if code not in (OK, ResponseCode.PULL_NOT_FOUND)] == [], name
+        assert on_disk is not None
+        made = state(machine)
+        started = state(machine.after())
+        for part in ("topics", "groups", "forbidden"):
+            assert started[part] == made[part], f"{name}: {part} is not what was acknowledged"
+
+
+def test_no_answer_leaves_before_its_ticket_has_ended() -> None:
+    no_answer_before_the_ticket()
+
+
+def test_the_same_creation_again_waits_too(machine: Machine) -> None:
+    """It changes nothing, and says that the topic is there."""
+    one, other = machine.connect(), machine.connect()
+    one.send(create_topic("New"))
+    other.send(create_topic("New"))
+    assert not other.answers
+    machine.full()
+    machine.end_writes()
+    assert answered(one) == answered(other) == [FAILED]
+
+
+def test_the_registration_hears_of_a_topic_when_it_is_there(machine: Machine) -> None:
+    told: list[str] = []
+    machine.node.topics.on_change.append(lambda topics: told.extend(topic.topic_name for topic in topics))
+    client = machine.connect()
+    for request in (create_topic("New"), send("Fresh")):
+        client.send(request, b"x")
+    assert told == []
+    machine.end_writes()
+    assert told == ["New", "Fresh"]
+    machine.full()
+    client.send(create_topic("Refused"))
+    machine.end_writes()
+    assert told == ["New", "Fresh"]
+
+
+# --- a failed write
+
+
+def a_failed_write_takes_back() -> None:
+    for name, (request, body) in creations().items():
+        machine = Machine()
+        settled(machine)
+        before, written = state(machine), machine.node.store.written_offset
+        client, witness = machine.connect(), machine.connect()
+        machine.full()
+        client.send(request, body)
+        machine.end_writes()
+        assert answered(client) == [FAILED], name
+        assert "could not be written" in (next(iter(client.answers.values())).remark or "")
+        assert state(machine) == before, f"{name}: not taken back"
+        assert machine.node.store.written_offset == written, f"{name}: a message of it was stored"
+        assert state(machine.after()) == before, f"{name}: a start does not find what was before"
+        machine.disk.faults = []
+        client.send(request, body)
+        machine.end_writes()
+        assert answered(client)[1] in (OK, ResponseCode.PULL_NOT_FOUND), f"{name}: there is room again"
+        assert witness.ask(send("Missing", default_topic="none"), b"x").code == ResponseCode.TOPIC_NOT_EXIST
+
+
+def test_a_failed_write_is_answered_1_and_taken_back() -> None:
+    a_failed_write_takes_back()
+
+
+def test_what_a_failed_write_leaves_on_the_disk_is_written_over(machine: Machine) -> None:
+    """The directory's sync failed, the names had changed: a start would find the topic that was refused."""
+    machine.disk.faults = [Fault("sync_directory", path_part="/config")]
+    client = machine.connect()
+    client.send(create_topic("Refused"))
+    machine.end_writes()
+    assert answered(client) == [FAILED]
+    machine.driver.held = False
+    machine.driver.advance(20_000)
+    assert "Refused" not in machine.after("all").node.topics
+    assert "Refused" not in machine.after("synced").node.topics
+
+
+def test_changes_that_rest_on_a_failed_one_fall_with_it(machine: Machine) -> None:
+    """The second came while the first was written."""
+    client = machine.connect()
+    client.send(create_topic("New", 4))
+    client.send(create_topic("New", 8))
+    client.send(DeleteTopic(topic="New"))
+    client.send(send("New"), b"x")
+    machine.disk.faults = [Fault("write", path_part="topics.json")]
+    machine.end_writes()
+    assert answered(client) == [FAILED] * 4
+    assert "New" not in machine.node.topics
+    assert "New" not in machine.after().node.topics
+
+
+def test_sends_to_a_new_topic_are_stored_in_their_order(machine: Machine) -> None:
+    client, other = machine.connect(), machine.connect()
+    client.raw(b"".join(client.frame(send("Fresh"), b"%d" % n) for n in range(600)))
+    other.raw(b"".join(other.frame(send("Fresh"), b"other %d" % n) for n in range(3)))
+    assert not client.answers
+    assert machine.node.store.written_offset == 0
+    machine.end_writes()
+    assert set(answered(client)) == {OK}
+    offsets = [int(client.answers[opaque].ext_map()["queueOffset"]) for opaque in sorted(client.answers)]
+    assert len(offsets) == 600
+    assert offsets == sorted(offsets)
+
+
+def test_a_message_given_back_waits_for_its_retry_topic(machine: Machine) -> None:
+    """Nothing is stored in a topic that may be taken back; likewise for the topic of dead letters."""
+    settled(machine)
+    client = machine.connect()
+    client.send(*beat("G"))  # a member that has subscribed may give back
+    machine.end_writes()
+    [unit] = machine.stored("T")
+    for level, topic in ((0, "%RETRY%G"), (-1, "%DLQ%G")):
+        machine.node.topics.delete(topic)
+        machine.end_writes()
+        written = machine.node.store.written_offset
+        machine.full()
+        back = ConsumerSendMsgBack(offset=unit.physical_offset, group="G", delay_level=level, origin_topic="T")
+        opaque = client.send(back)
+        machine.end_writes()
+        assert client.answers[opaque].code == FAILED
+        assert machine.node.store.written_offset == written
+        machine.disk.faults = []
+        opaque = client.send(back)
+        assert opaque not in client.answers
+        machine.end_writes()
+        assert client.answers[opaque].code == OK
+        assert topic in machine.after().node.topics
+
+
+def test_a_topic_that_is_deleted_and_made_again_at_once_keeps_its_new_messages(machine: Machine) -> None:
+    settled(machine)
+    client = machine.connect()
+    client.raw(client.frame(DeleteTopic(topic="T")) + client.frame(send("T"), b"new"))
+    machine.end_writes()
+    assert answered(client) == [OK, OK]
+    assert [bytes(unit.body) for unit in machine.stored("T")] == [b"new"]
+
+
+def test_a_disk_that_hangs_does_not_fill_memory() -> None:
+    machine = Machine(limits=Machine().node.engine.limits._replace(saves_waiting_max=8))
+    client = machine.connect()
+    for number in range(12):
+        client.send(send(f"T{number}"), b"x")
+        client.send(create_topic(f"U{number}"))
+    assert set(answered(client)) == {BUSY}
+    refused = len(client.answers)
+    assert 24 - 8 <= refused < 24
+    machine.end_writes()
+    assert answered(client).count(OK) == 24 - refused
+
+
+def test_a_stop_waits_for_what_is_being_written(machine: Machine) -> None:
+    client = machine.connect()
+    client.send(create_topic("New"))
+    machine.node.engine.drain()
+    assert not machine.node.engine.drained
+    machine.end_writes()
+    assert machine.node.engine.drained
+    assert answered(client) == [OK]
+
+
+def test_the_configuration_file_is_written_off_the_loop(tmp_path: Any) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text("")
+    house = House(tmp_path / "store", path=path)
+    house.driver.held = True
+    client = house.connect()
+    opaque = client.send(UpdateBrokerConfig(), b"maxMessageSize=1000\n")
+    assert opaque not in client.answers
+    assert path.read_text() == ""
+    house.driver.end_job()
+    house.driver.run()
+    assert client.answers[opaque].code == OK
+    assert "maxMessageSize=1000" in path.read_text()
+
+
+# --- chance
+
+
+def a_day(seed: int) -> None:
+    """Creations, deletions and sends of three clients in any order beside writes that end, fail, or end late; then a cut.
+
+    What was answered with 0 is as the answer said; what was answered with 1 is nowhere; and the other way round in memory.
+    """
+    chance = random.Random(seed)
+    machine = Machine()
+    clients = [machine.connect() for _ in range(3)]
+    asked: dict[tuple[int, int], tuple[str, str]] = {}
+    answers: dict[tuple[int, int], int] = {}
+    for _ in range(40):
+        doing = chance.random()
+        if doing < 0.6:
+            number = chance.randrange(3)
+            name = f"T{number}-{chance.randrange(4)}"
+            if any(said[1] == name and opaque not in clients[client].answers for (client, opaque), said in asked.items()):
+                continue  # who asks two things of one topic at once has no order to count on
+            kind, request, body = chance.choice(
+                [("made", create_topic(name), b""), ("made", send(name), b"x"), ("gone", DeleteTopic(topic=name), b"")]
+            )
+            asked[number, clients[number].send(request, body)] = kind, name
+        elif machine.driver.jobs:
+            bad = chance.random() < 0.3
+            machine.disk.faults = [Fault("write", path_part="topics.json")] if bad else []
+            machine.driver.end_job()
+            machine.driver.run()
+    machine.disk.faults = []
+    machine.end_writes()
+    for number, client in enumerate(clients):
+        answers.update({(number, opaque): answer.code for opaque, answer in client.answers.items()})
+    assert answers.keys() == asked.keys(), "each is answered once"
+    last: dict[str, str] = {}
+    for place, said in asked.items():
+        if answers[place] == OK:
+            last[said[1]] = said[0]
+    for house in (machine, machine.after("synced"), machine.after("all")):
+        there = {name for name in house.node.topics.table if name.startswith("T") and "-" in name}
+        assert there == {name for name, kind in last.items() if kind == "made"}
+    for name in there:
+        assert all(bytes(unit.body) == b"x" for unit in machine.stored(name))
+
+
+def test_days_of_chance() -> None:
+    for seed in range(60):
+        try:
+            a_day(seed)
+        except AssertionError as wrong:
+            wrong.add_note(f"seed {seed}")
+            raise
+
+
+# --- planted bugs
+
+
+def answered_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    rest = Saves.rest
+
+    def planted(self: Saves, peer: Any, command: Any, answer: Any, *, staged: bool) -> bool:
+        self.touched.clear()
+        return rest(self, peer, command, answer, staged=staged)
+
+    patch.setattr(Saves, "rest", planted)
+
+
+def answered_when_the_write_begins(patch: pytest.MonkeyPatch) -> None:
+    encoded = Saves._encoded
+
+    def planted(self: Saves, table: PersistedTable, chunks: Any, error: BaseException | None) -> None:
+        while self._waiting[table]:
+            self._waiting[table].popleft()[1](None)
+        encoded(self, table, chunks, error)
+
+    patch.setattr(Saves, "_encoded", planted)
+
+
+def not_taken_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PersistedTable, "take_back", lambda self: 0)
+
+
+def stored_before_its_topic(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TopicTable, "require_saved", lambda self, name: None)
+
+
+def failure_passed_over(patch: pytest.MonkeyPatch) -> None:
+    ended = Saves._ended
+
+    def planted(self: Saves, table: PersistedTable, _result: object, error: BaseException | None) -> None:
+        ended(self, table, _result, None)
+
+    patch.setattr(Saves, "_ended", planted)
+
+
+def later_changes_counted_in(patch: pytest.MonkeyPatch) -> None:
+    """What was changed after the document was taken counts as written."""
+
+    def planted(self: PersistedTable) -> None:
+        self._written = self.changes
+        self._undos.clear()
+
+    patch.setattr(PersistedTable, "written", planted)
+
+
+def any_check() -> None:
+    no_answer_before_the_ticket()
+    a_failed_write_takes_back()
+    for seed in range(60):
+        a_day(seed)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        answered_before_the_sync,
+        answered_when_the_write_begins,
+        not_taken_back,
+        stored_before_its_topic,
+        failure_passed_over,
+        later_changes_counted_in,
+    ],
+)
+def test_planted_bugs_are_found(plant: Plant) -> None:
+    find(plant, any_check, by=FAILURES)
