@@ -79,6 +79,12 @@ def read_pair(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
+def unknown(name: str) -> str:
+    """What is said of a property that nobody knows, with the known ones nearest to it."""
+    near = suggestions(name)
+    return f"unknown property {plain_text(name, 64)}" + (f" (near: {', '.join(near)})" if near else "")
+
+
 def parse_delay_levels(text: str) -> tuple[int, ...]:
     """`1s 5s 10s …` in ms, level 1 first.  Raises `ValueError` with what was expected."""
     levels = []
@@ -117,8 +123,7 @@ class BrokerConfig(EffectiveProperties):
             key = keys().get(name)
             if key is None:
                 self.unknown[name] = text
-                near = suggestions(name)
-                self.notices.append(f"unknown property {plain_text(name, 64)}" + (f" (near: {', '.join(near)})" if near else ""))
+                self.notices.append(unknown(name))
             else:
                 self._take(key, text, faults)
         self._derive()

@@ -18,3 +18,10 @@ class Denied(Complaint):
 
     def __init__(self, path: object) -> None:
         super().__init__(f"{DENIED}: {path}")
+
+
+class Unread(Complaint):
+    """Nobody reads what is printed any more: there is nothing to complain of, and nobody to be told."""
+
+    status = 128 + 13
+    """As a shell tells the end by SIGPIPE."""

@@ -64,10 +64,12 @@ class Conform(click.Group):
         from conformance.expected import BadExpectations
         from conformance.results import BadResults
         from conformance.subjects.base import SubjectFailed
-        from rmq_cli.complaint import Complaint
+        from rmq_cli.complaint import Complaint, Unread
 
         try:
             return super().invoke(ctx)
+        except Unread:
+            raise
         except (SubjectFailed, BadExpectations, BadResults, Complaint) as reason:
             complain(str(reason))
             sys.exit(CANNOT_RUN)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker_impl.broker import BrokerPlace, House
-from broker_impl.config import BadConfig, BrokerConfig, Machine, read_pair, read_properties
+from broker_impl.config import BadConfig, BrokerConfig, Machine, read_pair, read_properties, unknown
+from broker_impl.config_keys import keys
 from broker_impl.dev_differences import DEV_DIFFERENCES, measured_disk_ratios
 from broker_impl.env import SystemEnv
 from broker_impl.limits import Limits
@@ -82,10 +83,21 @@ def dev_settings(texts: Sequence[str], options: Mapping[str, tuple[str, bool]]) 
     Raises `Complaint` when a thing is said twice.
     """
     with _told():
-        settings = dict(read_pair(text) for text in texts)
+        settings = _settings(texts)
     for key, (option, given) in options.items():
         if given:
             _not_twice(settings, key, option)
+    return settings
+
+
+def _settings(texts: Sequence[str]) -> dict[str, str]:
+    """Of the command line.  Raises `BadConfig`, also for keys that nobody knows: whoever types one relies on it.
+
+    In a file they are only reported: it may be another broker's, and Java passes over them, too.
+    """
+    settings = dict(read_pair(text) for text in texts)
+    if faults := [unknown(name) for name in settings if name not in keys()]:
+        raise BadConfig(faults)
     return settings
 
 
@@ -169,7 +181,7 @@ def open_broker(
     """One broker that registers with name servers elsewhere.  Raises `Complaint`."""
     with _told():
         entries = _file_entries(config_file)
-        entries.update(told := dict(read_pair(text) for text in settings))
+        entries.update(told := _settings(settings))
         if namesrv is not None:
             _not_twice(told, "namesrvAddr", "-n")
             entries["namesrvAddr"] = namesrv

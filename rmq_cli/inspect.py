@@ -45,12 +45,14 @@ class Looks(click.Group):
             formatter.write_dl(list(SUBCOMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
-        from rmq_cli.complaint import Complaint
+        from rmq_cli.complaint import Complaint, Unread
         from rmq_columns.errors import DENIED, NotPermitted
         from rmq_inspect.errors import CannotLook
 
         try:
             return super().invoke(ctx)
+        except Unread:
+            raise
         except (CannotLook, NotPermitted, Complaint) as reason:
             self._end(str(reason), CANNOT_LOOK)
         except PermissionError as reason:

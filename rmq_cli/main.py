@@ -7,6 +7,7 @@ standard error that says what to do, and exit status 1 (2 where something may no
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import signal
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 
 import click
 
-from rmq_cli.complaint import Complaint
+from rmq_cli.complaint import Complaint, Unread
 from rmq_cli.printing import told_output
 
 SUBCOMMANDS = {
@@ -74,8 +75,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         with told_output():
             rmq.main(args=arguments, prog_name="rmq")
+    except Unread as unread:
+        sys.exit(unread.status)
     except Complaint as complaint:
-        click.echo(f"rmq: {complaint}", err=True)
+        with contextlib.suppress(BrokenPipeError):  # 2>&1 | head
+            click.echo(f"rmq: {complaint}", err=True)
         words = sys.argv[1:] if arguments is None else arguments
         sys.exit(LOOKING_FAILED if words and words[0] in LOOKING else complaint.status)
 

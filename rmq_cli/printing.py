@@ -1,4 +1,7 @@
-"""Standard output that complains in one line when it cannot be written: a closed pipe, a full disk, no descriptor at all."""
+"""Standard output that complains in one line when it cannot be written: a full disk, no descriptor at all.
+
+Where nobody reads the pipe any more (`| head`) the command ends without a word, as one that SIGPIPE ends.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
-from rmq_cli.complaint import Complaint
+from rmq_cli.complaint import Complaint, Unread
 
 
 class _Told:
@@ -36,6 +39,9 @@ class _Told:
     def _complaining(self) -> Iterator[None]:
         try:
             yield
+        except BrokenPipeError:
+            self._forget()
+            raise Unread from None
         except OSError as error:
             self._forget()
             raise Complaint(f"standard output cannot be written: {error.strerror or error}") from None

@@ -32,10 +32,11 @@ body{font:15px/1.45 system-ui,sans-serif;color:var(--ink);background:var(--page)
 h1{font-size:1.4em}h2{font-size:1.1em;margin-top:2em}table{border-collapse:collapse;width:100%}
 td,th{padding:.15em .6em;text-align:right;border-bottom:1px solid var(--line);vertical-align:top}
 td:first-child,th:first-child{text-align:left}
+h1,h2,p,li{overflow-wrap:anywhere}
 td.text,th.text{text-align:left;overflow-wrap:anywhere;min-width:9em}.wide{overflow-x:auto}
 th{color:var(--soft);font-weight:normal}svg{width:100%;min-width:620px;height:auto}svg text{fill:var(--soft);font-size:11px}
 .mark{fill:var(--mark)}.axis{stroke:var(--line)}.soft{color:var(--soft)}
-.verdict{padding:.6em 1em;border-radius:.4em;font-weight:600;overflow-wrap:anywhere}
+.verdict{padding:.6em 1em;border-radius:.4em;font-weight:600}
 .clean{background:var(--good);color:var(--good-ink)}.dirty{background:var(--bad);color:var(--bad-ink)}polyline{fill:none;stroke-width:1.5}
 """
 Shown = Callable[[float], str]
@@ -87,8 +88,11 @@ def bars(rows: Sequence[tuple[str, float, str]]) -> str:
     return picture(20 * len(drawn) + 6, lines) + _more(len(rows) - len(drawn))
 
 
-def lines(series: Mapping[str, Sequence[tuple[float, float]]], x_text: Shown, y_text: Shown) -> str:
-    """One or more lines over the same axis, y from 0 (or below) up; points that are no finite numbers are left out."""
+def lines(series: Mapping[str, Sequence[tuple[float, float]]], x_text: Shown, y_text: Shown, step: float | None = None) -> str:
+    """One or more lines over the same axis, y from 0 (or below) up; points that are no finite numbers are left out.
+
+    step: of x from a point to the next; where one is missing there is no line.
+    """
     taken = {name: points for name, given in list(series.items())[:SERIES_MAX] if (points := list(_points(given)))}
     if not taken:
         return "<p class=soft>none</p>"
@@ -100,10 +104,12 @@ def lines(series: Mapping[str, Sequence[tuple[float, float]]], x_text: Shown, y_
     parts = list(_axes((left, right), (low, high), x_text, y_text))
     for number, (name, points) in enumerate(taken.items()):
         places = [(2 * MARGIN + (x - left) * across, base - (y - low) * up) for x, y in points]
-        if len(places) == 1:
-            parts.append(f"<circle cx={places[0][0]:.1f} cy={places[0][1]:.1f} r=3 style='fill:var(--s{number})' />")
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-        parts.append(f"<polyline points='{path}' style='stroke:var(--s{number})'><title>{safe(name)}</title></polyline>")
+        apart = math.inf if step is None else 1.5 * step * _stride(len(series[name])) * across
+        for run in _runs(places, apart):
+            if len(run) == 1:
+                parts.append(f"<circle cx={run[0][0]:.1f} cy={run[0][1]:.1f} r=3 style='fill:var(--s{number})' />")
+            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in run)
+            parts.append(f"<polyline points='{path}' style='stroke:var(--s{number})'><title>{safe(name)}</title></polyline>")
     return picture(PLOT_HEIGHT, parts) + _legend(list(taken), len(series))
 
 
@@ -113,8 +119,21 @@ def picture(height: int, parts: Sequence[str]) -> str:
 
 
 def _points(given: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    step = max(math.ceil(len(given) / POINTS_MAX), 1)
-    return ((x, y) for x, y in sorted(given)[::step] if math.isfinite(x) and math.isfinite(y))
+    return ((x, y) for x, y in sorted(given)[:: _stride(len(given))] if math.isfinite(x) and math.isfinite(y))
+
+
+def _stride(count: int) -> int:
+    """Of so many points every how manieth is drawn."""
+    return max(math.ceil(count / POINTS_MAX), 1)
+
+
+def _runs(places: Sequence[tuple[float, float]], apart: float) -> Iterator[Sequence[tuple[float, float]]]:
+    """Cut where two are further apart than that."""
+    begin = 0
+    for at in range(1, len(places) + 1):
+        if at == len(places) or places[at][0] - places[at - 1][0] > apart:
+            yield places[begin:at]
+            begin = at
 
 
 def _axes(x: tuple[float, float], y: tuple[float, float], x_text: Shown, y_text: Shown) -> Iterator[str]:

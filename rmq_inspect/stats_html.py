@@ -49,7 +49,7 @@ def _topics(stats: Stats) -> str:
         (name, f"{queues.get(name, 0):,}", f"{one.messages:,}", bytes_text(one.bytes), short_text_of(one.last_ms))
         for name, one in stats.by_size()
     ]
-    return table(("topic", "queues", "messages", "bytes", "last stored"), rows)
+    return table(("topic", "queues", "messages", "bytes", "last stored"), rows, texts=(True,))
 
 
 def _rates(stats: Stats) -> str:

@@ -67,6 +67,8 @@ class Plot:
     series: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     x_unit: Unit = Unit.COUNT
     y_unit: Unit = Unit.COUNT
+    step: float | None = None
+    """of x from a point to the next, where one that is missing says that there was nothing"""
 
 
 class Frames(UserDict[str, Any]):

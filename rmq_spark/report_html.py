@@ -36,4 +36,4 @@ def _page(outcome: Outcome, about: Sequence[tuple[str, str]]) -> Iterator[str]:
 def _plot(plot: Plot) -> str:
     if plot.bars or not plot.series:
         return bars([(name, value, text(value, plot.y_unit)) for name, value in plot.bars])
-    return lines(plot.series, lambda x: text(x, plot.x_unit, zone=False), lambda y: text(y, plot.y_unit))
+    return lines(plot.series, lambda x: text(x, plot.x_unit, zone=False), lambda y: text(y, plot.y_unit), plot.step)

@@ -213,7 +213,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
                 bool(late),
             ),
         ],
-        plots=_plots(found),
+        plots=_plots(found, window_ms(given["window"], extent(source)[1])),
         notes=_notes(source, given, total),
         frames={
             "latency": queues,
@@ -295,7 +295,7 @@ def _notes(source: Source, given: dict[str, Any], total: Any) -> list[str]:
     return notes
 
 
-def _plots(found: DataFrame) -> list[Plot]:
+def _plots(found: DataFrame, window: int) -> list[Plot]:
     from pyspark.sql import functions as F
 
     plain = found.where((F.col("class") == PLAIN) & (F.col("latencyMs") >= 0))
@@ -312,7 +312,7 @@ def _plots(found: DataFrame) -> list[Plot]:
     labels = [("below 1 ms" if bits < 0 else f"{1 << bits}–{(2 << bits) - 1} ms", count) for bits, count in bars]
     return [
         Plot("Born to stored, plain messages", bars=labels),
-        Plot("Born to stored over time", series=lines, x_unit=Unit.TIME, y_unit=Unit.MS),
+        Plot("Born to stored over time", series=lines, x_unit=Unit.TIME, y_unit=Unit.MS, step=window),
     ]
 
 

@@ -231,7 +231,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
                 course.count(),
             ),
         ],
-        plots=_plots(held, course),
+        plots=_plots(held, course, window_ms(given["window"], extent(source)[1])),
         notes=_notes(source, given, missed, unreadable),
         frames={"queues": queues, "windows": course, "keys": keys, "producers": hosts},
         messages=sum(row["messages"] for row in held),
@@ -286,7 +286,7 @@ def summed(held: Sequence[dict[str, Any]], queues: dict[tuple[str, str], int]) -
     return sorted(rows, key=lambda row: (-row["maxMean"], row["brokerName"], row["topic"]))
 
 
-def _plots(held: Sequence[dict[str, Any]], course: DataFrame) -> list[Plot]:
+def _plots(held: Sequence[dict[str, Any]], course: DataFrame, window: int) -> list[Plot]:
     bars = [(f"{row['topic']} {row['queueId']}", float(row["messages"])) for row in held[:BARS]]
     largest = list(dict.fromkeys(row["topic"] for row in held))[:LINES]
     lines: dict[str, list[tuple[float, float]]] = {topic: [] for topic in largest}
@@ -295,7 +295,7 @@ def _plots(held: Sequence[dict[str, Any]], course: DataFrame) -> list[Plot]:
         lines[row["topic"]].append((float(row["windowMs"]), float(row["maxMean"])))
     return [
         Plot("Messages by queue", bars=bars),
-        Plot("Largest queue against the mean, over time", series=lines, x_unit=Unit.TIME, y_unit=Unit.RATIO),
+        Plot("Largest queue against the mean, over time", series=lines, x_unit=Unit.TIME, y_unit=Unit.RATIO, step=window),
     ]
 
 

@@ -195,12 +195,25 @@ def test_wrong_usage_is_status_2(home: Path) -> None:
 
 
 def test_unknown_and_idle_keys_are_reported_at_the_start(home: Path) -> None:
-    settings = ["--set", "maxMesageSize=1", "--set", "sendThreadPoolQueueCapacity=1", "--set", "defaultTopicQueueNums=3"]
-    with Server(home, *DEV, "--ephemeral", *settings) as server:
+    """Of a file: it may be another broker's, and Java passes over them, too."""
+    (home / "broker.conf").write_text(
+        f"maxMesageSize=1\nsendThreadPoolQueueCapacity=1\ndefaultTopicQueueNums=3\n"
+        f"listenPort=0\nstorePathRootDir={home / 'store'}\n"
+    )
+    with Server(home, "broker", "-c", "broker.conf", "--json") as server:
         assert server.wait_logged("unknown property maxMesageSize", "maxMessageSize")
         assert server.wait_logged("sendThreadPoolQueueCapacity=1", "has no effect")
         assert not server.logged("defaultTopicQueueNums")
         assert server.stop() == 0
+
+
+def test_an_unknown_key_of_the_command_line_is_an_error(home: Path) -> None:
+    """A test that says --set believes that it has what it set."""
+    line = "rmq: bad configuration: unknown property flushDiskTyp (near: flushDiskType"
+    for words in (DEV, ("broker", "--set", "listenPort=0")):
+        assert complaint(*words, "--set", "flushDiskTyp=SYNC_FLUSH", home=home).startswith(line)
+    assert "unknown property nothing" in complaint(*DEV, "--set", "maxMessageSize=5000", "--set", "nothing=1", home=home)
+    assert not list(home.iterdir())
 
 
 # What is printed when ready

@@ -22,6 +22,7 @@ from rmq_wire.conversation import Conversation
 from rmq_wire.headers.configuration import GetBrokerConfig, UpdateBrokerConfig
 from tests.support.command import complaint, invoke
 from tests.support.rmq import DEV, Server, command, environment, run
+from tests.support.stores import golden_store
 from tests.support.talk import PATIENCE_S, Talk
 
 EPHEMERAL = (*DEV, "--ephemeral")
@@ -38,7 +39,8 @@ def home(tmp_path: Path) -> Path:
 # Standard output
 
 
-def _refused_output(home: Path, arguments: list[str], output: int, *, unbuffered: bool) -> str:
+def _with_output(home: Path, arguments: Sequence[str], output: int, *, unbuffered: bool) -> tuple[int, str]:
+    """Exit status and standard error."""
     surroundings = environment(home) | ({"PYTHONUNBUFFERED": "1"} if unbuffered else {})
     if not unbuffered:
         surroundings.pop("PYTHONUNBUFFERED", None)
@@ -52,9 +54,7 @@ def _refused_output(home: Path, arguments: list[str], output: int, *, unbuffered
         env=surroundings,
         check=False,
     )
-    assert done.returncode == 1, done
-    [line] = done.stderr.splitlines()
-    return line
+    return done.returncode, done.stderr
 
 
 @pytest.mark.parametrize("unbuffered", [False, True])
@@ -62,21 +62,49 @@ def _refused_output(home: Path, arguments: list[str], output: int, *, unbuffered
 def test_an_output_that_takes_nothing(home: Path, arguments: list[str], unbuffered: bool) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     try:
-        line = _refused_output(home, arguments, full, unbuffered=unbuffered)
+        seen = _with_output(home, arguments, full, unbuffered=unbuffered)
     finally:
         os.close(full)
-    assert line == "rmq: standard output cannot be written: No space left on device"
+    assert seen == (1, "rmq: standard output cannot be written: No space left on device\n")
 
 
-@pytest.mark.parametrize("arguments", PRINTING, ids=lambda arguments: arguments[0])
+LOOKING = (
+    ["inspect", "layouts"],
+    ["inspect", "stats", "store"],
+    ["conform", "--list"],
+    ["conform", "--coverage"],
+    ["spark", "--help"],
+)
+
+
+@pytest.mark.parametrize("arguments", [*PRINTING, *LOOKING], ids=" ".join)
 def test_a_pipe_that_nobody_reads(home: Path, arguments: list[str]) -> None:
+    """`| head`: without a word, and with the status of what SIGPIPE ends."""
+    if "store" in arguments:
+        golden_store(home / "store")
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        line = _refused_output(home, arguments, writing, unbuffered=False)
+        assert _with_output(home, arguments, writing, unbuffered=False) == (141, "")
     finally:
         os.close(writing)
-    assert line == "rmq: standard output cannot be written: Broken pipe"
+
+
+def test_a_pipe_that_is_left_in_the_middle(home: Path) -> None:
+    golden_store(home / "store")
+    with subprocess.Popen(
+        command("inspect", "show", "store", "--limit", "0", "--full"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=home,
+        env=environment(home),
+    ) as shown:
+        assert shown.stdout is not None
+        assert shown.stderr is not None
+        assert shown.stdout.readline().startswith(b"commitlog/")
+        shown.stdout.close()
+        assert shown.stderr.read() == b""
+        assert shown.wait(PATIENCE_S) == 141
 
 
 def test_no_output_at_all(home: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from rmq_inspect import export
 from rmq_inspect.stats import BUCKETS_MAX, Buckets
 from tests.support.command import look
-from tests.support.stores import golden_store, plain_store, spoil, units_of
+from tests.support.stores import LONG_TOPIC, golden_store, plain_store, spoil, units_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -193,6 +193,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     assert "<script" not in page
     assert "\x1b" not in page
     assert len(page) < 1 << 20
+    assert f"<td class=text>{LONG_TOPIC}<td>" in page, "a name that may be broken anywhere leaves the numbers in sight"
     assert look("stats", tmp_path / "s", "--html", tmp_path / "no" / "x.html").status == 2
 
 
