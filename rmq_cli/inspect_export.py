@@ -32,7 +32,7 @@ def command(directory: Path, commit_logs: tuple[Path, ...], to: Path, kind: str 
     rmq inspect export ./.rmq --topic my-topic --since -1d --to day.parquet
     rmq inspect export ./.rmq --to - | jq .topic
 
-    Parquet needs the extra: pip install 'rmq-py-broker[columns]'
+    Parquet needs the extra: pip install -e '.[columns]' in the checkout
     """
     wanted = wanted_of(options)
     chosen_kind = kind or SUFFIXES.get(to.suffix.lower(), JSON_LINES if to == STANDARD_OUTPUT else None)

@@ -22,7 +22,6 @@ from rmq_inspect.records import json_line, printable
 
 FOUND: Final = 1
 LISTED: Final = 10
-EXTRA: Final = "rmq inspect verify needs numpy: pip install 'rmq-py-broker[columns]' (or: pip install numpy)"
 
 
 @click.command("verify")
@@ -56,13 +55,9 @@ def command(
 
     Only reads; works beside a running broker.  Exit status 0 clean, 1 findings, 2 could not look.
     """
-    try:
-        from rmq_inspect import verify_html, verify_report
-        from rmq_inspect.verify import Scope, verify
-    except ModuleNotFoundError as reason:
-        if (reason.name or "").partition(".")[0] != "numpy":
-            raise
-        raise CannotLook(EXTRA) from reason
+    from rmq_inspect import verify_html, verify_report
+    from rmq_inspect.verify import Scope, verify
+
     if html is not None:
         check_outside(html, directory, commit_logs)
     scope = Scope(not no_queues, not no_index, hash_slots, workers)

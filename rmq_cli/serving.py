@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
+import shutil
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -81,7 +84,7 @@ def _json_line(summary: Summary) -> str:
 
 
 def _sheet(summary: Summary) -> str:
-    """One clear line, what to export, and a Java snippet to copy."""
+    """One clear line, what to export, a Java snippet to copy, and how to reach `rmq`."""
     if not summary.brokers:
         return f"name server ready at {summary.namesrv}"
     brokers = ", ".join(summary.brokers)
@@ -97,4 +100,14 @@ def _sheet(summary: Summary) -> str:
   producer.setNamesrvAddr("{summary.namesrv}");
   producer.start();
   producer.send(new Message("my-topic", "hello".getBytes()));
-"""
+{_way_to_rmq()}"""
+
+
+def _way_to_rmq() -> str:
+    """How another terminal gets the command, where it lies in an environment of its own: `make dev` has made one."""
+    own = Path(sys.argv[0]).absolute()
+    activate = own.with_name("activate")
+    if shutil.which("rmq") is not None or own.name != "rmq" or not activate.is_file():
+        return ""
+    place = os.path.relpath(activate) if activate.is_relative_to(Path.cwd()) else str(activate)
+    return f"\n  rmq in another terminal: . {shlex.quote(place)}\n"

@@ -67,7 +67,7 @@ def command() -> None:
     rmq spark generate /tmp/planted --size 1GB --faults lost=3
     rmq spark duplicates --help
 
-    Needs the extra: pip install 'rmq-py-broker[spark]', and a JDK, 17 or later.
+    Needs the extra: pip install -e '.[spark]' in the checkout, and a JDK, 17 or later.
 
     Exit status: 0 clean; 1 something was found; 2 could not look.
     """

@@ -1,7 +1,7 @@
 """Store bytes as columns: many stored messages, queue units or index entries at once, as numpy arrays and as Arrow.
 
 `read_store(path, table="messages", …)` reads a store as a table; `plan_splits` and `read_split` do it in pieces, anywhere.
-Needs numpy, and pyarrow for tables.  Both come with the extra `[columns]`; nothing else of this repository needs them.  Every
+Needs numpy, and pyarrow for tables, which comes with the extra `[columns]`.  No server imports either.  Every
 offset is derived from the layouts of `rmq_wire`, and every length is checked before it is used.
 """
 

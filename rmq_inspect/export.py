@@ -13,12 +13,13 @@ from typing import Any, Final
 
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.log import Unit
+from rmq_inspect.packed import INSTALL
 from rmq_inspect.records import BodyForm, json_line, record_of, unpacked_body
 
 ROWS_MAX: Final = 16_384
 ROW_GROUP_BYTES_MAX: Final = 32 << 20
 """Of bodies; a row group ends at whichever comes first."""
-HINT: Final = "Parquet needs pyarrow: pip install 'rmq-py-broker[columns]' (JSON lines do without)"
+HINT: Final = f"Parquet needs pyarrow: {INSTALL} in the checkout (JSON lines do without)"
 
 
 def to_json_lines(units: Iterable[Unit], path: Path, form: BodyForm) -> int:

@@ -14,7 +14,9 @@ BODY_BYTES_MAX: Final = 64 << 20
 """A packed body is not unpacked beyond this."""
 PORTION_BYTES: Final = 1 << 20
 BY_PYARROW: Final = ("lz4", "zstd")
-HINT: Final = "to unpack it: pip install 'rmq-py-broker[columns]'"
+INSTALL: Final = "pip install -e '.[columns]'"
+"""From the checkout: no index has this package."""
+HINT: Final = f"to unpack it: {INSTALL}"
 
 
 class StillPacked(Exception):

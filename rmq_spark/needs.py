@@ -11,7 +11,8 @@ from importlib.util import find_spec
 from typing import Final
 
 PACKAGES: Final = ("pyspark", "numpy", "pyarrow")
-INSTALL: Final = "pip install 'rmq-py-broker[spark]'"
+INSTALL: Final = "pip install -e '.[spark]'"
+"""From the checkout: no index has this package."""
 
 
 class MissingPackage(ImportError):
@@ -21,4 +22,4 @@ class MissingPackage(ImportError):
 def need(packages: Sequence[str] = PACKAGES) -> None:
     """Raises `MissingPackage`, which names what is missing on this machine and how it is installed."""
     if missing := [name for name in packages if find_spec(name) is None]:
-        raise MissingPackage(f"rocketmq_store needs {', '.join(missing)}: {INSTALL} (on the driver and on every executor)")
+        raise MissingPackage(f"rocketmq_store needs {', '.join(missing)}: {INSTALL} in the checkout (on driver and executors)")

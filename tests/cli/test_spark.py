@@ -403,7 +403,7 @@ def test_help_needs_no_pyspark() -> None:
     seen = without(("pyspark", "py4j"), "spark", "--help")
     assert seen.status == 0, seen.err
     assert all(name in seen.out for name in (*JOBS, "generate"))
-    assert "pip install 'rmq-py-broker[spark]'" in seen.out
+    assert "pip install -e '.[spark]'" in seen.out
 
 
 @pytest.mark.parametrize("name", [*JOBS, "generate"])
@@ -417,7 +417,7 @@ def test_without_pyspark_it_says_what_to_install(store: Path) -> None:
     seen = without(("pyspark", "py4j"), "spark", "duplicates", str(store))
     assert (seen.status, seen.out) == (2, "")
     [line] = seen.err.splitlines()
-    assert "needs pyspark: pip install 'rmq-py-broker[spark]'" in line
+    assert "needs pyspark: pip install -e '.[spark]'" in line
 
 
 def test_a_job_that_there_is_not(tmp_path: Path) -> None:

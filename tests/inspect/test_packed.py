@@ -68,7 +68,7 @@ def test_without_pyarrow_they_are_shown_as_stored_with_the_way_out(store: Path) 
     rows = {row["compression"]: row for row in look("show", store, "--json", "--body", "hex").rows}
     for name in NEEDS_PYARROW:
         assert rows[name]["body_hex"] == OF_JAVA[name]
-        assert rows[name]["bodyPackedAs"] == f"{name}, to unpack it: pip install 'rmq-py-broker[columns]'"
+        assert rows[name]["bodyPackedAs"] == f"{name}, to unpack it: pip install -e '.[columns]'"
     assert bytes.fromhex(rows["zlib"]["body_hex"]) == PLAIN
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import multiprocessing
 import os
 import shutil
 import signal
-import sys
 import tempfile
-from collections.abc import Mapping, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -406,25 +403,6 @@ def test_parts_can_be_left_out(tmp_path: Path) -> None:
     assert run(str(tmp_path), "--no-queues", "--no-index")[0] == 0
     assert "queue-tags-code" in run(str(tmp_path), "--no-index")[1]
     assert "index-header" in run(str(tmp_path), "--no-queues", "--hash-slots", "97")[1]
-
-
-def test_without_numpy_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill(tmp_path, 3)
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("numpy", "rmq_columns") or ".verify" in name]:
-        monkeypatch.delitem(sys.modules, name)
-    really = builtins.__import__
-
-    def refusing(
-        name: str, g: Mapping[str, Any] | None = None, ls: Mapping[str, Any] | None = None, f: Sequence[str] = (), lv: int = 0
-    ) -> Any:
-        if name.partition(".")[0] == "numpy":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        return really(name, g, ls, f, lv)
-
-    monkeypatch.setattr(builtins, "__import__", refusing)
-    status, text = run(str(tmp_path))
-    assert status == 2
-    assert text == "rmq: rmq inspect verify needs numpy: pip install 'rmq-py-broker[columns]' (or: pip install numpy)\n"
 
 
 def test_every_kind_says_what_follows_and_what_to_do() -> None:

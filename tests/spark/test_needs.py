@@ -20,7 +20,7 @@ def run(code: str, *blocked: str) -> str:
 @pytest.mark.parametrize("missing", [("pyspark",), ("numpy", "pyarrow")])
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, missing: tuple[str, ...]) -> None:
     monkeypatch.setattr(needs, "find_spec", lambda name: None if name in missing else object())
-    with pytest.raises(MissingPackage, match=rf"needs {', '.join(missing)}: pip install 'rmq-py-broker\[spark\]'"):
+    with pytest.raises(MissingPackage, match=rf"needs {', '.join(missing)}: pip install -e '\.\[spark\]'"):
         rmq_spark.need()
 
 
@@ -33,7 +33,7 @@ def test_the_module_of_the_format_without_pyspark() -> None:
     code = "try:\n import pyspark_rocketmq_store\nexcept ImportError as reason:\n print(type(reason).__name__, reason)"
     said = run(code, "pyspark")
     assert said.startswith("MissingPackage rocketmq_store needs pyspark")
-    assert "pip install 'rmq-py-broker[spark]'" in said
+    assert "pip install -e '.[spark]'" in said
 
 
 def test_the_package_loads_nothing() -> None:
