@@ -57,6 +57,7 @@ PARTS = (
     Part("cli", PYTHON, ("cli",), 50),
     Part("docker", PYTHON, ("docker",), 5),
     Part("java", JAVA, ("java", "conformance/test_suite.py", "namesrv/test_against_java.py"), 900),
+    Part("foreign", JAVA, ("foreign",), 5),
     Part("s3", SPARK, ("columns/test_s3.py", "columns/test_parquet_remote.py"), 30),
     Part("spark", SPARK, ("spark",), 900),
     Part("consumption", JAVA, (), 400),

@@ -1,9 +1,8 @@
-"""A program: the C++ client 2.x by its Python binding (the wheel `rocketmq` 0.4.4) consumes, then sends, and says what came.
+"""A program: the C++ client 2.x by its Python binding (the wheel `rocketmq` 0.4.4) consumes what it sends, and says what came.
 
     python cpp_client.py NAMESRV TOPIC GROUP COUNT push|orderly|pull
 
-It prints `ready` when the consumer has been started, a line per message, then ends.  A line on its standard input sends COUNT.
-It knows nothing of this repository: it runs in an environment where the wheel is.
+A line `QUEUE BODY` for each message.  It knows nothing of this repository: it runs where the wheel is.
 """
 
 import os
@@ -14,7 +13,7 @@ import time
 from rocketmq.client import Message, Producer, PullConsumer, PushConsumer
 
 WAIT_S = 60
-"""After so long without a message it gives up."""
+"""After so long without the last message it gives up."""
 
 
 def send(namesrv, topic, group, count):
@@ -25,13 +24,13 @@ def send(namesrv, topic, group, count):
         message = Message(topic)
         message.set_keys(f"k{number}")
         message.set_tags("TagA")
-        message.set_body(f"m{number}")
+        message.set_body(f"m{number:03}")
         producer.send_sync(message)
     producer.shutdown()
 
 
 def say(message):
-    print("got " + message.body.decode(), flush=True)
+    os.write(1, f"{message.queue_id} {message.body.decode()}\n".encode())  # one call: several threads say something
 
 
 def push(namesrv, topic, group, count, orderly):
@@ -45,11 +44,8 @@ def push(namesrv, topic, group, count, orderly):
 
     consumer = PushConsumer(group, orderly=orderly)
     consumer.set_namesrv_addr(namesrv)
-    consumer.subscribe(topic, on_message)
+    consumer.subscribe(topic, on_message, "TagA || TagB")
     consumer.start()
-    print("ready", flush=True)
-    sys.stdin.readline()
-    send(namesrv, topic, group, count)
     enough.wait(WAIT_S)
     consumer.shutdown()
 
@@ -58,9 +54,6 @@ def pull(namesrv, topic, group, count):
     consumer = PullConsumer(group)
     consumer.set_namesrv_addr(namesrv)
     consumer.start()
-    print("ready", flush=True)
-    sys.stdin.readline()
-    send(namesrv, topic, group, count)
     got, end = set(), time.monotonic() + WAIT_S
     while len(got) < count and time.monotonic() < end:
         for message in consumer.pull(topic):
@@ -71,11 +64,11 @@ def pull(namesrv, topic, group, count):
 
 def main():
     namesrv, topic, group, count, how = sys.argv[1:]
+    send(namesrv, topic, group, int(count))  # before it consumes: a new group begins at the end of a queue that is empty
     if how == "pull":
         pull(namesrv, topic, group, int(count))
     else:
         push(namesrv, topic, group, int(count), how == "orderly")
-    print("end", flush=True)
     os._exit(0)  # its threads do not always end
 
 
