@@ -7,12 +7,13 @@ from broker_impl.namesrv.config import NamesrvConfig
 from broker_impl.namesrv.kv import KvTable
 from broker_impl.namesrv.registrations import Registration, Unregistration
 from broker_impl.namesrv.route_answers import RouteAnswers
-from broker_impl.namesrv.routes import RouteTable
+from broker_impl.namesrv.routes import Full, RouteTable
 from broker_impl.router import Capability, answers
+from broker_impl.slices import Slices, begun, spelled
 from rmq_wire.bodies.cluster import BrokerMemberGroupAnswer
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.kv import ORDER_TOPIC_CONFIG, KVTable
-from rmq_wire.bodies.registration import read_register_body
+from rmq_wire.bodies.registration import reading_register_body
 from rmq_wire.checksum import body_crc
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.naming import (
@@ -43,16 +44,23 @@ class Brokers(Capability):
         self.kv = kv
         self.config = config
 
-    @answers(RegisterBroker)
+    @answers(RegisterBroker, in_order=True)
     def register(self, call: Call, asked: RegisterBroker) -> Answer:
         """Enter a broker and its topics."""
         body = call.body
         if asked.body_crc32 and body_crc(body) != asked.body_crc32:
             call.env.log.warning("registration of %s: check sum of the body does not match", asked.broker_name)
             raise Refusal(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-        registered = read_register_body(body, compressed=asked.compressed, version=call.command.version)
+        return begun(self._register(call, asked))
+
+    def _register(self, call: Call, asked: RegisterBroker) -> Slices[Reply]:
+        """Read it and enter it, in slices; the peer's next request waits, for it may be its good-bye."""
+        peer, env = call.peer, call.env
+        registered = yield from reading_register_body(call.body, compressed=asked.compressed, version=call.command.version)
         topics = registered.topic_config_serialize_wrapper
-        found = self.table.register(
+        if peer.closed:
+            return Reply()
+        entering = self.table.registering(
             Registration(
                 cluster=asked.cluster_name,
                 name=asked.broker_name,
@@ -66,19 +74,23 @@ class Brokers(Capability):
                 timeout_ms=asked.heartbeat_timeout_millis,
                 mappings=registered.queue_mappings(),
                 filter_servers=registered.filter_server_list,
-                link=call.peer,
+                link=peer,
             ),
-            call.env.mono_ms,
+            env.mono_ms,
         )
+        try:
+            found = yield from entering
+        except Full as why:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(why)) from None
         if found is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "register broker failed")
-        asker_host = call.peer.local[0]
+        asker_host = peer.local[0]
         header = RegisterBrokerResponse(
             ha_server_addr=found.ha_addr,
             master_addr=self.told.addr(asked.cluster_name, found.master_addr, asker_host),
         )
         ordered = self.kv.of(ORDER_TOPIC_CONFIG) if self.config.return_order_topic_config_to_broker else None
-        return Reply(header, body=KVTable(table=ordered).encode() if ordered is not None else b"")
+        return (yield from spelled(KVTable(table=dict(ordered)), header=header)) if ordered is not None else Reply(header)
 
     @answers(UnregisterBroker)
     def unregister(self, call: Call, asked: UnregisterBroker) -> Answer:

@@ -12,8 +12,8 @@ while one of its brokers is live there; a topic has queues only in known brokers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Protocol, TypeVar
 
 from broker_impl.namesrv.registrations import (
     Expired,
@@ -25,6 +25,7 @@ from broker_impl.namesrv.registrations import (
     Registration,
     Unregistration,
 )
+from broker_impl.slices import ROWS_PER_SLICE, Slices, finished
 from rmq_net.log import Log, plain_text
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.route import MASTER_ID, BrokerData, QueueData, TopicQueueMappingInfo
@@ -32,6 +33,19 @@ from rmq_wire.bodies.topics import PERM_READ, PERM_WRITE
 
 WHO_CHARS_MAX: Final = 64
 """Of each name in a log line."""
+
+BROKERS_MAX: Final = 10_000
+"""Broker names.  A route over all of them is one answer."""
+ROWS_PER_LINK_MAX: Final = 100_000
+"""Topics, once for each broker, of all brokers that registered on one connection: they go at once when it closes."""
+
+
+T = TypeVar("T")
+M = TypeVar("M")
+
+
+class Full(ValueError):
+    """There is no room for what a registration brings.  The text says of what."""
 
 
 class Settings(Protocol):
@@ -58,12 +72,25 @@ class RouteTable:
         self.clusters: dict[str, dict[str, None]] = {}
         """Cluster -> broker names (as keys: a set that keeps its order)."""
         self.live: dict[Key, LiveBroker] = {}
+        self._keys_of_name: dict[str, dict[Key, None]] = {}
+        """Broker name -> its keys in `live`."""
+        self._keys_of_link: dict[Link, dict[Key, None]] = {}
+        """Connection -> keys in `live` whose `link` it is, or was."""
+        self._topics_of: dict[str, dict[str, None]] = {}
+        """Broker name -> topics that have queues there."""
         self.filter_servers: dict[Key, list[str]] = {}
 
     # -- brokers come -------------------------------------------------------------------------------------------------
 
     def register(self, asked: Registration, mono_ms: int) -> Registered | None:
-        """Enter a broker, or take its news.  None: refused, because an increment came from a broker that we do not know."""
+        """Enter a broker, or take its news.  None: refused, because an increment came from a broker that we do not know.
+
+        Raises `Full`.
+        """
+        return finished(self.registering(asked, mono_ms))
+
+    def registering(self, asked: Registration, mono_ms: int) -> Slices[Registered | None]:
+        """The same in slices: the broker at once, then its topics.  What is left of them is dropped when the broker goes."""
         key = (asked.cluster, asked.addr)
         known = self.brokers.get(asked.name)
         holder = known.broker_addrs.get(asked.broker_id) if known else None
@@ -76,17 +103,22 @@ class RouteTable:
         if holder is None and len(asked.topics) == 1:
             self._log.warning("increment from a broker that has not registered: %s", _who(asked))
             return None
+        self._check_room(asked)
         previous = self.live.get(key)
         if previous is not None and previous.name != asked.name:
             self._remove([key])
             previous = None
         changed = holder is None or previous is None or previous.version != asked.version
         broker, min_before = self._enter(asked, holder)
-        self.live[key] = LiveBroker(asked, mono_ms, previous)
+        live = LiveBroker(asked, mono_ms, previous)
+        self._enter_live(key, live)
         if previous is None:
             self._log.info("broker registered: %s", _who(asked))
         if asked.broker_id == MASTER_ID or self._is_prime_slave(asked, broker):
-            self._take_topics(asked, broker, changed=changed)
+            for _ in self._take_topics(asked, broker, changed=changed):
+                yield
+                if self.live.get(key) is not live:
+                    return Registered()
         self._take_filter_servers(key, asked.filter_servers)
         if asked.broker_id < min_before:
             self._tell_min_id(broker, None, asked.ha_addr)
@@ -94,13 +126,42 @@ class RouteTable:
 
     def _is_embedded(self, asked: Registration, holder: str | None) -> bool:
         """Does a broker of this process, which surely lives, have this address or this id?"""
-        return any(
-            live.embedded and live.name == asked.name and key[1] in (asked.addr, holder) for key, live in self.live.items()
-        )
+        return any(self.live[key].embedded and key[1] in (asked.addr, holder) for key in self._keys_of(asked.name))
+
+    def _check_room(self, asked: Registration) -> None:
+        if asked.embedded:
+            return
+        if asked.name not in self.brokers and len(self.brokers) >= BROKERS_MAX:
+            raise Full(f"{BROKERS_MAX} brokers are registered")
+        names = {self.live[key].name for key in self._keys_of_link.get(asked.link, ())} - {asked.name}
+        rows = sum(len(self._topics_of.get(name, ())) for name in names)
+        own = self._topics_of.get(asked.name, {})
+        if rows + len(own) + len(asked.topics) > ROWS_PER_LINK_MAX < rows + len(own.keys() | asked.topics.keys()):
+            raise Full(f"the brokers of one connection have {ROWS_PER_LINK_MAX} topics at most")
+
+    # What stands in `live`, found by name and by connection
+
+    def _enter_live(self, key: Key, live: LiveBroker) -> None:
+        self._leave_live(key)
+        self.live[key] = live
+        self._keys_of_name.setdefault(live.name, {})[key] = None
+        for link in (live.link, *live.former):
+            self._keys_of_link.setdefault(link, {})[key] = None
+
+    def _leave_live(self, key: Key) -> LiveBroker | None:
+        live = self.live.pop(key, None)
+        if live is not None:
+            _forget(self._keys_of_name, live.name, key)
+            for link in (live.link, *live.former):
+                _forget(self._keys_of_link, link, key)
+        return live
+
+    def _keys_of(self, name: str) -> list[Key]:
+        return list(self._keys_of_name.get(name, ()))
 
     def _is_newer(self, asked: Registration, holder: str) -> bool:
         """Does the live broker under this id, at another address, have a newer state version (a controller's epoch)?"""
-        live = next((live for key, live in self.live.items() if key[1] == holder and live.name == asked.name), None)
+        live = next((self.live[key] for key in self._keys_of(asked.name) if key[1] == holder), None)
         if live is None or live.version.state_version <= asked.version.state_version:
             return False
         self._log.warning(
@@ -135,13 +196,9 @@ class RouteTable:
 
     def _supersede(self, asked: Registration, addrs: set[str | None]) -> None:
         """Forget what the registering broker, or the one whose id it takes, said before from another place or cluster."""
-        old = [
-            key
-            for key, live in self.live.items()
-            if live.name == asked.name and key[1] in addrs and key != (asked.cluster, asked.addr)
-        ]
+        old = [key for key in self._keys_of(asked.name) if key[1] in addrs and key != (asked.cluster, asked.addr)]
         for key in old:
-            del self.live[key]
+            self._leave_live(key)
             self.filter_servers.pop(key, None)
             self._leave_cluster(key[0], asked.name)
 
@@ -150,26 +207,27 @@ class RouteTable:
         """A slave whose topics count because no smaller id is there."""
         return asked.acting_master is not None and asked.broker_id == min(broker.broker_addrs)
 
-    def _take_topics(self, asked: Registration, broker: BrokerData, *, changed: bool) -> None:
+    def _take_topics(self, asked: Registration, broker: BrokerData, *, changed: bool) -> Iterator[None]:
+        """Yields between slices; then the broker may have gone."""
         mappings = asked.mappings or {}
         if self.settings.delete_topic_with_broker_registration and not mappings:
-            gone = [topic for topic, queues in self.topics.items() if asked.name in queues and topic not in asked.topics]
+            gone = [topic for topic in self._topics_of.get(asked.name, ()) if topic not in asked.topics]
             for topic in gone:
                 self._drop_queues(topic, asked.name)
         wipe = asked.broker_id != MASTER_ID and broker.enable_acting_master
-        for topic, config in asked.topics.items():
-            queues = self.topics.get(topic)
-            if not changed and queues is not None and asked.name in queues:
+        for count, (topic, config) in enumerate(asked.topics.items(), 1):
+            if count % (4 * ROWS_PER_SLICE) == 0:
+                yield
+            if not changed and asked.name in self.topics.get(topic, ()):
                 continue
-            if queues is None:
-                queues = self.topics[topic] = {}
-            queues[asked.name] = QueueData(
+            queues = QueueData(
                 broker_name=asked.name,
                 read_queue_nums=config.read_queue_nums,
                 write_queue_nums=config.write_queue_nums,
                 perm=config.perm & ~PERM_WRITE if wipe else config.perm,
                 topic_sys_flag=config.topic_sys_flag,
             )
+            self._enter_queues(topic, queues)
         if changed:
             for topic, info in mappings.items():
                 self.mappings.setdefault(topic, {})[info.bname or asked.name] = info
@@ -204,10 +262,12 @@ class RouteTable:
 
     def link_closed(self, link: Link) -> list[Key]:
         """Remove what this connection registered last.  Returns it."""
-        keys = [key for key, live in self.live.items() if live.link is link]
+        known = self._keys_of_link.get(link, {})
+        keys = [key for key in known if self.live[key].link is link]
         self._remove(keys)
-        for live in self.live.values():
-            live.former.discard(link)
+        for key in known:
+            self.live[key].former.discard(link)
+        self._keys_of_link.pop(link, None)
         return keys
 
     def expire(self, mono_ms: int) -> list[Expired]:
@@ -226,7 +286,7 @@ class RouteTable:
         least_gone: dict[str, str] = {}
         """Broker name -> the address of its smallest id that went last."""
         for key in keys:
-            live = self.live.pop(key, None)
+            live = self._leave_live(key)
             if live is None:
                 continue
             self.filter_servers.pop(key, None)
@@ -250,7 +310,7 @@ class RouteTable:
 
     def _leave_cluster(self, cluster: str, name: str) -> None:
         """The cluster's list loses the name when none of its brokers is live there any more; the name goes with the others."""
-        elsewhere = {key[0]: None for key, live in self.live.items() if live.name == name}
+        elsewhere = {key[0]: None for key in self._keys_of(name)}
         if cluster in elsewhere:
             return
         names = self.clusters.get(cluster, {})
@@ -268,16 +328,22 @@ class RouteTable:
             for name in reduced
             if (broker := self.brokers[name]).enable_acting_master and min(broker.broker_addrs) > MASTER_ID
         }
-        for topic in list(self.topics):
-            queues = self.topics[topic]
-            for name in removed & queues.keys():
+        for name in removed:
+            for topic in list(self._topics_of.get(name, ())):
                 self._drop_queues(topic, name)
-            for name in masterless & queues.keys():
-                queues[name].perm &= ~PERM_WRITE
+        for name in masterless:
+            for topic in self._topics_of.get(name, ()):
+                self.topics[topic][name].perm &= ~PERM_WRITE
+
+    def _enter_queues(self, topic: str, queues: QueueData) -> None:
+        name = queues.broker_name
+        self.topics.setdefault(topic, {})[name] = queues
+        self._topics_of.setdefault(name, {})[topic] = None
 
     def _drop_queues(self, topic: str, name: str) -> None:
         queues = self.topics[topic]
         del queues[name]
+        _forget(self._topics_of, name, topic)
         if not queues:
             del self.topics[topic]
             self.mappings.pop(topic, None)
@@ -312,12 +378,15 @@ class RouteTable:
         if not queue_datas or any(queues.broker_name not in self.brokers for queues in queue_datas):
             self._log.warning("topic %s names a broker that is not here", topic)
             return
-        self.topics.setdefault(topic, {}).update((queues.broker_name, queues) for queues in queue_datas)
+        for queues in queue_datas:
+            if len(self._topics_of.get(queues.broker_name, ())) < ROWS_PER_LINK_MAX:
+                self._enter_queues(topic, queues)
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget a topic, or its queues in one cluster's brokers."""
         if not cluster:
-            self.topics.pop(topic, None)
+            for name in self.topics.pop(topic, ()):
+                _forget(self._topics_of, name, topic)
             self.mappings.pop(topic, None)
             return
         for name in list(self.clusters.get(cluster, ())):
@@ -333,7 +402,7 @@ class RouteTable:
         return self._set_perm(name, lambda _: PERM_READ | PERM_WRITE)
 
     def _set_perm(self, name: str, perm_of: Callable[[int], int]) -> int:
-        held = [queues[name] for queues in self.topics.values() if name in queues]
+        held = [self.topics[topic][name] for topic in self._topics_of.get(name, ())]
         for queues in held:
             queues.perm = perm_of(queues.perm)
         return len(held)
@@ -342,3 +411,12 @@ class RouteTable:
 def _who(asked: Registration | Unregistration) -> str:
     name, addr, cluster = (plain_text(text, WHO_CHARS_MAX) for text in (asked.name, asked.addr, asked.cluster))
     return f"{name} {asked.broker_id} at {addr} of {cluster}"
+
+
+def _forget(table: dict[T, dict[M, None]], key: T, member: M) -> None:
+    """Take the member out of the set under the key, and the set when it is empty."""
+    found = table.get(key)
+    if found is not None:
+        found.pop(member, None)
+        if not found:
+            del table[key]

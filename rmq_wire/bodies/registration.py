@@ -9,8 +9,9 @@ bytes from anybody (Java: `RegisterBrokerBody.decode` allocates what the length 
 from __future__ import annotations
 
 import json
+import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import ClassVar, Final
 
 import msgspec
@@ -31,7 +32,15 @@ V5_0_0: Final = 413
 """`MQVersion`: the first whose compressed body ends with topic queue mappings."""
 
 INFLATED_BYTES_MAX: Final = 64 << 20
-"""Room for some 400,000 topics, and no more for a stream that says it holds the world."""
+"""Of a whole stream: six times as much as `TOPICS_MAX` topics of 100 bytes need."""
+TOPICS_MAX: Final = 100_000
+"""Of one registration.  Java has no limit; its brokers register in parts when they have thousands (`enableSplitRegistration`)."""
+PIECE_BYTES_MAX: Final = 1 << 16
+"""Of one topic, version or list in a stream, and of one decode: what follows is decoded later."""
+ODD_BYTES_MAX: Final = 1 << 20
+"""Of a registration in JSON that is not strict, which is not decoded in parts: of brokers with static topics, of none else."""
+TOPICS_PER_SLICE: Final = 64
+"""Topics decoded between two yields, 5 µs each."""
 _BLOCK_BYTES: Final = 1 << 16
 _ZLIB_MARK: Final = 0x78
 """First byte of a zlib stream with the usual window; no JSON starts with it (`x`)."""
@@ -44,7 +53,7 @@ _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 class RegisterBrokerBody(Body):
     """Request 103 (`org.apache.rocketmq.remoting.protocol.body.RegisterBrokerBody`)."""
 
-    odd_bytes_max: ClassVar[int] = INFLATED_BYTES_MAX
+    odd_bytes_max: ClassVar[int] = ODD_BYTES_MAX
     filter_server_list: list[str] | None = field(default_factory=list)
     topic_config_serialize_wrapper: TopicConfigTable = field(default_factory=TopicConfigTable)
 
@@ -59,13 +68,101 @@ def read_register_body(body: bytes | memoryview, *, compressed: bool, version: i
 
     Raises `BadBody`.
     """
+    reading = reading_register_body(body, compressed=compressed, version=version)
+    while True:
+        try:
+            next(reading)
+        except StopIteration as end:
+            found: RegisterBrokerBody = end.value
+            return found
+
+
+def reading_register_body(
+    body: bytes | memoryview, *, compressed: bool, version: int
+) -> Generator[None, None, RegisterBrokerBody]:
+    """The same in slices.  Only the first may look at a body that is a view."""
     if not body:
         return RegisterBrokerBody()
     if compressed or body[0] == _ZLIB_MARK:
-        return _read_compressed(bytes(body), mappings_follow=version >= V5_0_0)
+        return (yield from _read_compressed(bytes(body), mappings_follow=version >= V5_0_0))
+    if len(body) > PIECE_BYTES_MAX:
+        return (yield from _read_large(bytes(body), table_alone=version < V3_0_11))
     if version < V3_0_11:
         return RegisterBrokerBody(topic_config_serialize_wrapper=TopicConfigTable.read(body))
     return RegisterBrokerBody.read(body)
+
+
+class _RawTable(msgspec.Struct, rename="camel"):
+    """A `TopicConfigTable` whose members are still text."""
+
+    data_version: msgspec.Raw = msgspec.Raw()
+    topic_config_table: msgspec.Raw = msgspec.Raw()
+    topic_queue_mapping_info_map: msgspec.Raw = msgspec.Raw()
+
+
+class _RawBody(msgspec.Struct, rename="camel"):
+    filter_server_list: msgspec.Raw = msgspec.Raw()
+    topic_config_serialize_wrapper: _RawTable = msgspec.field(default_factory=_RawTable)
+
+
+_TEXT: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_FLAT: Final = rb'[^{}"]*+(?:' + _TEXT + rb'[^{}"]*+)*+'
+_ROW: Final = re.compile(
+    rb"\s*+" + _TEXT + rb"\s*+:\s*+\{" + _FLAT + rb"(?:\{" + _FLAT + rb"\}" + _FLAT + rb")*+\}\s*+([,}])", re.DOTALL
+)
+"""One topic of a table: a flat object, but for its attributes."""
+
+
+def _read_large(body: bytes, *, table_alone: bool) -> Generator[None, None, RegisterBrokerBody]:
+    """JSON of a size that is decoded in parts: its outline first, which costs 0.5 ms for a megabyte, then the topics."""
+    try:
+        if table_alone:
+            outline = _RawBody(topic_config_serialize_wrapper=msgspec.json.decode(body, type=_RawTable))
+        else:
+            outline = msgspec.json.decode(body, type=_RawBody)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return _read_odd(body, table_alone)
+    table = outline.topic_config_serialize_wrapper
+    small = (outline.filter_server_list, table.data_version, table.topic_queue_mapping_info_map)
+    if sum(map(len, map(bytes, small))) > ODD_BYTES_MAX:
+        raise BadBody(f"register body: more than {ODD_BYTES_MAX} bytes beside its topics")
+    members = (b"filterServerList", b"dataVersion", b"topicQueueMappingInfoMap")
+    outer, version, mappings = (
+        b'"%b":%b' % (name, bytes(text)) if bytes(text) else b"" for name, text in zip(members, small, strict=True)
+    )
+    inner = b",".join(filter(None, (version, mappings)))
+    rest = b",".join(filter(None, (outer, b'"topicConfigSerializeWrapper":{%b}' % inner)))
+    found = RegisterBrokerBody.read(b"{%b}" % rest)
+    topics = found.topic_config_serialize_wrapper.topic_config_table
+    text = bytes(table.topic_config_table)
+    at, chunk_at, rows, end = 1, 1, 0, b"," if text[:1] == b"{" and text[1:-1].strip() else b"}"
+    while end == b",":
+        row = _ROW.match(text, at)
+        if row is None:
+            return _read_odd(body, table_alone)
+        at, end = row.end(), row[1]
+        rows += 1
+        if rows % TOPICS_PER_SLICE == 0 or at - chunk_at > PIECE_BYTES_MAX or end == b"}":
+            part = TopicConfigTable.read(b'{"topicConfigTable":{%b}}' % text[chunk_at : at - 1])
+            topics.update(part.topic_config_table)
+            chunk_at = at
+            _check_count(len(topics))
+            yield
+    return found
+
+
+def _read_odd(body: bytes, table_alone: bool) -> RegisterBrokerBody:
+    """At once."""
+    if len(body) > ODD_BYTES_MAX:
+        raise BadBody(f"register body: JSON of {len(body)} bytes that cannot be read in parts")
+    if table_alone:
+        return RegisterBrokerBody(topic_config_serialize_wrapper=TopicConfigTable.read(body))
+    return RegisterBrokerBody.read(body)
+
+
+def _check_count(count: int) -> None:
+    if count > TOPICS_MAX:
+        raise BadBody(f"register body: more than {TOPICS_MAX} topics")
 
 
 def write_compressed(body: RegisterBrokerBody) -> bytes:
@@ -119,7 +216,7 @@ class _Pieces:
     def piece(self) -> bytes:
         """The next piece."""
         length = self.number()
-        if length < 0:
+        if length < 0 or PIECE_BYTES_MAX < length <= INFLATED_BYTES_MAX:
             raise BadBody(f"register body: a piece of {length} bytes")
         return self._take(length)
 
@@ -156,17 +253,24 @@ class _Pieces:
             raise BadBody(f"register body: {wrong}") from None
 
 
-def _read_compressed(stream: bytes, *, mappings_follow: bool) -> RegisterBrokerBody:
+def _read_compressed(stream: bytes, *, mappings_follow: bool) -> Generator[None, None, RegisterBrokerBody]:
     pieces = _Pieces(stream)
     version = DataVersion.read(pieces.piece())
     topics: dict[str, TopicConfig] = {}
-    for _ in range(pieces.count()):
+    count = pieces.count()
+    for number in range(count):
+        if number % TOPICS_PER_SLICE == TOPICS_PER_SLICE - 1:
+            _check_count(number)
+            yield
         config = _topic_of(pieces.text())
         topics[config.topic_name] = config
     filters = _filter_servers(pieces.piece())
     mappings = {}
     if mappings_follow:
-        for _ in range(pieces.count()):
+        for number in range(pieces.count()):
+            if number % TOPICS_PER_SLICE == TOPICS_PER_SLICE - 1:
+                _check_count(number)
+                yield
             info = TopicQueueMappingInfo.read(pieces.piece())
             if info.topic is None:
                 raise BadBody("register body: a topic queue mapping without topic")
