@@ -47,7 +47,7 @@ class World(NamedTuple):
         """Every code's, what changes tables last."""
         rows = sorted(self.engine._rows.items())
         own = _NAMESRV if self.server == "namesrv" else _BROKER
-        for code, row in rows:
+        for code, row in sorted(rows, key=lambda item: item[0] in _REMOVING):
             yield from _generic(self.server, code, row)
         for code, _row in rows:
             for what, data in own.get(code, {}).items():
@@ -110,6 +110,10 @@ def broker(root: Path, rows: int, frame_bytes: int = FRAME_BYTES) -> World:
 
 def _names(what: str, count: int) -> list[str]:
     return [f"{what}-{number:07}" for number in range(count)]
+
+
+_REMOVING: Final = frozenset((102, 104, 205, 207, 215, 216, 306, 316))
+"""Codes whose real question takes away what others ask for."""
 
 
 # What every code gets

@@ -10,6 +10,7 @@ from broker_impl.namesrv.route_answers import RouteAnswers
 from broker_impl.namesrv.routes import Full, RouteTable
 from broker_impl.router import Capability, answers
 from broker_impl.slices import Slices, begun, spelled
+from rmq_wire.bodies.body import FASTJSON
 from rmq_wire.bodies.cluster import BrokerMemberGroupAnswer
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.kv import ORDER_TOPIC_CONFIG, KVTable
@@ -124,7 +125,10 @@ class Brokers(Capability):
     @answers(GetBrokerClusterInfo)
     def cluster_info(self, call: Call, _: GetBrokerClusterInfo) -> Answer:
         """Everybody."""
-        return Reply(body=self.told.clusters(call.peer.local[0]).encode_fastjson())
+        return begun(self._cluster_info(call.peer.local[0]))
+
+    def _cluster_info(self, asker_host: str) -> Slices[Reply]:
+        return (yield from spelled((yield from self.told.clusters(asker_host)), FASTJSON))
 
     @answers(WipeWritePermOfBroker)
     def wipe_write_perm(self, call: Call, asked: WipeWritePermOfBroker) -> Answer:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker_impl.namesrv.routes import RouteTable
+from broker_impl.slices import ROWS_PER_SLICE, Slices, finished, in_javas_order
 from rmq_wire.bodies.cluster import BrokerMemberGroup, ClusterInfo
 from rmq_wire.bodies.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
 from rmq_wire.bodies.topics import PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUB, TopicList
@@ -37,16 +38,23 @@ class RouteAnswers:
 
         `asker_host`: the local host of the asker's connection.
         """
+        return finished(self.finding_route(topic, asker_host))
+
+    def finding_route(self, topic: str, asker_host: str | None = None) -> Slices[TopicRouteData | None]:
+        """The same in slices; brokers that go meanwhile are left out."""
         table = self.table
         queues = table.topics.get(topic)
         if not queues:
             return None
-        names = iteration_order(queues)
-        brokers = [table.brokers[name] for name in iteration_order(names, _copied_buckets(len(names)))]
+        names = yield from in_javas_order(queues)
+        order = yield from in_javas_order(names, _copied_buckets(len(names)))
+        told = yield from self._all_told(order, asker_host)
+        brokers = [table.brokers[name] for name in told]
+        mappings = table.mappings.get(topic)
         route = TopicRouteData(
-            queue_datas=[queues[name] for name in names],
-            broker_datas=[self._told(broker, asker_host) for broker in brokers],
-            topic_queue_mapping_by_broker=table.mappings.get(topic),
+            queue_datas=[queues[name] for name in names if name in queues and name in told],
+            broker_datas=list(told.values()),
+            topic_queue_mapping_by_broker=dict(mappings) if mappings is not None else None,
         )
         if table.filter_servers:
             route.filter_server_table = {
@@ -58,12 +66,12 @@ class RouteAnswers:
             _name_acting_masters(route)
         return route
 
-    def clusters(self, asker_host: str | None = None) -> ClusterInfo:
+    def clusters(self, asker_host: str | None = None) -> Slices[ClusterInfo]:
         """Everybody."""
-        table = self.table
+        told = yield from self._all_told(list(self.table.brokers), asker_host)
         return ClusterInfo(
-            broker_addr_table={name: self._told(broker, asker_host) for name, broker in table.brokers.items()},
-            cluster_addr_table={cluster: list(names) for cluster, names in table.clusters.items()},
+            broker_addr_table=told,
+            cluster_addr_table={cluster: list(names) for cluster, names in self.table.clusters.items()},
         )
 
     def members(self, cluster: str, name: str, asker_host: str | None = None) -> BrokerMemberGroup:
@@ -83,10 +91,10 @@ class RouteAnswers:
         """Every topic with a route (206)."""
         return TopicList(topic_list=list(self.table.topics))
 
-    def topics_of_cluster(self, cluster: str) -> TopicList:
+    def topics_of_cluster(self, cluster: str) -> Slices[TopicList]:
         """Topics with queues in this cluster's brokers (224); none for an unknown cluster."""
-        names = self.table.clusters.get(cluster, {}).keys()
-        return TopicList(topic_list=[topic for topic, queues in self.table.topics.items() if not names.isdisjoint(queues)])
+        names = self.table.clusters.get(cluster, {})
+        return self._picked(lambda queues: any(name in names for name in queues))
 
     def system_topics(self, asker_host: str | None = None) -> TopicList:
         """Names of clusters and brokers, which are topics too, and the address of some broker (304)."""
@@ -97,22 +105,48 @@ class RouteAnswers:
             return TopicList(topic_list=list(listed), broker_addr=addrs[min(addrs)])
         return TopicList(topic_list=list(listed))
 
-    def unit_topics(self) -> TopicList:
+    def unit_topics(self) -> Slices[TopicList]:
         """Topics of this unit (311)."""
         return self._flagged(lambda flag: bool(flag & TOPIC_UNIT))
 
-    def unit_sub_topics(self) -> TopicList:
+    def unit_sub_topics(self) -> Slices[TopicList]:
         """Topics that other units subscribe (312)."""
         return self._flagged(lambda flag: bool(flag & TOPIC_UNIT_SUB))
 
-    def unit_sub_ununit_topics(self) -> TopicList:
+    def unit_sub_ununit_topics(self) -> Slices[TopicList]:
         """Those among them that are not of this unit (313)."""
         return self._flagged(lambda flag: bool(flag & TOPIC_UNIT_SUB) and not flag & TOPIC_UNIT)
 
-    def _flagged(self, wanted: Callable[[int], bool]) -> TopicList:
+    def _flagged(self, wanted: Callable[[int], bool]) -> Slices[TopicList]:
         """Topics by the system flag in the first broker that Java's map would give."""
-        found = [topic for topic, queues in self.table.topics.items() if wanted(_first(queues).topic_sys_flag)]
+        return self._picked(lambda queues: wanted(_first(queues).topic_sys_flag))
+
+    def _picked(self, wanted: Callable[[dict[str, QueueData]], bool]) -> Slices[TopicList]:
+        """Topics by their queues, in slices; those that go meanwhile are left out."""
+        topics = self.table.topics
+        found = []
+        rows = 0
+        for topic in list(topics):
+            if rows >= 4 * ROWS_PER_SLICE:
+                rows = 0
+                yield
+            queues = topics.get(topic)
+            if queues:
+                rows += len(queues)
+                if wanted(queues):
+                    found.append(topic)
         return TopicList(topic_list=found)
+
+    def _all_told(self, names: list[str], asker_host: str | None) -> Slices[dict[str, BrokerData]]:
+        """By name, of those that are here at the end."""
+        brokers = self.table.brokers
+        told = {}
+        for count, name in enumerate(names, 1):
+            if count % (2 * ROWS_PER_SLICE) == 0:
+                yield
+            if name in brokers:
+                told[name] = self._told(brokers[name], asker_host)
+        return {name: data for name, data in told.items() if name in brokers}
 
     def _told(self, broker: BrokerData, asker_host: str | None) -> BrokerData:
         """A copy, with addresses that the asker reaches."""
@@ -164,6 +198,8 @@ def _name_acting_masters(route: TopicRouteData) -> None:
 
 
 def _first(queues: dict[str, QueueData]) -> QueueData:
+    if len(queues) == 1:
+        return next(iter(queues.values()))
     return queues[next(iter(iteration_order(queues)))]
 
 

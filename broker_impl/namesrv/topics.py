@@ -10,6 +10,8 @@ from broker_impl.namesrv.kv import KvTable
 from broker_impl.namesrv.route_answers import RouteAnswers, near_zone
 from broker_impl.namesrv.routes import RouteTable
 from broker_impl.router import Capability, answers
+from broker_impl.slices import Slices, begun, spelled
+from rmq_wire.bodies.body import FASTJSON, STRICT
 from rmq_wire.bodies.kv import ORDER_TOPIC_CONFIG
 from rmq_wire.bodies.route import TopicRouteData
 from rmq_wire.bodies.topics import TopicList
@@ -48,16 +50,19 @@ class Routes(Capability):
         """A topic's queues and brokers, spelled as the asker's version reads it."""
         if self.config.need_wait_for_service and not self._waited(call.env.mono_ms):
             raise Refusal(ResponseCode.SYSTEM_ERROR, "name server not ready")
-        route = self.told.route(asked.topic, call.peer.local[0])
+        strict = call.command.version >= V4_9_4 or bool(asked.accept_standard_json_only)
+        return begun(self._route(asked, call.peer.local[0], strict))
+
+    def _route(self, asked: GetRouteInfo, asker_host: str, strict: bool) -> Slices[Reply]:
+        route = yield from self.told.finding_route(asked.topic, asker_host)
         if route is None:
             remark = f"No topic route info in name server for the topic: {asked.topic}{FURTHER_DETAILS}"
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
         if self.config.order_message_enable:
             route.order_topic_conf = self.kv.get(ORDER_TOPIC_CONFIG, asked.topic)
         if asked.zone_mode and asked.zone_name and not asked.zone_name.isspace():
-            return Reply(body=near_zone(route, asked.zone_name).encode_fastjson())
-        strict = call.command.version >= V4_9_4 or asked.accept_standard_json_only
-        return Reply(body=route.encode() if strict else route.encode_fastjson())
+            return (yield from spelled(near_zone(route, asked.zone_name), FASTJSON))
+        return (yield from spelled(route, STRICT if strict else FASTJSON))
 
     def _waited(self, mono_ms: int) -> bool:
         return mono_ms - self.started_ms >= self.config.wait_seconds_for_service * MS_PER_S
@@ -76,7 +81,7 @@ class TopicLists(Capability):
         """Every topic."""
         if not self.config.enable_all_topic_list:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "disable")
-        return Reply(body=self.told.all_topics().encode())
+        return begun(spelled(self.told.all_topics()))
 
     @answers(GetTopicsByCluster)
     def of_cluster(self, call: Call, asked: GetTopicsByCluster) -> Answer:
@@ -101,7 +106,7 @@ class TopicLists(Capability):
     @answers(GetSystemTopicListFromNs)
     def system(self, call: Call, _: GetSystemTopicListFromNs) -> Answer:
         """Names of clusters and brokers."""
-        return Reply(body=self.told.system_topics(call.peer.local[0]).encode())
+        return begun(spelled(self.told.system_topics(call.peer.local[0])))
 
     @answers(RegisterTopic)
     def register_topic(self, call: Call, asked: RegisterTopic) -> Answer:
@@ -117,7 +122,11 @@ class TopicLists(Capability):
         call.env.log.info("%s:%d deleted topic %s", *call.peer.remote, asked.topic)
         return Reply()
 
-    def _listed(self, made: Callable[[], TopicList]) -> Reply:
+    def _listed(self, made: Callable[[], Slices[TopicList]]) -> Answer:
         if not self.config.enable_topic_list:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "disable")
-        return Reply(body=made().encode())
+        return begun(_spelled(made()))
+
+
+def _spelled(made: Slices[TopicList]) -> Slices[Reply]:
+    return (yield from spelled((yield from made)))

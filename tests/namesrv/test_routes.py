@@ -10,6 +10,7 @@ from broker_impl.env import Env
 from broker_impl.namesrv.registrations import MinIdChanged, Registered, Registration, Unregistration
 from broker_impl.namesrv.route_answers import RouteAnswers, at_host, near_zone
 from broker_impl.namesrv.routes import RouteTable
+from broker_impl.slices import finished
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.route import BrokerData, QueueData, TopicQueueMappingInfo
 from rmq_wire.bodies.topics import TopicConfig
@@ -243,13 +244,13 @@ def test_a_renamed_broker_leaves_its_old_name(world: World) -> None:
     world.register("b", topics={"B": 6, "T": 6})
     assert world.addrs("A") is None
     assert world.addrs("T") == {"b": {0: "h:1"}}
-    assert world.told.clusters().cluster_addr_table == {"C": ["b"]}
+    assert finished(world.told.clusters()).cluster_addr_table == {"C": ["b"]}
 
 
 def test_a_broker_that_changed_its_cluster_leaves_the_old_one(world: World) -> None:
     world.register()
     world.register(cluster="D")
-    info = world.told.clusters()
+    info = finished(world.told.clusters())
     assert info.cluster_addr_table == {"D": ["a"]}
     assert info.broker_addr_table["a"].cluster == "D"
 
@@ -293,11 +294,11 @@ def test_lists_of_topics(world: World) -> None:
             queues.topic_sys_flag = flag
     told = world.told
     assert sorted(told.all_topics().topic_list) == ["T", "U", "W"]
-    assert sorted(told.topics_of_cluster("D").topic_list) == ["T", "W"]
-    assert told.topics_of_cluster("X").topic_list == []
-    assert sorted(told.unit_topics().topic_list) == ["T", "U"]
-    assert sorted(told.unit_sub_topics().topic_list) == ["T", "W"]
-    assert told.unit_sub_ununit_topics().topic_list == ["W"]
+    assert sorted(finished(told.topics_of_cluster("D")).topic_list) == ["T", "W"]
+    assert finished(told.topics_of_cluster("X")).topic_list == []
+    assert sorted(finished(told.unit_topics()).topic_list) == ["T", "U"]
+    assert sorted(finished(told.unit_sub_topics()).topic_list) == ["T", "W"]
+    assert finished(told.unit_sub_ununit_topics()).topic_list == ["W"]
     assert sorted(told.system_topics().topic_list) == ["C", "D", "a", "b"]
     assert told.system_topics().broker_addr == "h:1"
 
@@ -381,7 +382,7 @@ def test_an_embedded_broker_is_where_the_asker_is_connected(world: World) -> Non
     world.register("b", port=2)
     assert world.addrs(host="10.0.0.7") == {"a": {0: "10.0.0.7:10911"}, "b": {0: "h:2"}}
     assert world.addrs() == {"a": {0: "h:10911"}, "b": {0: "h:2"}}
-    assert world.told.clusters("127.0.0.1").broker_addr_table["a"].broker_addrs == {0: "127.0.0.1:10911"}
+    assert finished(world.told.clusters("127.0.0.1")).broker_addr_table["a"].broker_addrs == {0: "127.0.0.1:10911"}
     assert world.told.members("C", "a", "::1").broker_addrs == {0: "[::1]:10911"}
     assert world.told.system_topics("10.0.0.7").broker_addr == "10.0.0.7:10911"
     assert world.addrs() == {"a": {0: "h:10911"}, "b": {0: "h:2"}}, "answers change nothing"
