@@ -73,12 +73,12 @@ def worlds(scratch: Path, rows: int, only: str | None = None, frame_bytes: int =
 
 
 def name_server(root: Path, rows: int, frame_bytes: int = FRAME_BYTES) -> World:
-    """`rows` brokers that share the topic `wide`, `rows` topics of one broker, `rows` key-value entries."""
+    """Four fifths of `rows` brokers that share the topic `wide`, `rows` topics of one broker, `rows` key-value entries."""
     config = NamesrvConfig({}, user_home=str(root), rocketmq_home=str(root))
     server = create_name_server(Env(wall_ms=WALL_MS, mono_ms=1_000_000), config)
     wide = {"wide": TopicConfig(topic_name="wide"), "wide2": TopicConfig(topic_name="wide2")}
     many = {name: TopicConfig(topic_name=name) for name in _names("topic", rows)}
-    for number, name in enumerate(_names("broker", rows)):
+    for number, name in enumerate(_names("broker", rows - rows // 5)):
         server.table.register(
             Registration("C", name, 0, f"10.0.0.1:{number}", None, many if number == 0 else wide, DataVersion(), link=number), 0
         )
@@ -217,8 +217,8 @@ _NAMESRV: Final[dict[int, dict[str, Data]]] = {
     102: {"1,500 deletes at once": lambda _: _many(_request(102, namespace="NS", key=f"k{number}") for number in range(1_500))},
     103: {
         "all rows as topics": lambda world: _registration(_registered(world.rows)),
-        "ten times as many topics": lambda world: _registration(_registered(10 * world.rows)),
-        "ten times as many topics, and goes away": lambda world: _registration(_registered(10 * world.rows)),
+        "nine times as many topics": lambda world: _registration(_registered(9 * world.rows)),
+        "nine times as many topics, and goes away": lambda world: _registration(_registered(9 * world.rows)),
         "ten times as many topics, compressed": lambda world: _registration(
             _registered(10 * world.rows, True), compressed="true"
         ),
@@ -226,8 +226,8 @@ _NAMESRV: Final[dict[int, dict[str, Data]]] = {
             _registered(100 * world.rows, True), compressed="true"
         ),
         "a bomb": lambda world: _registration(_bomb(world), compressed="true"),
-        "a thousand brokers on one connection, goes away": lambda world: _many(
-            _registration(_registered(2), name=str(number)) for number in range(world.rows // 10)
+        "200 brokers on one connection, goes away": lambda world: _many(
+            _registration(_registered(2), name=str(number)) for number in range(world.rows // 50)
         ),
     },
     105: {

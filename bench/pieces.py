@@ -30,7 +30,7 @@ from rmq_wire.conversation import Limits as FrameLimits
 
 PIECE_MS_MAX = 50.0
 """What docs/limits.md promises."""
-PIECES_MAX = 200_000
+PIECES_MAX = 2_000_000
 """An answer that takes more pieces than this does not come."""
 
 Meter = Callable[[Callable[[], object]], float]

@@ -75,7 +75,8 @@ def iteration_order(names: Iterable[str], buckets: int = 16) -> list[str]:
 def walked(names: Sequence[str], spread: Sequence[int], buckets: int) -> list[str]:
     """The same of names whose `spread_of` are there."""
     mask = _table_size(spread, buckets) - 1
-    return [name for _, name in sorted(zip([value & mask for value in spread], names, strict=True), key=_bucket)]
+    buckets_of = [value & mask for value in spread]
+    return [names[at] for at in sorted(range(len(names)), key=buckets_of.__getitem__)]
 
 
 @lru_cache(maxsize=4096)
@@ -90,10 +91,6 @@ def table_size(count: int, buckets: int) -> int:
     while count > buckets * 3 // 4:
         buckets *= 2
     return buckets
-
-
-def _bucket(pair: tuple[int, str]) -> int:
-    return pair[0]
 
 
 def _table_size(spread: Sequence[int], buckets: int) -> int:

@@ -328,9 +328,14 @@ class RouteTable:
             for name in reduced
             if (broker := self.brokers[name]).enable_acting_master and min(broker.broker_addrs) > MASTER_ID
         }
+        topics, mappings = self.topics, self.mappings
         for name in removed:
-            for topic in list(self._topics_of.get(name, ())):
-                self._drop_queues(topic, name)
+            for topic in self._topics_of.pop(name, ()):  # as `_drop_queues`; a connection may take `ROWS_PER_LINK_MAX` along
+                queues = topics[topic]
+                del queues[name]
+                if not queues:
+                    del topics[topic]
+                    mappings.pop(topic, None)
         for name in masterless:
             for topic in self._topics_of.get(name, ()):
                 self.topics[topic][name].perm &= ~PERM_WRITE
