@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.route import TopicQueueMappingInfo
@@ -102,6 +102,61 @@ class LiveBroker:
             self.former = {*previous.former, previous.link} - {None, asked.link}
         self.embedded = asked.embedded
         self.keeps_address = asked.keeps_address
+
+
+T = TypeVar("T")
+M = TypeVar("M")
+
+
+def forget(table: dict[T, dict[M, None]], key: T, member: M) -> None:
+    """Take the member out of the set under the key, and the set when it is empty."""
+    found = table.get(key)
+    if found is not None:
+        found.pop(member, None)
+        if not found:
+            del table[key]
+
+
+class LiveBrokers(dict[Key, LiveBroker]):
+    """Who is there, found by name and by connection, too: a connection that closes costs what it takes along.
+
+    Changed by `enter` and `leave` only.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_name: dict[str, dict[Key, None]] = {}
+        self._of_link: dict[Link | None, dict[Key, None]] = {}
+
+    def enter(self, key: Key, live: LiveBroker) -> None:
+        """Put in, in place of what is there."""
+        self.leave(key)
+        self[key] = live
+        self._of_name.setdefault(live.name, {})[key] = None
+        for link in (live.link, *live.former):
+            self._of_link.setdefault(link, {})[key] = None
+
+    def leave(self, key: Key) -> LiveBroker | None:
+        """Take out."""
+        live = self.pop(key, None)
+        if live is not None:
+            forget(self._of_name, live.name, key)
+            for link in (live.link, *live.former):
+                forget(self._of_link, link, key)
+        return live
+
+    def of_name(self, name: str) -> list[Key]:
+        """The master and the slaves of one name, in every cluster."""
+        return list(self._of_name.get(name, ()))
+
+    def of_link(self, link: Link | None) -> list[Key]:
+        """Those that registered on this connection last, or did before."""
+        return list(self._of_link.get(link, ()))
+
+    def forget_link(self, link: Link) -> None:
+        """It has closed."""
+        for key in self._of_link.pop(link, ()):
+            self[key].former.discard(link)
 
 
 class Expired(NamedTuple):

@@ -13,17 +13,19 @@ while one of its brokers is live there; a topic has queues only in known brokers
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from broker_impl.namesrv.registrations import (
     Expired,
     Key,
     Link,
     LiveBroker,
+    LiveBrokers,
     MinIdChanged,
     Registered,
     Registration,
     Unregistration,
+    forget,
 )
 from broker_impl.slices import ROWS_PER_SLICE, Slices, finished
 from rmq_net.log import Log, plain_text
@@ -38,10 +40,6 @@ BROKERS_MAX: Final = 10_000
 """Broker names.  A route over all of them is one answer."""
 ROWS_PER_LINK_MAX: Final = 100_000
 """Topics, once for each broker, of all brokers that registered on one connection: they go at once when it closes."""
-
-
-T = TypeVar("T")
-M = TypeVar("M")
 
 
 class Full(ValueError):
@@ -71,11 +69,7 @@ class RouteTable:
         self.brokers: dict[str, BrokerData] = {}
         self.clusters: dict[str, dict[str, None]] = {}
         """Cluster -> broker names (as keys: a set that keeps its order)."""
-        self.live: dict[Key, LiveBroker] = {}
-        self._keys_of_name: dict[str, dict[Key, None]] = {}
-        """Broker name -> its keys in `live`."""
-        self._keys_of_link: dict[Link, dict[Key, None]] = {}
-        """Connection -> keys in `live` whose `link` it is, or was."""
+        self.live = LiveBrokers()
         self._topics_of: dict[str, dict[str, None]] = {}
         """Broker name -> topics that have queues there."""
         self.filter_servers: dict[Key, list[str]] = {}
@@ -111,7 +105,7 @@ class RouteTable:
         changed = holder is None or previous is None or previous.version != asked.version
         broker, min_before = self._enter(asked, holder)
         live = LiveBroker(asked, mono_ms, previous)
-        self._enter_live(key, live)
+        self.live.enter(key, live)
         if previous is None:
             self._log.info("broker registered: %s", _who(asked))
         if asked.broker_id == MASTER_ID or self._is_prime_slave(asked, broker):
@@ -126,42 +120,22 @@ class RouteTable:
 
     def _is_embedded(self, asked: Registration, holder: str | None) -> bool:
         """Does a broker of this process, which surely lives, have this address or this id?"""
-        return any(self.live[key].embedded and key[1] in (asked.addr, holder) for key in self._keys_of(asked.name))
+        return any(self.live[key].embedded and key[1] in (asked.addr, holder) for key in self.live.of_name(asked.name))
 
     def _check_room(self, asked: Registration) -> None:
         if asked.embedded:
             return
         if asked.name not in self.brokers and len(self.brokers) >= BROKERS_MAX:
             raise Full(f"{BROKERS_MAX} brokers are registered")
-        names = {self.live[key].name for key in self._keys_of_link.get(asked.link, ())} - {asked.name}
+        names = {self.live[key].name for key in self.live.of_link(asked.link)} - {asked.name}
         rows = sum(len(self._topics_of.get(name, ())) for name in names)
         own = self._topics_of.get(asked.name, {})
         if rows + len(own) + len(asked.topics) > ROWS_PER_LINK_MAX < rows + len(own.keys() | asked.topics.keys()):
             raise Full(f"the brokers of one connection have {ROWS_PER_LINK_MAX} topics at most")
 
-    # What stands in `live`, found by name and by connection
-
-    def _enter_live(self, key: Key, live: LiveBroker) -> None:
-        self._leave_live(key)
-        self.live[key] = live
-        self._keys_of_name.setdefault(live.name, {})[key] = None
-        for link in (live.link, *live.former):
-            self._keys_of_link.setdefault(link, {})[key] = None
-
-    def _leave_live(self, key: Key) -> LiveBroker | None:
-        live = self.live.pop(key, None)
-        if live is not None:
-            _forget(self._keys_of_name, live.name, key)
-            for link in (live.link, *live.former):
-                _forget(self._keys_of_link, link, key)
-        return live
-
-    def _keys_of(self, name: str) -> list[Key]:
-        return list(self._keys_of_name.get(name, ()))
-
     def _is_newer(self, asked: Registration, holder: str) -> bool:
         """Does the live broker under this id, at another address, have a newer state version (a controller's epoch)?"""
-        live = next((self.live[key] for key in self._keys_of(asked.name) if key[1] == holder), None)
+        live = next((self.live[key] for key in self.live.of_name(asked.name) if key[1] == holder), None)
         if live is None or live.version.state_version <= asked.version.state_version:
             return False
         self._log.warning(
@@ -196,9 +170,9 @@ class RouteTable:
 
     def _supersede(self, asked: Registration, addrs: set[str | None]) -> None:
         """Forget what the registering broker, or the one whose id it takes, said before from another place or cluster."""
-        old = [key for key in self._keys_of(asked.name) if key[1] in addrs and key != (asked.cluster, asked.addr)]
+        old = [key for key in self.live.of_name(asked.name) if key[1] in addrs and key != (asked.cluster, asked.addr)]
         for key in old:
-            self._leave_live(key)
+            self.live.leave(key)
             self.filter_servers.pop(key, None)
             self._leave_cluster(key[0], asked.name)
 
@@ -262,12 +236,10 @@ class RouteTable:
 
     def link_closed(self, link: Link) -> list[Key]:
         """Remove what this connection registered last.  Returns it."""
-        known = self._keys_of_link.get(link, {})
+        known = self.live.of_link(link)
         keys = [key for key in known if self.live[key].link is link]
         self._remove(keys)
-        for key in known:
-            self.live[key].former.discard(link)
-        self._keys_of_link.pop(link, None)
+        self.live.forget_link(link)
         return keys
 
     def expire(self, mono_ms: int) -> list[Expired]:
@@ -286,7 +258,7 @@ class RouteTable:
         least_gone: dict[str, str] = {}
         """Broker name -> the address of its smallest id that went last."""
         for key in keys:
-            live = self._leave_live(key)
+            live = self.live.leave(key)
             if live is None:
                 continue
             self.filter_servers.pop(key, None)
@@ -310,7 +282,7 @@ class RouteTable:
 
     def _leave_cluster(self, cluster: str, name: str) -> None:
         """The cluster's list loses the name when none of its brokers is live there any more; the name goes with the others."""
-        elsewhere = {key[0]: None for key in self._keys_of(name)}
+        elsewhere = {key[0]: None for key in self.live.of_name(name)}
         if cluster in elsewhere:
             return
         names = self.clusters.get(cluster, {})
@@ -348,7 +320,7 @@ class RouteTable:
     def _drop_queues(self, topic: str, name: str) -> None:
         queues = self.topics[topic]
         del queues[name]
-        _forget(self._topics_of, name, topic)
+        forget(self._topics_of, name, topic)
         if not queues:
             del self.topics[topic]
             self.mappings.pop(topic, None)
@@ -391,7 +363,7 @@ class RouteTable:
         """Forget a topic, or its queues in one cluster's brokers."""
         if not cluster:
             for name in self.topics.pop(topic, ()):
-                _forget(self._topics_of, name, topic)
+                forget(self._topics_of, name, topic)
             self.mappings.pop(topic, None)
             return
         for name in list(self.clusters.get(cluster, ())):
@@ -416,12 +388,3 @@ class RouteTable:
 def _who(asked: Registration | Unregistration) -> str:
     name, addr, cluster = (plain_text(text, WHO_CHARS_MAX) for text in (asked.name, asked.addr, asked.cluster))
     return f"{name} {asked.broker_id} at {addr} of {cluster}"
-
-
-def _forget(table: dict[T, dict[M, None]], key: T, member: M) -> None:
-    """Take the member out of the set under the key, and the set when it is empty."""
-    found = table.get(key)
-    if found is not None:
-        found.pop(member, None)
-        if not found:
-            del table[key]
