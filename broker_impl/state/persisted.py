@@ -22,7 +22,7 @@ from rmq_store.disk import Disk
 from rmq_store.errors import StoreDamaged, StoreError
 from rmq_wire import fastjson
 from rmq_wire.errors import BadBody
-from rmq_wire.java import string_hash
+from rmq_wire.java import spread_of
 
 Row = TypeVar("Row")
 
@@ -30,6 +30,10 @@ ROWS_PER_SLICE = 32
 """Rows that are encoded between two yields: some 10 µs each, so a slice stays below the 0.5 ms of long work."""
 ROWS_PER_CHUNK = 256
 """Encoded rows that are joined into one chunk of the document."""
+
+
+Place = tuple[int, str, int]
+"""Arrival, key, and the hash whose lowest bits are the bucket."""
 
 
 class JavaOrder:
@@ -41,38 +45,45 @@ class JavaOrder:
     def __init__(self, buckets: int) -> None:
         self._buckets = buckets
         self._arrivals = 0
-        self._places: dict[str, tuple[int, int, str]] = {}
-        self._sorted: list[tuple[int, int, str]] = []
+        self._places: dict[str, Place] = {}
+        self._sorted: list[Place] = []
 
     def add(self, key: str) -> None:
         """A new key."""
         if len(self._places) >= self._buckets * 3 // 4:
-            self._buckets *= 2
-            self._places = {key: (self._bucket(key), at, key) for key, (_, at, _) in self._places.items()}
-            self._sorted = sorted(self._places.values())
+            self._double()
         self._arrivals += 1
-        place = self._places[key] = (self._bucket(key), self._arrivals, key)
-        bisect.insort(self._sorted, place)
+        place = self._places[key] = (self._arrivals, key, spread_of(key))
+        bisect.insort(self._sorted, place, key=self._bucket)
 
     def remove(self, key: str) -> None:
         """A key that goes."""
         place = self._places.pop(key)
-        del self._sorted[bisect.bisect_left(self._sorted, place)]
+        del self._sorted[self._sorted.index(place, bisect.bisect_left(self._sorted, self._bucket(place), key=self._bucket))]
 
-    def place(self, key: str) -> tuple[int, int, str]:
+    def place(self, key: str) -> tuple[int, int]:
         """What to sort a key by to have it where it stands here."""
-        return self._places[key]
+        place = self._places[key]
+        return self._bucket(place), place[0]
 
-    def copy(self) -> list[tuple[int, int, str]]:
-        """Places in order; the key is the last of each."""
+    def copy(self) -> list[Place]:
+        """Places in order."""
         return self._sorted.copy()
 
     def __iter__(self) -> Iterator[str]:
-        return (key for _, _, key in self._sorted)
+        return (place[1] for place in self._sorted)
 
-    def _bucket(self, key: str) -> int:
-        value = string_hash(key) & 0xFFFFFFFF
-        return (value ^ value >> 16) & (self._buckets - 1)
+    def _bucket(self, place: Place) -> int:
+        return place[2] & (self._buckets - 1)
+
+    def _double(self) -> None:
+        """A bucket's keys stay, or go on by the old number of buckets, and keep their order: nothing is hashed or sorted again,
+        for with 50,000 keys nobody would be served meanwhile.
+        """
+        bit = self._buckets
+        stay = [place for place in self._sorted if not place[2] & bit]
+        self._sorted = stay + [place for place in self._sorted if place[2] & bit]
+        self._buckets *= 2
 
 
 def concurrent_buckets(capacity: int) -> int:
@@ -133,13 +144,13 @@ class Rows(Generic[Row]):
         return _object(self.order.copy(), self._fragments.copy())
 
 
-def _object(order: list[tuple[int, int, str]], fragments: dict[str, bytes]) -> Iterator[bytes]:
+def _object(order: list[Place], fragments: dict[str, bytes]) -> Iterator[bytes]:
     if not order:
         yield b"{}"
         return
     yield b"{\n"
     for start in range(0, len(order), ROWS_PER_CHUNK):
-        rows = [fragments[key] for _, _, key in order[start : start + ROWS_PER_CHUNK]]
+        rows = [fragments[key] for _, key, _ in order[start : start + ROWS_PER_CHUNK]]
         yield (b",\n" if start else b"") + b",\n".join(rows)
     yield b"\n\t}"
 
