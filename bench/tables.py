@@ -1,0 +1,145 @@
+"""Many topics: how long a broker takes to start and stop with them, what one costs, and whom a creation keeps waiting.
+
+    python -m bench.tables [--topics 50000] [--queues 8] [--seconds 5] [--java]
+
+The topics are in the file and have no messages: what is measured is the table.  Sends go to one topic over one connection, first
+alone, then beside creations by `updateTopic` one after the other; each creation rewrites and syncs the whole file.  The longest
+piece is CPU of our loop between two looks at the sockets, the creation's first and a later one (`bench.pieces`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.pieces import Asker
+from bench.processes import OurBroker, answers, make_topic, rss_anon_mib
+from rmq_wire.command import Form, encode_request
+from tests.support.engine import House
+from tests.support.reference import JavaBroker, JavaNameServer
+from tests.support.requests import create_topic
+from tests.support.talk import Talk
+
+BUSY_TOPIC = "busy"
+KIB_PER_MIB = 1024
+
+
+def write_topics(store: Path, count: int, queues: int) -> None:
+    """A store with this many topics and nothing else."""
+    rows = {}
+    for number in range(count):
+        name = f"topic-{number:06d}"
+        rows[name] = {
+            "attributes": {},
+            "order": False,
+            "perm": 6,
+            "readQueueNums": queues,
+            "topicFilterType": "SINGLE_TAG",
+            "topicName": name,
+            "topicSysFlag": 0,
+            "writeQueueNums": queues,
+        }
+    (store / "config").mkdir(parents=True)
+    document = {"dataVersion": {"counter": count, "stateVersion": 0, "timestamp": 1}, "topicConfigTable": rows}
+    (store / "config" / "topics.json").write_text(json.dumps(document))
+
+
+def sends_ms(port: int, seconds: float) -> list[float]:
+    """Latencies of sends one after the other, ascending."""
+    found = []
+    with Talk(f"127.0.0.1:{port}") as talk:
+        end = time.perf_counter() + seconds
+        while (started := time.perf_counter()) < end:
+            assert talk.send(BUSY_TOPIC, b"x" * 1024).code == 0
+            found.append((time.perf_counter() - started) * 1e3)
+    return sorted(found)
+
+
+def creations_ms(port: int, stop: threading.Event) -> list[float]:
+    """Latencies of creations one after the other, ascending."""
+    found = []
+    while not stop.is_set():
+        started = time.perf_counter()
+        make_topic(port, f"new-{time.time_ns()}", 8)
+        found.append((time.perf_counter() - started) * 1e3)
+    return sorted(found)
+
+
+def told(latencies: list[float]) -> str:
+    """Some of their quantiles."""
+    at = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
+    return ", ".join(f"{name} {latencies[int(len(latencies) * part)]:.2f}" for name, part in at.items()) + " ms"
+
+
+def one_side(name: str, broker: Any, empty_mib: float, topics: int, seconds: float) -> None:
+    """Start, measure, stop."""
+    started = time.perf_counter()
+    broker.start(wait=False)
+    while broker.running and not answers(broker.port):
+        time.sleep(0.005)
+    print(f"{name}: answers after {time.perf_counter() - started:.2f} s")
+    broker.wait_ready()
+    print(f"{name}: {(rss_anon_mib(broker.pid) - empty_mib) * KIB_PER_MIB / topics:.2f} KiB a topic when ready")
+    make_topic(broker.port, BUSY_TOPIC, 8)
+    print(f"{name}: {(rss_anon_mib(broker.pid) - empty_mib) * KIB_PER_MIB / topics:.2f} KiB a topic after the first creation")
+    print(f"{name}: sends alone, {told(sends_ms(broker.port, seconds))}")
+    made: list[float] = []
+    stop = threading.Event()
+    maker = threading.Thread(target=lambda: made.extend(creations_ms(broker.port, stop)))
+    maker.start()
+    print(f"{name}: sends beside creations, {told(sends_ms(broker.port, seconds))}")
+    stop.set()
+    maker.join()
+    print(f"{name}: {len(made) / seconds:.1f} creations a second, {told(made)}")
+    started = time.perf_counter()
+    broker.stop()
+    print(f"{name}: stopped after {time.perf_counter() - started:.2f} s")
+
+
+def idle_mib(broker: Any) -> float:
+    """Anonymous memory on an empty store."""
+    broker.start()
+    found = rss_anon_mib(broker.pid)
+    broker.stop()
+    return found
+
+
+def pieces(store: Path) -> None:
+    """The longest piece of a creation, on the loop of ours."""
+    house = House(store)
+    gc.collect()
+    gc.freeze()
+    asker = Asker(house.node.engine)
+    for number in range(2):
+        cost = asker.ask(encode_request(17, create_topic(f"piece-{number}"), opaque=number, form=Form.JSON))
+        print(f"ours: creation {number + 1}: longest piece {cost.worst:.2f} ms, {cost.total:.0f} ms in {cost.pieces} pieces")
+    house.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--topics", type=int, default=50_000)
+    parser.add_argument("--queues", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--java", action="store_true", help="the real broker beside it")
+    told_to = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch, JavaNameServer(Path(scratch) / "ns") as names:
+        root = Path(scratch)
+        kinds = {"ours": OurBroker, **({"java": JavaBroker} if told_to.java else {})}
+        for name, kind in kinds.items():
+            empty = idle_mib(kind(root / f"{name}-empty", names.address, name=f"{name}-empty", properties={}))
+            broker = kind(root / name, names.address, name=name, properties={})
+            write_topics(Path(broker.store), told_to.topics, told_to.queues)
+            one_side(name, broker, empty, told_to.topics, told_to.seconds)
+        write_topics(root / "pieces", told_to.topics, told_to.queues)
+        pieces(root / "pieces")
+
+
+if __name__ == "__main__":
+    main()
