@@ -34,6 +34,7 @@ from broker_impl.engine import Engine
 from broker_impl.env import Env
 from broker_impl.intake import Intake
 from broker_impl.limits import Limits
+from broker_impl.lost_topics import look_for_topics
 from broker_impl.namesrv.registrations import Registration
 from broker_impl.namesrv.server import NameServer
 from broker_impl.registration import Announcement, Identity, Registrar
@@ -124,6 +125,7 @@ class BrokerNode:
             env.log,
         )
         self.persister.load(self._read_early)
+        look_for_topics(self.disk, config.store_path_root_dir, self.topics.file, store)
         self.saves = Saves(self.engine, self.persister, env.log, waiting_max=limits.saves_waiting_max)
         self._kinds_known = True
         self.offsets.clamp(store.queue_bounds)

@@ -221,6 +221,7 @@ CONFIG_NAMES: Final = (".json", "timermetrics", "transactionMetrics")
 FOREIGN_FILES: Final = {
     "abort.bak",
     "abort.boot",
+    "inventory",
     "epochFileCheckpoint",
     "epochFileCheckpoint.bak",
     "brokerIdentity",

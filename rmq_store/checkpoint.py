@@ -37,13 +37,14 @@ class Checkpoint:
             self.confirm_physical_offset,
             self.logics_physical_offset,
         ) = CHECKPOINT.unpack(data.ljust(CHECKPOINT.size, b"\0"))
-        self._changed = self._values()
+        self._changed = self.values()
 
     @property
     def file(self) -> File:
         return self._file
 
-    def _values(self) -> tuple[int, ...]:
+    def values(self) -> tuple[int, ...]:
+        """All of them."""
         return (
             self.physic_message_timestamp,
             self.logics_message_timestamp,
@@ -65,7 +66,7 @@ class Checkpoint:
 
     def write(self) -> None:
         """Write what changed since the last call. Raises OSError."""
-        values = self._values()
+        values = self.values()
         if values != self._changed:
             write_all(self._file, 0, CHECKPOINT.pack(*values))
             self._changed = values

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rmq_store import boot_mark
+from rmq_store import boot_mark, inventory
 from rmq_store.boot_mark import BootMark
 from rmq_store.checkpoint import Checkpoint, open_checkpoint
 from rmq_store.commit_log import CommitLog
@@ -51,10 +51,11 @@ def open_locked(
     abort = f"{root}/abort"
     text = str(pid).encode()
     present = {entry.name: entry.kind for entry in disk.entries(root)}
-    for name in ("abort", "checkpoint", boot_mark.NAME):
+    for name in ("abort", "checkpoint", boot_mark.NAME, inventory.NAME):
         if present.get(name, Kind.FILE) is not Kind.FILE:
             raise ForeignFile(f"{root}/{name} is a {present[name].value}: move it away")
     clean = "abort" not in present
+    noted = inventory.read(disk, root) if clean else None
     files = OpenFiles(disk, settings.open_files_max - settings.log_maps_max)
     log = CommitLog(settings, files)
     queues = Queues(settings, files, has_batch_queues)
@@ -81,7 +82,7 @@ def open_locked(
         checkpoint = open_checkpoint(disk, root)
         if "checkpoint" not in present:
             disk.sync_directory(root)
-        recovery = Recovery(settings, log, queues, index, checkpoint, cache)
+        recovery = Recovery(settings, log, queues, index, checkpoint, cache, noted)
         report, dispatcher = recovery.run(clean, wall_ms)
         report.wrong_index_files = len(wrong)
     except StoreRefused:

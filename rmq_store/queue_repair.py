@@ -15,6 +15,7 @@ from rmq_store.consume_queue import NOTHING, PRE_BLANK, ConsumeQueue
 from rmq_store.disk import File, write_all
 from rmq_store.extended_queue import ExtendedConsumeQueue
 from rmq_store.layouts import BATCH_UNIT, EXT_UNIT, QUEUE_UNIT
+from rmq_store.queue_search import first_from
 from rmq_store.segments import Segments
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_FIRST, EXT_ADDRESS_LAST
 
@@ -76,7 +77,7 @@ def _is_unit(queue: ConsumeQueue, data: bytes) -> bool:
     return bool(physical >= 0 and size > 0)
 
 
-def _count_units(file: File, file_bytes: int, last: tuple[int, int]) -> tuple[int, tuple[int, int]]:
+def _count_units(file: File | _Bytes, file_bytes: int, last: tuple[int, int]) -> tuple[int, tuple[int, int]]:
     """How many units of a file make sense behind the last of the file before; and the last of them (position, tags code)."""
     count = 0
     last_physical, last_code = last
@@ -93,7 +94,41 @@ def _count_units(file: File, file_bytes: int, last: tuple[int, int]) -> tuple[in
     return count, (last_physical, last_code)
 
 
-def _count_batch_units(file: File, file_bytes: int, last: tuple[int, int]) -> tuple[int, tuple[int, int]]:
+def end_position(queue: ConsumeQueue) -> int:
+    """Byte behind the last unit, counted from where the first file ever began."""
+    return _end_place(queue) * queue.unit_bytes
+
+
+def first_senseless(queue: ConsumeQueue, units_max: int) -> int | None:
+    """Where, among so many of the newest units, one cannot be; None when all can. Raises OSError."""
+    segments, unit_bytes = queue.segments, queue.unit_bytes
+    end = end_position(queue)
+    begin = end - units_max * unit_bytes
+    count_units = _count_batch_units if queue.is_batch else _count_units
+    last = (NOTHING, NOTHING)
+    for start in segments.starts:
+        low, high = max(begin, start), min(end, start + segments.file_bytes)
+        if low < high:
+            data = segments.file(start).read_at(low - start, high - low)
+            count, last = count_units(_Bytes(data), len(data), last)
+            if count * unit_bytes != len(data):
+                return low + count * unit_bytes
+    return None
+
+
+class _Bytes:
+    """A piece of a file, already read."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def read_at(self, at: int, size: int) -> bytes:
+        return self._data[at : at + size]
+
+
+def _count_batch_units(file: File | _Bytes, file_bytes: int, last: tuple[int, int]) -> tuple[int, tuple[int, int]]:
     """The same for a batch queue: each unit begins where the one before ends (position, next offset)."""
     count = 0
     last_physical, next_offset = last
@@ -140,10 +175,12 @@ def _batch_unit(queue: ConsumeQueue, place: int) -> Unit:
     return Unit(*BATCH_UNIT.unpack(_raw(queue, place)))
 
 
-def _raw(queue: ConsumeQueue, place: int) -> bytes:
+def _raw(queue: ConsumeQueue, place: int, count: int = 1) -> bytes:
+    """So many units, or as many as the file of the first has."""
     position = place * queue.unit_bytes
     within = position % queue.segments.file_bytes
-    return queue.segments.file(position - within).read_at(within, queue.unit_bytes)
+    size = min(count * queue.unit_bytes, queue.segments.file_bytes - within)
+    return queue.segments.file(position - within).read_at(within, size)
 
 
 def _first_place(queue: ConsumeQueue) -> int:
@@ -155,12 +192,13 @@ def _end_place(queue: ConsumeQueue) -> int:
 
 
 def first_at_or_after(queue: ConsumeQueue, physical_offset: int) -> int:
-    """Place of the first unit whose message begins there or later; the end when none does. Blanks count as before."""
+    """Place of the first unit whose message begins there or later; the end when none does. Blanks are passed over."""
     low, high = _first_place(queue), _end_place(queue)
+    if not queue.is_batch:
+        return first_from(low, high, physical_offset, lambda place, count: _raw(queue, place, count))
     while low < high:
         middle = (low + high) // 2
-        physical, size, _ = _unit_in(queue, middle)
-        if size != BLANK_SIZE and physical >= physical_offset:
+        if _unit_in(queue, middle)[0] >= physical_offset:
             high = middle
         else:
             low = middle + 1

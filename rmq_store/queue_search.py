@@ -1,8 +1,20 @@
-"""Finding a queue's entry by the place of its message: entries are in the order of the log."""
+"""Finding a queue's entry by the place of its message: entries are in the order of the log.
+
+Entries that lead nowhere (Java's fillers) stand where the log has no message for an offset: before a queue's first message, and
+in repaired queues also between others.  One of them says as much of its place as the next entry that leads somewhere.
+"""
 
 from __future__ import annotations
 
-from rmq_store.consume_queue import ConsumeQueue
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from rmq_store.consume_queue import PRE_BLANK, UNIT_BYTES, ConsumeQueue
+from rmq_store.layouts import QUEUE_UNIT
+
+BLANKS_READ: Final = 4_096
+Read: TypeAlias = Callable[[int, int], bytes]
+"""Raw entries from an offset on, so many or as many as its file has, one at least."""
 
 
 def first_kept(queue: ConsumeQueue, position: int) -> int:
@@ -15,6 +27,8 @@ def first_kept(queue: ConsumeQueue, position: int) -> int:
         return high
     if queue.unit(low)[0] >= position:
         return low
+    if not queue.is_batch:
+        return first_from(low, high, position, queue.read)
     while low < high:
         middle = (low + high) // 2
         if queue.unit(middle)[0] >= position:
@@ -22,3 +36,33 @@ def first_kept(queue: ConsumeQueue, position: int) -> int:
         else:
             low = middle + 1
     return low
+
+
+def first_from(low: int, high: int, position: int, read: Read) -> int:
+    """The first offset from `low` on, before `high`, whose message begins there or later; `high` when none does."""
+    end = high
+    while low < high:
+        middle = (low + high) // 2
+        found, physical = _next_message(middle, high, read)
+        if found < high and physical < position:
+            low = found + 1
+        else:
+            high = middle
+    return _next_message(low, end, read)[0]
+
+
+def _next_message(offset: int, end: int, read: Read) -> tuple[int, int]:
+    """The first entry from here on that leads somewhere, and where; (end, -1) when all are fillers."""
+    count = 1
+    while offset < end:
+        data = read(offset, min(count, end - offset))
+        if not data:
+            break
+        if data != PRE_BLANK * (len(data) // UNIT_BYTES):
+            for physical, size, tags_code in QUEUE_UNIT.iter_unpack(data):
+                if QUEUE_UNIT.pack(physical, size, tags_code) != PRE_BLANK:
+                    return offset, int(physical)
+                offset += 1
+        offset += len(data) // UNIT_BYTES
+        count = BLANKS_READ
+    return end, -1

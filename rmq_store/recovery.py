@@ -22,8 +22,10 @@ from rmq_store.dispatcher import Dispatcher
 from rmq_store.errors import Illegal, StoreDamaged
 from rmq_store.index import Index
 from rmq_store.index_file import is_rolled_back
+from rmq_store.inventory import Inventory
 from rmq_store.key_hashes import key_hash_of
 from rmq_store.log_walk import Doubts, LogWalk
+from rmq_store.missing import Missing
 from rmq_store.queues import Queues
 from rmq_store.report import Report
 from rmq_store.settings import StoreSettings
@@ -60,8 +62,9 @@ class Recovery:
         index: Index | None,
         checkpoint: Checkpoint,
         cache: Cache = Cache.UNKNOWN,
+        noted: Inventory | None = None,
     ) -> None:
-        """`cache`: what the files show after an unclean stop."""
+        """`cache`: what the files show after an unclean stop; `noted`: what a clean one left."""
         self._cache = cache
         self._settings = settings
         self._log = log
@@ -70,6 +73,7 @@ class Recovery:
         self._index = index
         self._checkpoint = checkpoint
         self._start = WalkStart(log, queues, checkpoint)
+        self._missing = Missing(settings.store_path_root_dir, log, queues, checkpoint, noted)
         self._dispatched_end = 0
         """log position up to which queues had units when they were found"""
         self._touched: dict[str, int] = {}
@@ -83,26 +87,32 @@ class Recovery:
         report = Report(clean, stopped_clean=clean)
         if not self._log.segments.starts:
             return report, self._start_empty(clean)
-        if clean:
-            for queue in self._queues:
-                queue_repair.find_end(queue)
-            start = self._start.after_clean_stop()
-            if start is None:
-                report.clean = clean = False
-        if not clean:
+        start = self._after_clean_stop(report) if clean else None
+        if start is None:
             if self._cache is Cache.UNKNOWN:
                 self._write_again()
             for queue in self._queues:
                 queue_repair.scan_end(queue)
             self._dispatched_end = max((queue.end_physical for queue in self._queues), default=0)
-            start = self._start.after_unclean_stop()
-        assert start is not None
+            start = self._log.min_offset if report.rebuilt else self._start.after_unclean_stop()
         dispatcher = self._walk(start, report)
         if self._index is not None and dispatcher.index is None:
             self._complete_index(self._index, report)
         dispatcher.index = self._index
         self._finish(report)
         return report, dispatcher
+
+    def _after_clean_stop(self, report: Report) -> int | None:
+        """Where to begin, and whether that is all that has to be read. Raises StoreDamaged before anything is touched."""
+        self._missing.refuse_gaps()
+        for queue in self._queues:
+            queue_repair.find_end(queue)
+        wrong = self._missing.in_queues()
+        report.missing = [*self._missing.for_good(), *wrong]
+        report.rebuilt = bool(wrong)
+        start = None if wrong else self._start.after_clean_stop()
+        report.clean = start is not None
+        return start
 
     def _start_empty(self, clean: bool) -> Dispatcher:
         """Without a log queues and index mean nothing. (Java destroys them, too, without a question.)"""
@@ -380,7 +390,7 @@ class Recovery:
         start = log.segments.start_of(end)
         later_files = [found for found in log.segments.starts if found >= end and found != start]
         for later in later_files:
-            if report.clean and self._start.unit_at(later) is not None:
+            if report.stopped_clean and self._start.unit_at(later) is not None:
                 raise StoreDamaged(
                     f"{log.segments.directory}: good units end at {end} ({report.reason}), but the file of {later} holds more:"
                     " restore the damaged file; an empty file named `abort` in the root says that these may be dropped"

@@ -25,6 +25,8 @@ class Report(Struct):
     """the directory they were copied to"""
     removed_files: list[str] = []
     """log files behind the end, prepared ones included"""
+    missing: list[str] = []
+    """files that are gone since a clean stop and entries that lead nowhere, in words"""
     rebuilt: bool = False
     """queues were rebuilt from the first file on"""
     skipped: int = 0
@@ -38,7 +40,7 @@ class Report(Struct):
 
     def sentences(self) -> list[str]:
         """For the log; none after a clean stop with nothing to say."""
-        said = []
+        said = list(self.missing)
         if not self.clean:
             why = "log and queues do not agree" if self.stopped_clean else "the last stop was not clean"
             said.append(f"{why}: the log was read from {self.walked_from} and ends at {self.end}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final
 
+from rmq_store import inventory
 from rmq_store.boot_mark import BootMark
 from rmq_store.commit_log import Staged
 from rmq_store.disk import Disk, Lock
@@ -126,6 +127,7 @@ class Store(Reading):
         root = self.settings.store_path_root_dir
         for directory in self._log.segments.directories:
             self._disk.sync_directory(directory)
+        inventory.write(self._disk, root, inventory.taken(self._disk, root, self._log, self._queues, self._checkpoint))
         self._boot_mark.remove()
         self._disk.unlink(f"{root}/abort")
         self._disk.sync_directory(root)

@@ -39,6 +39,7 @@ OWN = {
     "checkpoint",
     "abort",
     "abort.boot",
+    "inventory",
     "lock",
 }
 """What a store directory and its name server's place in it may hold."""

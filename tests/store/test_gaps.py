@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from rmq_store import recovery
+from rmq_store.consume_queue import PRE_BLANK
 from rmq_store.errors import Cold
 from rmq_store.layouts import QUEUE_UNIT
+from rmq_store.queue_search import first_from
 from rmq_wire.message import read_unit, tags_code
 from tests.support.memory_disk import MemoryDisk
 from tests.support.store_rig import ROOT, Rig, draft, number_of, small, units_of
@@ -137,3 +141,18 @@ def test_one_pull_brings_the_message_behind_a_gap_once_and_no_foreign_one() -> N
             assert numbers == [number for number in range(first, 12) if number not in {3, 4, 5}], attempt
             assert read.next_offset == 12
         rig.put(draft(0, topic="Warm"))
+
+
+def test_fillers_between_messages_hide_none_of_them() -> None:
+    """As `rmq inspect repair` leaves a gap behind the first log file: what is before it stays visible."""
+    chance = random.Random(1)
+    for _ in range(300):
+        entries: list[tuple[int, int, int]] = []
+        for number in range(chance.randrange(1, 9)):
+            entries += [QUEUE_UNIT.unpack(PRE_BLANK)] * chance.choice((0, 0, 1, 3, 9))
+            entries.append((1_000 * number + 500, 88, 0))
+        data = b"".join(QUEUE_UNIT.pack(*entry) for entry in entries)
+        for position in range(0, 9_000, 250):
+            expected = next((n for n, (at, size, _) in enumerate(entries) if size == 88 and at >= position), len(entries))
+            found = first_from(0, len(entries), position, lambda at, count, data=data: data[at * 20 : (at + count) * 20])  # type: ignore[misc]
+            assert found == expected, (entries, position)

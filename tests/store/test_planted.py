@@ -59,7 +59,7 @@ CATALOGUE: dict[str, Found] = {
     "S2 answer before sync": by_seed(bugs.answered_before_synced, 3),
     "S3 sync skipped when the group is one": by_seed(bugs.sync_skipped_for_one, 3),
     "S4 old file not synced at a roll": by_seed(bugs.old_file_not_synced_at_a_roll, 3, BadRecord),
-    "S5 directory not synced": by_seed(bugs.directory_not_synced, 3),
+    "S5 directory not synced": by_seed(bugs.directory_not_synced, 14),
     "S6 sync retried after an I/O error": by_seed(bugs.sync_retried_after_an_error, 9, BadRecord),
     "S7 flushed offset moved on error": by_seed(bugs.flushed_offset_moved_on_error, 9),
     "S8 ticket's offset taken after the sync began": by_seed(bugs.offset_taken_after_the_sync, 6),
@@ -112,7 +112,7 @@ CATALOGUE: dict[str, Found] = {
     "S34 batch half visible": by_seed(bugs.batch_half_committed, 2),
     "S35 offsets from the queue, not from the log": by_seed(bugs.offsets_from_the_queue_not_from_the_log, 7),
     "failed turn not zeroed": by_seed(bugs.failed_turn_not_zeroed, 72, IndexError),
-    "file before its directory": by_seed(bugs.file_before_its_directory, 3),
+    "file before its directory": by_seed(bugs.file_before_its_directory, 14),
     "reboot taken for a kill": by_seed(bugs.reboot_taken_for_a_kill, 2, BadRecord),
     "cut queues not synced": by_test(bugs.cut_queues_not_synced, "recovery.what_is_cut_from_a_queue_stays_cut"),
     "checkpoint kept while queues are built again": by_test(

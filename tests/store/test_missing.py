@@ -1,0 +1,174 @@
+"""What is taken away after a clean stop is told at the start, and made again from the log, or refused; nothing is skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from rmq_store import inventory
+from rmq_store.errors import StoreDamaged
+from tests.store.restart_kit import FILE, filled
+from tests.support.memory_disk import MemoryDisk
+from tests.support.store_rig import ROOT, Rig, draft
+
+QUEUE_FILE = 200
+"""Bytes: ten entries."""
+Damage = Callable[[MemoryDisk], None]
+
+
+def queue_path(queue_id: int, number: int = 0) -> str:
+    return f"{ROOT}/consumequeue/TopicA/{queue_id}/{number * QUEUE_FILE:020d}"
+
+
+def without(*paths: str) -> Damage:
+    def damage(disk: MemoryDisk) -> None:
+        for path in paths:
+            disk.unlink(path)
+
+    return damage
+
+
+def all_of(queue_id: int, *, directory: bool) -> Damage:
+    def damage(disk: MemoryDisk) -> None:
+        for path in list(disk.contents()):
+            if f"/consumequeue/TopicA/{queue_id}/" in path:
+                disk.unlink(path)
+        if directory:
+            disk.remove_directory(f"{ROOT}/consumequeue/TopicA/{queue_id}")
+
+    return damage
+
+
+def overwritten(path: str, at: int, data: bytes) -> Damage:
+    def damage(disk: MemoryDisk) -> None:
+        disk.open(path).write_at(at, data)
+
+    return damage
+
+
+def clear(queue_id: int) -> Damage:
+    """The last file's entries from the third on, as if they had never been."""
+
+    def damage(disk: MemoryDisk) -> None:
+        path = [path for path in disk.contents() if f"/TopicA/{queue_id}/" in path and "/consumequeue/" in path][-1]
+        disk.open(path).write_at(40, bytes(QUEUE_FILE - 40))
+
+    return damage
+
+
+QUEUES: dict[str, tuple[Damage, str]] = {
+    "first file": (without(queue_path(1)), "TopicA/1 "),
+    "two first files": (without(queue_path(1), queue_path(1, 1)), "TopicA/1 "),
+    "a file between": (without(queue_path(2, 3)), "/2/00000000000000000600 is missing"),
+    "the last file": (without(queue_path(2, 7)), "TopicA/2 ends at 70"),
+    "all files": (all_of(3, directory=False), "all files of "),
+    "garbage": (overwritten(queue_path(0, 7), 20, b"\x5a" * 60), "make no sense"),
+    "garbage in an older file": (overwritten(queue_path(0, 2), 100, b"\x5a" * 30), "entries make no sense from byte 120 on"),
+    "zeros in an older file": (overwritten(queue_path(1, 3), 0, bytes(40)), "entries make no sense from byte 0 on"),
+    "zeros in the last file": (overwritten(queue_path(0, 7), 40, bytes(20)), "TopicA/0 "),
+    "an end that is gone": (clear(1), "TopicA/1 ends at"),
+    "a queue with its directory": (all_of(3, directory=True), "all files of TopicA queue 3 are missing"),
+}
+UNSEEN_WITHOUT_A_NOTE = ("the last file", "a queue with its directory", "an end that is gone")
+
+
+def whole(rig: Rig, count: int) -> None:
+    """Every message in its place, and the next one behind them."""
+    for queue_id in range(4):
+        assert rig.numbers("TopicA", queue_id) == list(range(queue_id, count, 4))
+        [placed] = rig.put(draft(count + queue_id, queue_id=queue_id))
+        assert placed.queue_offset == len(range(queue_id, count, 4)), "an offset that was given before"
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["ours", "as Java leaves it"])
+def test_a_queue_that_is_not_whole_is_told_and_made_again(noted: bool) -> None:
+    for name, (damage, told) in QUEUES.items():
+        if not noted and name in UNSEEN_WITHOUT_A_NOTE:
+            continue
+        disk, rig = filled()
+        assert rig.store.close(rig.wall_ms)
+        if not noted:
+            disk.unlink(f"{ROOT}/{inventory.NAME}")
+        damage(disk)
+        rig.open()
+        said = rig.store.report.sentences()
+        assert any(told in sentence for sentence in said), (name, said)
+        assert "queues were rebuilt from the first log file on" in said, name
+        whole(rig, 300)
+        rig.reopen()
+        assert rig.store.report.sentences() == [], name
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_log_file_between_others_is_refused_with_the_command_and_nothing_is_touched(noted: bool) -> None:
+    disk, rig = filled()
+    assert rig.store.close(rig.wall_ms)
+    if not noted:
+        disk.unlink(f"{ROOT}/{inventory.NAME}")
+    path = f"{ROOT}/commitlog/{FILE:020d}"
+    kept = disk.contents()[path]
+    disk.unlink(path)
+    before = disk.contents()
+    for _ in range(2):
+        with pytest.raises(StoreDamaged, match=f"{path} is missing.*rmq inspect repair {ROOT} --to"):
+            rig.open()
+        assert disk.contents() == before
+    disk.create(path, FILE).write_at(0, kept)
+    rig.open()
+    assert rig.store.report.sentences() == []
+    whole(rig, 300)
+
+
+def test_first_log_files_and_tables_that_are_gone_are_told() -> None:
+    disk, rig = filled()
+    disk.make_directories(f"{ROOT}/config")
+    for name in ("consumerOffset.json", "topics.json", "topics.json.bak", "empty.json"):
+        disk.create(f"{ROOT}/config/{name}", 0).write_at(0, b"" if name == "empty.json" else b"{}")
+    assert rig.store.close(rig.wall_ms)
+    for name in ("consumerOffset.json", "topics.json"):
+        disk.unlink(f"{ROOT}/config/{name}")
+    disk.unlink(f"{ROOT}/commitlog/{0:020d}")
+    rig.open()
+    [log, table] = rig.store.report.sentences()
+    assert f"log files before {FILE} are gone" in log
+    assert f"{ROOT}/config/consumerOffset.json is gone" in table
+    rig.reopen()
+    assert rig.store.report.sentences() == []
+
+
+def test_nothing_is_told_of_what_the_broker_removed_itself() -> None:
+    """A deleted topic."""
+    _, rig = filled()
+    rig.put(draft(0, "Gone"), draft(1, "Gone", 7))
+    rig.store.delete_topics(["Gone"])
+    for _ in range(2):
+        rig.reopen()
+        assert rig.store.report.sentences() == []
+
+
+def test_a_note_that_is_not_this_stop_s_is_not_believed() -> None:
+    """Another broker ran meanwhile, and removed a topic; or the note is no note."""
+    disk, rig = filled()
+    assert rig.store.close(rig.wall_ms)
+    old = disk.contents()[f"{ROOT}/{inventory.NAME}"]
+    rig.open()
+    rig.wall_ms += 1_000
+    rig.put(draft(300, queue_id=0))
+    assert rig.store.close(rig.wall_ms)
+    for text in (old, b"", b"{", b'{"queues": 3}', b"\xff" * 40, b"[]"):
+        disk.open(f"{ROOT}/{inventory.NAME}").set_length(0)
+        disk.open(f"{ROOT}/{inventory.NAME}").write_at(0, text)
+        rig.open()
+        assert rig.store.report.sentences() == []
+        assert rig.store.close(rig.wall_ms)
+
+
+def test_a_stop_that_is_not_clean_leaves_no_note_to_be_believed() -> None:
+    disk, rig = filled()
+    rig.reopen()
+    rig.put(draft(300, queue_id=0))
+    rig.disk = disk.crash("all")
+    rig.open()
+    assert not any("missing" in sentence for sentence in rig.store.report.sentences())
+    whole(rig, 301)
