@@ -6,22 +6,19 @@ queues as messages come.  After a stop that was not clean the first message may 
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
-from broker_impl.call import plain_text
+from rmq_net.log import Log, plain_text
 from rmq_store.config_files import BACKUP_SUFFIX
 from rmq_store.disk import Disk
 from rmq_store.errors import StoreDamaged
 from rmq_store.store import Store
 from rmq_wire import names
 
-log = logging.getLogger("rmq.broker")
-
 NAMED_MAX: Final = 5
 
 
-def look_for_topics(disk: Disk, root: str, table: str, store: Store) -> None:
+def look_for_topics(disk: Disk, root: str, table: str, store: Store, log: Log) -> None:
     """`table`: the file's name. Raises StoreDamaged when it is gone since a clean stop, OSError."""
     there = {entry.name for entry in disk.entries(f"{root}/config") if entry.size}
     if there & {table, table + BACKUP_SUFFIX}:

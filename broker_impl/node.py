@@ -125,7 +125,7 @@ class BrokerNode:
             env.log,
         )
         self.persister.load(self._read_early)
-        look_for_topics(self.disk, config.store_path_root_dir, self.topics.file, store)
+        look_for_topics(self.disk, config.store_path_root_dir, self.topics.file, store, env.log)
         self.saves = Saves(self.engine, self.persister, env.log, waiting_max=limits.saves_waiting_max)
         self._kinds_known = True
         self.offsets.clamp(store.queue_bounds)
