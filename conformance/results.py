@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,9 @@ FORMAT: Final = 1
 """Of the JSON file: raised when a reader of the old one would misread the new one."""
 SCHEMA: Final = Path(__file__).with_name("schema.json")
 PASSED, FAILED, SKIPPED, ERROR, NOT_RUN = "passed", "failed", "skipped", "error", "not run"
+_ANSWERED: Final = re.compile(r" \([^()]*\)$")
+"""At the end of a reason: how that shows."""
+ONLY_REPORTED: Final = "only reported (level info)"
 OUTCOMES: Final = (PASSED, FAILED, SKIPPED, ERROR, NOT_RUN)
 
 
@@ -145,6 +149,24 @@ class Run(msgspec.Struct):
     def surprises(self) -> list[CaseTold]:
         """The cases that came otherwise than foretold."""
         return [case for case in self.cases if not case.as_expected]
+
+    @property
+    def known(self) -> dict[str, int]:
+        """Of the cases that failed as foretold: why -> how many, the most first."""
+        causes: dict[str, int] = {}
+        for case in self.cases:
+            if case.outcome == FAILED and case.as_expected:
+                cause = _ANSWERED.sub("", case.reason) or ONLY_REPORTED
+                causes[cause] = causes.get(cause, 0) + 1
+        return dict(sorted(causes.items(), key=lambda one: (-one[1], one[0])))
+
+    @property
+    def as_foretold(self) -> str:
+        """One line: how much of it came as foretold."""
+        known, unexpected = sum(self.known.values()), len(self.surprises)
+        told = "as expected" if not unexpected and not self.ended else "not as expected"
+        passed = sum(case.outcome == PASSED and case.as_expected for case in self.cases)
+        return f"{told}: {passed} passed, {known} known, {self.count(SKIPPED)} skipped, {unexpected} unexpected"
 
     def count(self, outcome: str, level: str = "") -> int:
         """How many cases came out so."""

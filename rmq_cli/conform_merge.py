@@ -15,9 +15,16 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
 @click.option("--html", type=_FILE, metavar="FILE", help="Write a page that shows everything.")
 @click.option("--brief", is_flag=True, help="Leave out what was seen of cases that came as foretold, and paths of this machine.")
-@click.option("--strict/--expected", "strict", default=True, help="What makes status 1, as of rmq conform.")
+@click.option("-v", "--verbose", is_flag=True, help="As of rmq conform.")
+@click.option("--strict/--expected", "strict", default=None, help="What makes status 1, as of rmq conform.")
 def merge(
-    files: tuple[Path, ...], json_file: Path | None, junit: Path | None, html: Path | None, brief: bool, strict: bool
+    files: tuple[Path, ...],
+    json_file: Path | None,
+    junit: Path | None,
+    html: Path | None,
+    brief: bool,
+    strict: bool | None,
+    verbose: bool,
 ) -> None:
     """Put the outcomes of several runs (rmq conform --json) into one matrix.
 
@@ -30,13 +37,13 @@ def merge(
     from conformance import results
     from conformance.report.text import run_lines
     from conformance.suite import expect_anew
-    from rmq_cli.conform import CANNOT_RUN, status, write_outputs
+    from rmq_cli.conform import CANNOT_RUN, is_strict, status, write_outputs
 
     runs = results.merge([results.read(file) for file in files])
     for run in runs:
         expect_anew(run)
-        click.echo("\n".join(run_lines(run)))
+        click.echo("\n".join(run_lines(run, all_known=verbose or is_strict(run, strict))))
     if brief:
         runs = [results.brief(run) for run in runs]
-    write_outputs(runs, json_file, junit, html, judged=not strict)
+    write_outputs(runs, json_file, junit, html, strict=strict)
     raise SystemExit(CANNOT_RUN if any(run.ended for run in runs) else status(runs, strict=strict))

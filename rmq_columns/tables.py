@@ -322,6 +322,8 @@ def _offsets(maker: _Maker) -> Iterator[Row]:
             topic, at, group = str(key).partition("@")
             if not at:
                 yield from maker.bad(path, -1, f"{key!r}: not topic@group")
+            elif not all(isinstance(table.get(key, {}), dict) for table in (committed, pulled)):
+                yield from maker.bad(path, -1, f"{key}: no offsets of queues")
             elif chosen(maker.options, topic):
                 yield from _offsets_of(maker, path, topic, group, _table(committed, key), _table(pulled, key))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark import reasons
 from rmq_spark.arguments import Parameter
+from rmq_spark.picking import CORRUPT
 from rmq_spark.tables import WORST as WORST
 
 if TYPE_CHECKING:
@@ -50,15 +51,25 @@ def source_of(paths: Any, options: Mapping[str, Any]) -> Source:
 
 def small_table(source: Source, table: str, **more: str) -> list[dict[str, Any]]:
     """Rows of a table that a broker itself holds in memory (configuration, files), read on the driver without Spark."""
+    return [row for row in _small_rows(source, table, lenient(source.options), more) if row.get(CORRUPT) is None]
+
+
+def unreadable(source: Source, table: str, **more: str) -> list[str]:
+    """What of such a table cannot be read, a line each."""
+    rows = _small_rows(source, table, {**without(source.options, ("mode",)), "mode": "PERMISSIVE"}, more)
+    return [row[CORRUPT] for row in rows if row.get(CORRUPT) is not None]
+
+
+def _small_rows(source: Source, table: str, given: Mapping[str, str], more: Mapping[str, str]) -> list[dict[str, Any]]:
     from rmq_columns import reader_of
     from rmq_columns.options import Options
-    from rmq_columns.schema import CORRUPT
     from rmq_spark.options import located
 
     dropped = NOT_OF_TOPICS if table == "topics" else OF_LOG_ONLY
-    kept = without(source.options, (*dropped, "columns", "table", "verifyCrc"))
-    parsed: Options = located({**lenient(kept), "paths": list(source.paths), "table": table, **more})
-    return [row for row in reader_of(parsed).read_all().to_pylist() if row.get(CORRUPT) is None]
+    kept = without(given, (*dropped, "columns", "table", "verifyCrc"))
+    parsed: Options = located({**kept, "paths": list(source.paths), "table": table, **more})
+    rows: list[dict[str, Any]] = reader_of(parsed).read_all().to_pylist()
+    return rows
 
 
 def observed(seen: Observation, frame: DataFrame, *columns: Column) -> dict[str, Any]:

@@ -125,8 +125,19 @@ def _card(run: Run) -> str:
     return (
         f'<div class="card" data-subject="{escape(target.label)}"><h2>{escape(target.label)}</h2>'
         f'<p class="verdict {tone}">{escape(verdict)}</p><div class="bar" aria-hidden="true">{bar}</div>'
-        f'<ul class="counts">{items}</ul><p class="facts">{escape(" · ".join(facts))}</p>'
+        f'<ul class="counts">{items}</ul>{_known(run)}<p class="facts">{escape(" · ".join(facts))}</p>'
         f"<details><summary>addresses, commands, configuration</summary>{_pairs(more)}</details></div>"
+    )
+
+
+def _known(run: Run) -> str:
+    """What failed as foretold, by cause."""
+    if not (known := run.known):
+        return ""
+    rows = "".join(f"<tr><td>{count}</td><td>{escape(cause)}</td></tr>" for cause, count in known.items())
+    told = escape(run.as_foretold)
+    return (
+        f'<details class="known" open><summary>{told}</summary><table><caption>known, by cause</caption>{rows}</table></details>'
     )
 
 
@@ -178,8 +189,19 @@ def _index(results: Sequence[Run], docs: str) -> dict[str, Any]:
         "about": {name: _first_sentence(texts[0]) for name, texts in introductions().items() if texts},
         "codes": {str(int(code)): code.name for code in RequestCode if int(code) in codes},
         "rows": {anchor_of(f"grid.{_dashed(code.name)}.x"): f"{code.name} ({int(code)})" for code in RequestCode},
+        "ranks": _ranks(results),
         "cases": cases,
     }
+
+
+def _ranks(results: Sequence[Run]) -> dict[str, int]:
+    """Of each group, and of each within one: 0 with what came otherwise than foretold, 1 with known failures, 2 all passed."""
+    ranks: dict[str, int] = {}
+    for case in (case for run in results for case in run.cases):
+        rank = 0 if not case.as_expected else 1 if case.outcome == FAILED else 2
+        for group in (case.capability, ".".join(case.id.split(".")[:2])):
+            ranks[group] = min(rank, ranks.get(group, 2))
+    return ranks
 
 
 def _abouts() -> dict[str, str]:

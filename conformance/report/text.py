@@ -13,13 +13,16 @@ SEEN_CHARACTERS_MAX: Final = 160
 _SIGNS: Final = {PASSED: "passed", FAILED: "FAILED", SKIPPED: "skipped", ERROR: "ERROR", NOT_RUN: "not run"}
 
 
-def run_lines(run: Run) -> list[str]:
-    """One run: whom it asked, every case that did not pass, and how many of each level did."""
+def run_lines(run: Run, *, all_known: bool = True) -> list[str]:
+    """One run: whom it asked, every case that did not pass, and how many of each level did.
+
+    all_known: those that failed as foretold one by one, too, and not only how many there are of each cause.
+    """
     target = run.target
     version = f", held to {target.version}" if target.version else ""
     lines = [f"{target.label}: broker {target.broker}, name server {target.namesrv}{version}"]
     for case in run.cases:
-        if case.outcome in (FAILED, ERROR):
+        if case.outcome in (FAILED, ERROR) and (all_known or not case.as_expected):
             lines += case_lines(case)
         elif case.outcome == PASSED and not case.as_expected:
             lines.append(f"  passed, though expected to fail  {case.id}: {case.reason}")
@@ -30,6 +33,9 @@ def run_lines(run: Run) -> list[str]:
     lines.append(f"  {len(run.cases)} cases in {run.seconds:.1f} s, seed {run.seed}")
     if run.ended:
         lines.append(f"  stopped early: {run.ended}; {run.count(NOT_RUN)} cases were not run")
+    if known := run.known:
+        lines += ["  known, by cause:", *(f"  {count:6}  {_short(cause)}" for cause, count in known.items())]
+    lines.append(f"  {run.as_foretold}")
     return lines
 
 

@@ -28,13 +28,15 @@ from rmq_spark.jobs import RANGE, Source
 from rmq_spark.known import brokers_of
 from rmq_spark.measuring import (
     OF_LOG_ONLY,
+    WORST,
     collected,
     lenient,
     small_table,
     source_of,
+    unreadable,
     without,
 )
-from rmq_spark.outcome import Figure, Outcome, Plot, Unit
+from rmq_spark.outcome import Cell, Column, Figure, Outcome, Plot, Table, Unit
 from rmq_spark.picking import refuse_ranges
 from rmq_spark.session import Progress, watched
 from rmq_spark.tables import table_of
@@ -51,7 +53,7 @@ PARAMETERS: Final = (
 )
 EXAMPLES: Final = ("/data/broker-a/store --max-lag 10000", "/data/brokers --max-lag-time 10m --now now")
 LEFT_OUT: Final = RANGE
-FOUND: Final = "a position is out of place, cannot be judged, or is behind by more than allowed"
+FOUND: Final = "a position is out of place, cannot be read or judged, or is behind by more than allowed"
 AHEAD, BELOW, UNKNOWN, GONE, NEVER, BEHIND, DONE = "ahead", "below", "unknown", "gone", "never", "behind", "done"
 STATES: Final = {
     AHEAD: "ahead of the queue's end: messages to come will be skipped",
@@ -291,10 +293,13 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     order = (F.desc("lag"), "brokerName", "group", "topic", "queueId")
     findings = every.where("isFinding").orderBy(F.col("state").isin(*FINDINGS).desc(), *order)
     wrong = int(total["findings"] or 0)
-    verdict = f"{wrong} of {total['rows']} queues of groups need a look" if wrong else "no position is out of place"
+    spoilt = unreadable(source, "consumerOffsets")
+    problems = [f"{wrong} of {total['rows']} queues of groups need a look"] if wrong else []
+    problems += [f"{len(spoilt)} positions cannot be read"] if spoilt else []
+    verdict = "; ".join(problems) or "no position is out of place"
     brokers = brokers_of(source)
     bare = [broker.name for broker in brokers if not broker.hasPositions]
-    if not total["rows"]:
+    if not total["rows"] and not spoilt:
         verdict = "no group has committed anything"
     if bare:
         told = f"; {verdict}" if len(bare) < len(brokers) else ""
@@ -302,7 +307,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     return Outcome(
         "lag",
         verdict,
-        not (wrong or bare),
+        not (wrong or bare or spoilt),
         figures=[
             Figure("groups", "groups", total["groups"]),
             Figure("queues", "queues of groups", total["rows"]),
@@ -316,9 +321,11 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
             Figure("lost", "messages deleted before they were read", total["lost"] or 0),
             Figure("unknown", "positions that cannot be judged", total[UNKNOWN] or 0),
             Figure("gone", "positions of topics that are gone", total[GONE] or 0),
+            Figure("unreadable", "positions that cannot be read", len(spoilt)),
         ],
         tables=[
             table_of("findings", "Positions to look at", QUEUE_COLUMNS, collected(findings), wrong, True),
+            _spoilt(spoilt),
             table_of("groups", "Groups, the worst first", GROUP_COLUMNS, worst_groups, total["groups"]),
             table_of("queues", "Queues with something left to read", QUEUE_COLUMNS, collected(behind.orderBy(*order)), left),
         ],
@@ -326,6 +333,11 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
         notes=_notes(total, given),
         frames={"lag": every, "groups": groups},
     )
+
+
+def _spoilt(lines: list[str]) -> Table:
+    rows: list[tuple[Cell, ...]] = [(line,) for line in lines[:WORST]]
+    return Table("unreadable", "Positions that cannot be read", (Column("position"),), rows, len(lines), True)
 
 
 def _notes(total: Any, given: dict[str, Any]) -> list[str]:

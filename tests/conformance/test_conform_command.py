@@ -79,9 +79,11 @@ def plant(cases: dict[str, Case], **bodies: object) -> None:
     ],
 )
 def test_status_by_level(conform: Run, cases: dict[str, Case], body: object, level: Level, status: int) -> None:
+    """As it is of a server of which nothing is foretold, and of any with --strict."""
     plant(cases, one=(body, level))
-    done = conform("--ours")
-    assert done.exit_code == status, done.output
+    for words in (("--addr", "here"), ("--ours", "--strict")):
+        done = conform(*words)
+        assert done.exit_code == status, done.output
 
 
 @pytest.mark.parametrize(
@@ -109,6 +111,7 @@ def test_status_by_expectation(
     plant(cases, one=(body, level))
     foretold["ours"] = [Expectation(("planted.*",), "it is Monday", "")] if known else []
     assert conform("--ours", "--expected").exit_code == status
+    assert conform("--ours").exit_code == status, "what is foretold of it is the rule unless something else is said"
 
 
 def test_a_foretold_failure_is_still_shown_as_one(
@@ -116,11 +119,37 @@ def test_a_foretold_failure_is_still_shown_as_one(
 ) -> None:
     plant(cases, one=fails)
     foretold["ours"] = [Expectation(("planted.one",), "it is Monday", "docs/differences.md#safety")]
-    done = conform("--ours", "--json", tmp_path / "r.json")
-    assert done.exit_code == 1, "--strict is the default"
+    done = conform("--ours", "--strict", "--json", tmp_path / "r.json")
+    assert done.exit_code == 1
     assert "FAILED must   planted.one  (expected: it is Monday)" in done.stdout
+    assert "FAILED must   planted.one  (expected: it is Monday)" in conform("--ours", "--verbose").stdout
     [case] = results.read(tmp_path / "r.json").runs[0].cases
     assert (case.outcome, case.expected, case.see) == ("failed", "failed", "docs/differences.md#safety")
+
+
+def test_a_run_that_came_as_foretold_looks_so(
+    conform: Run, cases: dict[str, Case], foretold: dict[str, list[Expectation]]
+) -> None:
+    plant(cases, one=fails, two=(fails, Level.SHOULD), three=fails, good=passes, left=skips, told=(fails, Level.INFO))
+    foretold["ours"] = [
+        Expectation(("planted.three",), "no POP (answered 3)", ""),
+        Expectation(("planted.one", "planted.two"), "it is Monday", ""),
+    ]
+    done = conform("--ours")
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "  as expected: 1 passed, 4 known, 1 skipped, 0 unexpected"
+    assert lines[-5:-1] == [
+        "  known, by cause:",
+        "       2  it is Monday",
+        "       1  no POP",
+        "       1  only reported (level info)",
+    ]
+    assert "FAILED" not in done.stdout
+    foretold["ours"].pop()
+    done = conform("--ours")
+    assert (done.exit_code, done.stdout.count("FAILED")) == (1, 2)
+    assert done.stdout.endswith("  not as expected: 1 passed, 2 known, 1 skipped, 2 unexpected\n")
 
 
 def test_expectations_of_another_label(conform: Run, cases: dict[str, Case], foretold: dict[str, list[Expectation]]) -> None:

@@ -65,6 +65,33 @@ def test_the_head_tells_whom_and_how() -> None:
     assert "Stopped early: it died" in page([a_run(told("a.b", "not run"), ended="it died")])
 
 
+def test_what_is_known_stands_on_top_by_cause() -> None:
+    known = [failed(f"pop.{number}", expected="failed", reason="no POP <yet>") for number in range(3)]
+    document = page([a_run(told("send.good"), *known)])
+    table = document[document.index('class="known"') : document.index("<form")]
+    assert "as expected: 1 passed, 3 known, 0 skipped, 0 unexpected" in table
+    assert "<tr><td>3</td><td>no POP &lt;yet&gt;</td></tr>" in table
+    assert 'class="known"' not in page([a_run(told("send.good"))])
+
+
+def test_groups_that_fail_stand_first() -> None:
+    cases = [
+        told("admin.good"),
+        told("grid.a.good"),
+        failed("grid.b.known", expected="failed", reason="x"),
+        failed("grid.c.bad"),
+        failed("pop.known", expected="failed", reason="x"),
+        told("pull.good"),
+        failed("send.bad"),
+        told("send.good"),
+    ]
+    ranks = inside(page([a_run(*cases)]), "index")["ranks"]
+    found = {rank: {name for name, one in ranks.items() if one == rank} for rank in (0, 1, 2)}
+    assert found[0] == {"grid", "grid.c", "send", "send.bad"}
+    assert found[1] == {"grid.b", "pop", "pop.known"}
+    assert found[2] == {"admin", "admin.good", "grid.a", "pull", "pull.good", "send.good"}
+
+
 def test_nothing_that_a_server_said_is_read_as_html() -> None:
     run = a_run(failed("a.b", reason=EVIL, expected="failed"), label=EVIL)
     run.target.details = run.target.config = {EVIL: EVIL}

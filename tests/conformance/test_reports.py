@@ -96,6 +96,9 @@ def test_lines_of_a_run() -> None:
     ):
         assert part in text
     assert "a.passed" not in text
+    brief = run_lines(RUN, all_known=False)
+    assert "a.foretold" not in "\n".join(brief)
+    assert "       1  not yet" in brief
 
 
 def test_the_matrix() -> None:

@@ -181,6 +181,31 @@ def positions(store: Path, **groups: dict[str, dict[str, int]]) -> None:
     path.write_text(json.dumps(value))
 
 
+def test_positions_that_cannot_be_read_are_told(spark: Any, tmp_path: Path) -> None:
+    """They are counted and shown, and the others are judged as ever."""
+    store = made(tmp_path).store
+    positions(store, g={"orders": {"0": 3, "x": 4, "1": "five"}})
+    path = store / "config" / "consumerOffset.json"
+    value = loads(path.read_bytes())
+    value["offsetTable"] |= {"orders": {"0": 1}, "orders@other": "nothing", "orders@large": {"0": 1 << 70}}
+    path.write_text(json.dumps(value))
+    outcome = outcome_of(spark, "lag", store)
+    assert not outcome.is_clean
+    assert "5 positions cannot be read" in outcome.verdict
+    told = outcome.as_json()
+    assert told["figures"]["unreadable"] == told["tables"]["unreadable"]["total"] == 5
+    shown = "\n".join(row["position"] for row in told["tables"]["unreadable"]["rows"])
+    for part in (
+        "orders@g, queue 'x'",
+        "orders@g, queue '1'",
+        "'orders': not topic@group",
+        "orders@other: ",
+        "orders@large, queue ",
+    ):
+        assert part in shown
+    assert frame_rows(job.lag(spark, store))["g", "orders", 0]["offset"] == 3
+
+
 def test_idle_queues(spark: Any, tmp_path: Path) -> None:
     """Of a queue whose messages have all expired its readers are done; who had not read them is told so."""
     store = made(tmp_path).store

@@ -172,7 +172,7 @@ function draw() {
 function grouped(members, key) {
   const made = new Map();
   for (const one of members) made.has(key(one)) ? made.get(key(one)).push(one) : made.set(key(one), [one]);
-  return made;
+  return [...made].sort(([one], [other]) => index.ranks[one] - index.ranks[other]); // what fails first; the sort is stable
 }
 function caseRows(one, deep) {
   const row = node("tr", { class: `case${deep ? " deep" : ""}`, "data-id": one.id });
