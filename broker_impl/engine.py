@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from broker_impl.asks import Asks, Then
@@ -28,15 +29,13 @@ from broker_impl.works import Ended, Work, Works
 from rmq_net.log import plain_text
 from rmq_net.service import Address, Buffer, Job, Output
 from rmq_wire.codes import ResponseCode
-from rmq_wire.command import Command, Form, Unreadable
+from rmq_wire.command import ONE_WAY, RESPONSE, Command, Form, Unreadable
 from rmq_wire.conversation import Conversation
 from rmq_wire.declare import Request
 from rmq_wire.errors import BadFrame, WireError
 
 BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
 """As `NettyRemotingAbstract` says it when a processor rejects requests."""
-RESPONSE, ONE_WAY = 1, 2
-"""Bits of a command's flag."""
 
 
 class _Held(Exception):
@@ -161,19 +160,13 @@ class Engine:
         self.env.refresh()
         if self._draining or len(self.peers) >= self.limits.peers_max:
             self.counters.peers_refused += 1
-            self.env.log.say(logging.WARNING, "%s:%d refused: %d connections are open", *remote, len(self.peers))
+            self.env.log.warning("%s:%d refused: %d connections are open", *remote, len(self.peers))
             return None
         self._peer_count += 1
         rows = self._listener_rows.get(listener, self._rows)
+        now, most = self.env.mono_ms, self.limits.output_bytes_max
         peer = Peer(
-            self._peer_count,
-            remote,
-            local,
-            listener,
-            conversation=self._converse(),
-            rows=rows,
-            now_ms=self.env.mono_ms,
-            output_bytes_max=self.limits.output_bytes_max,
+            self._peer_count, remote, local, listener, conversation=self._converse(), rows=rows, now_ms=now, output_bytes_max=most
         )
         self.peers[peer.id] = peer
         Watch(peer, self.limits).keep(self.at, self.close, self.env)
@@ -225,6 +218,8 @@ class Engine:
             self.guard(self._dispatch, self._commits)
         for action in self._deadlines.due(self.env.mono_ms, self.limits.due_max):
             self.guard(action)
+            if self.crowded:
+                break
         if self._works:
             self._works.rotate(self.limits.works_max)
         if self._commits is not None:
@@ -254,6 +249,11 @@ class Engine:
         self._draining = True
 
     @property
+    def crowded(self) -> bool:
+        """The answers since the last hand-out are as many bytes as one turn sends: what may add much should wait."""
+        return self._outboxes.gathered_bytes >= self.limits.turn_output_bytes_max
+
+    @property
     def drained(self) -> bool:
         """Nobody waits for an answer that can still come."""
         return not (self._outboxes.dirty or (self._commits and self._commits.owing) or (self.saves and self.saves.owing))
@@ -271,9 +271,12 @@ class Engine:
         """Serve up to the cap; what is left goes to the backlog, as a copy, for the views die with the turn."""
         allowed = left = self._requests_share
         output_bytes_max = min(peer.output_bytes_max, peer.unsent_bytes + self._bytes_share)
-        serve = self._serve
+        serve, waits = self._serve, self.crowded
         try:
             for command in commands:
+                if waits and peer.wants_bulk(command):
+                    self._keep(peer, chain((command,), commands))
+                    break
                 serve(peer, command)
                 left -= 1
                 if left == 0 or peer.unsent_bytes > output_bytes_max:
@@ -303,6 +306,8 @@ class Engine:
 
     def _serve_backlogs(self) -> None:
         for _ in range(min(len(self._ready), self.limits.turn_backlogs_max)):
+            if self.crowded:
+                return  # whoever has not had his turn keeps his place
             peer = self._ready.popleft()
             if peer.held or peer.unsent_bytes > peer.output_bytes_max:
                 self._ready.append(peer)
@@ -325,7 +330,7 @@ class Engine:
                 remark = f" request type {command.code} not supported"
                 self.emit(peer, command.opaque, command.form, Reply(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark))
             return
-        request, handle, stages, in_order = row
+        request, handle, stages, in_order, _ = row
         commits = self._commits
         mark = commits.mark() if commits is not None else NOTHING_STAGED
         answer: Answer
@@ -386,11 +391,11 @@ class Engine:
         why = f"{type(error).__name__}: {plain_text(error)}"
         if not isinstance(error, WireError):
             self.counters.errors += 1
-            self.env.log.say(logging.ERROR, "%s:%d request %d failed: %s", *peer.remote, code, why, error=error)
+            self.env.log.error("%s:%d request %d failed: %s", *peer.remote, code, why, error=error)
         return Reply(code=ResponseCode.SYSTEM_ERROR, remark=why)
 
     def _answer_unreadable(self, peer: Peer, command: Unreadable) -> None:
-        self.env.log.say(logging.WARNING, "%s:%d unreadable header: %s", *peer.remote, command.why)
+        self.env.log.warning("%s:%d unreadable header: %s", *peer.remote, command.why)
         if not command.flag & (RESPONSE | ONE_WAY):
             self.emit(peer, command.opaque, command.form, Reply(code=ResponseCode.SYSTEM_ERROR, remark=plain_text(command.why)))
 
@@ -419,4 +424,4 @@ class Engine:
 
     def _bug(self, what: str, error: BaseException) -> None:
         self.counters.errors += 1
-        self.env.log.say(logging.ERROR, "%s failed: %s", what, str(error), error=error)
+        self.env.log.error("%s failed: %s", what, str(error), error=error)

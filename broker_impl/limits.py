@@ -24,7 +24,8 @@ class Limits(NamedTuple):
     turn_requests_max: int = 2_048
     """Of all peers in one turn, shared evenly by those who have something to say, one each at least: some 50 ms of sends."""
     turn_output_bytes_max: int = 4 * 1024 * 1024
-    """Answers of one turn, shared in the same way: a hundred full pulls cost as much as a thousand sends."""
+    """Answers of one turn, shared in the same way: a hundred full pulls cost as much as a thousand sends.  An answer goes out
+    whole, so the last one may pass this; then nothing `bulky` (`router.Row`) is answered in this turn, and nobody is woken."""
     turn_backlogs_max: int = 512
     """Peers whose backlog gets its share in one turn, in rotation."""
     output_bytes_max: int = 2 * 1024 * 1024

@@ -20,6 +20,8 @@ class Outboxes:
 
     def __init__(self, log: Log) -> None:
         self.dirty: list[Peer] = []
+        self.gathered_bytes = 0
+        """Of all peers together, since the last `take`."""
         self._log = log
 
     def emit(self, peer: Peer, opaque: int, form: Form, answer: Settled) -> None:
@@ -32,7 +34,9 @@ class Outboxes:
             if not outbox:
                 self.dirty.append(peer)
             outbox.append(frame)
-            peer.unsent_bytes += len(frame)
+            size = len(frame)
+            peer.unsent_bytes += size
+            self.gathered_bytes += size
         else:
             for chunk in frame:
                 self.push(peer, chunk)
@@ -43,7 +47,9 @@ class Outboxes:
         if not outbox:
             self.dirty.append(peer)
         outbox.append(chunk)
-        peer.unsent_bytes += len(chunk)
+        size = len(chunk)
+        peer.unsent_bytes += size
+        self.gathered_bytes += size
 
     def touch(self, peer: Peer) -> None:
         """The shell should look at this peer after the turn, though there may be nothing to send."""
@@ -53,6 +59,7 @@ class Outboxes:
     def take(self, now_ms: int) -> list[Output]:
         """Everything gathered since the last call."""
         dirty, self.dirty = self.dirty, []
+        self.gathered_bytes = 0
         outputs: list[Output] = []
         for peer in dirty:
             if not peer.closed:

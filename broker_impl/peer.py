@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rmq_net.service import Address, Buffer
+from rmq_wire.command import ONE_WAY, RESPONSE, Command, Unreadable
 from rmq_wire.message_id import pack_host
 
 if TYPE_CHECKING:
     from broker_impl.deadlines import Deadline
     from broker_impl.router import Row
-    from rmq_wire.command import Command, Unreadable
     from rmq_wire.conversation import Conversation
 
 
@@ -100,6 +100,11 @@ class Peer:
         A capability that could send a lot unasked (a held pull) waits while this holds.
         """
         return self.unsent_bytes > self.output_bytes_max or bool(self.backlog) or self.held
+
+    def wants_bulk(self, command: Command | Unreadable) -> bool:
+        """Its answer may have megabytes."""
+        row = self.rows.get(command.code) if isinstance(command, Command) else None
+        return row is not None and row.bulky and not command.flag & (RESPONSE | ONE_WAY)
 
     def __str__(self) -> str:
         """As log lines name it."""

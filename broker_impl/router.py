@@ -25,19 +25,21 @@ class Capability:
 class Row(NamedTuple):
     """How one code is answered.  `stages`: it appends to the store, so it is refused while too much waits for the disk.
     `in_order`: when it becomes long work, the peer's next request waits for its end, for it may undo what this one does.
+    `bulky`: its answer may have megabytes, so it waits while the answers of a turn are many already.
     """
 
     request: type[Request]
     handle: Handler
     stages: bool
     in_order: bool = False
+    bulky: bool = False
 
 
-def answers(*requests: type[Request], stages: bool = False, in_order: bool = False) -> Callable[[M], M]:
+def answers(*requests: type[Request], stages: bool = False, in_order: bool = False, bulky: bool = False) -> Callable[[M], M]:
     """Mark a method `(self, call, header) -> Answer` as the one that answers these requests."""
 
     def mark(method: M) -> M:
-        setattr(method, _MARK, (requests, stages, in_order))
+        setattr(method, _MARK, (requests, stages, in_order, bulky))
         return method
 
     return mark
@@ -91,6 +93,6 @@ def _marked(capability: Capability) -> Iterable[tuple[type[Request], Row, str]]:
     for name in dir(type(capability)):
         mark = getattr(getattr(type(capability), name), _MARK, None)
         if mark is not None:
-            requests, stages, in_order = mark
+            requests, *flags = mark
             for request in requests:
-                yield request, Row(request, getattr(capability, name), stages, in_order), f"{type(capability).__name__}.{name}"
+                yield request, Row(request, getattr(capability, name), *flags), f"{type(capability).__name__}.{name}"

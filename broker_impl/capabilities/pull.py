@@ -126,7 +126,7 @@ class Pull(Capability):
         engine.on_peer_closed(self._gone)
         engine.every(SWEEP_MS, lambda: engine.long_work(self._sweep()) if self.holds else None)
 
-    @answers(PullMessage, LitePullMessage)
+    @answers(PullMessage, LitePullMessage, bulky=True)
     def pull(self, call: Call, asked: PullMessage) -> Answer:
         """Read up to `max_msg_nums` messages, or wait.  Refused: 1, 2, 16, 17, 23 to 26, 29 with the reference's texts."""
         return self._look(asked, call.detach(), first=True)
@@ -376,6 +376,8 @@ class Pull(Capability):
             woken += islice(self.holds.expired(self._env.mono_ms), WAKES_PER_TURN)
             for _ in range(min(len(woken), WAKES_PER_TURN)):
                 self._wake(woken.popleft())
+                if self._engine.crowded:
+                    break
             if not woken:
                 return
             yield

@@ -28,7 +28,7 @@ class Query(Capability):
         self._store = store
         self._reads = reads
 
-    @answers(QueryMessage)
+    @answers(QueryMessage, bulky=True)
     def query_message(self, call: Call, asked: QueryMessage) -> Answer:
         """The messages of a topic under a key, stored between two times.  None: 22."""
         most = asked.max_num
@@ -49,7 +49,7 @@ class Query(Capability):
 
         return self._reads.answer(call, look)
 
-    @answers(ViewMessage)
+    @answers(ViewMessage, bulky=True)
     def view_message(self, call: Call, asked: ViewMessage) -> Answer:
         """The message at a place of the log.  None there: 1."""
 

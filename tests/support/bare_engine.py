@@ -88,7 +88,7 @@ class Kit(Capability):
                 self.slice_errors.append(error)
         return Reply(remark="done")
 
-    @answers(ViewMessage)
+    @answers(ViewMessage, bulky=True)
     def blob(self, call: Call, asked: ViewMessage) -> Reply:
         """A body of so many bytes as asked for, in two pieces."""
         return Reply(body=[b"a", b"b" * (asked.offset - 1)])
