@@ -55,7 +55,8 @@ WAKES_PER_TURN: Final = 200
 HOLD_MS_MAX: Final = 300_000
 """Stock clients wait 15 or 20 s; nobody makes us remember a pull for longer than 5 minutes."""
 HOLDS_MAX: Final = 100_000
-"""Pulls held at once: what Java's queue of pull requests takes (pullThreadPoolQueueCapacity), some 1.5 KiB each."""
+"""Pulls held at once: what Java's queue of pull requests takes (pullThreadPoolQueueCapacity), some 1.5 KiB each; an even share of
+them for every peer that waits."""
 MESSAGES_MAX: Final = 32_767
 """The store's own limits (32 and 8 messages) are far below."""
 BODY_BYTES_MAX: Final = 128 * 1024 * 1024
@@ -321,7 +322,7 @@ class Pull(Capability):
 
     def _hold(self, asked: PullMessage, owed: Parked, wanted: Wanted) -> Settled | Later:
         config = self._config
-        if len(self.holds) + len(self._woken) >= HOLDS_MAX:
+        if len(self.holds) + len(self._woken) >= HOLDS_MAX and not self._makes_room(owed.peer):
             return Reply(code=ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]system busy, start flow control for a while")
         asks_ms = asked.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
         held = Held(
@@ -336,6 +337,17 @@ class Pull(Capability):
         if self.holds.add(held):
             self._set_alarm()
         return LATER
+
+    def _makes_room(self, peer: Peer) -> bool:
+        """All places are taken.  Who has less than an even share gets one of somebody's who has more, and who asks again."""
+        holds = self.holds
+        mine = holds.count_of(peer)
+        share = HOLDS_MAX // (holds.peers + (not mine))
+        given_up = holds.one_too_many(share) if mine < share else None
+        if given_up is None:
+            return False
+        given_up.owed.answer(self._ask_again(given_up.asked, given_up.owed))
+        return True
 
     def _set_alarm(self) -> None:
         if self._alarm is not None:

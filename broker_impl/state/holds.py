@@ -18,6 +18,9 @@ from broker_impl.filtering import matches
 TICK_MS: Final = 100
 """Granularity of time-outs, in mono milliseconds: one entry of the heap serves everything that ends within one tick."""
 
+SUSPECTS_LOOKED_AT: Final = 64
+"""Peers looked at for one that has more than its share, each time: 4 µs; the next time goes on where this one ended."""
+
 Key = tuple[str, int]
 """Topic and queue id."""
 
@@ -52,6 +55,10 @@ class Holds:
         self._by_tick: dict[int, dict[Held, None]] = {}
         self._ticks: list[int] = []
         self._count = 0
+        self._suspects: dict[Any, None] = {}
+        """Peers that may have more than their share."""
+        self._greedy: Any = None
+        """The one that was found last."""
 
     def __len__(self) -> int:
         return self._count
@@ -72,6 +79,25 @@ class Holds:
         self._by_tick[tick] = {held: None}
         heapq.heappush(self._ticks, tick)
         return self._ticks[0] == tick
+
+    @property
+    def peers(self) -> int:
+        """How many connections wait for something."""
+        return len(self._by_peer)
+
+    def count_of(self, peer: Any) -> int:
+        """What this connection waits for."""
+        return len(self._by_peer.get(peer, ()))
+
+    def one_too_many(self, share: int) -> Held | None:
+        """The oldest pull of a peer that has more than `share`, if there is one among those looked at."""
+        for _ in range(SUSPECTS_LOOKED_AT):
+            if self.count_of(self._greedy) > share:
+                return self._first(self._by_peer[self._greedy])
+            if not self._suspects:
+                self._suspects = dict.fromkeys(self._by_peer)
+            self._greedy = self._suspects.popitem()[0] if self._suspects else None
+        return None
 
     def arrived(self, key: Key, next_offset: int, tags_codes: Sequence[int]) -> list[Held]:
         """Units with these tag codes, the last at `next_offset` - 1, came to the queue: who wants one of them?"""
@@ -114,6 +140,9 @@ class Holds:
 
     def of_peer(self, peer: Any) -> list[Held]:
         """What a connection that is gone was waiting for."""
+        self._suspects.pop(peer, None)
+        if peer is self._greedy:
+            self._greedy = None
         left = list(self._by_peer.get(peer, ()))
         for held in left:
             self.remove(held)

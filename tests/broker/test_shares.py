@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from broker_impl.limits import Limits
+from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.query import ViewMessage
 from tests.support.bare_engine import Server, put
 from tests.support.driver import Client
@@ -12,6 +15,7 @@ from tests.support.engine import House
 from tests.support.fake_store import FakeStore
 from tests.support.requests import SUBSCRIPTION, SUSPEND, pull, send
 
+HOLDS = 20
 TURN_BYTES = 100_000
 LARGE = 90_000
 SMALL = 2_000
@@ -69,3 +73,52 @@ def test_waiters_that_are_woken_together_share_turns(tmp_path: Path) -> None:
         assert len(woken) <= CROWD + 2
     assert max(woken) <= TURN_BYTES // LARGE + 1
     assert all(len(client.answers.popitem()[1].body) > LARGE for client in crowd)
+
+
+WAIT = SUBSCRIPTION | SUSPEND
+
+
+def holding(house: House, client: Client, queues: range) -> list[int]:
+    """Have it wait at these queues of T; the codes of what is answered at once."""
+    sent = [client.send(pull("T", number, flags=WAIT)) for number in queues]
+    return [client.answers.pop(opaque).code for opaque in sent if opaque in client.answers]
+
+
+def test_places_of_waiting_pulls_are_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One who takes them all gives up what is more than his share, oldest first, when others come."""
+    monkeypatch.setattr("broker_impl.capabilities.pull.HOLDS_MAX", HOLDS)
+    house = House(tmp_path)
+    house.topic("T", queues=2 * HOLDS)
+    greedy, modest, other = house.connect(), house.connect(), house.connect()
+    assert holding(house, greedy, range(2 * HOLDS)) == [ResponseCode.SYSTEM_BUSY] * HOLDS
+    assert not holding(house, modest, range(3))
+    given_up = [greedy.answers.pop(opaque) for opaque in sorted(greedy.answers)]
+    assert [answer.code for answer in given_up] == [ResponseCode.PULL_RETRY_IMMEDIATELY] * 3
+    assert [answer.opaque for answer in given_up] == [1, 2, 3]
+    assert all(answer.ext_map()["nextBeginOffset"] == "0" for answer in given_up)
+    assert holding(house, greedy, range(3)) == [ResponseCode.SYSTEM_BUSY] * 3, "it has more than its share still"
+    assert holding(house, modest, range(3, HOLDS)) == [ResponseCode.SYSTEM_BUSY] * (HOLDS - 3 - 7), "a half each"
+    assert len(holding(house, other, range(HOLDS))) == HOLDS - HOLDS // 3
+    holds = house.capability(pull().code).holds
+    assert len(holds) == HOLDS
+    assert holds.count_of(greedy.peer) >= HOLDS // 3
+    assert holds.count_of(modest.peer) >= HOLDS // 3
+    producer = house.connect()
+    assert producer.ask(send("T", HOLDS), b"x").code == 0
+    house.driver.advance(20_000)
+    assert not holds, "everybody is answered once"
+    client_left = house.connect()
+    assert not holding(house, client_left, range(HOLDS))
+
+
+def test_who_left_gives_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker_impl.capabilities.pull.HOLDS_MAX", HOLDS)
+    house = House(tmp_path)
+    house.topic("T", queues=2 * HOLDS)
+    crowd = [house.connect() for _ in range(HOLDS)]
+    for number, client in enumerate(crowd):
+        assert not holding(house, client, range(number, number + 1))
+    late = house.connect()
+    assert holding(house, late, range(1)) == [ResponseCode.SYSTEM_BUSY], "everybody has one; there is nothing to give up"
+    crowd[0].close()
+    assert not holding(house, late, range(1))
