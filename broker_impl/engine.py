@@ -240,8 +240,7 @@ class Engine:
         """What threads should do now."""
         if not self._jobs:
             return ()
-        jobs = self._jobs[:]
-        self._jobs.clear()
+        jobs, self._jobs = self._jobs, []
         return jobs
 
     def drain(self) -> None:
@@ -406,8 +405,7 @@ class Engine:
         if arrived:
             for then in self._on_arrival:
                 self.guard(then, arrived)
-        limits = self.limits
-        self.receive_bytes_max = limits.receive_bytes_lagging if commits.lagging else limits.receive_bytes_max
+        self.receive_bytes_max = self.limits.receive_bytes_lagging if commits.lagging else self.limits.receive_bytes_max
 
     def _mark(self) -> Mark:
         return self._commits.mark() if self._commits is not None else NOTHING_STAGED

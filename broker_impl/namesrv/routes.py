@@ -33,6 +33,8 @@ from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.route import MASTER_ID, BrokerData, QueueData, TopicQueueMappingInfo
 from rmq_wire.bodies.topics import PERM_READ, PERM_WRITE
 
+EPOCH_MAX: Final = (1 << 31) - 1
+"""Of a controller."""
 WHO_CHARS_MAX: Final = 64
 """Of each name in a log line."""
 
@@ -134,9 +136,14 @@ class RouteTable:
             raise Full(f"the brokers of one connection have {ROWS_PER_LINK_MAX} topics at most")
 
     def _is_newer(self, asked: Registration, holder: str) -> bool:
-        """Does the live broker under this id, at another address, have a newer state version (a controller's epoch)?"""
+        """Does the live broker under this id, at another address, have a newer state version?
+
+        That is the epoch for which a controller made it the master: 1 and up, an `int` (`ReplicasManager.changeToMaster`).
+        Without a controller it is 0, which says nothing about who is newer: no claim of somebody else keeps such a broker out.
+        """
+        own = asked.version.state_version
         live = next((self.live[key] for key in self.live.of_name(asked.name) if key[1] == holder), None)
-        if live is None or live.version.state_version <= asked.version.state_version:
+        if live is None or own == 0 or _epoch(live.version.state_version) <= _epoch(own):
             return False
         self._log.warning(
             "registration ignored: %s has state version %d, %s at %s has %d",
@@ -383,6 +390,11 @@ class RouteTable:
         for queues in held:
             queues.perm = perm_of(queues.perm)
         return len(held)
+
+
+def _epoch(state_version: int) -> int:
+    """No controller gives a number as large as some of those that are sent; it claims nothing."""
+    return state_version if state_version <= EPOCH_MAX else 0
 
 
 def _who(asked: Registration | Unregistration) -> str:

@@ -30,7 +30,7 @@ def turned(server: Server, *arrived: tuple[Client, bytes]) -> int:
     return sum(client.peer.sent_bytes for client in server.driver.clients.values()) - before
 
 
-def test_a_turn_s_answers_have_an_end_for_all_together() -> None:
+def test_attack_03_a_turn_s_answers_have_an_end_for_all_together() -> None:
     server = Server(limits=Limits(turn_output_bytes_max=TURN_BYTES), store=FakeStore())
     crowd = [server.connect() for _ in range(CROWD)]
     sender, late = server.connect(), server.connect()
@@ -57,7 +57,7 @@ def test_who_came_first_is_served_first() -> None:
     assert order == list(range(CROWD))
 
 
-def test_waiters_that_are_woken_together_share_turns(tmp_path: Path) -> None:
+def test_attack_03_waiters_that_are_woken_together_share_turns(tmp_path: Path) -> None:
     house = House(tmp_path, Limits(turn_output_bytes_max=TURN_BYTES))
     house.topic("T", queues=1)
     crowd = [house.connect() for _ in range(CROWD)]
@@ -84,7 +84,7 @@ def holding(house: House, client: Client, queues: range) -> list[int]:
     return [client.answers.pop(opaque).code for opaque in sent if opaque in client.answers]
 
 
-def test_places_of_waiting_pulls_are_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attack_27_places_of_waiting_pulls_are_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One who takes them all gives up what is more than his share, oldest first, when others come."""
     monkeypatch.setattr("broker_impl.capabilities.pull.HOLDS_MAX", HOLDS)
     house = House(tmp_path)

@@ -77,7 +77,7 @@ class NameServerHistory(RuleBasedStateMachine):
         number=IDS,
         addr=ADDRS,
         topics=TOPICS,
-        state=st.integers(0, 1),
+        state=st.integers(0, 2),
         counter=st.integers(0, 2),
         which=st.integers(0, 5),
         acting=st.sampled_from([None, False, True]),
@@ -118,7 +118,7 @@ class NameServerHistory(RuleBasedStateMachine):
         taken = self.table.register(asked, self.now)
         key = (cluster, addr)
         holder = next((at for at, live in self.model.items() if (live.name, live.broker_id) == (name, number)), None)
-        if holder is not None and holder[1] != addr and self.model[holder].state > state:
+        if holder is not None and holder[1] != addr and self.model[holder].state > state != 0:
             self.model.pop(key, None)
             return
         if holder is None and len(topics) == 1:

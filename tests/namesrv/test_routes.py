@@ -239,6 +239,24 @@ def test_a_smaller_state_version_does_not_replace_a_live_master(world: World) ->
     assert world.addrs() == {"a": {0: "h:2"}}
 
 
+@pytest.mark.parametrize("state", [1, 5, 2**31 - 1, 2**31, 2**60, 2**63 - 1])
+def test_attack_40_a_state_version_keeps_out_no_broker_without_a_controller(world: World, state: int) -> None:
+    """Whoever claims one while the true broker, which has none, lives at another address."""
+    world.register()
+    world.register(port=2, state=state)
+    assert world.addrs() == {"a": {0: "h:2"}}, "as with equal versions, the last one counts"
+    world.register()
+    assert world.addrs() == {"a": {0: "h:1"}}
+
+
+def test_attack_40_a_state_version_that_no_controller_gives_keeps_nobody_out(world: World) -> None:
+    world.register(state=2**60)
+    world.register(port=2, state=1)
+    assert world.addrs() == {"a": {0: "h:2"}}
+    world.register(state=2**60)
+    assert world.addrs() == {"a": {0: "h:2"}}, "and takes no place of a master that a controller made"
+
+
 def test_a_renamed_broker_leaves_its_old_name(world: World) -> None:
     world.register("a", topics={"A": 6, "T": 6})
     world.register("b", topics={"B": 6, "T": 6})
