@@ -109,7 +109,7 @@ class Command(msgspec.Struct, gc=False):
         """A `LanguageCode`, or `UNKNOWN_LANGUAGE`."""
         name = self.language_name
         if isinstance(name, str):
-            return _LANGUAGES.get(name, UNKNOWN_LANGUAGE)
+            return _LANGUAGES[name] if name in _LANGUAGES else _odd_language(name)
         return name if name in _LANGUAGE_NUMBERS else UNKNOWN_LANGUAGE
 
     def kept(self) -> Command:
@@ -215,36 +215,37 @@ def _unreadable(text: bytes, why: str) -> Unreadable:
     return Unreadable(int(opaques[-1]), Form.JSON, int(flags[-1]) if flags else 0, why)
 
 
+class _Odd(msgspec.Struct, rename="camel"):
+    """What `Command` takes of a header that only Java's library takes."""
+
+    code: I32 = 0
+    flag: I32 = 0
+    opaque: I32 = 0
+    version: I32 = 0
+    remark: str | None = None
+    ext_fields: dict[str, str] | None = None
+
+
 def _lenient(read: Any) -> Command:
-    """A header of sound JSON whose members have types that only Java's library takes."""
-    if not isinstance(read, dict):
-        raise BadHeader("the header is not a JSON object")
-    code, flag, opaque, version = (_integer(name, read.get(name)) for name in ("code", "flag", "opaque", "version"))
-    language, remark, ext = read.get("language"), read.get("remark"), read.get("extFields")
-    if isinstance(language, str) and language.isascii() and language.isdigit() and len(language) < 4:
+    """A header of sound JSON whose members have types that only Java's library takes.  Raises `BadBody`."""
+    from rmq_wire.bodies import lenience  # by those alone who meet such a header
+
+    odd = lenience.read_as(_Odd, read)
+    language = read.get("language", "JAVA")
+    if isinstance(language, float):
         language = int(language)
-    if not isinstance(language, str | int) or (isinstance(language, int) and language not in _LANGUAGE_NUMBERS):
-        language = "JAVA" if "language" not in read else ""
-    return Command(
-        code,
-        flag,
-        opaque,
-        version,
-        language,
-        None if remark is None else _text(remark),
-        map_ext=None if ext is None else _texts(ext),
-    )
+    elif not isinstance(language, str | int):
+        language = ""
+    ext = None if odd.ext_fields is None else Texts(odd.ext_fields)
+    return Command(odd.code, odd.flag, odd.opaque, odd.version, language, odd.remark, map_ext=ext)
 
 
-def _integer(name: str, value: Any) -> int:
-    """As fastjson casts to `int`: null, no text and `null` are 0, a truth value is 0 or 1, fractions are cut off."""
-    if value is None or value in ("", "null"):
-        return 0
-    if isinstance(value, str) and len(value) <= 11 and re.fullmatch(r"[+-]?[0-9]+", value):
-        value = int(value)
-    if isinstance(value, int | float) and -(1 << 31) <= value < 1 << 31:
-        return int(value)
-    raise BadHeader(f"{name} is not a 32-bit number")
+def _odd_language(name: str) -> int:
+    """A name in other letters, or an ordinal in quotes."""
+    from rmq_wire.bodies import lenience
+
+    found = lenience.name_of(tuple(_LANGUAGES), name)
+    return UNKNOWN_LANGUAGE if found is None else _LANGUAGES[found]
 
 
 def _read_raw(raw: msgspec.Raw) -> Any:
@@ -256,21 +257,15 @@ def _read_raw(raw: msgspec.Raw) -> Any:
 
 
 def _texts(ext: Any) -> Texts:
-    if ext is None:
+    if ext in (None, "", "null"):
         return Texts()
     if not isinstance(ext, dict):
         raise BadHeader("extFields is not a JSON object")
-    return Texts({str(name): _text(value) for name, value in ext.items() if value is not None})
+    if not all(isinstance(value, str) for value in ext.values()):
+        from rmq_wire.bodies.lenience import text_of
 
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    return msgspec.json.encode(value).decode()
+        ext = {name: text for name, value in ext.items() if (text := text_of(value)) is not None}
+    return Texts(ext)
 
 
 def _decode_binary(header: bytes, body: Buffer, limits: Limits) -> Command | Unreadable:

@@ -54,6 +54,7 @@ READ_BODIES: Final = (
     *("SubscriptionGroupList", "QueryAssignmentRequestBody", "SetMessageRequestModeRequestBody", "ResetOffsetBody"),
     *("GetConsumerStatusBody", "ConsumerRunningInfo", "ConsumeMessageDirectlyResult"),
     *("RegisterBrokerBody", "TopicRouteData", "DataVersion", "KVTable", "ClusterInfo", "LockBatchResponseBody"),
+    "RemotingCommand",
     *("GetConsumerListByGroupResponseBody", "GetBrokerMemberGroupResponseBody", "SubscriptionGroupWrapper"),
     *(
         "ConsumerOffsetSerializeWrapper",

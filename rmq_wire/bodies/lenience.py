@@ -225,22 +225,18 @@ def _queue(key: Any, reading: Reading) -> MessageQueue:
     members = fastjson.loads(key.encode()) if isinstance(key, str) and key.startswith("{") else None
     if not isinstance(members, dict):
         raise _Refused("a queue as a key", key)
-    topic, broker = (_text(members.get(name), reading) or "" for name in ("topic", "brokerName"))
+    topic, broker = (text_of(members.get(name), reading) or "" for name in ("topic", "brokerName"))
     return MessageQueue(topic, broker, reader_of(_I32)(members.get("queueId"), reading))
 
 
 def _enumeration(names: tuple[str, ...]) -> _Reader:
     """By name in any case, underscores or not; by ordinal, quoted or not.  A text that is neither counts as missing."""
-    known = {_folded(name): name for name in names}
 
     def read(value: Any, _: Reading) -> str | None:
         if isinstance(value, str):
-            if (name := known.get(_folded(value))) is not None or not _ORDINAL.fullmatch(value):
-                return name
-            ordinal = int(value)
-            if abs(ordinal) > _I32_MAX:
+            if _ORDINAL.fullmatch(value) and abs(int(value)) > _I32_MAX:
                 raise _Refused(f"one of {', '.join(names)}", value)
-            return names[ordinal] if 0 <= ordinal < len(names) else None
+            return name_of(names, value)
         if value is None:
             return None
         at = -1 if isinstance(value, bool) or (whole := _whole(value)) is None else whole
@@ -249,6 +245,18 @@ def _enumeration(names: tuple[str, ...]) -> _Reader:
         return names[at]
 
     return read
+
+
+def name_of(names: tuple[str, ...], text: str) -> str | None:
+    """Which of the names of an enumeration a text says, by name or ordinal; None: none of them."""
+    if _ORDINAL.fullmatch(text):
+        return names[int(text)] if 0 <= int(text) < len(names) else None
+    return _by_folded(names).get(_folded(text))
+
+
+@functools.cache
+def _by_folded(names: tuple[str, ...]) -> dict[str, str]:
+    return {_folded(name): name for name in names}
 
 
 def _folded(name: str) -> str:
@@ -320,7 +328,8 @@ def _truth(value: Any, reading: Reading) -> bool:
     return False
 
 
-def _text(value: Any, _: Reading) -> str | None:
+def text_of(value: Any, _: object = None) -> str | None:
+    """A value where a text should be."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -340,4 +349,4 @@ def _anything(value: Any, _: Reading) -> Any:
 
 _I32_MAX: Final = 2**31 - 1
 _I32: Final = Annotated[int, msgspec.Meta(ge=-_I32_MAX - 1, le=_I32_MAX)]
-_PLAIN: Final[dict[Any, _Reader]] = {float: _decimal, bool: _truth, str: _text, Any: _anything}
+_PLAIN: Final[dict[Any, _Reader]] = {float: _decimal, bool: _truth, str: text_of, Any: _anything}

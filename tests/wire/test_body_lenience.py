@@ -34,7 +34,8 @@ from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.heartbeat import HeartbeatData
 from rmq_wire.bodies.lenience import NUMBER_CHARACTERS_MAX, read_as
 from rmq_wire.bodies.registration import RegisterBrokerBody
-from rmq_wire.errors import BadBody
+from rmq_wire.command import UNKNOWN_LANGUAGE, Command, Form, Unreadable, decode_header
+from rmq_wire.errors import BadBody, BadFrame, BadHeader
 from rmq_wire.fastjson import MessageQueue
 from tests.support.body_values import bodies
 from tests.support.loops import each
@@ -84,8 +85,8 @@ OURS: dict[str, type[Any]] = {
     "TopicRouteData": route.TopicRouteData,
     "UnlockBatchRequestBody": locks.LockBatchRequest,
 }
-NOT_READ = {"LogicQueueMappingItem", "TopicQueueMappingDetail"}
-"""Of static topics, which we hand on as they are, and so the members that hold them."""
+NOT_READ = {"LogicQueueMappingItem", "TopicQueueMappingDetail", "RemotingCommand"}
+"""Static topics are handed on as they are; a header has a reader of its own, and its tests below."""
 NOT_KEPT = {"filterClassSource", "topicQueueMappingDetailMap", "topicQueueMappingInfoMap", "topicConfigSerializeWrapper"}
 """Members that we have not, and those that hold static topics."""
 
@@ -120,6 +121,12 @@ DIFFERENT = {
 }
 
 
+def spellings(type_: str) -> dict[str, str]:
+    """What becomes of each."""
+    [found] = [row for row in TRUTH["types"] if type_ in row["types"]]
+    return {**found["told"], **dict.fromkeys(found["refused"], REFUSED)}
+
+
 class Member:
     """A member of a body class of ours, and what Java does with its name sake."""
 
@@ -130,8 +137,7 @@ class Member:
         row = TRUTH["classes"][java]["fields"][wire]
         self.type = row["type"]
         self.missing = row["missing"]
-        [found] = [row for row in TRUTH["types"] if self.type in row["types"]]
-        self.spellings = {**found["told"], **dict.fromkeys(found["refused"], REFUSED)}
+        self.spellings = spellings(self.type)
         [field] = [field for field in msgspec.structs.fields(self.kind) if field.encode_name == wire]
         self.field = field.name
         self.optional = type(None) in get_args(field.type)
@@ -216,6 +222,36 @@ def whole(text: str, told: str) -> None:
             HeartbeatData.read(text.encode())
 
 
+HEADER = ("code", "flag", "opaque", "version", "language", "remark", "extFields")
+
+
+def header(wire: str, given: str) -> Any:
+    """A member of a frame's header, which Java reads like any body."""
+    try:
+        found = decode_header(f'{{"opaque":7,"{wire}":{given}}}'.encode(), Form.JSON)
+        assert isinstance(found, Command | Unreadable)
+        if isinstance(found, Unreadable):
+            return REFUSED
+        return found.ext_map() if wire == "extFields" else getattr(found, wire)
+    except (BadFrame, BadHeader):
+        return REFUSED
+
+
+def header_like_java(wire: str) -> None:
+    type_ = TRUTH["classes"]["RemotingCommand"]["fields"][wire]["type"]
+    absent = {"remark": None, "extFields": {}, "language": UNKNOWN_LANGUAGE}.get(wire, 0)
+    for spelling, became in spellings(type_).items():
+        if became == REFUSED and wire == "language":
+            continue  # we answer all the same
+        expected = became if became == REFUSED else absent if became == "null" else header(wire, became)
+        found = header(wire, spelling)
+        assert found == expected or allowed(type_, spelling), f"{spelling}: {found!r}, Java {became}"
+
+
+def test_the_header_of_a_frame_is_read_the_same_way() -> None:
+    each(HEADER, header_like_java)
+
+
 # -- any combination of them
 
 
@@ -251,9 +287,14 @@ def spelled(value: Any, hint: Any) -> st.SearchStrategy[str]:
 FALSE = ["false", '"false"', "null", '""', '"null"']
 
 
+def held(value: Any, kind: Any) -> st.SearchStrategy[str]:
+    """In lists and tables a number that is null or empty is left out, not zero."""
+    return st.sampled_from([str(value), f'"{value}"']) if type(value) is int else spelled(value, kind)
+
+
 @st.composite
 def spelled_list(draw: st.DrawFn, value: list[Any], kind: Any) -> str:
-    items = [draw(spelled(item, kind)) for item in value]
+    items = [draw(held(item, kind)) for item in value]
     if len(value) == 1 and isinstance(value[0], msgspec.Struct) and draw(st.booleans()):
         return items[0]
     if not isinstance(kind, type) or not issubclass(kind, str):
@@ -270,8 +311,7 @@ def spelled_table(draw: st.DrawFn, value: dict[Any, Any], key: Any, kind: Any) -
             text = draw(st.sampled_from([text, str(name)]))
         elif isinstance(name, MessageQueue):
             text = draw(spelled_struct(locks.QueueName(topic=name.topic, broker_name=name.broker_name, queue_id=name.queue_id)))
-        # a number that is null or empty is left out of a table, not zero
-        rows.append(f"{text}:{item if isinstance(item, int) else draw(spelled(item, kind))}")
+        rows.append(f"{text}:{draw(held(item, kind))}")
     return f"{{{','.join(rows)}}}"
 
 
