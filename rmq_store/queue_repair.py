@@ -8,6 +8,7 @@ the next start.  A *place* counts units: in an ordinary queue it is the offset, 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Final
 
 from rmq_store.batch_queue import BatchConsumeQueue, Unit
@@ -22,6 +23,8 @@ from rmq_wire.layout.consume_queue import EXT_ADDRESS_FIRST, EXT_ADDRESS_LAST
 SCANNED_FILES: Final = 3
 """Java looks at the last three, too."""
 SCAN_UNITS: Final = 4096
+PAGE_UNITS: Final = 88
+"""Read at once where the end is looked for: with those of a batch queue (46 bytes) a page of 4 KiB."""
 ZEROS_BYTES: Final = 1 << 20
 BLANK_SIZE: Final = QUEUE_UNIT.unpack(PRE_BLANK)[1]
 
@@ -33,18 +36,26 @@ def find_end(queue: ConsumeQueue) -> None:
     units_per_file = segments.file_bytes // unit_bytes
     while segments.starts:
         file = segments.file(segments.starts[-1])
-        low, high = 0, units_per_file
-        while low < high:
-            middle = (low + high) // 2
-            if _is_unit(queue, file.read_at(middle * unit_bytes, unit_bytes)):
-                low = middle + 1
-            else:
-                high = middle
-        if low:
-            _set_end(queue, segments.starts[-1] // unit_bytes + low)
+        count = _units_in(queue, file, units_per_file)
+        if count:
+            _set_end(queue, segments.starts[-1] // unit_bytes + count)
             return
         segments.remove(segments.starts[-1])
     _set_end(queue, 0)
+
+
+def _units_in(queue: ConsumeQueue, file: File, places: int) -> int:
+    """How many of the file's places have a unit; those without one come after them.
+
+    Most queues of a broker with many have few messages: one read of the first page tells, where halving takes twenty.
+    """
+    size = queue.unit_bytes
+    page = file.read_at(0, min(PAGE_UNITS, places) * size)
+    seen = len(page) // size
+    if seen and not _is_unit(queue, page[(seen - 1) * size : seen * size]):
+        return bisect_left(range(seen), True, key=lambda at: not _is_unit(queue, page[at * size : (at + 1) * size]))
+    behind = range(seen, places)
+    return seen + bisect_left(behind, True, key=lambda at: not _is_unit(queue, file.read_at(at * size, size)))
 
 
 def scan_end(queue: ConsumeQueue) -> None:
