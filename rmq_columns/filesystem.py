@@ -132,6 +132,16 @@ def translated(path: str, at: int = -1) -> Iterator[None]:
         raise CannotRead(path, at, why) from reason
 
 
+@contextmanager
+def translated_writing(path: str) -> Iterator[None]:
+    """The same where something is made: what may not be written is `CannotRead`, like whatever else hinders."""
+    try:
+        with translated(path):
+            yield
+    except NotPermitted as reason:
+        raise CannotRead(path, -1, DENIED) from reason
+
+
 class LocalTree:
     """This machine's files."""
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from rmq_columns.dtypes import BATCH_UNIT, QUEUE_UNIT, Ints, dtype_of
 from rmq_columns.errors import CannotRead
-from rmq_columns.filesystem import LocalTree, translated
+from rmq_columns.filesystem import LocalTree, translated_writing
 from rmq_columns.queue_build import Key, Kind
 from rmq_columns.queue_build_runs import Settled
 from rmq_columns.queues import FILLER_SIZE
@@ -110,7 +110,7 @@ class Target:
             start = at - at % size
             now = min(len(view), start + size - at)
             path = os.path.join(directory, file_name(start))
-            with translated(path):
+            with translated_writing(path):
                 self._write(path, at - start, view[:now], size)
             view, at = view[now:], at + now
 
@@ -174,7 +174,7 @@ def complete(target: Target, key: Key, queue: Settled) -> None:
     found, stays = target.of(FIRST if queue.as_said else SECOND), target.of(WHOLE)
     for tree in (tree_of(key), *((EXTENSIONS,) if key.kind is Kind.EXTENDED else ())):
         source, directory = found.directory(key, tree), stays.directory(key, tree)
-        with translated(source):
+        with translated_writing(source):
             os.makedirs(os.path.dirname(directory), exist_ok=True)
             os.rename(source, directory)
     _tidy(stays, key, queue)
@@ -194,7 +194,7 @@ def _tidy(target: Target, key: Key, queue: Settled) -> None:
     wanted = set()
     for begin, end in ((piece.place * one, (piece.place + piece.units) * one) for piece in queue.pieces):
         wanted |= {file_name(start) for start in range(begin - begin % size, end, size)}
-    with translated(directory), os.scandir(directory) as listed:
+    with translated_writing(directory), os.scandir(directory) as listed:
         there = {entry.name: entry.stat(follow_symlinks=False).st_size for entry in listed}
         for name in sorted(wanted):
             if there.get(name) != size:
@@ -217,7 +217,7 @@ def _clear(path: str, start: int) -> None:
                 count = min(CLEARED_AT_ONCE, end - at)
                 if not any(file.read(at, count)):
                     break
-                with translated(path), open(path, "r+b") as to_write:
+                with translated_writing(path), open(path, "r+b") as to_write:
                     to_write.seek(at)
                     to_write.write(bytes(count))
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from rmq_columns.errors import CannotRead
-from rmq_columns.filesystem import SCHEME, absolute, lies_in, local_path, translated
+from rmq_columns.filesystem import SCHEME, absolute, lies_in, local_path, translated_writing
 from rmq_columns.queue_build_files import FIRST, SECOND, WHOLE, Target
 from rmq_columns.stores import Store, store_around
 from rmq_columns.syncs import make_directories, sync_directory, sync_tree
@@ -46,7 +46,7 @@ def check_place(to: str, stores: Iterable[Store]) -> None:
         for own in filter(None, (store.root, *store.logs)) if SCHEME not in store.uri else ():
             if lies_in(to, own) or lies_in(own, to):
                 raise CannotRead(to, -1, f"must lie beside {own}, not within it or around it: a store is never written to")
-    with translated(to):
+    with translated_writing(to):
         names = os.listdir(to) if os.path.lexists(to) else []
     if MARK not in names:
         if names:
@@ -64,7 +64,7 @@ def making(to: str, run: str, targets: Sequence[Target]) -> Iterator[None]:
 
     Raises `CannotRead`.
     """
-    with translated(to):
+    with translated_writing(to):
         make_directories(to)
         told = _told(to)
         _discard(to)
@@ -78,13 +78,13 @@ def making(to: str, run: str, targets: Sequence[Target]) -> Iterator[None]:
         with suppress(OSError):  # what went wrong first is what is told
             _discard(to, run)
         raise
-    with translated(to):
+    with translated_writing(to):
         _discard(to, run)
 
 
 def finish(to: str, run: str, targets: Sequence[Target]) -> None:
     """Put what was made in the place of what an earlier run made.  Raises `CannotRead`, also when another start took over."""
-    with translated(to):
+    with translated_writing(to):
         told = _told(to)
         if told["run"] != run:
             raise CannotRead(to, -1, "another start took this directory over")

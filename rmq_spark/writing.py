@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from rmq_columns import BadOption
 from rmq_columns.errors import CannotRead
-from rmq_columns.filesystem import absolute, lies_in, local_path, translated
+from rmq_columns.filesystem import absolute, lies_in, local_path, translated_writing
 from rmq_columns.stores import store_around
 from rmq_spark import reasons
 from rmq_spark.session import Progress, watched
@@ -118,7 +118,7 @@ def check_shared(spark: SparkSession, directory: str) -> None:
 
     place = absolute(directory)
     probe = os.path.join(place, f".rmq-{uuid.uuid4().hex}")
-    with translated(place):
+    with translated_writing(place):
         is_new = not os.path.lexists(place)
         os.makedirs(place, exist_ok=True)
         with open(probe, "xb"):
@@ -191,7 +191,7 @@ def write_frames(
 
 def _check_arrived(directory: str) -> None:
     """What an executor wrote to a disk of its own, Spark commits without a word."""
-    with translated(directory):
+    with translated_writing(directory):
         if not any(name.startswith(PART) for name in os.listdir(directory)):
             raise CannotRead(directory, -1, f"nothing arrived: {SHARED}")
 

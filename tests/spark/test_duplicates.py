@@ -123,3 +123,14 @@ def test_wrong_key(spark: Any, clean: Path) -> None:
         job(spark, "duplicates", clean / "store", by="nothing")
     with pytest.raises(BadOption, match="no name of a property"):
         job(spark, "duplicates", clean / "store", by="property:")
+
+
+def test_where_no_message_has_the_key(spark: Any, clean: Path, tmp_path: Path) -> None:
+    """What was observed is lost where no row reaches the shuffle: it is counted all the same."""
+    outcome = job(spark, "duplicates", clean, by="property:nobody-has-it")
+    assert outcome.is_clean
+    counted = figures(outcome)
+    assert (counted["keysJudged"], counted["withoutKey"] > 0) == (0, True)
+    assert outcome.messages == counted["withoutKey"]
+    (tmp_path / "commitlog").mkdir()
+    assert job(spark, "duplicates", tmp_path).messages == 0
