@@ -18,6 +18,7 @@ from rmq_store.layouts import QUEUE_UNIT, QUEUE_UNITS
 from rmq_store.log_reader import LogReader
 from rmq_store.queue_search import first_kept
 from rmq_store.queues import Queues
+from rmq_store.segments import NAME_DIGITS
 from rmq_store.settings import MEBIBYTE, StoreSettings
 from rmq_store.statistics import StoreStatistics
 from rmq_store.values import GetStatus, Read
@@ -86,19 +87,39 @@ class QueueReader:
                 read = self._all_of(queue, offset, max_count, limit)
                 if read is not None:
                     return read
-            return self._one_by_one(queue, offset, max_count, limit, accepts, matches)
+            return self._one_by_one(queue, offset, max_count, limit, accepts, matches, queue.max_offset)
         except FileNotFoundError as gone:
-            return self._vanished(queue, offset, gone)
+            return self._round_gap(queue, offset, max_count, limit, accepts, matches, gone)
 
-    def _vanished(self, queue: ConsumeQueue, offset: int, gone: FileNotFoundError) -> Read:
-        """Somebody else has removed a file: go on behind it, as Java does where it finds none."""
-        segments = self._log.segments
-        for start in segments.starts:
-            if segments.path(start) == gone.filename:
-                behind = first_kept(queue, start + segments.file_bytes)
+    def _round_gap(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        max_count: int,
+        limit: int,
+        accepts: frozenset[int] | None,
+        matches: Callable[[memoryview], bool] | None,
+        gone: FileNotFoundError,
+    ) -> Read:
+        """Somebody else has removed a file: what lies before it, then what lies behind it, as Java does where it finds none."""
+        end = queue.max_offset
+        while (file_start := self._log_file(gone)) is not None:
+            gap = first_kept(queue, file_start)
+            if not offset < gap < end or queue.is_batch:
+                behind = first_kept(queue, file_start + self._file_bytes)
                 return self._nothing(GetStatus.MESSAGE_WAS_REMOVING, max(behind, offset + 1), queue)
+            end = gap
+            try:
+                return self._one_by_one(queue, offset, max_count, limit, accepts, matches, end)
+            except FileNotFoundError as other:
+                gone = other
         units_per_file = queue.segments.file_bytes // UNIT_BYTES
         return self._nothing(GetStatus.OFFSET_FOUND_NULL, offset - offset % units_per_file + units_per_file, queue)
+
+    def _log_file(self, gone: FileNotFoundError) -> int | None:
+        """Where the log file begins that is gone, known to the log or not; None when it is a queue's."""
+        name = str(gone.filename)[-NAME_DIGITS:]
+        return int(name) if name.isdigit() and self._log.segments.path(int(name)) == gone.filename else None
 
     def _nothing(self, status: GetStatus, next_offset: int, queue: ConsumeQueue | None) -> Read:
         self._statistics.get_missed_times += 1
@@ -165,12 +186,13 @@ class QueueReader:
         limit: int,
         accepts: frozenset[int] | None,
         matches: Callable[[memoryview], bool] | None,
+        end: int,
     ) -> Read:
-        """As the reference's loop goes; it stays within one queue file."""
+        """As the reference's loop goes; it stays within one queue file, and before the offset `end`."""
         log = self._log
         written = log.written_offset
         scan = -(-max(self._scan_bytes, max_count * UNIT_BYTES) // UNIT_BYTES)
-        count = min(scan, queue.max_offset - offset, queue.units_to_file_end(offset))
+        count = min(scan, end - offset, queue.units_to_file_end(offset))
         data = queue.read(offset, count)
         status = GetStatus.NO_MATCHED_MESSAGE
         found: list[tuple[int, int]] = []

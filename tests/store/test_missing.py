@@ -8,9 +8,10 @@ import pytest
 
 from rmq_store import inventory
 from rmq_store.errors import StoreDamaged
+from rmq_wire.message import tags_code
 from tests.store.restart_kit import FILE, filled
 from tests.support.memory_disk import MemoryDisk
-from tests.support.store_rig import ROOT, Rig, draft
+from tests.support.store_rig import ROOT, Rig, draft, number_of, units_of
 
 QUEUE_FILE = 200
 """Bytes: ten entries."""
@@ -172,3 +173,28 @@ def test_a_stop_that_is_not_clean_leaves_no_note_to_be_believed() -> None:
     rig.open()
     assert not any("missing" in sentence for sentence in rig.store.report.sentences())
     whole(rig, 301)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_pull_passes_over_a_log_file_that_is_gone_and_over_nothing_else(known: bool) -> None:
+    """Whether it was there at the start or not, and with a filter or without."""
+    disk, rig = filled()
+    segments = rig.store._log.segments
+    disk.unlink(segments.path(FILE))
+    segments.files.forget(segments.path(FILE))
+    rig.store._reader.forget_file(FILE)
+    if not known:
+        segments.starts.remove(FILE)
+    places = [rig.store.queue_unit("TopicA", 0, offset)[0] for offset in range(75)]
+    there = [4 * offset for offset, physical in enumerate(places) if not FILE <= physical < 2 * FILE]
+    assert 40 < len(there) < 60
+    for count in (1, 4, 32):
+        for tag in (None, 0, 1, 2):
+            accepts = None if tag is None else frozenset([tags_code(f"Tag{tag}")])
+            found, offset = [], 0
+            while offset < 75:
+                read = rig.store.read_queue("TopicA", 0, offset, count, 1 << 20, accepts)
+                found += [number_of(unit.body) for unit in units_of(read.chunks)]
+                assert read.next_offset > offset
+                offset = read.next_offset
+            assert found == [number for number in there if tag in (None, number % 3)], (count, tag)
