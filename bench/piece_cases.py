@@ -274,6 +274,7 @@ _BROKER: Final[dict[int, dict[str, Data]]] = {
         "4,096 groups": lambda world: _request(34, _heartbeat(min(4_096, world.rows), 1)),
         "4,096 subscriptions": lambda world: _request(34, _heartbeat(1, min(4_096, world.rows))),
         "200 groups of 200 subscriptions": lambda world: _request(34, _heartbeat(200, 200)),
+        "1,200 groups in ordinals": lambda _: _request(34, _heartbeat(1_200, 1).replace(b'"CLUSTERING"', b"1")),
         "4,096 groups, goes away": lambda world: _request(34, _heartbeat(min(4_096, world.rows), 1)),
     },
     41: {
