@@ -16,7 +16,7 @@ from rmq_wire import fastjson
 from rmq_wire.errors import BadBody
 
 LENIENT_VALUES_MAX: Final = 20_000
-"""Values of a body from the wire that are looked at one by one, some 0.5 µs each: 20 ms at most.  Clients that need it send some tens."""
+"""Values of a body from the wire that are looked at one by one, 20 ms at most.  Clients that need it send some tens."""
 ODD_BYTES_MAX: Final = 256 * 1024
 """A body from the wire that its typed decoder refuses gets its second chance up to this size."""
 
