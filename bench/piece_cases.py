@@ -268,14 +268,14 @@ def _group_list(count: int) -> bytes:
 
 
 _BROKER: Final[dict[int, dict[str, Data]]] = {
-    18: {"all rows": lambda world: _request(18, _topic_list(world.rows))},
+    18: {"2,000 topics": lambda world: _request(18, _topic_list(min(2_000, world.rows)))},
     25: {"keys nobody knows": lambda world: _request(25, b"".join(b"k%d=v\n" % number for number in range(100_000)))},
     34: {
-        "4,096 groups": lambda world: _request(34, _heartbeat(min(4_096, world.rows), 1)),
+        "1,536 groups": lambda world: _request(34, _heartbeat(min(1_536, world.rows), 1)),
         "4,096 subscriptions": lambda world: _request(34, _heartbeat(1, min(4_096, world.rows))),
         "200 groups of 200 subscriptions": lambda world: _request(34, _heartbeat(200, 200)),
         "1,200 groups in ordinals": lambda _: _request(34, _heartbeat(1_200, 1).replace(b'"CLUSTERING"', b"1")),
-        "4,096 groups, goes away": lambda world: _request(34, _heartbeat(min(4_096, world.rows), 1)),
+        "1,536 groups, goes away": lambda world: _request(34, _heartbeat(min(1_536, world.rows), 1)),
     },
     41: {
         "16,384 queues": lambda world: _request(41, _locks(min(16_384, 2 * world.rows))),
@@ -284,8 +284,8 @@ _BROKER: Final[dict[int, dict[str, Data]]] = {
     42: {"16,384 queues": lambda world: _request(42, _locks(min(16_384, 2 * world.rows)))},
     200: {"one": lambda _: _request(200, json.dumps(SubscriptionGroupConfig(group_name="one").plain()).encode())},
     202: {"16,384 queues": lambda _: _request(202, topic="queues")},
-    208: {"all topics": lambda _: _request(208, consumerGroup="G")},
-    225: {"all rows": lambda world: _request(225, _group_list(world.rows))},
+    208: {"all topics": lambda _: _request(208, consumerGroup="G", topic="")},
+    225: {"2,000 groups": lambda world: _request(225, _group_list(min(2_000, world.rows)))},
     300: {"all groups": lambda _: _request(300, topic="shared")},
     317: {"all groups": lambda _: _request(317, isOrder="false")},
     343: {"all topics": lambda _: _request(343, group="G")},

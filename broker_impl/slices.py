@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Final, TypeVar
 
-from broker_impl.call import Reply
+from broker_impl.call import Pause, Refusal, Reply
 from rmq_wire.bodies.body import STRICT, Body, Dialect
+from rmq_wire.codes import ResponseCode
 from rmq_wire.declare import Header
 from rmq_wire.java import spread_of, walked
+from rmq_wire.layout.frame import FRAME_BYTES_MAX
 
 ROWS_PER_SLICE: Final = 64
 """Of some 10 µs each: a slice stays near the 0.5 ms of long work."""
 BYTES_PER_SLICE: Final = 64 << 10
 
 T = TypeVar("T")
-Slices = Generator[None, None, T]
+Slices = Generator[Pause | None, None, T]
 
 
 def begun(work: Slices[T]) -> T | Slices[T]:
@@ -42,19 +44,31 @@ def finished(work: Slices[T]) -> T:
             return found
 
 
-def joined(pieces: Iterable[bytes | None]) -> Slices[bytes]:
-    """All pieces as one text.  None in place of a piece is a pause of whoever makes them."""
+def joined(pieces: Iterable[bytes | Pause | None]) -> Slices[bytes]:
+    """All pieces as one text.  What stands in place of a piece is handed on: a pause of whoever makes them.
+
+    Raises `Refusal` above what a frame holds; until then nobody would know.
+    """
     found: list[bytes] = []
-    rows = size = 0
+    rows = size = total = 0
     for piece in pieces:
-        if piece is not None:
+        if isinstance(piece, bytes):
             found.append(piece)
             rows += 1
             size += len(piece)
-        if piece is None or rows >= ROWS_PER_SLICE or size >= BYTES_PER_SLICE:
-            rows = size = 0
-            yield
+            if rows < ROWS_PER_SLICE and size < BYTES_PER_SLICE:
+                continue
+            total += size
+            if total > FRAME_BYTES_MAX:
+                raise Refusal(ResponseCode.SYSTEM_ERROR, f"an answer of more than {FRAME_BYTES_MAX} bytes")
+        rows = size = 0
+        yield None if isinstance(piece, bytes) else piece
     return b"".join(found)
+
+
+def body_of(pieces: Iterable[bytes | Pause | None]) -> Slices[Reply]:
+    """An answer with this body."""
+    return Reply(body=(yield from joined(pieces)))
 
 
 def spelled(body: Body, dialect: Dialect = STRICT, header: Header | None = None) -> Slices[Reply]:
@@ -68,6 +82,6 @@ def in_javas_order(names: Iterable[str], buckets: int = 16) -> Slices[list[str]]
     spread: list[int] = []
     for at in range(0, len(listed), 4 * ROWS_PER_SLICE):
         if at:
-            yield
+            yield None
         spread += map(spread_of, listed[at : at + 4 * ROWS_PER_SLICE])
     return walked(listed, spread, buckets)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from broker_impl.engine import Engine
     from broker_impl.peer import Peer
 
-GROUPS_PER_CONNECTION_MAX = 4_096
+GROUPS_PER_CONNECTION_MAX = 1_536
 """Consumer groups or producer groups of one client; a process with a thousand consumers is known of."""
 CLIENT_ID_CHARACTERS_MAX = 1_024
 """Of a client id, which is an address, a process id and a unit name."""

@@ -5,7 +5,7 @@ Java: `AdminBrokerProcessor` (getConsumeStats, getTopicsForCollectingConsumeStat
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,13 +13,15 @@ from broker_impl.call import Answer, Call, Pause, Reply
 from broker_impl.cold import warmed
 from broker_impl.config import BrokerConfig
 from broker_impl.router import Capability, answers
+from broker_impl.slices import body_of, joined, spelled
 from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
 from rmq_wire import names
-from rmq_wire.bodies.stats import ConsumeStats, ConsumeStatsList, OffsetWrapper
+from rmq_wire.bodies.body import FASTJSON
+from rmq_wire.bodies.stats import ConsumeStats, OffsetWrapper, progress_begins, progress_ends, progress_of
 from rmq_wire.fastjson import MessageQueue
 from rmq_wire.headers.stats import GetConsumeStats, GetConsumeStatsInBroker
 
@@ -68,13 +70,13 @@ class ConsumeProgress(Capability):
     @answers(GetConsumeStatsInBroker)
     def of_all(self, call: Call, asked: GetConsumeStatsInBroker) -> Answer:
         """Every group; only its ordered topics when asked so."""
-        return self._of_all(call.engine, asked.is_order)
+        return body_of(self._of_all(call.engine, asked.is_order))
 
-    def _topics_to_show(self, asked: GetConsumeStats) -> list[str]:
+    def _topics_to_show(self, asked: GetConsumeStats) -> Iterator[str]:
         """A topic that the online members do not subscribe to is left out."""
         group = asked.consumer_group
         found = self._offsets.topics_of(group) if names.is_blank(asked.topic) else [asked.topic or ""]
-        return [name for name in found if self._subscribed(group, name)]
+        return (name for name in found if self._subscribed(group, name))
 
     def _subscribed(self, group: str, topic: str) -> bool:
         online = self._clients.consumer_group(group)
@@ -82,29 +84,40 @@ class ConsumeProgress(Capability):
 
     def _of_group(self, engine: Engine, group: str, topics: Iterable[str]) -> Generator[Pause | None, None, Reply]:
         body = ConsumeStats()
+        rows = 0
         for name in topics:
             topic = self._topics.get(name)
             if topic is not None:
                 yield from self._add(engine, body, group, name, topic.read_queue_nums, with_pulled=True)
                 body.consume_tps += self._stats.group_get_tps(group, name)
-        return Reply(body=body.encode())
+                rows += topic.read_queue_nums
+                if rows >= QUEUES_PER_SLICE:
+                    rows = 0
+                    yield None
+        return (yield from spelled(body, FASTJSON))
 
-    def _of_all(self, engine: Engine, is_order: bool) -> Generator[Pause | None, None, Reply]:
-        body = ConsumeStatsList(broker_addr=f"{self._config.broker_ip1}:{self._config.listen_port}")
+    def _of_all(self, engine: Engine, is_order: bool) -> Iterator[bytes | Pause | None]:
+        """The text of a `ConsumeStatsList` in pieces: with thousands of groups its rows are not kept."""
+        total_diff = inflight_diff = queues = 0
+        before = progress_begins(f"{self._config.broker_ip1}:{self._config.listen_port}")
         for group in list(self._groups.table):
-            rows: list[ConsumeStats] = []
+            rows: list[bytes] = []
             for name in self._offsets.topics_of(group):
                 topic = self._topics.get(name)
                 if topic is None or (is_order and not topic.order) or not self._subscribed(group, name):
                     continue
                 row = ConsumeStats(consume_tps=self._stats.group_get_tps(group, name))
                 yield from self._add(engine, row, group, name, topic.write_queue_nums, with_pulled=False)
-                body.total_diff += row.total_diff()
-                body.total_inflight_diff += row.inflight_diff()
-                rows.append(row)
-            body.consume_stats_list.append({group: rows})
-            yield None
-        return Reply(body=body.encode())
+                total_diff += row.total_diff()
+                inflight_diff += row.inflight_diff()
+                rows.append((yield from joined(row.pieces(FASTJSON))))
+                queues += topic.write_queue_nums
+                if queues >= QUEUES_PER_SLICE:
+                    queues = 0
+                    yield None
+            yield before + progress_of(group, b",".join(rows))
+            before = b","
+        yield (b"" if before == b"," else before) + progress_ends(total_diff, inflight_diff)
 
     def _add(
         self, engine: Engine, body: ConsumeStats, group: str, topic: str, queues: int, *, with_pulled: bool

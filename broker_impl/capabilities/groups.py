@@ -27,8 +27,8 @@ from rmq_wire.headers.groups import (
 
 RETRY_QUEUES_MAX = 1_024
 """Queues of a retry topic, which the group's next heartbeat makes."""
-GROUPS_PER_REQUEST_MAX = 10_000
-"""Groups of one list."""
+GROUPS_PER_REQUEST_MAX = 2_000
+"""Groups of one list, which are made all or none, at once."""
 
 
 class Groups(Capability):

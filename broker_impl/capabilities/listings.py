@@ -7,7 +7,7 @@ queryTopicConsumeByWho, queryTopicsByConsumer).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -16,12 +16,13 @@ from broker_impl.call import Answer, Call, Reply
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
 from broker_impl.router import Capability, answers
+from broker_impl.slices import Slices, begun, joined, spelled
 from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.topics import TopicTable
 from rmq_wire import fastjson, names
-from rmq_wire.bodies.body import Body
+from rmq_wire.bodies.body import Body, table_pieces
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.topics import GroupList, TopicList
 from rmq_wire.declare import Header
@@ -34,9 +35,6 @@ from rmq_wire.headers.topics import (
     QueryTopicConsumeByWho,
     QueryTopicsByConsumer,
 )
-
-ROWS_PER_SLICE = 32
-"""Rows spelled between two yields, some 10 µs each."""
 
 _json = msgspec.json.encode
 
@@ -119,13 +117,13 @@ class Listings(Capability):
     def groups_of_topic(self, call: Call, asked: QueryTopicConsumeByWho) -> Answer:
         """Groups that are online with the topic, or have progress in it."""
         found = dict.fromkeys((*self._clients.groups_subscribed(asked.topic), *self._offsets.groups_of(asked.topic)))
-        return Reply(body=GroupList(group_list=list(found)).encode())
+        return begun(spelled(GroupList(group_list=list(found))))
 
     @answers(QueryTopicsByConsumer)
     def topics_of_group(self, call: Call, asked: QueryTopicsByConsumer) -> Answer:
         """Topics in which the group has progress."""
         address = f"{self._config.broker_ip1}:{self._config.listen_port}"
-        return Reply(body=TopicList(broker_addr=address, topic_list=self._offsets.topics_of(asked.group)).encode())
+        return begun(spelled(TopicList(broker_addr=address, topic_list=self._offsets.topics_of(asked.group))))
 
     def _pages(self, *fields: object) -> bool:
         return self._config.enable_split_metadata and any(field is not None for field in fields)
@@ -137,18 +135,18 @@ class Listings(Capability):
 
 def _spelled(
     header: Header | None, members: Mapping[str, bytes | Mapping[str, Any]], row_text: Callable[[Any], bytes]
-) -> Generator[None, None, Reply]:
+) -> Slices[Reply]:
     """An object of ready members and of tables whose rows are spelled in slices, as they are when their turn comes."""
-    parts: list[bytes] = []
+    return Reply(header=header, body=(yield from joined(_pieces(members, row_text))))
+
+
+def _pieces(members: Mapping[str, bytes | Mapping[str, Any]], row_text: Callable[[Any], bytes]) -> Iterator[bytes]:
+    before = b"{"
     for name, member in members.items():
-        parts.append((b"," if parts else b"{") + _json(name) + b":")
+        yield before + _json(name) + b":"
+        before = b","
         if isinstance(member, bytes):
-            parts.append(member)
-            continue
-        rows: list[bytes] = []
-        for key, row in member.items():
-            rows.append(_json(key) + b":" + row_text(row))
-            if len(rows) % ROWS_PER_SLICE == 0:
-                yield
-        parts.append(b"{" + b",".join(rows) + b"}")
-    return Reply(header=header, body=b"".join((*parts, b"}")))
+            yield member
+        else:
+            yield from table_pieces((key, row_text(row)) for key, row in member.items())
+    yield b"}"

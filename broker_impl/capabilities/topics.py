@@ -18,11 +18,13 @@ from broker_impl.cold import warmed
 from broker_impl.config import BrokerConfig
 from broker_impl.engine import Engine
 from broker_impl.router import Capability, answers
+from broker_impl.slices import spelled
 from broker_impl.state.attributes import MESSAGE_TYPE, MIXED, BadAttribute, parse_modification
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
 from rmq_wire import names
+from rmq_wire.bodies.body import FASTJSON
 from rmq_wire.bodies.stats import TopicOffset, TopicStatsTable
 from rmq_wire.bodies.topics import TopicConfig, TopicConfigAndQueueMapping, TopicConfigList
 from rmq_wire.codes import ResponseCode
@@ -32,8 +34,8 @@ from rmq_wire.headers.topics import CreateTopic, CreateTopicList, DeleteTopic, G
 
 QUEUES_MAX = 16_384
 """Queues of one topic.  Java has no limit, and loops over as many as it was told; the largest built-in topic has 1,024."""
-TOPICS_PER_REQUEST_MAX = 10_000
-"""Topics of one list."""
+TOPICS_PER_REQUEST_MAX = 2_000
+"""Topics of one list, which are made all or none, at once."""
 QUEUES_PER_SLICE = 32
 GONE = object()
 NO_REMARK = "not set any response code"
@@ -173,7 +175,7 @@ class Topics(Capability):
             table.offset_table[queue] = TopicOffset(min_offset=least, max_offset=most, last_update_timestamp=written_ms)
             if queue_id % QUEUES_PER_SLICE == QUEUES_PER_SLICE - 1:
                 yield None
-        return Reply(body=table.encode())
+        return (yield from spelled(table, FASTJSON))
 
     def _check_name(self, name: str) -> None:
         problem = names.topic_problem(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import Final
 
-from broker_impl.call import Answer, Call, Refusal
+from broker_impl.call import Answer, Call, Pause, Refusal
 from broker_impl.namesrv.files import Files
 from broker_impl.router import Capability, answers
 from broker_impl.slices import Slices, begun, in_javas_order, joined, spelled
@@ -71,7 +71,7 @@ class KvTable:
         """
         return joined(self._document())
 
-    def _document(self) -> Generator[bytes | None, None, None]:
+    def _document(self) -> Generator[bytes | Pause | None, None, None]:
         before = b'{"configTable":{'
         for namespace in (yield from in_javas_order(self._namespaces)):
             yield before + FASTJSON.key(namespace) + b":"

@@ -129,7 +129,7 @@ class RouteAnswers:
         for topic in list(topics):
             if rows >= 4 * ROWS_PER_SLICE:
                 rows = 0
-                yield
+                yield None
             queues = topics.get(topic)
             if queues:
                 rows += len(queues)
@@ -143,7 +143,7 @@ class RouteAnswers:
         told = {}
         for count, name in enumerate(names, 1):
             if count % (2 * ROWS_PER_SLICE) == 0:
-                yield
+                yield None
             if name in brokers:
                 told[name] = self._told(brokers[name], asker_host)
         return {name: data for name, data in told.items() if name in brokers}

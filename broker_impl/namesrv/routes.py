@@ -112,7 +112,7 @@ class RouteTable:
             self._log.info("broker registered: %s", _who(asked))
         if asked.broker_id == MASTER_ID or self._is_prime_slave(asked, broker):
             for _ in self._take_topics(asked, broker, changed=changed):
-                yield
+                yield None
                 if self.live.get(key) is not live:
                     return Registered()
         self._take_filter_servers(key, asked.filter_servers)
@@ -198,7 +198,7 @@ class RouteTable:
         wipe = asked.broker_id != MASTER_ID and broker.enable_acting_master
         for count, (topic, config) in enumerate(asked.topics.items(), 1):
             if count % (4 * ROWS_PER_SLICE) == 0:
-                yield
+                yield None
             if not changed and asked.name in self.topics.get(topic, ()):
                 continue
             queues = QueueData(

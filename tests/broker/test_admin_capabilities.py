@@ -184,18 +184,18 @@ def test_topic_stats_of_many_queues_leave_others_time(broker: House) -> None:
 
 def test_a_heartbeat_cannot_name_a_hundred_thousand_groups(broker: House) -> None:
     client = broker.connect()
-    many = [ConsumerData(group_name=f"G{number}") for number in range(4097)]
+    many = [ConsumerData(group_name=f"G{number}") for number in range(1537)]
     assert client.ask(Heartbeat(), HeartbeatData(client_id="c", consumer_data_set=many).encode()).code == SYSTEM_ERROR
-    producers = [ProducerData(group_name=f"P{number}") for number in range(4097)]
+    producers = [ProducerData(group_name=f"P{number}") for number in range(1600)]
     assert client.ask(Heartbeat(), HeartbeatData(client_id="c", producer_data_set=producers).encode()).code == SYSTEM_ERROR
     topics = [SubscriptionData(topic=f"T{number}") for number in range(4097)]
     wide = [ConsumerData(group_name="G", subscription_data_set=topics)]
     assert client.ask(Heartbeat(), HeartbeatData(client_id="c", consumer_data_set=wide).encode()).code == SYSTEM_ERROR
     assert broker.node.clients.consumer_groups == {}
     assert len(broker.node.groups) == 8
-    for part in (producers[:3000], producers[:3000]):
+    for part in (producers[:1200], producers[:1200]):
         assert client.ask(Heartbeat(), HeartbeatData(client_id="c", producer_data_set=part).encode()).code == SUCCESS
-    assert client.ask(Heartbeat(), HeartbeatData(client_id="c", producer_data_set=producers[2000:]).encode()).code == SYSTEM_ERROR
+    assert client.ask(Heartbeat(), HeartbeatData(client_id="c", producer_data_set=producers[1100:]).encode()).code == SYSTEM_ERROR
     assert client.ask(Heartbeat(), HeartbeatData(client_id="c" * 1025).encode()).code == SYSTEM_ERROR
 
 
