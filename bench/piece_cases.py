@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from broker_impl.body_limits import BODY_BYTES_MAX
 from broker_impl.engine import Engine
 from broker_impl.env import Env
 from broker_impl.namesrv.config import NamesrvConfig
@@ -153,6 +154,12 @@ def _generic(server: str, code: int, row: Row) -> Iterator[Case]:
             yield Case(
                 server, code, f"a header of 1 MiB {what}", lambda world, letter=letter, size=size: _huge(code, row, letter, size)
             )  # type: ignore[misc]
+    if code in BODY_BYTES_MAX:
+        most = BODY_BYTES_MAX[code]
+        yield Case(server, code, "a body at its limit: rows", lambda world: _asked(code, row, world, _at_its_limit(code)))
+        for what, piece in _JUNK.items():
+            junk = piece * (most // len(piece))
+            yield Case(server, code, f"a body at its limit: {what}", lambda world, junk=junk: _asked(code, row, world, junk))  # type: ignore[misc]
     for what, piece in _JUNK.items():
         yield Case(
             server, code, f"a body of 16 MiB: {what}", lambda world, piece=piece: _asked(code, row, world, _filled(world, piece))
@@ -162,9 +169,24 @@ def _generic(server: str, code: int, row: Row) -> Iterator[Case]:
 _JUNK: Final = {"zeros": b"\0", "open brackets": b"[", "objects": b'[{"a":{}},', "odd keys": b"{1:2,", "text": b'"a=b\\n'}
 
 
+_SMALLEST: Final = {
+    18: (b'{"topicConfigList":[', b'{"topicName":"a"}', b"]}"),
+    34: (b'{"clientID":"c","consumerDataSet":[{"groupName":"g","subscriptionDataSet":[', b'{"topic":"a"}', b"]}]}"),
+    41: (b'{"consumerGroup":"G","mqSet":[', b'{"topic":"a","queueId":1}', b"]}"),
+    42: (b'{"consumerGroup":"G","mqSet":[', b'{"topic":"a","queueId":1}', b"]}"),
+    217: (b'{"queueDatas":[', b'{"brokerName":"broker-0000001"}', b"]}"),
+    225: (b'{"groupConfigList":[', b'{"groupName":"a"}', b"]}"),
+}
+"""Bodies of as many rows as there is room for: beginning, row, end."""
+
+
 def _filled(world: World, piece: bytes) -> bytes:
-    body = piece * (world.frame_bytes // len(piece))
-    return body
+    return piece * (world.frame_bytes // len(piece))
+
+
+def _at_its_limit(code: int) -> bytes:
+    begin, row, end = _SMALLEST[code]
+    return begin + b",".join([row] * ((BODY_BYTES_MAX[code] - len(begin + end)) // (len(row) + 1))) + end
 
 
 def _huge(code: int, row: Row, letter: str, size: int) -> bytes:

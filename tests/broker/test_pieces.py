@@ -1,0 +1,79 @@
+"""No request keeps everybody else waiting for longer because a table is larger: each code's longest piece, in lines of Python.
+
+The cases are those of `bench.pieces`, which measures them in milliseconds; a line is the same on every machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from bench.piece_cases import World, broker, name_server
+from bench.pieces import measured
+from broker_impl.body_limits import BODY_BYTES_MAX, SMALL_BYTES_MAX
+from tests.support.lines import lines_of
+
+FEW, MANY = 200, 800
+"""Rows of every table."""
+FRAME_BYTES: Final = 8 << 10
+GROWTH_MAX: Final = 1.3
+"""Of the longest piece, with four times the rows."""
+LINES_MAX: Final = 3_000
+"""A piece of so many is short, grown or not: less than a millisecond."""
+WHOLE: Final = {
+    ("namesrv", 100): "CHARACTERS_MAX",
+    ("namesrv", 102): "CHARACTERS_MAX",
+    ("namesrv", 103): "ROWS_PER_LINK_MAX",
+    ("namesrv", 104): "ROWS_PER_LINK_MAX",
+    ("namesrv", 105): "BROKERS_MAX",
+    ("namesrv", 106): "BROKERS_MAX",
+    ("namesrv", 205): "ROWS_PER_LINK_MAX",
+    ("namesrv", 216): "BROKERS_MAX",
+    ("namesrv", 304): "BROKERS_MAX",
+    ("namesrv", 311): "BROKERS_MAX",
+    ("namesrv", 312): "BROKERS_MAX",
+    ("namesrv", 313): "BROKERS_MAX",
+    ("namesrv", 327): "ROWS_PER_LINK_MAX",
+    ("broker", 18): "TOPICS_PER_REQUEST_MAX",
+    ("broker", 34): "GROUPS_PER_CONNECTION_MAX",
+    ("broker", 41): "QUEUES_PER_REQUEST_MAX",
+    ("broker", 42): "QUEUES_PER_REQUEST_MAX",
+    ("broker", 225): "GROUPS_PER_REQUEST_MAX",
+}
+"""Codes that do something at once, by the limit that bounds it (docs/limits.md)."""
+NOT_BOUNDED: Final = {("broker", 207), ("broker", 215)}
+"""Codes that do something at once which grows with the tables: docs/limits.md says so."""
+
+
+def longest(world: World) -> dict[tuple[str, int, str], float]:
+    try:
+        return {
+            (case.server, case.code, case.what): measured(case, world, lambda work: float(lines_of(work))).worst
+            for case in world.cases()
+            if not case.what.startswith(("a header", "a body", "1,500"))
+        }
+    finally:
+        world.close()
+
+
+@pytest.mark.parametrize("make", [name_server, broker])
+def test_pieces_do_not_grow_with_the_tables(tmp_path: Path, make: Callable[[Path, int, int], World]) -> None:
+    few = longest(make(tmp_path / "few", FEW, FRAME_BYTES))
+    many = longest(make(tmp_path / "many", MANY, FRAME_BYTES))
+    grown = {case: (few[case], lines) for case, lines in many.items() if lines > max(LINES_MAX, GROWTH_MAX * few[case])}
+    assert {case: lines for case, lines in grown.items() if case[:2] not in WHOLE.keys() | NOT_BOUNDED} == {}
+
+
+def test_limits_are_in_the_document() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "limits.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (\d+) \| body \| ([\d,]+) bytes", text, re.MULTILINE))
+    assert {int(code): int(limit.replace(",", "")) for code, limit in rows.items()} == {
+        int(code): limit for code, limit in BODY_BYTES_MAX.items()
+    }
+    assert f"{SMALL_BYTES_MAX:,} bytes" in text
+    for (_server, code), limit in WHOLE.items():
+        assert re.search(rf"^\| [\d, ]*\b{code}\b[\d, ]* \| `{limit}`", text, re.MULTILINE), (code, limit)
