@@ -17,7 +17,7 @@ BODY_BYTES_MAX: Final[Mapping[int, int]] = {
     RequestCode.HEART_BEAT: 1 << 20,
     RequestCode.LOCK_BATCH_MQ: 2 << 20,
     RequestCode.UNLOCK_BATCH_MQ: 2 << 20,
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: 2 << 20,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: 3 << 19,
     RequestCode.REGISTER_TOPIC_IN_NAMESRV: 256 << 10,
 }
 """Of requests with lists, by code."""
