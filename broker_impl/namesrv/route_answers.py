@@ -93,8 +93,8 @@ class RouteAnswers:
 
     def topics_of_cluster(self, cluster: str) -> Slices[TopicList]:
         """Topics with queues in this cluster's brokers (224); none for an unknown cluster."""
-        names = self.table.clusters.get(cluster, {})
-        return self._picked(lambda queues: any(name in names for name in queues))
+        names = self.table.clusters.get(cluster, {}).keys()
+        return self._picked(lambda queues: not names.isdisjoint(queues))
 
     def system_topics(self, asker_host: str | None = None) -> TopicList:
         """Names of clusters and brokers, which are topics too, and the address of some broker (304)."""

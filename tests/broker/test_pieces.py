@@ -17,12 +17,12 @@ from bench.pieces import measured
 from broker_impl.body_limits import BODY_BYTES_MAX, SMALL_BYTES_MAX
 from tests.support.lines import lines_of
 
-FEW, MANY = 200, 800
+FEW, MANY = 150, 600
 """Rows of every table."""
 FRAME_BYTES: Final = 8 << 10
 GROWTH_MAX: Final = 1.3
 """Of the longest piece, with four times the rows."""
-LINES_MAX: Final = 3_000
+LINES_MAX: Final = 2_400
 """A piece of so many is short, grown or not: less than a millisecond."""
 WHOLE: Final = {
     ("namesrv", 100): "CHARACTERS_MAX",
