@@ -20,14 +20,12 @@ from typing import Any
 import pytest
 
 from tests.spark.cluster import clean_environment, needs_spark
+from tests.support.rmq import NOT_COPIED
 
 ROOT = Path(__file__).parents[2]
 SETTING_UP = ["python3 -m venv build/spark && . build/spark/bin/activate", "pip install -q '.[spark]'"]
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SECONDS_MAX = 600
-NOT_COPIED = shutil.ignore_patterns(
-    "build", ".git", ".venv", ".rmq", ".hypothesis", "*_cache", "__pycache__", "lib-*", "target", "*.egg-info"
-)
 
 
 def blocks_of(document: str, heading: str = "") -> list[str]:

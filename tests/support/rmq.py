@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,10 @@ from tests.support.process import ServerProcess, until
 from tests.support.talk import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
+NOT_COPIED = shutil.ignore_patterns(
+    "build", ".git", ".venv", ".rmq", ".hypothesis", "*_cache", "__pycache__", "lib-*", "target", "*.egg-info"
+)
+"""Of a checkout, for a copy as a newcomer has it."""
 DEV = ("dev", "--namesrv-port", "0", "--broker-port", "0", "--json")
 
 
