@@ -92,7 +92,7 @@ class Missing:
             queue = self._queues.find(topic, int(queue_id)) if len(queue_id) < 11 and queue_id.isdecimal() else None
             if queue is None or not queue.segments.starts:
                 yield f"all files of {topic} queue {queue_id} are missing"
-            elif queue.segments.starts[0] != first:
+            elif queue.segments.starts[0] > first:  # an older one may be left of what retention was about to remove
                 yield f"{queue.segments.directory} begins at {queue.segments.starts[0]}: its files from {first} on are missing"
             elif queue.max_offset != end:
                 yield f"{queue.segments.directory} ends at {queue.max_offset}, the last stop left {end} messages"

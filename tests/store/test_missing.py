@@ -148,6 +148,17 @@ def test_nothing_is_told_of_what_the_broker_removed_itself() -> None:
         assert rig.store.report.sentences() == []
 
 
+def test_a_file_that_retention_was_about_to_remove_is_nothing_to_tell() -> None:
+    """A stop may come between the decision and the deed: the file is there again."""
+    _, rig = filled()
+    queue = rig.store._queues.get("TopicA", 0)
+    queue.segments.starts.remove(0)
+    assert rig.store.close(rig.wall_ms)
+    rig.open()
+    assert rig.store.report.sentences() == []
+    whole(rig, 300)
+
+
 def test_a_note_that_is_not_this_stop_s_is_not_believed() -> None:
     """Another broker ran meanwhile, and removed a topic; or the note is no note."""
     disk, rig = filled()
