@@ -315,6 +315,34 @@ def test_long_work_ends_with_its_asker() -> None:
     assert not server.engine._works
 
 
+def test_a_peer_has_some_long_works_at_once_and_its_next_request_waits() -> None:
+    server = Server()
+    most = server.engine.limits.works_of_peer_max
+    greedy, quick = server.connect(), server.connect()
+    long = GetConsumerListByGroup(consumer_group="5")
+    server.driver.turn((greedy, b"".join([*(greedy.frame(long) for _ in range(100)), greedy.frame(where(7))])))
+    assert (greedy.peer.works, len(server.engine._works)) == (most, most), "a listing each in memory"
+    assert greedy.peer.congested, "nothing more is read"
+    works = []
+    while len(greedy.answers) < 101:
+        server.driver.turn((quick, quick.frame(where(1))))
+        works.append(greedy.peer.works)
+    assert max(works) == most
+    assert len(quick.answers) == len(works), "others are served each turn"
+    assert list(greedy.answers).index(101) > 100 - most, "what waits comes in its turn"
+    assert greedy.peer.works == 0
+    assert not greedy.peer.congested
+
+
+def test_a_peer_that_goes_while_it_is_held_leaves_nothing() -> None:
+    server = Server()
+    greedy = server.connect()
+    server.driver.turn((greedy, b"".join(greedy.frame(GetConsumerListByGroup(consumer_group="1000000")) for _ in range(100))))
+    greedy.close()
+    assert not server.engine._works
+    assert not server.engine._ready
+
+
 def test_a_bug_in_long_work_is_its_asker_s_answer() -> None:
     server = Server()
     client = server.connect()
