@@ -97,6 +97,8 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
         return "" if isinstance(field.default_factory(), msgspec.Struct) else "empty"
     if value is None:
         return "none"
+    if isinstance(value, msgspec.Raw):
+        return bytes(value).decode() or "empty"
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if not isinstance(value, str) else f"`{value}`" if value else "empty"

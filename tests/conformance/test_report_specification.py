@@ -82,3 +82,8 @@ def test_fields_of_one_consequence_share_a_row() -> None:
 def test_marks_are_escaped_outside_of_code() -> None:
     assert escaped("a_b *x* `a*b` <y> _z_") == "a_b \\*x\\* `a*b` \\<y> \\_z\\_"
     assert sources("NettyDecoder.decode, the fast port") == "`NettyDecoder.decode`, the fast port"
+
+
+def test_no_default_is_told_by_its_place_in_memory() -> None:
+    """Such a page would be another one each time it is made."""
+    assert " object at 0x" not in document()
