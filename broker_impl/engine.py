@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any
 
 from broker_impl.asks import Asks, Then
+from broker_impl.backlogs import Backlogs
 from broker_impl.call import LATER, Answer, Call, Durable, Parked, Pause, Refusal, Reply, Settled, refusal_reply
 from broker_impl.commits import END_OF_TURN, NOTHING_STAGED, SENDABLE, Commits, Committed, Mark, SavesLike, StoreLike
 from broker_impl.counters import Counters
@@ -72,8 +73,7 @@ class Engine:
         self._peer_count = 0
         self._outboxes = Outboxes(env.log)
         self.emit = self._outboxes.emit
-        self._ready: deque[Peer] = deque()
-        """Peers with a backlog."""
+        self._backlogs: Backlogs[Peer] = Backlogs()
         self._requests_share = limits.requests_max
         self._bytes_share = limits.turn_output_bytes_max
         self._deadlines = Deadlines()
@@ -191,9 +191,9 @@ class Engine:
         self.env.refresh()
         now = self.env.mono_ms
         self.touched.clear()  # by what nobody waits for
-        if arrived or self._ready:
+        if arrived or self._backlogs:
             self._share(len(arrived))
-        if self._ready:
+        if self._backlogs:
             self._serve_backlogs()
         for peer, data in arrived:
             if peer.closing is None and not peer.closed:
@@ -209,7 +209,7 @@ class Engine:
                     self.close(peer, "it cannot be read")
         if self._commits is not None:
             self._commits.commit()
-            self._commits.gather(more=bool(arrived or self._ready))
+            self._commits.gather(more=bool(arrived or self._backlogs))
         return self._outboxes.take(now) if self._outboxes.dirty else _NO_OUTPUT
 
     def settle(self) -> Sequence[Output]:
@@ -231,10 +231,7 @@ class Engine:
         commits = self._commits
         if self._works or self._outboxes.dirty or (commits is not None and (commits.behind or commits.gathering)):
             return self.env.mono_ms
-        for peer in self._ready:
-            if peer.unsent_bytes <= peer.output_bytes_max and not peer.held:
-                return self.env.mono_ms
-        return self._deadlines.next()
+        return self.env.mono_ms if self._backlogs.servable else self._deadlines.next()
 
     def take_jobs(self) -> Sequence[Job]:
         """What threads should do now."""
@@ -262,7 +259,7 @@ class Engine:
     def _share(self, arrived: int) -> None:
         """What each peer may have of this turn: a crowd that asks for much at once must not keep a latecomer waiting."""
         limits = self.limits
-        active = arrived + min(len(self._ready), limits.turn_backlogs_max)
+        active = arrived + min(len(self._backlogs), limits.turn_backlogs_max)
         self._requests_share = min(limits.requests_max, max(limits.turn_requests_max // active, 1))
         self._bytes_share = limits.turn_output_bytes_max // active
 
@@ -293,27 +290,23 @@ class Engine:
         backlog = peer.backlog
         backlog.extend(command.kept() for command in commands)
         if backlog:
-            self._ready.append(peer)
+            self._backlogs.add(peer)
             self._outboxes.touch(peer)
 
     def serve_again(self, peer: Peer, command: Command) -> None:
         """Serve a request that was put aside, before what its peer sent after it."""
         if peer.closing is None and not peer.closed:
-            if not peer.backlog:
-                self._ready.append(peer)
             peer.backlog.appendleft(command)
+            if len(peer.backlog) == 1:
+                self._backlogs.add(peer)
 
     def _serve_backlogs(self) -> None:
-        for _ in range(min(len(self._ready), self.limits.turn_backlogs_max)):
-            if self.crowded:
-                return  # whoever has not had his turn keeps his place
-            peer = self._ready.popleft()
-            if peer.held or peer.unsent_bytes > peer.output_bytes_max:
-                self._ready.append(peer)
-            else:
-                backlog, peer.backlog = peer.backlog, deque()
-                self._serve_some(peer, iter(backlog))
-                self._outboxes.touch(peer)
+        def serve(peer: Peer) -> None:
+            backlog, peer.backlog = peer.backlog, deque()
+            self._serve_some(peer, iter(backlog))
+            self._outboxes.touch(peer)
+
+        self._backlogs.serve(self.limits.turn_backlogs_max, lambda: self.crowded, serve)
 
     def _serve(self, peer: Peer, command: Command | Unreadable) -> None:
         if not isinstance(command, Command):

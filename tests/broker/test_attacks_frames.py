@@ -179,7 +179,7 @@ def feed_as_a_shell_does(broker: Siege, client: Client, data: bytes) -> int:
     idle = 0
     while at < len(data) and idle < 3 and not client.closed:
         if client.peer.congested:
-            idle += not broker.node.engine._ready or client.peer.unsent_bytes > client.peer.output_bytes_max
+            idle += not broker.node.engine._backlogs or client.peer.unsent_bytes > client.peer.output_bytes_max
             broker.driver.turn()
             continue
         idle = 0

@@ -340,7 +340,7 @@ def test_a_peer_that_goes_while_it_is_held_leaves_nothing() -> None:
     server.driver.turn((greedy, b"".join(greedy.frame(GetConsumerListByGroup(consumer_group="1000000")) for _ in range(100))))
     greedy.close()
     assert not server.engine._works
-    assert not server.engine._ready
+    assert not server.engine._backlogs
 
 
 def test_a_bug_in_long_work_is_its_asker_s_answer() -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from broker_impl.limits import Limits
 from rmq_wire.codes import ResponseCode
+from rmq_wire.command import Command
 from rmq_wire.headers.query import ViewMessage
-from tests.support.bare_engine import Server, put
+from tests.support.bare_engine import Server, put, where
 from tests.support.driver import Client
 from tests.support.engine import House
 from tests.support.fake_store import FakeStore
@@ -44,6 +45,25 @@ def test_attack_03_a_turn_s_answers_have_an_end_for_all_together() -> None:
     server.driver.run()
     assert late.answers
     assert max(bytes_of_turns) <= TURN_BYTES + LARGE + SMALL
+
+
+def test_attack_03_who_wants_little_does_not_wait_in_a_row_of_those_who_want_much() -> None:
+    """Also when a turn has no room for all that he asks for, and when he is served again later."""
+    server = Server(limits=Limits(turn_output_bytes_max=TURN_BYTES, turn_requests_max=1, turn_backlogs_max=7), store=FakeStore())
+    crowd = [server.connect() for _ in range(CROWD)]
+    modest = server.connect()
+    asked = [(client, client.frame(ViewMessage(offset=LARGE))) for client in crowd]
+    server.driver.turn(*asked, (modest, b"".join(modest.frame(where(number)) for number in range(3))))
+    for answered in (1, 2, 3):
+        assert len(modest.answers) == answered
+        server.driver.turn()
+    again = modest.frame(where(4))
+    [command] = modest.peer.conversation.feed(again)
+    assert isinstance(command, Command)
+    server.engine.serve_again(modest.peer, command.kept())
+    server.driver.turn()
+    assert len(modest.answers) == 4
+    assert not all(client.answers for client in crowd), "the crowd was there all the while"
 
 
 def test_who_came_first_is_served_first() -> None:

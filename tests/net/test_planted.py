@@ -70,7 +70,7 @@ class KeepsViews(Engine):
     def _keep(self, peer: Peer, commands: Iterator[Command | Unreadable]) -> None:
         peer.backlog.extend(commands)
         if peer.backlog:
-            self._ready.append(peer)
+            self._backlogs.add(peer)
 
 
 class CopiesViews(Engine):
