@@ -86,4 +86,4 @@ def test_marks_are_escaped_outside_of_code() -> None:
 
 def test_no_default_is_told_by_its_place_in_memory() -> None:
     """Such a page would be another one each time it is made."""
-    assert " object at 0x" not in document()
+    assert " object at 0x" not in TEXT
