@@ -30,7 +30,8 @@ ROWS_PER_SLICE = 32
 """Rows that are encoded between two yields: some 10 µs each, so a slice stays below the 0.5 ms of long work."""
 ROWS_PER_CHUNK = 256
 """Encoded rows that are joined into one chunk of the document."""
-
+GONE_MIN = 256
+"""So many places of removed keys are left in the order, and as many as there are keys."""
 
 Place = tuple[int, str, int]
 """Arrival, key, and the hash whose lowest bits are the bucket."""
@@ -57,9 +58,10 @@ class JavaOrder:
         bisect.insort(self._sorted, place, key=self._bucket)
 
     def remove(self, key: str) -> None:
-        """A key that goes."""
-        place = self._places.pop(key)
-        del self._sorted[self._sorted.index(place, bisect.bisect_left(self._sorted, self._bucket(place), key=self._bucket))]
+        """A key that goes.  Its place is passed over, and goes with others: thousands may be removed at once."""
+        del self._places[key]
+        if len(self._sorted) > 2 * len(self._places) + GONE_MIN:
+            self._tidy()
 
     def place(self, key: str) -> tuple[int, int]:
         """What to sort a key by to have it where it stands here."""
@@ -68,10 +70,18 @@ class JavaOrder:
 
     def copy(self) -> list[Place]:
         """Places in order."""
+        self._tidy()
         return self._sorted.copy()
 
     def __iter__(self) -> Iterator[str]:
+        self._tidy()
         return (place[1] for place in self._sorted)
+
+    def _tidy(self) -> None:
+        """Only places of keys that are there."""
+        if len(self._sorted) > len(self._places):
+            there = self._places
+            self._sorted = [place for place in self._sorted if there.get(place[1]) is place]
 
     def _bucket(self, place: Place) -> int:
         return place[2] & (self._buckets - 1)

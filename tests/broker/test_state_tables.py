@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from broker_impl.config import BrokerConfig, Machine
 from broker_impl.env import Env
+from broker_impl.state import persisted
 from broker_impl.state.attributes import TOPIC_ATTRIBUTES, BadAttribute, altered, parse_modification
 from broker_impl.state.consumer_offsets import ABSENT, ConsumerOffsets
 from broker_impl.state.groups import BUILTIN_GROUPS, READ_INDEX, GroupTable
@@ -20,7 +22,7 @@ from rmq_wire import fastjson
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.errors import BadBody
-from rmq_wire.java import iteration_order
+from rmq_wire.java import iteration_order, spread_of
 from tests.broker.admin_calls import GOLDEN
 
 WALL_MS = 1_700_000_000_000
@@ -384,17 +386,32 @@ def test_the_order_of_java_maps_is_kept_as_keys_come(keys: list[str], buckets: i
 
 
 @slow
-@given(st.lists(st.tuples(st.booleans(), st.sampled_from("abcdefgh"))))
-def test_the_order_forgets_what_goes(events: list[tuple[bool, str]]) -> None:
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from("abcdefghijklmnop")), max_size=200), st.integers(0, 3))
+def test_the_order_forgets_what_goes(events: list[tuple[bool, str]], gone_min: int) -> None:
     order, model = JavaOrder(8), dict[str, None]()
-    for comes, key in events:
-        if comes and key not in model:
-            order.add(key)
-            model[key] = None
-        elif not comes and key in model:
-            order.remove(key)
-            del model[key]
-    assert set(order) == model.keys()
+    with patch.object(persisted, "GONE_MIN", gone_min):
+        for comes, key in events:
+            if comes and key not in model:
+                order.add(key)
+                model[key] = None
+            elif not comes and key in model:
+                order.remove(key)
+                del model[key]
+    wanted = sorted(model, key=lambda key: spread_of(key) & (order._buckets - 1))  # in a bucket by arrival
+    assert list(order) == wanted
+    assert [place[1] for place in order.copy()] == wanted
+
+
+def test_progress_that_goes_with_a_topic_takes_no_search_for_each_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = offsets()
+    for number in range(2_000):
+        table.commit(f"group-{number}", "T", 0, number)
+    tidied = []
+    tidy = JavaOrder._tidy
+    monkeypatch.setattr(JavaOrder, "_tidy", lambda order: (tidied.append(len(order._sorted)), tidy(order))[1])
+    table.drop_topic("T")
+    assert not table.groups_of("T")
+    assert sum(tidied) <= 2 * 4 * 2_000  # each of two tables halves again and again
 
 
 TABLES = [topics, groups, offsets]
