@@ -53,13 +53,13 @@ test: $(TOOLS)  ## run all tests, those with stock Java clients and in Spark inc
 	@$(BIN)/python -m tests.parts $(ARGS)
 
 fast: $(TOOLS)  ## run the tests that need neither Java nor Docker nor Spark
-	@$(BIN)/python -m tests.parts --without java --without docker --without s3 --without spark $(ARGS)
+	@$(BIN)/python -m tests.parts --without java --without docker --without s3 --without spark --without jobs $(ARGS)
 
 java: $(TOOLS)  ## run only the tests with stock Java clients, mqadmin and the real broker
 	@$(BIN)/python -m tests.parts --only java $(ARGS)
 
 test-spark: $(SPARK)-$(PYSPARK)  ## run the tests of stores in Spark, S3 included (needs a JDK; PYSPARK=4.2 takes another version)
-	@$(BIN)/python -m tests.parts --only s3 --only spark $(ARGS)
+	@$(BIN)/python -m tests.parts --only s3 --only spark --only jobs $(ARGS)
 
 check: $(TOOLS)  ## ruff, its formatter and mypy --strict
 	@$(BIN)/ruff check .
@@ -100,7 +100,7 @@ conform-matrix: $(TOOLS)  ## all subjects side by side; conformance/reports/matr
 
 nightly: $(TOOLS)  ## the long variants: fuzzing, many rounds, every Java version
 	@$(BIN)/python -m tests.parts --left-out
-	@$(BIN)/python -m tests.parts --nightly --without s3 --without spark $(ARGS)
+	@$(BIN)/python -m tests.parts --nightly --without s3 --without spark --without jobs $(ARGS)
 	@$(BIN)/python -m tests.support.mutants
 	@$(MAKE) --no-print-directory test-spark ARGS="--nightly $(ARGS)"
 	@$(MAKE) --no-print-directory test-spark PYSPARK=4.2 ARGS="--nightly $(ARGS)"

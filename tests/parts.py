@@ -1,4 +1,4 @@
-"""Runs the test suite: three lanes side by side, each part by part, and prints what each part took.
+"""Runs the test suite: four lanes side by side, each part by part, and prints what each part took.
 
 A part is a list of places in `tests/`; a place that another part names is that part's.  The Python lane computes, the Java lane
 waits for real brokers, the Spark lane does both, so that together they fill two cores.  What a part prints comes in one piece,
@@ -28,8 +28,8 @@ from typing import NamedTuple
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 MEMORY = Path("/dev/shm")
-PYTHON, JAVA, SPARK = "python", "java", "spark"
-LANES = {PYTHON: "12000-18000", JAVA: "18000-25000", SPARK: "25000-32000"}
+PYTHON, JAVA, SPARK, JOBS = "python", "java", "spark", "jobs"
+LANES = {PYTHON: "12000-18000", JAVA: "18000-25000", SPARK: "25000-29000", JOBS: "29000-32000"}
 """Lane -> the ports that its servers may take."""
 
 
@@ -44,6 +44,11 @@ class Part(NamedTuple):
     """CPU seconds of all its processes.  More than `OVER` times this is said at the end."""
 
 
+JUDGING = (
+    *("diff", "duplicates", "lag", "lag_java", "latency", "loss", "loss_unknown", "order", "order_scan", "pending", "planted"),
+    *("retries", "skew"),
+)
+"""Tests of jobs on Spark that judge messages; the others are of what they stand on."""
 PARTS = (
     Part("tidy", PYTHON, ("tidy",), 20),
     Part("wire", PYTHON, ("wire",), 30),
@@ -59,14 +64,15 @@ PARTS = (
     Part("java", JAVA, ("java", "conformance/test_suite.py", "namesrv/test_against_java.py"), 900),
     Part("foreign", JAVA, ("foreign",), 5),
     Part("s3", SPARK, ("columns/test_s3.py", "columns/test_parquet_remote.py"), 30),
-    Part("spark", SPARK, ("spark",), 900),
+    Part("spark", SPARK, ("spark",), 400),
+    Part("jobs", JOBS, tuple(f"spark/test_{job}.py" for job in JUDGING), 450),
     Part("consumption", JAVA, (), 400),
     Part("pop", JAVA, (), 300),
     Part("client", PYTHON, (), 430),
     Part("live topics", SPARK, (), 300),
 )
 CPU_BUDGET_S = 45 * 60 * 2 * 7 // 10
-"""What all parts may take together, those to come as well: 45 minutes of two cores, of which three lanes keep 70 % busy."""
+"""What all parts may take together, those to come as well: 45 minutes of two cores, of which four lanes keep 70 % busy."""
 OVER = 1.5
 """A part that takes this many times its budget is named; it fails nothing, for a slow machine is nobody's fault."""
 PART_SECONDS_MAX = 2400

@@ -204,7 +204,7 @@ def test_what_a_path_may_be(stores: dict[str, Path]) -> None:
     assert set(one["brokerName"].to_pylist()) == {"plain"}
     with pytest.raises(CannotRead):
         read_store(log / "nothing")
-    with pytest.raises(CannotRead, match="no store"):
+    with pytest.raises(CannotRead, match="not a RocketMQ store"):
         read_store(stores["plain"] / "consumequeue")
 
 

@@ -143,7 +143,7 @@ def master_and_slave(place: Place) -> Both:
     return both
 
 
-beside = plays(master_and_slave, seconds=79)
+beside = plays(master_and_slave, seconds=79, stays=True)
 
 
 @pytest.fixture

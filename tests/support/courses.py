@@ -46,9 +46,13 @@ class Place(NamedTuple):
 Play = Callable[..., T]
 
 
-def plays(play: Play[T], *args: Hashable, seconds: int) -> pytest.MarkDecorator:
-    """Marks a test, or all of a module: it judges `play(place, *args)`, which takes so long when it is alone."""
-    return pytest.mark.course.with_args(play, *args, seconds=seconds)
+def plays(play: Play[T], *args: Hashable, seconds: int, stays: bool = False) -> pytest.MarkDecorator:
+    """Marks a test, or all of a module: it judges `play(place, *args)`, which takes so long when it is alone.
+
+    What `stays` leaves servers to its tests: it is played after the others, since a Java broker that waits to be asked takes a
+    sixth of a core.
+    """
+    return pytest.mark.course.with_args(play, *args, seconds=seconds, stays=stays)
 
 
 class Running(NamedTuple):
@@ -131,14 +135,21 @@ COURSES: Final = pytest.StashKey[Courses]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "course(play, *args, seconds): judges what was played beside other tests (courses.py)")
+    config.addinivalue_line(
+        "markers", "course(play, *args, seconds, stays): judges what was played beside other tests (courses.py)"
+    )
     config.stash[COURSES] = Courses(lambda name: config._tmp_path_factory.mktemp(name))  # type: ignore[attr-defined]
+
+
+def _turn(mark: pytest.Mark | None) -> tuple[bool, bool, int]:
+    """What to sort tests by: no course, courses from the longest to the shortest, those that leave servers."""
+    return (False, False, 0) if mark is None else (True, mark.kwargs["stays"], -mark.kwargs["seconds"])
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that judge courses come last, in the order in which their courses start."""
-    items.sort(key=lambda item: mark.kwargs["seconds"] if (mark := item.get_closest_marker("course")) else 1 << 30, reverse=True)
+    items.sort(key=lambda item: _turn(item.get_closest_marker("course")))
 
 
 def pytest_runtestloop(session: pytest.Session) -> None:
