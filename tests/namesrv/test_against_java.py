@@ -233,8 +233,15 @@ def test_our_broker_registers_with_both(both: Both, tmp_path: Path, properties: 
     namesrvs = f"{both.ours};{both.javas}"
     with OurBroker(tmp_path, namesrvs, name="broker-o", cluster="OurCluster", properties=properties) as broker:
         until(lambda: f'"{broker.address}"' in remoting.ask(both.javas, 106).body.decode(), "Java's name server lists it")
+        wanted = {"TBW102", "SELF_TEST_TOPIC", "broker-o", "OurCluster"}
+
+        def listed() -> set[str]:
+            answer = remoting.ask(both.ours, 224, {"cluster": "OurCluster"})
+            return set(answer.json()["topicList"]) if answer.body else set()  # type: ignore[call-overload]
+
+        until(lambda: wanted <= listed(), "all parts of a registration")
         topics = both.agreed(224, cluster="OurCluster")["topicList"]
-        assert {"TBW102", "SELF_TEST_TOPIC", "broker-o", "OurCluster"} <= set(topics)
+        assert wanted <= set(topics)
         for topic in topics:
             both.agreed(105, topic=topic)
         broker.stop()
