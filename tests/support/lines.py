@@ -12,19 +12,28 @@ from types import FrameType
 from typing import Any
 
 
+class Lines:
+    """How many lines have run inside of its block, in this thread and in what it calls or goes on with."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._before: Any = None
+
+    def _trace(self, _frame: FrameType, event: str, _argument: Any) -> Any:
+        self.count += event == "line"
+        return self._trace
+
+    def __enter__(self) -> Lines:
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+
 def lines_of(work: Callable[[], object]) -> int:
     """Run it and say how many lines that took."""
-    lines = 0
-
-    def count(_frame: FrameType, event: str, _argument: Any) -> Any:
-        nonlocal lines
-        lines += event == "line"
-        return count
-
-    before = sys.gettrace()
-    sys.settrace(count)
-    try:
+    with Lines() as lines:
         work()
-    finally:
-        sys.settrace(before)
-    return lines
+    return lines.count
