@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 import msgspec
 
 from broker_impl.body_limits import body_bytes_max
+from rmq_net.log import plain_text
 from rmq_net.service import Buffer
 from rmq_wire.codes import ResponseCode
 from rmq_wire.declare import Header, Request
@@ -222,6 +223,10 @@ class Parked:
             return False
         self.engine.deliver(self, answer)
         return True
+
+    def acknowledge(self, _result: object, error: BaseException | None) -> None:
+        """Long work has ended: say that it is done, or why it is not."""
+        self.answer(Reply() if error is None else Refusal(ResponseCode.SYSTEM_ERROR, plain_text(error)))
 
 
 def refusal_reply(refusal: Refusal) -> Reply:

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Protocol
 
 from broker_impl.call import LATER, Answer, Call, Parked, Pause, Refusal, Reply
-from broker_impl.capabilities.saving import acknowledge
 from broker_impl.cold import warmed
 from broker_impl.config import BrokerConfig
 from broker_impl.engine import Engine
@@ -145,7 +144,7 @@ class Topics(Capability):
         if next(work, GONE) is GONE:  # at the first step nobody sees them any more: before a topic of this name can come back
             asker.answer(Reply())
         else:
-            engine.long_work(work, acknowledge(asker))
+            engine.long_work(work, asker.acknowledge)
 
     @answers(GetTopicConfig)
     def config(self, call: Call, asked: GetTopicConfig) -> Answer:
