@@ -169,8 +169,9 @@ class BrokerConfig(EffectiveProperties):
     def change(self, entries: Mapping[str, str]) -> set[str]:
         """Change what a request names, all or nothing; returns the names that have a new value.  Raises `UpdateRefused`.
 
-        Unknown names are passed over as in Java (`Configuration.update`).  The caller writes the file (`file_text`).  A key that
-        counts from the next start only (`Key.next_start`) has its new text in listing and file, its attribute stays.
+        Unknown names are passed over as in Java (`Configuration.update`).  The caller writes the file (`file_text`), and when it
+        cannot takes the change back (`way_back`).  A key that counts from the next start only (`Key.next_start`) has its new text
+        in listing and file, its attribute stays.
         """
         black = {*JAVA_BLACK_LIST, *(piece.strip() for piece in self.config_black_list.split(";"))}
         if any(name in black for name in entries):
@@ -193,6 +194,21 @@ class BrokerConfig(EffectiveProperties):
         for listener in self.on_update:
             listener(changed)
         return changed
+
+    def way_back(self) -> Callable[[], None]:
+        """What makes all values again what they are now, and tells the listeners."""
+        texts, was_set = self._texts.copy(), self._set.copy()
+        now = [(key.attribute, getattr(self, key.attribute)) for key in keys().values() if key.status == "effective"]
+
+        def restore() -> None:
+            changed = {name for name in self._texts.keys() | texts.keys() if self._texts.get(name) != texts.get(name)}
+            self._texts, self._set = texts, was_set
+            for name, value in now:
+                setattr(self, name, value)
+            for listener in self.on_update:
+                listener(changed)
+
+        return restore
 
     def shown(self, name: str) -> str:
         """The value of a property for other eyes: a secret is masked."""

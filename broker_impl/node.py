@@ -6,8 +6,7 @@ serves requests.  `close` undoes it: whatever changed is written, the store stop
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from broker_impl import refused
@@ -39,7 +38,7 @@ from broker_impl.namesrv.registrations import Registration
 from broker_impl.namesrv.server import NameServer
 from broker_impl.registration import Announcement, Identity, Registrar
 from broker_impl.router import Router
-from broker_impl.saves import LANE, Saves
+from broker_impl.saves import Saves
 from broker_impl.state.attributes import BATCH_QUEUES, QUEUE_TYPE
 from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_offsets import ConsumerOffsets
@@ -51,8 +50,7 @@ from broker_impl.state.persisted import PersistedTable, Persister, load_tables
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
 from broker_impl.store_settings import retention_rules, store_settings
-from rmq_net.service import Job
-from rmq_store.config_files import persist_config
+from broker_impl.whole_files import WholeFiles
 from rmq_store.disk import Disk, Usage
 from rmq_store.errors import Closed
 from rmq_store.flush import Ticket
@@ -127,6 +125,7 @@ class BrokerNode:
         self.persister.load(self._read_early)
         look_for_topics(self.disk, config.store_path_root_dir, self.topics.file, store, env.log)
         self.saves = Saves(self.engine, self.persister, env.log, waiting_max=limits.saves_waiting_max)
+        self._configuration_file = WholeFiles(self.engine, self.disk)
         self._kinds_known = True
         self.offsets.clamp(store.queue_bounds)
         self.clients = Clients(config, env)
@@ -197,7 +196,7 @@ class BrokerNode:
             Locks(engine, locks),
             ConsumeProgress(config, topics, groups, offsets, clients, stats, store),
             Runtime(engine, config, stats, store, lambda: self.delay_offsets.progress, self._usage),
-            Configuration(config, self._write_file, self._register_anew),
+            Configuration(config, self._configuration_file, self._register_anew),
             Files(engine, config, topics, store),
         )
         engine.install(Router(Role.BROKER, capabilities, refused.BROKER), {FAST_LISTENER: refused.FAST_PORT})
@@ -245,10 +244,6 @@ class BrokerNode:
             if table.dirty:
                 self.saves.soon(table)
 
-    def _write_file(self, path: str, text: bytes, then: Callable[[BaseException | None], None]) -> None:
-        write = partial(persist_config, self.disk, path, (text,))
-        self.engine.job(Job(LANE, write, lambda _, error: then(error)))
-
     def _usage(self, path: str) -> Usage | None:
         try:
             return self.disk.usage(path)
@@ -269,6 +264,7 @@ class BrokerNode:
         self.schedule.stop()
         self._sync_log()
         saved = self.persister.save_all(but=self.saves.writing)
+        saved = self._configuration_file.close() and saved
         return self.store.close(self.env.wall_ms) and saved
 
     def _sync_log(self) -> None:

@@ -9,29 +9,25 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
-from broker_impl.call import LATER, Answer, Call, Parked, Refusal, Reply
+from broker_impl.call import Answer, Call, Refusal, Reply
 from broker_impl.config import BrokerConfig, UpdateRefused
 from broker_impl.config_keys import keys
 from broker_impl.router import Capability, answers
-from rmq_net.log import Log
+from broker_impl.slices import Slices, joined
+from broker_impl.whole_files import WholeFiles
 from rmq_wire.bodies import properties_text
 from rmq_wire.codes import ResponseCode
 from rmq_wire.errors import BadBody
 from rmq_wire.headers.configuration import GetBrokerConfig, GetBrokerConfigResponse, UpdateBrokerConfig
 
-WriteFile = Callable[[str, bytes, Callable[[BaseException | None], None]], None]
-
 
 class Configuration(Capability):
-    """`write_file(path, text, then)` replaces the file given at the start and says `then(error)`; `register()` tells the name
-    servers of all topics.
-    """
+    """`register()` tells the name servers of all topics."""
 
-    def __init__(self, config: BrokerConfig, write_file: WriteFile, register: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, config: BrokerConfig, files: WholeFiles, register: Callable[[], None] = lambda: None) -> None:
         self._config = config
-        self._write_file = write_file
+        self._files = files
         self._register = register
 
     @answers(GetBrokerConfig)
@@ -51,6 +47,10 @@ class Configuration(Capability):
             entries = properties_text.loads(bytes(body).decode())
         except (BadBody, UnicodeDecodeError):
             raise Refusal(ResponseCode.SYSTEM_ERROR, "string2Properties error") from None
+        path = self._config.path
+        if path is not None:
+            self._files.check_room(path)
+        restore = self._config.way_back()
         try:
             changed = self._config.change(entries)
         except UpdateRefused as no:
@@ -68,18 +68,17 @@ class Configuration(Capability):
             call.env.log.warning("these count from the next start: %s", ", ".join(later))
         if "brokerPermission" in entries:
             self._register()
-        if self._config.path is None:
+        if path is None:
             return Reply()
-        self._write_file(
-            self._config.path, self._config.file_text(), partial(self._saved, call.detach(), call.env.log, self._config.path)
-        )
-        return LATER
+        env = call.env
 
-    @staticmethod
-    def _saved(asker: Parked, log: Log, path: str, failed: BaseException | None) -> None:
-        if failed is None:
-            asker.answer(Reply())
-            return
-        log.error("%s could not be written, the change lasts until the next start: %s", path, failed)
-        remark = f"changed until the next start; {path} could not be written: {failed}"
-        asker.answer(Refusal(ResponseCode.SYSTEM_ERROR, remark))
+        def undo() -> None:
+            restore()
+            self._config.data_version.advance(env.wall_ms)
+            if "brokerPermission" in entries:
+                self._register()
+
+        return self._files.write(call, path, self._text, undo)
+
+    def _text(self) -> Slices[bytes]:
+        return joined([self._config.file_text()])

@@ -8,7 +8,7 @@ names, types and defaults with what the jars say).  Shown and changed by codes 3
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
 from typing import Final
@@ -155,6 +155,17 @@ class NamesrvConfig:
             except ConfigError as why:
                 said.append(f"not taken: {why}")
         return said
+
+    def way_back(self) -> Callable[[], None]:
+        """What makes all values again what they are now."""
+        extra, now = self._extra.copy(), [(key.attribute, getattr(self, key.attribute)) for key in shown_keys()]
+
+        def restore() -> None:
+            self._extra = extra
+            for name, value in now:
+                setattr(self, name, value)
+
+        return restore
 
     def _differs(self, key: Key) -> bool:
         if key.owner == _CLIENT:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from broker_impl.call import Answer, Call, Refusal, Reply
 from broker_impl.namesrv.config import ConfigError, NamesrvConfig
-from broker_impl.namesrv.files import Files
 from broker_impl.router import Capability, answers
 from broker_impl.slices import Slices, joined
+from broker_impl.whole_files import WholeFiles
 from rmq_net.log import plain_text
 from rmq_wire.bodies import properties_text
 from rmq_wire.codes import ResponseCode
@@ -21,7 +21,7 @@ from rmq_wire.headers.naming import GetNamesrvConfig, UpdateNamesrvConfig
 class Configuration(Capability):
     """The keys of `NamesrvConfig`."""
 
-    def __init__(self, config: NamesrvConfig, files: Files) -> None:
+    def __init__(self, config: NamesrvConfig, files: WholeFiles) -> None:
         self.config = config
         self.files = files
         self.path = config.config_store_path
@@ -47,13 +47,14 @@ class Configuration(Capability):
                 raise Refusal(ResponseCode.INVALID_PARAMETER, f"a value of one line is expected for {plain_text(key, 64)}")
         if not self.config.black_list().isdisjoint(wanted):
             raise Refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        undo = self.config.way_back()
         try:
             said = self.config.update(wanted)
         except ConfigError as why:
             raise Refusal(ResponseCode.INVALID_PARAMETER, plain_text(why)) from None
         for line in said:
             call.env.log.warning("configuration by %s:%d: %s", *call.peer.remote, line)
-        return self.files.write(call, self.path, self._text)
+        return self.files.write(call, self.path, self._text, undo)
 
     def _text(self) -> Slices[bytes]:
         return joined([properties_text.dumps_escaped(self.config.values()).encode()])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
 from broker_impl.call import Answer, Call, Pause, Refusal
-from broker_impl.namesrv.files import Files
 from broker_impl.router import Capability, answers
 from broker_impl.slices import Slices, begun, in_javas_order, joined, spelled
+from broker_impl.whole_files import WholeFiles
 from rmq_wire.bodies.body import FASTJSON, table_pieces
 from rmq_wire.bodies.kv import KVConfig, KVTable
 from rmq_wire.codes import ResponseCode
@@ -35,24 +35,43 @@ class KvTable:
         """A namespace's entries; None when nothing was ever put there."""
         return self._namespaces.get(namespace)
 
-    def put(self, namespace: str, key: str, value: str) -> bool:
-        """Set a value.  False, and nothing happens, when the table is full."""
+    def put(self, namespace: str, key: str, value: str) -> Callable[[], None] | None:
+        """Set a value; returns what takes that back.  None, and nothing happens, when the table is full."""
         entries = self._namespaces.get(namespace, {})
         old = entries.get(key)
         added = len(value) - len(old) if old is not None else _size(key, value)
         if namespace not in self._namespaces:
             added += _size(namespace)
         if self._characters + added > CHARACTERS_MAX:
-            return False
+            return None
+        is_new = namespace not in self._namespaces
         self._characters += added
         self._namespaces.setdefault(namespace, {})[key] = value
-        return True
 
-    def delete(self, namespace: str, key: str) -> None:
-        """Remove a value; its namespace stays, empty at last."""
+        def undo() -> None:
+            self._characters -= added
+            if is_new:
+                del self._namespaces[namespace]
+            elif old is None:
+                del self._namespaces[namespace][key]
+            else:
+                self._namespaces[namespace][key] = old
+
+        return undo
+
+    def delete(self, namespace: str, key: str) -> Callable[[], None]:
+        """Remove a value; its namespace stays, empty at last.  Returns what takes that back."""
         old = self._namespaces.get(namespace, {}).pop(key, None)
-        if old is not None:
-            self._characters -= _size(key, old)
+        if old is None:
+            return lambda: None
+        size = _size(key, old)
+        self._characters -= size
+
+        def undo() -> None:
+            self._characters += size
+            self._namespaces[namespace][key] = old
+
+        return undo
 
     def load(self, text: bytes) -> None:
         """Take what a file says.  Raises `BadBody`."""
@@ -93,7 +112,7 @@ def _size(*texts: str) -> int:
 class KeyValues(Capability):
     """The table as tools use it."""
 
-    def __init__(self, kv: KvTable, files: Files, path: str) -> None:
+    def __init__(self, kv: KvTable, files: WholeFiles, path: str) -> None:
         self.kv = kv
         self.files = files
         self.path = path
@@ -102,18 +121,19 @@ class KeyValues(Capability):
     def put(self, call: Call, asked: PutKVConfig) -> Answer:
         """Set a value and save the file."""
         self.files.check_room(self.path)
-        if not self.kv.put(asked.namespace, asked.key, asked.value):
+        undo = self.kv.put(asked.namespace, asked.key, asked.value)
+        if undo is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"the key-value table holds {CHARACTERS_MAX} characters at most")
         call.env.log.info("%s:%d set %s in %s", *call.peer.remote, asked.key, asked.namespace)
-        return self.files.write(call, self.path, self.kv.document)
+        return self.files.write(call, self.path, self.kv.document, undo)
 
     @answers(DeleteKVConfig)
     def delete(self, call: Call, asked: DeleteKVConfig) -> Answer:
         """Remove a value and save the file."""
         self.files.check_room(self.path)
-        self.kv.delete(asked.namespace, asked.key)
+        undo = self.kv.delete(asked.namespace, asked.key)
         call.env.log.info("%s:%d deleted %s of %s", *call.peer.remote, asked.key, asked.namespace)
-        return self.files.write(call, self.path, self.kv.document)
+        return self.files.write(call, self.path, self.kv.document, undo)
 
     @answers(GetKVConfig)
     def get(self, call: Call, asked: GetKVConfig) -> Answer:

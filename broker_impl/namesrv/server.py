@@ -14,7 +14,6 @@ from broker_impl.limits import Limits
 from broker_impl.namesrv.brokers import Brokers
 from broker_impl.namesrv.config import NamesrvConfig
 from broker_impl.namesrv.configuration import Configuration
-from broker_impl.namesrv.files import Files
 from broker_impl.namesrv.kv import KeyValues, KvTable
 from broker_impl.namesrv.notices import Notices
 from broker_impl.namesrv.registrations import Registered, Registration, Unregistration
@@ -23,6 +22,7 @@ from broker_impl.namesrv.routes import RouteTable
 from broker_impl.namesrv.topics import MS_PER_S, Routes, TopicLists
 from broker_impl.peer import Peer
 from broker_impl.router import Router
+from broker_impl.whole_files import WholeFiles
 from rmq_store.config_files import load_config
 from rmq_store.disk import Disk, RealDisk
 from rmq_wire.declare import Role
@@ -55,7 +55,7 @@ class NameServer:
         self.told = RouteAnswers(self.table, lambda: config.support_acting_master)
         self.kv = KvTable()
         load_config(disk, config.kv_config_path, self.kv.load, env.log.warning)
-        self._files = files = Files(self.engine, disk)
+        self._files = files = WholeFiles(self.engine, disk)
         capabilities = (
             Brokers(self.table, self.told, self.kv, config),
             Routes(self.told, self.kv, config, env.mono_ms),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from broker_impl.config import BrokerConfig, read_properties
 from broker_impl.saves import LANE, Saves
 from broker_impl.state.persisted import PersistedTable
 from broker_impl.state.topics import TopicTable
@@ -343,6 +344,34 @@ def test_the_configuration_file_is_written_off_the_loop(tmp_path: Any) -> None:
     house.driver.run()
     assert client.answers[opaque].code == OK
     assert "maxMessageSize=1000" in path.read_text()
+
+
+def test_a_change_of_the_configuration_whose_file_cannot_be_written_is_taken_back(tmp_path: Any) -> None:
+    """All that the file does not have, newest first; who obeys the configuration hears of it."""
+    path = tmp_path / "broker.conf"
+    path.write_text("")
+    house = House(tmp_path / "store", path=path)
+    config, client = house.node.config, house.connect()
+    assert client.ask(UpdateBrokerConfig(), b"brokerPermission=4\n").code == OK
+    text = path.read_text()
+    heard: list[set[str]] = []
+    config.on_update.append(heard.append)
+    house.driver.held = True
+    for change in (b"fileReservedTime=11\nmaxMessageSize=7000\n", b"fileReservedTime=12\nbrokerPermission=6\n"):
+        client.send(UpdateBrokerConfig(), change)
+    before, heard[:] = config.data_version.copy(), []
+    house.driver.end_job(OSError(errno.ENOSPC, "No space left on device"))
+    house.driver.run()
+    assert answered(client) == [FAILED, FAILED]
+    assert (config.file_reserved_time, config.broker_permission) == (72, 4)
+    assert (config.text("maxMessageSize"), config.is_set("fileReservedTime")) == ("4194304", False)
+    assert set().union(*heard) == {"fileReservedTime", "brokerPermission", "maxMessageSize"}
+    assert config.data_version != before, "whoever has copied it must look again"
+    assert path.read_text() == text
+    assert house.node.announcement.registration().topics, "it is still registered"
+    house.driver.held = False
+    house.stop()
+    assert BrokerConfig(read_properties(path.read_bytes())).file_reserved_time == 72
 
 
 # --- chance
