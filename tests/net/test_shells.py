@@ -33,7 +33,7 @@ from tests.net.serving import AnyShell, Served, served
 from tests.support.bare_engine import Server, put, response, where
 from tests.support.fake_store import FakeStore
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 """Only a hang takes as long."""
 BOTH = pytest.mark.parametrize("shell_class", [Shell, StreamShell])
 
