@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from rmq_columns.generate import Wanted, generate
+from planted_stores.generate import Wanted, generate
 from rmq_spark.arguments import arguments_of
 from rmq_spark.jobs import Source, module_of
 from rmq_spark.outcome import Outcome

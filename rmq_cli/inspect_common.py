@@ -64,9 +64,9 @@ class NoSuchTopic(CannotLook):
 
 def check_topic(store: StoreDirectory, topic: str) -> None:
     """For whoever has found nothing under this name.  Raises `NoSuchTopic` with names like it, unless the store has the topic."""
-    from rmq_columns.filesystem import LocalTree
-    from rmq_columns.stores import Store
-    from rmq_columns.topics import no_such_topic, topics_of
+    from rmq_columns.files.filesystem import LocalTree
+    from rmq_columns.read.stores import Store
+    from rmq_columns.read.topics import no_such_topic, topics_of
 
     root = str(store.root)
     known = topics_of(Store("", root, root, ()), LocalTree())

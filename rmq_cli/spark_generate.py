@@ -46,8 +46,8 @@ def command(
     DIR has to be new or empty.  Needs numpy, but neither PySpark nor a JDK.
     """
     need(("numpy",))
-    from rmq_columns.generate import Wanted, faults_of, generate
-    from rmq_columns.generate_faults import NoPlace
+    from planted_stores.faults import NoPlace
+    from planted_stores.generate import Wanted, faults_of, generate
     from rmq_columns.values import size_bytes
 
     tell = progress()

@@ -38,7 +38,7 @@ from rmq_spark.writing import check_file, check_free, check_outside, check_share
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rmq_columns.topics import Missing
+    from rmq_columns.read.topics import Missing
     from rmq_spark.outcome import Outcome
 
 CLEAN, FOUND = 0, 1
@@ -148,7 +148,7 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 
 def _check_places(request: Request, source: Source) -> Missing | None:
     """Before anything is started: stores are there, and what is to be written has a place outside of them."""
-    from rmq_columns.topics import missing_topic
+    from rmq_columns.read.topics import missing_topic
     from rmq_spark.options import located
 
     options = located({**source.options, "paths": list(request.paths)})

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rmq_columns.errors import BadOption, CannotRead, FileGone, Malformed, SeamMismatch, StoreError
-    from rmq_columns.options import Options, parse_options
-    from rmq_columns.plan import Part, Split, plan_splits
-    from rmq_columns.reading import read_split, read_store, reader_of
-    from rmq_columns.schema import schema_of
+    from rmq_columns.read.options import Options, parse_options
+    from rmq_columns.read.plan import Part, Split, plan_splits
+    from rmq_columns.read.reading import read_split, read_store, reader_of
+    from rmq_columns.read.schema import schema_of
 
 __all__ = [
     "BadOption",
@@ -36,10 +36,10 @@ __all__ = [
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "errors": ("BadOption", "CannotRead", "FileGone", "Malformed", "SeamMismatch", "StoreError"),
-    "options": ("Options", "parse_options"),
-    "plan": ("Part", "Split", "plan_splits"),
-    "schema": ("schema_of",),
-    "reading": ("read_split", "read_store", "reader_of"),
+    "read.options": ("Options", "parse_options"),
+    "read.plan": ("Part", "Split", "plan_splits"),
+    "read.schema": ("schema_of",),
+    "read.reading": ("read_split", "read_store", "reader_of"),
 }
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmq_columns.checks.findings import Findings
-from rmq_columns.syncs import make_directories, sync_directory, sync_tree
+from rmq_columns.files.syncs import make_directories, sync_directory, sync_tree
 from rmq_inspect import files as small_files
 from rmq_inspect.directory import StoreDirectory, StoreFile, list_store
 from rmq_inspect.errors import CannotLook

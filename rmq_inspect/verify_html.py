@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from rmq_columns.checks.findings import KINDS, NOWHERE, Finding, Severity, remedy_of
+from rmq_columns.decode.scan import Ending
 from rmq_columns.page import safe
-from rmq_columns.scan import Ending
 from rmq_inspect.times import bytes_text, text_of
 from rmq_inspect.verify_report import Report, by_kind, summary, where
 

@@ -89,7 +89,7 @@ def format_options(options: Mapping[str, Any], known: Iterable[str] = ()) -> dic
 
     Raises `BadOption`.
     """
-    from rmq_columns.options import NAMES
+    from rmq_columns.read.options import NAMES
 
     there = {name.lower(): name for name in NAMES if name not in OURS}
     made: dict[str, str] = {}
@@ -153,7 +153,7 @@ def _number(value: Any) -> float:
 
 def _path(value: Any) -> str:
     """From the root on, since tasks have another working directory; or a URI.  Raises `ValueError` for an empty one."""
-    from rmq_columns.filesystem import absolute
+    from rmq_columns.files.filesystem import absolute
 
     try:
         if not os.fspath(value).strip():

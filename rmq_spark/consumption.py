@@ -25,9 +25,9 @@ QUANTILES: Final = (0.5, 0.9, 0.99)
 
 
 def traces(spark: SparkSession, source: Source, trace_topic: str) -> DataFrame:
-    """All trace records, with the columns of `rmq_columns.traces.TRACES`."""
-    from rmq_columns.plan import plan_splits
-    from rmq_columns.traces import TRACES, traces_in
+    """All trace records, with the columns of `rmq_columns.read.traces.TRACES`."""
+    from rmq_columns.read.plan import plan_splits
+    from rmq_columns.read.traces import TRACES, traces_in
     from rmq_spark.options import located
     from rmq_spark.tasks import spread
 

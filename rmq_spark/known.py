@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from rmq_columns.filesystem import Tree
-    from rmq_columns.stores import Store
+    from rmq_columns.files.filesystem import Tree
+    from rmq_columns.read.stores import Store
     from rmq_spark.jobs import Source
 
 OF_PLACE: Final = frozenset({"brokername", "pathlayout", "storepathcommitlog"})
@@ -49,7 +49,7 @@ class TimerProgress(NamedTuple):
 
 def stores_of(source: Source) -> Iterator[tuple[Store, Tree]]:
     """Raises `CannotRead`."""
-    from rmq_columns.stores import list_stores
+    from rmq_columns.read.stores import list_stores
     from rmq_spark.options import located
 
     given = {name: value for name, value in source.options.items() if name.lower() in OF_PLACE}
@@ -59,8 +59,8 @@ def stores_of(source: Source) -> Iterator[tuple[Store, Tree]]:
 
 
 def _with_queues(store: Store, tree: Tree) -> set[str]:
-    from rmq_columns.filesystem import joined
-    from rmq_columns.stores import BATCH_QUEUES, QUEUES
+    from rmq_columns.files.filesystem import joined
+    from rmq_columns.read.stores import BATCH_QUEUES, QUEUES
 
     found: set[str] = set()
     for directory in (QUEUES, BATCH_QUEUES) if store.root else ():
@@ -83,7 +83,7 @@ def brokers_of(source: Source) -> list[Broker]:
 
 def _has_config(store: Store, tree: Tree, name: str) -> bool:
     """Itself or its backup; large ones are not parsed for that."""
-    from rmq_columns.filesystem import joined
+    from rmq_columns.files.filesystem import joined
 
     names = (name, f"{name}.bak") if store.root else ()
     return any(tree.file_size(joined(store.root, "config", one)) for one in names)
@@ -117,7 +117,7 @@ def delay_offsets(source: Source) -> dict[str, dict[int, int]]:
 
 def timer_progress(source: Source) -> dict[str, TimerProgress]:
     """By broker name, of timercheck.  Only brokers that have the file."""
-    from rmq_columns.filesystem import joined
+    from rmq_columns.files.filesystem import joined
     from rmq_wire.layout.flat import flat
     from rmq_wire.layout.timer import CHECK
 

@@ -62,7 +62,7 @@ def unreadable(source: Source, table: str, **more: str) -> list[str]:
 
 def _small_rows(source: Source, table: str, given: Mapping[str, str], more: Mapping[str, str]) -> list[dict[str, Any]]:
     from rmq_columns import reader_of
-    from rmq_columns.options import Options
+    from rmq_columns.read.options import Options
     from rmq_spark.options import located
 
     dropped = NOT_OF_TOPICS if table == "topics" else OF_LOG_ONLY
@@ -127,7 +127,7 @@ SUFFIX: Final = "\x02"
 
 def extent(source: Source) -> tuple[int, int]:
     """(bytes of log, ms from the first message of the first file to the end of the last one, more or less)."""
-    from rmq_columns.plan import first_store_timestamp
+    from rmq_columns.read.plan import first_store_timestamp
     from rmq_spark.known import stores_of
 
     size, times, count = 0, [], 1

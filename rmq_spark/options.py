@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def located(given: Mapping[str, Any]) -> Options:
     """The options, local paths made absolute: an executor has another working directory than the driver.  Raises `BadOption`."""
     from rmq_columns import parse_options
-    from rmq_columns.filesystem import absolute
+    from rmq_columns.files.filesystem import absolute
 
     options = parse_options(dict(given))
     return replace(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from rmq_columns.plan import Split
+    from rmq_columns.read.plan import Split
     from rmq_spark.jobs import Source
 
 CORRUPT: Final = "_corrupt"
@@ -65,7 +65,7 @@ def picked(spark: SparkSession, source: Source, wanted: Picking, without: Sequen
     Raises `BadOption`, `CannotRead`.
     """
     from rmq_columns import plan_splits
-    from rmq_columns.options import Mode, parse_options
+    from rmq_columns.read.options import Mode, parse_options
     from rmq_spark.options import located
     from rmq_spark.tasks import spread
 
@@ -81,7 +81,7 @@ def schema_of(wanted: Picking) -> pa.Schema:
     """Of what `pick` gives."""
     import pyarrow as pa
 
-    from rmq_columns.schema import MESSAGES
+    from rmq_columns.read.schema import MESSAGES
 
     own = [MESSAGES.field(name) for name in wanted.columns]
     return pa.schema([*own, *((column, pa.string()) for column, _ in wanted.properties), (CORRUPT, pa.string())])

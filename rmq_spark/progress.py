@@ -55,7 +55,7 @@ def usual_delay_ms(queue_id: str) -> Column:
     first or the last."""
     from pyspark.sql import functions as F
 
-    from rmq_columns.queue_build import DELAY_LEVELS, delay_levels
+    from rmq_columns.rebuild.entries import DELAY_LEVELS, delay_levels
 
     levels_ms = delay_levels(DELAY_LEVELS)
     place = F.greatest(F.least(F.col(queue_id), F.lit(len(levels_ms) - 1)), F.lit(0)) + 1
@@ -67,7 +67,7 @@ def newest_ms(spark: SparkSession, source: Source) -> dict[str, int]:
     from pyspark.sql import functions as F
 
     from rmq_columns import plan_splits, read_split
-    from rmq_columns.schema import schema_of
+    from rmq_columns.read.schema import schema_of
     from rmq_spark.options import located
     from rmq_spark.tasks import spread
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql import types as spark
 
 from rmq_columns import BadOption, Options, schema_of
-from rmq_columns.options import Mode, Table
-from rmq_columns.schema import CORRUPT, TEXTS, TIME
+from rmq_columns.read.options import Mode, Table
+from rmq_columns.read.schema import CORRUPT, TEXTS, TIME
 
 OF_ARROW: Final[dict[pa.DataType, spark.DataType]] = {
     pa.string(): spark.StringType(),

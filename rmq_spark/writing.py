@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from rmq_columns import BadOption
 from rmq_columns.errors import CannotRead
-from rmq_columns.filesystem import absolute, lies_in, local_path, translated_writing
-from rmq_columns.stores import store_around
+from rmq_columns.files.filesystem import absolute, lies_in, local_path, translated_writing
+from rmq_columns.read.stores import store_around
 from rmq_spark import reasons
 from rmq_spark.session import Progress, watched
 

@@ -21,7 +21,7 @@ from rmq_columns.checks.queues import Key, QueueState, check_queue
 from rmq_columns.checks.report import LogPart, LogReport
 from rmq_columns.checks.trees import Listed, listed_stores, log_parts
 from rmq_columns.checks.whole import DanglingTask, IndexTask, QueueSummary, QueueTask, Scope, Whole
-from rmq_columns.options import Options
+from rmq_columns.read.options import Options
 
 PIECE_BYTES_MIN: Final = 64 << 20
 PIECE_BYTES_MAX: Final = 2 << 30

@@ -15,7 +15,7 @@ from rmq_columns.checks.findings import Findings
 from rmq_columns.checks.index import FENCE_ENTRIES, IndexState, read_entries
 from rmq_columns.checks.readers import Readers
 from rmq_columns.checks.report import LogReport, Wanted
-from rmq_columns.dtypes import Ints
+from rmq_columns.decode.dtypes import Ints
 from rmq_columns.errors import CannotLook
 
 SECOND_MS: Final = 1000

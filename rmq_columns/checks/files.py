@@ -12,14 +12,14 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from rmq_columns.errors import CannotLook, FileGone
-from rmq_columns.filesystem import File, resolve
+from rmq_columns.files.filesystem import File, resolve
 
 CHUNK_BYTES: Final = 4 << 20
 """Read at once when a whole file is walked."""
 
 
 class CheckedReader(Protocol):
-    """An open file; a `rmq_columns.scan.Source`, a context manager.  All raise `CannotLook` for what the disk does not give."""
+    """An open file: a `decode.scan.Source`, a context manager.  All raise `CannotLook` for what the disk does not give."""
 
     def size(self) -> int: ...
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from rmq_columns.checks.files import CheckedFile, CheckedReader
 from rmq_columns.checks.findings import NOWHERE, Findings
-from rmq_columns.dtypes import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, Records, gather, records
+from rmq_columns.decode.dtypes import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, Records, gather, records
 from rmq_columns.errors import CannotLook, FileGone
 from rmq_wire.layout import index
 from rmq_wire.layout.flat import flat

@@ -14,8 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from rmq_columns import texts
-from rmq_columns import units as columns
 from rmq_columns.checks.entries import IndexCheck
 from rmq_columns.checks.files import CheckedReader
 from rmq_columns.checks.findings import NOWHERE
@@ -24,11 +22,13 @@ from rmq_columns.checks.places import Places
 from rmq_columns.checks.report import QUEUES_MAX, Entry, Known, LogPart, LogReport, Wanted
 from rmq_columns.checks.sequence import Grouped, Sequences, grouped
 from rmq_columns.checks.topics import Topics
-from rmq_columns.dtypes import Bytes, Ints, gather
+from rmq_columns.decode import texts
+from rmq_columns.decode import units as columns
+from rmq_columns.decode.dtypes import Bytes, Ints, gather
+from rmq_columns.decode.scan import Batch, End, Ending, Gap, scan
+from rmq_columns.decode.texts import Hasher, Properties, Spans
+from rmq_columns.decode.units import Units
 from rmq_columns.errors import CannotLook, FileGone
-from rmq_columns.scan import Batch, End, Ending, Gap, scan
-from rmq_columns.texts import Hasher, Properties, Spans
-from rmq_columns.units import Units
 from rmq_wire import property_names as names
 from rmq_wire.checksum import MASK
 from rmq_wire.errors import BadRecord

@@ -18,9 +18,9 @@ from rmq_columns.checks.findings import Findings
 from rmq_columns.checks.queues import Key, LogBounds, QueueState
 from rmq_columns.checks.readers import Readers
 from rmq_columns.checks.report import QUEUES_MAX, Entry, Known, LogReport
-from rmq_columns.dtypes import BATCH_UNIT, QUEUE_UNIT, Ints, Records, records
+from rmq_columns.decode.dtypes import BATCH_UNIT, QUEUE_UNIT, Ints, Records, records
+from rmq_columns.decode.queues import EXTENSION_ADDRESS_MAX, FILLER_SIZE, is_filler, is_written
 from rmq_columns.errors import CannotLook
-from rmq_columns.queues import EXTENSION_ADDRESS_MAX, FILLER_SIZE, is_filler, is_written
 from rmq_wire.layout import consume_queue
 from rmq_wire.layout.flat import flat
 from rmq_wire.layout.message import BLANK, BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6

@@ -16,9 +16,9 @@ import numpy as np
 
 from rmq_columns.checks.files import CheckedFile, base_name
 from rmq_columns.checks.findings import NOWHERE, Findings
-from rmq_columns.dtypes import BATCH_UNIT, QUEUE_UNIT, Records, records
+from rmq_columns.decode.dtypes import BATCH_UNIT, QUEUE_UNIT, Records, records
+from rmq_columns.decode.queues import is_empty, is_filler, is_written
 from rmq_columns.errors import CannotLook, FileGone
-from rmq_columns.queues import is_empty, is_filler, is_written
 
 RUN_UNITS: Final = 1 << 16
 """Read at once: 1.3 MB of a plain queue."""

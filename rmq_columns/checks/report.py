@@ -15,8 +15,8 @@ from rmq_columns.checks.files import CheckedFile
 from rmq_columns.checks.findings import Findings
 from rmq_columns.checks.index import IndexState
 from rmq_columns.checks.queues import Key, QueueState
-from rmq_columns.dtypes import Ints
-from rmq_columns.scan import Ending
+from rmq_columns.decode.dtypes import Ints
+from rmq_columns.decode.scan import Ending
 
 QUEUES_MAX: Final = 200_000
 """Queues of one log file that are followed; a hostile file could name one per message."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from rmq_columns.checks.queues import Key
 from rmq_columns.checks.report import QUEUES_MAX, Edge, LogReport, Step, judge_step
-from rmq_columns.dtypes import Ints
+from rmq_columns.decode.dtypes import Ints
 
 TOLD_PER_QUEUE_MAX: Final = 64
 """Broken steps of one queue in one block that are told; more are not counted."""

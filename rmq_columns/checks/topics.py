@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from rmq_columns import units as columns
-from rmq_columns.dtypes import Bytes, Ints, gather
-from rmq_columns.texts import Hasher
-from rmq_columns.units import Units
+from rmq_columns.decode import units as columns
+from rmq_columns.decode.dtypes import Bytes, Ints, gather
+from rmq_columns.decode.texts import Hasher
+from rmq_columns.decode.units import Units
 
 TOPICS_MAX: Final = 200_000
 """Known at once; a hostile file could name another one in each message."""

@@ -14,10 +14,10 @@ from rmq_columns.checks.files import CheckedFile, TreeFile
 from rmq_columns.checks.report import LogPart
 from rmq_columns.checks.whole import StoreFiles
 from rmq_columns.errors import BadOption, CannotRead
-from rmq_columns.filesystem import Tree, joined
-from rmq_columns.options import Options, Table
-from rmq_columns.plan import Part, plan_splits
-from rmq_columns.stores import BATCH_QUEUES, EXTENSIONS, QUEUES, LogFile, Store, list_stores
+from rmq_columns.files.filesystem import Tree, joined
+from rmq_columns.read.options import Options, Table
+from rmq_columns.read.plan import Part, plan_splits
+from rmq_columns.read.stores import BATCH_QUEUES, EXTENSIONS, QUEUES, LogFile, Store, list_stores
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from rmq_columns.checks.index import IndexState, slots_of
 from rmq_columns.checks.places import LogPlaces, find_dangling
 from rmq_columns.checks.queues import Key, LogBounds, QueueState, tell_past
 from rmq_columns.checks.report import Edge, Known, LogReport, Step, judge_step
+from rmq_columns.decode.scan import Ending
 from rmq_columns.errors import CannotLook
-from rmq_columns.scan import Ending
 from rmq_columns.shown import bytes_text
 from rmq_wire.names import is_lmq
 

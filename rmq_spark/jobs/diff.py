@@ -1,10 +1,10 @@
 """Two stores, or a store and its replica: the same messages in the same queues at the same offsets?
 
-Each task sums the digests of its split by queue and block of 4096 offsets (`rmq_columns.digests`); blocks are joined by queue and
-number, so physical offsets may differ.  Only where the digests differ are messages looked at one by one.  A queue that ends
-earlier on one side is told as one range, not as its messages: a replica that is still being copied is behind, and what it has may
-be equal all the same.  Where both have their messages at the same physical offsets, a queue that ends early although later
-messages are there has lost some.
+Each task sums the digests of its split by queue and block of 4096 offsets (`rmq_columns.read.digests`); blocks are joined by
+queue and number, so physical offsets may differ.  Only where the digests differ are messages looked at one by one.  A queue that
+ends earlier on one side is told as one range, not as its messages: a replica that is still being copied is behind, and what it
+has may be equal all the same.  Where both have their messages at the same physical offsets, a queue that ends early although
+later messages are there has lost some.
 
 Not clean: any message that differs or lacks, and any store that is behind the other or begins later (not with `--common`).
 """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
-    from rmq_columns.digests import DigestTask, Queue, Wanted
+    from rmq_columns.read.digests import DigestTask, Queue, Wanted
 
 BORDERS_MAX: Final = 200_000
 """Blocks in which a queue begins or ends differently that one more pass compares; more of them take several passes, for they are
@@ -70,9 +70,9 @@ class Compared:
 def tasks_of(source: Source, given: Mapping[str, Any]) -> list[DigestTask]:
     """A task for each split of both sides.  Raises `BadOption`, `CannotRead`."""
     from rmq_columns import BadOption, plan_splits
-    from rmq_columns.digests import KEY_BYTES, DigestTask, How
-    from rmq_columns.options import Table
-    from rmq_columns.stores import list_stores
+    from rmq_columns.read.digests import KEY_BYTES, DigestTask, How
+    from rmq_columns.read.options import Table
+    from rmq_columns.read.stores import list_stores
     from rmq_spark.options import located
 
     refuse_ranges(source, "diff")
@@ -107,7 +107,7 @@ def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], tell:
     """All passes.  Raises `BadOption`, `CannotRead`."""
     from pyspark.sql import functions as F
 
-    from rmq_columns.digests import BLOCK_OFFSETS, DIGESTS, digest_split
+    from rmq_columns.read.digests import BLOCK_OFFSETS, DIGESTS, digest_split
     from rmq_spark.tasks import spread
 
     tasks = tasks_of(source, given)
@@ -175,7 +175,7 @@ def _joined(parts: DataFrame) -> DataFrame:
     """A row for each block of either side, and whether they differ."""
     from pyspark.sql import functions as F
 
-    from rmq_columns.digests import PARTS
+    from rmq_columns.read.digests import PARTS
 
     sums = ("count", *(f"sum{part}" for part in range(PARTS)))
     made = []
@@ -236,7 +236,7 @@ def _border_blocks(queues: DataFrame) -> DataFrame:
     """Blocks of both sides in which a common range begins or ends that is not the whole queue on both."""
     from pyspark.sql import functions as F
 
-    from rmq_columns.digests import BLOCK_OFFSETS
+    from rmq_columns.read.digests import BLOCK_OFFSETS
 
     uneven = queues.where("not isEven and high > low")
     ends = uneven.where("endOffset_0 != endOffset_1").select(
@@ -258,7 +258,7 @@ def _bounded(
     """
     from pyspark.sql import functions as F
 
-    from rmq_columns.digests import DIGESTS, digest_split
+    from rmq_columns.read.digests import DIGESTS, digest_split
     from rmq_spark.tasks import spread
 
     every: DataFrame | None = None
@@ -280,7 +280,7 @@ def _again(
     """The tasks that meet these blocks (rows with low and high), each with those that it meets."""
     from pyspark.sql import functions as F
 
-    from rmq_columns.digests import Wanted
+    from rmq_columns.read.digests import Wanted
 
     wanted = {(row["brokerName"], row["topic"], row["queueId"], row["block"]): (row["low"], row["high"]) for row in blocks}
     rows = [list(one) for one in wanted]
@@ -365,7 +365,7 @@ def _messages(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    from rmq_columns.digests import DETAILS, detail_split
+    from rmq_columns.read.digests import DETAILS, detail_split
     from rmq_spark.tasks import spread
 
     details = spread(spark, detail_split, _again(spark, parts, tasks, blocks, tell), DETAILS).persist()

@@ -1,7 +1,7 @@
 """Messages as Parquet, written inside the tasks: partitioned, sorted, with a manifest; goes on where it was interrupted.
 
 The driver plans splits once and keeps the plan at the destination; each task writes the files of one split and then its entry in
-the manifest (`rmq_columns.parquet_export`), so a task may fail, be repeated or run twice, and a start with the same arguments
+the manifest (`rmq_columns.export.parquet`), so a task may fail, be repeated or run twice, and a start with the same arguments
 does what is left.  Only one row for each split comes back through Spark.
 
 Not clean: bytes of the log that are no message, or messages that are not what they say; they are in `_corrupt`, with the reason.
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from rmq_columns.options import Options
-    from rmq_columns.parquet_export import Finished, Job, Prepared
-    from rmq_columns.parquet_plan import Numbered
+    from rmq_columns.export.parquet import Finished, Job, Prepared
+    from rmq_columns.export.plan import Numbered
+    from rmq_columns.read.options import Options
 
 PARAMETERS: Final = (
     Parameter(
@@ -102,8 +102,8 @@ def write(
 
     Raises `BadOption`, `StoreError`.
     """
-    from rmq_columns.parquet_export import finish, is_cut_anew, is_torn, prepare
-    from rmq_columns.parquet_options import parse_file_options
+    from rmq_columns.export.options import parse_file_options
+    from rmq_columns.export.parquet import finish, is_cut_anew, is_torn, prepare
     from rmq_spark.options import located
     from rmq_spark.tasks import gathered
 
@@ -138,7 +138,7 @@ def work_on(job: Job, one: Numbered) -> Iterator[pa.RecordBatch]:
     """One task: a split is written and noted; one row that says so."""
     import pyarrow as pa
 
-    from rmq_columns.parquet_export import export_split
+    from rmq_columns.export.parquet import export_split
 
     entry = export_split(job, one)
     yield pa.record_batch([[entry.split], [entry.rows + entry.corruptRows]], schema=_done_schema())
@@ -152,7 +152,7 @@ def _done_schema() -> pa.Schema:
 
 def manifest_frame(spark: SparkSession, to: str, finished: Finished) -> DataFrame:
     """A row for each file, read by tasks."""
-    from rmq_columns.parquet_reading import MANIFEST, manifest_rows
+    from rmq_columns.export.reading import MANIFEST, manifest_rows
     from rmq_spark.tasks import spread
 
     names = finished.entries

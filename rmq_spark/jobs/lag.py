@@ -144,8 +144,8 @@ def _schema() -> StructType:
 
 def _found(spark: SparkSession, source: Source, asked: dict[tuple[str, str, int], set[int]]) -> DataFrame:
     """Rows of `POSITIONS`, only of queues that are asked for."""
-    from rmq_columns.plan import plan_splits
-    from rmq_columns.positions import POSITIONS, asked_of, positions_in
+    from rmq_columns.read.plan import plan_splits
+    from rmq_columns.read.positions import POSITIONS, asked_of, positions_in
     from rmq_spark.options import located
     from rmq_spark.tasks import spread
 

@@ -91,7 +91,7 @@ def order(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
 def scanned(spark: SparkSession, source: Source, given: dict[str, Any]) -> DataFrame:
     """What the tasks hand over (`order_scan.look`)."""
     from rmq_columns import plan_splits
-    from rmq_columns.options import Mode, parse_options
+    from rmq_columns.read.options import Mode, parse_options
     from rmq_spark.jobs.order_scan import PLACE, look, schema
     from rmq_spark.options import located
     from rmq_spark.tasks import spread

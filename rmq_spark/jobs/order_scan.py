@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rmq_columns.plan import Split
+    from rmq_columns.read.plan import Split
     from rmq_spark.picking import Picking
 
 KEYED, QUEUE_ORDER, CLOCK, SUMMARY, DAMAGE = "keyed", "queueOrder", "clock", "summary", "damage"
@@ -41,7 +41,7 @@ def schema() -> pa.Schema:
     """Rows of `look`: a message and, where there is one, the row before it; of a summary the first and the last."""
     import pyarrow as pa
 
-    from rmq_columns.schema import TIME
+    from rmq_columns.read.schema import TIME
 
     whole = [("queueOffset", pa.int64()), ("physicalOffset", pa.int64()), ("storeTimestamp", TIME)]
     texts = [("tag", pa.string()), ("brokerName", pa.string()), ("topic", pa.string()), ("queueId", pa.int32())]

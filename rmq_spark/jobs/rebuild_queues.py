@@ -1,6 +1,6 @@
 """Consume queues made anew from the log, byte for byte as a broker's, in a directory of their own; never in the store.
 
-Each task writes the units of its split at their places of sparse files (`rmq_columns.queue_build_work`), so the directory must
+Each task writes the units of its split at their places of sparse files (`rmq_columns.rebuild.work`), so the directory must
 be one that the driver and all executors share; only the runs of offsets go on to Spark, which finds the queues whose runs do not
 follow one another.  Those alone come to the driver and are written in a second round, as are batch queues.  With `--compare` the
 store's own queues are held against them.
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from rmq_columns.options import Options
-    from rmq_columns.queue_build import Key
-    from rmq_columns.queue_build_plan import Task
-    from rmq_columns.queue_build_runs import Run, Settled
-    from rmq_columns.queue_build_work import Made
+    from rmq_columns.read.options import Options
+    from rmq_columns.rebuild.entries import Key
+    from rmq_columns.rebuild.plan import Task
+    from rmq_columns.rebuild.runs import Run, Settled
+    from rmq_columns.rebuild.work import Made
 
 PARAMETERS: Final = (
     Parameter(
@@ -99,9 +99,9 @@ def comparison(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
 def build(spark: SparkSession, source: Source, given: Mapping[str, Any], tell: Progress) -> tuple[Options, list[Made]]:
     """Make the queues of all stores.  Raises `BadOption`, `StoreError`."""
     from rmq_columns import BadOption
-    from rmq_columns.queue_build_plan import plan_build
-    from rmq_columns.queue_build_runs import RUNS
-    from rmq_columns.queue_build_work import Made, build_split, finish_all, making_all, second_round, to_write_again
+    from rmq_columns.rebuild.plan import plan_build
+    from rmq_columns.rebuild.runs import RUNS
+    from rmq_columns.rebuild.work import Made, build_split, finish_all, making_all, second_round, to_write_again
     from rmq_spark.options import located
     from rmq_spark.tasks import gathered, spread
 
@@ -151,8 +151,8 @@ def bounded(runs_max: int, task: Task) -> Iterator[pa.RecordBatch]:
     """The work and the runs of one task; where it has more than `runs_max` of them, one row of the kind `TOO_MANY`."""
     import pyarrow as pa
 
-    from rmq_columns.queue_build_runs import RUNS
-    from rmq_columns.queue_build_work import build_split
+    from rmq_columns.rebuild.runs import RUNS
+    from rmq_columns.rebuild.work import build_split
 
     held, count = [], 0
     for batch in build_split(task):
@@ -176,7 +176,7 @@ def _collected(spark: SparkSession, runs: DataFrame, made: Sequence[Made], tell:
 
 def _take(made: Sequence[Made], rows: Iterable[Row]) -> None:
     """What the first round met."""
-    from rmq_columns.queue_build_work import put_together, take_row
+    from rmq_columns.rebuild.work import put_together, take_row
 
     found: list[dict[Key, list[Run]]] = [{} for _ in made]
     for row in rows:
@@ -190,8 +190,8 @@ def _aggregated(runs: DataFrame) -> list[DataFrame]:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    from rmq_columns.queue_build import Kind
-    from rmq_columns.queue_build_runs import DAMAGE, STRANGERS
+    from rmq_columns.rebuild.entries import Kind
+    from rmq_columns.rebuild.runs import DAMAGE, STRANGERS
 
     is_other = F.col("kind").isin(DAMAGE, STRANGERS)
     before = F.lag("endOffset").over(Window.partitionBy(*KEY).orderBy("firstPhysicalOffset"))
@@ -265,7 +265,7 @@ def frame_of(spark: SparkSession, made: Iterable[Made]) -> DataFrame:
 
 def compared(spark: SparkSession, options: Options, made: Iterable[Made]) -> DataFrame:
     """A row of `COMPARED` for each queue that was made, and each of the store's."""
-    from rmq_columns.queue_build_compare import COMPARED, compare_queues, plan_comparison
+    from rmq_columns.rebuild.compare import COMPARED, compare_queues, plan_comparison
     from rmq_spark.tasks import spread
 
     tasks = [task for one in made for task in plan_comparison(one.plan, options, one.queues)]
@@ -323,7 +323,7 @@ def _compare(spark: SparkSession, options: Options, made: list[Made], tell: Prog
     """Adds what the comparison found; what is wrong."""
     from pyspark.sql import functions as F
 
-    from rmq_columns.queue_build_compare import SOUND
+    from rmq_columns.rebuild.compare import SOUND
 
     rows = compared(spark, options, made).persist()
     with watched(spark, "compare with the store's queues", tell):

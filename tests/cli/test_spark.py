@@ -18,7 +18,7 @@ from rmq_cli import spark_run
 from rmq_cli.main import SUBCOMMANDS
 from rmq_cli.spark import command
 from rmq_columns.errors import BadOption, Malformed
-from rmq_columns.options import NAMES
+from rmq_columns.read.options import NAMES
 from rmq_spark import needs, reasons
 from rmq_spark.arguments import OURS
 from rmq_spark.jobs import JOBS
@@ -266,7 +266,7 @@ TASK = """An exception was thrown from the Python worker. Please see the stack t
 Traceback (most recent call last):
   File "/x/rmq_spark/store.py", line 74, in read
     yield from read_split(partition.value)
-  File "/x/rmq_columns/reading.py", line 30, in read_split
+  File "/x/rmq_columns/read/reading.py", line 30, in read_split
     raise error
 {error}
  SQLSTATE: 38000"""

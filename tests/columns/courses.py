@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from rmq_columns import Options, StoreError, parse_options
-from rmq_columns.dtypes import QUEUE_UNIT
-from rmq_columns.parquet_destination import LocalDestination, Sink, destination
-from rmq_columns.parquet_export import export_store, holding
-from rmq_columns.parquet_manifest import Entry, current, read_done, read_entry, survey
-from rmq_columns.parquet_options import FileOptions
-from rmq_columns.parquet_plan import choose, read_plan
+from rmq_columns.decode.dtypes import QUEUE_UNIT
+from rmq_columns.export.destination import LocalDestination, Sink, destination
+from rmq_columns.export.manifest import Entry, current, read_done, read_entry, survey
+from rmq_columns.export.options import FileOptions
+from rmq_columns.export.parquet import export_store, holding
+from rmq_columns.export.plan import choose, read_plan
 from rmq_wire.message import pack_blank
 from tests.support.logs import BLANK_BYTES, unit
 
@@ -222,7 +222,7 @@ class World:
     @contextmanager
     def patched(self) -> Iterator[None]:
         """Every change of the destination is a step."""
-        import rmq_columns.parquet_destination as module
+        import rmq_columns.export.destination as module
 
         with pytest.MonkeyPatch.context() as patch:
             for owner, name in (

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from rmq_columns import parse_options, plan_splits, read_split, read_store
-from rmq_columns.plan import Split
+from rmq_columns.read.plan import Split
 
 
 def rows(path: Path | str, **options: Any) -> list[dict[str, Any]]:

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_columns import arrow, units
-from rmq_columns.ragged import ragged
-from rmq_columns.schema import MESSAGES
+from rmq_columns.decode import units
+from rmq_columns.decode.ragged import ragged
+from rmq_columns.read import arrow
+from rmq_columns.read.schema import MESSAGES
 from rmq_wire import properties
 from rmq_wire.message import StoredMessage, has_good_crc, pack_unit, read_unit
 from rmq_wire.message_id import offset_message_id

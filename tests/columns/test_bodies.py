@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rmq_columns import bodies
+from rmq_columns.decode import bodies
 from rmq_wire import sys_flag
 
 PLAIN = b"some text, some text, some text" * 20

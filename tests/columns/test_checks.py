@@ -21,9 +21,9 @@ from rmq_columns.checks.audit import Choice, StoreAudit, audit
 from rmq_columns.checks.report import LogReport
 from rmq_columns.checks.sequence import Sequences, grouped
 from rmq_columns.checks.topics import USUAL_MAX, Topics
+from rmq_columns.decode.units import read, walk
 from rmq_columns.errors import BadOption
-from rmq_columns.filesystem import LocalFile
-from rmq_columns.units import read, walk
+from rmq_columns.files.filesystem import LocalFile
 from rmq_inspect.directory import list_store
 from rmq_inspect.verify import Scope, verify
 from rmq_inspect.verify_report import Report

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_columns import dtypes, queues, texts, units
+from rmq_columns.decode import dtypes, queues, texts, units
 from rmq_wire import properties
 from rmq_wire.errors import BadRecord
 from rmq_wire.java import string_hash

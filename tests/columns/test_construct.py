@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rmq_columns import parse_options, plan_splits, read_split, schema_of
-from rmq_columns.arrow import host_text, microseconds
+from rmq_columns.read.arrow import host_text, microseconds
 from rmq_wire import properties
 from rmq_wire.checksum import body_crc
 from rmq_wire.layout import message

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rmq_columns import parse_options, plan_splits
-from rmq_columns.digests import BLOCK_OFFSETS, DigestTask, How, digest_split, hashes, kept
-from rmq_columns.units import read, walk
+from rmq_columns.decode.units import read, walk
+from rmq_columns.read.digests import BLOCK_OFFSETS, DigestTask, How, digest_split, hashes, kept
 from rmq_wire.layout import message
 from rmq_wire.message import pack_unit
 from tests.support.logs import HOST, HOST_V6, unit

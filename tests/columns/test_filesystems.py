@@ -12,8 +12,8 @@ import pytest
 from pyarrow import fs
 
 from rmq_columns import CannotRead, parse_options, plan_splits, read_split, read_store
-from rmq_columns.remote import RangedFile
-from rmq_columns.scan import Batch, scan
+from rmq_columns.decode.scan import Batch, scan
+from rmq_columns.files.remote import RangedFile
 from tests.support.logs import write_log
 from tests.support.stores import golden_store
 

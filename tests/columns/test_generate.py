@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rmq_columns import generate
-from rmq_columns.generate import Made, Wanted, faults_of, main
-from rmq_columns.generate_pattern import DELAY_MS, LONG_TOPIC, SHARDED_TOPIC, SLOTS, WHEEL
-from rmq_columns.generate_plan import FIRST_MS, ROUNDS_BACK, Sizes
+from planted_stores import generate
+from planted_stores.generate import Made, Wanted, faults_of, main
+from planted_stores.pattern import DELAY_MS, LONG_TOPIC, SHARDED_TOPIC, SLOTS, WHEEL
+from planted_stores.plan import FIRST_MS, ROUNDS_BACK, Sizes
 from rmq_inspect.directory import list_store
 from rmq_inspect.verify import Scope, verify
 from rmq_store.settings import DELAY_LEVELS_MS

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from rmq_columns.generate_faults import KINDS
-from rmq_columns.generate_pattern import DELAY_MS, SHARDED_TOPIC
+from planted_stores.faults import KINDS
+from planted_stores.pattern import DELAY_MS, SHARDED_TOPIC
 from rmq_inspect.directory import list_store
 from rmq_inspect.verify import Scope, verify
 from rmq_wire import fastjson, properties

@@ -11,8 +11,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from rmq_columns import BadOption, arrow, parse_options, read_store, schema_of, units
-from rmq_columns.schema import KAFKA
+from rmq_columns import BadOption, parse_options, read_store, schema_of
+from rmq_columns.decode import units
+from rmq_columns.read import arrow
+from rmq_columns.read.schema import KAFKA
 from rmq_wire import properties
 from rmq_wire.message import pack_unit
 from tests.support.given import PROPERTIES

@@ -11,8 +11,13 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from rmq_columns import parquet_export, parquet_manifest, parquet_plan, parquet_progress, parquet_split, plan
-from rmq_columns.seams import unit_says
+from rmq_columns.export import manifest as parquet_manifest
+from rmq_columns.export import parquet as parquet_export
+from rmq_columns.export import plan as parquet_plan
+from rmq_columns.export import progress as parquet_progress
+from rmq_columns.export import split as parquet_split
+from rmq_columns.read import plan
+from rmq_columns.read.seams import unit_says
 from tests.columns.courses import World
 from tests.support.planting import Plant, find_by_seed
 

@@ -11,12 +11,12 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from planted_stores.generate import Wanted, generate
+from planted_stores.plan import Sizes
 from rmq_columns import BadOption, Malformed, parse_options
-from rmq_columns.generate import Wanted, generate
-from rmq_columns.generate_plan import Sizes
-from rmq_columns.parquet_export import export_store
-from rmq_columns.parquet_manifest import CannotExport
-from rmq_columns.parquet_options import FileOptions, parse_file_options
+from rmq_columns.export.manifest import CannotExport
+from rmq_columns.export.options import FileOptions, parse_file_options
+from rmq_columns.export.parquet import export_store
 from tests.support.exports import data_files, exported, log_of_days, options_of, stored
 from tests.support.logs import write_log
 from tests.support.stores import golden_of
@@ -130,7 +130,7 @@ def test_files_and_row_groups_are_bounded(tmp_path: Path, sort: str) -> None:
 
 def test_many_topics_in_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many directories, few open files, no more rows held than allowed, and each row there once."""
-    import rmq_columns.parquet_files as module
+    import rmq_columns.export.files as module
 
     held, opened = [], []
     keep, file = module.SplitFiles._keep, module.SplitFiles._file
@@ -271,7 +271,7 @@ def test_compressions(tmp_path: Path, compression: str) -> None:
 
 def test_rows_are_counted_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer that loses a row is noticed, and leaves nothing."""
-    import rmq_columns.parquet_files as module
+    import rmq_columns.export.files as module
 
     log = log_of_days(tmp_path / "broker-a")
     add = module.SplitFiles.add

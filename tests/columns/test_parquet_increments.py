@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
-from rmq_columns import Options, SeamMismatch, parquet_export, parquet_manifest, parse_options, plan_splits, read_split
-from rmq_columns.parquet_export import export_split, export_store, finish, prepare
-from rmq_columns.parquet_manifest import CannotExport, TakenOver
-from rmq_columns.parquet_options import FileOptions
+from rmq_columns import Options, SeamMismatch, parse_options, plan_splits, read_split
+from rmq_columns.export import manifest as parquet_manifest
+from rmq_columns.export import parquet as parquet_export
+from rmq_columns.export.manifest import CannotExport, TakenOver
+from rmq_columns.export.options import FileOptions
+from rmq_columns.export.parquet import export_split, export_store, finish, prepare
 from tests.columns.courses import DAY_MS, FILE_BYTES, Broker
 from tests.support.exports import data_files, exported, forged_log, stopped_at, stored
 from tests.support.logs import OWN_OFFSET_AT, unit

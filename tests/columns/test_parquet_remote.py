@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from rmq_columns.parquet_destination import RemoteDestination, destination
-from rmq_columns.parquet_export import export_split, export_store, finish, prepare
-from rmq_columns.parquet_manifest import TakenOver, entries_of
-from rmq_columns.parquet_options import FileOptions
+from rmq_columns.export.destination import RemoteDestination, destination
+from rmq_columns.export.manifest import TakenOver, entries_of
+from rmq_columns.export.options import FileOptions
+from rmq_columns.export.parquet import export_split, export_store, finish, prepare
 from tests.support.exports import exported, log_of_days, options_of, stored
 
 FILES = FileOptions()

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 
 from rmq_columns import CannotRead, Options, Split, read_split
-from rmq_columns.parquet_destination import CannotWrite
-from rmq_columns.parquet_export import export_split, export_store, finish, prepare
-from rmq_columns.parquet_manifest import CannotExport, entries_of
-from rmq_columns.parquet_options import FileOptions, parse_file_options
-from rmq_columns.parquet_reading import read_export
+from rmq_columns.export.destination import CannotWrite
+from rmq_columns.export.manifest import CannotExport, entries_of
+from rmq_columns.export.options import FileOptions, parse_file_options
+from rmq_columns.export.parquet import export_split, export_store, finish, prepare
+from rmq_columns.export.reading import read_export
 from tests.support.exports import FILE_BYTES, data_files, die, exported, log_of_days, options_of, stopped_at, stored
 from tests.support.logs import write_log
 from tests.support.loops import each, strided
@@ -31,7 +31,7 @@ FILES = FileOptions()
 def killed(to: Path, options: Options, number: int, increment: bool = False) -> bool:
     """An export in a process of its own that dies before its step `number`; False when it came to its end before that."""
     context = multiprocessing.get_context("forkserver")  # plain fork would take pyarrow's threads for granted
-    context.set_forkserver_preload(["rmq_columns.parquet_export", "tests.support.exports"])
+    context.set_forkserver_preload(["rmq_columns.export.parquet", "tests.support.exports"])
     child = context.Process(target=export_until, args=(str(to), options, number, increment))
     child.start()
     child.join()
@@ -122,7 +122,7 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
         read.append(split.parts)
         return read_split(split)
 
-    monkeypatch.setattr("rmq_columns.parquet_split.read_split", reading)
+    monkeypatch.setattr("rmq_columns.export.split.read_split", reading)
     again = prepare(str(to), options, FILES)
     assert [one.number for one in again.todo] == [one.number for one in prepared.todo[2:]]
     for one in again.todo:

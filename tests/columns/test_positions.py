@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from planted_stores.generate import Wanted, generate
+from planted_stores.plan import Sizes
 from rmq_columns import parse_options, plan_splits, read_store
-from rmq_columns.generate import Wanted, generate
-from rmq_columns.generate_plan import Sizes
-from rmq_columns.positions import asked_of, positions_in
+from rmq_columns.read.positions import asked_of, positions_in
 from tests.support.generated import idled
 from tests.support.logs import write_log
 from tests.support.stores import golden_of

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rmq_columns import parse_options, plan_splits, read_split, read_store
-from rmq_columns.filesystem import File, LocalFile, LocalTree
-from rmq_columns.plan import CLOCK_STEP_MS
+from rmq_columns.files.filesystem import File, LocalFile, LocalTree
+from rmq_columns.read.plan import CLOCK_STEP_MS
 from tests.support.logs import FILE_BYTES, Log, write_log
 from tests.support.loops import each, strided
 from tests.support.stores import golden_of, golden_store

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from rmq_columns import BadOption, CannotRead, Malformed
-from rmq_columns.queue_build import Key, Kind, delay_levels, light_places
-from rmq_columns.queue_build_compare import compare_queues, plan_comparison
-from rmq_columns.queue_build_files import Target, extension_addresses, extensions_in
-from rmq_columns.queue_build_place import MARK
-from rmq_columns.queue_build_plan import plan_build
-from rmq_columns.queue_build_runs import Bridge, Piece, Run, settle
-from rmq_columns.queue_build_work import Made, build_split, rebuild
+from rmq_columns.rebuild.compare import compare_queues, plan_comparison
+from rmq_columns.rebuild.entries import Key, Kind, delay_levels, light_places
+from rmq_columns.rebuild.files import Target, extension_addresses, extensions_in
+from rmq_columns.rebuild.place import MARK
+from rmq_columns.rebuild.plan import plan_build
+from rmq_columns.rebuild.runs import Bridge, Piece, Run, settle
+from rmq_columns.rebuild.work import Made, build_split, rebuild
 from tests.support.logs import QUEUE_OFFSET_AT, write_log
 from tests.support.queue_files import TREES, built, files_of, options_of, store_of
 from tests.support.stores import golden_of, golden_store, rich_store, spoil

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from rmq_columns import parse_options
-from rmq_columns.queue_build_work import rebuild
+from rmq_columns.rebuild.work import rebuild
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
 from rmq_store.values import Draft

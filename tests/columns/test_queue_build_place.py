@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from rmq_columns import BadOption, CannotRead, Malformed, parse_options
-from rmq_columns.queue_build import Key, Kind
-from rmq_columns.queue_build_place import MARK, check_place, finish, making
-from rmq_columns.queue_build_plan import Task, directories, plan_build
-from rmq_columns.queue_build_work import Made, build_split, rebuild
-from rmq_columns.stores import list_stores
+from rmq_columns.read.stores import list_stores
+from rmq_columns.rebuild.entries import Key, Kind
+from rmq_columns.rebuild.place import MARK, check_place, finish, making
+from rmq_columns.rebuild.plan import Task, directories, plan_build
+from rmq_columns.rebuild.work import Made, build_split, rebuild
 from tests.support.logs import FILE_BYTES, Log, unit, write_behind, write_log
 from tests.support.queue_files import built, files_of, options_of
 from tests.support.stores import golden_store, spoil

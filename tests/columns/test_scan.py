@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_columns import scan as scanning
-from rmq_columns.scan import Batch, End, Ending, Gap, scan
-from rmq_columns.units import Fault
+from rmq_columns.decode import scan as scanning
+from rmq_columns.decode.scan import Batch, End, Ending, Gap, scan
+from rmq_columns.decode.units import Fault
 from rmq_wire.message import pack_blank, pack_unit, read_unit
 from tests.support.given import damaged
 from tests.support.golden import store_files

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from rmq_columns import BadOption, CannotRead, Malformed, parse_options, plan_splits, read_split, read_store, schema_of
-from rmq_columns.arrow import host_text
+from rmq_columns.read.arrow import host_text
 from rmq_inspect import files as inspecting
 from rmq_inspect.directory import list_store
 from rmq_wire import properties, sys_flag

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rmq_columns import BadOption, CannotRead, parse_options, read_store
-from rmq_columns.filesystem import absolute, lies_in, local_path
-from rmq_columns.stores import list_stores
+from rmq_columns.files.filesystem import absolute, lies_in, local_path
+from rmq_columns.read.stores import list_stores
 from tests.support.logs import write_log
 
 BODIES = [b"x"] * 3

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from rmq_columns import parse_options
-from rmq_columns.parquet_export import export_store
-from rmq_columns.queue_build_place import MARK
-from rmq_columns.queue_build_work import rebuild
-from rmq_columns.syncs import make_directories, sync_directory, sync_tree, sync_up
+from rmq_columns.export.parquet import export_store
+from rmq_columns.files.syncs import make_directories, sync_directory, sync_tree, sync_up
+from rmq_columns.rebuild.place import MARK
+from rmq_columns.rebuild.work import rebuild
 from tests.support.exports import data_files, exported, log_of_days, options_of
 from tests.support.power import Power
 from tests.support.stores import golden_store

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_columns.options import parse_options
+from rmq_columns.read.options import parse_options
 from rmq_columns.shown import UNIT_MS
 from rmq_columns.values import duration_ms, size_bytes, time_ms
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmq_columns import scan, units
 from rmq_columns.checks import entries, index, log, places, queues, sequence, whole
 from rmq_columns.checks.findings import Findings
+from rmq_columns.decode import scan, units
 from rmq_inspect import verify
 from tests.support import plants_index, plants_log, plants_queues, plants_rest
 from tests.support.damaged_store import Subject, add_config, fill

@@ -85,7 +85,7 @@ def test_a_message_that_fails_its_own_crc(tmp_path: Path) -> None:
 
 def test_a_file_with_too_many_damaged_places_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path, 60)
-    monkeypatch.setattr("rmq_columns.scan.GAPS_MAX", 3)
+    monkeypatch.setattr("rmq_columns.decode.scan.GAPS_MAX", 3)
     subject = Subject(tmp_path)
     for at, _ in subject.units(0)[::3]:
         subject.set_head(subject.log_files[0], at, "magic", 0)

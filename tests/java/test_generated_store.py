@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from rmq_columns.generate import Made, Wanted, generate
-from rmq_columns.generate_config import delivered
-from rmq_columns.generate_pattern import SCHEDULE, WHEEL, Kind
-from rmq_columns.generate_plan import Plan, Sizes
+from planted_stores.config import delivered
+from planted_stores.generate import Made, Wanted, generate
+from planted_stores.pattern import SCHEDULE, WHEEL, Kind
+from planted_stores.plan import Plan, Sizes
 from rmq_wire import properties
 from rmq_wire.codes import RequestCode
 from rmq_wire.fastjson import loads

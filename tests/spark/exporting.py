@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmq_columns.parquet_destination import LocalDestination
+from rmq_columns.export.destination import LocalDestination
 from rmq_spark.jobs.export import work_on
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rmq_columns.parquet_export import Job
-    from rmq_columns.parquet_plan import Numbered
+    from rmq_columns.export.parquet import Job
+    from rmq_columns.export.plan import Numbered
 
 STEPS = ("create", "put")
 

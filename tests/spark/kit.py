@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rmq_columns.generate import Wanted, generate
-from rmq_columns.generate_plan import Sizes
+from planted_stores.generate import Wanted, generate
+from planted_stores.plan import Sizes
 from rmq_spark.arguments import arguments_of
 from rmq_spark.jobs import module_of
 from rmq_spark.measuring import source_of

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from rmq_columns.generate_faults import AHEAD, GAP
-from rmq_columns.generate_plan import FIRST_MS, UNITS_A_MS
+from planted_stores.faults import AHEAD, GAP
+from planted_stores.plan import FIRST_MS, UNITS_A_MS
 from rmq_spark.outcome import Outcome
 from tests.support.planted_kinds import PERHAPS, SEEN_AS
 
@@ -138,7 +138,7 @@ def of_order(outcome: Outcome, _: list[Fault]) -> Found:
 
 
 def of_rebuilt(outcome: Outcome, _: list[Fault]) -> Found:
-    from rmq_columns.queue_build_compare import SOUND
+    from rmq_columns.rebuild.compare import SOUND
 
     rows = outcome.frames["comparison"].collect()
     return {(row.topic, row.queueId, row.differentUnits) for row in rows if row.outcome not in SOUND}

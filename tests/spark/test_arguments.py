@@ -13,7 +13,7 @@ import pytest
 from rmq_cli import spark_run
 from rmq_cli.spark_job import COMMON, command_of, option_of
 from rmq_columns import BadOption
-from rmq_columns.options import NAMES, parse_options
+from rmq_columns.read.options import NAMES, parse_options
 from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import JOBS, Source, function_of, module_of
 from rmq_spark.session import silent

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from rmq_columns import parse_options
-from rmq_columns.queue_build_work import rebuild
+from rmq_columns.rebuild.work import rebuild
 from tests.spark.cluster import BRIEF, DRIVER_S_MAX, ROOT, clean_environment, needs_spark, run_driver, wanted_rows
 from tests.spark.mortal import END, KILLED
 from tests.support.exports import exported, stored
@@ -28,8 +28,8 @@ from tests.support.stores import golden_of
 HERE = Path(__file__).parent
 FAULTS: Final = {"corrupt-body": 2, "queue-missing": 1, "queue-wrong": 1, "index-missing": 1}
 CHECK: Final = "rmq_columns.checks.audit:check_log"
-PUT, CREATE = "rmq_columns.parquet_destination:LocalDestination.put", "rmq_columns.parquet_destination:LocalDestination.create"
-WRITE: Final = "rmq_columns.queue_build_files:Target.write"
+PUT, CREATE = "rmq_columns.export.destination:LocalDestination.put", "rmq_columns.export.destination:LocalDestination.create"
+WRITE: Final = "rmq_columns.rebuild.files:Target.write"
 PLACES: Final = {"audit": (CHECK,), "export": (PUT,), "rebuild-queues": (WRITE,)}
 MORE_PLACES: Final = {"audit": (END,), "export": (CREATE, END), "rebuild-queues": (END,)}
 """Before which call, or behind all of a task's work, its executor dies."""

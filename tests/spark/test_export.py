@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from rmq_columns import read_store
-from rmq_columns.parquet_export import export_store
-from rmq_columns.parquet_manifest import CannotExport, entries_of
-from rmq_columns.parquet_options import FileOptions
+from rmq_columns.export.manifest import CannotExport, entries_of
+from rmq_columns.export.options import FileOptions
+from rmq_columns.export.parquet import export_store
 from rmq_spark.arguments import arguments_of
 from rmq_spark.jobs import Source
 from rmq_spark.reasons import reason_of
@@ -142,7 +142,7 @@ def test_refusals(spark: Any, tmp_path: Path) -> None:
 
 def test_goes_on_where_another_began(spark: Any, tmp_path: Path) -> None:
     """With Spark or without: the same plan, the same entries."""
-    from rmq_columns.parquet_export import export_split, prepare
+    from rmq_columns.export.parquet import export_split, prepare
     from rmq_spark.jobs.export import export
 
     log = log_of_days(tmp_path / "broker-a", 200)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from planted_stores.generate import Made, Wanted, generate
+from planted_stores.plan import Sizes
 from rmq_columns import read_store
-from rmq_columns.generate import Made, Wanted, generate
-from rmq_columns.generate_plan import Sizes
 from rmq_spark.jobs import lag as job
 from rmq_spark.jobs.lag import retry_group, wanted_of
 from rmq_wire.fastjson import loads

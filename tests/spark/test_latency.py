@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planted_stores.generate import Made, Wanted, generate
+from planted_stores.plan import Sizes
 from rmq_columns import read_store
-from rmq_columns.generate import Made, Wanted, generate
-from rmq_columns.generate_plan import Sizes
-from rmq_columns.traces import UNREADABLE, parse_trace
+from rmq_columns.read.traces import UNREADABLE, parse_trace
 from rmq_spark.jobs import latency as job
 from rmq_wire.layout.message import FIXED
 from tests.spark.kit import outcome_of

@@ -17,7 +17,7 @@ ROW = st.tuples(st.sampled_from(TOPICS), st.sampled_from((0, 1, -1, -(1 << 31)))
 
 
 def batches(rows: list[tuple[str, int, int, int]], cuts: list[int]) -> list[Any]:
-    from rmq_columns.schema import TIME
+    from rmq_columns.read.schema import TIME
 
     made, edges = [], sorted({0, len(rows), *(cut % (len(rows) + 1) for cut in cuts)})
     for begin, end in pairwise(edges):
@@ -61,7 +61,7 @@ def test_rows_that_went_back(rows: list[tuple[str, int, int, int]], cuts: list[i
 
 
 def test_times_as_numbers() -> None:
-    from rmq_columns.schema import TIME
+    from rmq_columns.read.schema import TIME
     from rmq_spark.jobs.order_scan import _text
 
     assert _text(pa.array([1_760_000_000_123_000, None], TIME)).to_pylist() == ["1760000000123", None]

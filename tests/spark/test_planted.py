@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import pytest
 
-from rmq_columns.generate import Wanted, generate
-from rmq_columns.generate_faults import KINDS
-from rmq_columns.generate_plan import Sizes
+from planted_stores.faults import KINDS
+from planted_stores.generate import Wanted, generate
+from planted_stores.plan import Sizes
 from rmq_spark.jobs import JOBS
 from rmq_spark.outcome import Outcome
 from tests.spark.kit import outcome_of

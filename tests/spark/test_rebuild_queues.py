@@ -14,9 +14,9 @@ from tests.support.queue_files import files_of, store_of
 from tests.support.stores import spoil
 
 pytest.importorskip("pyspark", reason="needs PySpark: the extra [spark]")
+from planted_stores.generate import Wanted, generate
+from planted_stores.plan import Sizes
 from rmq_columns import BadOption, CannotRead
-from rmq_columns.generate import Wanted, generate
-from rmq_columns.generate_plan import Sizes
 from rmq_spark.arguments import arguments_of
 from rmq_spark.jobs import rebuild_queues as job
 from rmq_spark.session import silent

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from planted_stores.generate import Made, Wanted, generate
+from planted_stores.plan import Sizes
 from rmq_columns import read_store
-from rmq_columns.generate import Made, Wanted, generate
-from rmq_columns.generate_plan import Sizes
 from rmq_spark.arguments import arguments_of
 from rmq_spark.jobs import skew as job
 from rmq_spark.jobs.skew import gini, queue_counts, summed

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rmq_columns.dtypes import QUEUE_UNIT
+from rmq_columns.decode.dtypes import QUEUE_UNIT
 from rmq_inspect.directory import list_store
 from rmq_inspect.verify import Scope, verify
 from rmq_inspect.verify_report import Report

@@ -12,10 +12,10 @@ from typing import Any, Final
 import pytest
 
 from rmq_columns import Options, parse_options, read_store
-from rmq_columns.parquet_destination import Destination, LocalDestination, Sink
-from rmq_columns.parquet_reading import read_export
-from rmq_columns.schema import CORRUPT
-from rmq_columns.units import FIXED_SIZE_MIN
+from rmq_columns.decode.units import FIXED_SIZE_MIN
+from rmq_columns.export.destination import Destination, LocalDestination, Sink
+from rmq_columns.export.reading import read_export
+from rmq_columns.read.schema import CORRUPT
 from tests.support.logs import Body, Log, unit, write_log
 
 FILE_BYTES: Final = 1 << 14
@@ -74,7 +74,7 @@ def stopped_at(number: int, stop: Callable[[], None]) -> Iterator[list[str]]:
             (Sink, "write"),
         ):
             patch.setattr(owner, name, _stepping(getattr(owner, name), name, step))
-        import rmq_columns.parquet_destination as module
+        import rmq_columns.export.destination as module
 
         local = module._LocalSink
         patch.setattr(local, "commit", _stepping(local.commit, "commit", step))

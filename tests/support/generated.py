@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rmq_columns.generate import Wanted, generate
-from rmq_columns.generate_plan import Sizes
+from planted_stores.generate import Wanted, generate
+from planted_stores.plan import Sizes
 from tests.support.planted_kinds import SEEN_AS
 
 SIZES = Sizes(log_file_bytes=1 << 20, queue_file_bytes=4000, hash_slots=500, index_entries=10_000)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rmq_columns.dtypes import QUEUE_UNIT
+from rmq_columns.decode.dtypes import QUEUE_UNIT
 from rmq_wire.layout import message
 from rmq_wire.message import pack_blank, pack_unit
 from rmq_wire.message_id import pack_host

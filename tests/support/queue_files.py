@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rmq_columns import parse_options
-from rmq_columns.queue_build_work import Made, rebuild
+from rmq_columns.rebuild.work import Made, rebuild
 from tests.support.stores import golden_of, golden_store
 
 TREES = ("consumequeue", "batchconsumequeue", "consumequeue_ext")

@@ -17,6 +17,7 @@ PRODUCT_ROOMS = (
     "rmq_client",
     "rmq_inspect",
     "rmq_columns",
+    "planted_stores",
     "rmq_spark",
     "conformance",
     "rmq_cli",

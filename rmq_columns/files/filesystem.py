@@ -1,0 +1,226 @@
+"""Where the bytes are: directories and files of this machine, of any pyarrow file system, of any fsspec one.
+
+All three are a `Tree`: list a directory, open a file, read it by ranges.  Local files are read with `preadv` into the caller's
+buffer (faster than a map, and never a SIGBUS when somebody shortens the file); links beneath a directory are not followed.
+Foreign exceptions become `CannotRead` here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Protocol, Self
+from urllib.parse import unquote
+
+from rmq_columns.errors import DENIED, CannotRead, FileGone, NotPermitted
+
+FILE_URI: Final = "file:/"
+_SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
+_THIS_MACHINE: Final = ("", "localhost")
+_FLAGS: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+SCHEME: Final = "://"
+
+
+class Entry(NamedTuple):
+    """One name in a directory.  size: bytes, 0 of a directory."""
+
+    name: str
+    is_directory: bool
+    size: int
+
+
+class File(Protocol):
+    """Bytes by position; a context manager.  A `rmq_columns.decode.scan.Source`."""
+
+    def size(self) -> int: ...
+
+    def read(self, at: int, size: int) -> bytes: ...
+
+    def read_into(self, at: int, buffer: memoryview) -> int: ...
+
+    def data_ranges(self, start: int = 0) -> Iterable[tuple[int, int]]: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+
+class Tree(Protocol):
+    """A file system.  Paths are joined with `/`."""
+
+    is_local: bool
+
+    def entries(self, path: str) -> list[Entry] | None:
+        """Sorted by name; None where there is no such directory.  Raises `CannotRead`."""
+        ...
+
+    def file_size(self, path: str) -> int | None:
+        """None where there is no such file."""
+        ...
+
+    def open(self, path: str) -> File:
+        """Raises `FileGone`, `CannotRead`."""
+        ...
+
+
+def local_path(path: str) -> str | None:
+    """The path on this machine that a path or a `file:` URI means; None for a URI of another file system.
+
+    Raises `CannotRead` for a `file:` URI that names another machine.
+    """
+    if path.startswith(FILE_URI):
+        rest = unquote(path.removeprefix("file:"))
+        if rest.startswith("//"):
+            host, slash, below = rest[2:].partition("/")
+            if host not in _THIS_MACHINE:
+                raise CannotRead(path, -1, f"a file of another machine, {host}; a local path is written file:///{host}/{below}")
+            rest = slash + below
+        return rest or "/"
+    return None if SCHEME in path else path
+
+
+def absolute(path: str) -> str:
+    """A path on this machine from its root on, by whatever words it was named; another URI as it is.  Raises `CannotRead`."""
+    own = local_path(path)
+    return path if own is None else os.path.abspath(own)
+
+
+def lies_in(path: str, directory: str) -> bool:
+    """Whether it is this directory or beneath it, links followed.  Raises `CannotRead`."""
+    own, above = local_path(path), local_path(directory)
+    if own is None or above is None:
+        return own is None and above is None and _as_text(path).startswith(_as_text(directory))
+    there = os.path.realpath(above)
+    return os.path.commonpath([there, os.path.realpath(own)]) == there
+
+
+def _as_text(uri: str) -> str:
+    """Equal for equal places: Hadoop writes s3a where others write s3."""
+    scheme, _, rest = uri.partition(SCHEME)
+    return f"{_SCHEMES.get(scheme.lower(), scheme.lower())}{SCHEME}{'/'.join(filter(None, rest.split('/')))}/"
+
+
+def resolve(path: str, filesystem: Any = None) -> tuple[Tree, str]:
+    """The tree in which a path lies, and what the path is called there.
+
+    filesystem: of pyarrow or fsspec; without one the path is local, or a URI (`s3://bucket/store`, `memory://store`).
+    Raises `CannotRead` for a URI that nobody here understands.
+    """
+    from rmq_columns.files import remote
+
+    if filesystem is not None:
+        return remote.tree_of(filesystem, path)
+    own = local_path(path)
+    return remote.from_uri(path) if own is None else (LocalTree(), own.rstrip("/") or "/")
+
+
+@contextmanager
+def translated(path: str, at: int = -1) -> Iterator[None]:
+    """OSError as our errors: `FileGone`, `NotPermitted`, `CannotRead`."""
+    try:
+        yield
+    except FileNotFoundError as reason:
+        raise FileGone(path, at, "no such file") from reason
+    except PermissionError as reason:
+        raise NotPermitted(path, at, DENIED) from reason
+    except OSError as reason:
+        why = "a link; links are not followed" if reason.errno == errno.ELOOP else (reason.strerror or str(reason))
+        raise CannotRead(path, at, why) from reason
+
+
+@contextmanager
+def translated_writing(path: str) -> Iterator[None]:
+    """The same where something is made: what may not be written is `CannotRead`, like whatever else hinders."""
+    try:
+        with translated(path):
+            yield
+    except NotPermitted as reason:
+        raise CannotRead(path, -1, DENIED) from reason
+
+
+class LocalTree:
+    """This machine's files."""
+
+    is_local = True
+
+    def entries(self, path: str) -> list[Entry] | None:
+        found = []
+        with translated(path):
+            try:
+                with os.scandir(path) as listed:
+                    for one in listed:
+                        try:
+                            status = one.stat(follow_symlinks=False)
+                        except FileNotFoundError:
+                            continue
+                        if stat.S_ISDIR(status.st_mode):
+                            found.append(Entry(one.name, True, 0))
+                        elif stat.S_ISREG(status.st_mode):
+                            found.append(Entry(one.name, False, status.st_size))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        return sorted(found)
+
+    def file_size(self, path: str) -> int | None:
+        with translated(path):
+            try:
+                status = os.stat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def open(self, path: str) -> File:
+        with translated(path):
+            descriptor = os.open(path, _FLAGS)
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.close(descriptor)
+                raise CannotRead(path, -1, "not a regular file")
+        return LocalFile(descriptor, path)
+
+
+class LocalFile:
+    """An open file."""
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self._descriptor, self._path = descriptor, path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        os.close(self._descriptor)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, at: int, size: int) -> bytes:
+        with translated(self._path, at):
+            return os.pread(self._descriptor, size, at)
+
+    def read_into(self, at: int, buffer: memoryview) -> int:
+        with translated(self._path, at):
+            return os.preadv(self._descriptor, [buffer], at)
+
+    def data_ranges(self, start: int = 0) -> Iterator[tuple[int, int]]:
+        """(begin, end) of the parts that are not holes."""
+        end = self.size()
+        while start < end:
+            try:
+                data = os.lseek(self._descriptor, start, os.SEEK_DATA)
+                hole = os.lseek(self._descriptor, data, os.SEEK_HOLE)
+            except (OSError, AttributeError) as reason:
+                if not isinstance(reason, OSError) or reason.errno != errno.ENXIO:  # nobody tells: all of it may be data
+                    yield start, end
+                return
+            yield data, min(hole, end)
+            start = hole
+
+
+def joined(*parts: str) -> str:
+    """One path of several parts."""
+    first, *rest = parts
+    return "/".join((first.rstrip("/") if first != "/" else "", *rest)) if rest else first

@@ -1,0 +1,93 @@
+"""Which topics stores have, and what is said of one that none of them has: a typing error must not look like "nothing found".
+
+A store names its topics by the directories of its queues, in topics.json, and in the positions of groups (a topic that was
+deleted has those).  A log alone names none.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from rmq_columns.errors import CannotRead
+from rmq_columns.files.filesystem import Tree, joined, local_path
+from rmq_columns.read.options import Options
+from rmq_columns.read.stores import BATCH_QUEUES, QUEUES, Store, list_stores
+from rmq_columns.shown import printable
+from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+
+NEAR_MAX: Final = 3
+LISTED_MAX: Final = 5
+
+
+def topics_of(store: Store, tree: Tree) -> frozenset[str] | None:
+    """By every name that the store has for one; None where nothing there tells.  Raises `NotPermitted`."""
+    if not store.root:
+        return None
+    names = {one.name for above in (QUEUES, BATCH_QUEUES) for one in tree.entries(joined(store.root, above)) or ()}
+    configured = _table(store, tree, "topics.json", "topicConfigTable")
+    if not names and configured is None:
+        return None
+    positions = _table(store, tree, "consumerOffset.json", "offsetTable") or ()
+    return frozenset(names.union(configured or (), (place.partition("@")[0] for place in positions)))
+
+
+def _table(store: Store, tree: Tree, name: str, table: str) -> Collection[str] | None:
+    try:
+        return store.config_table(tree, name, table)
+    except CannotRead:
+        return None
+
+
+def near(name: str, names: Iterable[str], count: int = NEAR_MAX) -> list[str]:
+    """Those most like it, the best first, small and large letters being equal."""
+    by_lower = {one.lower(): one for one in names}
+    return [by_lower[one] for one in difflib.get_close_matches(name.lower(), by_lower, count)]
+
+
+def no_such_topic(asked: str, known: Iterable[str], where: str) -> str:
+    """The line about it."""
+    names = sorted(known)
+    if close := near(asked, names):
+        hint = f"did you mean {' or '.join(map(printable, close))}?"
+    elif plain := [one for one in names if not is_system_topic(one) and not one.startswith((RETRY_PREFIX, DLQ_PREFIX))]:
+        more = f" and {len(plain) - LISTED_MAX} more" if len(plain) > LISTED_MAX else ""
+        hint = f"there are {', '.join(map(printable, plain[:LISTED_MAX]))}{more}"
+    else:
+        hint = "it names none"
+    return f"no topic {printable(asked)} in {where}: {hint}"
+
+
+class Missing(NamedTuple):
+    """What is said of a topic that was asked for and is not known.  is_sure: that every store has told its topics."""
+
+    line: str
+    is_sure: bool
+
+
+def missing_topic(options: Options, asked: Collection[str] = ()) -> Missing | None:
+    """Before anything heavy starts: whether the paths of this machine are stores, may be read, and have the topics asked for.
+
+    What lies elsewhere is not looked at: each look is a round trip.  Raises `BadOption`, `CannotRead`, `NotPermitted`.
+    """
+    known: set[str] = set()
+    is_sure = True
+    for path in options.paths:
+        if local_path(path) is None:
+            is_sure = False
+            continue
+        own = replace(options, paths=(path,), broker_names=())  # each by itself: a store may be compared with its copy
+        for store in list_stores(own):
+            tree = store.tree(own)
+            store.log_files(tree)
+            for name in (QUEUES, BATCH_QUEUES, "config", "index") if store.root else ():
+                tree.entries(joined(store.root, name))  # what may not be listed would look empty
+            names = topics_of(store, tree) if asked else None
+            is_sure = is_sure and names is not None
+            known.update(names or ())
+    if not (missing := sorted(set(asked) - known)):
+        return None
+    where = options.paths[0] if len(options.paths) == 1 else f"any of {', '.join(options.paths)}"
+    return Missing(no_such_topic(missing[0], known, where), is_sure)

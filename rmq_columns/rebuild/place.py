@@ -1,0 +1,172 @@
+"""The directory in which queues are made anew: who may use it, and the last step, which makes them what is found there.
+
+Each start works in a directory of its own below `unfinished`; what an earlier run made stays until the new queues are whole, and
+then they change places.  A file says what the runs made: nothing else in the directory is ever removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from rmq_columns.errors import CannotRead
+from rmq_columns.files.filesystem import SCHEME, absolute, lies_in, local_path, translated_writing
+from rmq_columns.files.syncs import make_directories, sync_directory, sync_tree
+from rmq_columns.read.stores import Store, store_around
+from rmq_columns.rebuild.files import FIRST, SECOND, WHOLE, Target
+
+UNFINISHED: Final = "unfinished"
+MARK: Final = "rebuilt-queues.json"
+"""Lies in a directory that this made.  complete: whether all that is named in `made` is there, whole.  run: the last start."""
+_NEW: Final = ".new"
+_OLD: Final = "old"
+_GONE: Final = ".gone"
+_MARK_BYTES_MAX: Final = 1 << 20
+
+
+def place_of(to: str) -> str:
+    """The directory, from the root on.  Raises `CannotRead` for a URI that is none."""
+    if local_path(to) is None:
+        raise CannotRead(
+            to,
+            -1,
+            "not a directory: units are written at their places in files, which an object store cannot; name a disk that all"
+            " executors share, and copy the finished tree",
+        )
+    return absolute(to)
+
+
+def check_place(to: str, stores: Iterable[Store]) -> None:
+    """Raises `CannotRead` unless it is new, empty, or what an earlier run made; and where it lies in a store or around one."""
+    for store in stores:
+        for own in filter(None, (store.root, *store.logs)) if SCHEME not in store.uri else ():
+            if lies_in(to, own) or lies_in(own, to):
+                raise CannotRead(to, -1, f"must lie beside {own}, not within it or around it: a store is never written to")
+    with translated_writing(to):
+        names = os.listdir(to) if os.path.lexists(to) else []
+    if MARK not in names:
+        if names:
+            raise CannotRead(to, -1, "is not empty, and nothing that an earlier run made")
+        if (other := store_around(to)) is not None:
+            raise CannotRead(to, -1, f"lies in the store {other}: a store is never written to")
+    ours = {MARK, MARK + _NEW, UNFINISHED, *_told(to)["made"]} if names else set()
+    if strange := sorted(set(names) - ours):
+        raise CannotRead(to, -1, f"holds {strange[0]}, which no earlier run made: name another directory, or move it away")
+
+
+@contextmanager
+def making(to: str, run: str, targets: Sequence[Target]) -> Iterator[None]:
+    """While tasks write.  What is unfinished when the block ends is removed, as is what starts before this one left.
+
+    Raises `CannotRead`.
+    """
+    with translated_writing(to):
+        make_directories(to)
+        told = _told(to)
+        _discard(to)
+        _mark(to, {**told, "run": run})
+        for target in targets:
+            for part in (FIRST, SECOND, WHOLE):
+                os.makedirs(target.of(part).above)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # what went wrong first is what is told
+            _discard(to, run)
+        raise
+    with translated_writing(to):
+        _discard(to, run)
+
+
+def finish(to: str, run: str, targets: Sequence[Target]) -> None:
+    """Put what was made in the place of what an earlier run made.  Raises `CannotRead`, also when another start took over."""
+    with translated_writing(to):
+        told = _told(to)
+        if told["run"] != run:
+            raise CannotRead(to, -1, "another start took this directory over")
+        found: dict[str, str] = {}
+        for target in targets:
+            whole = target.of(WHOLE).above
+            inside = os.path.relpath(target.root, to)
+            trees = {inside: whole} if inside != os.curdir else {tree: os.path.join(whole, tree) for tree in os.listdir(whole)}
+            found |= trees
+            sync_tree(whole)  # nothing that is not on the disk takes the place of what was there
+        _mark(to, {**told, "complete": False, "made": sorted({*told["made"], *found})})
+        old = os.path.join(to, UNFINISHED, run, _OLD)
+        os.makedirs(old)
+        there = [name for name in told["made"] if os.path.lexists(os.path.join(to, name))]
+        pairs = [(os.path.join(to, name), os.path.join(old, name)) for name in there]
+        try:
+            _rename_all(pairs + [(source, os.path.join(to, name)) for name, source in found.items()])
+        except OSError:
+            _mark(to, told)
+            raise
+        sync_directory(to)
+        _mark(to, {"complete": True, "made": sorted(found), "run": run})
+
+
+def _rename_all(pairs: Sequence[tuple[str, str]]) -> None:
+    """All of them, or none."""
+    done: list[tuple[str, str]] = []
+    try:
+        for source, target in pairs:
+            os.rename(source, target)
+            done.append((source, target))
+    except OSError:
+        for source, target in reversed(done):
+            with suppress(OSError):
+                os.rename(target, source)
+        raise
+
+
+def work_of(to: str, run: str, number: int) -> str:
+    """Where the queues of a store are made."""
+    return os.path.join(to, UNFINISHED, run, str(number))
+
+
+def _told(to: str) -> dict[str, Any]:
+    """What the mark says.  Raises `CannotRead` for one that is none."""
+    path = os.path.join(to, MARK)
+    try:
+        with open(path, "rb") as file:
+            told = json.loads(file.read(_MARK_BYTES_MAX))
+    except FileNotFoundError:
+        return {"complete": False, "made": [], "run": ""}
+    except ValueError:
+        told = None
+    made = told.get("made") if isinstance(told, dict) else None
+    if not isinstance(made, list) or not all(isinstance(one, str) and one == os.path.basename(one) and one for one in made):
+        raise CannotRead(path, -1, "does not say what an earlier run made: name another directory")
+    return {"complete": bool(told.get("complete")), "made": made, "run": str(told.get("run"))}
+
+
+def _mark(to: str, told: dict[str, Any]) -> None:
+    path = os.path.join(to, MARK)
+    with open(path + _NEW, "w", encoding="utf-8") as file:
+        json.dump(told, file, indent=1)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(path + _NEW, path)
+    sync_directory(to)
+
+
+def _discard(to: str, run: str | None = None) -> None:
+    """Remove what one start left, or every one.  It loses its name first: then no task of that start can write there."""
+    above = os.path.join(to, UNFINISHED)
+    if os.path.islink(above) or not os.path.isdir(above):
+        return
+    for name in os.listdir(above) if run is None else (run,):
+        path = os.path.join(above, name)
+        if not os.path.lexists(path):
+            continue
+        gone = path if name.endswith(_GONE) else path + _GONE
+        if gone != path:
+            os.rename(path, gone)
+        shutil.rmtree(gone) if os.path.isdir(gone) and not os.path.islink(gone) else os.unlink(gone)
+    if not os.listdir(above):
+        os.rmdir(above)
