@@ -11,15 +11,13 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from conformance.version import Version
 
 if TYPE_CHECKING:
     from conformance.trial import Trial
-
-Version = tuple[int, ...]
-"""Of the reference: (5, 5, 0)."""
-T = TypeVar("T")
 
 
 class Level(enum.Enum):
@@ -152,14 +150,3 @@ def load(broken: dict[str, Exception] | None = None) -> dict[str, Case]:
                 raise
             broken[found.name] = error
     return CASES
-
-
-def by_version(version: Version | None, expected: Mapping[str, T]) -> T:
-    """What is expected of this version, from a table such as {"": 1, "4": 0, "5.3.3": 2}: the longest key that fits.
-
-    A key fits when it is a prefix of the version in whole numbers ("5.3" fits 5.3.3, not 5.30); "" fits all and stands for the
-    newest reference, which is also what a server of unknown version is held to.
-    """
-    words = [str(number) for number in version or ()]
-    fitting = [key for key in expected if not key or words[: key.count(".") + 1] == key.split(".")]
-    return expected[max(fitting, key=len)]

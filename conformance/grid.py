@@ -19,10 +19,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from conformance.case import Case, Level, Need, Version, enter
+from conformance.case import Case, Level, Need, enter
 from conformance.grid_expect import REFUSED, SILENCE_S, Expect, Expected, all_of, described, each_version, newest
 from conformance.link import ANSWER_S, Answer, Form, Link, NoAnswer
 from conformance.trial import CaseFailed, Trial
+from conformance.version import Version
 from rmq_wire.codes import RequestCode
 from rmq_wire.declare import Field, Request, Role
 from rmq_wire.headers.base import TopicRequest

@@ -1,6 +1,6 @@
 """What a probe of the grid must be answered with, by version, and in words.
 
-An expectation that differs by version is a table (`conformance.case.by_version`); one that is an accident of Java's says why.
+An expectation that differs by version is a table (`conformance.version.by_version`); one that is an accident of Java's says why.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Expect:
 
 
 Expected = Expect | Mapping[str, Expect]
-"""One for all versions, or a table by version (`conformance.case.by_version`)."""
+"""One for all versions, or a table by version (`conformance.version.by_version`)."""
 
 REFUSED: Final = Expect(code=ResponseCode.SYSTEM_ERROR)
 NO_TOPIC: Final = Expect(code=ResponseCode.TOPIC_NOT_EXIST, remark=re.compile("topic.*not exist", re.I))

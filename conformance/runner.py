@@ -24,8 +24,9 @@ from conformance.case import Case, Level, Need
 from conformance.evidence import tell
 from conformance.link import NoAnswer
 from conformance.results import ERROR, FAILED, NOT_RUN, PASSED, SKIPPED, CaseTold, CheckTold, Run, TargetTold
-from conformance.subjects.base import Target, dotted
+from conformance.subjects.base import Target
 from conformance.trial import CaseFailed, CaseSkipped, Restart, Trial
+from conformance.version import dotted
 from rmq_wire.errors import WireError
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 import trio
 
-from conformance.case import Version, by_version
 from conformance.link import ANSWER_S, Answer, Form, Frame, Link
+from conformance.version import Version, by_version
 from rmq_wire import properties as property_text
 from rmq_wire import property_names
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
@@ -108,7 +108,7 @@ class Trial:
         return self.target.store
 
     def by_version(self, expected: Mapping[str, T]) -> T:
-        """What is expected of the target's version: `conformance.case.by_version`."""
+        """What is expected of the target's version: `conformance.version.by_version`."""
         return by_version(self.version, expected)
 
     def connect(

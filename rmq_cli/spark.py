@@ -1,11 +1,14 @@
 """`rmq spark`: the operator's jobs over terabytes of stores, on Spark.  A subcommand is made of its job's parameters.
 
 Exit status: 0 clean, 1 something was found, 2 could not look; 130 interrupted.  Listing the jobs and their help needs no PySpark.
+`python -m rmq_cli.spark JOB …` takes the same words; `main` is what a script for `spark-submit` calls.
 """
 
 from __future__ import annotations
 
+import sys
 import traceback
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -71,3 +74,14 @@ def command() -> None:
 
     Exit status: 0 clean; 1 something was found; 2 could not look.
     """
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run a job.  words: those behind `rmq spark`; the process's own by default.  Ends with `SystemExit` and its status."""
+    from rmq_cli.main import main as rmq
+
+    rmq(["spark", *(sys.argv[1:] if words is None else words)])
+
+
+if __name__ == "__main__":
+    main()

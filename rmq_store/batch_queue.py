@@ -10,8 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
-from rmq_store.commit_log import Staged
-from rmq_store.consume_queue import ConsumeQueue
+from rmq_store.consume_queue import ConsumeQueue, Entering
 from rmq_store.disk import write_all
 from rmq_store.layouts import BATCH_UNIT
 from rmq_store.segments import Segments, note_dirty
@@ -61,7 +60,7 @@ class BatchConsumeQueue(ConsumeQueue):
         self.bases: dict[int, int] = {}
         """start of a file: offset of its first message"""
 
-    def pend(self, staged: Staged) -> None:
+    def pend(self, staged: Entering) -> None:
         """Take a unit for the running dispatch."""
         self.pending += Unit(
             staged.physical_offset,

@@ -9,7 +9,7 @@ what consumers may see.  No file is made before its first unit is at hand: Java 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from rmq_store.disk import File, write_all
 from rmq_store.errors import Cold, StoreError
@@ -19,9 +19,6 @@ from rmq_wire.java import string_hash
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_LAST
 from rmq_wire.message import TOPIC_V1_BYTES_MAX
 
-if TYPE_CHECKING:
-    from rmq_store.commit_log import Staged
-
 UNIT_BYTES: Final = QUEUE_UNIT.size
 UNIT_FIELDS: Final = len(QUEUE_UNITS.names)
 PACKED_FIELDS_MAX: Final = 64 * UNIT_FIELDS
@@ -30,6 +27,17 @@ _PACKS: Final[dict[int, Callable[..., bytes]]] = {}
 PRE_BLANK: Final = QUEUE_UNIT.pack(0, 0x7FFFFFFF, 0)
 """What Java fills a new queue's first file with, up to the first offset it has a message for."""
 NOTHING: Final = -1
+
+
+class Entering(Protocol):
+    """What a queue takes of a unit of the log (`rmq_store.commit_log.Staged`)."""
+
+    physical_offset: int
+    queue_offset: int
+    size: int
+    tags_code: int
+    store_timestamp: int
+    count: int
 
 
 class ConsumeQueue:
@@ -84,7 +92,7 @@ class ConsumeQueue:
         self.hash_heads = hash_heads
         """shared by the topic's queues: hashes of `topic#` and the heads of keys seen last (rmq_store.key_hashes)"""
 
-    def pend(self, staged: Staged) -> None:
+    def pend(self, staged: Entering) -> None:
         """Take a unit for the running dispatch."""
         self.pending += (staged.physical_offset, staged.size, staged.tags_code)
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmq_store.commit_log import Staged
-from rmq_store.consume_queue import UNIT_FIELDS, ConsumeQueue
+from rmq_store.consume_queue import UNIT_FIELDS, ConsumeQueue, Entering
 from rmq_store.disk import write_all
 from rmq_store.layouts import EXT_END, EXT_UNIT
 from rmq_store.segments import Segments, note_dirty
@@ -40,7 +39,7 @@ class ExtendedConsumeQueue(ConsumeQueue):
         self.writes = writes
         self._times: list[int] = []
 
-    def pend(self, staged: Staged) -> None:
+    def pend(self, staged: Entering) -> None:
         if not self.pending:
             self._times.clear()
         super().pend(staged)

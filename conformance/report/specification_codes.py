@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from conformance import grid
-from conformance.case import Case, Level, Version
+from conformance.case import Case, Level
 from conformance.report.markdown import escaped, table
 from conformance.report.specification_bodies import link_to
 from conformance.report.specification_rules import GRID, OTHERS, anchor_of, needs, rule, section_of, sources, title_of
+from conformance.version import Version, dotted
 from rmq_wire import registry
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.declare import REQUESTS, Field, Header, Role
@@ -140,7 +141,7 @@ def _section(row: registry.Row, cells: list[Case], others: list[Case]) -> str:
         "; ".join(
             [
                 "Sent to a client" if row.roles == ("client",) else f"Answered by {whose}",
-                *([f"since {_dotted(since)}"] if since else []),
+                *([f"since {dotted(since)}"] if since else []),
                 *common,
             ]
         )
@@ -231,7 +232,7 @@ def _lines(case: Case, remarks: Mapping[str, str], since: Version) -> Iterator[L
     joined: dict[str, list[str]] = {}
     for asked, answer in _taken_apart(case.about):
         joined.setdefault(_answer(answer, remarks.get(asked, "")), []).append(asked)
-    later = f" (since {_dotted(case.since)})" if case.since > since else ""
+    later = f" (since {dotted(case.since)})" if case.since > since else ""
     for answer, alike in joined.items():
         if name in _CHOSEN:
             yield Line(_joined_fields(alike) + later, answer, case.level)
@@ -243,10 +244,6 @@ def _lines(case: Case, remarks: Mapping[str, str], since: Version) -> Iterator[L
             detail = "; ".join(dict.fromkeys(_lowered(_detail(one)) for one in alike if _detail(one)))
             words = f"{own_title} ({detail})" if own_title and detail else own_title or _KIND.sub(r"\1: ", "; ".join(alike), 1)
             yield Line(escaped(words) + later, answer, case.level)
-
-
-def _dotted(version: Version) -> str:
-    return ".".join(map(str, version))
 
 
 def _lowered(sentence: str) -> str:

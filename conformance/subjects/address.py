@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from conformance.subjects import remoting
-from conformance.subjects.base import SubjectFailed, Target, version_of
+from conformance.subjects.base import SubjectFailed, Target
+from conformance.version import version_of
 
 T = TypeVar("T")
 

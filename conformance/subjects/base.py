@@ -7,15 +7,15 @@ mend is a `SubjectFailed` with one clear line.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+from conformance.version import Version
+
 REFERENCE: Final = "5.5.0"
 """The version that we are measured against."""
-Version = tuple[int, ...]
 
 
 class SubjectFailed(Exception):
@@ -71,14 +71,3 @@ class Subject(Protocol):
     def collect_logs(self, into: Path) -> None:
         """Put what its servers wrote to their logs into a directory, which is made."""
         ...
-
-
-def version_of(text: str) -> Version | None:
-    """The first dotted or underscored number in a text: `apache/rocketmq:5.5.0`, `V5_3_3`, `java-4.9.7`; None without one."""
-    found = re.search(r"(\d+)[._](\d+)[._](\d+)", text)
-    return tuple(int(part) for part in found.groups()) if found else None
-
-
-def dotted(version: Version) -> str:
-    """(5, 5, 0) as `5.5.0`."""
-    return ".".join(map(str, version))

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from conformance.subjects.address import find, masters
-from conformance.subjects.base import SubjectFailed, Target, dotted
+from conformance.subjects.base import SubjectFailed, Target
 from conformance.subjects.ports import release_port, reserve_port
 from conformance.subjects.process import NotReady, until
+from conformance.version import dotted
 
 DEFAULT_FILE: Final = Path("docker-compose.yml")
 PORT_VARIABLES: Final = ("NAMESRV_PORT", "BROKER_PORT")

@@ -21,12 +21,13 @@ from typing import Any, Final
 
 from conformance.subjects import remoting
 from conformance.subjects.address import runtime
-from conformance.subjects.base import SubjectFailed, Target, dotted, version_of
+from conformance.subjects.base import SubjectFailed, Target
 from conformance.subjects.java import DISK
 from conformance.subjects.own import ports_are_free, registered
 from conformance.subjects.ports import BROKER_PORTS, release_port, reserve_port
 from conformance.subjects.process import STOP_S_MAX, NotReady, until
 from conformance.subjects.properties import OWN_BROKER_PROPERTIES, OWN_JAVA_SYSTEM_PROPERTIES, OWN_NAMESRV_PROPERTIES
+from conformance.version import dotted, version_of
 
 DEFAULT_IMAGE: Final = "apache/rocketmq:5.5.0"
 LABEL: Final = "rmq.conformance"

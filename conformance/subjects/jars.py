@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from conformance.subjects import remoting
-from conformance.subjects.base import REFERENCE, SubjectFailed, Target, version_of
+from conformance.subjects.base import REFERENCE, SubjectFailed, Target
 from conformance.subjects.java import OPENED, SHARING, SMALL, JavaServer, java_command, java_version, rocketmq_home
 from conformance.subjects.own import OwnSubject, registered
 from conformance.subjects.ports import BROKER_PORTS
@@ -31,6 +31,7 @@ from conformance.subjects.properties import (
     SMALL_STORE,
 )
 from conformance.subjects.sharing import list_classes, sharing_flags
+from conformance.version import version_of
 
 POM: Final = Path(__file__).with_name("pom.xml")
 COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from conformance.subjects import remoting
-from conformance.subjects.base import REFERENCE, Target, version_of
+from conformance.subjects.base import REFERENCE, Target
 from conformance.subjects.java import rocketmq_home
 from conformance.subjects.own import OwnSubject, registered
 from conformance.subjects.ports import BROKER_PORTS
 from conformance.subjects.process import ServerProcess
 from conformance.subjects.properties import NOT_OURS, OURS_ONLY, OWN_BROKER_PROPERTIES, OWN_NAMESRV_PROPERTIES
+from conformance.version import version_of
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 """Where `rmq_cli` and the rest lie beside `conformance`, in a checkout as in an installation."""

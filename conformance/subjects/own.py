@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Final, Protocol, cast
 
 from conformance.subjects import remoting
-from conformance.subjects.base import SubjectFailed, Target, Version
+from conformance.subjects.base import SubjectFailed, Target
 from conformance.subjects.ports import BROKER_PORTS, is_free
 from conformance.subjects.process import NotReady, ServerProcess
+from conformance.version import Version
 
 CONNECT_S: Final = 5.0
 LOG_SUFFIXES: Final = frozenset({".out", ".log", ".conf"})

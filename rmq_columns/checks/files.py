@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from rmq_columns.errors import CannotLook, FileGone
-from rmq_columns.files.filesystem import File, resolve
+from rmq_columns.files.filesystem import File
+from rmq_columns.files.resolve import resolve
 
 CHUNK_BYTES: Final = 4 << 20
 """Read at once when a whole file is walked."""

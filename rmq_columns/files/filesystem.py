@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Protocol, Self
+from typing import Final, NamedTuple, Protocol, Self
 from urllib.parse import unquote
 
 from rmq_columns.errors import DENIED, CannotRead, FileGone, NotPermitted
@@ -102,20 +102,6 @@ def _as_text(uri: str) -> str:
     """Equal for equal places: Hadoop writes s3a where others write s3."""
     scheme, _, rest = uri.partition(SCHEME)
     return f"{_SCHEMES.get(scheme.lower(), scheme.lower())}{SCHEME}{'/'.join(filter(None, rest.split('/')))}/"
-
-
-def resolve(path: str, filesystem: Any = None) -> tuple[Tree, str]:
-    """The tree in which a path lies, and what the path is called there.
-
-    filesystem: of pyarrow or fsspec; without one the path is local, or a URI (`s3://bucket/store`, `memory://store`).
-    Raises `CannotRead` for a URI that nobody here understands.
-    """
-    from rmq_columns.files import remote
-
-    if filesystem is not None:
-        return remote.tree_of(filesystem, path)
-    own = local_path(path)
-    return remote.from_uri(path) if own is None else (LocalTree(), own.rstrip("/") or "/")
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from rmq_columns.errors import BadOption, CannotRead
-from rmq_columns.files.filesystem import SCHEME, Tree, joined, resolve
+from rmq_columns.files.filesystem import SCHEME, Tree, joined
+from rmq_columns.files.resolve import resolve
 from rmq_columns.read.options import Layout, Options
 from rmq_wire.layout.flat import flat
 from rmq_wire.layout.message import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2

@@ -22,7 +22,7 @@ from broker_impl.config_keys import keys
 from conformance import truth
 from conformance.subjects import jars, remoting
 from conformance.subjects.address import SAMPLING_S, AddressSubject, runtime
-from conformance.subjects.base import SubjectFailed, Target, version_of
+from conformance.subjects.base import SubjectFailed, Target
 from conformance.subjects.compose import ComposeSubject
 from conformance.subjects.docker import DockerSubject
 from conformance.subjects.jars import JarsSubject
@@ -33,6 +33,7 @@ from conformance.subjects.own import registered
 from conformance.subjects.ports import reserve_port
 from conformance.subjects.process import ServerProcess, until
 from conformance.subjects.properties import NOT_OURS, OWN_BROKER_PROPERTIES, OWN_NAMESRV_PROPERTIES
+from conformance.version import version_of
 from tests.support.process import processes_in
 
 NOBODY = "127.0.0.1:1"

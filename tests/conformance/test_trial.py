@@ -11,9 +11,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from conformance.case import Case, Level, Need, by_version, case, enter
+from conformance.case import Case, Level, Need, case, enter
 from conformance.link import Answer, Link, NoAnswer
 from conformance.trial import CaseFailed, CaseSkipped, Check, Trial, fits
+from conformance.version import by_version
 from rmq_wire.command import Command
 from rmq_wire.encoding import Form, encode_request
 from rmq_wire.errors import BadBody

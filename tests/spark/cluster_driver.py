@@ -18,8 +18,8 @@ from typing import Any
 import cluster_probe
 from pyspark.sql import SparkSession
 
+import rmq_cli.spark
 import rmq_columns
-import rmq_spark.__main__
 from pyspark_rocketmq_store import register
 from rmq_columns import parse_options, plan_splits, read_split, schema_of
 from rmq_spark.tasks import spread
@@ -47,7 +47,7 @@ def job(*words: str) -> dict[str, Any]:
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         try:
-            rmq_spark.__main__.main(words)
+            rmq_cli.spark.main(words)
         except SystemExit as over:
             return {"status": over.code, "outcome": json.loads(said.getvalue())}
     raise AssertionError("it goes on")

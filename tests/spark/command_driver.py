@@ -63,7 +63,7 @@ def module() -> types.ModuleType:
 
 
 if __name__ == "__main__":
-    from rmq_spark.__main__ import main
+    from rmq_cli.spark import main
 
     sys.modules["rmq_spark.jobs.skew"] = module()
     main()

@@ -116,7 +116,7 @@ def test_the_command_runs_out_of_the_zip(tmp_path: Path, words: list[str]) -> No
     """With nothing of ours beside it."""
     pack.pack(tmp_path / "rmq.zip")
     code = (
-        "import sys\nfrom rmq_spark.__main__ import main\n"
+        "import sys\nfrom rmq_cli.spark import main\n"
         "try:\n main()\nfinally:\n print({m.__file__ for n, m in sys.modules.items() if n.startswith('rmq_')})"
     )
     ran = subprocess.run(
