@@ -18,9 +18,9 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
-from rmq_inspect.directory import StoreDirectory, list_store
-from rmq_inspect.verify import Scope, verify
-from rmq_inspect.verify_report import Report
+from rmq_inspect.decode.directory import StoreDirectory, list_store
+from rmq_inspect.verify.report import Report
+from rmq_inspect.verify.verify import Scope, verify
 from rmq_store.disk import RealDisk
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store

@@ -211,7 +211,7 @@ def replay(file: Path, namesrv: str, expected: Path | None, as_json: bool, **opt
 
 
 def _line(difference: Difference) -> str:
-    from rmq_inspect.records import fit, printable
+    from rmq_inspect.decode.records import fit, printable
 
     finding = difference.finding
     head = f"{difference.at_ms:>10.3f}  C{difference.connection} #{difference.event}  {difference.asked or '-'}"

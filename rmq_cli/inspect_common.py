@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from rmq_inspect.directory import StoreDirectory, list_store
+from rmq_inspect.decode.directory import StoreDirectory, list_store
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress, quiet
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from rmq_cli.inspect_common import PLACE, clear_progress, json_option, open_store, progress
-from rmq_inspect.differ import differences
-from rmq_inspect.records import fit, json_line
+from rmq_inspect.decode.records import fit, json_line
+from rmq_inspect.explain.differ import differences
 
 DIFFERENT = 1
 LINE_COLUMNS = 400

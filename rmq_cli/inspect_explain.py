@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 
 from rmq_cli.inspect_common import NoSuchTopic, check_topic, json_option, open_store, store_argument, tell_no_topic, width
-from rmq_inspect.directory import StoreDirectory
+from rmq_inspect.decode.directory import StoreDirectory
+from rmq_inspect.decode.fields import Field, hex_text
+from rmq_inspect.decode.records import fit, json_line, printable
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.explain import Step, by_id, by_key, by_offset, by_queue, by_time
-from rmq_inspect.fields import Field, hex_text
-from rmq_inspect.records import fit, json_line, printable
+from rmq_inspect.explain.lookup import Step, by_id, by_key, by_offset, by_queue, by_time
 from rmq_inspect.times import parse
 
 NOT_FOUND = 1

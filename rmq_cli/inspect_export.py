@@ -9,9 +9,9 @@ import click
 
 from rmq_cli.inspect_common import PLACE, check_outside, clear_progress, open_store, store_argument
 from rmq_cli.inspect_selection import Notes, body_option, chosen, selection_options, wanted_of, write_records
+from rmq_inspect.decode.export import to_json_lines, to_parquet
+from rmq_inspect.decode.records import BodyForm, printable
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.export import to_json_lines, to_parquet
-from rmq_inspect.records import BodyForm, printable
 
 JSON_LINES, PARQUET = "jsonl", "parquet"
 SUFFIXES = {".jsonl": JSON_LINES, ".ndjson": JSON_LINES, ".json": JSON_LINES, ".parquet": PARQUET, ".pq": PARQUET}

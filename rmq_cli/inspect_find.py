@@ -10,8 +10,8 @@ import click
 
 from rmq_cli.inspect_common import json_option, open_store, store_argument
 from rmq_cli.inspect_selection import Notes, body_option, chosen, selection_options, wanted_of, write_messages
+from rmq_inspect.decode.records import BodyForm
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.records import BodyForm
 
 ID_CHARACTERS = (32, 56)
 NOT_FOUND = 1

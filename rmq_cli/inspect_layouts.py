@@ -18,9 +18,9 @@ def command(wanted: str | None, as_json: bool) -> None:
     rmq inspect layouts index         those with "index" in their title
     rmq inspect layouts --json
     """
+    from rmq_inspect.decode.layouts import sections, text
+    from rmq_inspect.decode.records import json_line
     from rmq_inspect.errors import CannotLook
-    from rmq_inspect.layouts import sections, text
-    from rmq_inspect.records import json_line
 
     found = [section for section in sections() if wanted is None or wanted.lower() in section["layout"].lower()]
     if not found:

@@ -11,10 +11,10 @@ from typing import Any, Final, TypeVar
 import click
 
 from rmq_cli.inspect_common import check_topic, clear_progress, progress, width
-from rmq_inspect.directory import StoreDirectory
-from rmq_inspect.log import Unit
-from rmq_inspect.records import BodyForm, body_text, cells, json_line, pad, printable, properties_of, record_of, topic_of
-from rmq_inspect.select import Wanted, messages
+from rmq_inspect.decode.directory import StoreDirectory
+from rmq_inspect.decode.log import Unit
+from rmq_inspect.decode.records import BodyForm, body_text, cells, json_line, pad, printable, properties_of, record_of, topic_of
+from rmq_inspect.decode.select import Wanted, messages
 from rmq_inspect.times import parse, short_text_of, text_of, zone_text
 from rmq_wire import property_names as names
 

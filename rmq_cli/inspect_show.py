@@ -20,13 +20,13 @@ from rmq_cli.inspect_selection import (
     wanted_of,
     write_messages,
 )
-from rmq_inspect import files
-from rmq_inspect.directory import Kind, StoreFile
+from rmq_inspect.decode import files
+from rmq_inspect.decode.directory import Kind, StoreFile
+from rmq_inspect.decode.log import Spoilt, Unit, pieces
+from rmq_inspect.decode.queues import UNIT
+from rmq_inspect.decode.records import BodyForm, json_line, pad, printable
+from rmq_inspect.decode.select import Wanted
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.log import Spoilt, Unit, pieces
-from rmq_inspect.queues import UNIT
-from rmq_inspect.records import BodyForm, json_line, pad, printable
-from rmq_inspect.select import Wanted
 from rmq_inspect.times import text_of
 
 KINDS: Final = {

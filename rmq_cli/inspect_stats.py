@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from rmq_cli.inspect_common import PLACE, check_outside, clear_progress, json_option, open_store, progress, store_argument, width
+from rmq_inspect.decode.records import json_line, pad
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.records import json_line, pad
-from rmq_inspect.stats import Stats, collect
+from rmq_inspect.explain.stats import Stats, collect
 from rmq_inspect.times import bytes_text, short_text_of, span_text, text_of, zone_text
 
 TOPICS_SHOWN, TAGS_SHOWN, RATES_SHOWN = 30, 10, 24
@@ -35,7 +35,7 @@ def command(directory: Path, commit_logs: tuple[Path, ...], as_json: bool, page:
     stats = collect(store, progress())
     clear_progress()
     if page is not None:
-        from rmq_inspect.stats_html import page as made
+        from rmq_inspect.explain.stats_html import page as made
 
         try:
             page.write_text(made(stats, str(directory)), encoding="utf-8", errors="backslashreplace")

@@ -17,8 +17,8 @@ from rmq_cli.inspect_common import (
     progress,
     store_argument,
 )
+from rmq_inspect.decode.records import json_line, printable
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.records import json_line, printable
 
 FOUND: Final = 1
 LISTED: Final = 10
@@ -55,8 +55,9 @@ def command(
 
     Only reads; works beside a running broker.  Exit status 0 clean, 1 findings, 2 could not look.
     """
-    from rmq_inspect import verify_html, verify_report
-    from rmq_inspect.verify import Scope, verify
+    from rmq_inspect.verify import html as verify_html
+    from rmq_inspect.verify import report as verify_report
+    from rmq_inspect.verify.verify import Scope, verify
 
     if html is not None:
         check_outside(html, directory, commit_logs)

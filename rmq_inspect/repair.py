@@ -20,14 +20,14 @@ from typing import Any, Final
 
 from rmq_columns.checks.findings import Findings
 from rmq_columns.files.syncs import make_directories, sync_directory, sync_tree
-from rmq_inspect import files as small_files
-from rmq_inspect.directory import StoreDirectory, StoreFile, list_store
+from rmq_inspect.decode import files as small_files
+from rmq_inspect.decode.directory import StoreDirectory, StoreFile, list_store
+from rmq_inspect.decode.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS, SLOTS_OF_ENTRIES, IndexReader
+from rmq_inspect.decode.log import Unit, pieces
+from rmq_inspect.decode.queues import BATCH, UNIT, bounds, unit_at
+from rmq_inspect.decode.records import is_filler
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS, SLOTS_OF_ENTRIES, IndexReader
-from rmq_inspect.log import Unit, pieces
 from rmq_inspect.progress import Progress, quiet
-from rmq_inspect.queues import BATCH, UNIT, bounds, unit_at
-from rmq_inspect.records import is_filler
 from rmq_inspect.repair_extensions import FILE_BYTES as EXTENSION_FILE_BYTES
 from rmq_inspect.repair_extensions import FILE_BYTES_MIN as EXTENSION_FILE_BYTES_MIN
 from rmq_inspect.repair_extensions import Extensions
@@ -36,7 +36,7 @@ from rmq_inspect.repair_log import write_log
 from rmq_inspect.repair_queues import Queues
 from rmq_inspect.repair_report import Report
 from rmq_inspect.repair_tables import Made, tables_of
-from rmq_inspect.verify_state import check_timer
+from rmq_inspect.verify.state import check_timer
 from rmq_store.config_files import BROKEN_SUFFIX, persist_config
 from rmq_store.disk import RealDisk
 from rmq_store.errors import StoreError

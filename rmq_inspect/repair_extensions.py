@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from rmq_columns.checks.readers import Readers
-from rmq_inspect.directory import StoreFile
+from rmq_inspect.decode.directory import StoreFile
+from rmq_inspect.decode.queues import QueueUnit
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.queues import QueueUnit
 from rmq_inspect.repair_files import write_at
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_FIRST, EXT_ADDRESS_LAST, EXT_END, EXT_END_BYTES, EXT_UNIT_HEAD
 from rmq_wire.layout.flat import flat

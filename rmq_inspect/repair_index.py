@@ -10,9 +10,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from rmq_inspect.index_file import ENTRY, HEADER, SLOT
-from rmq_inspect.log import Unit
-from rmq_inspect.records import properties_of, topic_of
+from rmq_inspect.decode.index_file import ENTRY, HEADER, SLOT
+from rmq_inspect.decode.log import Unit
+from rmq_inspect.decode.records import properties_of, topic_of
 from rmq_inspect.repair_report import Report
 from rmq_wire import property_names as names
 from rmq_wire import sys_flag as flags

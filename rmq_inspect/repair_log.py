@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rmq_inspect.directory import StoreFile
+from rmq_inspect.decode.directory import StoreFile
+from rmq_inspect.decode.log import BLANK_BYTES, UNIT_BYTES_MIN, Spoilt, Unit, pieces
+from rmq_inspect.decode.records import FILLER_TOPIC, has_good_unit_crc, is_filler
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.log import BLANK_BYTES, UNIT_BYTES_MIN, Spoilt, Unit, pieces
 from rmq_inspect.progress import Progress
-from rmq_inspect.records import FILLER_TOPIC, has_good_unit_crc, is_filler
 from rmq_inspect.repair_files import NAME_DIGITS, FileWriter
 from rmq_inspect.repair_report import Report
 from rmq_wire import sys_flag as flags

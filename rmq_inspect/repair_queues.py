@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from rmq_columns.checks.readers import Readers
-from rmq_inspect.directory import StoreFile
+from rmq_inspect.decode.directory import StoreFile
+from rmq_inspect.decode.log import Unit
+from rmq_inspect.decode.queues import BATCH, FILLER_SIZE, UNIT, QueueUnit, unit_at
+from rmq_inspect.decode.records import properties_of
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.log import Unit
-from rmq_inspect.queues import BATCH, FILLER_SIZE, UNIT, QueueUnit, unit_at
-from rmq_inspect.records import properties_of
 from rmq_inspect.repair_extensions import Extensions
 from rmq_inspect.repair_files import file_name, write_at
 from rmq_inspect.repair_report import Report

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from rmq_inspect.directory import StoreDirectory
+from rmq_inspect.decode.directory import StoreDirectory
+from rmq_inspect.decode.files import config_value
+from rmq_inspect.decode.log import Unit, pieces
+from rmq_inspect.decode.records import is_filler
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.files import config_value
-from rmq_inspect.log import Unit, pieces
 from rmq_inspect.progress import Progress, quiet
-from rmq_inspect.records import is_filler
 from rmq_wire import fastjson, names
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable

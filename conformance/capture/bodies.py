@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from rmq_inspect.records import host_text, properties_of, topic_of, unpacked_body
+from rmq_inspect.decode.records import host_text, properties_of, topic_of, unpacked_body
 from rmq_wire import fastjson
 from rmq_wire.batch import read_items
 from rmq_wire.bodies.properties_text import loads as read_properties

@@ -15,7 +15,7 @@ from conformance.capture.decoding import ANSWERS, Said, decode_all
 from conformance.capture.file import BROKER, Capture, event_json
 from conformance.capture.kinds import KINDS, Kind
 from conformance.capture.recorder import Frame, Mark
-from rmq_inspect.records import fit, printable
+from rmq_inspect.decode.records import fit, printable
 from rmq_inspect.times import text_of
 from rmq_wire.codes import LanguageCode, RequestCode, ResponseCode
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from conformance.kit import MUST, SHOULD, Code, Need, Trial
 from conformance.kit import case as declare
-from rmq_inspect.directory import StoreDirectory, StoreFile, list_store
-from rmq_inspect.index_file import IndexReader
-from rmq_inspect.log import Log
+from rmq_inspect.decode.directory import StoreDirectory, StoreFile, list_store
+from rmq_inspect.decode.index_file import IndexReader
+from rmq_inspect.decode.log import Log
 from rmq_wire.batch import Item, pack_items
 from rmq_wire.headers.offsets import UpdateConsumerOffset
 from rmq_wire.layout.checkpoint import FIELDS, FILE_SIZE

@@ -1,7 +1,7 @@
 """What a check needs of a file: its place, its size, and bytes by position.
 
-`rmq_inspect.directory.StoreFile` is such a file, found beneath a directory without following a link; `TreeFile` is one of any
-file system that `rmq_columns` reads.  Both can be pickled and are opened where they are read.
+`decode.directory.StoreFile` of `rmq_inspect` is such a file, found beneath a directory without following a link; `TreeFile` is
+one of any file system that `rmq_columns` reads. Both can be pickled and are opened where they are read.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _FIRST_BLANK_BYTE: Final = MAGIC_BLANK >> 24 & 0xFF
 
 
 class Source(Protocol):
-    """Bytes by position.  `rmq_inspect.directory.Reader` is one."""
+    """Bytes by position.  `rmq_inspect.decode.directory.Reader` is one."""
 
     def size(self) -> int: ...
 

@@ -14,8 +14,8 @@ import pytest
 
 from rmq_columns import parse_options
 from rmq_columns.checks.audit import Choice, StoreAudit, audit
-from rmq_inspect.directory import list_store
-from rmq_inspect.verify import verify
+from rmq_inspect.decode.directory import list_store
+from rmq_inspect.verify.verify import verify
 from rmq_store.disk import RealDisk
 from tests.support.store_rig import Rig, draft, small
 

@@ -24,9 +24,9 @@ from rmq_columns.checks.topics import USUAL_MAX, Topics
 from rmq_columns.decode.units import read, walk
 from rmq_columns.errors import BadOption
 from rmq_columns.files.filesystem import LocalFile
-from rmq_inspect.directory import list_store
-from rmq_inspect.verify import Scope, verify
-from rmq_inspect.verify_report import Report
+from rmq_inspect.decode.directory import list_store
+from rmq_inspect.verify.report import Report
+from rmq_inspect.verify.verify import Scope, verify
 from tests.support import plants_index, plants_log, plants_queues
 from tests.support.damaged_store import Subject, add_config, fill
 from tests.support.generated import VISIBLE, make

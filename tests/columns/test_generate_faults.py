@@ -14,8 +14,8 @@ import pytest
 
 from planted_stores.faults import KINDS
 from planted_stores.pattern import DELAY_MS, SHARDED_TOPIC
-from rmq_inspect.directory import list_store
-from rmq_inspect.verify import Scope, verify
+from rmq_inspect.decode.directory import list_store
+from rmq_inspect.verify.verify import Scope, verify
 from rmq_wire import fastjson, properties
 from tests.support.generated import BIG, VISIBLE, make
 from tests.support.planted_kinds import PERHAPS

@@ -13,8 +13,8 @@ import pytest
 
 from rmq_columns import BadOption, CannotRead, Malformed, parse_options, plan_splits, read_split, read_store, schema_of
 from rmq_columns.read.arrow import host_text
-from rmq_inspect import files as inspecting
-from rmq_inspect.directory import list_store
+from rmq_inspect.decode import files as inspecting
+from rmq_inspect.decode.directory import list_store
 from rmq_wire import properties, sys_flag
 from rmq_wire.layout import message
 from rmq_wire.layout.message import MAGIC_BLANK

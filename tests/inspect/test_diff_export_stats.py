@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rmq_inspect import export
-from rmq_inspect.stats import BUCKETS_MAX, Buckets
+from rmq_inspect.decode import export
+from rmq_inspect.explain.stats import BUCKETS_MAX, Buckets
 from tests.support.command import look
 from tests.support.stores import LONG_TOPIC, golden_store, plain_store, spoil, units_of
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rmq_inspect.directory import list_store
-from rmq_inspect.index_file import IndexReader
+from rmq_inspect.decode.directory import list_store
+from rmq_inspect.decode.index_file import IndexReader
 from rmq_store.disk import RealDisk
 from rmq_wire.message import index_hash
 from tests.support.command import Seen, look

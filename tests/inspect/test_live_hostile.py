@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rmq_inspect.directory import Kind, list_store
+from rmq_inspect.decode.directory import Kind, list_store
+from rmq_inspect.decode.index_file import IndexReader
+from rmq_inspect.decode.log import UNIT_BYTES_MAX, Piece, Spoilt, Unit, Unused, _FileWalk, pieces
+from rmq_inspect.decode.reader import open_file
+from rmq_inspect.decode.select import Wanted, messages
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.index_file import IndexReader
-from rmq_inspect.log import UNIT_BYTES_MAX, Piece, Spoilt, Unit, Unused, _FileWalk, pieces
-from rmq_inspect.reader import open_file
-from rmq_inspect.select import Wanted, messages
 from rmq_wire.layout.flat import flat
 from rmq_wire.layout.message import HEAD, MAGIC_V1
 from rmq_wire.message import pack_unit

@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_inspect.directory import list_store
-from rmq_inspect.log import UNIT_BYTES_MIN, Blank, Log, Piece, Unit, Unused, pieces
+from rmq_inspect.decode.directory import list_store
+from rmq_inspect.decode.log import UNIT_BYTES_MIN, Blank, Log, Piece, Unit, Unused, pieces
 from rmq_wire.errors import BadRecord
 from rmq_wire.message import pack_blank, pack_unit
 from tests.support.store_rig import HOST, HOST_V6

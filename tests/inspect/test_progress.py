@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from rmq_cli import inspect_common
-from rmq_inspect.directory import list_store
-from rmq_inspect.log import pieces
+from rmq_inspect.decode.directory import list_store
+from rmq_inspect.decode.log import pieces
+from rmq_inspect.explain.stats import collect
 from rmq_inspect.progress import quiet
-from rmq_inspect.stats import collect
 from tests.support.stores import golden_store
 
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from rmq_inspect import queues, repair_queues
-from rmq_inspect.directory import list_store
-from rmq_inspect.queues import BATCH
-from rmq_inspect.records import is_filler
+from rmq_inspect import repair_queues
+from rmq_inspect.decode import queues
+from rmq_inspect.decode.directory import list_store
+from rmq_inspect.decode.queues import BATCH
+from rmq_inspect.decode.records import is_filler
 from rmq_store.disk import RealDisk
 from rmq_store.store import Store
 from rmq_wire import sys_flag as flags

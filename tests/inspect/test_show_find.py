@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rmq_inspect.queues import BATCH
-from rmq_inspect.records import cells
+from rmq_inspect.decode.queues import BATCH
+from rmq_inspect.decode.records import cells
 from rmq_wire import properties
 from rmq_wire.layout import consume_queue, timer
 from rmq_wire.layout.flat import flat

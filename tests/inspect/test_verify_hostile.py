@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rmq_columns.checks.findings import KEPT_MAX, KEPT_PER_FILE_MAX, Findings
-from rmq_inspect.directory import list_store
-from rmq_inspect.verify import verify
-from rmq_inspect.verify_html import page
-from rmq_inspect.verify_report import Report, as_json, lines
+from rmq_inspect.decode.directory import list_store
+from rmq_inspect.verify.html import page
+from rmq_inspect.verify.report import Report, as_json, lines
+from rmq_inspect.verify.verify import verify
 from rmq_wire.layout import index
 from rmq_wire.layout.flat import flat
 from rmq_wire.message import pack_unit

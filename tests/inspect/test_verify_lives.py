@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rmq_inspect.directory import list_store
-from rmq_inspect.verify import verify
+from rmq_inspect.decode.directory import list_store
+from rmq_inspect.verify.verify import verify
 from tests.support.damaged_store import fill, settings_at
 from tests.support.store_rig import START_MS, draft, open_store
 

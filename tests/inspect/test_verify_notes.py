@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from rmq_columns.checks.findings import KINDS, remedy_of
-from rmq_inspect import verify_html, verify_report
+from rmq_inspect.verify import html as verify_html
+from rmq_inspect.verify import report as verify_report
 from rmq_wire.layout import timer
 from tests.support import plants_log, plants_queues
 from tests.support.command import look

@@ -12,7 +12,7 @@ import pytest
 from rmq_columns.checks import entries, index, log, places, queues, sequence, whole
 from rmq_columns.checks.findings import Findings
 from rmq_columns.decode import scan, units
-from rmq_inspect import verify
+from rmq_inspect.verify import verify
 from tests.support import plants_index, plants_log, plants_queues, plants_rest
 from tests.support.damaged_store import Subject, add_config, fill
 from tests.support.planting import planted

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 from rmq_cli.main import rmq
 from rmq_columns.checks.findings import KINDS
-from rmq_inspect.directory import list_store
+from rmq_inspect.decode.directory import list_store
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.verify import Scope, verify
-from rmq_inspect.verify_html import page
-from rmq_inspect.verify_report import Report
-from rmq_inspect.verify_workers import each
+from rmq_inspect.verify.html import page
+from rmq_inspect.verify.report import Report
+from rmq_inspect.verify.verify import Scope, verify
+from rmq_inspect.verify.workers import each
 from rmq_store.disk import RealDisk
 from rmq_wire.message import index_keys, tags_code
 from tests.support.damaged_store import Subject, add_config, fill, settings_at
@@ -270,7 +270,7 @@ def test_many_files_in_many_processes_give_the_same_report(tmp_path: Path, monke
     at, unit = subject.units()[4]
     subject.set_head(subject.log_files[1], at, "total_size", unit.total_size + 1)
     alone = subject.report()
-    monkeypatch.setattr("rmq_inspect.verify.POOL_BYTES_MIN", 0)
+    monkeypatch.setattr("rmq_inspect.verify.verify.POOL_BYTES_MIN", 0)
     told: list[tuple[str, int, int]] = []
     together = verify(list_store(tmp_path), Scope(workers=2), lambda *step: told.append(step))
     assert together.listed() == alone.listed()

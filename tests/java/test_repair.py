@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from rmq_inspect.directory import list_store
-from rmq_inspect.log import Unit, pieces
+from rmq_inspect.decode.directory import list_store
+from rmq_inspect.decode.log import Unit, pieces
 from rmq_inspect.repair import repair
 from rmq_store.errors import Cold
 from rmq_store.settings import StoreSettings

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rmq_inspect.directory import list_store
-from rmq_inspect.log import Unit, pieces
+from rmq_inspect.decode.directory import list_store
+from rmq_inspect.decode.log import Unit, pieces
 from rmq_store.disk import RealDisk
 from rmq_wire import sys_flag as flags
 from tests.support.golden import GOLDEN, store_file, store_sizes

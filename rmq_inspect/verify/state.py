@@ -12,7 +12,7 @@ from rmq_columns.checks import condition
 from rmq_columns.checks.condition import Condition as Condition
 from rmq_columns.checks.files import usual_size
 from rmq_columns.checks.findings import NOWHERE, Findings
-from rmq_inspect.directory import StoreDirectory, StoreFile
+from rmq_inspect.decode.directory import StoreDirectory, StoreFile
 from rmq_inspect.errors import CannotLook
 from rmq_wire.errors import WireError
 from rmq_wire.fastjson import loads

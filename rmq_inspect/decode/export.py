@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from rmq_inspect.decode.log import Unit
+from rmq_inspect.decode.packed import INSTALL
+from rmq_inspect.decode.records import BodyForm, json_line, record_of, unpacked_body
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.log import Unit
-from rmq_inspect.packed import INSTALL
-from rmq_inspect.records import BodyForm, json_line, record_of, unpacked_body
 
 ROWS_MAX: Final = 16_384
 ROW_GROUP_BYTES_MAX: Final = 32 << 20

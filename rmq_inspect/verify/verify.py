@@ -20,10 +20,10 @@ from rmq_columns.checks.places import LogPlaces
 from rmq_columns.checks.queues import QueueState, check_queue
 from rmq_columns.checks.report import Known, LogPart, LogReport
 from rmq_columns.checks.whole import IndexTask, QueueTask, StoreFiles, Whole
-from rmq_inspect.directory import StoreDirectory
+from rmq_inspect.decode.directory import StoreDirectory
 from rmq_inspect.progress import Progress, quiet
-from rmq_inspect.verify_report import Report
-from rmq_inspect.verify_state import (
+from rmq_inspect.verify.report import Report
+from rmq_inspect.verify.state import (
     check_checkpoint,
     check_config,
     check_positions,
@@ -35,7 +35,7 @@ from rmq_inspect.verify_state import (
     read_checkpoint,
     timer_note,
 )
-from rmq_inspect.verify_workers import each
+from rmq_inspect.verify.workers import each
 
 POOL_BYTES_MIN: Final = 64 << 20
 """Smaller stores are checked in this process: starting others costs as much."""

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from rmq_inspect import queues
-from rmq_inspect.directory import StoreDirectory, StoreFile
+from rmq_inspect.decode import queues
+from rmq_inspect.decode.directory import StoreDirectory, StoreFile
+from rmq_inspect.decode.index_file import CHAIN_STEPS_MAX, IndexReader
+from rmq_inspect.decode.log import Log, Spoilt, Unit, pieces
+from rmq_inspect.decode.records import light_offsets, properties_of, topic_of
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.index_file import CHAIN_STEPS_MAX, IndexReader
-from rmq_inspect.log import Log, Spoilt, Unit, pieces
 from rmq_inspect.progress import Progress, quiet
-from rmq_inspect.records import light_offsets, properties_of, topic_of
 from rmq_wire import property_names as names
 from rmq_wire.errors import BadHeader, BadRecord
 from rmq_wire.message import index_hash, tags_code

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from rmq_inspect.log import Unit
-from rmq_inspect.records import TRANSACTIONS, compression_of, fit, host_text, printable
+from rmq_inspect.decode.log import Unit
+from rmq_inspect.decode.records import TRANSACTIONS, compression_of, fit, host_text, printable
 from rmq_inspect.times import text_of
 from rmq_wire import sys_flag as flags
 from rmq_wire.layout.flat import Flat

@@ -17,8 +17,8 @@ from rmq_columns.shown import fit as fit
 from rmq_columns.shown import json_line as json_line
 from rmq_columns.shown import pad as pad
 from rmq_columns.shown import printable as printable
-from rmq_inspect.log import Unit
-from rmq_inspect.packed import StillPacked, unpack
+from rmq_inspect.decode.log import Unit
+from rmq_inspect.decode.packed import StillPacked, unpack
 from rmq_wire import property_names as names
 from rmq_wire import sys_flag as flags
 from rmq_wire.checksum import body_crc

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from rmq_columns.checks.findings import KINDS, NOWHERE, Finding, Findings, Severity, by_severity, remedy_of
 from rmq_columns.checks.report import LogReport
-from rmq_inspect.records import printable
+from rmq_inspect.decode.records import printable
 from rmq_inspect.times import bytes_text
-from rmq_inspect.verify_state import Condition
+from rmq_inspect.verify.state import Condition
 
 LISTED: Final = 10
 """Places of one kind that the text names; the rest is counted, `--json` has more."""

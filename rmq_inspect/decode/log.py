@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 
 from rmq_columns.checks.files import CheckedReader
 from rmq_columns.checks.readers import Readers
-from rmq_inspect.directory import StoreFile
+from rmq_inspect.decode.directory import StoreFile
+from rmq_inspect.decode.reader import CHUNK_BYTES, Reader
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress, quiet
-from rmq_inspect.reader import CHUNK_BYTES, Reader
 from rmq_wire.errors import BadRecord
 from rmq_wire.layout.flat import Packed, flat
 from rmq_wire.layout.message import BLANK, BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from rmq_inspect import queues
-from rmq_inspect.directory import COMMIT_LOG, QUEUE_TREES, Kind, StoreDirectory, StoreFile, list_store
+from rmq_inspect.decode import queues
+from rmq_inspect.decode.directory import COMMIT_LOG, QUEUE_TREES, Kind, StoreDirectory, StoreFile, list_store
+from rmq_inspect.decode.index_file import ENTRY, HEADER, IndexReader
+from rmq_inspect.decode.queues import FILLER_SIZE
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.index_file import ENTRY, HEADER, IndexReader
-from rmq_inspect.queues import FILLER_SIZE
 from rmq_inspect.times import text_of
 from rmq_wire.errors import WireError
 from rmq_wire.layout import checkpoint, consume_queue, timer

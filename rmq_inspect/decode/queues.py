@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from rmq_columns.checks.readers import Readers
-from rmq_inspect.directory import StoreFile
-from rmq_inspect.log import Log
+from rmq_inspect.decode.directory import StoreFile
+from rmq_inspect.decode.log import Log
 from rmq_wire.errors import BadRecord
 from rmq_wire.layout.consume_queue import BATCH_UNIT
 from rmq_wire.layout.consume_queue import UNIT as QUEUE_UNIT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmq_columns.page import MARGIN, PLOT_HEIGHT, PLOT_WIDTH, bars, head, picture, safe, table
-from rmq_inspect.stats import Stats
+from rmq_inspect.explain.stats import Stats
 from rmq_inspect.times import bytes_text, short_text_of, span_text, text_of, zone_text
 
 

@@ -19,9 +19,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from rmq_inspect.decode.reader import Reader as Reader
+from rmq_inspect.decode.reader import open_beneath, open_directory, permitted, why
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.reader import Reader as Reader
-from rmq_inspect.reader import open_beneath, open_directory, permitted, why
 
 OFFSET_DIGITS: Final = 20
 """`UtilAll.offset2FileName`: where a file begins, padded with zeros."""

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rmq_inspect.directory import StoreDirectory
-from rmq_inspect.log import Spoilt, Unit, pieces
+from rmq_inspect.decode.directory import StoreDirectory
+from rmq_inspect.decode.log import Spoilt, Unit, pieces
+from rmq_inspect.decode.records import TRANSACTIONS, compression_of
 from rmq_inspect.progress import Progress, quiet
-from rmq_inspect.records import TRANSACTIONS, compression_of
 from rmq_wire import property_names as names
 from rmq_wire import sys_flag as flags
 from rmq_wire.properties import find

@@ -11,14 +11,14 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rmq_inspect import queues
-from rmq_inspect.directory import StoreDirectory, StoreFile
+from rmq_inspect.decode import queues
+from rmq_inspect.decode.directory import StoreDirectory, StoreFile
+from rmq_inspect.decode.fields import Field, flat_fields, hex_text, unit_fields
+from rmq_inspect.decode.files import tags_meaning
+from rmq_inspect.decode.index_file import ENTRY, HEADER, SLOT, Entry, IndexReader
+from rmq_inspect.decode.log import Log, Unit
+from rmq_inspect.decode.records import host_text, light_offsets, printable, properties_of, topic_of
 from rmq_inspect.errors import CannotLook
-from rmq_inspect.fields import Field, flat_fields, hex_text, unit_fields
-from rmq_inspect.files import tags_meaning
-from rmq_inspect.index_file import ENTRY, HEADER, SLOT, Entry, IndexReader
-from rmq_inspect.log import Log, Unit
-from rmq_inspect.records import host_text, light_offsets, printable, properties_of, topic_of
 from rmq_inspect.times import text_of
 from rmq_wire import property_names as names
 from rmq_wire.errors import BadHeader, BadRecord

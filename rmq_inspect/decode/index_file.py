@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from rmq_inspect.directory import StoreDirectory, StoreFile
+from rmq_inspect.decode.directory import StoreDirectory, StoreFile
 from rmq_wire.layout import index
 from rmq_wire.layout.flat import flat
 

@@ -13,7 +13,7 @@ from rmq_columns.checks.findings import KINDS, NOWHERE, Finding, Severity, remed
 from rmq_columns.decode.scan import Ending
 from rmq_columns.page import safe
 from rmq_inspect.times import bytes_text, text_of
-from rmq_inspect.verify_report import Report, by_kind, summary, where
+from rmq_inspect.verify.report import Report, by_kind, summary, where
 
 BARS_MAX: Final = 300
 """Files drawn of each kind."""
