@@ -13,10 +13,10 @@ import sys
 import time
 from collections.abc import Callable
 
-from broker_impl.call import Answer, Call, Durable
-from broker_impl.engine import Engine
+from broker_impl.engine.call import Answer, Call, Durable
+from broker_impl.engine.engine import Engine
+from broker_impl.engine.router import Capability, Router, answers
 from broker_impl.env import SystemEnv
-from broker_impl.router import Capability, Router, answers
 from rmq_wire.command import Command, Form, encode_request, encode_response
 from rmq_wire.conversation import Conversation
 from rmq_wire.declare import Role

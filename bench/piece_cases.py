@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from broker_impl.body_limits import BODY_BYTES_MAX
-from broker_impl.engine import Engine
+from broker_impl.engine.body_limits import BODY_BYTES_MAX
+from broker_impl.engine.engine import Engine
+from broker_impl.engine.router import Row
 from broker_impl.env import Env
 from broker_impl.namesrv.config import NamesrvConfig
 from broker_impl.namesrv.registrations import Registration
 from broker_impl.namesrv.server import create_name_server
-from broker_impl.router import Row
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.bodies.registration import RegisterBrokerBody, write_compressed

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.piece_cases import Case, World, worlds
-from broker_impl.engine import Engine
-from broker_impl.peer import Peer
+from broker_impl.engine.engine import Engine
+from broker_impl.engine.peer import Peer
 from rmq_net.service import Output
 from rmq_wire.command import RESPONSE, Command
 from rmq_wire.conversation import Conversation

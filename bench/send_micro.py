@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from broker_impl.call import Call, Durable
 from broker_impl.capabilities.send import Send
 from broker_impl.config import BrokerConfig
+from broker_impl.engine.call import Call, Durable
 from broker_impl.env import SystemEnv
 from broker_impl.intake import Intake
 from broker_impl.state.groups import GroupTable

@@ -14,7 +14,7 @@ import enum
 from collections.abc import Callable
 from typing import Final
 
-from broker_impl.call import Refusal
+from broker_impl.engine.call import Refusal
 from rmq_net.service import Buffer
 from rmq_store.errors import CreateFailed, Illegal, IllegalKind, StoreError, Unwritable
 from rmq_store.store import Store

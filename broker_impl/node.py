@@ -27,17 +27,17 @@ from broker_impl.capabilities.schedule import Schedule
 from broker_impl.capabilities.send import Send
 from broker_impl.capabilities.send_back import SendBack
 from broker_impl.capabilities.topics import Topics
-from broker_impl.cold_reads import ColdReads
 from broker_impl.config import BrokerConfig
-from broker_impl.engine import Engine
+from broker_impl.engine.cold_reads import ColdReads
+from broker_impl.engine.engine import Engine
+from broker_impl.engine.limits import Limits
+from broker_impl.engine.router import Router
 from broker_impl.env import Env
 from broker_impl.intake import Intake
-from broker_impl.limits import Limits
 from broker_impl.lost_topics import look_for_topics
 from broker_impl.namesrv.registrations import Registration
 from broker_impl.namesrv.server import NameServer
 from broker_impl.registration import Announcement, Identity, Registrar
-from broker_impl.router import Router
 from broker_impl.saves import Saves
 from broker_impl.state.attributes import BATCH_QUEUES, QUEUE_TYPE
 from broker_impl.state.clients import Clients

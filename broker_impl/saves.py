@@ -16,9 +16,9 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Protocol
 
-from broker_impl.call import Durable, Refusal, Reply, Settled, Unsaved, refusal_reply
-from broker_impl.commits import SENDABLE, SavesLike
-from broker_impl.peer import Peer
+from broker_impl.engine.call import Durable, Refusal, Reply, Settled, Unsaved, refusal_reply
+from broker_impl.engine.commits import SENDABLE, SavesLike
+from broker_impl.engine.peer import Peer
 from broker_impl.state.persisted import PersistedTable, Persister
 from rmq_net.log import Log, plain_text
 from rmq_net.service import Job

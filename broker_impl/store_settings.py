@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from broker_impl.config import BrokerConfig
-from broker_impl.limits import Limits
+from broker_impl.engine.limits import Limits
 from rmq_store.disk_space import RetentionRules, hours
 from rmq_store.settings import FlushDiskType, StoreSettings
 from rmq_wire import names

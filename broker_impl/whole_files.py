@@ -12,9 +12,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from broker_impl.call import LATER, Call, Later, Parked, Refusal, Reply
-from broker_impl.engine import Engine
-from broker_impl.slices import Slices, finished
+from broker_impl.engine.call import LATER, Call, Later, Parked, Refusal, Reply
+from broker_impl.engine.engine import Engine
+from broker_impl.engine.slices import Slices, finished
 from rmq_net.log import plain_text
 from rmq_net.service import Job
 from rmq_store.config_files import persist_config

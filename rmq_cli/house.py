@@ -18,8 +18,8 @@ from broker_impl.broker import BrokerPlace, House
 from broker_impl.config import BadConfig, BrokerConfig, Machine, read_pair, read_properties, unknown
 from broker_impl.config_keys import keys
 from broker_impl.dev_differences import DEV_DIFFERENCES, measured_disk_ratios
+from broker_impl.engine.limits import Limits
 from broker_impl.env import SystemEnv
-from broker_impl.limits import Limits
 from broker_impl.namesrv.config import ConfigError, NamesrvConfig
 from broker_impl.namesrv.server import NameServer, create_name_server
 from broker_impl.node import FAST_LISTENER, MAIN_LISTENER, BrokerNode

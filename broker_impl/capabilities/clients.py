@@ -14,9 +14,9 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from broker_impl.call import Answer, Call, Refusal, Reply
 from broker_impl.config import BrokerConfig
-from broker_impl.router import Capability, answers
+from broker_impl.engine.call import Answer, Call, Refusal, Reply
+from broker_impl.engine.router import Capability, answers
 from broker_impl.state.clients import Client, Clients
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.topics import TopicTable
@@ -47,8 +47,8 @@ from rmq_wire.headers.clients import (
 )
 
 if TYPE_CHECKING:
-    from broker_impl.engine import Engine
-    from broker_impl.peer import Peer
+    from broker_impl.engine.engine import Engine
+    from broker_impl.engine.peer import Peer
 
 GROUPS_PER_CONNECTION_MAX = 1_536
 """Consumer groups or producer groups of one client; a process with a thousand consumers is known of."""

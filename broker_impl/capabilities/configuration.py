@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_impl.call import Answer, Call, Refusal, Reply
 from broker_impl.config import BrokerConfig, UpdateRefused
 from broker_impl.config_keys import keys
-from broker_impl.router import Capability, answers
-from broker_impl.slices import Slices, joined
+from broker_impl.engine.call import Answer, Call, Refusal, Reply
+from broker_impl.engine.router import Capability, answers
+from broker_impl.engine.slices import Slices, joined
 from broker_impl.whole_files import WholeFiles
 from rmq_wire.bodies import properties_text
 from rmq_wire.codes import ResponseCode

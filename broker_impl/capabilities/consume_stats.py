@@ -9,11 +9,11 @@ from collections.abc import Generator, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from broker_impl.call import Answer, Call, Pause, Reply
-from broker_impl.cold import warmed
 from broker_impl.config import BrokerConfig
-from broker_impl.router import Capability, answers
-from broker_impl.slices import body_of, joined, spelled
+from broker_impl.engine.call import Answer, Call, Pause, Reply
+from broker_impl.engine.cold import warmed
+from broker_impl.engine.router import Capability, answers
+from broker_impl.engine.slices import body_of, joined, spelled
 from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.groups import GroupTable
@@ -26,7 +26,7 @@ from rmq_wire.fastjson import MessageQueue
 from rmq_wire.headers.stats import GetConsumeStats, GetConsumeStatsInBroker
 
 if TYPE_CHECKING:
-    from broker_impl.engine import Engine
+    from broker_impl.engine.engine import Engine
 
 QUEUES_PER_SLICE = 32
 SEPARATOR = ";"

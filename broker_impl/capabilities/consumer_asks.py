@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from broker_impl.call import LATER, Answer, Call, Parked, Refusal, Reply
 from broker_impl.config import BrokerConfig
-from broker_impl.router import Capability, answers
+from broker_impl.engine.call import LATER, Answer, Call, Parked, Refusal, Reply
+from broker_impl.engine.router import Capability, answers
 from broker_impl.state.clients import Client, Clients
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.topics import TopicTable

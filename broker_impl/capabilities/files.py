@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from broker_impl.call import LATER, Answer, Call, Reply
 from broker_impl.config import BrokerConfig
-from broker_impl.router import Capability, answers
+from broker_impl.engine.call import LATER, Answer, Call, Reply
+from broker_impl.engine.router import Capability, answers
 from broker_impl.state.topics import TopicTable
 from broker_impl.store_settings import retention_rules
 from rmq_net.service import Job
@@ -22,7 +22,7 @@ from rmq_wire.headers.files import CleanExpiredConsumeQueue, DeleteExpiredCommit
 from rmq_wire.headers.topics import CleanUnusedTopic
 
 if TYPE_CHECKING:
-    from broker_impl.engine import Engine
+    from broker_impl.engine.engine import Engine
 
 LANE = "clean"
 

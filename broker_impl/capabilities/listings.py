@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from broker_impl.call import Answer, Call, Reply
 from broker_impl.config import BrokerConfig
+from broker_impl.engine.call import Answer, Call, Reply
+from broker_impl.engine.router import Capability, answers
+from broker_impl.engine.slices import Slices, begun, joined, spelled
 from broker_impl.env import Env
-from broker_impl.router import Capability, answers
-from broker_impl.slices import Slices, begun, joined, spelled
 from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.groups import GroupTable

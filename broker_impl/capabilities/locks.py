@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_impl.call import Answer, Call, Refusal, Reply
-from broker_impl.router import Capability, answers
+from broker_impl.engine.call import Answer, Call, Refusal, Reply
+from broker_impl.engine.router import Capability, answers
 from broker_impl.state.locks import LOCK_MS, QueueLocks
 from rmq_wire.bodies.locks import LockBatchRequest, LockBatchResponse
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.locks import LockBatchMq, UnlockBatchMq
 
 if TYPE_CHECKING:
-    from broker_impl.engine import Engine
+    from broker_impl.engine.engine import Engine
 
 QUEUES_PER_REQUEST_MAX = 16_384
 """Queues of one request: as many as a topic may have."""

@@ -6,9 +6,9 @@ getMinOffset, getEarliestMsgStoretime).  Left out: static topics.
 
 from __future__ import annotations
 
-from broker_impl.call import Answer, Call, Reply
-from broker_impl.cold_reads import ColdReads
-from broker_impl.router import Capability, answers
+from broker_impl.engine.call import Answer, Call, Reply
+from broker_impl.engine.cold_reads import ColdReads
+from broker_impl.engine.router import Capability, answers
 from rmq_store.store import Store
 from rmq_store.values import Boundary
 from rmq_wire.headers.positions import (

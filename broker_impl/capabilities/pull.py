@@ -17,14 +17,14 @@ from collections.abc import Generator, Sequence
 from itertools import islice
 from typing import Final
 
-from broker_impl.call import LATER, Answer, Call, Later, Parked, Refusal, Reply, Settled
-from broker_impl.cold_reads import ColdReads
 from broker_impl.config import BrokerConfig
-from broker_impl.deadlines import Deadline
-from broker_impl.engine import Engine
+from broker_impl.engine.call import LATER, Answer, Call, Later, Parked, Refusal, Reply, Settled
+from broker_impl.engine.cold_reads import ColdReads
+from broker_impl.engine.deadlines import Deadline
+from broker_impl.engine.engine import Engine
+from broker_impl.engine.peer import Peer
+from broker_impl.engine.router import Capability, answers
 from broker_impl.filtering import Unreadable, Wanted, of_subscription, parse
-from broker_impl.peer import Peer
-from broker_impl.router import Capability, answers
 from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.groups import GroupTable

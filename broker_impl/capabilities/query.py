@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker_impl.call import Answer, Call, Reply
-from broker_impl.cold_reads import ColdReads
 from broker_impl.config import BrokerConfig
-from broker_impl.router import Capability, answers
+from broker_impl.engine.call import Answer, Call, Reply
+from broker_impl.engine.cold_reads import ColdReads
+from broker_impl.engine.router import Capability, answers
 from rmq_store.store import Store
 from rmq_store.values import IndexType
 from rmq_wire.codes import ResponseCode

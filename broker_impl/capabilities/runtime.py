@@ -11,10 +11,10 @@ from collections.abc import Callable, Generator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from broker_impl.call import Answer, Call, Pause, Refusal, Reply
-from broker_impl.cold import warmed
 from broker_impl.config import BrokerConfig
-from broker_impl.router import Capability, answers
+from broker_impl.engine.call import Answer, Call, Pause, Refusal, Reply
+from broker_impl.engine.cold import warmed
+from broker_impl.engine.router import Capability, answers
 from broker_impl.state.stats import HOURS_MS, MINUTES_MS, SECONDS_MS, Snapshot, Stats
 from rmq_store.disk import Usage
 from rmq_wire import names
@@ -25,7 +25,7 @@ from rmq_wire.headers.runtime import GetBrokerRuntimeInfo
 from rmq_wire.headers.stats import ViewBrokerStatsData
 
 if TYPE_CHECKING:
-    from broker_impl.engine import Engine
+    from broker_impl.engine.engine import Engine
 
 VERSION_NAME = "V5_5_0"
 """The version whose behaviour is promised (`MQVersion.getVersionDesc`)."""

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from broker_impl.cold_reads import ColdReads
 from broker_impl.config import BrokerConfig
-from broker_impl.deadlines import Deadline
-from broker_impl.engine import Engine
+from broker_impl.engine.cold_reads import ColdReads
+from broker_impl.engine.deadlines import Deadline
+from broker_impl.engine.engine import Engine
+from broker_impl.engine.router import Capability
 from broker_impl.intake import Intake, Message, NotTaken, PutStatus
-from broker_impl.router import Capability
 from broker_impl.state.delay_offsets import DelayOffsets
 from broker_impl.state.stats import Stats
 from rmq_store.errors import Cold

@@ -17,9 +17,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from broker_impl.call import LATER, Answer, Call, Durable, Refusal, Reply, Settled
 from broker_impl.capabilities.send_answers import SendAnswers, human_time, topic_text
 from broker_impl.config import BrokerConfig
+from broker_impl.engine.call import LATER, Answer, Call, Durable, Refusal, Reply, Settled
+from broker_impl.engine.router import Capability, answers
 from broker_impl.env import Env
 from broker_impl.intake import (
     HOST_FLAGS,
@@ -36,7 +37,6 @@ from broker_impl.intake import (
     is_timer,
     not_taken,
 )
-from broker_impl.router import Capability, answers
 from broker_impl.state.attributes import BATCH_QUEUES, QUEUE_TYPE
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.locks import QueueLocks

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker_impl.call import Answer, Call, Durable, Refusal, Reply, Settled
-from broker_impl.cold_reads import ColdReads
 from broker_impl.config import BrokerConfig
+from broker_impl.engine.call import Answer, Call, Durable, Refusal, Reply, Settled
+from broker_impl.engine.cold_reads import ColdReads
+from broker_impl.engine.router import Capability, answers
 from broker_impl.env import Env
 from broker_impl.intake import Intake, Message, NotTaken, not_taken
-from broker_impl.router import Capability, answers
 from broker_impl.state.clients import Clients
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.stats import Stats

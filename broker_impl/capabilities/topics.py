@@ -12,12 +12,12 @@ from collections.abc import Collection, Generator, Sequence
 from functools import partial
 from typing import Protocol
 
-from broker_impl.call import LATER, Answer, Call, Parked, Pause, Refusal, Reply
-from broker_impl.cold import warmed
 from broker_impl.config import BrokerConfig
-from broker_impl.engine import Engine
-from broker_impl.router import Capability, answers
-from broker_impl.slices import spelled
+from broker_impl.engine.call import LATER, Answer, Call, Parked, Pause, Refusal, Reply
+from broker_impl.engine.cold import warmed
+from broker_impl.engine.engine import Engine
+from broker_impl.engine.router import Capability, answers
+from broker_impl.engine.slices import spelled
 from broker_impl.state.attributes import MESSAGE_TYPE, MIXED, BadAttribute, parse_modification
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.stats import Stats

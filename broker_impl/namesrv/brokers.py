@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from broker_impl.call import Answer, Call, Refusal, Reply
+from broker_impl.engine.call import Answer, Call, Refusal, Reply
+from broker_impl.engine.router import Capability, answers
+from broker_impl.engine.slices import Slices, begun, spelled
 from broker_impl.namesrv.config import NamesrvConfig
 from broker_impl.namesrv.kv import KvTable
 from broker_impl.namesrv.registrations import Registration, Unregistration
 from broker_impl.namesrv.route_answers import RouteAnswers
 from broker_impl.namesrv.routes import Full, RouteTable
-from broker_impl.router import Capability, answers
-from broker_impl.slices import Slices, begun, spelled
 from rmq_wire.bodies.body import FASTJSON
 from rmq_wire.bodies.cluster import BrokerMemberGroupAnswer
 from rmq_wire.bodies.data_version import DataVersion

@@ -6,10 +6,10 @@ that would keep the server from starting again.
 
 from __future__ import annotations
 
-from broker_impl.call import Answer, Call, Refusal, Reply
+from broker_impl.engine.call import Answer, Call, Refusal, Reply
+from broker_impl.engine.router import Capability, answers
+from broker_impl.engine.slices import Slices, joined
 from broker_impl.namesrv.config import ConfigError, NamesrvConfig
-from broker_impl.router import Capability, answers
-from broker_impl.slices import Slices, joined
 from broker_impl.whole_files import WholeFiles
 from rmq_net.log import plain_text
 from rmq_wire.bodies import properties_text

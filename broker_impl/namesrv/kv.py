@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
-from broker_impl.call import Answer, Call, Pause, Refusal
-from broker_impl.router import Capability, answers
-from broker_impl.slices import Slices, begun, in_javas_order, joined, spelled
+from broker_impl.engine.call import Answer, Call, Pause, Refusal
+from broker_impl.engine.router import Capability, answers
+from broker_impl.engine.slices import Slices, begun, in_javas_order, joined, spelled
 from broker_impl.whole_files import WholeFiles
 from rmq_wire.bodies.body import FASTJSON, table_pieces
 from rmq_wire.bodies.kv import KVConfig, KVTable

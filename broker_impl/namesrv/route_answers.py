@@ -10,8 +10,8 @@ import ipaddress
 from collections.abc import Callable
 from typing import Final
 
+from broker_impl.engine.slices import ROWS_PER_SLICE, Slices, finished, in_javas_order
 from broker_impl.namesrv.routes import RouteTable
-from broker_impl.slices import ROWS_PER_SLICE, Slices, finished, in_javas_order
 from rmq_wire.bodies.cluster import BrokerMemberGroup, ClusterInfo
 from rmq_wire.bodies.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
 from rmq_wire.bodies.topics import PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUB, TopicList

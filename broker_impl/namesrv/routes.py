@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
+from broker_impl.engine.slices import ROWS_PER_SLICE, Slices, finished
 from broker_impl.namesrv.registrations import (
     Expired,
     Key,
@@ -27,7 +28,6 @@ from broker_impl.namesrv.registrations import (
     Unregistration,
     forget,
 )
-from broker_impl.slices import ROWS_PER_SLICE, Slices, finished
 from rmq_net.log import Log, plain_text
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.route import MASTER_ID, BrokerData, QueueData, TopicQueueMappingInfo

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker_impl.engine import Engine
+from broker_impl.engine.engine import Engine
+from broker_impl.engine.limits import Limits
+from broker_impl.engine.peer import Peer
+from broker_impl.engine.router import Router
 from broker_impl.env import Env
-from broker_impl.limits import Limits
 from broker_impl.namesrv.brokers import Brokers
 from broker_impl.namesrv.config import NamesrvConfig
 from broker_impl.namesrv.configuration import Configuration
@@ -20,8 +22,6 @@ from broker_impl.namesrv.registrations import Registered, Registration, Unregist
 from broker_impl.namesrv.route_answers import RouteAnswers
 from broker_impl.namesrv.routes import RouteTable
 from broker_impl.namesrv.topics import MS_PER_S, Routes, TopicLists
-from broker_impl.peer import Peer
-from broker_impl.router import Router
 from broker_impl.whole_files import WholeFiles
 from rmq_store.config_files import load_config
 from rmq_store.disk import Disk, RealDisk

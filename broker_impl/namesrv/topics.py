@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_impl.call import Answer, Call, Refusal, Reply
+from broker_impl.engine.call import Answer, Call, Refusal, Reply
+from broker_impl.engine.router import Capability, answers
+from broker_impl.engine.slices import Slices, begun, spelled
 from broker_impl.namesrv.config import NamesrvConfig
 from broker_impl.namesrv.kv import KvTable
 from broker_impl.namesrv.route_answers import RouteAnswers, near_zone
 from broker_impl.namesrv.routes import RouteTable
-from broker_impl.router import Capability, answers
-from broker_impl.slices import Slices, begun, spelled
 from rmq_wire.bodies.body import FASTJSON, STRICT
 from rmq_wire.bodies.kv import ORDER_TOPIC_CONFIG
 from rmq_wire.bodies.route import TopicRouteData

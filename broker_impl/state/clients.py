@@ -17,7 +17,7 @@ from broker_impl.env import Env
 from rmq_wire.bodies.heartbeat import BROADCASTING, ConsumerData, SubscriptionData
 
 if TYPE_CHECKING:
-    from broker_impl.peer import Peer
+    from broker_impl.engine.peer import Peer
 
 K = TypeVar("K")
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from broker_impl.limits import Limits
+from broker_impl.engine.limits import Limits
 from rmq_store.disk import Disk
 from rmq_wire.command import Form
 from tests.support.bad_frames import WITNESS

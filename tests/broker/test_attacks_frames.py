@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker_impl.limits import Limits
+from broker_impl.engine.limits import Limits
 from rmq_wire.command import ONE_WAY, RESPONSE, Form, encode_request, encode_response
 from rmq_wire.headers.clients import UnregisterClient
 from rmq_wire.headers.configuration import UpdateBrokerConfig

@@ -6,9 +6,9 @@ from collections.abc import Generator
 
 import pytest
 
-from broker_impl.call import Call, Pause, Reply, Settled
-from broker_impl.cold import warmed
-from broker_impl.cold_reads import ColdReads
+from broker_impl.engine.call import Call, Pause, Reply, Settled
+from broker_impl.engine.cold import warmed
+from broker_impl.engine.cold_reads import ColdReads
 from rmq_store.errors import Cold
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Command

@@ -6,10 +6,10 @@ from collections.abc import Generator
 
 import pytest
 
-from broker_impl.call import Call, Refusal, Reply, Settled
-from broker_impl.cold_reads import ColdReads
-from broker_impl.commits import Commits
-from broker_impl.limits import Limits
+from broker_impl.engine.call import Call, Refusal, Reply, Settled
+from broker_impl.engine.cold_reads import ColdReads
+from broker_impl.engine.commits import Commits
+from broker_impl.engine.limits import Limits
 from rmq_store.errors import Cold
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Command

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_impl.call import Reply
-from broker_impl.limits import Limits
+from broker_impl.engine.call import Reply
+from broker_impl.engine.limits import Limits
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import Form, encode_request
 from rmq_wire.headers.clients import GetConsumerListByGroup, Heartbeat

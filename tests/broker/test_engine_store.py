@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker_impl.call import Durable, Reply
-from broker_impl.limits import Limits
+from broker_impl.engine.call import Durable, Reply
+from broker_impl.engine.limits import Limits
 from rmq_net.service import Job
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.clients import GetConsumerListByGroup

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_impl.deadlines import Deadline, Deadlines
-from broker_impl.limits import Limits
+from broker_impl.engine.deadlines import Deadline, Deadlines
+from broker_impl.engine.limits import Limits
 from rmq_wire.codes import RequestCode
 from rmq_wire.headers.clients import GetConsumerListByGroup, NotifyConsumerIdsChanged, UnregisterClient
 from rmq_wire.headers.query import ViewMessage

@@ -14,7 +14,7 @@ import pytest
 
 from bench.piece_cases import World, broker, name_server
 from bench.pieces import measured
-from broker_impl.body_limits import BODY_BYTES_MAX, SMALL_BYTES_MAX
+from broker_impl.engine.body_limits import BODY_BYTES_MAX, SMALL_BYTES_MAX
 from tests.support.lines import lines_of
 
 FEW, MANY = 150, 600

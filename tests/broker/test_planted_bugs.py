@@ -31,7 +31,7 @@ import pytest
 
 from broker_impl.capabilities import pull as pulling
 from broker_impl.config import BrokerConfig
-from broker_impl.limits import Limits
+from broker_impl.engine.limits import Limits
 from broker_impl.namesrv.routes import RouteTable
 from rmq_wire import names, properties
 from rmq_wire.bodies import properties_text

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_impl.limits import Limits
+from broker_impl.engine.limits import Limits
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Command
 from rmq_wire.headers.query import ViewMessage

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_impl import whole_files
+from broker_impl.engine.slices import finished
 from broker_impl.namesrv import kv
-from broker_impl.slices import finished
 from rmq_wire import fastjson
 from rmq_wire.java import iteration_order
 from tests.support.engine_session import EngineSession

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from broker_impl.engine.slices import ROWS_PER_SLICE, finished
 from broker_impl.namesrv import routes
-from broker_impl.slices import ROWS_PER_SLICE, finished
 from rmq_wire.bodies import registration
 from rmq_wire.bodies.registration import RegisterBrokerBody, read_register_body, reading_register_body, write_compressed
 from rmq_wire.bodies.route import TopicRouteData

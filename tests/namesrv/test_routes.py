@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from broker_impl.engine.slices import finished
 from broker_impl.env import Env
 from broker_impl.namesrv.registrations import MinIdChanged, Registered, Registration, Unregistration
 from broker_impl.namesrv.route_answers import RouteAnswers, at_host, near_zone
 from broker_impl.namesrv.routes import RouteTable
-from broker_impl.slices import finished
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.route import BrokerData, QueueData, TopicQueueMappingInfo
 from rmq_wire.bodies.topics import TopicConfig

@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from broker_impl.engine import Engine
+from broker_impl.engine.engine import Engine
 from rmq_net.connection import Connection
 from rmq_net.reactor import Tuning
 from rmq_net.shell import Shell, bind, bound_to

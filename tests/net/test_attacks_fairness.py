@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker_impl.limits import Limits
+from broker_impl.engine.limits import Limits
 from rmq_net.reactor import Reactor, Tuning
 from rmq_wire.command import encode_request
 from rmq_wire.headers.clients import Heartbeat

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 import trio
 
+from broker_impl.engine.limits import Limits
 from broker_impl.env import SystemEnv
-from broker_impl.limits import Limits
 from broker_impl.node import BrokerNode
 from rmq_net.connection import Connection
 from rmq_net.reactor import Reactor

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from broker_impl.deadlines import Deadline
-from broker_impl.engine import Engine
-from broker_impl.limits import Limits
-from broker_impl.peer import Peer
+from broker_impl.engine.deadlines import Deadline
+from broker_impl.engine.engine import Engine
+from broker_impl.engine.limits import Limits
+from broker_impl.engine.peer import Peer
 from rmq_net.reactor import Link, Reactor
 from rmq_net.service import Buffer
 from rmq_wire.command import Command, Unreadable, encode_request

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_impl.limits import Limits
+from broker_impl.engine.limits import Limits
 from rmq_net.reactor import Tuning, address
 from rmq_wire.command import Command, encode_request
 from rmq_wire.conversation import Conversation

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker_impl.limits import Limits
-from broker_impl.peer import Peer
+from broker_impl.engine.limits import Limits
+from broker_impl.engine.peer import Peer
 from rmq_net.reactor import Tuning
 from rmq_wire.command import encode_request
 from rmq_wire.headers.query import ViewMessage

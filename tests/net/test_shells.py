@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import trio
 
+from broker_impl.engine.limits import Limits
 from broker_impl.env import SystemEnv
-from broker_impl.limits import Limits
 from rmq_net.connection import ConnectionLost
 from rmq_net.reactor import Tuning
 from rmq_net.shell import Shell, bind, bound_to

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from broker_impl.call import LATER, Answer, Call, Durable, Parked, Refusal, Reply
-from broker_impl.engine import Engine
+from broker_impl.engine.call import LATER, Answer, Call, Durable, Parked, Refusal, Reply
+from broker_impl.engine.engine import Engine
+from broker_impl.engine.limits import Limits
+from broker_impl.engine.router import Capability, Router, answers
 from broker_impl.env import Env
-from broker_impl.limits import Limits
-from broker_impl.router import Capability, Router, answers
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Form, encode_response
 from rmq_wire.declare import Role

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker_impl.engine import Engine
-from broker_impl.peer import Peer
+from broker_impl.engine.engine import Engine
+from broker_impl.engine.peer import Peer
 from rmq_net.service import Job, Output
 from rmq_wire.command import RESPONSE, Command, Form, encode_request, encode_response
 from rmq_wire.conversation import Conversation

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from broker_impl.config import BrokerConfig, Machine
+from broker_impl.engine.limits import Limits
 from broker_impl.env import Env
-from broker_impl.limits import Limits
 from broker_impl.node import BrokerNode
 from rmq_store.disk import Disk, RealDisk
 from rmq_wire.bodies.topics import TopicConfig

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from broker_impl.call import LATER, Answer, Call, Durable, Parked, Refusal, Settled, Unsaved
-from broker_impl.engine import Engine
+from broker_impl.engine.call import LATER, Answer, Call, Durable, Parked, Refusal, Settled, Unsaved
+from broker_impl.engine.engine import Engine
 from rmq_net.log import plain_text
 from rmq_net.service import Job
 from rmq_store.errors import Cold

@@ -14,8 +14,8 @@ from rmq_wire.command import ONE_WAY, RESPONSE, Command, Unreadable
 from rmq_wire.message_id import pack_host
 
 if TYPE_CHECKING:
-    from broker_impl.deadlines import Deadline
-    from broker_impl.router import Row
+    from broker_impl.engine.deadlines import Deadline
+    from broker_impl.engine.router import Row
     from rmq_wire.conversation import Conversation
 
 

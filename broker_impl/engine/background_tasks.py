@@ -12,9 +12,9 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
-from broker_impl.call import Parked, Pause, Reply, Settled
-from broker_impl.commits import NOTHING_STAGED, Commits, Mark
-from broker_impl.peer import Peer
+from broker_impl.engine.call import Parked, Pause, Reply, Settled
+from broker_impl.engine.commits import NOTHING_STAGED, Commits, Mark
+from broker_impl.engine.peer import Peer
 from rmq_wire.command import Form
 
 Ended = Callable[[Any, BaseException | None], None]
@@ -61,7 +61,7 @@ class Work:
         return True
 
 
-class Works:
+class BackgroundTasks:
     """The works under way, next first.  What a slice stages stands or falls with its turn; the answer rests on it."""
 
     def __init__(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_impl.deadlines import Deadline, Deadlines
+from broker_impl.engine.deadlines import Deadline, Deadlines
+from broker_impl.engine.peer import Peer
+from broker_impl.engine.write_buffers import WriteBuffers
 from broker_impl.env import Env
-from broker_impl.outboxes import Outboxes
-from broker_impl.peer import Peer
 from rmq_wire.command import Command
 from rmq_wire.declare import Request
 
@@ -20,10 +20,10 @@ Guard = Callable[..., None]
 Tag = tuple[Then, Deadline]
 
 
-class Asks:
+class PendingClientRequests:
     """Asks and tells.  `guard(action, *arguments)` runs a continuation whose errors are nobody else's."""
 
-    def __init__(self, env: Env, deadlines: Deadlines, outboxes: Outboxes, guard: Guard, asks_max: int) -> None:
+    def __init__(self, env: Env, deadlines: Deadlines, outboxes: WriteBuffers, guard: Guard, asks_max: int) -> None:
         self._env = env
         self._deadlines = deadlines
         self._outboxes = outboxes

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from broker_impl.engine.limits import Limits
 from broker_impl.env import Env
-from broker_impl.limits import Limits
 
 DEAF_LOOKS = 6
 """How often a peer with unsent answers is looked at within `stuck_ms_max`."""

@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 
-from broker_impl.body_limits import body_bytes_max
+from broker_impl.engine.body_limits import body_bytes_max
 from rmq_net.log import plain_text
 from rmq_net.service import Buffer
 from rmq_wire.codes import ResponseCode
 from rmq_wire.declare import Header, Request
 
 if TYPE_CHECKING:
-    from broker_impl.engine import Engine
+    from broker_impl.engine.engine import Engine
+    from broker_impl.engine.peer import Peer
     from broker_impl.env import Env
-    from broker_impl.peer import Peer
     from rmq_wire.bodies.body import Body as JsonBody
     from rmq_wire.command import Command, Form
 
@@ -173,7 +173,7 @@ class Call:
         return body
 
     def checked_body(self) -> bytes | memoryview:
-        """The body, of a size that can be worked on at once.  Raises `Refusal` for a larger one (`broker_impl.body_limits`)."""
+        """The body, of a size that can be worked on at once (`engine.body_limits`).  Raises `Refusal` for a larger one."""
         body: bytes | memoryview = self.command.body
         most = body_bytes_max(self.command.code)
         if len(body) > most:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, TypeVar
 
-from broker_impl.call import Pause
+from broker_impl.engine.call import Pause
 from rmq_net.service import Job
 from rmq_store.errors import Cold
 
 if TYPE_CHECKING:
-    from broker_impl.engine import Engine
+    from broker_impl.engine.engine import Engine
 
 T = TypeVar("T")
 

@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from broker_impl.call import Durable, Reply, Settled
-from broker_impl.deadlines import Deadline, Deadlines
+from broker_impl.engine.call import Durable, Reply, Settled
+from broker_impl.engine.deadlines import Deadline, Deadlines
+from broker_impl.engine.limits import Limits
+from broker_impl.engine.peer import Peer
 from broker_impl.env import Env
-from broker_impl.limits import Limits
-from broker_impl.peer import Peer
 from rmq_net.log import Log, plain_text
 from rmq_net.service import Job
 from rmq_wire.codes import ResponseCode

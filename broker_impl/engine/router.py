@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from broker_impl.call import Answer, Call
+from broker_impl.engine.call import Answer, Call
 from rmq_wire.declare import REQUESTS, Request, Role
 
 Handler = Callable[[Call, Any], Answer]

@@ -14,19 +14,19 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from broker_impl.asks import Asks, Then
-from broker_impl.backlogs import Backlogs
-from broker_impl.call import LATER, Answer, Call, Durable, Parked, Pause, Refusal, Reply, Settled, refusal_reply
-from broker_impl.commits import END_OF_TURN, NOTHING_STAGED, SENDABLE, Commits, Committed, Mark, SavesLike, StoreLike
-from broker_impl.counters import Counters
-from broker_impl.deadlines import Deadline, Deadlines
+from broker_impl.engine.background_tasks import BackgroundTasks, Ended, Work
+from broker_impl.engine.backlogs import Backlogs
+from broker_impl.engine.call import LATER, Answer, Call, Durable, Parked, Pause, Refusal, Reply, Settled, refusal_reply
+from broker_impl.engine.client_requests import PendingClientRequests, Then
+from broker_impl.engine.commits import END_OF_TURN, NOTHING_STAGED, SENDABLE, Commits, Committed, Mark, SavesLike, StoreLike
+from broker_impl.engine.counters import Counters
+from broker_impl.engine.deadlines import Deadline, Deadlines
+from broker_impl.engine.limits import Limits
+from broker_impl.engine.peer import Peer
+from broker_impl.engine.router import Router, Row
+from broker_impl.engine.watch import Watch
+from broker_impl.engine.write_buffers import WriteBuffers
 from broker_impl.env import Env
-from broker_impl.limits import Limits
-from broker_impl.outboxes import Outboxes
-from broker_impl.peer import Peer
-from broker_impl.router import Router, Row
-from broker_impl.watch import Watch
-from broker_impl.works import Ended, Work, Works
 from rmq_net.log import plain_text
 from rmq_net.service import Address, Buffer, Job, Output
 from rmq_wire.codes import ResponseCode
@@ -71,13 +71,13 @@ class Engine:
         self._rows: Mapping[int, Row] = {}
         self._listener_rows: dict[str, Mapping[int, Row]] = {}
         self._peer_count = 0
-        self._outboxes = Outboxes(env.log)
+        self._outboxes = WriteBuffers(env.log)
         self.emit = self._outboxes.emit
         self._backlogs: Backlogs[Peer] = Backlogs()
         self._requests_share = limits.requests_max
         self._bytes_share = limits.turn_output_bytes_max
         self._deadlines = Deadlines()
-        self._asks = Asks(env, self._deadlines, self._outboxes, self.guard, limits.asks_max)
+        self._asks = PendingClientRequests(env, self._deadlines, self._outboxes, self.guard, limits.asks_max)
         self._jobs: list[Job] = []
         self._commits: Commits | None = None
         if store is not None:
@@ -85,7 +85,7 @@ class Engine:
             self._commits = Commits(
                 env, store, self._deadlines, self.emit, self.job, self.guard, limits=limits, sync_flush=sync_flush, sync=sync
             )
-        self._works = Works(self._commits, self._finish, self._excuse, self.guard, self._bug, self._outboxes.touch)
+        self._works = BackgroundTasks(self._commits, self._finish, self._excuse, self.guard, self._bug, self._outboxes.touch)
         self._on_arrival: list[Callable[[Sequence[Any]], None]] = []
         self._on_peer_closed: list[Callable[[Peer], None]] = []
         self._draining = False

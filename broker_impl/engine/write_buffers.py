@@ -6,8 +6,8 @@ cannot be encoded is our bug and becomes SYSTEM_ERROR for that asker.
 
 from __future__ import annotations
 
-from broker_impl.call import Frame, Reply, Settled
-from broker_impl.peer import Peer
+from broker_impl.engine.call import Frame, Reply, Settled
+from broker_impl.engine.peer import Peer
 from rmq_net.log import Log, plain_text
 from rmq_net.service import Buffer, Output
 from rmq_wire.codes import ResponseCode
@@ -15,7 +15,7 @@ from rmq_wire.command import Form, encode_response
 from rmq_wire.declare import Header
 
 
-class Outboxes:
+class WriteBuffers:
     """The outboxes of all peers; `dirty` are those with something to send or to close."""
 
     def __init__(self, log: Log) -> None:
