@@ -104,7 +104,7 @@ def brokers(directory: Path, *, sync_flush: bool) -> Iterator[tuple[Side, Side]]
     properties = DEFAULT_SIZES | {"flushDiskType": "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH"}
     with (
         JavaNameServer(directory / "ns") as names,
-        JavaBroker(directory / "java", names.address, properties=properties, jvm=(), heap="768m") as java,
+        JavaBroker(directory / "java", names.address, properties=properties, jvm=(), heap="768m", patient=False) as java,
         OurBroker(directory / "ours", names.address, name="broker-o", properties=properties) as ours,
     ):
         yield Side("ours", ours.port, ours.pid), Side("java", java.port, java.pid)

@@ -68,7 +68,7 @@ class Lags(NamedTuple):
 def broker_of(side: str, directory: Path, names: JavaNameServer) -> OurBroker | JavaBroker:
     """A broker, not started, whose store is `directory`/store."""
     if side == "java":
-        return JavaBroker(directory, names.address, properties=DEFAULT_SIZES, jvm=(), heap="768m")
+        return JavaBroker(directory, names.address, properties=DEFAULT_SIZES, jvm=(), heap="768m", patient=False)
     return OurBroker(directory, names.address, name="broker-o", properties=DEFAULT_SIZES)
 
 

@@ -28,6 +28,7 @@ from conformance.subjects.properties import (
     OWN_BROKER_PROPERTIES,
     OWN_JAVA_SYSTEM_PROPERTIES,
     OWN_NAMESRV_PROPERTIES,
+    PATIENT,
     SMALL_STORE,
 )
 from conformance.subjects.sharing import list_classes, sharing_flags
@@ -171,7 +172,9 @@ class JavaBroker(JarsServer):
         jvm: Sequence[str] = SMALL,
         heap: str = "384m",
         java: str | os.PathLike[str] | None = None,
+        patient: bool = True,
     ) -> None:
+        """Unless `patient`, sends that waited are refused as Java does it by default: to be measured, not judged."""
         super().__init__("broker", directory, version=version, port=port, jvm=jvm, heap=heap, java=java)
         self.namesrv = namesrv
         self.broker_name = name
@@ -186,6 +189,7 @@ class JavaBroker(JarsServer):
             "storePathRootDir": str(self.store),
             "storePathCommitLog": str(self.store / "commitlog"),
             **SMALL_STORE,
+            **(PATIENT if patient else {}),
             **(properties or {}),
         }
 

@@ -131,4 +131,4 @@ def test_a_process_of_its_own(sides: dict[str, Side]) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ours.begin(Call("topicRoute -t {topic}"))().out.split()
+    assert done.stdout.split() == ours.begin(Call("topicRoute -t {topic}"))().out.split(), done.stderr
