@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
-    from conformance.case import Case
-    from conformance.results import CaseTold, Run
-    from conformance.runner import Limits, Selection
     from conformance.subjects.base import Target
+    from conformance.suite.case import Case
+    from conformance.suite.results import CaseTold, Run
+    from conformance.suite.runner import Limits, Selection
 
 SUBCOMMANDS: Final = {
     "record": ("conform_capture", "Keep what a client and a server say to each other in a file."),
@@ -61,9 +61,9 @@ class Conform(click.Group):
             formatter.write_dl([(name, about) for name, (_, about) in SUBCOMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
-        from conformance.expected import BadExpectations
-        from conformance.results import BadResults
         from conformance.subjects.base import SubjectFailed
+        from conformance.suite.expected import BadExpectations
+        from conformance.suite.results import BadResults
         from rmq_cli.complaint import Complaint, Unread
 
         try:
@@ -110,7 +110,7 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
     "--strict/--expected",
     "strict",
     default=None,
-    help="What makes status 1: a MUST case that fails; or any outcome that conformance/expected does not foretell, which is the "
+    help="What makes status 1: a MUST case that fails; or any outcome other than conformance/suite/expected has, which is the "
     "rule for a subject of which it foretells anything (--ours, Apache RocketMQ).",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also each case that failed as foretold, not only how many by cause.")
@@ -143,14 +143,14 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 
 
 def _words(options: dict[str, Any]) -> list[str]:
-    """The subjects in one word each, as `conformance.suite.subject_of` takes them."""
+    """The subjects in one word each, as `conformance.suite.run.subject_of` takes them."""
     words = [f"{kind}:{what}" for kind in ("jars", "docker", "addr", "compose", "kept") for what in options[kind]]
     return [*words, "ours"] if options["ours"] else words
 
 
 def _selection(options: dict[str, Any]) -> Selection:
-    from conformance.case import Level
-    from conformance.runner import Selection
+    from conformance.suite.case import Level
+    from conformance.suite.runner import Selection
 
     known = {level.value: level for level in Level}
     named = [word.strip() for word in options["level"].split(",") if word.strip()]
@@ -161,7 +161,7 @@ def _selection(options: dict[str, Any]) -> Selection:
 
 def _cases(selection: Selection) -> tuple[list[Case], list[str]]:
     """The selected cases, and a line for each module of cases that cannot be imported."""
-    from conformance.case import load
+    from conformance.suite.case import load
     from rmq_cli.complaint import Complaint
 
     broken: dict[str, Exception] = {}
@@ -174,10 +174,10 @@ def _cases(selection: Selection) -> tuple[list[Case], list[str]]:
 
 def _run(words: Sequence[str], selection: Selection, options: dict[str, Any]) -> int:
     """Everything but usage; the exit status."""
-    from conformance.expected import BadExpectations, is_label
-    from conformance.runner import INTERRUPTED as STOPPED
-    from conformance.runner import Limits
     from conformance.subjects.base import SubjectFailed
+    from conformance.suite.expected import BadExpectations, is_label
+    from conformance.suite.runner import INTERRUPTED as STOPPED
+    from conformance.suite.runner import Limits
 
     if options["expect"] and not is_label(options["expect"]):
         raise click.UsageError(f"--expect {options['expect']}: nothing is foretold of such a subject (ours, java-5.5.0, …)")
@@ -228,8 +228,8 @@ def ending_in_order() -> Iterator[None]:
 
 
 def _run_one(word: str, cases: Sequence[Case], seed: int, limits: Limits, options: dict[str, Any]) -> Run:
-    from conformance.report.text import run_lines
-    from conformance.suite import run_on, subject_of
+    from conformance.suite.report.text import run_lines
+    from conformance.suite.run import run_on, subject_of
 
     with tempfile.TemporaryDirectory(prefix="rmq-conform-", ignore_cleanup_errors=True) as scratch, _Progress(len(cases)) as line:
         subject = subject_of(word, Path(scratch), java=options["java"])
@@ -255,8 +255,8 @@ def write_outputs(
     runs: Sequence[Run], json_file: Path | None, junit: Path | None, html: Path | None, *, strict: bool | None
 ) -> None:
     """The files that were asked for, and the matrix when there are several runs."""
-    from conformance import results
-    from conformance.report.text import matrix_lines
+    from conformance.suite import results
+    from conformance.suite.report.text import matrix_lines
     from rmq_cli.complaint import Complaint
 
     if len(runs) > 1:  # passed of judged cases; behind an exclamation mark those that came otherwise than foretold
@@ -266,12 +266,12 @@ def write_outputs(
         results.write(file, runs)
 
     def write_xml(file: Path) -> None:
-        from conformance.report.junit import write_junit
+        from conformance.suite.report.junit import write_junit
 
         write_junit(runs, file, judged=not any(is_strict(run, strict) for run in runs))
 
     def write_page(file: Path) -> None:
-        from conformance.report.html import write_html
+        from conformance.suite.report.html import write_html
 
         write_html(list(runs), file)
 
@@ -293,14 +293,14 @@ def status(runs: Sequence[Run], *, strict: bool | None) -> int:
 
 def is_strict(run: Run, asked: bool | None) -> bool:
     """Whether its MUST cases count, and not what is foretold.  asked: None where the user said neither."""
-    from conformance.expected import is_label
+    from conformance.suite.expected import is_label
 
     return not is_label(run.target.label.partition(" ")[0]) if asked is None else asked
 
 
 def _print_listing(selection: Selection, options: dict[str, Any]) -> None:
     if options["coverage"]:
-        from conformance.coverage import lines
+        from conformance.suite.coverage import lines
 
         click.echo("\n".join(lines(_cases(selection)[0])))
         return
@@ -363,7 +363,7 @@ class _Progress(contextlib.AbstractContextManager["_Progress"]):
 
     def done(self, told: CaseTold) -> None:
         """Told of each case that has ended; one that surprises is told at once on a terminal."""
-        from conformance.report.text import case_lines
+        from conformance.suite.report.text import case_lines
 
         self._ended += 1
         if not told.as_expected and told.outcome != "passed":

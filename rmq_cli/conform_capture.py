@@ -15,8 +15,8 @@ import click
 from rmq_cli.complaint import Complaint
 
 if TYPE_CHECKING:
-    from conformance.capture.file import Capture
-    from conformance.capture.replay import Difference
+    from conformance.captures.file import Capture
+    from conformance.captures.replay import Difference
 
 DIFFERENT: Final = 1
 RELAY_HERE: Final = "127.0.0.1:0"
@@ -55,9 +55,9 @@ def record(
 
     Exit status: the client's; 2 could not.
     """
-    from conformance.capture.asking import CannotReach, listed_brokers
-    from conformance.capture.file import write
-    from conformance.capture.session import Recording
+    from conformance.captures.asking import CannotReach, listed_brokers
+    from conformance.captures.file import write
+    from conformance.captures.session import Recording
     from conformance.subjects.remoting import split_address
 
     try:
@@ -135,7 +135,7 @@ def show(
     """
     import json
 
-    from conformance.capture import timeline
+    from conformance.captures import timeline
 
     capture = _read(file)
     named = {code: timeline.code_named(code) for code in codes}
@@ -152,7 +152,7 @@ def show(
 
 
 def _with_question(capture: Capture, event: int) -> list[int]:
-    from conformance.capture.decoding import decode_all
+    from conformance.captures.decoding import decode_all
 
     told = decode_all(capture.events)[event]
     return [event] if told is None or told.question is None else [told.question, event]
@@ -180,8 +180,8 @@ def replay(file: Path, namesrv: str, expected: Path | None, as_json: bool, **opt
     """
     import json
 
-    from conformance.capture.allowed import read_allowed, sort_out
-    from conformance.capture.file import BadCapture
+    from conformance.captures.allowed import read_allowed, sort_out
+    from conformance.captures.file import BadCapture
 
     capture = _read(file)
     try:
@@ -220,7 +220,7 @@ def _line(difference: Difference) -> str:
 
 
 def _read(file: Path) -> Capture:
-    from conformance.capture.file import BadCapture, read
+    from conformance.captures.file import BadCapture, read
 
     try:
         return read(file)
@@ -234,7 +234,7 @@ def _replay(capture: Capture, namesrv: str) -> tuple[Difference, ...]:
 
 
 def _report(capture: Capture, namesrv: str, options: dict[str, Any]) -> Any:
-    from conformance.capture.replay import CannotReplay, replay
+    from conformance.captures.replay import CannotReplay, replay
 
     if "pause_ms" in options:
         options["pause_ms_max"] = options.pop("pause_ms")

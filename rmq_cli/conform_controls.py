@@ -57,7 +57,7 @@ def controls(
     """
     from conformance.controls.run import chosen, write
     from conformance.controls.table import lines, summary
-    from conformance.suite import subject_of
+    from conformance.suite.run import subject_of
     from rmq_cli.complaint import Complaint
 
     defects = chosen(only)
@@ -89,7 +89,7 @@ def controls(
 def _run(subject: Subject, defects: Sequence[Defect], jobs: int) -> tuple[Controls, bool]:
     """Start the subject, run the defects, end it; and whether it died meanwhile, which looks like being caught."""
     from conformance.controls.run import control
-    from conformance.runner import run_trio
+    from conformance.suite.runner import run_trio
 
     def say(line: str) -> None:
         click.echo(line, err=True)

@@ -31,12 +31,12 @@ def merge(
     \b
     rmq conform merge ours.json java-5.5.0.json --html matrix.html
 
-    Of several runs of one subject the latest counts.  What is expected is read from conformance/expected anew.  Exit status as of
-    rmq conform.
+    Of several runs of one subject the latest counts.  What is expected is read anew from
+    conformance/suite/expected.  Exit status as of rmq conform.
     """
-    from conformance import results
-    from conformance.report.text import run_lines
-    from conformance.suite import expect_anew
+    from conformance.suite import results
+    from conformance.suite.report.text import run_lines
+    from conformance.suite.run import expect_anew
     from rmq_cli.conform import CANNOT_RUN, is_strict, status, write_outputs
 
     runs = results.merge([results.read(file) for file in files])

@@ -21,8 +21,8 @@ import click
 from rmq_cli.conform import CANNOT_RUN, FAILED, ending_in_order
 
 if TYPE_CHECKING:
-    from conformance.case import Case
-    from conformance.results import Run
+    from conformance.suite.case import Case
+    from conformance.suite.results import Run
 
 ROUNDS: Final = 20
 _DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
@@ -58,10 +58,10 @@ def rounds(
     Exit status: 0 every case came as expected in every round; 1 one did not; 2 could not run, or a server died in the middle;
     130 interrupted.
     """
-    from conformance.case import load
-    from conformance.report.text import case_lines
-    from conformance.runner import INTERRUPTED as STOPPED
-    from conformance.runner import Selection
+    from conformance.suite.case import load
+    from conformance.suite.report.text import case_lines
+    from conformance.suite.runner import INTERRUPTED as STOPPED
+    from conformance.suite.runner import Selection
     from rmq_cli.complaint import Complaint
 
     words = [f"jars:{jars}"] * bool(jars) + [f"docker:{docker}"] * (docker is not None) + ["ours"] * ours
@@ -97,14 +97,14 @@ def rounds(
 
 
 def _round(word: str, cases: Sequence[Case], seed: int, java: str | None) -> Run:
-    from conformance.suite import run_on, subject_of
+    from conformance.suite.run import run_on, subject_of
 
     with tempfile.TemporaryDirectory(prefix="rmq-conform-", ignore_cleanup_errors=True) as scratch:
         return run_on(subject_of(word, Path(scratch), java=java), cases, seed=seed)
 
 
 def _keep(directory: Path, run: Run) -> None:
-    from conformance import results
+    from conformance.suite import results
     from rmq_cli.complaint import Complaint
 
     try:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from conformance import results
-from conformance.capture.kinds import THE_SAME, UNDERSTOOD
-from conformance.case import load as cases
+from conformance.captures.kinds import THE_SAME, UNDERSTOOD
 from conformance.controls import defects, run
 from conformance.controls import table as controls
-from conformance.report import specification
-from conformance.report.markdown import table, with_table
+from conformance.suite import results
+from conformance.suite.case import load as cases
+from conformance.suite.report import specification
+from conformance.suite.report.markdown import table, with_table
 from conformance.torture import report as torture
 from rmq_columns.checks import findings
 from tests.support import ledger
@@ -40,7 +40,7 @@ def _captures(page: str) -> str:
 
 
 PAGES: Final[dict[str, Callable[[str], str]]] = {
-    "conformance/schema.json": lambda _: results.schema(),
+    "conformance/suite/schema.json": lambda _: results.schema(),
     "docs/captures.md": _captures,
     "docs/conformance.md": lambda _: specification.document(cases()),
     "docs/controls.md": _controls,

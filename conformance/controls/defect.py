@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from conformance.case import Case
 from conformance.controls.proxy import Mutate
+from conformance.suite.case import Case
 
 if TYPE_CHECKING:
     from conformance.controls.shadow import Spoil

@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from conformance import raw
 from conformance.frames import split
+from conformance.suite.means import raw
 from rmq_wire.command import Command, decode_header
 from rmq_wire.errors import WireError
 from rmq_wire.layout import frame as layout

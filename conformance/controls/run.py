@@ -23,15 +23,15 @@ from typing import Final
 import msgspec
 import trio
 
-from conformance import expected
-from conformance.case import Case, load
 from conformance.controls import defects as declared
 from conformance.controls.defect import STORE, WIRE, Defect
 from conformance.controls.proxy import Mutate, proxied, unchanged
 from conformance.controls.shadow import Shadow, Spoil, shadowed
-from conformance.results import FAILED, PASSED, SKIPPED, CaseTold, TargetTold, anywhere, suite_version
-from conformance.runner import CASE_S, absent_needs, not_for, run_case, tell_target
 from conformance.subjects.base import Target
+from conformance.suite import expected
+from conformance.suite.case import Case, load
+from conformance.suite.results import FAILED, PASSED, SKIPPED, CaseTold, TargetTold, anywhere, suite_version
+from conformance.suite.runner import CASE_S, absent_needs, not_for, run_case, tell_target
 
 FORMAT: Final = 1
 JOBS: Final = 8
@@ -70,7 +70,7 @@ class DefectTold(msgspec.Struct, omit_defaults=True):
     why: str = ""
     """Of a defect that is not shown."""
     foretold: bool = True
-    """Of a defect that is not shown: `conformance/expected` says why."""
+    """Of a defect that is not shown: `conformance/suite/expected` says why."""
 
 
 class Controls(msgspec.Struct):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from conformance.controls.defect import Defect
 from conformance.controls.run import CAUGHT, NOT_CAUGHT, NOT_SHOWN, Controls, DefectTold
-from conformance.report.markdown import table
+from conformance.suite.report.markdown import table
 
 HEAD = """# Negative controls
 

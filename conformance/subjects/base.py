@@ -30,7 +30,7 @@ class SubjectFailed(Exception):
 class Target:
     """Where a running subject is.
 
-    label         `java-5.5.0`, `docker-5.5.0`, `ours`, `address`, `compose`: names `conformance/expected/<label>.toml`
+    label         `java-5.5.0`, `docker-5.5.0`, `ours`, `address`, `compose`: names `conformance/suite/expected/<label>.toml`
     kind          jars, docker, ours, address or compose
     version       of the reference whose behaviour is expected; None: unknown
     namesrv       host:port; broker: host:port of the master

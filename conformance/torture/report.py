@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from conformance.report.markdown import table
+from conformance.suite.report.markdown import table
 from conformance.torture.judge import Judged, Verdict
 from conformance.torture.script import Script, ScriptError, find
 from conformance.torture.torments import explain

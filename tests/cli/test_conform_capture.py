@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.capture.allowed import read_allowed
-from conformance.capture.file import BadCapture, read
-from conformance.capture.recorder import Frame
+from conformance.captures.allowed import read_allowed
+from conformance.captures.file import BadCapture, read
+from conformance.captures.recorder import Frame
 from rmq_wire.command import Command
 from rmq_wire.encoding import encode_request
 from tests.support.capture_server import ScriptedServer, reply

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.results import CaseTold, CheckTold, FrameTold, Run, TargetTold
+from conformance.suite.results import CaseTold, CheckTold, FrameTold, Run, TargetTold
 
 EVIL = "<script>alert(1)</script>{{index}}</script>&\x01"
 CHECKS = [CheckTold("first", True, "1", "1"), CheckTold("the code", False, "0", EVIL)]

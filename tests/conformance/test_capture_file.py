@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.capture.decoding import decode_all
-from conformance.capture.file import MARKS, BadCapture, Capture, Server, lines_of, read, write
-from conformance.capture.recorder import Frame, Mark
-from conformance.capture.timeline import Shown, as_json, code_named, lines
+from conformance.captures.decoding import decode_all
+from conformance.captures.file import MARKS, BadCapture, Capture, Server, lines_of, read, write
+from conformance.captures.recorder import Frame, Mark
+from conformance.captures.timeline import Shown, as_json, code_named, lines
 from conformance.frames import Cutter, split
 from rmq_wire.codes import RequestCode
 from rmq_wire.encoding import Form, encode_request, encode_response, frame_prefix

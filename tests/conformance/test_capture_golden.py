@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.capture.allowed import read_allowed, sort_out
-from conformance.capture.decoding import decode_all
-from conformance.capture.file import lines_of, read
-from conformance.capture.replay import replay
+from conformance.captures.allowed import read_allowed, sort_out
+from conformance.captures.decoding import decode_all
+from conformance.captures.file import lines_of, read
+from conformance.captures.replay import replay
 from tests.support.golden import CAPTURES, STEMS
 from tests.support.subject import start_broker, start_name_server
 

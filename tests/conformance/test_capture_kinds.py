@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.capture.compare import findings
-from conformance.capture.decoding import Said, decode_all
-from conformance.capture.kinds import KINDS, UNDERSTOOD, Kind, Learned
-from conformance.capture.recorder import Frame
-from conformance.capture.translate import answer_here, request_here
-from conformance.capture.turns import in_turn
+from conformance.captures.compare import findings
+from conformance.captures.decoding import Said, decode_all
+from conformance.captures.kinds import KINDS, UNDERSTOOD, Kind, Learned
+from conformance.captures.recorder import Frame
+from conformance.captures.translate import answer_here, request_here
+from conformance.captures.turns import in_turn
 from rmq_wire.codes import RequestCode as Code
 from rmq_wire.command import Command
 from rmq_wire.conversation import Conversation
@@ -181,7 +181,7 @@ def test_receipts_of_popped_messages_are_put_together_anew() -> None:
 
 @pytest.mark.parametrize("stem", FRAME_FILES)
 def test_untied_requests_keep_every_byte(stem: str) -> None:
-    from conformance.capture.file import read
+    from conformance.captures.file import read
 
     for event in read(GOLDEN / f"{stem}.bin").events:
         assert isinstance(event, Frame)

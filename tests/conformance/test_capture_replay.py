@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from conformance.capture.file import Capture
-from conformance.capture.recorder import Frame, Mark
-from conformance.capture.replay import CannotReplay, Report, replay
-from conformance.capture.session import Recording
+from conformance.captures.file import Capture
+from conformance.captures.recorder import Frame, Mark
+from conformance.captures.replay import CannotReplay, Report, replay
+from conformance.captures.session import Recording
 from conformance.frames import split
 from rmq_wire.codes import RequestCode as Code
 from rmq_wire.codes import ResponseCode

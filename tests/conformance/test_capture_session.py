@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from conformance.capture.decoding import decode_all
-from conformance.capture.recorder import Frame, Mark
-from conformance.capture.session import Recording
+from conformance.captures.decoding import decode_all
+from conformance.captures.recorder import Frame, Mark
+from conformance.captures.session import Recording
 from conformance.frames import split
 from conformance.relay import text_of
 from conformance.subjects.remoting import split_address

@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
-from conformance import expected, results
-from conformance.case import Case, Level
-from conformance.expected import Expectation
 from conformance.subjects.base import Subject, SubjectFailed
-from conformance.trial import Trial
+from conformance.suite import expected, results
+from conformance.suite.case import Case, Level
+from conformance.suite.expected import Expectation
+from conformance.suite.trial import Trial
 from rmq_cli.main import rmq
 from tests.support.fake_remoting import FakeSubject
 from tests.support.planted import breaks, fails, passes, planted, skips
@@ -31,7 +31,7 @@ def subjects() -> dict[str, FakeSubject]:
 def cases(monkeypatch: pytest.MonkeyPatch) -> dict[str, Case]:
     """What `load` finds; the tests put cases in."""
     found: dict[str, Case] = {}
-    monkeypatch.setattr("conformance.case.load", lambda broken=None: found)
+    monkeypatch.setattr("conformance.suite.case.load", lambda broken=None: found)
     return found
 
 
@@ -50,7 +50,7 @@ def conform(subjects: Mapping[str, Subject], cases: dict[str, Case], foretold: o
             raise SubjectFailed(f"no subject {word}")
         return subjects[word]
 
-    monkeypatch.setattr("conformance.suite.subject_of", subject_of)
+    monkeypatch.setattr("conformance.suite.run.subject_of", subject_of)
 
     def run(*arguments: str | Path, **planted_ones: tuple[Callable[[Trial], object], Level]) -> Result:
         return CliRunner().invoke(rmq, ["conform", *map(str, arguments)])
@@ -231,13 +231,13 @@ def test_a_module_of_cases_that_cannot_be_imported(conform: Run, cases: dict[str
     plant(cases, good=passes)
 
     def load(broken: dict[str, Exception]) -> dict[str, Case]:
-        broken["conformance.cases.bad"] = NameError("name 'x' is not defined")
+        broken["conformance.suite.cases.bad"] = NameError("name 'x' is not defined")
         return cases
 
-    monkeypatch.setattr("conformance.case.load", load)
+    monkeypatch.setattr("conformance.suite.case.load", load)
     done = conform("--ours")
     assert done.exit_code == 2
-    assert "rmq: conformance.cases.bad cannot be imported: NameError: name 'x' is not defined" in done.stderr
+    assert "rmq: conformance.suite.cases.bad cannot be imported: NameError: name 'x' is not defined" in done.stderr
     assert "1 cases in" in done.stdout
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from conformance.case import load as load_cases
 from conformance.controls.defect import Defect, Row
 from conformance.controls.defects import by_name, load
 from conformance.controls.proxy import unchanged
@@ -17,6 +16,7 @@ from conformance.controls.run import CAUGHT, NOT_CAUGHT, NOT_SHOWN, chosen, cont
 from conformance.controls.table import lines
 from conformance.subjects.base import Target
 from conformance.subjects.ours import OursSubject
+from conformance.suite.case import load as load_cases
 from rmq_cli.conform import command
 from rmq_cli.conform_controls import REPORTS
 from tests.support.fake_remoting import FakeSubject
@@ -140,7 +140,7 @@ def test_command() -> None:
 
 def test_a_server_that_dies_is_no_catch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deaf = FakeSubject(living=lambda: False)
-    monkeypatch.setattr("conformance.suite.subject_of", lambda word, directory, *, java=None: deaf)
+    monkeypatch.setattr("conformance.suite.run.subject_of", lambda word, directory, *, java=None: deaf)
     kept = tmp_path / "partial.json"
     found = CliRunner().invoke(command, ["controls", "--ours", "--only", "grid.missing-field-accepted", "--json", str(kept)])
     assert found.exit_code == 2

@@ -15,8 +15,8 @@ from conformance.controls.frames import Message
 from conformance.controls.proxy import Mutate, Seen, Step, answering, proxied, unchanged
 from conformance.controls.shadow import Shadow, shadowed
 from conformance.frames import split
-from conformance.link import Answer, Frame, Link, NoAnswer
 from conformance.subjects.base import Target
+from conformance.suite.link import Answer, Frame, Link, NoAnswer
 from rmq_wire.command import Command, decode_header
 from rmq_wire.encoding import Form, encode_request
 from tests.support.fake_remoting import answer, serve, target_at

@@ -13,17 +13,9 @@ from typing import Any
 import pytest
 import trio
 
-from conformance.case import CASES, Level, load
-from conformance.grid import (
-    NO_JSON,
-    ROWS,
-    Cell,
-    Probe,
-    Row,
-    cells,
-    run_probes,
-)
-from conformance.grid_expect import (
+from conformance.subjects.base import Target
+from conformance.suite.case import CASES, Level, load
+from conformance.suite.grid.expect import (
     KINDS,
     SILENCE_S,
     UNREAD,
@@ -37,9 +29,17 @@ from conformance.grid_expect import (
     holds,
     newest,
 )
-from conformance.grid_goods import plain
-from conformance.subjects.base import Target
-from conformance.trial import CaseFailed, Trial
+from conformance.suite.grid.goods import plain
+from conformance.suite.grid.grid import (
+    NO_JSON,
+    ROWS,
+    Cell,
+    Probe,
+    Row,
+    cells,
+    run_probes,
+)
+from conformance.suite.trial import CaseFailed, Trial
 from rmq_wire.codes import RequestCode
 from rmq_wire.command import Command, Unreadable
 from rmq_wire.conversation import Conversation

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from conformance import expected, results
-from conformance.case import Level, load
-from conformance.evidence import tell, tell_one
-from conformance.expected import BadExpectations, Expectation, anchors, broken_links, label_for, unused
-from conformance.link import Frame
-from conformance.results import BadResults, CaseTold, CheckTold, FrameTold
+from conformance.suite import expected, results
+from conformance.suite.case import Level, load
+from conformance.suite.evidence import tell, tell_one
+from conformance.suite.expected import BadExpectations, Expectation, anchors, broken_links, label_for, unused
+from conformance.suite.link import Frame
+from conformance.suite.results import BadResults, CaseTold, CheckTold, FrameTold
 from rmq_wire.command import Command
 from rmq_wire.encoding import Form, encode_request
 from rmq_wire.headers.topics import DeleteTopic

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from conformance.report.junit import junit
+from conformance.suite.report.junit import junit
 from tests.conformance.runs import JAVA, OURS
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from conformance.report import html
-from conformance.report.html import kind, page, write_html
-from conformance.results import FrameTold, Run
+from conformance.suite.report import html
+from conformance.suite.report.html import kind, page, write_html
+from conformance.suite.results import FrameTold, Run
 from tests.conformance.runs import EVIL, JAVA, OURS, a_run, failed, question, told
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from conformance.case import load
-from conformance.coverage import coverage
-from conformance.report.markdown import escaped
-from conformance.report.specification import document
-from conformance.report.specification_codes import _answer, _joined_fields, _taken_apart
-from conformance.report.specification_rules import anchor_of, sources
+from conformance.suite.case import load
+from conformance.suite.coverage import coverage
+from conformance.suite.report.markdown import escaped
+from conformance.suite.report.specification import document
+from conformance.suite.report.specification_codes import _answer, _joined_fields, _taken_apart
+from conformance.suite.report.specification_rules import anchor_of, sources
 
 TEXT = document(load())
 

@@ -8,12 +8,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from conformance.case import load
-from conformance.coverage import coverage, lines
-from conformance.report.junit import junit, write_junit
-from conformance.report.markdown import table, with_table
-from conformance.report.text import case_lines, matrix_lines, run_lines
-from conformance.results import CaseTold, CheckTold
+from conformance.suite.case import load
+from conformance.suite.coverage import coverage, lines
+from conformance.suite.report.junit import junit, write_junit
+from conformance.suite.report.markdown import table, with_table
+from conformance.suite.report.text import case_lines, matrix_lines, run_lines
+from conformance.suite.results import CaseTold, CheckTold
 from rmq_wire.codes import RequestCode
 from tests.conformance.runs import a_run, told
 from tests.support.planted import passes, planted

@@ -10,11 +10,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from conformance.case import Case, Level, Need
-from conformance.link import ANSWER_S, NoAnswer
-from conformance.results import ERROR, FAILED, NOT_RUN, PASSED, SKIPPED, CaseTold, Run
-from conformance.runner import INTERRUPTED, Limits, Selection, absent_needs, not_for, run
-from conformance.trial import Trial
+from conformance.suite.case import Case, Level, Need
+from conformance.suite.link import ANSWER_S, NoAnswer
+from conformance.suite.results import ERROR, FAILED, NOT_RUN, PASSED, SKIPPED, CaseTold, Run
+from conformance.suite.runner import INTERRUPTED, Limits, Selection, absent_needs, not_for, run
+from conformance.suite.trial import Trial
 from rmq_wire.command import Command
 from rmq_wire.errors import BadHeader
 from tests.support.fake_remoting import HangUp, Script, agreeable, answer, serve, target_at

@@ -18,11 +18,11 @@ import pytest
 import trio
 from click.testing import CliRunner
 
-from conformance.cleaning import clean, prepare
-from conformance.runner import Limits
 from conformance.subjects.base import SubjectFailed
-from conformance.suite import KeptSubject, run_on, subject_of
-from conformance.trial import READERS, CaseSkipped, Trial
+from conformance.suite.cleaning import clean, prepare
+from conformance.suite.run import KeptSubject, run_on, subject_of
+from conformance.suite.runner import Limits
+from conformance.suite.trial import READERS, CaseSkipped, Trial
 from rmq_cli.conform import command
 from rmq_wire.codes import RequestCode
 from rmq_wire.command import Command
@@ -184,7 +184,7 @@ def test_an_interruption_comes_out_as_it_went_in(kept: Path, monkeypatch: pytest
         async with trio.open_nursery():
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("conformance.runner.absent_needs", interrupted)
+    monkeypatch.setattr("conformance.suite.runner.absent_needs", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_on(subject_of(f"kept:{kept}", kept.parent), [planted("a.b", passes)], seed=1)
 

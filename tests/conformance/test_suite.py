@@ -1,4 +1,4 @@
-"""The conformance suite itself: whole, against our broker and Apache RocketMQ, and each comes out as conformance/expected says.
+"""The conformance suite itself: whole, against our broker and Apache RocketMQ, each with the outcomes that are expected.
 
 `rmq conform --expected` is what anybody runs; its exit status is the test.  The page, the JUnit file and the raw outcome stay in
 build/conform when that directory is there (CI keeps it).

@@ -11,9 +11,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from conformance.case import Case, Level, Need, case, enter
-from conformance.link import Answer, Link, NoAnswer
-from conformance.trial import CaseFailed, CaseSkipped, Check, Trial, fits
+from conformance.suite.case import Case, Level, Need, case, enter
+from conformance.suite.link import Answer, Link, NoAnswer
+from conformance.suite.trial import CaseFailed, CaseSkipped, Check, Trial, fits
 from conformance.version import by_version
 from rmq_wire.command import Command
 from rmq_wire.encoding import Form, encode_request
@@ -304,7 +304,7 @@ def test_a_case_that_stops_the_broker_is_alone() -> None:
 
 def test_an_id_is_declared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     cases: dict[str, Case] = {}
-    monkeypatch.setattr("conformance.case.CASES", cases)
+    monkeypatch.setattr("conformance.suite.case.CASES", cases)
     enter(planted("pull.one", passes, Level.SHOULD))
     with pytest.raises(ValueError, match=r"pull\.one is declared in planted and in planted"):
         enter(planted("pull.one", passes))
@@ -313,7 +313,7 @@ def test_an_id_is_declared_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_case_is_told_by_its_docstring(monkeypatch: pytest.MonkeyPatch) -> None:
     cases: dict[str, Case] = {}
-    monkeypatch.setattr("conformance.case.CASES", cases)
+    monkeypatch.setattr("conformance.suite.case.CASES", cases)
     asked: dict[str, Any] = {"rests_on": "Nobody.knows", "codes": ASKED, "needs": Need.OWN}
 
     @case("pull.one", Level.MUST, **asked)

@@ -2,7 +2,7 @@
 
     python -m tests.java.golden [registration]
 
-Each file is one kind of client in one header form, the first exchanges of every code, through `conformance.capture.recorder`.
+Each file is one kind of client in one header form, the first exchanges of every code, through `conformance.captures.recorder`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from conformance.capture.frames import pick, save
-from conformance.capture.recorder import Frame, Recorder
+from conformance.captures.frames import pick, save
+from conformance.captures.recorder import Frame, Recorder
 from tests.java.flows import drain, producer, push
 from tests.support.clients import JavaDriver, JavaError
 from tests.support.java import OLD_CLIENT, OLD_SERVER, REFERENCE

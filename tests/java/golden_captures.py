@@ -4,7 +4,7 @@
     python -m tests.java.golden_captures --decode-again    the same frames, taken apart as it is done now
 
 Each session has servers of its own, so that a replay to fresh servers finds what the recording found.  Clients come through
-`conformance.capture.session`; what they did stands in the file.  Sessions avoid what only chance decides: a topic is made before
+`conformance.captures.session`; what they did stands in the file.  Sessions avoid what only chance decides: a topic is made before
 its consumer starts, one message is retried at a time.
 """
 
@@ -18,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from conformance.capture.file import read, write
-from conformance.capture.session import Recording
+from conformance.captures.file import read, write
+from conformance.captures.session import Recording
 from tests.java.flows import producer, push
 from tests.java.golden import GOLDEN, Names
 from tests.support.clients import JavaDriver

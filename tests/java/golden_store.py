@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from conformance.capture.frames import save
-from conformance.capture.recorder import Frame
+from conformance.captures.frames import save
+from conformance.captures.recorder import Frame
 from conformance.frames import glance
 from tests.java.flows import drain, producer, push
 from tests.java.golden import GOLDEN, Names, made, stage

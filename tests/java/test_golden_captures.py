@@ -6,8 +6,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from conformance.capture.file import read
-from conformance.capture.replay import Report, replay
+from conformance.captures.file import read
+from conformance.captures.replay import Report, replay
 from tests.support.courses import Place, plays
 from tests.support.golden import CAPTURES, STEMS
 from tests.support.subject import start_subject

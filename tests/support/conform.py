@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from conformance import results
+from conformance.suite import results
 
 ROOT = Path(__file__).parents[2]
 CASES_MIN = 900

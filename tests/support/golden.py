@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from conformance.capture.frames import load
+from conformance.captures.frames import load
 from conformance.frames import glance
 
 GOLDEN: Final = Path(__file__).resolve().parents[2] / "conformance" / "golden"

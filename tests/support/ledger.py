@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from conformance.report.markdown import table
+from conformance.suite.report.markdown import table
 
 TABLE: Final = Path(__file__).parents[2] / "docs" / "semantics.toml"
 CASE: Final = "case:"

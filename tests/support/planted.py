@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from conformance.case import Case, Level
-from conformance.trial import Trial
+from conformance.suite.case import Case, Level
+from conformance.suite.trial import Trial
 from rmq_wire.codes import RequestCode
 
 Body = Callable[[Trial], Awaitable[None]]

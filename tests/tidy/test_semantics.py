@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from conformance import expected
-from conformance.case import load as load_cases
+from conformance.suite import expected
+from conformance.suite.case import load as load_cases
 from conformance.torture import script
 from tests.support.ledger import CASE, OWNERS, TORTURE, Ledger, Statement, load
 from tests.support.node_ids import is_test

@@ -1,1 +1,0 @@
-"""The cases, one capability a file.  `conformance.case.load` imports them all."""

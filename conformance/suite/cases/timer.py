@@ -1,0 +1,139 @@
+"""Messages for a time of their own, to the millisecond, and calling them back (5.x).
+
+The producer names the time by one of the properties `TIMER_DELIVER_MS` (wall time), `TIMER_DELAY_MS` and `TIMER_DELAY_SEC`.
+Until then the message waits in a topic of the broker's own; the handle in the send's answer calls it back (370).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from functools import partial
+
+from conformance.suite.kit import MUST, SHOULD, Code, Need, ResponseCode, Trial, properties_of
+from conformance.suite.kit import case as declare
+from rmq_wire import property_names as names
+from rmq_wire.headers.timers import RecallMessage
+
+STORE = "TimerMessageStore"
+OWN = (Need.OWN,)
+LATE_MS = 6_000
+"""How late a delivery may be on a busy machine; the wheel's own step is a second."""
+EARLY_MS = 50
+
+
+case = partial(declare, codes=Code.SEND_MESSAGE_V2, needs=OWN, since=(5,))
+
+
+def now_ms() -> int:
+    """Wall time."""
+    return int(time.time() * 1e3)
+
+
+async def arrives(t: Trial, topic: str, due_ms: int) -> None:
+    """The only message of a topic comes at its time."""
+    [unit] = await t.pull_all(topic, 1)
+    late_ms = unit.store_timestamp - due_ms
+    t.check(
+        "at its time", -EARLY_MS <= late_ms <= LATE_MS, expected=f"{-EARLY_MS} to {LATE_MS} ms late", seen=f"{late_ms} ms late"
+    )
+    t.equal("body", bytes(unit.body), b"on time")
+    t.check(
+        "its topic is its own again",
+        names.REAL_TOPIC not in properties_of(unit) or properties_of(unit)[names.REAL_TOPIC] == topic,
+    )
+
+
+async def comes_at(t: Trial, due_ms: int, name: str, value: int) -> None:
+    """A message with this property waits, and comes at that time."""
+    topic = await t.topic()
+    await t.send(topic, b"on time", {name: str(value)})
+    await arrives(t, topic, due_ms)
+
+
+@case("timer.deliver-at", MUST, rests_on=STORE)
+async def deliver_at(t: Trial) -> None:
+    """TIMER_DELIVER_MS: at this time."""
+    due_ms = now_ms() + 3_000
+    await comes_at(t, due_ms, names.TIMER_DELIVER_MS, due_ms)
+
+
+@case("timer.delay-ms", MUST, rests_on="HookUtils.transformTimerMessage")
+async def delay_ms(t: Trial) -> None:
+    """TIMER_DELAY_MS: so many milliseconds from now."""
+    await comes_at(t, now_ms() + 2_500, names.TIMER_DELAY_MS, 2_500)
+
+
+@case("timer.delay-sec", MUST, rests_on="HookUtils.transformTimerMessage")
+async def delay_sec(t: Trial) -> None:
+    """TIMER_DELAY_SEC: so many seconds from now."""
+    await comes_at(t, now_ms() + 3_000, names.TIMER_DELAY_SEC, 3)
+
+
+@case("timer.past", MUST, rests_on="HookUtils.transformTimerMessage")
+async def past(t: Trial) -> None:
+    """A time that is over: at once."""
+    topic = await t.topic()
+    sent_ms = now_ms()
+    await t.send(topic, b"on time", {names.TIMER_DELIVER_MS: str(sent_ms - 10_000)})
+    [unit] = await t.pull_all(topic, 1)
+    t.equal("body", bytes(unit.body), b"on time")
+    waited_ms = unit.store_timestamp - sent_ms
+    t.check("at once", waited_ms <= LATE_MS, expected=f"within {LATE_MS} ms", seen=f"{waited_ms} ms")
+
+
+@case("timer.too-far", MUST, rests_on="HookUtils: timerMaxDelaySec")
+async def too_far(t: Trial) -> None:
+    """More than three days ahead is refused: code 13."""
+    topic = await t.topic()
+    days_ms = 4 * 24 * 3_600_000
+    for name, value in ((names.TIMER_DELIVER_MS, now_ms() + days_ms), (names.TIMER_DELAY_MS, days_ms)):
+        answer = await t.broker.ask(t.message(topic, {name: str(value)}), b"too far")
+        t.answer(name, answer, code=ResponseCode.MESSAGE_ILLEGAL)
+
+
+@case("timer.order-of-times", MUST, rests_on=STORE)
+async def order(t: Trial) -> None:
+    """The earlier time comes first, whatever was sent first."""
+    topic, start_ms = await t.topic(), now_ms()
+    for body, after_ms in ((b"third", 6_000), (b"first", 2_000), (b"second", 4_000)):
+        await t.send(topic, body, {names.TIMER_DELIVER_MS: str(start_ms + after_ms)})
+    t.equal("bodies", [bytes(unit.body) for unit in await t.pull_all(topic, 3)], [b"first", b"second", b"third"])
+
+
+@case("timer.keeps-properties", MUST, rests_on=f"{STORE}.convert")
+async def keeps(t: Trial) -> None:
+    """Tags, keys and queue survive the waiting."""
+    topic = await t.topic(queues=3)
+    await t.send(topic, b"x", {names.TIMER_DELAY_MS: "1500", "mine": "value"}, queue=2, tags="a", keys="k")
+    [unit] = await t.pull_all(topic, 1, queue=2)
+    found = properties_of(unit)
+    t.equal("properties", [found.get(name) for name in ("TAGS", "KEYS", "mine")], ["a", "k", "value"])
+
+
+@case("timer.recall", MUST, codes=Code.RECALL_MESSAGE, since=(5, 5), rests_on="RecallMessageProcessor")
+async def recall(t: Trial) -> None:
+    """A message that waits can be called back by the handle of its send.
+
+    With recallMessageEnable.  Of two messages the other one comes.
+    """
+    topic = await t.topic()
+    due_ms = now_ms() + 6_000
+    handles = []
+    for number, body in enumerate((b"called back", b"stays")):
+        unique = f"7F000001000018B4AAC2{number + 0xDEF000:012X}"
+        sent = await t.send(topic, body, {names.TIMER_DELIVER_MS: str(due_ms)}, unique_key=unique)
+        t.check("a handle came with the answer", bool(sent.recall_handle), seen=sent)
+        handles.append(sent.recall_handle or "")
+    asked = RecallMessage(topic=topic, recall_handle=handles[0], producer_group="CONF_producers")
+    t.answer("recall", await t.broker.ask(asked))
+    [unit] = await t.pull_all(topic, 1)
+    t.equal("what comes", bytes(unit.body), b"stays")
+    t.answer("nothing else", (await t.pull(topic, 1)).answer, code=ResponseCode.PULL_NOT_FOUND)
+
+
+@case("timer.recall-nonsense", SHOULD, codes=Code.RECALL_MESSAGE, since=(5, 5), rests_on="RecallMessageHandle.decodeHandle")
+async def recall_nonsense(t: Trial) -> None:
+    """A handle that is none is refused: code 604."""
+    answer = await t.broker.ask(RecallMessage(topic=await t.topic(), recall_handle="nonsense"))
+    t.answer("recall", answer, code=ResponseCode.ILLEGAL_OPERATION, remark=re.compile("recall handle is invalid"))

@@ -1,0 +1,101 @@
+"""Evidence decoded: each frame's code by name, header fields, remark and the beginning of its body, as the report shows them.
+
+Only looks: what cannot be read is told as bytes.  Of a case with many frames the first and the last are told.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+from typing import Final
+
+from conformance.frames import PREFIX_BYTES, split
+from conformance.suite.link import Frame
+from conformance.suite.results import FrameTold
+from rmq_wire.codes import LanguageCode, RequestCode, ResponseCode
+from rmq_wire.command import Command, Limits, decode_header
+from rmq_wire.encoding import ONE_WAY, RESPONSE, Form
+from rmq_wire.errors import WireError
+
+BODY_BYTES_MAX: Final = 400
+"""Of a body, told."""
+FIELD_CHARACTERS_MAX: Final = 400
+FRAMES_MAX: Final = 60
+"""Of one case, told: the first half and the last half of it."""
+_LIMITS: Final = Limits(frame_bytes_max=2**31 - 1)
+_REQUESTS: Final = {int(code): code.name for code in RequestCode}
+_RESPONSES: Final = {int(code): code.name for code in ResponseCode}
+_LANGUAGES: Final = {int(code): code.name for code in LanguageCode}
+
+
+def tell(frames: Sequence[Frame], count: int = FRAMES_MAX) -> list[FrameTold]:
+    """Up to `count` frames decoded; a note stands where some were left out."""
+    if len(frames) <= count:
+        return [tell_one(frame) for frame in frames]
+    half = count // 2
+    left_out = len(frames) - 2 * half
+    gap = FrameTold(-1, False, frames[half].at_s, 0, "end", note=f"{left_out} frames left out")
+    return [*map(tell_one, frames[:half]), gap, *map(tell_one, frames[-half:])]
+
+
+def tell_one(frame: Frame) -> FrameTold:
+    """One frame decoded."""
+    told = FrameTold(frame.connection, frame.to_server, round(frame.at_s, 4), frame.size, note=frame.note)
+    if not frame.data and frame.note:
+        told.kind = "end"
+        return told
+    command = _decode(frame.data)
+    if command is None:
+        _tell_body(told, frame.data, frame.size)
+        return told
+    answers = bool(command.flag & RESPONSE)
+    told.kind = "response" if answers else "one-way" if command.flag & ONE_WAY else "request"
+    told.code = command.code
+    told.code_name = (_RESPONSES if answers else _REQUESTS).get(command.code, "")
+    told.opaque = command.opaque
+    told.form = Form(command.form).name
+    told.language = _LANGUAGES.get(command.language, str(command.language))
+    told.version = command.version
+    told.remark = _cut(command.remark) if command.remark is not None else None
+    told.fields = {name: _cut(value) for name, value in command.ext_map().items()}
+    _tell_body(told, bytes(command.body), len(command.body) + frame.size - len(frame.data))
+    return told
+
+
+def _decode(data: bytes) -> Command | None:
+    """The command whose whole header is here; of the body what there is."""
+    if len(data) < PREFIX_BYTES:
+        return None
+    form, header, body = split(data)
+    if form not in (Form.JSON, Form.ROCKETMQ) or not header:
+        return None
+    try:
+        command = decode_header(header, form, body, _LIMITS)
+        if not isinstance(command, Command):
+            return None
+        command.form = Form(form)
+        command.ext_map()
+    except (WireError, ValueError):
+        return None
+    return command
+
+
+def _tell_body(told: FrameTold, body: bytes, size: int) -> None:
+    told.body_bytes = size
+    shown = body[:BODY_BYTES_MAX]
+    text = _text(shown, whole=len(shown) == size)
+    told.body_hex = text is None
+    told.body = shown.hex() if text is None else text
+
+
+def _text(shown: bytes, whole: bool) -> str | None:
+    """As text, or None when it is none; a cut may have gone through a character."""
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(shown, final=whole)
+    except UnicodeDecodeError:
+        return None
+    return text if all(character.isprintable() or character in "\n\r\t" for character in text) else None
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= FIELD_CHARACTERS_MAX else f"{text[:FIELD_CHARACTERS_MAX]}… ({len(text)} characters)"
