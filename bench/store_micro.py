@@ -15,9 +15,10 @@ import time
 from collections.abc import Callable
 
 from rmq_store.disk import RealDisk
+from rmq_store.draft import Draft
+from rmq_store.results import IndexType
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
-from rmq_store.values import Draft, IndexType
 from rmq_wire.message import index_keys, tags_code
 
 MESSAGES = 100_000

@@ -22,9 +22,9 @@ from rmq_inspect.decode.directory import StoreDirectory, list_store
 from rmq_inspect.verify.report import Report
 from rmq_inspect.verify.verify import Scope, verify
 from rmq_store.disk import RealDisk
+from rmq_store.draft import Draft
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
-from rmq_store.values import Draft
 from rmq_wire.message import index_keys, tags_code
 
 ROUNDS: Final = 3

@@ -29,7 +29,7 @@ from planted_stores.index import write_index
 from planted_stores.plan import FIRST_MS, Plan, Sizes
 from planted_stores.units import SentRows, queue_file, write_piece
 from rmq_columns.decode.dtypes import QUEUE_UNIT
-from rmq_columns.values import size_bytes
+from rmq_columns.times_and_sizes import size_bytes
 
 PIECE_BYTES: Final = 4 << 20
 """Of the log, packed at once: stays in the cache of a core."""

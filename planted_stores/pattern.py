@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.java import iteration_order
 from rmq_wire.layout.message import BORN_V6, FIXED
 from rmq_wire.message import pack_unit
@@ -61,10 +61,10 @@ OP: Final = TRANS_OP_HALF_TOPIC
 SEQUENCE: Final = "sequence"
 """User property of a sharded message: its number among those of its sharding key, from 0."""
 COMMON: Final = {
-    names.MSG_REGION: "DefaultRegion",
-    names.CLUSTER: "DefaultCluster",
-    names.TRACE_ON: "true",
-    names.WAIT: "true",
+    prop.MSG_REGION: "DefaultRegion",
+    prop.CLUSTER: "DefaultCluster",
+    prop.TRACE_ON: "true",
+    prop.WAIT: "true",
 }
 """Properties that every message has."""
 V6_SHARE, COMPRESSED_SHARE, SHARDED_SHARE = 0.05, 0.03, 0.3
@@ -126,9 +126,9 @@ class Slot:
 
     def unit(self) -> bytes:
         """With zeros where each message has its own numbers, fillers where it has its own text."""
-        pairs = {names.TAGS: self.tags, **dict(self.values)}
+        pairs = {prop.TAGS: self.tags, **dict(self.values)}
         if self.has_keys:
-            pairs |= {names.UNIQ_KEY: UNIQUE_PREFIX + Var.UNIQUE, names.KEYS: KEY_PREFIX + Var.KEY, **COMMON}
+            pairs |= {prop.UNIQ_KEY: UNIQUE_PREFIX + Var.UNIQUE, prop.KEYS: KEY_PREFIX + Var.KEY, **COMMON}
         text = "".join(f"{name}\x01{pairs[name]}\x02" for name in iteration_order(pairs))
         born = BORN_HOSTS[bool(self.sys_flag & BORN_V6)]
         return pack_unit(
@@ -171,13 +171,13 @@ class Slot:
 
 _HOST: Final = STORE_HOST.hex().upper()
 _MARKS: Final = {
-    Var.UNIQUE: f"{names.UNIQ_KEY}\x01{UNIQUE_PREFIX}{Var.UNIQUE}",
-    Var.KEY: f"{names.KEYS}\x01{KEY_PREFIX}{Var.KEY}",
+    Var.UNIQUE: f"{prop.UNIQ_KEY}\x01{UNIQUE_PREFIX}{Var.UNIQUE}",
+    Var.KEY: f"{prop.KEYS}\x01{KEY_PREFIX}{Var.KEY}",
     Var.SEQUENCE: f"{SEQUENCE}\x01{Var.SEQUENCE}",
-    Var.ORIGIN: f"{names.ORIGIN_MESSAGE_ID}\x01{_HOST}{Var.ORIGIN}",
-    Var.DEAD_ORIGIN: f"{names.DLQ_ORIGIN_MESSAGE_ID}\x01{_HOST}{Var.DEAD_ORIGIN}",
-    Var.OUT_MS: f"{names.TIMER_OUT_MS}\x01{Var.OUT_MS}",
-    Var.DELAY_MS: f"{names.TIMER_DELAY_MS}\x01{Var.DELAY_MS}",
+    Var.ORIGIN: f"{prop.ORIGIN_MESSAGE_ID}\x01{_HOST}{Var.ORIGIN}",
+    Var.DEAD_ORIGIN: f"{prop.DLQ_ORIGIN_MESSAGE_ID}\x01{_HOST}{Var.DEAD_ORIGIN}",
+    Var.OUT_MS: f"{prop.TIMER_OUT_MS}\x01{Var.OUT_MS}",
+    Var.DELAY_MS: f"{prop.TIMER_DELAY_MS}\x01{Var.DELAY_MS}",
 }
 
 
@@ -206,7 +206,7 @@ class Pattern:
                 self.slots.append(replace(special, body=body, origin=origin))
             elif rng.random() < SHARDED_SHARE:
                 shard = rng.randrange(SHARD_COUNT)
-                values = ((names.SHARDING_KEY, f"shard-{shard:04}"), (SEQUENCE, str(Var.SEQUENCE)))
+                values = ((prop.SHARDING_KEY, f"shard-{shard:04}"), (SEQUENCE, str(Var.SEQUENCE)))
                 self.slots.append(Slot(Kind.SHARDED, SHARDED_TOPIC, shard % SHARDED_QUEUES, "step", body, values, shard=shard))
             else:
                 topic = rng.choice(topics)
@@ -228,20 +228,20 @@ class Pattern:
 
 def _specials() -> dict[int, Slot]:
     """By their place in a group; the later of two follow the earlier."""
-    real = ((names.REAL_TOPIC, "orders"), (names.REAL_QID, "1"))
-    wait = ((names.DELAY, str(DELAY_LEVEL)), *real)
-    timed = ((names.TIMER_OUT_MS, str(Var.OUT_MS)), (names.TIMER_DELAY_MS, str(Var.DELAY_MS)))
-    due = (*timed, (names.REAL_TOPIC, "payments"), (names.REAL_QID, "2"))
-    half = ((names.TRAN_MSG, "true"), (names.PGROUP, "PID-payments"))
-    moved = ((names.ORIGIN_MESSAGE_ID, _HOST + Var.ORIGIN), (names.RETRY_TOPIC, "orders"))
-    dead_id = (names.DLQ_ORIGIN_MESSAGE_ID, _HOST + Var.DEAD_ORIGIN)
-    dead = (*moved, (names.DLQ_ORIGIN_TOPIC, "orders"), dead_id)
+    real = ((prop.REAL_TOPIC, "orders"), (prop.REAL_QID, "1"))
+    wait = ((prop.DELAY, str(DELAY_LEVEL)), *real)
+    timed = ((prop.TIMER_OUT_MS, str(Var.OUT_MS)), (prop.TIMER_DELAY_MS, str(Var.DELAY_MS)))
+    due = (*timed, (prop.REAL_TOPIC, "payments"), (prop.REAL_QID, "2"))
+    half = ((prop.TRAN_MSG, "true"), (prop.PGROUP, "PID-payments"))
+    moved = ((prop.ORIGIN_MESSAGE_ID, _HOST + Var.ORIGIN), (prop.RETRY_TOPIC, "orders"))
+    dead_id = (prop.DLQ_ORIGIN_MESSAGE_ID, _HOST + Var.DEAD_ORIGIN)
+    dead = (*moved, (prop.DLQ_ORIGIN_TOPIC, "orders"), dead_id)
     return {
         10: Slot(Kind.DELAYED, SCHEDULE, DELAY_LEVEL - 1, "TagA", b"", wait),
         20: Slot(Kind.DELIVERED, "orders", 1, "TagA", b"", wait, origin=10, later=True),
         30: Slot(Kind.TIMED, WHEEL, 0, "TagB", b"", due),
         40: Slot(Kind.TIMED_DELIVERED, "payments", 2, "TagB", b"", due, origin=30, later=True),
-        50: Slot(Kind.HALF, HALF, 0, "TagC", b"", (*half, (names.REAL_TOPIC, "payments"), (names.REAL_QID, "1"))),
+        50: Slot(Kind.HALF, HALF, 0, "TagC", b"", (*half, (prop.REAL_TOPIC, "payments"), (prop.REAL_QID, "1"))),
         55: Slot(Kind.COMMIT, "payments", 1, "TagC", b"", half, sys_flag=COMMIT_FLAG, origin=50),
         56: Slot(Kind.OP, OP, 0, "d", b"", origin=50),
         60: Slot(Kind.PLAIN, "orders", 0, "TagD", b""),

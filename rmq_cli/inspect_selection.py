@@ -16,7 +16,7 @@ from rmq_inspect.decode.log import Unit
 from rmq_inspect.decode.records import BodyForm, body_text, cells, json_line, pad, printable, properties_of, record_of, topic_of
 from rmq_inspect.decode.select import Wanted, messages
 from rmq_inspect.times import parse, short_text_of, text_of, zone_text
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -149,11 +149,11 @@ def _row(unit: Unit, form: BodyForm, columns: int) -> str:
     place = pad(topic_of(message), PLACE_COLUMNS - len(number)).rstrip() + number
     head = f"{message.physical_offset:>{OFFSET_COLUMNS}} "
     stored = f"{short_text_of(message.store_timestamp):<{TIME_COLUMNS}} {pad(place, PLACE_COLUMNS)}"
-    tags = pad(values.get(names.TAGS, ""), TAGS_COLUMNS)
+    tags = pad(values.get(prop.TAGS, ""), TAGS_COLUMNS)
     if columns < NARROW:
         line = f"{head}{stored} {tags} "
     else:
-        keys = pad(values.get(names.KEYS, ""), KEYS_COLUMNS)
+        keys = pad(values.get(prop.KEYS, ""), KEYS_COLUMNS)
         line = f"{head}{message.total_size:>{SIZE_COLUMNS}} {stored} {tags} {keys} "
     return (line + body_text(message, form, max(columns - cells(line), 8))).rstrip()
 

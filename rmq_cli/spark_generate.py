@@ -48,7 +48,7 @@ def command(
     need(("numpy",))
     from planted_stores.faults import NoPlace
     from planted_stores.generate import Wanted, faults_of, generate
-    from rmq_columns.values import size_bytes
+    from rmq_columns.times_and_sizes import size_bytes
 
     tell = progress()
     begun = time.monotonic()

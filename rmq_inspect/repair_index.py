@@ -14,7 +14,7 @@ from rmq_inspect.decode.index_file import ENTRY, HEADER, SLOT
 from rmq_inspect.decode.log import Unit
 from rmq_inspect.decode.records import properties_of, topic_of
 from rmq_inspect.repair_report import Report
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire import sys_flag as flags
 from rmq_wire.message import index_hash, index_keys
 from rmq_wire.times import compact_time
@@ -47,7 +47,7 @@ class IndexWriter:
             return
         values = properties_of(message)
         topic = topic_of(message)
-        for key in index_keys(values.get(names.UNIQ_KEY), values.get(names.KEYS), values.get(names.TAGS)):
+        for key in index_keys(values.get(prop.UNIQ_KEY), values.get(prop.KEYS), values.get(prop.TAGS)):
             self._put(index_hash(topic, key), message.physical_offset, message.store_timestamp)
 
     def _put(self, key_hash: int, physical: int, stored_ms: int) -> None:

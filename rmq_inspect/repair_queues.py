@@ -23,7 +23,7 @@ from rmq_inspect.errors import CannotLook
 from rmq_inspect.repair_extensions import Extensions
 from rmq_inspect.repair_files import file_name, write_at
 from rmq_inspect.repair_report import Report
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire import sys_flag as flags
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_LAST
 from rmq_wire.message import tags_code
@@ -153,8 +153,8 @@ class Queues:
 
     def _take_light(self, unit: Unit, properties: dict[str, str], code: int) -> None:
         """The light queues that the broker gave the message offsets in (`MultiDispatchUtils`)."""
-        queues = properties.get(names.INNER_MULTI_DISPATCH, "").split(LIGHT_SEPARATOR)
-        offsets = properties.get(names.INNER_MULTI_QUEUE_OFFSET, "").split(LIGHT_SEPARATOR)
+        queues = properties.get(prop.INNER_MULTI_DISPATCH, "").split(LIGHT_SEPARATOR)
+        offsets = properties.get(prop.INNER_MULTI_QUEUE_OFFSET, "").split(LIGHT_SEPARATOR)
         for name, offset in dict.fromkeys(zip(queues, offsets, strict=False)):
             if not name.startswith(LMQ_PREFIX) or not (offset.isascii() and offset.isdigit() and len(offset) <= 16):
                 continue
@@ -245,9 +245,9 @@ class Queues:
 
     def _take_batch(self, key: Key, unit: Unit, properties: dict[str, str]) -> None:
         message = unit.message
-        number = properties.get(names.INNER_NUM, "1")
+        number = properties.get(prop.INNER_NUM, "1")
         is_batch = bool(message.sys_flag & flags.INNER_BATCH) and number.isascii() and number.isdigit() and len(number) < 5
-        fields = (message.physical_offset, message.total_size, tags_code(properties.get(names.TAGS)), message.store_timestamp)
+        fields = (message.physical_offset, message.total_size, tags_code(properties.get(prop.TAGS)), message.store_timestamp)
         raw = BATCH.packed.pack(*fields, message.queue_offset, int(number) if is_batch else 1, -1, 0)
         queue = self._queues.get(key) or self._new(key, "batchconsumequeue")
         queue.start = max(queue.start, 0)
@@ -313,7 +313,7 @@ def _topic_of(raw: bytes, queue_id: int, queue_offset: int) -> tuple[str, str | 
 def _code(topic: str, stored_ms: int, properties: dict[str, str]) -> int:
     """The tags' hash; of a delayed message when it is due (`CommitLog.checkMessageAndReturnSize`)."""
     if topic == SCHEDULE_TOPIC:
-        level = properties.get(names.DELAY, "")
+        level = properties.get(prop.DELAY, "")
         if level.isascii() and level.isdigit() and 0 < len(level) < 9 and int(level) > 0:
             return stored_ms + 1000 * DELAY_LEVELS_S[min(int(level), len(DELAY_LEVELS_S)) - 1]
-    return tags_code(properties.get(names.TAGS))
+    return tags_code(properties.get(prop.TAGS))

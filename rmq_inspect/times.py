@@ -8,12 +8,12 @@ from rmq_columns.shown import short_text_of as short_text_of
 from rmq_columns.shown import span_text as span_text
 from rmq_columns.shown import text_of as text_of
 from rmq_columns.shown import zone_text as zone_text
-from rmq_columns.values import time_ms
+from rmq_columns.times_and_sizes import time_ms
 from rmq_inspect.errors import CannotLook
 
 
 def parse(text: str, now_ms: int, zone: Zone = None) -> int:
-    """ms since 1970 of what `rmq_columns.values.time_ms` takes.  Raises `CannotLook`."""
+    """ms since 1970 of what `rmq_columns.times_and_sizes.time_ms` takes.  Raises `CannotLook`."""
     try:
         return time_ms(text, now_ms, zone)
     except ValueError as reason:

@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from rmq_columns.errors import BadOption, CannotRead
-from rmq_columns.values import duration_ms, size_bytes, time_ms
+from rmq_columns.times_and_sizes import duration_ms, size_bytes, time_ms
 
 OURS: Final = frozenset(("path", "paths", "table"))
 """Options of the format that are said otherwise, or are the job's to choose."""

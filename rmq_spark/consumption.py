@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.jobs import Source
 from rmq_spark.measuring import SUFFIX, has, lenient, property_value, without
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _delivered(spark: SparkSession, source: Source, deliveries: DataFrame) -> Da
     pairs = asked.join(stored, "msgId").where(own & (F.col("reconsumeTimes") <= F.coalesce("retryTimes", F.lit(1 << 30))))
     is_before = F.coalesce(F.col("storeTimestamp") <= F.col("startTimestamp"), F.lit(False))
     near = F.unix_millis("storeTimestamp") * F.when(is_before, 1).otherwise(-1)
-    topic = F.when(is_copy, F.expr(property_value(names.RETRY_TOPIC))).otherwise(F.col("stored"))
+    topic = F.when(is_copy, F.expr(property_value(prop.RETRY_TOPIC))).otherwise(F.col("stored"))
     pairs = pairs.withColumn("topic", topic).withColumn("isBefore", is_before).withColumn("near", near)
     if (topics := source.topics()) is not None:
         pairs = pairs.where(F.col("topic").isin(topics))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rmq_store.batch_queue import BatchConsumeQueue
 from rmq_store.commit_log import CommitLog
-from rmq_store.values import GetStatus
+from rmq_store.results import GetStatus
 
 
 class Limits(NamedTuple):

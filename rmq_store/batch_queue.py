@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from rmq_store.consume_queue import ConsumeQueue, Entering
 from rmq_store.disk import write_all
 from rmq_store.layouts import BATCH_UNIT
+from rmq_store.results import Boundary
 from rmq_store.segments import Segments, note_dirty
-from rmq_store.values import Boundary
 
 UNIT_BYTES: Final = BATCH_UNIT.size
 NOT_COMPACTED: Final = -1

@@ -18,12 +18,12 @@ from zlib import crc32
 
 from rmq_store.consume_queue import ConsumeQueue
 from rmq_store.disk import File, write_all
+from rmq_store.draft import Draft, Placed
 from rmq_store.errors import Closed, CommitFailed, CreateFailed, Illegal, IllegalKind
 from rmq_store.layouts import BLANK, BORN_V6, FIXED, MAGIC_BLANK, PROPERTIES_LENGTH, STORE_V6
+from rmq_store.multi_path_segments import log_segments
 from rmq_store.segments import OpenFiles
 from rmq_store.settings import EXTRA_UNIT_BYTES, PROPERTIES_BYTES_MAX, StoreSettings
-from rmq_store.spread import log_segments
-from rmq_store.values import Draft, Placed
 from rmq_wire.checksum import MASK
 from rmq_wire.layout.message import HOST_V4_SIZE
 from rmq_wire.message import SEAL_BYTES, crc32_property

@@ -14,9 +14,9 @@ from typing import Final
 from msgspec import Struct
 
 from rmq_store.disk import Disk
+from rmq_store.multi_path_segments import MultiPathSegments
 from rmq_store.segments import Segments
 from rmq_store.settings import StoreSettings
-from rmq_store.spread import SpreadSegments
 from rmq_store.statistics import double_text
 from rmq_store.writability import Writability
 
@@ -87,7 +87,7 @@ class DiskSpace:
             self.queue_ratio = self._disk.usage(self._settings.store_path_root_dir).used_ratio
         except OSError:
             return
-        if isinstance(self._segments, SpreadSegments):
+        if isinstance(self._segments, MultiPathSegments):
             forcibly = _between(rules.disk_space_clean_forcibly_ratio, FORCIBLY_BOUNDS)
             self._segments.full = frozenset(path for path, ratio in used.items() if ratio > forcibly)
         level = rules.disk_space_warning_level_ratio

@@ -15,9 +15,9 @@ from rmq_store.consume_queue import UNIT_BYTES, ConsumeQueue
 from rmq_store.index import Index
 from rmq_store.log_reader import LogReader
 from rmq_store.queues import Queues
+from rmq_store.results import Boundary, IndexType, QueryResult
 from rmq_store.settings import StoreSettings
-from rmq_store.values import Boundary, IndexType, QueryResult
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.errors import BadRecord
 from rmq_wire.java import string_hash
 from rmq_wire.message import StoredMessage, index_keys, read_unit
@@ -193,5 +193,5 @@ def _decoded(view: memoryview | None) -> StoredMessage | None:
 
 def _has_key(unit: StoredMessage, topic: str, wanted: str) -> bool:
     properties = decode(unit.properties.decode("utf-8", "replace"))
-    keys = index_keys(properties.get(names.UNIQ_KEY), properties.get(names.KEYS), properties.get(names.TAGS))
+    keys = index_keys(properties.get(prop.UNIQ_KEY), properties.get(prop.KEYS), properties.get(prop.TAGS))
     return wanted in keys and unit.topic.decode("utf-8", "replace") == topic

@@ -18,10 +18,10 @@ from rmq_store.layouts import QUEUE_UNIT, QUEUE_UNITS
 from rmq_store.log_reader import LogReader
 from rmq_store.queue_search import first_kept
 from rmq_store.queues import Queues
+from rmq_store.results import GetStatus, Read
 from rmq_store.segments import NAME_DIGITS
 from rmq_store.settings import MEBIBYTE, StoreSettings
 from rmq_store.statistics import StoreStatistics
-from rmq_store.values import GetStatus, Read
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_LAST
 from rmq_wire.layout.flat import Packed
 

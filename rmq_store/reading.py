@@ -14,9 +14,9 @@ from rmq_store.log_reader import LogReader
 from rmq_store.lookup import Lookup
 from rmq_store.pull import QueueReader
 from rmq_store.queues import Queues
+from rmq_store.results import Boundary, IndexType, QueryResult, Read
 from rmq_store.settings import StoreSettings
 from rmq_store.statistics import StoreStatistics
-from rmq_store.values import Boundary, IndexType, QueryResult, Read
 
 
 class Reading:

@@ -18,6 +18,7 @@ from rmq_store.boot_mark import Cache
 from rmq_store.checkpoint import Checkpoint
 from rmq_store.commit_log import UNQUEUED, CommitLog, Staged
 from rmq_store.consume_queue import ConsumeQueue
+from rmq_store.dispatch_start import DispatchStart
 from rmq_store.dispatcher import Dispatcher
 from rmq_store.errors import Illegal, StoreDamaged
 from rmq_store.index import Index
@@ -26,12 +27,11 @@ from rmq_store.inventory import Inventory
 from rmq_store.key_hashes import key_hash_of
 from rmq_store.log_walk import Doubts, LogWalk
 from rmq_store.missing import Missing
+from rmq_store.property_staging import PropertyStaging
 from rmq_store.queues import Queues
 from rmq_store.report import Report
 from rmq_store.settings import StoreSettings
-from rmq_store.special_staging import SpecialStaging
-from rmq_store.walk_start import WalkStart
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.message import StoredMessage, index_keys, tags_code
 from rmq_wire.properties import decode, find
 
@@ -42,9 +42,9 @@ LEVEL_DIGITS_MAX = 64
 
 GAP_MAX = 1_000_000
 """Offsets. A larger step in a queue is taken for another life of its topic: the queue begins anew behind it."""
-TAGS = names.TAGS.encode()
-UNIQ_KEY = names.UNIQ_KEY.encode()
-KEYS = names.KEYS.encode()
+TAGS = prop.TAGS.encode()
+UNIQ_KEY = prop.UNIQ_KEY.encode()
+KEYS = prop.KEYS.encode()
 
 
 class _Gap(Exception):
@@ -69,10 +69,10 @@ class Recovery:
         self._settings = settings
         self._log = log
         self._queues = queues
-        self._special = SpecialStaging(settings, log, queues)
+        self._property_staging = PropertyStaging(settings, log, queues)
         self._index = index
         self._checkpoint = checkpoint
-        self._start = WalkStart(log, queues, checkpoint)
+        self._start = DispatchStart(log, queues, checkpoint)
         self._missing = Missing(settings.store_path_root_dir, log, queues, checkpoint, noted)
         self._dispatched_end = 0
         """log position up to which queues had units when they were found"""
@@ -347,7 +347,7 @@ class Recovery:
         `with_keys`: what the index wants, and costs most. `with_places`: places in queues beside the one that each unit names.
         """
         found: list[Staged] = []
-        queues, schedule_topic, is_always = self._queues_of_units, self._settings.schedule_topic, self._special.is_always
+        queues, schedule_topic, is_always = self._queues_of_units, self._settings.schedule_topic, self._property_staging.is_always
         for unit in units:
             try:
                 queue = queues[unit.topic, unit.queue_id]
@@ -358,8 +358,8 @@ class Recovery:
             keys: tuple[str, ...] = ()
             if with_keys:
                 properties = decode(unit.properties.decode("utf-8", "replace"))
-                tags = properties.get(names.TAGS)
-                keys = index_keys(properties.get(names.UNIQ_KEY), properties.get(names.KEYS), tags)
+                tags = properties.get(prop.TAGS)
+                keys = index_keys(properties.get(prop.UNIQ_KEY), properties.get(prop.KEYS), tags)
             else:
                 stored = find(unit.properties, TAGS)
                 tags = stored.decode("utf-8", "replace") if stored else None
@@ -369,13 +369,13 @@ class Recovery:
                 at, unit.queue_offset, size, at + size, queue, unit.sys_flag, unit.store_timestamp, code or tags_code(tags), keys
             )
             if with_places and (is_always or queue.is_batch):
-                self._special.restore(staged, unit.properties)
+                self._property_staging.restore(staged, unit.properties)
             found.append(staged)
         return found
 
     def _due(self, unit: StoredMessage) -> int:
         """When a delayed message is due, which its queue entry has in place of the tags; 0 without a level."""
-        delay = find(unit.properties, names.DELAY.encode()) or b""
+        delay = find(unit.properties, prop.DELAY.encode()) or b""
         level = int(delay) if delay.isdigit() and len(delay) <= LEVEL_DIGITS_MAX else 0
         if level <= 0:
             return 0

@@ -15,18 +15,19 @@ from rmq_store.boot_mark import BootMark
 from rmq_store.commit_log import Staged
 from rmq_store.disk import Disk, Lock
 from rmq_store.disk_space import DiskSpace, RetentionRules
+from rmq_store.draft import Draft, Placed
 from rmq_store.errors import Closed, CommitFailed, Illegal, StoreLocked, Unwritable
 from rmq_store.flush import Flusher, Ticket
 from rmq_store.opening import Parts, open_locked
+from rmq_store.property_staging import PropertyStaging
 from rmq_store.queues import exhausted
 from rmq_store.reading import Reading
+from rmq_store.results import Arrived
 from rmq_store.retention import Retention
+from rmq_store.scheduled_tasks import ScheduledTasks
 from rmq_store.segments import NO_DESCRIPTOR
 from rmq_store.settings import FlushDiskType, StoreSettings
-from rmq_store.special_staging import SpecialStaging
 from rmq_store.statistics import StoreStatistics
-from rmq_store.upkeep import Upkeep
-from rmq_store.values import Arrived, Draft, Placed
 from rmq_store.writability import Writability
 from rmq_wire.times import Zone
 
@@ -49,13 +50,13 @@ class Store(Reading):
         self._boot_mark = BootMark(disk, settings.store_path_root_dir)
         self._writability = Writability()
         self._space = DiskSpace(disk, settings, log.segments, self._writability)
-        self._upkeep = Upkeep(lock, self._space, self._writability, checkpoint, index, self._reader, self.statistics)
+        self._tasks = ScheduledTasks(lock, self._space, self._writability, checkpoint, index, self._reader, self.statistics)
         self.retention = Retention(
             disk, self._space, log, queues, index, self._reader, self._flusher, dispatcher, self._writability, zone
         )
         """deletes old files; driven apart from `tick`, since it takes a thread"""
-        self._special = SpecialStaging(settings, log, queues)
-        self._is_special = self._special.is_always
+        self._property_staging = PropertyStaging(settings, log, queues)
+        self._stages_properties = self._property_staging.is_always
         self._is_sync = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
     # --- opening and closing
@@ -143,8 +144,8 @@ class Store(Reading):
         queue = queues.get(draft.queue_id) if queues is not None else None
         if queue is None:
             queue = self._queues.get(draft.topic, draft.queue_id)
-        if self._is_special or queue.is_batch:
-            return self._special.stage(draft, queue, wall_ms)
+        if self._stages_properties or queue.is_batch:
+            return self._property_staging.stage(draft, queue, wall_ms)
         return self._log.stage(draft, queue, wall_ms)
 
     def stage_batch(self, drafts: Sequence[Draft], wall_ms: int) -> Sequence[Placed]:
@@ -155,7 +156,7 @@ class Store(Reading):
         queues = [self._queues.get(draft.topic, draft.queue_id) for draft in drafts]
         savepoint = log.savepoint()
         try:
-            return self._special.stage_batch(drafts, queues, wall_ms)
+            return self._property_staging.stage_batch(drafts, queues, wall_ms)
         except Illegal:
             log.rollback_to(savepoint)
             raise
@@ -246,11 +247,11 @@ class Store(Reading):
     def tick(self, mono_ms: int, wall_ms: int) -> None:
         """Do what is due: samples, checkpoint, gathered index entries, slots of full index files, disk limit, retries."""
         if self._writability.why is not Closed.SHUT:
-            self._upkeep.tick(mono_ms, wall_ms)
+            self._tasks.tick(mono_ms, wall_ms)
 
     def next_due(self, mono_ms: int) -> int:
         """When `tick` or `begin_sync` has something to do, mono ms."""
-        due = self._upkeep.next_due(mono_ms)
+        due = self._tasks.next_due(mono_ms)
         if self._writability.is_over:
             return due  # nothing is synced any more
         return min(due, self._flusher.due(mono_ms))

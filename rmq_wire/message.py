@@ -13,7 +13,7 @@ from functools import lru_cache
 from struct import error as PackedError
 from typing import Final, NamedTuple
 
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.checksum import body_crc
 from rmq_wire.errors import BadRecord
 from rmq_wire.java import hash_suffix, string_hash
@@ -223,7 +223,7 @@ def index_keys(unique_key: str | None, keys: str | None, tags: str | None) -> tu
     """
     found = [unique_key] if unique_key else []
     if keys:
-        found += [piece for piece in keys.split(names.KEY_SEPARATOR) if piece]
+        found += [piece for piece in keys.split(prop.KEY_SEPARATOR) if piece]
     if tags:
         found.append("T#" + tags)
     return tuple(found)
@@ -247,7 +247,7 @@ CRC32_PROPERTY_SIZE: Final = 20
 def crc32_property(crc: int) -> bytes:
     """`__CRC32#`, 01, ten digits with the lowest first, 02 (`MessageDecoder.createCrc32`)."""
     digits = f"{crc:010d}"[::-1]
-    return f"{names.CRC32}\x01{digits}\x02".encode()
+    return f"{prop.CRC32}\x01{digits}\x02".encode()
 
 
 SEAL_BYTES: Final = len(crc32_property(0))

@@ -15,7 +15,7 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.java import iteration_order, permutation
 
 NAME_END: Final = "\x01"
@@ -111,9 +111,9 @@ class Rewriter:
 
     def __init__(self, *, cluster: str, region: str, trace_on: bool) -> None:
         """cluster: brokerClusterName.  region: regionId.  trace_on: traceOn."""
-        self._first = {names.MSG_REGION: region, names.TRACE_ON: "true" if trace_on else "false"}
+        self._first = {prop.MSG_REGION: region, prop.TRACE_ON: "true" if trace_on else "false"}
         self._cluster = cluster
-        self._region, self._trace = region, self._first[names.TRACE_ON]
+        self._region, self._trace = region, self._first[prop.TRACE_ON]
         self._plans: dict[tuple[str, ...], _Plan] = {}
 
     def rewrite(self, text: str | None, make_unique_key: Callable[[], str]) -> tuple[bytes, dict[str, str]]:
@@ -122,7 +122,7 @@ class Rewriter:
         A hopelessly long string comes back as it is, for the store to refuse, with only the broker's own properties.
         """
         if text and len(text) > HOPELESS_CHARACTERS:
-            own = {names.UNIQ_KEY: make_unique_key(), **self._first, names.CLUSTER: self._cluster}
+            own = {prop.UNIQ_KEY: make_unique_key(), **self._first, prop.CLUSTER: self._cluster}
             return text.encode("utf-8", "replace"), own
         pairs = text.split("\x02") if text else [""]
         if not pairs[-1]:
@@ -149,17 +149,17 @@ class Rewriter:
         """The reference's own steps, two maps and all.  Leaves a plan behind for the next string with these names."""
         sent = decode(text or "")
         order = self._stored_order(sent)
-        values = {**sent, **self._first, names.CLUSTER: self._cluster}
-        if names.UNIQ_KEY not in values:
-            values[names.UNIQ_KEY] = make_unique_key()
+        values = {**sent, **self._first, prop.CLUSTER: self._cluster}
+        if prop.UNIQ_KEY not in values:
+            values[prop.UNIQ_KEY] = make_unique_key()
         self._remember(tuple(sent), order)
         stored = {name: values[name] for name in order}
         return encode(stored).encode("utf-8", "replace"), stored
 
     def _stored_order(self, sent: Mapping[str, str]) -> list[str]:
         parsed = _walk({**sent, **self._first}, REQUEST_BUCKETS)
-        parsed_again = [name for name in parsed if name != names.POP_CK]
-        return _walk(dict.fromkeys([*parsed_again, names.UNIQ_KEY, names.CLUSTER]), REQUEST_BUCKETS)
+        parsed_again = [name for name in parsed if name != prop.POP_CK]
+        return _walk(dict.fromkeys([*parsed_again, prop.UNIQ_KEY, prop.CLUSTER]), REQUEST_BUCKETS)
 
     def _remember(self, sent: tuple[str, ...], order: list[str]) -> None:
         if not _is_modest(sent):
@@ -169,8 +169,8 @@ class Rewriter:
         self._plans[sent] = _Plan(
             form="".join(map(_form, order)),
             pick=itemgetter(*order),
-            lacks_unique_key=names.UNIQ_KEY not in sent,
-            holds_pop_ck=names.POP_CK in sent,
+            lacks_unique_key=prop.UNIQ_KEY not in sent,
+            holds_pop_ck=prop.POP_CK in sent,
         )
 
 

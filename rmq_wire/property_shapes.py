@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.properties import NAME_END, PAIR_END, Rewriter
 
 SHAPES_MAX: Final = 8
@@ -26,7 +26,7 @@ _MARK: Final = "\ue000{}\ue001"
 """Stands for a value while a shape is compiled: characters for private use."""
 _MARKS: Final = re.compile("\ue000(\\d+)\ue001")
 _VALUE: Final = "([^\x01\x02]+)"
-_PICKED: Final = (names.UNIQ_KEY, names.KEYS, names.TAGS, names.WAIT)
+_PICKED: Final = (prop.UNIQ_KEY, prop.KEYS, prop.TAGS, prop.WAIT)
 
 
 Plain = tuple[bytes, str, str, str, str]
@@ -85,7 +85,7 @@ class Shapes:
 
     def _is_plain(self, sent: tuple[str, ...]) -> bool:
         distinct = set(sent)
-        if len(distinct) < len(sent) or "" in distinct or names.UNIQ_KEY not in distinct:
+        if len(distinct) < len(sent) or "" in distinct or prop.UNIQ_KEY not in distinct:
             return False
         return self._special.isdisjoint(distinct) and not any(_MARK[0] in name for name in sent)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from broker_impl.engine.call import Answer, Call, Reply
 from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.router import Capability, answers
+from rmq_store.results import Boundary
 from rmq_store.store import Store
-from rmq_store.values import Boundary
 from rmq_wire.headers.positions import (
     GetEarliestMsgStoretime,
     GetEarliestMsgStoretimeResponse,

@@ -33,8 +33,8 @@ from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
 from rmq_net.log import plain_text
 from rmq_store.errors import Cold
+from rmq_store.results import Arrived, GetStatus, Read
 from rmq_store.store import Store
-from rmq_store.values import Arrived, GetStatus, Read
 from rmq_wire import names, sys_flag
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.bodies.heartbeat import CLUSTERING, CONSUME_ACTIVELY, CONSUME_PASSIVELY, SubscriptionData

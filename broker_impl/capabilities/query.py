@@ -12,8 +12,8 @@ from broker_impl.config import BrokerConfig
 from broker_impl.engine.call import Answer, Call, Reply
 from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.router import Capability, answers
+from rmq_store.results import IndexType
 from rmq_store.store import Store
-from rmq_store.values import IndexType
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.query import QueryMessage, QueryMessageResponse, ViewMessage
 

@@ -26,7 +26,7 @@ from conformance.controls.edits import (
 )
 from conformance.controls.proxy import Seen
 from rmq_wire import properties as property_text
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.codes import RequestCode as Code
 from rmq_wire.codes import ResponseCode
 from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
@@ -44,23 +44,23 @@ COMMIT, ROLLBACK = str(TRANSACTION_COMMIT), str(TRANSACTION_ROLLBACK)
 def seconds_as_milliseconds(seen: Seen) -> None:
     """3 s are over at once."""
     pairs = sent_properties(seen)
-    if names.TIMER_DELAY_SEC in pairs:
-        pairs[names.TIMER_DELAY_MS] = pairs.pop(names.TIMER_DELAY_SEC)
+    if prop.TIMER_DELAY_SEC in pairs:
+        pairs[prop.TIMER_DELAY_MS] = pairs.pop(prop.TIMER_DELAY_SEC)
         seen.request.ext[SEND_PROPERTIES] = property_text.encode(pairs)
 
 
 def half_visible(seen: Seen) -> None:
     """They are stored as any others."""
     if int(seen.request.ext.get(SYS_FLAG, 0)) & TRANSACTION_PREPARED:
-        no_property(names.TRAN_MSG)(seen)
+        no_property(prop.TRAN_MSG)(seen)
         unset(SYS_FLAG, TRANSACTION_PREPARED)(seen)
 
 
 def group_kept(seen: Seen) -> None:
     """Whose half message it is."""
     pairs = sent_properties(seen)
-    if names.PGROUP in pairs:
-        seen.state[pairs.get(names.UNIQ_KEY)] = pairs[names.PGROUP]
+    if prop.PGROUP in pairs:
+        seen.state[pairs.get(prop.UNIQ_KEY)] = pairs[prop.PGROUP]
 
 
 def group_put_in(seen: Seen) -> None:
@@ -88,20 +88,18 @@ def handed_out_twice(seen: Seen) -> None:
 
 DEFECTS: Final = {
     # Delay
-    "delay.ignored": Row("delivers at once", "delay.level-1 delay.level-2", requests(SEND, no_property(names.DELAY))),
+    "delay.ignored": Row("delivers at once", "delay.level-1 delay.level-2", requests(SEND, no_property(prop.DELAY))),
     "delay.next-level": Row(
         "takes each level for the next one",
         "delay.levels-beside-each-other",
-        requests(SEND, other_property(names.DELAY, "1", "2")),
+        requests(SEND, other_property(prop.DELAY, "1", "2")),
     ),
-    "delay.zero-is-one": Row(
-        "delays messages of level 0", "delay.level-0", requests(SEND, other_property(names.DELAY, "0", "1"))
-    ),
+    "delay.zero-is-one": Row("delays messages of level 0", "delay.level-0", requests(SEND, other_property(prop.DELAY, "0", "1"))),
     # Timers
     "timer.ignored": Row(
         "delivers at once",
         "timer.deliver-at timer.delay-ms",
-        requests(SEND, no_property(names.TIMER_DELIVER_MS, names.TIMER_DELAY_MS, names.TIMER_DELAY_SEC)),
+        requests(SEND, no_property(prop.TIMER_DELIVER_MS, prop.TIMER_DELAY_MS, prop.TIMER_DELAY_SEC)),
     ),
     "timer.seconds-as-milliseconds": Row(
         "takes seconds for milliseconds", "timer.delay-sec", requests(SEND, seconds_as_milliseconds)
@@ -172,7 +170,7 @@ DEFECTS: Final = {
     "reply.correlation-lost": Row(
         "passes replies on without saying to which request",
         "reply.arrives",
-        notices(PUSH, no_property(names.CORRELATION_ID, field="properties")),
+        notices(PUSH, no_property(prop.CORRELATION_ID, field="properties")),
     ),
     "reply.nobody-accepted": Row(
         "answers 0 where nobody takes the reply", "reply.nobody", answers(Code.SEND_REPLY_MESSAGE_V2, code(ResponseCode.SUCCESS))

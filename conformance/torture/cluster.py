@@ -18,7 +18,7 @@ from conformance.torture.events import Events
 from conformance.torture.log import HOST, Log, QueueKey, Stored, message_key, with_property
 from conformance.torture.script import NAME_SERVER, NOWHERE
 from rmq_wire import batch
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.bodies.body import Body
 from rmq_wire.bodies.connections import ConsumerIdList
 from rmq_wire.bodies.heartbeat import HeartbeatData
@@ -101,7 +101,7 @@ class Cluster:
         queues = [QueueKey(broker, self.topic, queue) for broker in self.route for queue in range(self.queues)]
         for number in range(messages):
             key = f"m-{number}"
-            self._store(queues[number % len(queues)], f"{key} ".encode().ljust(FILL_BYTES, b"x"), f"{names.KEYS}\x01{key}\x02")
+            self._store(queues[number % len(queues)], f"{key} ".encode().ljust(FILL_BYTES, b"x"), f"{prop.KEYS}\x01{key}\x02")
 
     def answer(self, where: str, command: Command) -> Answer | Hold:
         """Do what is asked.  Raises `BadHeader`, `BadBody` for what no sound client sends."""
@@ -225,7 +225,7 @@ class Cluster:
         kept = self.log.kept(where, asked.offset)
         if kept is None:
             return blank(command, ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {asked.offset}")
-        properties = with_property(kept.properties, names.RETRY_TOPIC, self.topic)
+        properties = with_property(kept.properties, prop.RETRY_TOPIC, self.topic)
         key = QueueKey(where, RETRY_PREFIX + asked.group, 0)
         self._store(key, kept.body, properties, reconsume_times=kept.reconsume_times + 1)
         return blank(command)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from typing import Final, NamedTuple
 
 from rmq_wire import properties as property_texts
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.message import pack_unit
 from rmq_wire.message_id import offset_message_id, pack_host
 
@@ -83,5 +83,5 @@ def with_property(properties: str, name: str, value: str) -> str:
 
 def message_key(properties: str, body: bytes) -> str:
     """What a run calls a message: its first key, or else the first word of its body."""
-    keys = property_texts.decode(properties).get(names.KEYS, "")
-    return keys.split(names.KEY_SEPARATOR)[0] if keys else bytes(body[:64]).decode("ascii", "replace").split(" ")[0]
+    keys = property_texts.decode(properties).get(prop.KEYS, "")
+    return keys.split(prop.KEY_SEPARATOR)[0] if keys else bytes(body[:64]).decode("ascii", "replace").split(" ")[0]

@@ -29,7 +29,7 @@ from rmq_columns.decode.scan import Batch, End, Ending, Gap, scan
 from rmq_columns.decode.texts import Hasher, Properties, Spans
 from rmq_columns.decode.units import Units
 from rmq_columns.errors import CannotLook, FileGone
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.checksum import MASK
 from rmq_wire.errors import BadRecord
 from rmq_wire.message import CRC32_PROPERTY_SIZE, parse_crc32_property
@@ -42,7 +42,7 @@ BLOCK_BYTES: Final = 8 << 20
 GAPS_KEPT_MAX: Final = 1000
 FILLERS_KEPT_MAX: Final = 100_000
 _BLANK_CHARACTER: Final = ord(" ")
-_CRC_NAME: Final = (names.CRC32 + NAME_END).encode()
+_CRC_NAME: Final = (prop.CRC32 + NAME_END).encode()
 _CRC_VALUE_FROM_END: Final = CRC32_PROPERTY_SIZE - len(_CRC_NAME)
 
 
@@ -191,9 +191,9 @@ class _LogCheck:
         texts_of = list(columns.slices(view, units.properties_at, units.properties_size))
         properties = texts.properties_of(texts_of, units.properties_size)
         hasher = Hasher(properties.data)
-        tags = properties.values(names.TAGS.encode())
+        tags = properties.values(prop.TAGS.encode())
         if self._known.with_crc:
-            spans = properties.values(names.CRC32.encode())
+            spans = properties.values(prop.CRC32.encode())
             rows = np.flatnonzero(spans.present)
             self._property_sums(view, units, at, rows, [_value(properties.data, spans, row) for row in rows.tolist()])
         if self._known.with_queues:
@@ -260,7 +260,7 @@ class _LogCheck:
         steps = np.ones(len(units), np.int64)
         inner = np.flatnonzero(units["sys_flag"] & INNER_BATCH)
         if len(inner):
-            spans = properties.values(names.INNER_NUM.encode())
+            spans = properties.values(prop.INNER_NUM.encode())
             for row in inner.tolist():
                 text = properties.data[int(spans.starts[row]) : int(spans.starts[row] + spans.sizes[row])]
                 steps[row] = int(text) if text.isdigit() and len(text) < 6 else 1
@@ -285,8 +285,8 @@ def sealed(buffer: Bytes, units: Units) -> Ints:
 
 def wanted_entries(properties: Properties, hasher: Hasher, tags: Spans, topic_hashes: Any, indexed: Any) -> Wanted:
     """In the order in which `IndexService.buildIndex` writes them: unique key, keys, `T#` and tags."""
-    unique = properties.values(names.UNIQ_KEY.encode())
-    keys = properties.values(names.KEYS.encode())
+    unique = properties.values(prop.UNIQ_KEY.encode())
+    keys = properties.values(prop.KEYS.encode())
     unique_rows, tag_rows = np.flatnonzero(unique.present), np.flatnonzero(tags.present)
     key_rows, key_starts, key_sizes = texts.pieces(properties.data, keys, _BLANK_CHARACTER)
     tag_prefix = np.full(len(tag_rows), _signed(Hasher(b"T#")), np.int32)
@@ -330,8 +330,8 @@ def _signed(hasher: Hasher) -> int:
 
 def light_queues(properties: Properties) -> Iterator[tuple[int, str, int]]:
     """(row, light queue, its offset) of the messages that were dispatched to more queues (`MultiDispatchUtils`)."""
-    queues = properties.values(names.INNER_MULTI_DISPATCH.encode())
-    offsets = properties.values(names.INNER_MULTI_QUEUE_OFFSET.encode())
+    queues = properties.values(prop.INNER_MULTI_DISPATCH.encode())
+    offsets = properties.values(prop.INNER_MULTI_QUEUE_OFFSET.encode())
     for row in np.flatnonzero(queues.present & offsets.present).tolist():
         listed = [_text(properties.data, spans, row).split(",") for spans in (queues, offsets)]
         for topic, offset in zip(*listed, strict=False):

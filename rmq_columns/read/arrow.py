@@ -21,7 +21,7 @@ from rmq_columns.decode.ragged import as_text, picked, ragged
 from rmq_columns.decode.units import Units, bad_crcs
 from rmq_columns.read.pairs import Pairs
 from rmq_columns.read.schema import CORRUPT, TIME
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.layout.message import BORN_V6, FIXED, HOST_V6_SIZE, STORE_V6
 from rmq_wire.message_id import host_address, offset_message_id
 
@@ -40,7 +40,7 @@ NUMBERS: Final = {
     "storeSize": ("total_size", pa.int32()),
 }
 """Column -> field of the layout, type."""
-VALUES: Final = {"tags": names.TAGS, "keys": names.KEYS, "uniqKey": names.UNIQ_KEY}
+VALUES: Final = {"tags": prop.TAGS, "keys": prop.KEYS, "uniqKey": prop.UNIQ_KEY}
 """Column -> property."""
 KAFKA_NAMES: Final = {"value": "body", "partition": "queueId", "offset": "queueOffset", "timestamp": "storeTimestamp"}
 """Column of a Kafka record -> column of a message."""
@@ -139,7 +139,7 @@ class Rows:
             case "offsetMsgId":
                 return self._message_ids()
             case "key":
-                return self._pairs.value(names.KEYS, is_raw=True)
+                return self._pairs.value(prop.KEYS, is_raw=True)
             case "headers":
                 return self._pairs.headers()
             case "timestampType":

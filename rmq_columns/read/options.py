@@ -16,7 +16,7 @@ from typing import Any, Final
 from rmq_columns.decode.scan import BLOCK_BYTES
 from rmq_columns.errors import BadOption, CannotRead
 from rmq_columns.files.filesystem import FILE_URI, SCHEME, local_path
-from rmq_columns.values import size_bytes
+from rmq_columns.times_and_sizes import size_bytes
 
 MIB: Final = 1 << 20
 

@@ -20,7 +20,7 @@ from rmq_columns.decode.ragged import data_of, ragged
 from rmq_columns.decode.texts import Hasher
 from rmq_columns.decode.units import Units
 from rmq_columns.read.pairs import Pairs
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.names import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_TOPIC_PREFIX, path_problem
 from rmq_wire.sys_flag import INNER_BATCH, TRANSACTION_PREPARED
 
@@ -194,7 +194,7 @@ class Maker:
         return found
 
     def _due(self, pairs: Pairs, delayed: np.ndarray[tuple[int], np.dtype[np.bool_]], stored: Ints, code: Ints) -> None:
-        raw, rows, starts, sizes = pairs.spans(names.DELAY)
+        raw, rows, starts, sizes = pairs.spans(prop.DELAY)
         levels = self.rules.delay_levels_ms
         for row, start, size in zip(rows.tolist(), starts.tolist(), sizes.tolist(), strict=True):
             level = _number(raw[start : start + size].tobytes()) if delayed[row] else 0
@@ -203,17 +203,17 @@ class Maker:
 
     def _count_inner(self, pairs: Pairs, units: Units, is_batch: np.ndarray[tuple[int], np.dtype[np.bool_]], count: Ints) -> None:
         inner = is_batch & ((units["sys_flag"] & INNER_BATCH) != 0)
-        raw, rows, starts, sizes = pairs.spans(names.INNER_NUM)
+        raw, rows, starts, sizes = pairs.spans(prop.INNER_NUM)
         for row, start, size in zip(rows.tolist(), starts.tolist(), sizes.tolist(), strict=True):
             if inner[row] and 0 < (number := _number(raw[start : start + size].tobytes())) <= INNER_COUNT_MAX:
                 count[row] = number
 
     def _light(self, pairs: Pairs, made: Entries) -> Entries | None:
         """Units for the light queues that messages name, each queue once a message."""
-        raw, rows, starts, sizes = pairs.spans(names.INNER_MULTI_DISPATCH)
+        raw, rows, starts, sizes = pairs.spans(prop.INNER_MULTI_DISPATCH)
         if not len(rows):
             return None
-        raw2, rows2, starts2, sizes2 = pairs.spans(names.INNER_MULTI_QUEUE_OFFSET)
+        raw2, rows2, starts2, sizes2 = pairs.spans(prop.INNER_MULTI_QUEUE_OFFSET)
         offsets = {
             row: raw2[start : start + size].tobytes()
             for row, start, size in zip(rows2.tolist(), starts2.tolist(), sizes2.tolist(), strict=True)
@@ -250,7 +250,7 @@ def light_places(dispatch: bytes, offsets: bytes) -> dict[str, int]:
 
 def tags_codes(pairs: Pairs, count: int) -> Ints:
     """Java's hash of the tags of each unit, 0 without tags."""
-    raw, rows, starts, sizes = pairs.spans(names.TAGS)
+    raw, rows, starts, sizes = pairs.spans(prop.TAGS)
     found = np.zeros(count, np.int64)
     if len(rows):
         data, ends = data_of(ragged(raw, starts, sizes))

@@ -19,7 +19,7 @@ from rmq_columns.shown import pad as pad
 from rmq_columns.shown import printable as printable
 from rmq_inspect.decode.log import Unit
 from rmq_inspect.decode.packed import StillPacked, unpack
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire import sys_flag as flags
 from rmq_wire.checksum import body_crc
 from rmq_wire.message import MAGIC_V2, SEAL_BYTES, StoredMessage, has_good_crc, has_good_seal
@@ -38,7 +38,7 @@ TRANSACTIONS: Final = {
 COMPRESSIONS: Final = {0: "zlib", flags.COMPRESSION_LZ4: "lz4", flags.COMPRESSION_ZSTD: "zstd", flags.COMPRESSION_ZLIB: "zlib"}
 
 
-_CRC_NAME: Final = names.CRC32.encode()
+_CRC_NAME: Final = prop.CRC32.encode()
 
 
 class BodyForm(StrEnum):
@@ -71,10 +71,10 @@ def is_filler(message: StoredMessage) -> bool:
 
 def light_offsets(message: StoredMessage) -> dict[str, int]:
     """Light queues in which the message is besides its own: its offset there, as it says (`MultiDispatchUtils`)."""
-    if names.INNER_MULTI_DISPATCH.encode() not in message.properties or not has_light_queues(topic_of(message)):
+    if prop.INNER_MULTI_DISPATCH.encode() not in message.properties or not has_light_queues(topic_of(message)):
         return {}
     values = properties_of(message)
-    listed = (values.get(name, "").split(",") for name in (names.INNER_MULTI_DISPATCH, names.INNER_MULTI_QUEUE_OFFSET))
+    listed = (values.get(name, "").split(",") for name in (prop.INNER_MULTI_DISPATCH, prop.INNER_MULTI_QUEUE_OFFSET))
     return {
         queue: int(offset)
         for queue, offset in zip(*listed, strict=False)
@@ -124,9 +124,9 @@ def record_of(unit: Unit, form: BodyForm = BodyForm.TEXT) -> dict[str, Any]:
         "commitLogOffset": message.physical_offset,
         "storeSize": message.total_size,
         "offsetMsgId": offset_message_id(message.store_host, message.physical_offset),
-        "uniqKey": values.get(names.UNIQ_KEY),
-        "keys": [key for key in values.get(names.KEYS, "").split(names.KEY_SEPARATOR) if key],
-        "tags": values.get(names.TAGS),
+        "uniqKey": values.get(prop.UNIQ_KEY),
+        "keys": [key for key in values.get(prop.KEYS, "").split(prop.KEY_SEPARATOR) if key],
+        "tags": values.get(prop.TAGS),
         "storeTimestamp": message.store_timestamp,
         "storeHost": host_text(message.store_host),
         "bornTimestamp": message.born_timestamp,

@@ -18,7 +18,7 @@ from rmq_inspect.decode.log import Log, Spoilt, Unit, pieces
 from rmq_inspect.decode.records import light_offsets, properties_of, topic_of
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress, quiet
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.errors import BadHeader, BadRecord
 from rmq_wire.message import index_hash, tags_code
 from rmq_wire.message_id import offset_message_id, parse_offset_message_id
@@ -83,10 +83,10 @@ class Wanted:
 
     def _texts_agree(self, unit: Unit) -> bool:
         values = properties_of(unit.message)
-        if self.tag is not None and values.get(names.TAGS) != self.tag:
+        if self.tag is not None and values.get(prop.TAGS) != self.tag:
             return False
-        unique = values.get(names.UNIQ_KEY)
-        if self.key is not None and self.key != unique and self.key not in values.get(names.KEYS, "").split(names.KEY_SEPARATOR):
+        unique = values.get(prop.UNIQ_KEY)
+        if self.key is not None and self.key != unique and self.key not in values.get(prop.KEYS, "").split(prop.KEY_SEPARATOR):
             return False
         if self.message_id is None or self.message_id == unique:
             return True

@@ -14,7 +14,7 @@ from rmq_inspect.decode.directory import StoreDirectory
 from rmq_inspect.decode.log import Spoilt, Unit, pieces
 from rmq_inspect.decode.records import TRANSACTIONS, compression_of
 from rmq_inspect.progress import Progress, quiet
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire import sys_flag as flags
 from rmq_wire.properties import find
 
@@ -27,7 +27,7 @@ BUCKET_MS: Final = 1000
 OTHERS: Final = "(others)"
 BLOCK_BYTES: Final = 512
 """Of `st_blocks`."""
-_TAGS, _KEYS, _UNIQUE = names.TAGS.encode(), names.KEYS.encode(), names.UNIQ_KEY.encode()
+_TAGS, _KEYS, _UNIQUE = prop.TAGS.encode(), prop.KEYS.encode(), prop.UNIQ_KEY.encode()
 
 
 @dataclass(slots=True)
@@ -200,7 +200,7 @@ def _take_properties(stats: Stats, properties: bytes) -> None:
         stats.tags[text] = stats.tags.get(text, 0) + 1
     if keys := find(properties, _KEYS):
         stats.with_keys += 1
-        stats.keys += sum(map(bool, keys.split(names.KEY_SEPARATOR.encode())))
+        stats.keys += sum(map(bool, keys.split(prop.KEY_SEPARATOR.encode())))
     stats.with_unique_key += find(properties, _UNIQUE) is not None
 
 

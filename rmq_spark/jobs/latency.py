@@ -38,7 +38,7 @@ from rmq_spark.measuring import (
 from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.session import Progress, watched
 from rmq_spark.tables import table_of
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX, TRACE_TOPIC
 from rmq_wire.sys_flag import TRANSACTION_COMMIT
 
@@ -98,9 +98,9 @@ def _class(born: SparkColumn) -> SparkColumn:
     from pyspark.sql import functions as F
 
     topic = F.col("topic")
-    level = f"{has_property(names.DELAY)} and coalesce(try_cast({property_value(names.DELAY)} as int), 0) > 0"
+    level = f"{has_property(prop.DELAY)} and coalesce(try_cast({property_value(prop.DELAY)} as int), 0) > 0"
     is_timed = " or ".join(
-        map(has_property, (names.TIMER_OUT_MS, names.TIMER_DELIVER_MS, names.TIMER_DELAY_MS, names.TIMER_DELAY_SEC))
+        map(has_property, (prop.TIMER_OUT_MS, prop.TIMER_DELIVER_MS, prop.TIMER_DELAY_MS, prop.TIMER_DELAY_SEC))
     )
     return (
         F.when(topic.startswith(DLQ_PREFIX), DEAD)

@@ -19,7 +19,7 @@ from rmq_spark.known import brokers_of
 from rmq_spark.ledger import place_of, read_ledger
 from rmq_spark.measuring import small_table
 from rmq_spark.picking import CORRUPT, Picking, options_of, picked, refuse_ranges
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.names import DLQ_PREFIX, SCHEDULE_TOPIC, TRANS_HALF_TOPIC, WHEEL_TIMER_TOPIC
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ class Matching:
 
         columns = ["brokerName", "topic", "queueId", "queueOffset", "physicalOffset", "storeSize", "uniqKey", "sysFlag"]
         columns += ["offsetMsgId"] if self.has_ids else []
-        properties = {"realTopic": names.REAL_TOPIC, "delay": names.DELAY, "due": names.TIMER_OUT_MS}
-        properties |= {"retryTopic": names.RETRY_TOPIC, "deadTopic": names.DLQ_ORIGIN_TOPIC, "recalls": names.TIMER_DEL_UNIQKEY}
+        properties = {"realTopic": prop.REAL_TOPIC, "delay": prop.DELAY, "due": prop.TIMER_OUT_MS}
+        properties |= {"retryTopic": prop.RETRY_TOPIC, "deadTopic": prop.DLQ_ORIGIN_TOPIC, "recalls": prop.TIMER_DEL_UNIQKEY}
         wanted = Picking(tuple(columns), tuple(properties.items()), partial(concerns, frozenset(self.topics)))
         more = {"verifyCrc": str(not self.given["no_crc"]).lower()}
         rows = picked(self.spark, self.source, wanted, ("topics", "queueIds"), includeSystemTopics="true", **more)

@@ -37,7 +37,7 @@ from rmq_spark.outcome import Figure, Outcome, Plot
 from rmq_spark.progress import on_its_way, progress_of, timer_passed, usual_delay_ms
 from rmq_spark.session import Progress, watched
 from rmq_spark.tables import table_of
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, WHEEL_TIMER_TOPIC
 
 if TYPE_CHECKING:
@@ -143,12 +143,12 @@ def copies(spark: SparkSession, source: Source) -> DataFrame:
     text = F.concat(F.lit(SUFFIX), F.coalesce(F.col("properties").cast("string"), F.lit("")))
     is_waiting = F.col("topic").isin(*WAITING_ROOMS)
     read = read.withColumn("propertyText", text)
-    real = F.when(is_waiting, F.expr(property_value(names.REAL_TOPIC))).otherwise(F.col("topic"))
+    real = F.when(is_waiting, F.expr(property_value(prop.REAL_TOPIC))).otherwise(F.col("topic"))
     read = read.withColumn("realTopic", real)
     is_dead, is_retry = F.col("realTopic").startswith(DLQ_PREFIX), F.col("realTopic").startswith(RETRY_PREFIX)
     read = read.where(is_dead | is_retry)
-    origin = F.expr(property_value(names.ORIGIN_MESSAGE_ID))
-    topic = F.coalesce(F.expr(property_value(names.RETRY_TOPIC)), F.expr(property_value(names.DLQ_ORIGIN_TOPIC)))
+    origin = F.expr(property_value(prop.ORIGIN_MESSAGE_ID))
+    topic = F.coalesce(F.expr(property_value(prop.RETRY_TOPIC)), F.expr(property_value(prop.DLQ_ORIGIN_TOPIC)))
     bare = F.regexp_extract("realTopic", r"^%(?:RETRY|DLQ)%([^+]*)", 1)
     owners = spark.createDataFrame(sorted(known.items()), "realTopic string, owner string")
     rows = read.join(F.broadcast(owners), "realTopic", "left").withColumn("group", F.coalesce("owner", bare))
@@ -163,7 +163,7 @@ def copies(spark: SparkSession, source: Source) -> DataFrame:
         "keys",
         "reconsumeTimes",
         "storeTimestamp",
-        F.expr(f"try_cast({property_value(names.TIMER_OUT_MS)} as bigint)").alias("due"),
+        F.expr(f"try_cast({property_value(prop.TIMER_OUT_MS)} as bigint)").alias("due"),
         F.coalesce(origin, "uniqKey").alias("chain"),
         origin.alias("originMessageId"),
         topic.alias("originTopic"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rmq_columns.read.options import parse_options
 from rmq_columns.shown import UNIT_MS
-from rmq_columns.values import duration_ms, size_bytes, time_ms
+from rmq_columns.times_and_sizes import duration_ms, size_bytes, time_ms
 
 NOW_MS = 1_763_000_000_000
 

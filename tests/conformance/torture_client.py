@@ -16,7 +16,7 @@ import trio
 
 from conformance.torture.client import Tell
 from conformance.torture.script import ClientPart
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.bodies.heartbeat import HeartbeatData
 from rmq_wire.bodies.route import MASTER_ID, TopicRouteData
 from rmq_wire.codes import ResponseCode
@@ -250,7 +250,7 @@ class _Run:
             sys_flag=0,
             born_timestamp=0,
             flag=0,
-            properties=f"{names.KEYS}\x01{key}\x02",
+            properties=f"{prop.KEYS}\x01{key}\x02",
         )
         body = f"{key} ".encode().ljust(self._part.body_bytes, b"x")
         answer = await self._ask(address, request, body, self._part.timeout_ms / 1e3)
@@ -330,7 +330,7 @@ def _units(body: bytes) -> Iterable[tuple[int, str]]:
             unit = read_unit(body, at)
         except BadRecord:
             return
-        yield unit.queue_offset, decode(unit.properties.decode())[names.KEYS]
+        yield unit.queue_offset, decode(unit.properties.decode())[prop.KEYS]
         at += unit.total_size
 
 

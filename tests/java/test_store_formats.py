@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from rmq_store.draft import Draft
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
-from rmq_store.values import Draft
 from rmq_wire.batch import Item, pack_items
 from rmq_wire.codes import RequestCode
 from rmq_wire.message import index_keys, read_unit, tags_code

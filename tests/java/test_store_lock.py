@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from rmq_store.draft import Draft
 from rmq_store.errors import StoreLocked
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
-from rmq_store.values import Draft
 from rmq_wire.message import read_unit
 from tests.support.courses import Place, plays
 from tests.support.process import until

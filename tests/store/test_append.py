@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rmq_store.draft import Draft
 from rmq_store.errors import Closed, CommitFailed, CreateFailed, Illegal, IllegalKind, StoreDamaged, Unwritable
 from rmq_store.settings import EXTRA_UNIT_BYTES
-from rmq_store.values import Draft
 from rmq_wire import sys_flag
 from rmq_wire.java import string_hash
 from rmq_wire.message import MAGIC_BLANK, MAGIC_V2, index_keys, pack_unit, read_size_and_magic, read_unit, tags_code

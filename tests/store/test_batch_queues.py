@@ -8,10 +8,11 @@ from random import Random
 import pytest
 
 from rmq_store.disk_space import RetentionRules
+from rmq_store.draft import Draft
 from rmq_store.errors import ForeignFile, Illegal
+from rmq_store.results import Boundary, GetStatus
 from rmq_store.retention import HOUR_MS
 from rmq_store.store import Store
-from rmq_store.values import Boundary, Draft, GetStatus
 from rmq_wire import property_names as prop
 from rmq_wire.message import read_unit
 from rmq_wire.properties import decode, delete

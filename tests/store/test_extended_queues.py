@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from rmq_store.disk_space import RetentionRules
+from rmq_store.draft import Draft
 from rmq_store.retention import HOUR_MS
 from rmq_store.store import Store
-from rmq_store.values import Draft
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_FIRST, EXT_ADDRESS_LAST, EXT_UNIT_HEAD
 from rmq_wire.message import tags_code
 from rmq_wire.properties import delete

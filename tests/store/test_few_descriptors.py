@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from rmq_store.disk import RealDisk
+from rmq_store.results import IndexType
 from rmq_store.store import Store
-from rmq_store.values import IndexType
 from tests.support.memory_disk import Fault, MemoryDisk
 from tests.support.store_rig import START_MS, Rig, draft, small, sync_settings
 

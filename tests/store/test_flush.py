@@ -9,8 +9,8 @@ import pytest
 from rmq_store.disk import Usage
 from rmq_store.errors import Closed, Unwritable
 from rmq_store.layouts import CHECKPOINT
+from rmq_store.results import IndexType
 from rmq_store.settings import StoreSettings
-from rmq_store.values import IndexType
 from tests.support.memory_disk import Fault, MemoryDisk
 from tests.support.store_rig import ROOT, START_MS, Rig, draft, small, sync_settings
 

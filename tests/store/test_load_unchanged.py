@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rmq_store.draft import Draft
 from rmq_store.store import Store
-from rmq_store.values import Draft
 from tests.support.memory_disk import MemoryDisk
 from tests.support.store_differ import DATA, by_age, first_difference
 from tests.support.store_rewrite import store_settings

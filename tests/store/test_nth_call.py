@@ -15,9 +15,9 @@ from rmq_store.commit_log import CommitLog
 from rmq_store.disk_space import RetentionRules
 from rmq_store.errors import Closed, CommitFailed, StoreDamaged, StoreRefused, Unwritable
 from rmq_store.flush import Ticket
+from rmq_store.results import IndexType
 from rmq_store.settings import FlushDiskType
 from rmq_store.store import Store
-from rmq_store.values import IndexType
 from tests.support.memory_disk import Fault, MemoryDisk
 from tests.support.planting import FAILURES, Plant, find
 from tests.support.store_rig import Rig, draft, number_of, small, units_of

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from rmq_store import queue_repair, special_staging
+from rmq_store import property_staging, queue_repair
 from rmq_store.batch_queue import BatchConsumeQueue
 from rmq_store.commit_log import CommitLog, Staged
 from rmq_store.consume_queue import ConsumeQueue
 from rmq_store.extended_queue import ExtendedConsumeQueue
+from rmq_store.multi_path_segments import MultiPathSegments
+from rmq_store.property_staging import PropertyStaging
 from rmq_store.recovery import Recovery
-from rmq_store.special_staging import SpecialStaging
-from rmq_store.spread import SpreadSegments
 from tests.support.node_ids import function_of
 from tests.support.planting import FAILURES, Errors, Plant, find, find_by_seed
 
@@ -25,7 +25,7 @@ SEEDS_MAX = 40
 
 def light_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Recovery does not see that a unit belongs into light queues, too."""
-    patch.setattr(SpecialStaging, "restore", lambda *_: None)
+    patch.setattr(PropertyStaging, "restore", lambda *_: None)
 
 
 def light_is_not_aligned(patch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ def light_counts_stay(patch: pytest.MonkeyPatch) -> None:
 
 def batches_count_one(patch: pytest.MonkeyPatch) -> None:
     """Recovery takes an inner batch for one message."""
-    patch.setattr(special_staging, "inner_count", lambda _: 1)
+    patch.setattr(property_staging, "inner_count", lambda _: 1)
 
 
 def batch_ends_are_stale(patch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def full_directories_are_used(patch: pytest.MonkeyPatch) -> None:
     def choose(segments: Any, start: int) -> str:
         return str(segments._writable[start // segments.file_bytes % len(segments._writable)])
 
-    patch.setattr(SpreadSegments, "_choose", choose)
+    patch.setattr(MultiPathSegments, "_choose", choose)
 
 
 LIGHT_SEED = "tests/store/test_light_queues.py::counters_and_queues_survive"
@@ -129,7 +129,7 @@ BY_TEST = {
     seals_are_not_looked_at: (
         "tests/store/test_light_queues.py::test_forced_verification_ends_the_log_where_topic_or_properties_changed"
     ),
-    full_directories_are_used: "tests/store/test_spread.py::test_full_directories_get_nothing_unless_all_are_full",
+    full_directories_are_used: "tests/store/test_multi_path_segments.py::test_full_directories_get_nothing_unless_all_are_full",
 }
 
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rmq_store.draft import Draft
 from rmq_store.errors import Cold
+from rmq_store.results import Boundary, GetStatus, Read
 from rmq_store.store import Store
-from rmq_store.values import Boundary, Draft, GetStatus, Read
 from rmq_wire.java import string_hash
 from rmq_wire.message import StoredMessage, pack_unit, read_unit
 from tests.support.memory_disk import MemoryDisk

@@ -11,7 +11,7 @@ import pytest
 from rmq_store.disk import RealDisk
 from rmq_store.errors import Cold, ForeignFile
 from rmq_store.layouts import CHECKPOINT
-from rmq_store.values import QueryResult
+from rmq_store.results import QueryResult
 from rmq_wire import sys_flag
 from tests.store.restart_kit import FILE, filled
 from tests.support.memory_disk import Fault, MemoryDisk

@@ -17,8 +17,8 @@ from rmq_store import retention
 from rmq_store.disk_space import RetentionRules
 from rmq_store.errors import Closed, CommitFailed, Unwritable
 from rmq_store.flush import Flusher
+from rmq_store.results import GetStatus
 from rmq_store.retention import Retention
-from rmq_store.values import GetStatus
 from tests.store.retention_kit import step
 from tests.support.memory_disk import Fault, MemoryDisk
 from tests.support.planting import FAILURES, Errors, Plant, find_by_seed

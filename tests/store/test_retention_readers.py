@@ -8,8 +8,8 @@ from rmq_store import retention
 from rmq_store.disk import RealDisk
 from rmq_store.disk_space import RetentionRules
 from rmq_store.errors import Cold
+from rmq_store.results import GetStatus
 from rmq_store.retention import HOUR_MS
-from rmq_store.values import GetStatus
 from tests.store.retention_kit import AT_ALL_HOURS, FILE_BYTES, contents, filled, log_files, queue_files, step
 from tests.support.memory_disk import MemoryDisk
 from tests.support.store_rig import ROOT, START_MS, Rig, draft, number_of, small, units_of

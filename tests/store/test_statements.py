@@ -9,10 +9,10 @@ import pytest
 from broker_impl.config import BrokerConfig, Machine
 from broker_impl.store_settings import store_settings
 from rmq_store.disk import File, RealDisk
+from rmq_store.draft import Draft
 from rmq_store.errors import StoreLocked
 from rmq_store.retention import HOUR_MS
 from rmq_store.settings import StoreSettings
-from rmq_store.values import Draft
 from rmq_wire.java import string_hash
 from rmq_wire.layout import checkpoint, consume_queue, index, message
 from rmq_wire.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, index_hash, read_unit, tags_code

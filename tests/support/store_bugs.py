@@ -14,6 +14,7 @@ from rmq_store.checkpoint import Checkpoint
 from rmq_store.commit_log import CommitLog, Staged
 from rmq_store.consume_queue import ConsumeQueue
 from rmq_store.disk import Buffer, Disk, File
+from rmq_store.dispatch_start import DispatchStart
 from rmq_store.dispatcher import Dispatcher
 from rmq_store.errors import StoreLocked
 from rmq_store.flush import Flusher, Ticket
@@ -21,11 +22,10 @@ from rmq_store.index_file import IndexFile
 from rmq_store.opening import open_locked
 from rmq_store.recovery import Recovery
 from rmq_store.report import Report
+from rmq_store.results import Arrived
 from rmq_store.segments import Segments
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
-from rmq_store.values import Arrived
-from rmq_store.walk_start import WalkStart
 from rmq_wire.times import Zone
 
 HasBatches = Callable[[str], bool] | None
@@ -244,25 +244,25 @@ def created_without_note(create: Callable[[Segments, int], File]) -> Callable[[S
 
 
 def start_strictly_behind_what_is_dispatched(patch: pytest.MonkeyPatch) -> None:
-    start = WalkStart.after_clean_stop
+    start = DispatchStart.after_clean_stop
 
-    def planted(self: WalkStart) -> int | None:
+    def planted(self: DispatchStart) -> int | None:
         found = start(self)
         unit = None if found is None else self.unit_at(found)
         return found if unit is None else unit.physical_offset + unit.total_size
 
-    patch.setattr(WalkStart, "after_clean_stop", planted)
+    patch.setattr(DispatchStart, "after_clean_stop", planted)
 
 
 def start_one_file_late(patch: pytest.MonkeyPatch) -> None:
-    start = WalkStart.after_unclean_stop
+    start = DispatchStart.after_unclean_stop
 
-    def planted(self: WalkStart) -> int:
+    def planted(self: DispatchStart) -> int:
         found = start(self)
         later = [at for at in self._log.segments.starts if at > found and self.unit_at(at) is not None]
         return later[0] if later else found
 
-    patch.setattr(WalkStart, "after_unclean_stop", planted)
+    patch.setattr(DispatchStart, "after_unclean_stop", planted)
 
 
 def cut_at_damage_in_the_middle(patch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from rmq_store.draft import NO_DELAY, Draft
 from rmq_store.settings import StoreSettings
-from rmq_store.values import NO_DELAY, Draft
 from rmq_wire import properties
 from rmq_wire.message import TAIL_MIN, tags_code
 from tests.support.store_rig import open_store

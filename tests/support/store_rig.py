@@ -7,10 +7,11 @@ from datetime import UTC
 from typing import Any
 
 from rmq_store.disk import Disk, RealDisk
+from rmq_store.draft import Draft, Placed
 from rmq_store.errors import Cold, CommitFailed
+from rmq_store.results import Arrived
 from rmq_store.settings import FlushDiskType, StoreSettings
 from rmq_store.store import Store
-from rmq_store.values import Arrived, Draft, Placed
 from rmq_wire.message import StoredMessage, index_keys, read_unit, tags_code
 from tests.support.memory_disk import MemoryDisk
 

@@ -22,9 +22,9 @@ from msgspec.structs import replace
 
 from rmq_store import boot_mark
 from rmq_store.disk_space import RetentionRules
+from rmq_store.draft import Draft, Placed
 from rmq_store.errors import Closed, CommitFailed, Unwritable
 from rmq_store.settings import FlushDiskType
-from rmq_store.values import Draft, Placed
 from rmq_wire.message import read_unit
 from tests.support.index_model import IndexModel
 from tests.support.memory_disk import Fault, MemoryDisk

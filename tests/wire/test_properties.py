@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_wire import properties
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.java import iteration_order
 from rmq_wire.properties import PLANS_MAX, Rewriter, decode, delete, encode, encode_java, find, java_order
 from tests.support.given import GOLDEN, NAME, PAIRS, TEXT
@@ -57,13 +57,13 @@ def test_a_plan_meets_a_string_that_only_looks_alike() -> None:
 def test_what_a_broker_adds_and_drops() -> None:
     encoded, values = rewriter().rewrite(f"UNIQ_KEY\x01{KEY}\x02POP_CK\x011 2\x02CLUSTER\x01x\x02", no_key)
     assert values == {
-        names.UNIQ_KEY: KEY,
-        names.CLUSTER: "DefaultCluster",
-        names.MSG_REGION: "DefaultRegion",
-        names.TRACE_ON: "true",
+        prop.UNIQ_KEY: KEY,
+        prop.CLUSTER: "DefaultCluster",
+        prop.MSG_REGION: "DefaultRegion",
+        prop.TRACE_ON: "true",
     }
     assert decode(encoded.decode()) == values
-    assert rewriter().rewrite(None, lambda: KEY)[1][names.UNIQ_KEY] == KEY
+    assert rewriter().rewrite(None, lambda: KEY)[1][prop.UNIQ_KEY] == KEY
 
 
 def test_new_names_for_ever_do_not_fill_memory() -> None:
@@ -124,11 +124,11 @@ def test_found_as_decoded() -> None:
 
 @pytest.mark.parametrize(("text", "left"), GOLDEN["deleted_property"])
 def test_deleted_as_java_deletes(text: str, left: str) -> None:
-    assert delete(text, names.POP_CK) == left
+    assert delete(text, prop.POP_CK) == left
 
 
 def test_reserved_names_are_javas() -> None:
-    assert sorted(names.RESERVED) == GOLDEN["sets"]["reserved_properties"]
+    assert sorted(prop.RESERVED) == GOLDEN["sets"]["reserved_properties"]
 
 
 @given(TEXT)

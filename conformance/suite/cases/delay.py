@@ -11,7 +11,7 @@ import trio
 
 from conformance.suite.kit import MUST, SHOULD, Code, Trial, properties_of
 from conformance.suite.kit import case as declare
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.message import StoredMessage
 from rmq_wire.message_id import parse_offset_message_id
@@ -32,7 +32,7 @@ async def level_1(t: Trial) -> None:
     In the topic, queue and with the properties that it was sent with.
     """
     topic = await t.topic(queues=2)
-    sent = t.message(topic, {names.DELAY: "1"}, queue=1, tags="a", keys="k")
+    sent = t.message(topic, {prop.DELAY: "1"}, queue=1, tags="a", keys="k")
     sent_s = trio.current_time()
     t.answer("send", await t.broker.ask(sent, b"later"))
     [unit] = await t.pull_all(topic, 1, queue=1)
@@ -40,7 +40,7 @@ async def level_1(t: Trial) -> None:
     t.equal("body", bytes(unit.body), b"later")
     t.check("not early, not late", 0.9 <= waited_s <= 1 + LATE_MS / 1e3, expected="1 s", seen=f"{waited_s:.1f} s")
     properties = properties_of(unit)
-    t.equal("tags and keys", [properties.get(name) for name in (names.TAGS, names.KEYS)], ["a", "k"])
+    t.equal("tags and keys", [properties.get(name) for name in (prop.TAGS, prop.KEYS)], ["a", "k"])
     t.equal("topic of the unit", bytes(unit.topic).decode(), topic)
 
 
@@ -49,7 +49,7 @@ async def level_2(t: Trial) -> None:
     """Level 2 comes after five seconds, not before."""
     topic = await t.topic()
     began = trio.current_time()
-    await t.send(topic, b"later", {names.DELAY: "2"})
+    await t.send(topic, b"later", {prop.DELAY: "2"})
     await t.pull_all(topic, 1)
     waited_s = trio.current_time() - began
     t.check("after five seconds", 4.9 <= waited_s <= 5 + LATE_MS / 1e3, expected="5 s", seen=f"{waited_s:.1f} s")
@@ -60,7 +60,7 @@ async def order(t: Trial) -> None:
     """Messages of one level come in the order in which they were sent."""
     topic = await t.topic()
     for number in range(20):
-        await t.send(topic, b"%d" % number, {names.DELAY: "1"})
+        await t.send(topic, b"%d" % number, {prop.DELAY: "1"})
     t.equal("bodies", [bytes(unit.body) for unit in await t.pull_all(topic, 20)], [b"%d" % number for number in range(20)])
 
 
@@ -68,8 +68,8 @@ async def order(t: Trial) -> None:
 async def beside(t: Trial) -> None:
     """A later level does not hold up an earlier one."""
     topic = await t.topic()
-    await t.send(topic, b"five", {names.DELAY: "2"})
-    await t.send(topic, b"one", {names.DELAY: "1"})
+    await t.send(topic, b"five", {prop.DELAY: "2"})
+    await t.send(topic, b"one", {prop.DELAY: "1"})
     t.equal("bodies", [bytes(unit.body) for unit in await t.pull_all(topic, 2)], [b"one", b"five"])
 
 
@@ -80,7 +80,7 @@ async def level_0(t: Trial) -> None:
     It is stored in its own topic at the send, not delivered there later.
     """
     topic = await t.topic()
-    sent = await t.send(topic, b"now", {names.DELAY: "0"})
+    sent = await t.send(topic, b"now", {prop.DELAY: "0"})
     [unit] = await t.pull_all(topic, 1)
     t.equal("body", bytes(unit.body), b"now")
     t.equal("its place is that of the send", unit.physical_offset, parse_offset_message_id(sent.msg_id).physical_offset)
@@ -90,7 +90,7 @@ async def level_0(t: Trial) -> None:
 async def where_it_waits(t: Trial) -> None:
     """The answer tells the place among the waiting, queue = level - 1."""
     topic = await t.topic()
-    sent = await t.send(topic, b"later", {names.DELAY: "3"})
+    sent = await t.send(topic, b"later", {prop.DELAY: "3"})
     t.equal("queue", sent.queue_id, t.by_version({"": frozenset({0, 2})}))
     t.note("queue, offset", f"{sent.queue_id}, {sent.queue_offset}")
 
@@ -103,14 +103,14 @@ async def waits_in_schedule_topic(t: Trial) -> None:
     """
     topic = await t.topic(queues=3)
     end = int((await t.broker.ask(GetMaxOffset(topic=SCHEDULE_TOPIC, queue_id=17))).ext["offset"])
-    await t.send(topic, b"in two hours", {names.DELAY: "18"}, queue=2)
+    await t.send(topic, b"in two hours", {prop.DELAY: "18"}, queue=2)
 
     async def ours() -> list[StoredMessage]:
         pulled = await t.pull(SCHEDULE_TOPIC, end, queue=17)
-        return [unit for unit in pulled.messages if properties_of(unit).get(names.REAL_TOPIC) == topic]
+        return [unit for unit in pulled.messages if properties_of(unit).get(prop.REAL_TOPIC) == topic]
 
     [unit] = await t.until("it waits there", ours)
-    t.equal("body, queue to be", (bytes(unit.body), properties_of(unit).get(names.REAL_QID)), (b"in two hours", "2"))
+    t.equal("body, queue to be", (bytes(unit.body), properties_of(unit).get(prop.REAL_QID)), (b"in two hours", "2"))
 
 
 @case("delay.level-too-high", MUST, rests_on="HookUtils: maxDelayLevel")
@@ -118,10 +118,10 @@ async def too_high(t: Trial) -> None:
     """A level above the last counts as the last."""
     topic = await t.topic()
     end = int((await t.broker.ask(GetMaxOffset(topic=SCHEDULE_TOPIC, queue_id=17))).ext["offset"])
-    await t.send(topic, b"some day", {names.DELAY: "99"})
+    await t.send(topic, b"some day", {prop.DELAY: "99"})
 
     async def waits() -> bool:
         pulled = await t.pull(SCHEDULE_TOPIC, end, queue=17)
-        return any(properties_of(unit).get(names.REAL_TOPIC) == topic for unit in pulled.messages)
+        return any(properties_of(unit).get(prop.REAL_TOPIC) == topic for unit in pulled.messages)
 
     await t.until("it waits at level 18", waits)

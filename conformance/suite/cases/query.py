@@ -7,7 +7,7 @@ from functools import partial
 
 from conformance.suite.kit import MUST, SHOULD, Code, ResponseCode, Trial, properties_of, units
 from conformance.suite.kit import case as declare
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.headers.query import QueryConsumeQueue, QueryMessage, QueryMessageResponse, ViewMessage
 from rmq_wire.message import StoredMessage, tags_code
 from rmq_wire.message_id import parse_offset_message_id
@@ -67,7 +67,7 @@ async def by_unique_key(t: Trial) -> None:
     await t.send(topic, b"unique", unique_key=UNIQUE.format(1))
     await t.send(topic, b"another", unique_key=UNIQUE.format(2))
     [unit] = await found(t, topic, UNIQUE.format(1), 1, unique=True)
-    t.equal("body, unique key", (bytes(unit.body), properties_of(unit)[names.UNIQ_KEY]), (b"unique", UNIQUE.format(1)))
+    t.equal("body, unique key", (bytes(unit.body), properties_of(unit)[prop.UNIQ_KEY]), (b"unique", UNIQUE.format(1)))
 
 
 @case("query.answer-header", MUST, rests_on="QueryMessageResponseHeader")

@@ -13,7 +13,7 @@ import trio
 from conformance.suite.kit import MUST, Answer, Code, ResponseCode, Trial, case
 from conformance.suite.means.members import Member
 from rmq_wire import properties as property_text
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.headers.replies import PushReplyMessageToClient, SendReplyMessageV2
 
 PROCESSOR = "ReplyMessageProcessor"
@@ -24,11 +24,11 @@ MESSAGE_TYPE = "reply"
 async def reply(t: Trial, topic: str, to: str, body: bytes = b"the answer", *, correlation: str = "c-1") -> Answer:
     """Send a reply (325) to the client of this id, not judged."""
     properties = {
-        names.REPLY_TO_CLIENT: to,
-        names.CORRELATION_ID: correlation,
-        names.MSG_TYPE: MESSAGE_TYPE,
-        names.TTL: "3000",
-        names.UNIQ_KEY: "7F000001000018B4AAC2000000000009",
+        prop.REPLY_TO_CLIENT: to,
+        prop.CORRELATION_ID: correlation,
+        prop.MSG_TYPE: MESSAGE_TYPE,
+        prop.TTL: "3000",
+        prop.UNIQ_KEY: "7F000001000018B4AAC2000000000009",
     }
     asked = t.message(topic, properties, kind=SendReplyMessageV2)
     return await t.broker.ask(asked, body)
@@ -51,7 +51,7 @@ async def arrives(t: Trial) -> None:
         assert pushed is not None
         t.equal("body", bytes(pushed.body), b"the answer")
         header = pushed.header(PushReplyMessageToClient)
-        t.equal("correlation id", property_text.decode(header.properties or "").get(names.CORRELATION_ID), "c-1")
+        t.equal("correlation id", property_text.decode(header.properties or "").get(prop.CORRELATION_ID), "c-1")
         t.equal("topic", header.topic, topic)
         await requester.link.reply(pushed)
     t.answer("the replier", answers[0])

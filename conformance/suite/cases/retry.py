@@ -14,7 +14,7 @@ from typing import Any
 from conformance.suite.kit import INFO, MUST, QUIRK, SHOULD, Answer, Code, ResponseCode, Trial, properties_of
 from conformance.suite.kit import case as declare
 from conformance.suite.trial import SETTLE_S
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.send_back import ConsumerSendMsgBack
 from rmq_wire.message import StoredMessage
@@ -34,7 +34,7 @@ async def give_back(t: Trial, group: str, unit: StoredMessage, *, level: int = 1
         group=group,
         delay_level=level,
         origin_topic=bytes(unit.topic).decode(),
-        origin_msg_id=properties_of(unit).get(names.UNIQ_KEY),
+        origin_msg_id=properties_of(unit).get(prop.UNIQ_KEY),
         max_reconsume_times=attempts_max,
     )
     return await t.broker.ask(asked)
@@ -73,8 +73,8 @@ async def again(t: Trial) -> None:
     t.equal("body", bytes(retried.body), b"again")
     t.equal("attempts", retried.reconsume_times, 1)
     found = properties_of(retried)
-    t.equal("topic that it came from", found.get(names.RETRY_TOPIC), topic)
-    kept = (names.TAGS, names.KEYS, names.UNIQ_KEY)
+    t.equal("topic that it came from", found.get(prop.RETRY_TOPIC), topic)
+    kept = (prop.TAGS, prop.KEYS, prop.UNIQ_KEY)
     t.equal("tags, keys, unique key", [found.get(name) for name in kept], ["a", "k", "7F000001000018B4AAC2000000000001"])
     t.equal("born when the first was", retried.born_timestamp, unit.born_timestamp)
     t.equal("born where the first was", retried.born_host, unit.born_host)
@@ -93,12 +93,12 @@ async def origin(t: Trial) -> None:
     [unit] = await t.pull_all(topic, 1, group=group)
     t.answer("give back", await give_back(t, group, unit))
     [once] = await arrives(t, RETRY + group, group=group)
-    t.equal("ORIGIN_MESSAGE_ID", properties_of(once).get(names.ORIGIN_MESSAGE_ID), sent.msg_id)
+    t.equal("ORIGIN_MESSAGE_ID", properties_of(once).get(prop.ORIGIN_MESSAGE_ID), sent.msg_id)
     t.answer("give back again", await give_back(t, group, once))
     twice = (await arrives(t, RETRY + group, 2, group=group))[1]
     t.equal("attempts", twice.reconsume_times, 2)
-    t.equal("ORIGIN_MESSAGE_ID of the second", properties_of(twice).get(names.ORIGIN_MESSAGE_ID), sent.msg_id)
-    t.equal("topic that it came from", properties_of(twice).get(names.RETRY_TOPIC), topic)
+    t.equal("ORIGIN_MESSAGE_ID of the second", properties_of(twice).get(prop.ORIGIN_MESSAGE_ID), sent.msg_id)
+    t.equal("topic that it came from", properties_of(twice).get(prop.RETRY_TOPIC), topic)
 
 
 @case("retry.dead-letters.at-once", MUST, rests_on=f"{PROCESSOR}: delayLevel < 0")
@@ -110,8 +110,8 @@ async def dead_at_once(t: Trial) -> None:
     t.equal("body", bytes(dead.body), b"dead")
     t.equal("attempts", dead.reconsume_times, 1)
     found = properties_of(dead)
-    t.equal("keys", found.get(names.KEYS), "k")
-    t.check("no delay", names.DELAY not in found or found[names.DELAY] == "0", seen=found)
+    t.equal("keys", found.get(prop.KEYS), "k")
+    t.check("no delay", prop.DELAY not in found or found[prop.DELAY] == "0", seen=found)
 
 
 @case("retry.dead-letters.after-attempts", MUST, rests_on=f"{PROCESSOR}: retryMaxTimes")
@@ -196,11 +196,11 @@ async def send_to_retry_topic(t: Trial) -> None:
     With more attempts than allowed it becomes a dead letter.
     """
     group = await t.group()
-    sent = t.message(RETRY + group, {names.RETRY_TOPIC: "somewhere"}, reconsume_times=3, max_reconsume_times=16)
+    sent = t.message(RETRY + group, {prop.RETRY_TOPIC: "somewhere"}, reconsume_times=3, max_reconsume_times=16)
     t.answer("third attempt", await t.broker.ask(sent, b"third"))
     [unit] = await arrives(t, RETRY + group)
     t.equal("attempts", unit.reconsume_times, 3)
-    sent = t.message(RETRY + group, {names.RETRY_TOPIC: "somewhere"}, reconsume_times=17, max_reconsume_times=16)
+    sent = t.message(RETRY + group, {prop.RETRY_TOPIC: "somewhere"}, reconsume_times=17, max_reconsume_times=16)
     t.answer("too many", await t.broker.ask(sent, b"too many"))
     [dead] = await arrives(t, DEAD_LETTERS + group)
     t.equal("body", bytes(dead.body), b"too many")

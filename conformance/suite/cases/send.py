@@ -10,7 +10,7 @@ import trio
 
 from conformance.suite.kit import MAKES_TOPICS, MUST, SHOULD, Code, Form, Trial, properties_of
 from conformance.suite.kit import case as declare
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire import sys_flag
 from rmq_wire.batch import Item, pack_items
 from rmq_wire.headers.positions import GetMaxOffset
@@ -76,7 +76,7 @@ async def binary(t: Trial) -> None:
     sent = await t.send(topic, b"packed", link=link, tags="a", keys="k1 k2", unique_key=UNIQUE.format(2))
     t.equal("queue offset", sent.queue_offset, 0)
     [unit] = await t.pull_all(topic, 1)
-    t.equal("tags and keys", [properties_of(unit).get(name) for name in (names.TAGS, names.KEYS)], ["a", "k1 k2"])
+    t.equal("tags and keys", [properties_of(unit).get(name) for name in (prop.TAGS, prop.KEYS)], ["a", "k1 k2"])
 
 
 @case("send.stored-as-sent", MUST, codes=(Code.SEND_MESSAGE_V2, Code.PULL_MESSAGE), rests_on="MessageExtEncoder, MessageDecoder")
@@ -87,9 +87,9 @@ async def as_sent(t: Trial) -> None:
         "plain": "value",
         "weiß": "漢字 🙂",
         "empty-ish": " ",
-        names.KEYS: "k",
-        names.TAGS: "tag",
-        names.UNIQ_KEY: UNIQUE.format(3),
+        prop.KEYS: "k",
+        prop.TAGS: "tag",
+        prop.UNIQ_KEY: UNIQUE.format(3),
     }
     sent = await t.send(topic, body, pairs, link=link, flag=-5, born_ms=BORN_MS)
     [unit] = await t.pull_all(topic, 1)
@@ -117,8 +117,8 @@ async def broker_properties(t: Trial) -> None:
     t.answer("send", answer, ext={"MSG_REGION": "DefaultRegion", "TRACE_ON": frozenset({"true", "false"})})
     [unit] = await t.pull_all(topic, 1)
     found = properties_of(unit)
-    t.equal("CLUSTER", found.get(names.CLUSTER), t.target.cluster)
-    t.equal("MSG_REGION", found.get(names.MSG_REGION), t.by_version({"": "DefaultRegion", "4": None}))
+    t.equal("CLUSTER", found.get(prop.CLUSTER), t.target.cluster)
+    t.equal("MSG_REGION", found.get(prop.MSG_REGION), t.by_version({"": "DefaultRegion", "4": None}))
 
 
 @case("send.unique-key-made-up", SHOULD, since=(5,), rests_on="SendMessageProcessor.sendMessage")
@@ -127,7 +127,7 @@ async def made_up_key(t: Trial) -> None:
     topic = await t.topic()
     answer = t.answer("send", await t.broker.ask(t.message(topic), b"x"))
     [unit] = await t.pull_all(topic, 1)
-    made = properties_of(unit).get(names.UNIQ_KEY)
+    made = properties_of(unit).get(prop.UNIQ_KEY)
     t.equal("UNIQ_KEY of the stored message", made, re.compile(UNIQUE_KEY))
     t.equal("transactionId of the answer", answer.ext.get("transactionId"), made)
 
@@ -228,7 +228,7 @@ async def batch(t: Trial) -> None:
     topic = await t.topic()
     await t.send(topic, b"before")
     items = [
-        Item(number, b"body %d" % number, encode({names.TAGS: f"t{number}", names.UNIQ_KEY: UNIQUE.format(10 + number)}).encode())
+        Item(number, b"body %d" % number, encode({prop.TAGS: f"t{number}", prop.UNIQ_KEY: UNIQUE.format(10 + number)}).encode())
         for number in range(5)
     ]
     asked = t.message(topic, batch=True, kind=SendBatchMessage)
@@ -237,7 +237,7 @@ async def batch(t: Trial) -> None:
     t.equal("message ids", len(ids), 5)
     units = await t.pull_all(topic, 5, offset=1)
     t.equal("bodies", [bytes(unit.body) for unit in units], [b"body %d" % number for number in range(5)])
-    t.equal("tags", [properties_of(unit).get(names.TAGS) for unit in units], [f"t{number}" for number in range(5)])
+    t.equal("tags", [properties_of(unit).get(prop.TAGS) for unit in units], [f"t{number}" for number in range(5)])
     t.equal("flags", [unit.flag for unit in units], list(range(5)))
     t.equal(
         "places, as in the ids",
@@ -310,7 +310,7 @@ async def max_offset(t: Trial) -> None:
 async def no_wait(t: Trial) -> None:
     """A message that does not wait for the disk is answered all the same."""
     topic = await t.topic()
-    await t.send(topic, b"x", {names.WAIT: "false"})
+    await t.send(topic, b"x", {prop.WAIT: "false"})
     [unit] = await t.pull_all(topic, 1)
     t.note("properties", properties_of(unit))
     t.equal("body", bytes(unit.body), b"x")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from conformance.suite.kit import MUST, Code, Link, Need, Trial, case, units
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.headers import groups
 from rmq_wire.headers.offsets import QueryConsumerOffset, UpdateConsumerOffset
 from rmq_wire.headers.positions import GetMaxOffset, GetMinOffset
@@ -55,7 +55,7 @@ async def _acknowledged(t: Trial) -> Before:
         return f"{topic}@{group}" in text
 
     await t.until("the progress is in its file", written)
-    await t.send(delayed, b"later", {names.DELAY: "2"})
+    await t.send(delayed, b"later", {prop.DELAY: "2"})
     return Before(topic, group, delayed, stored)
 
 

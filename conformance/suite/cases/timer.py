@@ -12,7 +12,7 @@ from functools import partial
 
 from conformance.suite.kit import MUST, SHOULD, Code, Need, ResponseCode, Trial, properties_of
 from conformance.suite.kit import case as declare
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.headers.timers import RecallMessage
 
 STORE = "TimerMessageStore"
@@ -40,7 +40,7 @@ async def arrives(t: Trial, topic: str, due_ms: int) -> None:
     t.equal("body", bytes(unit.body), b"on time")
     t.check(
         "its topic is its own again",
-        names.REAL_TOPIC not in properties_of(unit) or properties_of(unit)[names.REAL_TOPIC] == topic,
+        prop.REAL_TOPIC not in properties_of(unit) or properties_of(unit)[prop.REAL_TOPIC] == topic,
     )
 
 
@@ -55,19 +55,19 @@ async def comes_at(t: Trial, due_ms: int, name: str, value: int) -> None:
 async def deliver_at(t: Trial) -> None:
     """TIMER_DELIVER_MS: at this time."""
     due_ms = now_ms() + 3_000
-    await comes_at(t, due_ms, names.TIMER_DELIVER_MS, due_ms)
+    await comes_at(t, due_ms, prop.TIMER_DELIVER_MS, due_ms)
 
 
 @case("timer.delay-ms", MUST, rests_on="HookUtils.transformTimerMessage")
 async def delay_ms(t: Trial) -> None:
     """TIMER_DELAY_MS: so many milliseconds from now."""
-    await comes_at(t, now_ms() + 2_500, names.TIMER_DELAY_MS, 2_500)
+    await comes_at(t, now_ms() + 2_500, prop.TIMER_DELAY_MS, 2_500)
 
 
 @case("timer.delay-sec", MUST, rests_on="HookUtils.transformTimerMessage")
 async def delay_sec(t: Trial) -> None:
     """TIMER_DELAY_SEC: so many seconds from now."""
-    await comes_at(t, now_ms() + 3_000, names.TIMER_DELAY_SEC, 3)
+    await comes_at(t, now_ms() + 3_000, prop.TIMER_DELAY_SEC, 3)
 
 
 @case("timer.past", MUST, rests_on="HookUtils.transformTimerMessage")
@@ -75,7 +75,7 @@ async def past(t: Trial) -> None:
     """A time that is over: at once."""
     topic = await t.topic()
     sent_ms = now_ms()
-    await t.send(topic, b"on time", {names.TIMER_DELIVER_MS: str(sent_ms - 10_000)})
+    await t.send(topic, b"on time", {prop.TIMER_DELIVER_MS: str(sent_ms - 10_000)})
     [unit] = await t.pull_all(topic, 1)
     t.equal("body", bytes(unit.body), b"on time")
     waited_ms = unit.store_timestamp - sent_ms
@@ -87,7 +87,7 @@ async def too_far(t: Trial) -> None:
     """More than three days ahead is refused: code 13."""
     topic = await t.topic()
     days_ms = 4 * 24 * 3_600_000
-    for name, value in ((names.TIMER_DELIVER_MS, now_ms() + days_ms), (names.TIMER_DELAY_MS, days_ms)):
+    for name, value in ((prop.TIMER_DELIVER_MS, now_ms() + days_ms), (prop.TIMER_DELAY_MS, days_ms)):
         answer = await t.broker.ask(t.message(topic, {name: str(value)}), b"too far")
         t.answer(name, answer, code=ResponseCode.MESSAGE_ILLEGAL)
 
@@ -97,7 +97,7 @@ async def order(t: Trial) -> None:
     """The earlier time comes first, whatever was sent first."""
     topic, start_ms = await t.topic(), now_ms()
     for body, after_ms in ((b"third", 6_000), (b"first", 2_000), (b"second", 4_000)):
-        await t.send(topic, body, {names.TIMER_DELIVER_MS: str(start_ms + after_ms)})
+        await t.send(topic, body, {prop.TIMER_DELIVER_MS: str(start_ms + after_ms)})
     t.equal("bodies", [bytes(unit.body) for unit in await t.pull_all(topic, 3)], [b"first", b"second", b"third"])
 
 
@@ -105,7 +105,7 @@ async def order(t: Trial) -> None:
 async def keeps(t: Trial) -> None:
     """Tags, keys and queue survive the waiting."""
     topic = await t.topic(queues=3)
-    await t.send(topic, b"x", {names.TIMER_DELAY_MS: "1500", "mine": "value"}, queue=2, tags="a", keys="k")
+    await t.send(topic, b"x", {prop.TIMER_DELAY_MS: "1500", "mine": "value"}, queue=2, tags="a", keys="k")
     [unit] = await t.pull_all(topic, 1, queue=2)
     found = properties_of(unit)
     t.equal("properties", [found.get(name) for name in ("TAGS", "KEYS", "mine")], ["a", "k", "value"])
@@ -122,7 +122,7 @@ async def recall(t: Trial) -> None:
     handles = []
     for number, body in enumerate((b"called back", b"stays")):
         unique = f"7F000001000018B4AAC2{number + 0xDEF000:012X}"
-        sent = await t.send(topic, body, {names.TIMER_DELIVER_MS: str(due_ms)}, unique_key=unique)
+        sent = await t.send(topic, body, {prop.TIMER_DELIVER_MS: str(due_ms)}, unique_key=unique)
         t.check("a handle came with the answer", bool(sent.recall_handle), seen=sent)
         handles.append(sent.recall_handle or "")
     asked = RecallMessage(topic=topic, recall_handle=handles[0], producer_group="CONF_producers")

@@ -14,7 +14,7 @@ from conformance.suite.kit import MUST, QUIRK, SHOULD, Answer, Code, Need, Respo
 from conformance.suite.kit import case as declare
 from conformance.suite.means.members import Member
 from conformance.suite.trial import POLL_S
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.encoding import ONE_WAY
 from rmq_wire.headers.send import SendMessageResponse
 from rmq_wire.headers.transactions import CheckTransactionState, EndTransaction
@@ -41,7 +41,7 @@ class Half:
     async def send(self, body: bytes = b"half", **more: str) -> Half:
         """Send it.  Born now: the broker asks about no half message that is older than the log is kept."""
         self.unique_key = UNIQUE.format(int(self.t.name("0").split("_")[-1]) + 0xABC000)
-        properties = {names.TRAN_MSG: "true", names.PGROUP: self.group, **more}
+        properties = {prop.TRAN_MSG: "true", prop.PGROUP: self.group, **more}
         self.sent = await self.t.send(
             self.topic,
             body,
@@ -96,9 +96,7 @@ async def asked_about(t: Trial, one: Half, *, seconds: float = 20.0) -> CheckTra
     assert command is not None
     t.check("one-way", bool(command.flag & ONE_WAY), seen=command.flag)
     unit = read_unit(bytes(command.body))
-    t.equal(
-        "the half message comes along", (bytes(unit.body), properties_of(unit).get(names.UNIQ_KEY)), (b"half", one.unique_key)
-    )
+    t.equal("the half message comes along", (bytes(unit.body), properties_of(unit).get(prop.UNIQ_KEY)), (b"half", one.unique_key))
     header = command.header(CheckTransactionState)
     t.equal("its unique key", header.msg_id, one.unique_key)
     return header
@@ -143,7 +141,7 @@ async def commit(t: Trial) -> None:
     found = properties_of(unit)
     t.equal("body", bytes(unit.body), b"half")
     t.equal("tags, keys, own property", [found.get(name) for name in ("TAGS", "KEYS", "mine")], ["a", "k", "value"])
-    t.equal("unique key", found.get(names.UNIQ_KEY), one.unique_key)
+    t.equal("unique key", found.get(prop.UNIQ_KEY), one.unique_key)
     t.equal("transaction bits", transaction_type(unit.sys_flag), TRANSACTION_COMMIT)
     t.equal(
         "where it was half",
@@ -257,7 +255,7 @@ async def order_of_commits(t: Trial) -> None:
     await second.end(TRANSACTION_ROLLBACK)
     await first.end(TRANSACTION_COMMIT)
     stored: list[StoredMessage] = await t.pull_all(topic, 2)
-    t.equal("keys in the order of commits", [properties_of(unit)[names.KEYS] for unit in stored], ["third", "first"])
+    t.equal("keys in the order of commits", [properties_of(unit)[prop.KEYS] for unit in stored], ["third", "first"])
 
 
 @case("transaction.wrong-group", SHOULD, rests_on=f"{PROCESSOR}.checkPrepareMessage")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from conformance.suite.link import Answer
 from conformance.suite.trial import Trial, properties_of, units
-from rmq_wire import property_names as names
+from rmq_wire import property_names as prop
 from rmq_wire.headers.pop import (
     AckMessage,
     PopMessage,
@@ -86,7 +86,7 @@ def _receipt(t: Trial, header: PopMessageResponse, unit: StoredMessage) -> str:
 
     Eight words: where the pop began, when, for how long, revive queue, 0 for no retry, broker, queue, queue offset.
     """
-    given = properties_of(unit).get(names.POP_CK)
+    given = properties_of(unit).get(prop.POP_CK)
     if given:
         return given
     starts = {}

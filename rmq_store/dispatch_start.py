@@ -17,7 +17,7 @@ UNIT_READ_BYTES = 4096
 """What is read to look at one unit; more only when it is longer."""
 
 
-class WalkStart:
+class DispatchStart:
     """Everything here may wait for the disk and raises OSError."""
 
     def __init__(self, log: CommitLog, queues: Queues, checkpoint: Checkpoint) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rmq_store.errors import ForeignFile
+from rmq_store.multi_path_segments import MultiPathSegments, log_segments
 from rmq_store.segments import OpenFiles
 from rmq_store.settings import StoreSettings
-from rmq_store.spread import SpreadSegments, log_segments
 from tests.support.memory_disk import MemoryDisk
 from tests.support.store_rig import ROOT, Rig, draft, small
 
@@ -19,10 +19,10 @@ def spread(**changes: object) -> StoreSettings:
     return small(store_path_commit_log=f"{B}, {A}", mapped_file_size_commit_log=FILE, **changes)
 
 
-def segments(disk: MemoryDisk, *writable: str, read_only: tuple[str, ...] = ()) -> SpreadSegments:
+def segments(disk: MemoryDisk, *writable: str, read_only: tuple[str, ...] = ()) -> MultiPathSegments:
     for path in (*writable, *read_only):
         disk.make_directories(path)
-    return SpreadSegments(OpenFiles(disk, 8), writable, read_only, FILE, {})
+    return MultiPathSegments(OpenFiles(disk, 8), writable, read_only, FILE, {})
 
 
 def names(disk: MemoryDisk, path: str) -> list[int]:
@@ -93,12 +93,12 @@ def test_only_the_last_file_of_all_directories_may_be_empty() -> None:
 
 def test_one_directory_is_a_plain_row_of_files() -> None:
     disk = MemoryDisk()
-    assert not isinstance(log_segments(small(), OpenFiles(disk, 8), {}), SpreadSegments)
+    assert not isinstance(log_segments(small(), OpenFiles(disk, 8), {}), MultiPathSegments)
     assert small(store_path_commit_log=" /a ,, /b,/a").commit_log_directories == ("/a", "/b")
     with_old = small(store_path_commit_log="/a,/b", read_only_commit_log_store_paths="/b,/c")
     assert with_old.commit_log_directories == ("/a",)
     assert with_old.read_only_commit_log_directories == ("/b", "/c")
-    assert isinstance(log_segments(with_old, OpenFiles(disk, 8), {}), SpreadSegments)
+    assert isinstance(log_segments(with_old, OpenFiles(disk, 8), {}), MultiPathSegments)
 
 
 def test_a_store_over_two_directories_survives_restart_and_crash() -> None:

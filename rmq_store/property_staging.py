@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from rmq_store import light_queues
 from rmq_store.commit_log import CommitLog, Staged
 from rmq_store.consume_queue import ConsumeQueue
+from rmq_store.draft import Draft
 from rmq_store.errors import Illegal, IllegalKind
 from rmq_store.queues import Queues
 from rmq_store.settings import StoreSettings
-from rmq_store.values import Draft
 from rmq_wire import names
 from rmq_wire import property_names as prop
 from rmq_wire.message import crc32_property
@@ -34,7 +34,7 @@ _CRC_NAME: Final = prop.CRC32.encode()
 _INNER_NUM: Final = prop.INNER_NUM.encode()
 
 
-class SpecialStaging:
+class PropertyStaging:
     """`is_always`: every message comes here, since the configuration asks something of every one."""
 
     def __init__(self, settings: StoreSettings, log: CommitLog, queues: Queues) -> None:

@@ -28,7 +28,7 @@ WRITE_BACK_PAGES: Final = 64
 """Index slots go back to a full file in portions of 256 KiB."""
 
 
-class Upkeep:
+class ScheduledTasks:
     """`tick` when `next_due` has come."""
 
     def __init__(

@@ -14,7 +14,7 @@ from rmq_store.segments import OpenFiles, Segments
 from rmq_store.settings import StoreSettings
 
 
-class SpreadSegments(Segments):
+class MultiPathSegments(Segments):
     """Files of one log in several directories."""
 
     __slots__ = ("_places", "_readable", "_writable", "full")
@@ -82,4 +82,4 @@ def log_segments(settings: StoreSettings, files: OpenFiles, unsynced_directories
     size = settings.mapped_file_size_commit_log
     if len(writable) == 1 and not settings.read_only_commit_log_directories:
         return Segments(files, writable[0], size, unsynced_directories)
-    return SpreadSegments(files, writable, settings.read_only_commit_log_directories, size, unsynced_directories)
+    return MultiPathSegments(files, writable, settings.read_only_commit_log_directories, size, unsynced_directories)
