@@ -150,6 +150,7 @@ class Pull(Capability):
         except Cold as cold:
             self._reads.after(cold, lambda error: self._look_again(asked, owed, error, first=first))
             return LATER
+        self._engine.afford(read.size)
         return self._found(asked, owed, group, topic, wanted, read, first=first)
 
     def _look_again(self, asked: PullMessage, owed: Parked, error: BaseException | None = None, *, first: bool) -> None:

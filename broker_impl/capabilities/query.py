@@ -31,7 +31,7 @@ class Query(Capability):
     @answers(QueryMessage, bulky=True)
     def query_message(self, call: Call, asked: QueryMessage) -> Answer:
         """The messages of a topic under a key, stored between two times.  None: 22."""
-        most = asked.max_num
+        most, afford = asked.max_num, call.engine.afford
         kind = _TYPES.get(asked.index_type or IndexType.KEY.value, IndexType.KEY)
         if asked.unique_key_query:
             most, kind = self._config.default_query_max_num, IndexType.UNIQUE_KEY
@@ -43,6 +43,7 @@ class Query(Capability):
                 index_last_update_phyoffset=found.index_last_update_phyoffset,
             )
             if found.units:
+                afford(sum(map(len, found.units)))
                 return Reply(header, body=found.units)
             remark = "can not find message, maybe time range not correct"
             return Reply(header, code=ResponseCode.QUERY_NOT_FOUND, remark=remark)
@@ -53,10 +54,13 @@ class Query(Capability):
     def view_message(self, call: Call, asked: ViewMessage) -> Answer:
         """The message at a place of the log.  None there: 1."""
 
+        afford = call.engine.afford
+
         def look() -> Reply:
             unit = self._store.lookup(asked.offset, checked=True)
             if unit is None:
                 return Reply(code=ResponseCode.SYSTEM_ERROR, remark=f"can not find message by the offset, {asked.offset}")
+            afford(len(unit))
             return Reply(body=unit)
 
         return self._reads.answer(call, look)

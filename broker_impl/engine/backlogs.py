@@ -1,6 +1,6 @@
 """Peers with requests that a turn had no room for, served in later turns in the order of their coming.
 
-Who wants something large next waits for those who do as well, and nobody else waits for him.
+Whose next answer is known to be large waits in a row of those who are alike, and nobody else waits for him.
 """
 
 from __future__ import annotations
@@ -33,31 +33,50 @@ class Backlogs(Generic[P]):
 
     def __init__(self) -> None:
         self._light: deque[P] = deque()
-        self._bulky: deque[P] = deque()
+        self._large: deque[P] = deque()
 
     def __len__(self) -> int:
-        return len(self._light) + len(self._bulky)
+        return len(self._light) + len(self._large)
 
-    def add(self, peer: P) -> None:
-        """Its backlog is not empty now, and was before."""
-        (self._bulky if peer.wants_bulk(peer.backlog[0]) else self._light).append(peer)
+    @property
+    def large(self) -> int:
+        """Peers in the row of those who wait for a large answer."""
+        return len(self._large)
+
+    def add(self, peer: P, *, large: bool = False) -> None:
+        """Its backlog is not empty now, and was before.  `large`: the answer to what stands first there is known to be."""
+        (self._large if large else self._light).append(peer)
 
     @property
     def servable(self) -> bool:
         """There is somebody who takes answers."""
-        return any(_takes(peer) for peer in chain(self._light, self._bulky))
+        return any(_takes(peer) for peer in chain(self._light, self._large))
 
-    def serve(self, peers_max: int, crowded: Callable[[], bool], serve: Callable[[P], None]) -> None:
-        """Have up to so many of either kind served; once it is crowded, whoever wants something large keeps his place."""
-        for waiting in (self._light, self._bulky):
-            for _ in range(min(len(waiting), peers_max)):
-                if waiting is self._bulky and crowded():
-                    return
-                peer = waiting.popleft()
-                if _takes(peer):
-                    serve(peer)
-                else:
-                    waiting.append(peer)
+    def serve(self, peers_max: int, full: Callable[[], bool], serve: Callable[[P], None]) -> None:
+        """Have up to so many served whose next answer is not known to be large; when it is `full`, who pulls keeps his place."""
+        passed_over: list[P] = []
+        for _ in range(min(len(self._light), peers_max)):
+            peer = self._light.popleft()
+            if not _takes(peer):
+                self._light.append(peer)
+            elif peer.backlog and peer.wants_bulk(peer.backlog[0]) and full():
+                passed_over.append(peer)
+            else:
+                serve(peer)
+        self._light.extendleft(reversed(passed_over))
+
+    def serve_large(self, peers_max: int, crowded: Callable[[], bool], serve: Callable[[P], None]) -> None:
+        """Have up to so many of the others served, one at least; once it is crowded, the others keep their places."""
+        served = False
+        for _ in range(min(len(self._large), peers_max)):
+            if served and crowded():
+                return
+            peer = self._large.popleft()
+            if _takes(peer):
+                served = True
+                serve(peer)
+            else:
+                self._large.append(peer)
 
 
 def _takes(peer: Waiting) -> bool:

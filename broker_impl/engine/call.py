@@ -9,7 +9,8 @@ A handler gets a `Call` and its typed header, and returns one of:
 - a generator that yields after at most 0.5 ms of work and returns one of the above; it yields a `Pause` when it waits for a
   thread.
 
-It raises `Refusal(code, remark)` for a lawful no, `Unsaved` to be asked again when a table is on the disk.  (The answer of a
+It raises `Refusal(code, remark)` for a lawful no, `Unsaved` to be asked again when a table is on the disk, `Large` (by
+`Engine.afford`) when there is room for it.  (The answer of a
 handler that changed a table waits for that table's file by itself.)  Anything else it raises is a bug of ours: the asker gets
 SYSTEM_ERROR, what the handler had staged is dropped.
 """
@@ -68,6 +69,10 @@ class Unsaved(Exception):
     def __init__(self, table: Table) -> None:
         super().__init__(table.file)
         self.table = table
+
+
+class Large(Exception):
+    """The answer is large, and others wait for such: raised by `Engine.afford`, the request is served again in its turn."""
 
 
 class Reply(msgspec.Struct, gc=False, frozen=True):

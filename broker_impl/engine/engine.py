@@ -16,7 +16,7 @@ from typing import Any
 
 from broker_impl.engine.background_tasks import BackgroundTasks, Ended, Work
 from broker_impl.engine.backlogs import Backlogs
-from broker_impl.engine.call import LATER, Answer, Call, Durable, Parked, Pause, Refusal, Reply, Settled, refusal_reply
+from broker_impl.engine.call import LATER, Answer, Call, Durable, Large, Parked, Pause, Refusal, Reply, Settled, refusal_reply
 from broker_impl.engine.client_requests import PendingClientRequests, Then
 from broker_impl.engine.commits import END_OF_TURN, NOTHING_STAGED, SENDABLE, Commits, Committed, Mark, SavesLike, StoreLike
 from broker_impl.engine.counters import Counters
@@ -76,6 +76,8 @@ class Engine:
         self._backlogs: Backlogs[Peer] = Backlogs()
         self._requests_share = limits.requests_max
         self._bytes_share = limits.turn_output_bytes_max
+        self._weighing = False
+        """Who is served now waits in the row when it wants much: not while the row itself is served, nor in `settle`."""
         self._deadlines = Deadlines()
         self._asks = PendingClientRequests(env, self._deadlines, self._outboxes, self.guard, limits.asks_max)
         self._jobs: list[Job] = []
@@ -153,6 +155,11 @@ class Engine:
             settled = refusal_reply(answer) if isinstance(answer, Refusal) else answer
             self._finish(parked.peer, parked.opaque, parked.form, settled, self._mark())
 
+    def afford(self, size: int) -> None:
+        """A request marked `bulky` would be answered with so many bytes.  Raises `Large` when it has to wait for its turn."""
+        if size > self.limits.small_answer_bytes_max and self._weighing and (self.crowded or self._backlogs.large):
+            raise Large
+
     # Service: what a shell calls
 
     def opened(self, remote: Address, local: Address, listener: str) -> Peer | None:
@@ -191,6 +198,7 @@ class Engine:
         self.env.refresh()
         now = self.env.mono_ms
         self.touched.clear()  # by what nobody waits for
+        self._weighing = True
         if arrived or self._backlogs:
             self._share(len(arrived))
         if self._backlogs:
@@ -207,6 +215,7 @@ class Engine:
                 except Exception as error:  # a bug in reading ends that connection, not the server
                     self._bug(f"reading from {peer.remote[0]}:{peer.remote[1]}", error)
                     self.close(peer, "it cannot be read")
+        self._weighing = False
         if self._commits is not None:
             self._commits.commit()
             self._commits.gather(more=bool(arrived or self._backlogs))
@@ -249,6 +258,11 @@ class Engine:
         """The answers since the last hand-out are as many bytes as one turn sends: what may add much should wait."""
         return self._outboxes.gathered_bytes >= self.limits.turn_output_bytes_max
 
+    def _full(self) -> bool:
+        """Nor is there room for small answers."""
+        limits = self.limits
+        return self._outboxes.gathered_bytes >= limits.turn_output_bytes_max + limits.small_turn_bytes_max
+
     @property
     def drained(self) -> bool:
         """Nobody waits for an answer that can still come."""
@@ -267,7 +281,7 @@ class Engine:
         """Serve up to the cap; what is left goes to the backlog, as a copy, for the views die with the turn."""
         allowed = left = self._requests_share
         output_bytes_max = min(peer.output_bytes_max, peer.unsent_bytes + self._bytes_share)
-        serve, waits = self._serve, self.crowded
+        serve, waits = self._serve, self._full()
         try:
             for command in commands:
                 if waits and peer.wants_bulk(command):
@@ -282,15 +296,17 @@ class Engine:
             left -= 1
             self._keep(peer, commands)
             self._outboxes.touch(peer)
+        except Large:
+            self._keep(peer, chain((command,), commands), large=True)
         served = allowed - left
         peer.frames += served
         self.counters.requests += served
 
-    def _keep(self, peer: Peer, commands: Iterator[Command | Unreadable]) -> None:
+    def _keep(self, peer: Peer, commands: Iterator[Command | Unreadable], *, large: bool = False) -> None:
         backlog = peer.backlog
         backlog.extend(command.kept() for command in commands)
         if backlog:
-            self._backlogs.add(peer)
+            self._backlogs.add(peer, large=large)
             self._outboxes.touch(peer)
 
     def serve_again(self, peer: Peer, command: Command) -> None:
@@ -306,7 +322,11 @@ class Engine:
             self._serve_some(peer, iter(backlog))
             self._outboxes.touch(peer)
 
-        self._backlogs.serve(self.limits.turn_backlogs_max, lambda: self.crowded, serve)
+        peers_max = self.limits.turn_backlogs_max
+        self._backlogs.serve(peers_max, self._full, serve)
+        self._weighing = False
+        self._backlogs.serve_large(peers_max, lambda: self.crowded, serve)
+        self._weighing = True
 
     def _serve(self, peer: Peer, command: Command | Unreadable) -> None:
         if not isinstance(command, Command):
@@ -330,6 +350,8 @@ class Engine:
             if stages and commits is not None and commits.full:
                 raise Refusal(ResponseCode.SYSTEM_BUSY, BUSY)
             answer = handle(Call(self, peer, command), command.header(request))
+        except Large:
+            raise
         except Exception as error:
             if commits is not None:
                 commits.undo(mark, error)

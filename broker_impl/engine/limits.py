@@ -25,7 +25,11 @@ class Limits(NamedTuple):
     """Of all peers in one turn, shared evenly by those who have something to say, one each at least: some 50 ms of sends."""
     turn_output_bytes_max: int = 4 * 1024 * 1024
     """Answers of one turn, shared in the same way: a hundred full pulls cost as much as a thousand sends.  An answer goes out
-    whole, so the last one may pass this; then nothing `bulky` (`router.Row`) is answered in this turn, and nobody is woken."""
+    whole, so the last one may pass this; then no large one leaves in this turn, and nobody is woken."""
+    small_answer_bytes_max: int = 64 * 1024
+    """A pull or query with a larger answer waits in a row of such while a turn is full: not one of 32 messages of 2 KiB."""
+    small_turn_bytes_max: int = 1024 * 1024
+    """So much more goes out in one turn in small answers to pulls and queries, that nobody waits behind large ones for."""
     turn_backlogs_max: int = 512
     """Peers whose backlog gets its share in one turn, in rotation."""
     output_bytes_max: int = 2 * 1024 * 1024

@@ -38,12 +38,10 @@ def test_attack_03_a_turn_s_answers_have_an_end_for_all_together() -> None:
     asked = [(client, client.frame(ViewMessage(offset=LARGE))) for client in crowd]
     bytes_of_turns = [turned(server, *asked, (sender, sender.frame(put("sent"))), (late, late.frame(ViewMessage(offset=10))))]
     assert sender.answers, "a send does not wait for the answers of others"
-    assert not late.answers
+    assert late.answers, "nor does who wants little"
     while not all(client.answers for client in crowd):
         bytes_of_turns.append(turned(server))
         assert len(bytes_of_turns) <= CROWD, "somebody starves"
-    server.driver.run()
-    assert late.answers
     assert max(bytes_of_turns) <= TURN_BYTES + LARGE + SMALL
 
 
@@ -64,6 +62,63 @@ def test_attack_03_who_wants_little_does_not_wait_in_a_row_of_those_who_want_muc
     server.driver.turn()
     assert len(modest.answers) == 4
     assert not all(client.answers for client in crowd), "the crowd was there all the while"
+
+
+READ_NOTHING = 400
+
+
+def test_attack_03_a_small_pull_does_not_wait_behind_large_ones_of_peers_that_do_not_read() -> None:
+    """Nor behind those that they ask for later, nor when it comes later; and theirs go on leaving meanwhile."""
+    server = Server(limits=Limits(turn_output_bytes_max=TURN_BYTES, turn_backlogs_max=7), store=FakeStore())
+    crowd = [server.connect() for _ in range(READ_NOTHING)]
+    for client in crowd:
+        client.reads = False
+    modest = server.connect()
+    server.driver.turn(*((client, b"".join(client.frame(ViewMessage(offset=LARGE)) for _ in range(4))) for client in crowd))
+    for number in range(1, 50):
+        server.driver.turn((modest, modest.frame(ViewMessage(offset=SMALL))))
+        assert len(modest.answers) == number, "answered in the turn that it came in"
+    server.driver.turn((modest, b"".join(modest.frame(ViewMessage(offset=SMALL)) for _ in range(20))))
+    for _ in range(3):
+        server.driver.turn()
+    assert len(modest.answers) == 49 + 20, "a share of bytes in each turn"
+    given = [client.peer.unsent_bytes for client in crowd]
+    assert sum(map(bool, given)) >= 50, "a large answer at least leaves in each turn"
+    assert max(given) < 2 * LARGE, "nobody has a second one before everybody has one"
+
+
+def test_attack_03_small_answers_have_an_end_too_and_are_shared() -> None:
+    """And do not keep large ones back for ever."""
+    server = Server(limits=Limits(turn_output_bytes_max=TURN_BYTES, small_turn_bytes_max=LARGE), store=FakeStore())
+    crowd = [server.connect() for _ in range(CROWD)]
+    greedy = server.connect()
+    small = 60_000
+    many = [(client, b"".join(client.frame(ViewMessage(offset=small)) for _ in range(40))) for client in crowd]
+    bytes_of_turns = [turned(server, *many, (greedy, b"".join(greedy.frame(ViewMessage(offset=LARGE)) for _ in range(40))))]
+    for _ in range(2 * CROWD):
+        bytes_of_turns.append(turned(server))
+        answered = [len(client.answers) for client in crowd]
+        assert max(answered) - min(answered) <= 2, "one after the other"
+    assert len(greedy.answers) >= min(answered) // 2, "a large one leaves after two rounds of theirs"
+    assert max(bytes_of_turns) <= TURN_BYTES + LARGE + LARGE + small + SMALL
+
+
+def test_attack_03_who_waits_for_a_large_pull_is_counted_once(tmp_path: Path) -> None:
+    """What a pull commits and counts happens when it is answered."""
+    house = House(tmp_path, Limits(turn_output_bytes_max=TURN_BYTES))
+    house.topic("T", queues=1)
+    house.topic("Small", queues=1)
+    producer = house.connect()
+    producer.ask(send("T"), b"x" * LARGE)
+    producer.ask(send("Small"), b"y")
+    crowd = [house.connect() for _ in range(CROWD)]
+    modest = house.connect()
+    house.driver.turn(*((client, client.frame(pull("T"))) for client in crowd), (modest, modest.frame(pull("Small"))))
+    assert modest.answers
+    assert sum(bool(client.answers) for client in crowd) == 2
+    house.driver.run()
+    assert all(len(client.answers[1].body) > LARGE for client in crowd)
+    assert house.capability(pull().code)._stats.get_now == CROWD + 1
 
 
 def test_who_came_first_is_served_first() -> None:

@@ -67,10 +67,10 @@ class KeepsViews(Engine):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, converse=Viewing, **options)
 
-    def _keep(self, peer: Peer, commands: Iterator[Command | Unreadable]) -> None:
+    def _keep(self, peer: Peer, commands: Iterator[Command | Unreadable], *, large: bool = False) -> None:
         peer.backlog.extend(commands)
         if peer.backlog:
-            self._backlogs.add(peer)
+            self._backlogs.add(peer, large=large)
 
 
 class CopiesViews(Engine):
@@ -109,7 +109,7 @@ class SeenAtOnce(list[Any]):
 
 
 class ForgetsReady(Engine):
-    def _keep(self, peer: Peer, commands: Iterator[Command | Unreadable]) -> None:
+    def _keep(self, peer: Peer, commands: Iterator[Command | Unreadable], *, large: bool = False) -> None:
         peer.backlog.extend(command.kept() for command in commands)
 
 

@@ -91,6 +91,7 @@ class Kit(Capability):
     @answers(ViewMessage, bulky=True)
     def blob(self, call: Call, asked: ViewMessage) -> Reply:
         """A body of so many bytes as asked for, in two pieces."""
+        self.engine.afford(asked.offset)
         return Reply(body=[b"a", b"b" * (asked.offset - 1)])
 
     @answers(UnregisterClient)
