@@ -124,7 +124,7 @@ class Pull(Capability):
         """No longer held, not answered yet; first come, first served."""
         self._waking = False
         engine.on_arrival(self._arrived)
-        engine.on_peer_closed(self._gone)
+        engine.on_peer_closed(self.holds.of_peer)
         engine.every(SWEEP_MS, lambda: engine.long_work(self._sweep()) if self.holds else None)
 
     @answers(PullMessage, LitePullMessage, bulky=True)
@@ -418,9 +418,6 @@ class Pull(Capability):
         status, code = GetStatus.NO_MATCHED_MESSAGE, ResponseCode.PULL_RETRY_IMMEDIATELY
         template = self._templates.get((status, code)) or self._template(status, code)
         return template.render(owed.form, owed.opaque, asked.queue_offset, lowest, highest, 0, 0)
-
-    def _gone(self, peer: Peer) -> None:
-        self.holds.of_peer(peer)
 
 
 NO_PERMISSION: Final = ResponseCode.NO_PERMISSION

@@ -10,7 +10,7 @@ A handler gets a `Call` and its typed header, and returns one of:
   thread.
 
 It raises `Refusal(code, remark)` for a lawful no, `Unsaved` to be asked again when a table is on the disk, `Large` (by
-`Engine.afford`) when there is room for it.  (The answer of a
+`Shares.afford`) when there is room for it.  (The answer of a
 handler that changed a table waits for that table's file by itself.)  Anything else it raises is a bug of ours: the asker gets
 SYSTEM_ERROR, what the handler had staged is dropped.
 """
@@ -72,7 +72,7 @@ class Unsaved(Exception):
 
 
 class Large(Exception):
-    """The answer is large, and others wait for such: raised by `Engine.afford`, the request is served again in its turn."""
+    """The answer is large, and others wait for such: raised by `Shares.afford`, the request is served again in its turn."""
 
 
 class Reply(msgspec.Struct, gc=False, frozen=True):

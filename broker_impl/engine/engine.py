@@ -24,6 +24,7 @@ from broker_impl.engine.deadlines import Deadline, Deadlines
 from broker_impl.engine.limits import Limits
 from broker_impl.engine.peer import Peer
 from broker_impl.engine.router import Router, Row
+from broker_impl.engine.shares import Shares
 from broker_impl.engine.watch import Watch
 from broker_impl.engine.write_buffers import WriteBuffers
 from broker_impl.env import Env
@@ -74,10 +75,8 @@ class Engine:
         self._outboxes = WriteBuffers(env.log)
         self.emit = self._outboxes.emit
         self._backlogs: Backlogs[Peer] = Backlogs()
-        self._requests_share = limits.requests_max
-        self._bytes_share = limits.turn_output_bytes_max
-        self._weighing = False
-        """Who is served now waits in the row when it wants much: not while the row itself is served, nor in `settle`."""
+        self._shares = Shares(limits, self._outboxes, self._backlogs)
+        self.afford = self._shares.afford
         self._deadlines = Deadlines()
         self._asks = PendingClientRequests(env, self._deadlines, self._outboxes, self.guard, limits.asks_max)
         self._jobs: list[Job] = []
@@ -89,7 +88,7 @@ class Engine:
             )
         self._works = BackgroundTasks(self._commits, self._finish, self._excuse, self.guard, self._bug, self._outboxes.touch)
         self._on_arrival: list[Callable[[Sequence[Any]], None]] = []
-        self._on_peer_closed: list[Callable[[Peer], None]] = []
+        self._on_peer_closed: list[Callable[[Peer], object]] = []
         self._draining = False
         self.saves: SavesLike | None = None
         self.touched: list[Any] = []  # tables that the handler which runs has changed; both are set by `saves.Saves`
@@ -113,7 +112,7 @@ class Engine:
         """Call `then(arrived)` whenever the store has made units visible to consumers."""
         self._on_arrival.append(then)
 
-    def on_peer_closed(self, then: Callable[[Peer], None]) -> None:
+    def on_peer_closed(self, then: Callable[[Peer], object]) -> None:
         """Call `then(peer)` whenever a connection has gone."""
         self._on_peer_closed.append(then)
 
@@ -155,11 +154,6 @@ class Engine:
             settled = refusal_reply(answer) if isinstance(answer, Refusal) else answer
             self._finish(parked.peer, parked.opaque, parked.form, settled, self._mark())
 
-    def afford(self, size: int) -> None:
-        """A request marked `bulky` would be answered with so many bytes.  Raises `Large` when it has to wait for its turn."""
-        if size > self.limits.small_answer_bytes_max and self._weighing and (self.crowded or self._backlogs.large):
-            raise Large
-
     # Service: what a shell calls
 
     def opened(self, remote: Address, local: Address, listener: str) -> Peer | None:
@@ -198,9 +192,10 @@ class Engine:
         self.env.refresh()
         now = self.env.mono_ms
         self.touched.clear()  # by what nobody waits for
-        self._weighing = True
+        shares = self._shares
+        shares.weighing = True
         if arrived or self._backlogs:
-            self._share(len(arrived))
+            shares.begin(len(arrived))
         if self._backlogs:
             self._serve_backlogs()
         for peer, data in arrived:
@@ -215,7 +210,7 @@ class Engine:
                 except Exception as error:  # a bug in reading ends that connection, not the server
                     self._bug(f"reading from {peer.remote[0]}:{peer.remote[1]}", error)
                     self.close(peer, "it cannot be read")
-        self._weighing = False
+        shares.weighing = False
         if self._commits is not None:
             self._commits.commit()
             self._commits.gather(more=bool(arrived or self._backlogs))
@@ -255,13 +250,8 @@ class Engine:
 
     @property
     def crowded(self) -> bool:
-        """The answers since the last hand-out are as many bytes as one turn sends: what may add much should wait."""
-        return self._outboxes.gathered_bytes >= self.limits.turn_output_bytes_max
-
-    def _full(self) -> bool:
-        """Nor is there room for small answers."""
-        limits = self.limits
-        return self._outboxes.gathered_bytes >= limits.turn_output_bytes_max + limits.small_turn_bytes_max
+        """What may add much to the answers of this turn should wait."""
+        return self._shares.crowded
 
     @property
     def drained(self) -> bool:
@@ -270,18 +260,12 @@ class Engine:
 
     # Requests
 
-    def _share(self, arrived: int) -> None:
-        """What each peer may have of this turn: a crowd that asks for much at once must not keep a latecomer waiting."""
-        limits = self.limits
-        active = arrived + min(len(self._backlogs), limits.turn_backlogs_max)
-        self._requests_share = min(limits.requests_max, max(limits.turn_requests_max // active, 1))
-        self._bytes_share = limits.turn_output_bytes_max // active
-
     def _serve_some(self, peer: Peer, commands: Iterator[Command | Unreadable]) -> None:
         """Serve up to the cap; what is left goes to the backlog, as a copy, for the views die with the turn."""
-        allowed = left = self._requests_share
-        output_bytes_max = min(peer.output_bytes_max, peer.unsent_bytes + self._bytes_share)
-        serve, waits = self._serve, self._full()
+        shares = self._shares
+        allowed = left = shares.requests
+        output_bytes_max = min(peer.output_bytes_max, peer.unsent_bytes + shares.bytes)
+        serve, waits = self._serve, shares.full()
         try:
             for command in commands:
                 if waits and peer.wants_bulk(command):
@@ -322,11 +306,11 @@ class Engine:
             self._serve_some(peer, iter(backlog))
             self._outboxes.touch(peer)
 
-        peers_max = self.limits.turn_backlogs_max
-        self._backlogs.serve(peers_max, self._full, serve)
-        self._weighing = False
-        self._backlogs.serve_large(peers_max, lambda: self.crowded, serve)
-        self._weighing = True
+        peers_max, shares = self.limits.turn_backlogs_max, self._shares
+        self._backlogs.serve(peers_max, shares.full, serve)
+        shares.weighing = False
+        self._backlogs.serve_large(peers_max, lambda: shares.crowded, serve)
+        shares.weighing = True
 
     def _serve(self, peer: Peer, command: Command | Unreadable) -> None:
         if not isinstance(command, Command):
@@ -425,7 +409,7 @@ class Engine:
     def _mark(self) -> Mark:
         return self._commits.mark() if self._commits is not None else NOTHING_STAGED
 
-    def guard(self, action: Callable[..., None], *arguments: object) -> None:
+    def guard(self, action: Callable[..., object], *arguments: object) -> None:
         """Run something of a capability's.  What it raises is logged, its stagings are dropped, nobody else notices."""
         mark = self._mark()
         try:

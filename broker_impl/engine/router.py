@@ -25,7 +25,7 @@ class Capability:
 class Row(NamedTuple):
     """How one code is answered.  `stages`: it appends to the store, so it is refused while too much waits for the disk.
     `in_order`: when it becomes long work, the peer's next request waits for its end, for it may undo what this one does.
-    `bulky`: its answer may have megabytes; it says so to `Engine.afford` before anything of it counts.
+    `bulky`: its answer may have megabytes; it says so to `Shares.afford` before anything of it counts.
     """
 
     request: type[Request]

@@ -1,0 +1,49 @@
+"""What each peer may have of a turn, so that a crowd which asks for much at once keeps nobody else waiting.
+
+Requests and bytes are shared evenly by those who have something to say.  Bytes have an end for all together, too: above
+`turn_output_bytes_max` nothing large leaves any more, above that and `small_turn_bytes_max` no pull and no query is answered.
+"""
+
+from __future__ import annotations
+
+from broker_impl.backlogs import Backlogs
+from broker_impl.call import Large
+from broker_impl.limits import Limits
+from broker_impl.outboxes import Outboxes
+from broker_impl.peer import Peer
+
+
+class Shares:
+    """Of the turn that is under way."""
+
+    def __init__(self, limits: Limits, outboxes: Outboxes, backlogs: Backlogs[Peer]) -> None:
+        self._limits = limits
+        self._outboxes = outboxes
+        self._backlogs = backlogs
+        self.requests = limits.requests_max
+        """Each peer's, at most."""
+        self.bytes = limits.turn_output_bytes_max
+        self.weighing = False
+        """Who is served now waits in the row when it wants much: not while the row itself is served, nor after the turn."""
+
+    def begin(self, arrived: int) -> None:
+        """A turn in which so many have sent something."""
+        limits = self._limits
+        active = arrived + min(len(self._backlogs), limits.turn_backlogs_max)
+        self.requests = min(limits.requests_max, max(limits.turn_requests_max // active, 1))
+        self.bytes = limits.turn_output_bytes_max // active
+
+    @property
+    def crowded(self) -> bool:
+        """The answers since the last hand-out are as many bytes as one turn sends: what may add much should wait."""
+        return self._outboxes.gathered_bytes >= self._limits.turn_output_bytes_max
+
+    def full(self) -> bool:
+        """Nor is there room for small answers to pulls and queries."""
+        limits = self._limits
+        return self._outboxes.gathered_bytes >= limits.turn_output_bytes_max + limits.small_turn_bytes_max
+
+    def afford(self, size: int) -> None:
+        """A request marked `bulky` would be answered with so many bytes.  Raises `Large` when it has to wait for its turn."""
+        if size > self._limits.small_answer_bytes_max and self.weighing and (self.crowded or self._backlogs.large):
+            raise Large
