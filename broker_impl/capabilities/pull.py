@@ -124,7 +124,7 @@ class Pull(Capability):
         """No longer held, not answered yet; first come, first served."""
         self._waking = False
         engine.on_arrival(self._arrived)
-        engine.on_peer_closed(self.holds.of_peer)
+        engine.on_peer_closed(lambda peer: self.holds.of_peer(peer))
         engine.every(SWEEP_MS, lambda: engine.long_work(self._sweep()) if self.holds else None)
 
     @answers(PullMessage, LitePullMessage, bulky=True)

@@ -71,10 +71,6 @@ class Unsaved(Exception):
         self.table = table
 
 
-class Large(Exception):
-    """The answer is large, and others wait for such: raised by `Shares.afford`, the request is served again in its turn."""
-
-
 class Reply(msgspec.Struct, gc=False, frozen=True):
     """A response by its parts.  `ext` adds fields beside the header's (or in place of one)."""
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from broker_impl.engine.background_tasks import BackgroundTasks, Ended, Work
 from broker_impl.engine.backlogs import Backlogs
-from broker_impl.engine.call import LATER, Answer, Call, Durable, Large, Parked, Pause, Refusal, Reply, Settled, refusal_reply
+from broker_impl.engine.call import LATER, Answer, Call, Durable, Parked, Pause, Refusal, Reply, Settled, refusal_reply
 from broker_impl.engine.client_requests import PendingClientRequests, Then
 from broker_impl.engine.commits import END_OF_TURN, NOTHING_STAGED, SENDABLE, Commits, Committed, Mark, SavesLike, StoreLike
 from broker_impl.engine.counters import Counters
@@ -24,7 +24,7 @@ from broker_impl.engine.deadlines import Deadline, Deadlines
 from broker_impl.engine.limits import Limits
 from broker_impl.engine.peer import Peer
 from broker_impl.engine.router import Router, Row
-from broker_impl.engine.shares import Shares
+from broker_impl.engine.shares import Large, Shares
 from broker_impl.engine.watch import Watch
 from broker_impl.engine.write_buffers import WriteBuffers
 from broker_impl.env import Env

@@ -6,19 +6,28 @@ Requests and bytes are shared evenly by those who have something to say.  Bytes 
 
 from __future__ import annotations
 
-from broker_impl.backlogs import Backlogs
-from broker_impl.call import Large
-from broker_impl.limits import Limits
-from broker_impl.outboxes import Outboxes
-from broker_impl.peer import Peer
+from typing import Any, Protocol
+
+from broker_impl.engine.backlogs import Backlogs
+from broker_impl.engine.limits import Limits
+
+
+class Large(Exception):
+    """The answer is large, and others wait for such: the request is served again in its turn."""
+
+
+class Gathering(Protocol):
+    """What is needed of `WriteBuffers`."""
+
+    gathered_bytes: int
 
 
 class Shares:
     """Of the turn that is under way."""
 
-    def __init__(self, limits: Limits, outboxes: Outboxes, backlogs: Backlogs[Peer]) -> None:
+    def __init__(self, limits: Limits, gathering: Gathering, backlogs: Backlogs[Any]) -> None:
         self._limits = limits
-        self._outboxes = outboxes
+        self._gathering = gathering
         self._backlogs = backlogs
         self.requests = limits.requests_max
         """Each peer's, at most."""
@@ -36,12 +45,12 @@ class Shares:
     @property
     def crowded(self) -> bool:
         """The answers since the last hand-out are as many bytes as one turn sends: what may add much should wait."""
-        return self._outboxes.gathered_bytes >= self._limits.turn_output_bytes_max
+        return self._gathering.gathered_bytes >= self._limits.turn_output_bytes_max
 
     def full(self) -> bool:
         """Nor is there room for small answers to pulls and queries."""
         limits = self._limits
-        return self._outboxes.gathered_bytes >= limits.turn_output_bytes_max + limits.small_turn_bytes_max
+        return self._gathering.gathered_bytes >= limits.turn_output_bytes_max + limits.small_turn_bytes_max
 
     def afford(self, size: int) -> None:
         """A request marked `bulky` would be answered with so many bytes.  Raises `Large` when it has to wait for its turn."""
