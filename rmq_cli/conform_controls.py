@@ -53,10 +53,11 @@ def controls(
     A relay before the server changes what passes; defects in the store's files are made on copies.  First the cases must pass
     without any defect; then at least one of those that are declared for it must fail with each.
 
-    Exit status: 0 each defect was caught, or belongs to what the server is known not to have; 1 one was not; 2 could not run.
+    Exit status: 0 each defect was caught, or belongs to what the server is known not to have; 1 one was not, or a case
+    failed without a defect; 2 could not run.
     """
     from conformance.controls.run import chosen, write
-    from conformance.controls.table import lines, summary
+    from conformance.controls.table import good_failures, lines, summary
     from conformance.suite.run import subject_of
     from rmq_cli.complaint import Complaint
 
@@ -75,7 +76,7 @@ def controls(
         raise click.UsageError("name one server: --ours, --jars VERSION or --kept FILE")
     with tempfile.TemporaryDirectory(prefix="rmq-conform-", ignore_cleanup_errors=True) as scratch:
         told, dead = _run(subject_of(words[0], Path(scratch), java=java), defects, jobs)
-    click.echo("\n".join([*lines(told.defects), summary(told)]))
+    click.echo("\n".join([*lines(told.defects), *good_failures(told), summary(told)]))
     if json_file is not None:
         try:
             write(json_file, told)
@@ -83,7 +84,7 @@ def controls(
             raise Complaint(f"{reason.filename}: {reason.strerror}") from None
     if dead:
         raise Complaint(f"{told.target.label}: the server ended in the middle of the run")
-    raise SystemExit(FAILED if told.bad else 0)
+    raise SystemExit(FAILED if told.bad or told.good_failures else 0)
 
 
 def _run(subject: Subject, defects: Sequence[Defect], jobs: int) -> tuple[Controls, bool]:

@@ -274,10 +274,7 @@ def _list(only: list[str], as_json: bool) -> None:
 
 
 def _tell(verdict: Verdict) -> None:
-    again = ", at the second try" if verdict.earlier else ""
-    click.echo(f"{verdict.outcome:<7} {verdict.script} ({verdict.seconds:g} s{again})")
-    for line in verdict.earlier:
-        click.echo(f"        at first: {line}")
+    click.echo(f"{verdict.outcome:<7} {verdict.script} ({verdict.seconds:g} s)")
     for one in verdict.expectations:
         if one.passed is False:
             click.echo(f"        {one.level} {one.what}: {one.seen}")

@@ -83,10 +83,12 @@ class Controls(msgspec.Struct):
     """UTC, ISO 8601."""
     seconds: float
     defects: list[DefectTold]
+    good_failures: list[Caught] = []
+    """Cases that failed on the good server, though nobody expects that: they say nothing of a defect, and the run is bad."""
 
     @property
     def bad(self) -> list[DefectTold]:
-        """Those that make the exit status 1."""
+        """Those that make the exit status 1, as `good_failures` do."""
         return [told for told in self.defects if told.outcome == NOT_CAUGHT or (told.outcome == NOT_SHOWN and not told.foretold)]
 
 
@@ -126,6 +128,7 @@ async def control(
     tries = {(one.side, case.id): case for one in wanted for case in plan[one.name]}
     say(f"{target.label}: {len(tries)} cases without a defect")
     await course.try_good(tries, jobs)
+    good_failures = course.good_failures()
     say(f"{target.label}: {len(wanted)} defects")
     told: dict[str, DefectTold] = {}
 
@@ -143,6 +146,7 @@ async def control(
         started.isoformat(timespec="seconds").replace("+00:00", "Z"),
         round(trio.current_time() - began, 3),
         [told[one.name] for one in wanted],
+        good_failures,
     )
 
 
@@ -153,7 +157,7 @@ class _Course:
         self._target = target
         self._good: dict[tuple[str, str], CaseTold] = {}
         """What came of a case without a defect, by side and id."""
-        self._foretold = expected.load(target.label)
+        self._expected = expected.load(target.label)
         self._mark = "".join(secrets.choice(_LETTERS) for _ in range(5))
         self._runs = 0
 
@@ -167,8 +171,6 @@ class _Course:
             both = [(side, case) for (side, _), case in sorted(tries.items())]
             await _several([partial(attempt, *one) for one in both if not one[1].alone], jobs)
             await _several([partial(attempt, *one) for one in both if one[1].alone], 1)
-            again = [one for one in both if self._unforetold(one[0], one[1])]  # a busy machine may have been at fault
-            await _several([partial(attempt, *one) for one in again], 1)
 
     async def spoil(self, one: Defect, cases: Sequence[Case]) -> DefectTold:
         """The cases that pass without the defect, against it."""
@@ -188,11 +190,11 @@ class _Course:
             told.outcome = CAUGHT
         return told
 
-    def _unforetold(self, side: str, case: Case) -> bool:
-        """It failed without a defect, and nobody expects that."""
-        told = self._good[side, case.id]
-        expected.apply([told], self._foretold)
-        return told.outcome != PASSED and not told.as_expected
+    def good_failures(self) -> list[Caught]:
+        """Cases that failed without a defect, though nobody expects that."""
+        expected.apply(self._good.values(), self._expected)
+        unexpected = {told.id: told for told in self._good.values() if told.outcome != PASSED and not told.as_expected}
+        return [Caught(told.id, told.why[:WHY_CHARACTERS_MAX], told.seconds) for _, told in sorted(unexpected.items())]
 
     def _not_shown(self, told: DefectTold, good: Sequence[CaseTold]) -> DefectTold:
         """None of the cases passes here, defect or not."""

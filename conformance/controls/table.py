@@ -21,6 +21,11 @@ one of the cases that are declared for it; these pass without it, through the sa
 """
 
 
+def good_failures(told: Controls) -> list[str]:
+    """A line for each case that failed without a defect."""
+    return [f"{case.case} failed without a defect: {case.why}" for case in told.good_failures]
+
+
 def lines(told: Iterable[DefectTold]) -> list[str]:
     """A line for each defect: its name, what came of it, and who noticed."""
     rows = list(told)

@@ -35,7 +35,6 @@ class Verdict(msgspec.Struct, kw_only=True):
     """One script run against one client.
 
     outcome  passed, failed, or broken when its program could not run
-    earlier  what a first try failed at, when this is the second
     """
 
     script: str
@@ -44,7 +43,6 @@ class Verdict(msgspec.Struct, kw_only=True):
     client: str
     outcome: str
     seconds: float
-    earlier: list[str] = []
     expectations: list[Judged]
     timeline: list[Event]
 

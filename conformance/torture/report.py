@@ -80,7 +80,7 @@ def document(verdicts: list[Verdict]) -> str:
 
 
 def _outcome(verdict: Verdict | None) -> str:
-    return "" if verdict is None else verdict.outcome + (" (second try)" if verdict.earlier else "")
+    return "" if verdict is None else verdict.outcome
 
 
 def _oddities(verdicts: list[Verdict], clients: list[str]) -> list[str]:

@@ -56,9 +56,7 @@ async def torment(script: Script, client: Client) -> Verdict:
 async def torment_all(scripts: Sequence[Script], client: Client, progress: Progress = lambda verdict: None) -> list[Verdict]:
     """All scripts, `client.at_once` of them at a time; the verdicts in the order of the scripts.
 
-    A client that runs as one process for all is warmed up first, or its first sends would run into their own time-outs.  What
-    failed is run a second time, alone: on a machine without a core to spare, clients miss times that no script is about.  The
-    second verdict counts and says that it is the second.
+    A client that runs as one process for all is warmed up first, or its first sends would run into their own time-outs.
     """
     found: dict[str, Verdict] = {}
     limit = trio.CapacityLimiter(client.at_once)
@@ -66,8 +64,7 @@ async def torment_all(scripts: Sequence[Script], client: Client, progress: Progr
     async def one(script: Script) -> None:
         async with limit:
             found[script.name] = await torment(script, client)
-        if found[script.name].outcome != "failed":
-            progress(found[script.name])
+        progress(found[script.name])
 
     if client.is_resident:
         for script in WARM_UP:
@@ -75,12 +72,6 @@ async def torment_all(scripts: Sequence[Script], client: Client, progress: Progr
     async with trio.open_nursery() as nursery:
         for script in sorted(scripts, key=lambda script: -script.client.patience_ms):  # long ones first
             nursery.start_soon(one, script)
-    for script in scripts:
-        if found[script.name].outcome == "failed":
-            earlier = [f"{one.what}: {one.seen}" for one in found[script.name].expectations if one.passed is False]
-            found[script.name] = await torment(script, client)
-            found[script.name].earlier = earlier
-            progress(found[script.name])
     return [found[script.name] for script in scripts]
 
 

@@ -13,10 +13,13 @@ from conformance.controls.defect import Defect, Row
 from conformance.controls.defects import by_name, load
 from conformance.controls.proxy import unchanged
 from conformance.controls.run import CAUGHT, NOT_CAUGHT, NOT_SHOWN, chosen, control, read, write
-from conformance.controls.table import lines
+from conformance.controls.table import good_failures, lines
 from conformance.subjects.base import Target
 from conformance.subjects.ours import OursSubject
+from conformance.suite.case import Case
 from conformance.suite.case import load as load_cases
+from conformance.suite.results import FAILED, PASSED, CaseTold
+from conformance.suite.runner import told_of
 from rmq_cli.conform import command
 from rmq_cli.conform_controls import REPORTS
 from tests.support.fake_remoting import FakeSubject
@@ -92,6 +95,21 @@ async def test_a_defect_whose_cases_cannot_run_is_not_shown(ours: Target) -> Non
     told = await control(replace(ours, store=None), [unit])
     assert [row.outcome for row in told.defects] == [NOT_SHOWN]
     assert told.bad, "nobody foretold it"
+
+
+async def test_a_case_that_fails_without_a_defect_makes_the_run_bad(ours: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is not tried a second time, where it would pass."""
+    tried: list[str] = []
+
+    async def fails_at_first(case: Case, *_: object) -> CaseTold:
+        tried.append(case.id)
+        return told_of(case, FAILED if tried.count(case.id) == 1 else PASSED)
+
+    monkeypatch.setattr("conformance.controls.run.run_case", fails_at_first)
+    told = await control(ours, [Defect("send.harmless", "does nothing wrong", ("send.v2",), mutate=unchanged)])
+    assert tried == ["send.v2"]
+    assert [failed.case for failed in told.good_failures] == ["send.v2"]
+    assert good_failures(told)[0].startswith("send.v2 failed without a defect")
 
 
 def test_every_defect_names_cases_that_there_are() -> None:
