@@ -75,9 +75,9 @@ def of_subscription(subscription: SubscriptionData) -> Wanted:
     return Wanted(frozenset(subscription.code_set))
 
 
-def matches(codes: frozenset[int] | None, tags_code: int) -> bool:
-    """Is a queue unit with this 64-bit tag code wanted?  Java compares the low 32 bits (`Long.intValue`)."""
-    return codes is None or (tags_code + _INT_SIGN & _INT_MASK) - _INT_SIGN in codes
+def low_half(tags_code: int) -> int:
+    """What is compared of a queue unit's 64-bit tag code: the low 32 bits, signed (`Long.intValue`)."""
+    return (tags_code + _INT_SIGN & _INT_MASK) - _INT_SIGN
 
 
 @lru_cache(maxsize=1024)

@@ -24,11 +24,11 @@ from broker_impl.engine.deadlines import Deadline
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.peer import Peer
 from broker_impl.engine.router import Capability, answers
-from broker_impl.filtering import Unreadable, Wanted, of_subscription, parse
+from broker_impl.filtering import Unreadable, Wanted, parse
 from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.groups import GroupTable
-from broker_impl.state.holds import Held, Holds
+from broker_impl.state.holds import Held, Holds, places
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
 from rmq_net.log import plain_text
@@ -56,7 +56,7 @@ HOLD_MS_MAX: Final = 300_000
 """Stock clients wait 15 or 20 s; nobody makes us remember a pull for longer than 5 minutes."""
 HOLDS_MAX: Final = 100_000
 """Pulls held at once: what Java's queue of pull requests takes (pullThreadPoolQueueCapacity), some 1.5 KiB each; an even share of
-them for every peer that waits."""
+them for every peer that waits.  One with many tags counts as several."""
 MESSAGES_MAX: Final = 32_767
 """The store's own limits (32 and 8 messages) are far below."""
 BODY_BYTES_MAX: Final = 128 * 1024 * 1024
@@ -244,7 +244,7 @@ class Pull(Capability):
             raise Forbidden(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
         if subscription.sub_version < asked.sub_version:
             raise Forbidden(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        return of_subscription(subscription)
+        return group.wanted(topic)
 
     def _is_known(self, name: str, peer: Peer) -> bool:
         """rejectPullConsumerEnable: push consumers, members of a group, and the system's own groups may pull."""
@@ -323,7 +323,8 @@ class Pull(Capability):
 
     def _hold(self, asked: PullMessage, owed: Parked, wanted: Wanted) -> Settled | Later:
         config = self._config
-        if len(self.holds) + len(self._woken) >= HOLDS_MAX and not self._makes_room(owed.peer):
+        needed = places(asked.subscription, wanted.codes)
+        if not self._has_room(owed.peer, needed):
             return Reply(code=ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]system busy, start flow control for a while")
         asks_ms = asked.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
         held = Held(
@@ -334,20 +335,22 @@ class Pull(Capability):
             offset=asked.queue_offset,
             codes=wanted.codes,
             deadline_ms=self._env.mono_ms + min(max(asks_ms, 0), HOLD_MS_MAX),
+            places=needed,
         )
         if self.holds.add(held):
             self._set_alarm()
         return LATER
 
-    def _makes_room(self, peer: Peer) -> bool:
-        """All places are taken.  Who has less than an even share gets one of somebody's who has more, and who asks again."""
+    def _has_room(self, peer: Peer, needed: int) -> bool:
+        """When all places are taken, who has less than an even share gets those of somebody who has more, and who asks again."""
         holds = self.holds
-        mine = holds.count_of(peer)
-        share = HOLDS_MAX // (holds.peers + (not mine))
-        given_up = holds.one_too_many(share) if mine < share else None
-        if given_up is None:
-            return False
-        given_up.owed.answer(self._ask_again(given_up.asked, given_up.owed))
+        while len(holds) + len(self._woken) + needed > HOLDS_MAX:
+            mine = holds.count_of(peer)
+            share = HOLDS_MAX // (holds.peers + (not mine))
+            given_up = holds.one_too_many(share) if mine + needed <= share else None
+            if given_up is None:
+                return False
+            given_up.owed.answer(self._ask_again(given_up.asked, given_up.owed))
         return True
 
     def _set_alarm(self) -> None:

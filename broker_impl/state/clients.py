@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
+from broker_impl.filtering import Wanted, of_subscription
 from rmq_wire.bodies.heartbeat import BROADCASTING, ConsumerData, SubscriptionData
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Client:
 class ConsumerGroup:
     """A group with members: how they consume (the last heartbeat decides) and what they subscribe to."""
 
-    __slots__ = ("consume_from_where", "consume_type", "members", "message_model", "name", "subscriptions")
+    __slots__ = ("_wanted", "consume_from_where", "consume_type", "members", "message_model", "name", "subscriptions")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -56,6 +57,7 @@ class ConsumerGroup:
         self.consume_from_where: str | None = None
         self.members: dict[Peer, Client] = {}
         self.subscriptions: dict[str, SubscriptionData] = {}
+        self._wanted: dict[str, tuple[SubscriptionData, Wanted]] = {}
 
     @property
     def broadcasting(self) -> bool:
@@ -65,6 +67,19 @@ class ConsumerGroup:
     def find(self, client_id: str) -> Client | None:
         """A member by its id."""
         return next((client for client in self.members.values() if client.client_id == client_id), None)
+
+    def wanted(self, topic: str) -> Wanted:
+        """What the group's subscription to the topic lets through: worked out once, and shared by all pulls that wait with it."""
+        said = self.subscriptions[topic]
+        known = self._wanted.get(topic)
+        if known is None or known[0] is not said:
+            known = self._wanted[topic] = (said, of_subscription(said))
+        return known[1]
+
+    def unsubscribe(self, topic: str) -> None:
+        """It wants nothing of the topic any more."""
+        del self.subscriptions[topic]
+        self._wanted.pop(topic, None)
 
     def take_over(self, data: ConsumerData) -> None:
         """The latest heartbeat says how the group consumes."""
@@ -308,7 +323,7 @@ class Clients:
             if known is None or subscription.sub_version > known.sub_version:
                 group.subscriptions[topic] = subscription
         for topic in [topic for topic in group.subscriptions if topic not in topics]:
-            del group.subscriptions[topic]
+            group.unsubscribe(topic)
             _forget(self._groups_of_topic, topic, group.name)
             changed = True
         if changed:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from broker_impl.filtering import matches
+from broker_impl.filtering import low_half
 
 TICK_MS: Final = 100
 """Granularity of time-outs, in mono milliseconds: one entry of the heap serves everything that ends within one tick."""
@@ -21,6 +21,14 @@ TICK_MS: Final = 100
 SUSPECTS_LOOKED_AT: Final = 64
 """Peers looked at for one that has more than its share, each time: 4 µs; the next time goes on where this one ended."""
 
+NARROW_MAX: Final = 16
+"""Pulls that want so many tags stand under each of them, so that a message looks at nobody whom it does not concern; those that
+want more are looked at one by one, and are fewer (`places`)."""
+PLACE_BYTES: Final = 256
+TAG_BYTES: Final = 64
+"""What one place is for: a pull whose subscription has a few tags."""
+
+K = TypeVar("K")
 Key = tuple[str, int]
 """Topic and queue id."""
 
@@ -31,10 +39,19 @@ class Held:
     It is woken by a unit at or behind `offset` whose tag hash is in `codes` (None: any), and at `deadline_ms`.
     """
 
-    __slots__ = ("asked", "codes", "deadline_ms", "key", "offset", "owed", "peer", "tick")
+    __slots__ = ("asked", "codes", "deadline_ms", "key", "offset", "owed", "peer", "places", "tick")
 
     def __init__(
-        self, owed: Any, asked: Any, *, peer: Any, key: Key, offset: int, codes: frozenset[int] | None, deadline_ms: int
+        self,
+        owed: Any,
+        asked: Any,
+        *,
+        peer: Any,
+        key: Key,
+        offset: int,
+        codes: frozenset[int] | None,
+        deadline_ms: int,
+        places: int = 1,
     ) -> None:
         self.owed = owed
         self.asked = asked
@@ -43,7 +60,60 @@ class Held:
         self.offset = offset
         self.codes = codes
         self.deadline_ms = deadline_ms
+        self.places = places
         self.tick = -(-deadline_ms // TICK_MS)
+
+
+def places(subscription: str | None, codes: frozenset[int] | None) -> int:
+    """How many ordinary pulls one with this text and these tags stands for, as far as memory goes."""
+    return 1 + (len(subscription or "") + TAG_BYTES * len(codes or ())) // PLACE_BYTES
+
+
+_NONE: Final[frozenset[int]] = frozenset()
+
+
+class _Choosy:
+    """Who waits for certain tags of one queue."""
+
+    __slots__ = ("broad", "by_code")
+
+    def __init__(self) -> None:
+        self.by_code: dict[int, dict[Held, None]] = {}
+        self.broad: dict[Held, None] = {}
+        """More than `NARROW_MAX` tags, or none at all."""
+
+    def __bool__(self) -> bool:
+        return bool(self.by_code or self.broad)
+
+    def __iter__(self) -> Iterator[Held]:
+        narrow = (held for same in self.by_code.values() for held in same)
+        return iter(dict.fromkeys(narrow) | self.broad)
+
+    def add(self, held: Held, codes: frozenset[int]) -> None:
+        if 0 < len(codes) <= NARROW_MAX:
+            for code in codes:
+                self.by_code.setdefault(code, {})[held] = None
+        else:
+            self.broad[held] = None
+
+    def remove(self, held: Held, codes: frozenset[int]) -> None:
+        if 0 < len(codes) <= NARROW_MAX:
+            for code in codes:
+                _discard(self.by_code, code, held)
+        else:
+            del self.broad[held]
+
+    def wanting(self, first: int, tags_codes: Sequence[int]) -> Iterator[Held]:
+        """Who wants one of these units, the first of which is at `first`."""
+        newest = {low_half(code): first + at for at, code in enumerate(tags_codes)}
+        yield from dict.fromkeys(
+            held for code in newest.keys() & self.by_code.keys() for held in self.by_code[code] if held.offset <= newest[code]
+        )
+        came = frozenset(newest)
+        for held in self.broad:
+            codes = held.codes or _NONE
+            if not codes.isdisjoint(came) and any(newest[code] >= held.offset for code in came if code in codes):
+                yield held
 
 
 class Holds:
@@ -51,7 +121,11 @@ class Holds:
 
     def __init__(self) -> None:
         self._by_key: dict[Key, dict[Held, None]] = {}
+        """Those that want anything; by tags: the others."""
+        self._by_tags: dict[Key, _Choosy] = {}
         self._by_peer: dict[Any, dict[Held, None]] = {}
+        self._more: dict[Any, int] = {}
+        """Places that a peer takes above one for each pull."""
         self._by_tick: dict[int, dict[Held, None]] = {}
         self._ticks: list[int] = []
         self._count = 0
@@ -61,6 +135,7 @@ class Holds:
         """The one that was found last."""
 
     def __len__(self) -> int:
+        """In places."""
         return self._count
 
     def __bool__(self) -> bool:
@@ -68,9 +143,17 @@ class Holds:
 
     def add(self, held: Held) -> bool:
         """Hold it.  True when the earliest deadline is another one now."""
-        self._by_key.setdefault(held.key, {})[held] = None
+        if held.codes is None:
+            self._by_key.setdefault(held.key, {})[held] = None
+        else:
+            choosy = self._by_tags.get(held.key)
+            if choosy is None:
+                choosy = self._by_tags[held.key] = _Choosy()
+            choosy.add(held, held.codes)
         self._by_peer.setdefault(held.peer, {})[held] = None
-        self._count += 1
+        self._count += held.places
+        if held.places > 1:
+            self._more[held.peer] = self._more.get(held.peer, 0) + held.places - 1
         tick = held.tick
         same = self._by_tick.get(tick)
         if same is not None:
@@ -86,8 +169,8 @@ class Holds:
         return len(self._by_peer)
 
     def count_of(self, peer: Any) -> int:
-        """What this connection waits for."""
-        return len(self._by_peer.get(peer, ()))
+        """Places that this connection takes."""
+        return len(self._by_peer.get(peer, ())) + self._more.get(peer, 0)
 
     def one_too_many(self, share: int) -> Held | None:
         """The oldest pull of a peer that has more than `share`, if there is one among those looked at."""
@@ -101,28 +184,21 @@ class Holds:
 
     def arrived(self, key: Key, next_offset: int, tags_codes: Sequence[int]) -> list[Held]:
         """Units with these tag codes, the last at `next_offset` - 1, came to the queue: who wants one of them?"""
-        waiting = self._by_key.get(key)
-        if not waiting:
-            return []
-        first = next_offset - len(tags_codes)
-        woken = []
-        for held in waiting:
-            codes, offset = held.codes, held.offset
-            if next_offset > offset and (
-                codes is None or any(matches(codes, code) for code in tags_codes[max(offset - first, 0) :])
-            ):
-                woken.append(held)
+        woken = [held for held in self._by_key.get(key, ()) if next_offset > held.offset]
+        choosy = self._by_tags.get(key)
+        if choosy is not None:
+            woken += choosy.wanting(next_offset - len(tags_codes), tags_codes)
         for held in woken:
             self.remove(held)
         return woken
 
     def keys(self) -> list[Key]:
         """Every queue that somebody waits for, at this moment."""
-        return list(self._by_key)
+        return list(dict.fromkeys((*self._by_key, *self._by_tags)))
 
     def behind(self, key: Key, next_offset: int) -> list[Held]:
         """The queue ends at `next_offset`: whose offset is before that, whatever the tags?"""
-        woken = [held for held in self._by_key.get(key, ()) if next_offset > held.offset]
+        woken = [held for held in (*self._by_key.get(key, ()), *self._by_tags.get(key, ())) if next_offset > held.offset]
         for held in woken:
             self.remove(held)
         return woken
@@ -155,10 +231,20 @@ class Holds:
 
     def remove(self, held: Held) -> None:
         """Take one out."""
-        _discard(self._by_key, held.key, held)
+        if held.codes is None:
+            _discard(self._by_key, held.key, held)
+        else:
+            choosy = self._by_tags[held.key]
+            choosy.remove(held, held.codes)
+            if not choosy:
+                del self._by_tags[held.key]
         _discard(self._by_peer, held.peer, held)
         del self._by_tick[held.tick][held]  # an empty tick stays until it is the earliest: it may well be used again
-        self._count -= 1
+        self._count -= held.places
+        if held.places > 1:
+            self._more[held.peer] -= held.places - 1
+            if not self._more[held.peer]:
+                del self._more[held.peer]
 
     def _first(self, among: dict[Held, None]) -> Held:
         held = next(iter(among))
@@ -166,7 +252,7 @@ class Holds:
         return held
 
 
-def _discard(table: dict[Any, dict[Held, None]], key: Any, held: Held) -> None:
+def _discard(table: dict[K, dict[Held, None]], key: K, held: Held) -> None:
     same = table[key]
     del same[held]
     if not same:

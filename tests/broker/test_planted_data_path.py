@@ -92,7 +92,7 @@ def arrivals_wake_nobody(patch: pytest.MonkeyPatch) -> None:
 
 
 def arrivals_wake_everybody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("broker_impl.state.holds.matches", lambda *_: True)
+    patch.setattr("broker_impl.state.holds._Choosy.wanting", lambda self, *_: list(self))
 
 
 def the_sweep_finds_nobody(patch: pytest.MonkeyPatch) -> None:

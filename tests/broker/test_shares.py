@@ -14,7 +14,7 @@ from tests.support.bare_engine import Server, put, where
 from tests.support.driver import Client
 from tests.support.engine import House
 from tests.support.fake_store import FakeStore
-from tests.support.requests import SUBSCRIPTION, SUSPEND, pull, send
+from tests.support.requests import SUBSCRIPTION, SUSPEND, heartbeat, pull, send
 
 HOLDS = 20
 TURN_BYTES = 100_000
@@ -184,6 +184,33 @@ def test_attack_27_places_of_waiting_pulls_are_shared(tmp_path: Path, monkeypatc
     assert not holds, "everybody is answered once"
     client_left = house.connect()
     assert not holding(house, client_left, range(HOLDS))
+
+
+def test_attack_27_a_pull_with_many_tags_takes_the_places_of_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small requests that rest on a large subscription filled the memory: 4 MB each, without an end."""
+    monkeypatch.setattr("broker_impl.capabilities.pull.HOLDS_MAX", HOLDS)
+    house = House(tmp_path)
+    house.topic("T", queues=2 * HOLDS)
+    client = house.connect()
+    tags = "||".join(f"tag{number}" for number in range(20))
+    sent = [client.send(pull("T", number, flags=WAIT, subscription=tags)) for number in range(HOLDS)]
+    refused = [client.answers[opaque].code for opaque in sent if opaque in client.answers]
+    held = HOLDS - len(refused)
+    assert set(refused) == {ResponseCode.SYSTEM_BUSY}
+    assert 0 < held <= HOLDS // 5
+    assert not holding(house, house.connect(), range(held)), "others have their share"
+
+
+def test_pulls_share_what_their_group_subscribes_to(tmp_path: Path) -> None:
+    """Each made a set of its own of the group's tags: 5 ms and 4 MB with what fits into a heartbeat."""
+    house = House(tmp_path)
+    house.topic("T", queues=4)
+    client = house.connect()
+    heartbeat(client, expression="A")
+    for queue_id in range(3):
+        assert client.send(pull("T", queue_id, flags=SUSPEND)) not in client.answers
+    holds = house.capability(pull().code).holds
+    assert len({id(held.codes) for held in holds.drain()}) == 1
 
 
 def test_who_left_gives_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
