@@ -347,8 +347,7 @@ class Pull(Capability):
         while len(holds) + len(self._woken) + needed > HOLDS_MAX:
             mine = holds.count_of(peer)
             share = HOLDS_MAX // (holds.peers + (not mine))
-            given_up = holds.one_too_many(share) if mine + needed <= share else None
-            if given_up is None:
+            if mine + needed > share or (given_up := holds.one_too_many(share)) is None:
                 return False
             given_up.owed.answer(self._ask_again(given_up.asked, given_up.owed))
         return True
