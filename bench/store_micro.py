@@ -19,7 +19,8 @@ from rmq_store.draft import Draft
 from rmq_store.results import IndexType
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
-from rmq_wire.message import index_keys, tags_code
+from rmq_wire.implied.index_keys import index_keys
+from rmq_wire.implied.tags import tags_code
 
 MESSAGES = 100_000
 BODY = b"x" * 1024

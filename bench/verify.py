@@ -25,7 +25,8 @@ from rmq_store.disk import RealDisk
 from rmq_store.draft import Draft
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
-from rmq_wire.message import index_keys, tags_code
+from rmq_wire.implied.index_keys import index_keys
+from rmq_wire.implied.tags import tags_code
 
 ROUNDS: Final = 3
 TURN_MESSAGES: Final = 500

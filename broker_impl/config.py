@@ -24,6 +24,7 @@ from rmq_wire import names
 from rmq_wire.bodies import properties_text
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.errors import BadBody
+from rmq_wire.implied.delay_levels import parse_delay_levels
 
 JAVA_BLACK_LIST = ("brokerConfigPath", "rocketmqHome", "configBlackList")
 """Keys that no request may touch; the property `configBlackList` adds others (`AdminBrokerProcessor.initConfigBlackList`)."""
@@ -31,8 +32,6 @@ MASTER_ID = 0
 FAST_PORT_BELOW = 2
 """The fast port is this much below the listening port (`BrokerFastServer`)."""
 HA_PORT_ABOVE = 1
-MS_OF_UNIT = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-"""Units of `messageDelayLevel` (`ScheduleMessageService.parseDelayLevel`)."""
 
 
 class Machine(NamedTuple):
@@ -83,17 +82,6 @@ def unknown(name: str) -> str:
     """What is said of a property that nobody knows, with the known ones nearest to it."""
     near = suggestions(name)
     return f"unknown property {plain_text(name, 64)}" + (f" (near: {', '.join(near)})" if near else "")
-
-
-def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """`1s 5s 10s …` in ms, level 1 first.  Raises `ValueError` with what was expected."""
-    levels = []
-    for piece in text.split(" "):
-        match = re.fullmatch(r"([0-9]{1,9})([smhd])", piece)
-        if match is None:
-            raise ValueError("times like 1s 5s 1m 2h 1d, separated by one blank")
-        levels.append(int(match[1]) * MS_OF_UNIT[match[2]])
-    return tuple(levels)
 
 
 class BrokerConfig(EffectiveProperties):

@@ -25,7 +25,10 @@ from rmq_wire.batch import read_items
 from rmq_wire.codes import ResponseCode
 from rmq_wire.errors import BadBody
 from rmq_wire.headers.send import SendMessage, SendMessageV2
-from rmq_wire.message import index_keys, tags_code
+from rmq_wire.implied.delay_levels import delay_of
+from rmq_wire.implied.index_keys import index_keys
+from rmq_wire.implied.tags import tags_code
+from rmq_wire.java import parse_int
 
 STORED_TOPIC_BYTES_MAX: Final = 255
 """`HookUtils.MAX_TOPIC_LENGTH`: what a directory name may have."""
@@ -177,8 +180,8 @@ class Intake:
     def _deliver_delay(self, message: Message) -> int:
         if message.topic != names.SCHEDULE_TOPIC:
             return NO_DELAY
-        level = min(delay_level(message.values), len(self.delay_levels_ms))
-        return self.delay_levels_ms[level - 1] if level > 0 else NO_DELAY
+        level = delay_level(message.values)
+        return delay_of(level, self.delay_levels_ms) if level > 0 else NO_DELAY
 
 
 def delay_level(values: dict[str, str]) -> int:
@@ -189,15 +192,10 @@ def delay_level(values: dict[str, str]) -> int:
 
 def java_int(text: str) -> int:
     """`Integer.parseInt`.  Raises `Refusal` with Java's exception as the remark."""
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if digits.isascii() and digits.isdigit() and len(digits) <= _INT_DIGITS_MAX:
-        number = int(text)
-        if -(1 << 31) <= number < 1 << 31:
-            return number
+    number = parse_int(text)
+    if number is not None:
+        return number
     raise Refusal(ResponseCode.SYSTEM_ERROR, f'java.lang.NumberFormatException: For input string: "{text[:64]}"')
-
-
-_INT_DIGITS_MAX: Final = 20
 
 
 def is_timer(topic: str, values: dict[str, str]) -> bool:

@@ -8,7 +8,6 @@ from broker_impl.config import BrokerConfig
 from broker_impl.engine.limits import Limits
 from rmq_store.disk_space import RetentionRules, hours
 from rmq_store.settings import FlushDiskType, StoreSettings
-from rmq_wire import names
 
 
 def store_settings(config: BrokerConfig, open_files_max: int = Limits().open_files_max) -> StoreSettings:
@@ -40,7 +39,6 @@ def store_settings(config: BrokerConfig, open_files_max: int = Limits().open_fil
         flush_consume_queue_thorough_interval=config.flush_consume_queue_thorough_interval,
         max_message_size=config.max_message_size,
         auto_message_version_on_topic_len=config.auto_message_version_on_topic_len,
-        schedule_topic=names.SCHEDULE_TOPIC,
         delay_levels_ms=config.delay_levels,
         max_transfer_bytes_on_message_in_memory=config.max_transfer_bytes_on_message_in_memory,
         max_transfer_count_on_message_in_memory=config.max_transfer_count_on_message_in_memory,

@@ -16,8 +16,8 @@ from planted_stores.pattern import KEY_PREFIX, SLOTS, UNIQUE_PREFIX, Slot, Var
 from planted_stores.plan import Plan, changed
 from planted_stores.units import digits, hexadecimal
 from rmq_columns.decode.dtypes import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, Bytes, Ints
+from rmq_wire.implied.index_keys import index_hash
 from rmq_wire.java import string_hash
-from rmq_wire.message import index_hash
 from rmq_wire.times import compact_time
 
 BATCH_MESSAGES: Final = 64 * SLOTS

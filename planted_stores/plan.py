@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from planted_stores.pattern import DELAY_MS, SLOTS, Kind, Pattern, Slot
 from rmq_columns.decode.dtypes import Ints, Mask
-from rmq_wire.message import TAIL_MIN, tags_code
+from rmq_wire.implied.tags import tags_code
+from rmq_wire.message import TAIL_MIN
 
 UNITS_A_MS: Final = 4
 ROUND_MS: Final = SLOTS // UNITS_A_MS

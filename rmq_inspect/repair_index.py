@@ -16,7 +16,7 @@ from rmq_inspect.decode.records import properties_of, topic_of
 from rmq_inspect.repair_report import Report
 from rmq_wire import property_names as prop
 from rmq_wire import sys_flag as flags
-from rmq_wire.message import index_hash, index_keys
+from rmq_wire.implied.index_keys import index_hash, index_keys
 from rmq_wire.times import compact_time
 
 WRITE_ENTRIES: Final = 16_384

@@ -25,8 +25,8 @@ from rmq_inspect.repair_files import file_name, write_at
 from rmq_inspect.repair_report import Report
 from rmq_wire import property_names as prop
 from rmq_wire import sys_flag as flags
+from rmq_wire.implied.tags import tags_code
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_LAST
-from rmq_wire.message import tags_code
 from rmq_wire.names import LMQ_PREFIX, SCHEDULE_TOPIC
 
 GATHERED_BYTES_MAX: Final = 32 << 20

@@ -25,9 +25,9 @@ from rmq_store.multi_path_segments import log_segments
 from rmq_store.segments import OpenFiles
 from rmq_store.settings import EXTRA_UNIT_BYTES, PROPERTIES_BYTES_MAX, StoreSettings
 from rmq_wire.checksum import MASK
+from rmq_wire.implied.queue_entries import UNQUEUED
 from rmq_wire.layout.message import HOST_V4_SIZE
 from rmq_wire.message import SEAL_BYTES, crc32_property
-from rmq_wire.sys_flag import TRANSACTION_PREPARED
 
 END_BYTES: Final = BLANK.size
 """Always left at a file's end, so that a blank fits."""
@@ -37,8 +37,6 @@ PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFI
 """Errors that leave the file as it was known to be and may pass."""
 JOINED_BYTES_MAX: Final = 112 * 1024
 """A bigger turn is written in portions: malloc maps fresh pages for bigger blocks, and touching them costs more than a call."""
-UNQUEUED: Final = TRANSACTION_PREPARED
-"""The sysFlag bit of units without a place in their queue: it is set in the types prepared and rollback."""
 
 _PACK_V4: Final = FIXED[0].packed.pack
 _V4_BYTES: Final = FIXED[0].size + PROPERTIES_LENGTH.size

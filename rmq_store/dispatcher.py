@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from rmq_store.commit_log import UNQUEUED, Staged
+from rmq_store.commit_log import Staged
 from rmq_store.consume_queue import UNIT_FIELDS, ConsumeQueue
 from rmq_store.errors import StoreDamaged
 from rmq_store.index import TAIL_BYTES_MAX, Index
 from rmq_store.results import Arrived
+from rmq_wire.implied.queue_entries import UNQUEUED
 
 TAGS_FIELD: Final = UNIT_FIELDS - 1
 """Both kinds of units begin with the same fields; the tags code is the last of them."""

@@ -16,7 +16,7 @@ class Draft(Struct, gc=False):
     """A message on its way into the log: every field of a unit but those that its place decides.
 
     `body` may be a view of a receive buffer: it is read until `commit` or rollback and never kept.  `properties` is the final
-    text, in Java's order.  `tags_code` and `keys` must be what `properties` imply (`rmq_wire.message.tags_code`, `index_keys`):
+    text, in Java's order.  `tags_code` and `keys` must be what `properties` imply (`rmq_wire.implied`):
     they save the store a second parse.
     """
 

@@ -1,6 +1,6 @@
 """The key index: which files there are, what is put into the newest, when the next begins, and look-ups across them.
 
-A message is indexed under the texts of `rmq_wire.message.index_keys`, each hashed behind its topic.  Nothing here can fail in
+A message is indexed under the texts of `rmq_wire.implied.index_keys`, each hashed behind its topic.  Nothing here can fail in
 the middle of a message: room for a whole dispatch is made before its first entry.  (Java: IndexService)
 """
 
@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from rmq_store.commit_log import Staged
 from rmq_store.disk import Kind
 from rmq_store.errors import ForeignFile
-from rmq_store.index_file import IndexFile, file_bytes, is_rolled_back
-from rmq_store.key_hashes import KeyHashes, key_hash_of
+from rmq_store.index_file import IndexFile, file_bytes
+from rmq_store.key_hashes import KeyHashes
 from rmq_store.segments import OpenFiles
+from rmq_wire.implied.index_keys import is_indexed, key_hash
 from rmq_wire.times import Zone, compact_time
 
 TAIL_BYTES_MAX: Final = 8 * 1024
@@ -99,7 +100,7 @@ class Index:
         room = self.files[-1].room
         needed = sum([len(staged.keys) for staged in batch])
         if needed > room:
-            needed = sum([len(staged.keys) for staged in batch if not is_rolled_back(staged)])
+            needed = sum([len(staged.keys) for staged in batch if is_indexed(staged.sys_flag)])
         while needed > room + len(self._next) * (self._index_num - 1):
             self._next.append(self._create(wall_ms))
 
@@ -119,7 +120,7 @@ class Index:
 
     def _put_split(self, file: IndexFile, staged: Staged) -> IndexFile:
         """Put a message whose entries may go over a file's end. Returns the file to go on with."""
-        if is_rolled_back(staged):
+        if not is_indexed(staged.sys_flag):
             return file
         keys = staged.keys
         while len(keys) > file.room:
@@ -177,11 +178,11 @@ class Index:
 
         Hashes are all that is compared. (Java: queryOffset)
         """
-        key_hash = key_hash_of(topic_hash, key)
+        wanted = key_hash(topic_hash, key)
         found = 0
         for file in reversed(self.files):
             if file.overlaps(begin_ms, end_ms):
-                for physical in file.entries(key_hash, begin_ms, end_ms):
+                for physical in file.entries(wanted, begin_ms, end_ms):
                     yield physical
                     if physical is not None:
                         found += 1

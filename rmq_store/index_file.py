@@ -17,10 +17,10 @@ from typing import Final
 from rmq_store.commit_log import Staged
 from rmq_store.disk import File, write_all
 from rmq_store.errors import Cold
-from rmq_store.key_hashes import INT_MAX, SUFFIX, WORD, KeyHashes
+from rmq_store.key_hashes import SUFFIX, WORD, KeyHashes
 from rmq_store.layouts import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from rmq_store.segments import OpenFiles
-from rmq_wire.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from rmq_wire.implied.index_keys import HASH_MAX, is_indexed
 
 HEADER_BYTES: Final = INDEX_HEADER.size
 SLOT_BYTES: Final = INDEX_SLOT.size
@@ -163,18 +163,18 @@ class IndexFile:
         append = entries.append
         for staged in batch:
             keys = staged.keys
-            if not keys or is_rolled_back(staged):
+            if not keys or not is_indexed(staged.sys_flag):
                 continue
             physical_offset, store_timestamp = staged.physical_offset, staged.store_timestamp
             heads = staged.queue.hash_heads
-            seconds = min((store_timestamp - begin) // 1000, INT_MAX) if 0 < begin < store_timestamp else 0
+            seconds = min((store_timestamp - begin) // 1000, HASH_MAX) if 0 < begin < store_timestamp else 0
             for key in keys:
                 try:
                     key_hash = heads[key[:-SUFFIX]] + tails[key[-SUFFIX:]] & WORD
                 except KeyError:
                     key_hash = hashes.add(staged.queue, key) & WORD
-                if key_hash > INT_MAX:
-                    key_hash = -key_hash & INT_MAX
+                if key_hash > HASH_MAX:
+                    key_hash = -key_hash & HASH_MAX
                 slot = key_hash % slot_num
                 previous = slots[slot]
                 if not previous:
@@ -301,11 +301,6 @@ class IndexFile:
             file = self.file
             raise Cold(lambda: file.read_at(at, size), f"{file.path} at {at}")
         return data
-
-
-def is_rolled_back(staged: Staged) -> bool:
-    """Messages of rolled back transactions have no entry."""
-    return staged.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK
 
 
 def file_bytes(slot_num: int, index_num: int) -> int:

@@ -19,13 +19,6 @@ CACHED_HEADS_MAX: Final = 1024
 CACHED_TAILS_MAX: Final = 8192
 CACHED_CHARACTERS_MAX: Final = 64
 WORD: Final = 0xFFFFFFFF
-INT_MAX: Final = (1 << 31) - 1
-
-
-def key_hash_of(topic_hash: int, key: str) -> int:
-    """Non-negative 31-bit hash of `topic#key`; `topic_hash` is that of `topic#`."""
-    value = abs(hash_suffix(topic_hash, key))
-    return value if value <= INT_MAX else 0
 
 
 class KeyHashes:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from struct import error as PackedError
 from typing import Final, TypeAlias
 
-from rmq_store.commit_log import UNQUEUED
 from rmq_store.layouts import BORN_V6, FIXED, HEAD, MAGIC_V1, MAGIC_V2, STORE_V6, TOPIC_LENGTH_V1, TOPIC_LENGTH_V2
 from rmq_store.segments import Segments
+from rmq_wire.implied.queue_entries import UNQUEUED
 from rmq_wire.layout import message
 from rmq_wire.layout.flat import length_of
 

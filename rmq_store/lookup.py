@@ -10,18 +10,18 @@ from __future__ import annotations
 from typing import Final
 
 from rmq_store.batch_queue import BatchConsumeQueue
-from rmq_store.commit_log import UNQUEUED, CommitLog
+from rmq_store.commit_log import CommitLog
 from rmq_store.consume_queue import UNIT_BYTES, ConsumeQueue
 from rmq_store.index import Index
 from rmq_store.log_reader import LogReader
 from rmq_store.queues import Queues
 from rmq_store.results import Boundary, IndexType, QueryResult
 from rmq_store.settings import StoreSettings
-from rmq_wire import property_names as prop
 from rmq_wire.errors import BadRecord
+from rmq_wire.implied.index_keys import stored_index_keys
+from rmq_wire.implied.queue_entries import UNQUEUED
 from rmq_wire.java import string_hash
-from rmq_wire.message import StoredMessage, index_keys, read_unit
-from rmq_wire.properties import decode
+from rmq_wire.message import StoredMessage, read_unit
 
 QUERY_ROUNDS: Final = 3
 """A round that found only hashes is followed by one that ends earlier, as in Java."""
@@ -192,6 +192,4 @@ def _decoded(view: memoryview | None) -> StoredMessage | None:
 
 
 def _has_key(unit: StoredMessage, topic: str, wanted: str) -> bool:
-    properties = decode(unit.properties.decode("utf-8", "replace"))
-    keys = index_keys(properties.get(prop.UNIQ_KEY), properties.get(prop.KEYS), properties.get(prop.TAGS))
-    return wanted in keys and unit.topic.decode("utf-8", "replace") == topic
+    return wanted in stored_index_keys(unit.properties) and unit.topic.decode("utf-8", "replace") == topic

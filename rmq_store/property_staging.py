@@ -13,7 +13,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rmq_store import light_queues
 from rmq_store.commit_log import CommitLog, Staged
 from rmq_store.consume_queue import ConsumeQueue
 from rmq_store.draft import Draft
@@ -22,16 +21,18 @@ from rmq_store.queues import Queues
 from rmq_store.settings import StoreSettings
 from rmq_wire import names
 from rmq_wire import property_names as prop
+from rmq_wire.implied.inner_batch import inner_count, message_count
+from rmq_wire.implied.light_queues import QUEUE_ID as LIGHT_QUEUE_ID
+from rmq_wire.implied.light_queues import SEPARATOR, light_names, light_places, light_queues_among
 from rmq_wire.message import crc32_property
-from rmq_wire.properties import PAIR_END, decode, delete, encode_java, find
+from rmq_wire.properties import PAIR_END, decode, delete, encode_java
 from rmq_wire.sys_flag import INNER_BATCH
 
-INNER_COUNT_MAX: Final = 32_767
-"""Java: INNER_NUM is a short."""
+NO_OFFSET: Final = "0"
+"""Written for a light queue that cannot have a directory: it has no entries."""
 _SEAL_PLACE: Final = crc32_property(0)
 _PAIR_END: Final = PAIR_END.encode()
 _CRC_NAME: Final = prop.CRC32.encode()
-_INNER_NUM: Final = prop.INNER_NUM.encode()
 
 
 class PropertyStaging:
@@ -53,18 +54,18 @@ class PropertyStaging:
         count = 1
         light: list[tuple[ConsumeQueue, int]] = []
         if queue.is_batch and draft.sys_flag & INNER_BATCH:
-            count = inner_count(properties)
+            count = counted(properties)
             values = decode(properties.decode("utf-8", "replace"))
             values[prop.INNER_BASE] = str(queue.next_offset)
             properties = encode_java(values)
         elif self._has_light:
-            found = light_queues.light_names(draft.topic, properties)
+            found = light_names(draft.topic, properties)
             if found:
-                light = [(self._light_queue(name), 0) for name in light_queues.queues_among(found)]
+                light = [(self._light_queue(name), 0) for name in light_queues_among(found)]
                 light = [(queue, queue.next_offset) for queue, _ in light]
                 offsets = {queue.topic: str(offset) for queue, offset in light}
                 texts = [offsets.get(name, _offset_of_none(name)) for name in found]
-                properties = light_queues.with_offsets(properties, texts)
+                properties = with_offsets(properties, texts)
         if self._seals:
             properties = with_seal_place(properties)
         staged = self._log.stage(replace(draft, properties=properties), queue, wall_ms)
@@ -98,18 +99,14 @@ class PropertyStaging:
     def restore(self, staged: Staged, properties: bytes) -> None:
         """Complete what a stored unit takes besides its place."""
         if staged.queue.is_batch and staged.sys_flag & INNER_BATCH:
-            try:
-                staged.count = inner_count(properties)
-            except Illegal:
-                pass  # nobody but a forger wrote it: one place
+            staged.count = message_count(staged.sys_flag, properties)
         if self._dispatches:
-            found = light_queues.light_names(staged.queue.topic, properties)
-            said = light_queues.offsets_in(found, properties) if found else {}
-            staged.light = tuple((self._queues.get(name, light_queues.QUEUE_ID), offset) for name, offset in said.items())
+            said = light_places(staged.queue.topic, properties)
+            staged.light = tuple((self._queues.get(name, LIGHT_QUEUE_ID), offset) for name, offset in said.items())
 
     def _light_queue(self, name: str) -> ConsumeQueue:
         """The light queue, made in memory when there is room for one more. Raises Illegal."""
-        queue = self._queues.find(name, light_queues.QUEUE_ID)
+        queue = self._queues.find(name, LIGHT_QUEUE_ID)
         if queue is not None:
             return queue
         if self._light_count is None or self._light_count >= self._light_max:
@@ -117,15 +114,22 @@ class PropertyStaging:
         if self._light_count >= self._light_max:
             raise Illegal(IllegalKind.LIGHT_QUEUES, f"there are {self._light_count} light queues, {self._light_max} are allowed")
         self._light_count += 1
-        return self._queues.get(name, light_queues.QUEUE_ID)
+        return self._queues.get(name, LIGHT_QUEUE_ID)
 
 
-def inner_count(properties: bytes) -> int:
+def counted(properties: bytes) -> int:
     """Messages in an inner batch. Raises Illegal."""
-    text = find(properties, _INNER_NUM) or b""
-    if not (text.isdigit() and len(text) <= len(str(INNER_COUNT_MAX)) and 0 < int(text) <= INNER_COUNT_MAX):
-        raise Illegal(IllegalKind.MESSAGE, f"an inner batch of {text[:16]!r} messages")
-    return int(text)
+    count = inner_count(properties)
+    if count is None:
+        raise Illegal(IllegalKind.MESSAGE, "an inner batch that does not say how many messages it has")
+    return count
+
+
+def with_offsets(properties: bytes, offsets: Sequence[str]) -> bytes:
+    """The properties with these offsets in light queues written into them, in Java's order."""
+    values = decode(properties.decode("utf-8", "replace"))
+    values[prop.INNER_MULTI_QUEUE_OFFSET] = SEPARATOR.join(offsets)
+    return encode_java(values)
 
 
 def with_seal_place(properties: bytes) -> bytes:
@@ -139,4 +143,4 @@ def with_seal_place(properties: bytes) -> bytes:
 
 def _offset_of_none(name: str) -> str:
     """What stands for a name that has no queue: nothing when it is no light queue (as in Java)."""
-    return str(light_queues.NO_OFFSET) if name.startswith(names.LMQ_PREFIX) else ""
+    return NO_OFFSET if names.is_lmq(name) else ""

@@ -16,15 +16,13 @@ import contextlib
 from rmq_store import cut, index_repair, queue_repair
 from rmq_store.boot_mark import Cache
 from rmq_store.checkpoint import Checkpoint
-from rmq_store.commit_log import UNQUEUED, CommitLog, Staged
+from rmq_store.commit_log import CommitLog, Staged
 from rmq_store.consume_queue import ConsumeQueue
 from rmq_store.dispatch_start import DispatchStart
 from rmq_store.dispatcher import Dispatcher
 from rmq_store.errors import Illegal, StoreDamaged
 from rmq_store.index import Index
-from rmq_store.index_file import is_rolled_back
 from rmq_store.inventory import Inventory
-from rmq_store.key_hashes import key_hash_of
 from rmq_store.log_walk import Doubts, LogWalk
 from rmq_store.missing import Missing
 from rmq_store.property_staging import PropertyStaging
@@ -32,17 +30,11 @@ from rmq_store.queues import Queues
 from rmq_store.report import Report
 from rmq_store.settings import StoreSettings
 from rmq_wire import property_names as prop
-from rmq_wire.message import StoredMessage, index_keys, tags_code
-from rmq_wire.properties import decode, find
+from rmq_wire.implied.index_keys import is_indexed, key_hash, stored_index_keys
+from rmq_wire.implied.queue_entries import GAP_MAX, OFFSET_END, UNQUEUED, entry_code
+from rmq_wire.message import StoredMessage
+from rmq_wire.properties import find
 
-UNKNOWN_LEVEL_DELAY_MS = 1000
-"""Java: computeDeliverTimestamp for a level that is not configured."""
-LEVEL_DIGITS_MAX = 64
-"""Zeros in front included; a property may have thousands of digits, which Python refuses to read."""
-
-GAP_MAX = 1_000_000
-"""Offsets. A larger step in a queue is taken for another life of its topic: the queue begins anew behind it."""
-TAGS = prop.TAGS.encode()
 UNIQ_KEY = prop.UNIQ_KEY.encode()
 KEYS = prop.KEYS.encode()
 
@@ -308,7 +300,7 @@ class Recovery:
     def _entries_of(self, at: int) -> index_repair.Implied | None:
         unit = self._start.unit_at(at)
         for staged in () if unit is None else self._staged([unit], with_keys=True):
-            hashes = tuple([key_hash_of(staged.queue.hash_prefix, key) for key in staged.keys])
+            hashes = tuple([key_hash(staged.queue.hash_prefix, key) for key in staged.keys])
             return index_repair.Implied(staged.store_timestamp, hashes)
         return None
 
@@ -319,7 +311,7 @@ class Recovery:
             for unit in units:
                 if unit.physical_offset > behind:
                     for staged in self._staged([unit], with_keys=True):
-                        if staged.keys and not is_rolled_back(staged):
+                        if staged.keys and is_indexed(staged.sys_flag):
                             return staged.physical_offset
         return walk.end
 
@@ -328,7 +320,7 @@ class Recovery:
         for units in LogWalk(self._log.segments, at, before).batches():
             for unit in units:
                 if behind < unit.physical_offset < before and (find(unit.properties, UNIQ_KEY) or find(unit.properties, KEYS)):
-                    return any(not is_rolled_back(staged) for staged in self._staged([unit], with_keys=True))
+                    return any(is_indexed(staged.sys_flag) for staged in self._staged([unit], with_keys=True))
         return False
 
     # --- units to staged
@@ -342,45 +334,27 @@ class Recovery:
         return queue
 
     def _staged(self, units: list[StoredMessage], *, with_keys: bool, with_places: bool = False) -> list[Staged]:
-        """What the units' staging would have left for the dispatch, without units whose topics cannot be directories.
+        """What the units' staging would have left for the dispatch, without units that no queue can hold.
 
         `with_keys`: what the index wants, and costs most. `with_places`: places in queues beside the one that each unit names.
         """
         found: list[Staged] = []
-        queues, schedule_topic, is_always = self._queues_of_units, self._settings.schedule_topic, self._property_staging.is_always
+        queues, levels, is_always = self._queues_of_units, self._settings.delay_levels_ms, self._property_staging.is_always
         for unit in units:
             try:
                 queue = queues[unit.topic, unit.queue_id]
             except KeyError:
                 queue = self._queue_of(unit.topic, unit.queue_id)
-            if queue is None:
+            if queue is None or not (0 <= unit.queue_offset < OFFSET_END or unit.sys_flag & UNQUEUED):
                 continue
-            keys: tuple[str, ...] = ()
-            if with_keys:
-                properties = decode(unit.properties.decode("utf-8", "replace"))
-                tags = properties.get(prop.TAGS)
-                keys = index_keys(properties.get(prop.UNIQ_KEY), properties.get(prop.KEYS), tags)
-            else:
-                stored = find(unit.properties, TAGS)
-                tags = stored.decode("utf-8", "replace") if stored else None
-            code = self._due(unit) if queue.topic == schedule_topic else 0
+            keys = stored_index_keys(unit.properties) if with_keys else ()
+            code = entry_code(queue.topic, unit.properties, unit.store_timestamp, levels)
             at, size = unit.physical_offset, unit.total_size
-            staged = Staged(
-                at, unit.queue_offset, size, at + size, queue, unit.sys_flag, unit.store_timestamp, code or tags_code(tags), keys
-            )
+            staged = Staged(at, unit.queue_offset, size, at + size, queue, unit.sys_flag, unit.store_timestamp, code, keys)
             if with_places and (is_always or queue.is_batch):
                 self._property_staging.restore(staged, unit.properties)
             found.append(staged)
         return found
-
-    def _due(self, unit: StoredMessage) -> int:
-        """When a delayed message is due, which its queue entry has in place of the tags; 0 without a level."""
-        delay = find(unit.properties, prop.DELAY.encode()) or b""
-        level = int(delay) if delay.isdigit() and len(delay) <= LEVEL_DIGITS_MAX else 0
-        if level <= 0:
-            return 0
-        delays = self._settings.delay_levels_ms
-        return unit.store_timestamp + (delays[min(level, len(delays)) - 1] if delays else UNKNOWN_LEVEL_DELAY_MS)
 
     # --- afterwards
 

@@ -11,17 +11,12 @@ from enum import Enum
 from msgspec import Struct
 
 from rmq_store.layouts import BATCH_UNIT, QUEUE_UNIT
+from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS
 
 MEBIBYTE = 1 << 20
 QUEUE_UNITS_PER_FILE = 300_000
 QUEUE_UNIT_BYTES = QUEUE_UNIT.size
 BATCH_UNIT_BYTES = BATCH_UNIT.size
-
-DELAY_LEVELS_MS: tuple[int, ...] = tuple(
-    1000 * seconds for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
-)
-"""messageDelayLevel "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"; level 1 is the first."""
-
 
 LOG_MAPS_MAX = 256
 """A quarter of a terabyte with files of the usual size."""
@@ -89,7 +84,6 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     """They get there, too; both keys are needed."""
     max_lmq_consume_queue_num: int = 20_000
     """Light queues; Java obeys it only with `enableLmqQuota`."""
-    schedule_topic: str = "SCHEDULE_TOPIC_XXXX"
     delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS
     max_transfer_bytes_on_message_in_memory: int = 256 * 1024
     max_transfer_count_on_message_in_memory: int = 32

@@ -1,22 +1,18 @@
-"""Stored messages: a hand walk over the unit of `rmq_wire.layout.message`, and what a message implies elsewhere.
+"""Stored messages: a hand walk over the unit of `rmq_wire.layout.message`.  What one implies elsewhere: `rmq_wire.implied`.
 
 The fixed part of a unit is unpacked and packed by structs derived from the layout, one for each pair of host widths; body, topic
-and properties are sliced by their lengths, and the walk must end exactly where the unit says that it ends.  What a message
-implies (its tag code, the texts under which it is indexed and their hashes) are pure functions, used by whoever writes
-queues and index and by whoever verifies them.
-Sources: `MessageDecoder.decode`, `CommitLog.checkMessageAndReturnSize`, `MessageExtEncoder`, `IndexService`, `IndexFile`.
+and properties are sliced by their lengths, and the walk must end exactly where the unit says that it ends.
+Sources: `MessageDecoder.decode`, `CommitLog.checkMessageAndReturnSize`, `MessageExtEncoder`.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from struct import error as PackedError
 from typing import Final, NamedTuple
 
 from rmq_wire import property_names as prop
 from rmq_wire.checksum import body_crc
 from rmq_wire.errors import BadRecord
-from rmq_wire.java import hash_suffix, string_hash
 from rmq_wire.layout.flat import Packed, flat, length_of
 from rmq_wire.layout.message import (
     BLANK,
@@ -37,11 +33,8 @@ __all__ = [
     "MAGIC_V1",
     "MAGIC_V2",
     "StoredMessage",
-    "index_hash",
-    "index_keys",
     "pack_unit",
     "read_unit",
-    "tags_code",
 ]
 
 Buffer = bytes | bytearray | memoryview
@@ -63,7 +56,6 @@ PROPERTIES_LENGTH: Final = length_of(UNIT, "properties")
 _TOPIC_LENGTH_V1: Final = TOPIC_LENGTHS[MAGIC_V1]
 _TOPIC_LENGTH_V2: Final = TOPIC_LENGTHS[MAGIC_V2]
 _PROPERTIES_LENGTH_SIZE: Final = PROPERTIES_LENGTH.size
-_CACHED_TAGS_CHARACTERS_MAX: Final = 128
 
 PHYSICAL_OFFSET_AT: Final = _HEAD.at["physical_offset"]
 QUEUE_OFFSET_AT: Final = _HEAD.at["queue_offset"]
@@ -202,42 +194,6 @@ def has_good_seal(raw: bytes | memoryview) -> bool:
     """Whether a whole unit ends with the check sum over all before it (`__CRC32#`, enabledAppendPropCRC)."""
     end = len(raw) - SEAL_BYTES
     return end > 0 and bytes(raw[end:]) == crc32_property(body_crc(memoryview(raw)[:end]))
-
-
-def tags_code(tags: str | None) -> int:
-    """What a queue entry holds of the tags: Java's hash of the text, 0 without any (`tagsString2tagsCode`)."""
-    if not tags:
-        return 0
-    return _tags_code(tags) if len(tags) <= _CACHED_TAGS_CHARACTERS_MAX else string_hash(tags)
-
-
-@lru_cache(maxsize=4096)
-def _tags_code(tags: str) -> int:
-    return string_hash(tags)
-
-
-def index_keys(unique_key: str | None, keys: str | None, tags: str | None) -> tuple[str, ...]:
-    """The texts under which a message is indexed, in the order of its entries; `topic#` goes before each.
-
-    The unique key, each piece of KEYS between blanks, `T#` and the whole TAGS (`IndexService.buildIndex` of 5.5.0).
-    """
-    found = [unique_key] if unique_key else []
-    if keys:
-        found += [piece for piece in keys.split(prop.KEY_SEPARATOR) if piece]
-    if tags:
-        found.append("T#" + tags)
-    return tuple(found)
-
-
-@lru_cache(maxsize=4096)
-def _topic_hash(topic: str) -> int:
-    return string_hash(topic + "#")
-
-
-def index_hash(topic: str, key: str) -> int:
-    """The keyHash of an index entry: Java's hash of `topic#key` without its sign (`IndexFile.indexKeyHashMethod`)."""
-    value = abs(hash_suffix(_topic_hash(topic), key))
-    return value if value < 1 << 31 else 0
 
 
 CRC32_PROPERTY_SIZE: Final = 20

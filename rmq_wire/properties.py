@@ -81,11 +81,16 @@ def delete(text: str, name: str) -> str:
 
 def find(encoded: bytes, name: bytes) -> bytes | None:
     """The value of one property in stored bytes, without reading the others.  The last one wins, as in `decode`."""
-    at = encoded.rfind(b"\x02" + name + b"\x01") + 1
-    if at == 0 and not encoded.startswith(name + b"\x01"):
-        return None
-    value = encoded[at + len(name) + 1 :].partition(b"\x02")[0]
-    return bytes(value) or None
+    mark = b"\x02" + name + b"\x01"
+    end = len(encoded)
+    while True:
+        at = encoded.rfind(mark, 0, end) + 1
+        if at == 0 and not encoded.startswith(mark[1:]):
+            return None
+        value = encoded[at + len(name) + 1 :].partition(b"\x02")[0]
+        if value or at == 0:
+            return bytes(value) or None
+        end = at - 1  # a pair without a value does not count
 
 
 def _is_modest(sent: tuple[str, ...]) -> bool:

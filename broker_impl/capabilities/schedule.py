@@ -24,11 +24,11 @@ from broker_impl.intake import Intake, Message, NotTaken, PutStatus
 from broker_impl.state.delay_offsets import DelayOffsets
 from broker_impl.state.stats import Stats
 from rmq_store.errors import Cold
-from rmq_store.light_queues import light_names
 from rmq_store.results import Arrived
 from rmq_wire import names, properties
 from rmq_wire import property_names as prop
 from rmq_wire.errors import BadRecord
+from rmq_wire.implied.light_queues import light_names
 from rmq_wire.message import StoredMessage, read_unit
 
 SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"

@@ -52,7 +52,8 @@ from rmq_wire.codes import VERSION_SENDS_MAX_RECONSUME_TIMES, ResponseCode
 from rmq_wire.command import ONE_WAY
 from rmq_wire.errors import BadBody
 from rmq_wire.headers.send import SendBatchMessage, SendMessage, SendMessageV2
-from rmq_wire.message import index_keys, tags_code
+from rmq_wire.implied.index_keys import index_keys
+from rmq_wire.implied.tags import tags_code
 from rmq_wire.message_id import UniqueKeyMaker
 from rmq_wire.property_shapes import Shapes
 

@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Any, Final
 
 from rmq_columns.checks.marks import FILLER_TOPIC as FILLER_TOPIC
-from rmq_columns.checks.marks import has_light_queues
 from rmq_columns.shown import cells as cells
 from rmq_columns.shown import fit as fit
 from rmq_columns.shown import json_line as json_line
@@ -22,13 +21,11 @@ from rmq_inspect.decode.packed import StillPacked, unpack
 from rmq_wire import property_names as prop
 from rmq_wire import sys_flag as flags
 from rmq_wire.checksum import body_crc
+from rmq_wire.implied.light_queues import light_places
 from rmq_wire.message import MAGIC_V2, SEAL_BYTES, StoredMessage, has_good_crc, has_good_seal
 from rmq_wire.message_id import host_address, offset_message_id
-from rmq_wire.names import LMQ_PREFIX
 from rmq_wire.properties import decode
 
-LIGHT_OFFSET_DIGITS_MAX: Final = 18
-"""What fits into a long."""
 TRANSACTIONS: Final = {
     flags.TRANSACTION_NOT: "none",
     flags.TRANSACTION_PREPARED: "prepared",
@@ -71,15 +68,7 @@ def is_filler(message: StoredMessage) -> bool:
 
 def light_offsets(message: StoredMessage) -> dict[str, int]:
     """Light queues in which the message is besides its own: its offset there, as it says (`MultiDispatchUtils`)."""
-    if prop.INNER_MULTI_DISPATCH.encode() not in message.properties or not has_light_queues(topic_of(message)):
-        return {}
-    values = properties_of(message)
-    listed = (values.get(name, "").split(",") for name in (prop.INNER_MULTI_DISPATCH, prop.INNER_MULTI_QUEUE_OFFSET))
-    return {
-        queue: int(offset)
-        for queue, offset in zip(*listed, strict=False)
-        if queue.startswith(LMQ_PREFIX) and offset.isascii() and offset.isdigit() and len(offset) <= LIGHT_OFFSET_DIGITS_MAX
-    }
+    return light_places(topic_of(message), message.properties)
 
 
 def compression_of(message: StoredMessage) -> str | None:

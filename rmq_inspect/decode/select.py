@@ -20,7 +20,8 @@ from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress, quiet
 from rmq_wire import property_names as prop
 from rmq_wire.errors import BadHeader, BadRecord
-from rmq_wire.message import index_hash, tags_code
+from rmq_wire.implied.index_keys import index_hash
+from rmq_wire.implied.tags import tags_code
 from rmq_wire.message_id import offset_message_id, parse_offset_message_id
 from rmq_wire.names import LMQ_PREFIX
 

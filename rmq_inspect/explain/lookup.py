@@ -17,13 +17,13 @@ from rmq_inspect.decode.fields import Field, flat_fields, hex_text, unit_fields
 from rmq_inspect.decode.files import tags_meaning
 from rmq_inspect.decode.index_file import ENTRY, HEADER, SLOT, Entry, IndexReader
 from rmq_inspect.decode.log import Log, Unit
-from rmq_inspect.decode.records import host_text, light_offsets, printable, properties_of, topic_of
+from rmq_inspect.decode.records import host_text, light_offsets, printable, topic_of
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.times import text_of
-from rmq_wire import property_names as prop
 from rmq_wire.errors import BadHeader, BadRecord
+from rmq_wire.implied.index_keys import index_hash, stored_index_keys
+from rmq_wire.implied.tags import stored_tags_code
 from rmq_wire.java import string_hash
-from rmq_wire.message import index_hash, index_keys, tags_code
 from rmq_wire.message_id import parse_offset_message_id, parse_unique_key
 
 CHAIN_SHOWN: Final = 20
@@ -172,8 +172,7 @@ def _hit_step(log: Log, entry: Entry, topic: str, text: str) -> Step:
         unit = log.unit(entry.physical_offset)
     except BadRecord as reason:
         return Step(f"Commit log at {entry.physical_offset}", [f"No message can be read there: {reason}"])
-    values = properties_of(unit.message)
-    keys = index_keys(values.get(prop.UNIQ_KEY), values.get(prop.KEYS), values.get(prop.TAGS))
+    keys = stored_index_keys(unit.message.properties)
     is_it = topic_of(unit.message) == topic and text in keys
     step = _unit_step(log, unit)
     step.says.append(
@@ -280,7 +279,7 @@ def _log_steps(
         if unit is not None and unit.size != stored.total_size:
             wrong.append(f"it has {stored.total_size} bytes, the queue says {unit.size}: THEY DISAGREE")
         if unit is not None and -(1 << 31) <= unit.tags_code < 1 << 31:
-            own = tags_code(properties_of(stored).get(prop.TAGS))
+            own = stored_tags_code(stored.properties)
             same = "the same hash" if own == unit.tags_code else "THEY DISAGREE"
             step.says.append(f"its tags hash to {own}, the queue says {unit.tags_code}: {same}")
     step.says += wrong or ["found"]

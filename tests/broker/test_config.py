@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_impl.config import BadConfig, BrokerConfig, Machine, UpdateRefused, parse_delay_levels, read_pair, read_properties
+from broker_impl.config import BadConfig, BrokerConfig, Machine, UpdateRefused, read_pair, read_properties
 from broker_impl.config_keys import MASK, Key, keys, snake_case, suggestions
 from broker_impl.dev_differences import DEV_DIFFERENCES, DEV_FREE_BYTES_MIN, measured_disk_ratios
 from broker_impl.store_settings import store_settings
@@ -233,7 +233,6 @@ def test_pairs() -> None:
 
 
 def test_delay_levels() -> None:
-    assert parse_delay_levels("1s 2m 3h 4d") == (1000, 120_000, 10_800_000, 345_600_000)
     assert len(config().delay_levels) == 18
 
 

@@ -14,8 +14,8 @@ from planted_stores.pattern import DELAY_MS, LONG_TOPIC, SHARDED_TOPIC, SLOTS, W
 from planted_stores.plan import FIRST_MS, ROUNDS_BACK, Sizes
 from rmq_inspect.decode.directory import list_store
 from rmq_inspect.verify.verify import Scope, verify
-from rmq_store.settings import DELAY_LEVELS_MS
 from rmq_wire import properties
+from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS
 from rmq_wire.layout.message import BORN_V6, MAGIC_V2
 from rmq_wire.message import has_good_crc, pack_unit
 from tests.support.store_differ import by_age, first_difference, read_files

@@ -20,7 +20,7 @@ from rmq_store.draft import Draft
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
 from rmq_wire import sys_flag as flags
-from rmq_wire.message import tags_code
+from rmq_wire.implied.tags import tags_code
 from tests.support.queue_files import files_of
 from tests.support.store_rig import HOST, HOST_V6, START_MS, open_store, small
 

@@ -10,7 +10,7 @@ import pytest
 from rmq_inspect.decode.directory import list_store
 from rmq_inspect.decode.index_file import IndexReader
 from rmq_store.disk import RealDisk
-from rmq_wire.message import index_hash
+from rmq_wire.implied.index_keys import index_hash
 from tests.support.command import Seen, look
 from tests.support.store_rig import Rig, draft, small
 from tests.support.stores import SLOTS, golden_of, golden_store, rich_store, spoil

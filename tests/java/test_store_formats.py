@@ -19,7 +19,9 @@ from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
 from rmq_wire.batch import Item, pack_items
 from rmq_wire.codes import RequestCode
-from rmq_wire.message import index_keys, read_unit, tags_code
+from rmq_wire.implied.index_keys import index_keys
+from rmq_wire.implied.tags import tags_code
+from rmq_wire.message import read_unit
 from rmq_wire.sys_flag import INNER_BATCH, NEED_UNWRAP
 from tests.java.flows import drain, producer, push
 from tests.java.golden_formats import Told

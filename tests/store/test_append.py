@@ -12,8 +12,10 @@ from rmq_store.draft import Draft
 from rmq_store.errors import Closed, CommitFailed, CreateFailed, Illegal, IllegalKind, StoreDamaged, Unwritable
 from rmq_store.settings import EXTRA_UNIT_BYTES
 from rmq_wire import sys_flag
+from rmq_wire.implied.index_keys import index_keys
+from rmq_wire.implied.tags import tags_code
 from rmq_wire.java import string_hash
-from rmq_wire.message import MAGIC_BLANK, MAGIC_V2, index_keys, pack_unit, read_size_and_magic, read_unit, tags_code
+from rmq_wire.message import MAGIC_BLANK, MAGIC_V2, pack_unit, read_size_and_magic, read_unit
 from tests.support.memory_disk import Fault, MemoryDisk
 from tests.support.store_rig import HOST, HOST_V6, ROOT, START_MS, Rig, draft, number_of, small, sync_settings
 

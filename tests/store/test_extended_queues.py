@@ -11,8 +11,8 @@ from rmq_store.disk_space import RetentionRules
 from rmq_store.draft import Draft
 from rmq_store.retention import HOUR_MS
 from rmq_store.store import Store
+from rmq_wire.implied.tags import tags_code
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_FIRST, EXT_ADDRESS_LAST, EXT_UNIT_HEAD
-from rmq_wire.message import tags_code
 from rmq_wire.properties import delete
 from tests.support.golden_formats import BATCH, draft_of, files, in_queue, restore, settings, units
 from tests.support.loops import each

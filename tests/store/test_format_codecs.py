@@ -1,11 +1,10 @@
-"""Units of batch queues, extensions, light offsets and check sums: built one way, read another, by construct as the judge."""
+"""Units of batch queues, extensions and check sums: built one way, read another, by construct as the judge."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_store import light_queues
 from rmq_store.batch_queue import Unit
 from rmq_store.layouts import BATCH_UNIT, EXT_END, EXT_UNIT
 from rmq_store.property_staging import with_seal_place
@@ -42,30 +41,6 @@ def test_extensions(tags_code: int, store_timestamp: int, bit_map: bytes) -> Non
     assert len(data) == 20 + len(bit_map)
     assert EXT_UNIT.unpack_from(data) == tuple(head.values())
     assert EXT_END.pack(-1) == b"\xff\xff" == consume_queue.EXT_END.build({"size": -1})
-
-
-@given(PROPERTIES, st.lists(WORD.map(lambda name: f"%LMQ%{name}"), min_size=1, max_size=5, unique=True), st.data())
-def test_light_offsets_come_back(values: dict[str, str], queues: list[str], data: st.DataObject) -> None:
-    values = {**values, prop.INNER_MULTI_DISPATCH: ",".join(queues)}
-    stored = encode(values).encode()
-    found = light_queues.light_names("T", stored)
-    assert found == queues
-    offsets = {name: data.draw(st.integers(0, 1 << 40)) for name in queues}
-    with_them = light_queues.with_offsets(stored, [str(offsets[name]) for name in queues])
-    assert light_queues.light_names("T", with_them) == queues
-    kept = set(light_queues.queues_among(queues))
-    assert light_queues.offsets_in(found, with_them) == {name: offset for name, offset in offsets.items() if name in kept}
-    assert {**decode(with_them.decode()), prop.INNER_MULTI_QUEUE_OFFSET: ""} == {**values, prop.INNER_MULTI_QUEUE_OFFSET: ""}
-
-
-@given(st.binary(max_size=60), st.binary(max_size=60))
-def test_any_properties_are_read_for_light_queues(names: bytes, offsets: bytes) -> None:
-    stored = b"INNER_MULTI_DISPATCH\x01" + names + b"\x02INNER_MULTI_QUEUE_OFFSET\x01" + offsets + b"\x02"
-    found = light_queues.light_names("T", stored)
-    for name, offset in light_queues.offsets_in(found, stored).items():
-        assert name.startswith("%LMQ%")
-        assert "/" not in name
-        assert offset >= 0
 
 
 @given(PROPERTIES, st.booleans(), st.binary(min_size=1, max_size=80), st.integers(0, (1 << 31) - 1))

@@ -11,7 +11,8 @@ from rmq_store.consume_queue import PRE_BLANK
 from rmq_store.errors import Cold
 from rmq_store.layouts import QUEUE_UNIT
 from rmq_store.queue_search import first_from
-from rmq_wire.message import read_unit, tags_code
+from rmq_wire.implied.tags import tags_code
+from rmq_wire.message import read_unit
 from tests.support.memory_disk import MemoryDisk
 from tests.support.store_rig import ROOT, Rig, draft, number_of, small, units_of
 

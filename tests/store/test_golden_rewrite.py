@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rmq_store.settings import DELAY_LEVELS_MS
+from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS
 from rmq_wire.layout.message import BORN_V6, MAGIC_V1, MAGIC_V2, STORE_V6
 from tests.support.golden import GOLDEN
 from tests.support.store_differ import DATA, Files, by_age, first_difference, read_files

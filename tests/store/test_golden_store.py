@@ -21,20 +21,12 @@ from rmq_wire.codes import RequestCode
 from rmq_wire.command import Command
 from rmq_wire.conversation import Conversation
 from rmq_wire.headers.send import SendMessageV2
+from rmq_wire.implied.index_keys import index_hash, index_keys
+from rmq_wire.implied.tags import tags_code
 from rmq_wire.layout.consume_queue import UNIT
 from rmq_wire.layout.flat import flat
 from rmq_wire.layout.index import ENTRY, HEADER, SLOT
-from rmq_wire.message import (
-    MAGIC_BLANK,
-    StoredMessage,
-    has_good_crc,
-    index_hash,
-    index_keys,
-    pack_unit,
-    read_size_and_magic,
-    read_unit,
-    tags_code,
-)
+from rmq_wire.message import MAGIC_BLANK, StoredMessage, has_good_crc, pack_unit, read_size_and_magic, read_unit
 from tests.support.golden import STORE, exchanges, store_files, told
 from tests.support.store_rig import open_store
 

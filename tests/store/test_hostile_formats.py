@@ -15,7 +15,8 @@ from rmq_store.draft import Draft
 from rmq_store.errors import Cold, StoreRefused
 from rmq_store.results import Boundary
 from rmq_store.store import Store
-from rmq_wire.message import read_unit, tags_code
+from rmq_wire.implied.tags import tags_code
+from rmq_wire.message import read_unit
 from rmq_wire.sys_flag import INNER_BATCH, NEED_UNWRAP
 from tests.support.loops import each
 from tests.support.memory_disk import MemoryDisk

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from rmq_store.draft import Draft
 from rmq_store.index_file import WALK_STEPS_MAX
-from rmq_store.key_hashes import KeyHashes, key_hash_of
+from rmq_store.key_hashes import KeyHashes
 from rmq_store.layouts import INDEX_HEADER
 from rmq_store.log_walk import CHUNK_BYTES_MIN
 from rmq_store.results import IndexType
+from rmq_wire.implied.index_keys import index_hash, index_keys, key_hash
 from rmq_wire.java import string_hash
 from rmq_wire.layout import index as layout
-from rmq_wire.message import index_hash, index_keys, read_unit
+from rmq_wire.message import read_unit
 from rmq_wire.sys_flag import TRANSACTION_ROLLBACK
 from tests.support.index_model import IndexModel
 from tests.support.memory_disk import Fault, MemoryDisk, MemoryFile
@@ -98,14 +99,14 @@ def test_remembered_hashes_are_the_hashes(keys: list[str], topic: str) -> None:
     for key in [*keys, *keys]:
         expected = string_hash(f"{topic}#{key}") % (1 << 32)
         assert hashes.add(queue, key) % (1 << 32) == expected
-        assert key_hash_of(queue.hash_prefix, key) == index_hash(topic, key)
+        assert key_hash(queue.hash_prefix, key) == index_hash(topic, key)
 
 
 def test_the_hash_that_has_no_positive() -> None:
     """A text whose hash is Integer.MIN_VALUE is indexed under 0."""
     key = "polygenelubricants"
     assert string_hash(key) == -(1 << 31)
-    assert key_hash_of(0, key) == 0
+    assert key_hash(0, key) == 0
 
 
 def numbers(

@@ -8,7 +8,7 @@ import pytest
 
 from rmq_store import inventory
 from rmq_store.errors import StoreDamaged
-from rmq_wire.message import tags_code
+from rmq_wire.implied.tags import tags_code
 from tests.store.restart_kit import FILE, filled
 from tests.support.memory_disk import MemoryDisk
 from tests.support.store_rig import ROOT, Rig, draft, number_of, units_of

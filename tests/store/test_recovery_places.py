@@ -10,7 +10,7 @@ from rmq_store import recovery
 from rmq_store.disk import RealDisk
 from rmq_store.draft import Draft
 from rmq_store.errors import StoreDamaged
-from rmq_wire.message import tags_code
+from rmq_wire.implied.tags import tags_code
 from tests.store.retention_kit import filled as with_old_files
 from tests.support.memory_disk import MemoryDisk
 from tests.support.power import Power

@@ -13,9 +13,11 @@ from rmq_store.draft import Draft
 from rmq_store.errors import StoreLocked
 from rmq_store.retention import HOUR_MS
 from rmq_store.settings import StoreSettings
+from rmq_wire.implied.index_keys import index_hash
+from rmq_wire.implied.tags import tags_code
 from rmq_wire.java import string_hash
 from rmq_wire.layout import checkpoint, consume_queue, index, message
-from rmq_wire.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, index_hash, read_unit, tags_code
+from rmq_wire.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, read_unit
 from rmq_wire.sys_flag import TRANSACTION_ROLLBACK
 from tests.store.retention_kit import AT_ALL_HOURS
 from tests.support.memory_disk import MemoryDisk

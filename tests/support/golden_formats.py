@@ -8,11 +8,13 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from rmq_store.draft import Draft
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
-from rmq_store.values import Draft
+from rmq_wire.implied.index_keys import index_keys
+from rmq_wire.implied.tags import tags_code
 from rmq_wire.layout.message import MAGIC_BLANK
-from rmq_wire.message import StoredMessage, index_keys, read_size_and_magic, read_unit, tags_code
+from rmq_wire.message import StoredMessage, read_size_and_magic, read_unit
 from rmq_wire.properties import decode
 from tests.support.golden import GOLDEN
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache
 
+from rmq_wire.implied.index_keys import index_hash
 from rmq_wire.layout import index as layout
 from rmq_wire.layout.flat import flat
-from rmq_wire.message import index_hash
 
 
 @dataclass

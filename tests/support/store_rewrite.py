@@ -12,7 +12,8 @@ from pathlib import Path
 from rmq_store.draft import NO_DELAY, Draft
 from rmq_store.settings import StoreSettings
 from rmq_wire import properties
-from rmq_wire.message import TAIL_MIN, tags_code
+from rmq_wire.implied.tags import tags_code
+from rmq_wire.message import TAIL_MIN
 from tests.support.store_rig import open_store
 from tests.support.store_view import SCHEDULE, Shape, Stored
 

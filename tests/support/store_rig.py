@@ -12,7 +12,9 @@ from rmq_store.errors import Cold, CommitFailed
 from rmq_store.results import Arrived
 from rmq_store.settings import FlushDiskType, StoreSettings
 from rmq_store.store import Store
-from rmq_wire.message import StoredMessage, index_keys, read_unit, tags_code
+from rmq_wire.implied.index_keys import index_keys
+from rmq_wire.implied.tags import tags_code
+from rmq_wire.message import StoredMessage, read_unit
 from tests.support.memory_disk import MemoryDisk
 
 START_MS = 1_700_000_000_000

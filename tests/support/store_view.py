@@ -11,9 +11,11 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from rmq_wire import properties
+from rmq_wire.implied.index_keys import index_hash, index_keys
+from rmq_wire.implied.tags import tags_code
 from rmq_wire.layout.consume_queue import UNIT
 from rmq_wire.layout.flat import flat
-from rmq_wire.message import MAGIC_BLANK, StoredMessage, index_hash, index_keys, read_size_and_magic, read_unit, tags_code
+from rmq_wire.message import MAGIC_BLANK, StoredMessage, read_size_and_magic, read_unit
 from tests.support.index_model import IndexModel
 from tests.support.store_differ import Files
 

@@ -10,6 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rmq_wire.errors import BadRecord
+from rmq_wire.implied.index_keys import index_hash, index_keys
+from rmq_wire.implied.tags import tags_code
 from rmq_wire.java import string_hash
 from rmq_wire.layout.message import BLANK, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, UNIT
 from rmq_wire.message import (
@@ -17,14 +19,11 @@ from rmq_wire.message import (
     StoredMessage,
     crc32_property,
     has_good_crc,
-    index_hash,
-    index_keys,
     pack_blank,
     pack_unit,
     parse_crc32_property,
     read_size_and_magic,
     read_unit,
-    tags_code,
     unit_size,
 )
 from tests.support.given import GOLDEN, I32, TEXT, damaged, units

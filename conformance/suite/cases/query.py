@@ -9,7 +9,8 @@ from conformance.suite.kit import MUST, SHOULD, Code, ResponseCode, Trial, prope
 from conformance.suite.kit import case as declare
 from rmq_wire import property_names as prop
 from rmq_wire.headers.query import QueryConsumeQueue, QueryMessage, QueryMessageResponse, ViewMessage
-from rmq_wire.message import StoredMessage, tags_code
+from rmq_wire.implied.tags import tags_code
+from rmq_wire.message import StoredMessage
 from rmq_wire.message_id import parse_offset_message_id
 
 PROCESSOR = "QueryMessageProcessor"

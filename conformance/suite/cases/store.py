@@ -17,10 +17,12 @@ from rmq_inspect.decode.index_file import IndexReader
 from rmq_inspect.decode.log import Log
 from rmq_wire.batch import Item, pack_items
 from rmq_wire.headers.offsets import UpdateConsumerOffset
+from rmq_wire.implied.index_keys import index_hash
+from rmq_wire.implied.tags import tags_code
 from rmq_wire.layout.checkpoint import FIELDS, FILE_SIZE
 from rmq_wire.layout.consume_queue import UNIT
 from rmq_wire.layout.flat import flat
-from rmq_wire.message import StoredMessage, index_hash, tags_code
+from rmq_wire.message import StoredMessage
 from rmq_wire.message_id import parse_offset_message_id
 
 SEND = (Code.SEND_MESSAGE_V2,)
