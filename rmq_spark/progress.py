@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rmq_spark.jobs import Source
 from rmq_spark.known import delay_offsets, stores_of, timer_progress
 from rmq_spark.picking import options_of
+from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -55,9 +56,7 @@ def usual_delay_ms(queue_id: str) -> Column:
     first or the last."""
     from pyspark.sql import functions as F
 
-    from rmq_columns.rebuild.entries import DELAY_LEVELS, delay_levels
-
-    levels_ms = delay_levels(DELAY_LEVELS)
+    levels_ms = DELAY_LEVELS_MS
     place = F.greatest(F.least(F.col(queue_id), F.lit(len(levels_ms) - 1)), F.lit(0)) + 1
     return F.element_at(F.array(*map(F.lit, levels_ms)), place)
 

@@ -24,6 +24,7 @@ from rmq_wire import property_names as prop
 from rmq_wire.implied.inner_batch import inner_count, message_count
 from rmq_wire.implied.light_queues import QUEUE_ID as LIGHT_QUEUE_ID
 from rmq_wire.implied.light_queues import SEPARATOR, light_names, light_places, light_queues_among
+from rmq_wire.implied.queue_entries import UNQUEUED
 from rmq_wire.message import crc32_property
 from rmq_wire.properties import PAIR_END, decode, delete, encode_java
 from rmq_wire.sys_flag import INNER_BATCH
@@ -58,7 +59,7 @@ class PropertyStaging:
             values = decode(properties.decode("utf-8", "replace"))
             values[prop.INNER_BASE] = str(queue.next_offset)
             properties = encode_java(values)
-        elif self._has_light:
+        elif self._has_light and not draft.sys_flag & UNQUEUED:
             found = light_names(draft.topic, properties)
             if found:
                 light = [(self._light_queue(name), 0) for name in light_queues_among(found)]
@@ -100,7 +101,7 @@ class PropertyStaging:
         """Complete what a stored unit takes besides its place."""
         if staged.queue.is_batch and staged.sys_flag & INNER_BATCH:
             staged.count = message_count(staged.sys_flag, properties)
-        if self._dispatches:
+        elif self._dispatches and not staged.sys_flag & UNQUEUED:
             said = light_places(staged.queue.topic, properties)
             staged.light = tuple((self._queues.get(name, LIGHT_QUEUE_ID), offset) for name, offset in said.items())
 

@@ -14,8 +14,9 @@ from rmq_columns.checks.files import CheckedFile
 from rmq_columns.checks.findings import Findings
 from rmq_columns.checks.index import FENCE_ENTRIES, IndexState, read_entries
 from rmq_columns.checks.readers import Readers
-from rmq_columns.checks.report import LogReport, Wanted
+from rmq_columns.checks.report import LogReport
 from rmq_columns.decode.dtypes import Ints
+from rmq_columns.decode.implied import IndexEntries
 from rmq_columns.errors import CannotLook
 
 SECOND_MS: Final = 1000
@@ -60,7 +61,7 @@ class IndexCheck:
     def close(self) -> None:
         self._readers.close()
 
-    def compare(self, own: Ints, end: Ints, times: Ints, wanted: Wanted, report: LogReport, log: CheckedFile) -> None:
+    def compare(self, own: Ints, end: Ints, times: Ints, wanted: IndexEntries, report: LogReport, log: CheckedFile) -> None:
         """own, end: where the units of a block begin and end in the log; times: when they were stored."""
         if not self._compares:
             return

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from rmq_columns.checks.entries import IndexCheck
 from rmq_columns.checks.files import CheckedReader
 from rmq_columns.checks.findings import NOWHERE
-from rmq_columns.checks.marks import FILLER_TOPIC, has_light_queues
+from rmq_columns.checks.marks import FILLER_TOPIC
 from rmq_columns.checks.places import Places
-from rmq_columns.checks.report import QUEUES_MAX, Entry, Known, LogPart, LogReport, Wanted
+from rmq_columns.checks.report import QUEUES_MAX, Entry, Known, LogPart, LogReport
 from rmq_columns.checks.sequence import Grouped, Sequences, grouped
 from rmq_columns.checks.topics import Topics
-from rmq_columns.decode import texts
+from rmq_columns.decode import implied, texts
 from rmq_columns.decode import units as columns
 from rmq_columns.decode.dtypes import Bytes, Ints, gather
 from rmq_columns.decode.scan import Batch, End, Ending, Gap, scan
@@ -32,16 +32,16 @@ from rmq_columns.errors import CannotLook, FileGone
 from rmq_wire import property_names as prop
 from rmq_wire.checksum import MASK
 from rmq_wire.errors import BadRecord
+from rmq_wire.implied.light_queues import QUEUE_ID as LIGHT_QUEUE_ID
+from rmq_wire.implied.light_queues import allows_light_queues
 from rmq_wire.message import CRC32_PROPERTY_SIZE, parse_crc32_property
-from rmq_wire.names import is_lmq, path_problem
 from rmq_wire.properties import NAME_END
-from rmq_wire.sys_flag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from rmq_wire.sys_flag import INNER_BATCH, TRANSACTION_ROLLBACK
 
 BLOCK_BYTES: Final = 8 << 20
 """Larger than the scan's own: the cost of a look into a queue is per block."""
 GAPS_KEPT_MAX: Final = 1000
 FILLERS_KEPT_MAX: Final = 100_000
-_BLANK_CHARACTER: Final = ord(" ")
 _CRC_NAME: Final = (prop.CRC32 + NAME_END).encode()
 _CRC_VALUE_FROM_END: Final = CRC32_PROPERTY_SIZE - len(_CRC_NAME)
 
@@ -243,35 +243,38 @@ class _LogCheck:
                 offsets, own[rows], units["total_size"][rows].astype(np.int64), codes[rows], units["store_timestamp"][rows]
             )
             self._places.compare(key, wanted, at[rows], self._report, self._known)
-        for row, topic, queue_offset in light_queues(properties):
-            if has_light_queues(self._topics.names[int(ids[row])]):
-                one = np.array([row])
-                size = units["total_size"][one].astype(np.int64)
-                wanted = Entry(np.array([queue_offset]), own[one], size, codes[one], units["store_timestamp"][one])
-                self._places.compare((topic, 0), wanted, at[one], self._report, self._known)
+        for row, topic, queue_offset in self._light_places(units, ids, properties):
+            one = np.array([row])
+            size = units["total_size"][one].astype(np.int64)
+            wanted = Entry(np.array([queue_offset]), own[one], size, codes[one], units["store_timestamp"][one])
+            self._places.compare((topic, LIGHT_QUEUE_ID), wanted, at[one], self._report, self._known)
+
+    def _light_places(self, units: Units, ids: Ints, properties: Properties) -> Iterator[tuple[int, str, int]]:
+        dispatches, offsets = (
+            implied.values_of(properties.data, properties.values(name.encode()))
+            for name in (prop.INNER_MULTI_DISPATCH, prop.INNER_MULTI_QUEUE_OFFSET)
+        )
+        if not len(dispatches.row):
+            return iter(())
+        allows = np.array([allows_light_queues(topic) for topic in self._topics.names], np.bool_)[ids]
+        return implied.light_places(dispatches, offsets, allows & implied.is_queued(units["sys_flag"]))
 
     def _grouped(self, units: Units, ids: Ints) -> Grouped:
-        kind = units["sys_flag"] & TRANSACTION_MASK
-        dispatched = np.flatnonzero((kind != TRANSACTION_PREPARED) & (kind != TRANSACTION_ROLLBACK))
-        return grouped(dispatched, ids, units["queue_id"], self._topics.names)
+        return grouped(np.flatnonzero(implied.is_queued(units["sys_flag"])), ids, units["queue_id"], self._topics.names)
 
     def _steps(self, units: Units, properties: Properties) -> Ints:
         """How many queue offsets each unit takes: more than one for an inner batch."""
-        steps = np.ones(len(units), np.int64)
-        inner = np.flatnonzero(units["sys_flag"] & INNER_BATCH)
-        if len(inner):
-            spans = properties.values(prop.INNER_NUM.encode())
-            for row in inner.tolist():
-                text = properties.data[int(spans.starts[row]) : int(spans.starts[row] + spans.sizes[row])]
-                steps[row] = int(text) if text.isdigit() and len(text) < 6 else 1
-        return steps
+        is_inner = (units["sys_flag"] & INNER_BATCH) != 0
+        if not is_inner.any():
+            return np.ones(len(units), np.int64)
+        return implied.message_counts(implied.values_of(properties.data, properties.values(prop.INNER_NUM.encode())), is_inner)
 
     # --- index
 
     def _entries(self, units: Units, own: Ints, ids: Ints, properties: Properties, hasher: Hasher, tags: Spans) -> None:
-        indexed = units["sys_flag"] & TRANSACTION_MASK != TRANSACTION_ROLLBACK
+        unique, keys = (properties.values(name.encode()) for name in (prop.UNIQ_KEY, prop.KEYS))
         topic_hashes = np.array(self._topics.hashes, np.int32)[ids]
-        wanted = wanted_entries(properties, hasher, tags, topic_hashes, indexed)
+        wanted = implied.index_entries(hasher, unique, keys, tags, topic_hashes, implied.is_indexed(units["sys_flag"]))
         self._index.compare(own, own + units["total_size"], units["store_timestamp"], wanted, self._report, self._file)
 
 
@@ -281,66 +284,6 @@ def sealed(buffer: Bytes, units: Units) -> Ints:
     rows = np.flatnonzero(units.properties_size >= CRC32_PROPERTY_SIZE)
     found = gather(buffer, at[rows], np.dtype(f"V{len(_CRC_NAME)}"))
     return rows[found == np.void(_CRC_NAME)]
-
-
-def wanted_entries(properties: Properties, hasher: Hasher, tags: Spans, topic_hashes: Any, indexed: Any) -> Wanted:
-    """In the order in which `IndexService.buildIndex` writes them: unique key, keys, `T#` and tags."""
-    unique = properties.values(prop.UNIQ_KEY.encode())
-    keys = properties.values(prop.KEYS.encode())
-    unique_rows, tag_rows = np.flatnonzero(unique.present), np.flatnonzero(tags.present)
-    key_rows, key_starts, key_sizes = texts.pieces(properties.data, keys, _BLANK_CHARACTER)
-    tag_prefix = np.full(len(tag_rows), _signed(Hasher(b"T#")), np.int32)
-    tag_hashes = _continued(tag_prefix, hasher, tags.starts[tag_rows], tags.sizes[tag_rows])
-    rows = np.concatenate((unique_rows, key_rows, tag_rows))
-    rank = np.repeat([0, 1, 2], [len(unique_rows), len(key_rows), len(tag_rows)])
-    plain = _continued(
-        topic_hashes[rows[: len(unique_rows) + len(key_rows)]],
-        hasher,
-        np.concatenate((unique.starts[unique_rows], key_starts)),
-        np.concatenate((unique.sizes[unique_rows], key_sizes)),
-    )
-    tag_sizes = _utf16_sizes(properties.data, tags.starts[tag_rows], tags.sizes[tag_rows]) + 2
-    tagged = texts.continued(topic_hashes[tag_rows], tag_hashes, tag_sizes)
-    hashes = np.abs(np.concatenate((plain, tagged)).astype(np.int64))
-    hashes[hashes > 0x7FFFFFFF] = 0
-    order = np.lexsort((rank, rows))
-    order = order[indexed[rows[order]]]
-    return Wanted(rows[order].astype(np.int64), hashes[order], rank[order] == 2)
-
-
-def _continued(prefix: Any, hasher: Hasher, starts: Ints, sizes: Ints) -> Any:
-    return texts.continued(prefix, hasher.hashes(starts, sizes), _utf16_sizes(hasher.data, starts, sizes))
-
-
-def _utf16_sizes(data: bytes, starts: Ints, sizes: Ints) -> Ints:
-    """Java's length of each text."""
-    if data.isascii():
-        return sizes
-    found = sizes.copy()
-    for row, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
-        if not (text := data[start : start + size]).isascii():
-            found[row] = len(text.decode("utf-8", "replace").encode("utf-16-le")) // 2
-    return found
-
-
-def _signed(hasher: Hasher) -> int:
-    """Hash of all of its data."""
-    return int(hasher.hashes(np.zeros(1, np.int64), np.array([len(hasher.data)]))[0])
-
-
-def light_queues(properties: Properties) -> Iterator[tuple[int, str, int]]:
-    """(row, light queue, its offset) of the messages that were dispatched to more queues (`MultiDispatchUtils`)."""
-    queues = properties.values(prop.INNER_MULTI_DISPATCH.encode())
-    offsets = properties.values(prop.INNER_MULTI_QUEUE_OFFSET.encode())
-    for row in np.flatnonzero(queues.present & offsets.present).tolist():
-        listed = [_text(properties.data, spans, row).split(",") for spans in (queues, offsets)]
-        for topic, offset in zip(*listed, strict=False):
-            if is_lmq(topic) and path_problem(topic) is None and offset.isascii() and offset.isdigit() and len(offset) < 19:
-                yield row, topic, int(offset)
-
-
-def _text(data: bytes, spans: Spans, row: int) -> str:
-    return _value(data, spans, row).decode("utf-8", "replace")
 
 
 def _value(data: bytes, spans: Spans, row: int) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rmq_columns.checks.files import CheckedFile
 from rmq_columns.checks.findings import Findings
@@ -134,14 +134,6 @@ class Entry(NamedTuple):
     size: Ints
     tags_code: Ints
     store_timestamp: Ints
-
-
-class Wanted(NamedTuple):
-    """Index entries that units must have: row of the unit, key hash, whether it is the tag's."""
-
-    row: Ints
-    key_hash: Ints
-    is_tag: Any
 
 
 Ranges = Sequence[tuple[int, int]]

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rmq_columns.decode.dtypes import Bytes, Ints, Mask, gather
+from rmq_columns.decode.implied import is_queued
 from rmq_columns.decode.ragged import ragged
 from rmq_columns.decode.scan import Batch
 from rmq_columns.decode.units import Units
@@ -27,7 +28,6 @@ from rmq_columns.read.messages import scanned
 from rmq_columns.read.options import Mode
 from rmq_columns.read.plan import Split
 from rmq_wire.layout.message import BORN_V6, FIXED, HOST_V4_SIZE, HOST_V6_SIZE, STORE_V6
-from rmq_wire.sys_flag import TRANSACTION_PREPARED
 
 BLOCK_OFFSETS: Final = 4096
 """Queue offsets in a block."""
@@ -169,7 +169,7 @@ class _Queues:
         """(units, number of the queue, block of each), of the wanted queues; within: of the wanted blocks and offsets, too."""
         queue = self._of(buffer, units)
         offset = units["queue_offset"].astype(np.int64)
-        block = np.where((units["sys_flag"] & TRANSACTION_PREPARED) != 0, UNQUEUED_BLOCK, offset // BLOCK_OFFSETS)
+        block = np.where(is_queued(units["sys_flag"]), offset // BLOCK_OFFSETS, UNQUEUED_BLOCK)
         keep = queue >= 0
         if within and self._task.wanted is not None:
             keep &= self.inside(queue, offset, block)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rmq_columns.decode.dtypes import Bytes, Ints
+from rmq_columns.decode.implied import Values
 from rmq_columns.decode.ragged import as_text, data_of, picked, ragged
 from rmq_columns.decode.texts import PAIR_END, Properties, properties_of
 from rmq_columns.decode.units import Units, slices
@@ -222,15 +223,15 @@ class Pairs:
         missing[rows] = False
         return (values if is_raw else as_text(values)).take(pa.array(where, mask=missing))
 
-    def spans(self, name: str) -> tuple[Bytes, Ints, Ints, Ints]:
-        """(bytes, rows that have this name, where its value begins in those bytes, its size); of two values the last."""
+    def values_of(self, name: str) -> Values:
+        """The values of one name, of the units that have it; of two values the last."""
         found = self._found(name.encode())
         rows = self._row[found]
         if len(rows) > 1 and (rows[1:] == rows[:-1]).any():
             last = np.append(rows[1:] != rows[:-1], True)
             found, rows = found[last], rows[last]
         starts = self._name_end[found].astype(np.int64) + 1
-        return self._raw, rows.astype(np.int64), starts, self._value_end[found] - starts
+        return Values(self._raw, rows.astype(np.int64), starts, self._value_end[found] - starts)
 
     def _found(self, name: bytes) -> Ints:
         found = np.flatnonzero(self._name_end - self._name_at == len(name))

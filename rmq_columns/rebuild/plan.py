@@ -23,10 +23,11 @@ from rmq_columns.files.filesystem import Tree, joined
 from rmq_columns.read.options import Options, Table
 from rmq_columns.read.plan import Split, plan_splits
 from rmq_columns.read.stores import BATCH_QUEUES, EXTENSIONS, QUEUES, LogFile, Store, list_stores
-from rmq_columns.rebuild.entries import DELAY_LEVELS, Key, Rules, delay_levels
+from rmq_columns.rebuild.entries import Key, Rules
 from rmq_columns.rebuild.files import EXTENSION_BYTES, EXTENSION_FILE_BYTES, UNITS_PER_FILE, Target
 from rmq_columns.rebuild.place import MARK, UNFINISHED, check_place, place_of, work_of
 from rmq_columns.rebuild.runs import Piece
+from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS, parse_delay_levels
 from rmq_wire.layout.consume_queue import EXT_END_BYTES
 from rmq_wire.layout.flat import flat
 from rmq_wire.layout.message import BORN_V6, FIXED, HEAD, MAGIC_V1, MAGIC_V2, STORE_V6
@@ -92,7 +93,8 @@ def plan_build(
     """
     to = place_of(to)
     wanted, options = options, log_options(options)
-    rules = Rules(delay_levels(DELAY_LEVELS if levels is None else levels), topics=wanted.topics, queue_ids=wanted.queue_ids)
+    delays = DELAY_LEVELS_MS if levels is None else parse_delay_levels(levels)
+    rules = Rules(delays, topics=wanted.topics, queue_ids=wanted.queue_ids)
     stores = list_stores(options)
     if len({store.broker_name for store in stores}) < len(stores):
         raise BadOption("path: several files of one log, of each of which queues would be made; name the log's directory")

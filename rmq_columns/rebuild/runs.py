@@ -19,9 +19,7 @@ import pyarrow as pa
 
 from rmq_columns.decode.dtypes import Ints
 from rmq_columns.rebuild.entries import Entries, Kind
-
-GAP_MAX: Final = 1_000_000
-"""Offsets.  A larger step in a queue is another life of its topic."""
+from rmq_wire.implied.queue_entries import GAP_MAX
 
 RUNS: Final = pa.schema(
     [

@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 
 from rmq_columns import BadOption, CannotRead, Malformed
 from rmq_columns.rebuild.compare import compare_queues, plan_comparison
-from rmq_columns.rebuild.entries import Key, Kind, delay_levels, light_places
+from rmq_columns.rebuild.entries import Key, Kind
 from rmq_columns.rebuild.files import Target, extension_addresses, extensions_in
 from rmq_columns.rebuild.place import MARK
 from rmq_columns.rebuild.plan import plan_build
@@ -187,7 +187,7 @@ def test_what_cannot_be_asked(tmp_path: Path) -> None:
     store = golden_store(tmp_path / "store")
     with pytest.raises(BadOption, match="made whole"):
         built(store, tmp_path / "to", startingPhysicalOffset=100)
-    with pytest.raises(ValueError, match="delay levels"):
+    with pytest.raises(ValueError, match="times like"):
         built(store, tmp_path / "to", {"levels": "1s five"})
     assert not (tmp_path / "to").exists()
 
@@ -238,20 +238,6 @@ def test_a_lost_unit_of_a_batch_queue(tmp_path: Path) -> None:
 
 
 # --- pure parts
-
-
-def test_delay_levels() -> None:
-    assert delay_levels("1s 2m 1h 1d") == (1000, 120_000, 3_600_000, 86_400_000)
-    for wrong in ("1", "1x", "s", "one"):
-        with pytest.raises(ValueError, match="delay levels"):
-            delay_levels(wrong)
-
-
-def test_light_places() -> None:
-    assert light_places(b"%LMQ%a,%LMQ%b,c", b"3,4,5") == {"%LMQ%a": 3, "%LMQ%b": 4}
-    assert light_places(b"%LMQ%a,%LMQ%a", b"3,4") == {"%LMQ%a": 3}
-    assert light_places(b"%LMQ%a", b"3,4") == {}
-    assert light_places(b"%LMQ%a,%LMQ%b/..", b"x,1") == {}
 
 
 def test_addresses_of_extensions() -> None:
