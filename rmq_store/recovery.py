@@ -345,7 +345,9 @@ class Recovery:
                 queue = queues[unit.topic, unit.queue_id]
             except KeyError:
                 queue = self._queue_of(unit.topic, unit.queue_id)
-            if queue is None or not (0 <= unit.queue_offset < OFFSET_END or unit.sys_flag & UNQUEUED):
+            if queue is None:
+                continue
+            if not (0 <= unit.queue_offset < OFFSET_END or unit.sys_flag & UNQUEUED):
                 continue
             keys = stored_index_keys(unit.properties) if with_keys else ()
             code = entry_code(queue.topic, unit.properties, unit.store_timestamp, levels)
