@@ -7,6 +7,9 @@ be right.
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import trio
 
 from conformance.suite.kit import INFO, MUST, SHOULD, Code, ResponseCode, Trial, case
@@ -17,6 +20,7 @@ from rmq_wire.headers.clients import (
     GetConsumerConnectionList,
     GetConsumerListByGroup,
     GetProducerConnectionList,
+    Heartbeat,
     NotifyConsumerIdsChanged,
 )
 
@@ -168,6 +172,44 @@ async def heartbeat_v2(t: Trial) -> None:
     short = HeartbeatData.from_plain(base | {"withoutSub": True, "consumerDataSet": [consumer]})
     t.answer("without", await member.beats(short), ext={"IS_SUB_CHANGE": "false"})
     t.equal("members", await members(t, group), [member.client_id])
+
+
+@case(
+    "clients.heartbeat.ordinals",
+    MUST,
+    codes=(Code.HEART_BEAT, Code.GET_CONSUMER_CONNECTION_LIST, Code.PULL_MESSAGE),
+    rests_on="HeartbeatData, RemotingSerializable.decode",
+)
+async def heartbeat_ordinals(t: Trial) -> None:
+    """A heartbeat may spell its enumerations as ordinals, as the C++ client 2.x does.
+
+    It counts like any other: the group is listed by names, and pulls use its subscription.
+    """
+    subscription = {"subString": "*", "subVersion": 1}
+    await spelled(t, {"consumeType": 1, "messageModel": 1, "consumeFromWhere": 0, "unitMode": False}, subscription)
+
+
+@case("clients.heartbeat.quotes", SHOULD, codes=BEAT, since=(5, 5), rests_on="HeartbeatData, RemotingSerializable.decode")
+async def heartbeat_quotes(t: Trial) -> None:
+    """Ordinals, numbers and truth values may stand in quotes, members may be null or unknown."""
+    subscription = {"subString": "*", "subVersion": "1", "tagsSet": None, "nobodyKnows": {"a": [1]}}
+    await spelled(t, {"consumeType": "1", "messageModel": "1", "consumeFromWhere": "0", "unitMode": "false"}, subscription)
+
+
+async def spelled(t: Trial, consumer: dict[str, Any], subscription: dict[str, Any]) -> None:
+    """A push consumer with these members in its heartbeat counts like any other."""
+    group, topic, member = await t.group(), await t.topic(), Member(t)
+    await t.send(topic, b"one")
+    await t.pull_all(topic, 1)
+    said = {"groupName": group, **consumer, "subscriptionDataSet": [{"topic": topic, **subscription}]}
+    body = json.dumps({"clientID": member.client_id, "consumerDataSet": [said], "producerDataSet": []}).encode()
+    t.answer("heartbeat", await member.link.ask(Heartbeat(), body))
+    t.equal("members", await members(t, group), [member.client_id])
+    table = t.answer("connections", await t.broker.ask(GetConsumerConnectionList(consumer_group=group))).json()
+    listed = [table.get(name) for name in ("consumeType", "messageModel", "consumeFromWhere")]
+    t.equal("type, model, where", listed, ["CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET"])
+    pulled = await t.pull(topic, 0, group=group, sys_flag=0, subscription=None, sub_version=1, link=member.link)
+    t.equal("bodies", [bytes(unit.body) for unit in pulled.messages], [b"one"])
 
 
 @case(
