@@ -1,9 +1,9 @@
-"""Every property of a 5.5.0 broker: its type and default, and what it means here.
+"""Every property of a 5.5.0 broker and name server: its type and default, and what it means here.
 
-The table is data (`config_keys.json`; the names, types and defaults are those that reflection reads out of the Java classes, a
-test compares them).  A key is *effective* (obeyed), *accepted* (known, without effect, with the reason) or *refused* (any but
-the allowed values would break a promise, so the broker does not start).  `start_only` keys cannot be changed from afar: paths,
-classes, sizes of files, addresses of exporters, secrets.
+The tables are data (`config_keys.json` here and in `namesrv`; names, types and defaults are those that reflection reads out of
+the Java classes, a test compares them).  A key is *effective* (obeyed), *accepted* (known, without effect, with the reason) or
+*refused* (any but the allowed values would break a promise, so the broker does not start).  `start_only` keys cannot be changed
+from afar: paths, classes, sizes of files, addresses of exporters, secrets.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
+from collections.abc import Iterable
 from importlib import resources
 from typing import Literal
 
@@ -53,7 +54,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def attribute(self) -> str:
-        """The name as an attribute of `BrokerConfig`: `brokerIP1` is `broker_ip1`."""
+        """The name as an attribute of the configuration: `brokerIP1` is `broker_ip1`."""
         return snake_case(self.name)
 
     def read(self, text: str) -> Value:
@@ -75,6 +76,15 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
             return float(text)
         return self._integer(text)
 
+    def plain(self, text: str) -> str:
+        """A value's text as Java lists it: `TRUE` as `true`, `007` as `7`.  Raises `ValueError` as `read` does."""
+        value = self.read(text)
+        return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int) else text.strip()
+
+    def refuses(self, text: str) -> bool:
+        """Would this value, plain, break a promise?"""
+        return self.status == "refused" and text not in (self.allowed or ())
+
     def _integer(self, text: str) -> int:
         bits = INT_BITS if self.type == "int" else LONG_BITS
         least = -(1 << bits - 1) if self.least is None else self.least
@@ -84,11 +94,18 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
         return int(text)
 
 
+def table(package: str) -> dict[str, Key]:
+    """The keys that a package's `config_keys.json` has, by name; where two of Java's objects have one, the first."""
+    found: dict[str, Key] = {}
+    for key in msgspec.json.decode(resources.files(package).joinpath("config_keys.json").read_bytes(), type=list[Key]):
+        found.setdefault(key.name, key)
+    return found
+
+
 @functools.cache
 def keys() -> dict[str, Key]:
-    """All keys by name, those of the access control's own object included."""
-    data = resources.files("broker_impl").joinpath("config_keys.json").read_bytes()
-    return {key.name: key for key in msgspec.json.decode(data, type=list[Key])}
+    """All keys of a broker by name, those of the access control's own object included."""
+    return table("broker_impl")
 
 
 def snake_case(name: str) -> str:
@@ -96,7 +113,7 @@ def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def suggestions(name: str) -> list[str]:
+def suggestions(name: str, known: Iterable[str]) -> list[str]:
     """The known names nearest to an unknown one, best first."""
-    by_lower = {known.lower(): known for known in keys()}
+    by_lower = {one.lower(): one for one in known}
     return [by_lower[near] for near in difflib.get_close_matches(name.lower(), by_lower, SUGGESTIONS, 0.7)]

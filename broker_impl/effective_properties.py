@@ -1,14 +1,13 @@
-"""The properties that this broker obeys: Java's names in snake case, each with its type.
+"""The properties that a broker obeys, with their types, by the Java class that declares them.
 
-Meaning, defaults and what is lawful stand in `config_keys.json` (a test compares the two); the values come from there
-when a `BrokerConfig` is made.  Grouped by the Java class that declares them.
+Made from `config_keys.json` by `make pages`; change that, not this.
 """
 
 from __future__ import annotations
 
 
 class EffectiveProperties:
-    """Typed attributes, set by `BrokerConfig`."""
+    """Typed attributes, set by `broker_impl.properties.Properties`: Java's names in snake case."""
 
     # BrokerIdentity
     broker_cluster_name: str
@@ -40,9 +39,6 @@ class EffectiveProperties:
     enable_split_registration: bool
     flush_consumer_offset_interval: int
     force_register: bool
-    # NettyServerConfig
-    listen_port: int
-    # BrokerConfig
     lite_pull_message_enable: bool
     long_polling_enable: bool
     max_stats_idle_time_in_minutes: int
@@ -66,12 +62,12 @@ class EffectiveProperties:
     validate_system_topic_when_update_topic: bool
     # NettyServerConfig
     bind_address: str
+    listen_port: int
     server_channel_max_idle_time_seconds: int
     # NettyClientConfig
     connect_timeout_millis: int
     # MessageStoreConfig
     access_message_in_memory_max_ratio: int
-    auto_message_version_on_topic_len: bool
     clean_file_forcibly_enable: bool
     clean_resource_interval: int
     default_query_max_num: int

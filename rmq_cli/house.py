@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker_impl.broker import BrokerPlace, House
-from broker_impl.config import BadConfig, BrokerConfig, Machine, read_pair, read_properties, unknown
+from broker_impl.config import BrokerConfig, Machine
 from broker_impl.config_keys import keys
 from broker_impl.dev_differences import DEV_DIFFERENCES, measured_disk_ratios
 from broker_impl.engine.limits import Limits
 from broker_impl.env import SystemEnv
-from broker_impl.namesrv.config import ConfigError, NamesrvConfig
+from broker_impl.namesrv.config import NamesrvConfig
 from broker_impl.namesrv.server import NameServer, create_name_server
 from broker_impl.node import FAST_LISTENER, MAIN_LISTENER, BrokerNode
+from broker_impl.properties import BadConfig, read_pair, read_properties, unknown
 from rmq_cli.addresses import listen, listen_if_free, own_address, reachable, resolved
 from rmq_cli.complaint import Complaint, Denied
 from rmq_cli.ready import Listed
@@ -96,7 +97,7 @@ def _settings(texts: Sequence[str]) -> dict[str, str]:
     In a file they are only reported: it may be another broker's, and Java passes over them, too.
     """
     settings = dict(read_pair(text) for text in texts)
-    if faults := [unknown(name) for name in settings if name not in keys()]:
+    if faults := [unknown(name, keys()) for name in settings if name not in keys()]:
         raise BadConfig(faults)
     return settings
 
@@ -215,7 +216,7 @@ def open_name_server(
         sock = listen(config.bind_address, config.listen_port, "name server", "--port")
         names: NameServer = create_name_server(SystemEnv(own_address()), config, limits=limits_for(1, 0))
     house = House(names, [(sock, MAIN_LISTENER)], (), plain_streams)
-    return house, Summary(reachable(sock), (), None, ())
+    return house, Summary(reachable(sock), (), None, (), config.notices)
 
 
 def _broker_place(config: BrokerConfig, bind: str, port: int, limits: Limits, *, fast_required: bool, option: str) -> BrokerPlace:
@@ -279,7 +280,7 @@ def _told() -> Iterator[None]:
         yield
     except BadConfig as bad:
         raise Complaint("bad configuration: " + "; ".join(bad.faults)) from None
-    except (ConfigError, StoreError) as bad:
+    except StoreError as bad:
         raise Complaint(str(bad)) from None
     except PermissionError as error:
         if not error.filename:

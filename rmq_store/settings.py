@@ -73,7 +73,6 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     """ms between two full flushes of queues and index; the first comes 1 s after the start."""
     max_message_size: int = 4 * MEBIBYTE
     """Body bytes; a whole unit may have `EXTRA_UNIT_BYTES` more."""
-    auto_message_version_on_topic_len: bool = True
     enabled_append_prop_crc: bool = False
     """Every unit gets a check sum over all of it, as its last property."""
     force_verify_prop_crc: bool = False

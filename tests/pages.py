@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from broker_impl import config_keys
+from broker_impl.namesrv import config as namesrv_config
 from conformance.captures.kinds import THE_SAME, UNDERSTOOD
 from conformance.controls import defects, run
 from conformance.controls import table as controls
@@ -18,7 +20,7 @@ from conformance.suite.report import specification
 from conformance.suite.report.markdown import table, with_table
 from conformance.torture import report as torture
 from rmq_columns.checks import findings
-from tests.support import ledger
+from tests.support import effective_properties, ledger
 
 ROOT: Final = Path(__file__).parents[1]
 REPORTS: Final = ROOT / "conformance" / "reports"
@@ -40,6 +42,10 @@ def _captures(page: str) -> str:
 
 
 PAGES: Final[dict[str, Callable[[str], str]]] = {
+    "broker_impl/effective_properties.py": lambda _: effective_properties.source("broker", config_keys.keys().values()),
+    "broker_impl/namesrv/effective_properties.py": lambda _: effective_properties.source(
+        "name server", namesrv_config.keys().values()
+    ),
     "conformance/suite/schema.json": lambda _: results.schema(),
     "docs/captures.md": _captures,
     "docs/conformance.md": lambda _: specification.document(cases()),

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_impl.config import BrokerConfig, UpdateRefused
-from broker_impl.config_keys import keys
+from broker_impl.config import BrokerConfig
 from broker_impl.engine.call import Answer, Call, Refusal, Reply
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import Slices, joined
+from broker_impl.properties import BadConfig
 from broker_impl.whole_files import WholeFiles
 from rmq_wire.bodies import properties_text
 from rmq_wire.codes import ResponseCode
@@ -52,19 +52,18 @@ class Configuration(Capability):
             self._files.check_room(path)
         restore = self._config.way_back()
         try:
-            changed = self._config.change(entries)
-        except UpdateRefused as no:
+            changed = self._config.change(entries).names
+        except BadConfig as no:
             code = ResponseCode.NO_PERMISSION if no.forbidden else ResponseCode.INVALID_PARAMETER
-            call.env.log.warning("configuration change by %s refused: %s", call.peer, no.remark)
-            raise Refusal(code, no.remark) from None
+            call.env.log.warning("configuration change by %s refused: %s", call.peer, no)
+            raise Refusal(code, str(no)) from None
         self._config.data_version.advance(call.env.wall_ms)
         call.env.log.warning(
             "configuration changed by %s: %s",
             call.peer,
             {name: self._config.shown(name) for name in sorted(changed)},
         )
-        later = sorted(name for name in changed if keys()[name].next_start)
-        if later:
+        if later := self._config.later(changed):
             call.env.log.warning("these count from the next start: %s", ", ".join(later))
         if "brokerPermission" in entries:
             self._register()

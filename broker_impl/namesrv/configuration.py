@@ -9,7 +9,8 @@ from __future__ import annotations
 from broker_impl.engine.call import Answer, Call, Refusal, Reply
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import Slices, joined
-from broker_impl.namesrv.config import ConfigError, NamesrvConfig
+from broker_impl.namesrv.config import NamesrvConfig
+from broker_impl.properties import BadConfig
 from broker_impl.whole_files import WholeFiles
 from rmq_net.log import plain_text
 from rmq_wire.bodies import properties_text
@@ -29,7 +30,7 @@ class Configuration(Capability):
     @answers(GetNamesrvConfig)
     def get(self, call: Call, _: GetNamesrvConfig) -> Answer:
         """Every key with a value."""
-        return Reply(body=properties_text.dumps(self.config.values()).encode())
+        return Reply(body=self.config.listing().encode())
 
     @answers(UpdateNamesrvConfig)
     def update(self, call: Call, _: UpdateNamesrvConfig) -> Answer:
@@ -42,19 +43,16 @@ class Configuration(Capability):
             wanted = properties_text.loads(bytes(body).decode(errors="replace"))
         except BadBody:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "string2Properties error") from None
-        for key, value in wanted.items():
-            if not (properties_text.is_one_line(key) and properties_text.is_one_line(value)):
-                raise Refusal(ResponseCode.INVALID_PARAMETER, f"a value of one line is expected for {plain_text(key, 64)}")
-        if not self.config.black_list().isdisjoint(wanted):
-            raise Refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         undo = self.config.way_back()
         try:
-            said = self.config.update(wanted)
-        except ConfigError as why:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, plain_text(why)) from None
-        for line in said:
+            changed = self.config.change(wanted)
+        except BadConfig as no:
+            raise Refusal(ResponseCode.NO_PERMISSION if no.forbidden else ResponseCode.INVALID_PARAMETER, str(no)) from None
+        said = [f"{name} is now {plain_text(self.config.shown(name))}" for name in sorted(changed.names)]
+        later = [f"{name} counts from the next start" for name in self.config.later(changed.names)]
+        for line in [*said, *later, *(f"not taken: {why}" for why in changed.passed_over)]:
             call.env.log.warning("configuration by %s:%d: %s", *call.peer.remote, line)
         return self.files.write(call, self.path, self._text, undo)
 
     def _text(self) -> Slices[bytes]:
-        return joined([properties_text.dumps_escaped(self.config.values()).encode()])
+        return joined([self.config.file_text()])

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_impl.config import BrokerConfig, read_properties
+from broker_impl.config import BrokerConfig
 from broker_impl.config_keys import keys
+from broker_impl.properties import read_properties
 from rmq_wire.headers.configuration import UpdateBrokerConfig
 from tests.broker.attack_checks import GOOD_CHANGE, check_secrets_are_masked, configured, unchanged
 from tests.broker.siege import files_below, siege

@@ -6,16 +6,19 @@ import ast
 import json
 import re
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_impl.config import BadConfig, BrokerConfig, Machine, UpdateRefused, read_pair, read_properties
+from broker_impl.config import BrokerConfig, Machine
 from broker_impl.config_keys import MASK, Key, keys, snake_case, suggestions
 from broker_impl.dev_differences import DEV_DIFFERENCES, DEV_FREE_BYTES_MIN, measured_disk_ratios
+from broker_impl.effective_properties import EffectiveProperties
+from broker_impl.properties import BadConfig, read_pair, read_properties
 from broker_impl.store_settings import store_settings
+from tests.support.effective_properties import source
 from tests.support.loops import each
 
 ROOT = Path(__file__).parents[2]
@@ -72,15 +75,15 @@ def test_refused_keys_start_with_their_default() -> None:
 
 
 def test_attributes_are_the_effective_keys() -> None:
-    declared = {name for name in get_type_hints(BrokerConfig) if not name.startswith("_")}
-    effective = {key.attribute for key in keys().values() if key.status == "effective"}
-    assert declared == effective
+    """The class is made from the table, and current."""
+    assert (ROOT / "broker_impl/effective_properties.py").read_text() == source("broker", keys().values())
+    assert set(EffectiveProperties.__annotations__) == {key.attribute for key in keys().values() if key.status == "effective"}
 
 
 def test_effective_keys_are_used() -> None:
-    """Somebody besides the configuration reads each attribute."""
+    """Somebody besides the configuration reads each attribute; the store has those that are converted under the same name."""
     used: set[str] = set()
-    for path in (*(ROOT / "broker_impl").rglob("*.py"), *(ROOT / "rmq_cli").rglob("*.py")):
+    for path in (path for room in ("broker_impl", "rmq_cli", "rmq_store") for path in (ROOT / room).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute):
                 used.add(node.attr)
@@ -206,8 +209,8 @@ def test_unknown_and_idle_keys_are_noticed() -> None:
 
 
 def test_suggestions_ignore_case() -> None:
-    assert suggestions("NAMESRVADDR")[0] == "namesrvAddr"
-    assert suggestions("xyzzy") == []
+    assert suggestions("NAMESRVADDR", keys())[0] == "namesrvAddr"
+    assert suggestions("xyzzy", keys()) == []
 
 
 def test_any_free_port_moves_the_others() -> None:
@@ -243,7 +246,7 @@ def test_a_change_reaches_the_attribute_and_the_listeners() -> None:
     found = config()
     heard: list[set[str]] = []
     found.on_update.append(heard.append)
-    assert found.change({"shortPollingTimeMills": "7", "longPollingEnable": "true", "nosuchkey": "1"}) == {
+    assert found.change({"shortPollingTimeMills": "7", "longPollingEnable": "TRUE", "nosuchkey": "1"}).names == {
         "shortPollingTimeMills"
     }
     assert found.short_polling_time_mills == 7
@@ -254,7 +257,7 @@ def test_a_change_reaches_the_attribute_and_the_listeners() -> None:
 
 def test_what_was_taken_at_the_start_changes_at_the_next() -> None:
     found = config()
-    assert found.change({"maxMessageSize": "7"}) == {"maxMessageSize"}
+    assert found.change({"maxMessageSize": "7"}).names == {"maxMessageSize"}
     assert found.max_message_size == 4194304
     assert "maxMessageSize=7\n" in found.listing()
     assert BrokerConfig(read_properties(found.file_text())).max_message_size == 7
@@ -263,7 +266,7 @@ def test_what_was_taken_at_the_start_changes_at_the_next() -> None:
 @pytest.mark.parametrize("key", ["brokerConfigPath", "rocketmqHome", "configBlackList", "traceOn"])
 def test_a_black_listed_key_spoils_the_whole_change(key: str) -> None:
     found = config(configBlackList="configBlackList;traceOn")
-    with pytest.raises(UpdateRefused, match=r"Can not update config in black list\.") as caught:
+    with pytest.raises(BadConfig, match=r"Can not update config in black list\.") as caught:
         found.change({"shortPollingTimeMills": "7", key: "false"})
     assert caught.value.forbidden
     assert found.short_polling_time_mills == 1000
@@ -275,7 +278,7 @@ def test_a_start_only_key_is_forbidden() -> None:
 
 def forbidden(key: str) -> None:
     found = config()
-    with pytest.raises(UpdateRefused) as caught:
+    with pytest.raises(BadConfig) as caught:
         found.change({"shortPollingTimeMills": "7", key: "1"})
     assert caught.value.forbidden
     assert found.short_polling_time_mills == 1000
@@ -295,7 +298,7 @@ def test_what_names_files_classes_and_secrets_is_start_only() -> None:
 @pytest.mark.parametrize("entries", [{"regionId": "a\nmaxMessageSize=1"}, {"regionId": "a\rb"}, {"a\nb": "c"}])
 def test_a_line_break_in_a_value_is_refused(entries: dict[str, str]) -> None:
     found = config()
-    with pytest.raises(UpdateRefused) as caught:
+    with pytest.raises(BadConfig) as caught:
         found.change(entries)
     assert not caught.value.forbidden
     assert found.region_id == "DefaultRegion"
@@ -303,7 +306,7 @@ def test_a_line_break_in_a_value_is_refused(entries: dict[str, str]) -> None:
 
 def test_a_bad_value_changes_nothing() -> None:
     found = config()
-    with pytest.raises(UpdateRefused, match="maxMessageSize='x'") as caught:
+    with pytest.raises(BadConfig, match="maxMessageSize='x'") as caught:
         found.change({"defaultTopicQueueNums": "4", "maxMessageSize": "x"})
     assert not caught.value.forbidden
     assert found.default_topic_queue_nums == 8

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from broker_impl.config import BrokerConfig, read_properties
+from broker_impl.config import BrokerConfig
+from broker_impl.properties import read_properties
 from broker_impl.saves import LANE, Saves
 from broker_impl.state.persisted import PersistedTable
 from broker_impl.state.topics import TopicTable

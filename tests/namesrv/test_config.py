@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker_impl.namesrv.config import AT_START, ConfigError, NamesrvConfig, keys, shown_keys
+from broker_impl.namesrv.config import AT_START, NamesrvConfig, keys, shown_keys
+from broker_impl.namesrv.effective_properties import EffectiveProperties
+from broker_impl.properties import BadConfig
+from tests.support.effective_properties import source
 
 TRUTH = Path(__file__).parents[2] / "conformance" / "truth" / "5.5.0.json"
 HOME = "/home/somebody"
@@ -44,8 +47,10 @@ def test_keys_types_and_defaults_are_those_of_the_jars() -> None:
 
 
 def test_every_key_without_effect_says_why_and_every_other_is_an_attribute() -> None:
-    effective = {key.attribute for key in shown_keys() if key.status == "effective"}
-    assert effective == set(NamesrvConfig.__annotations__)
+    module = Path(__file__).parents[2] / "broker_impl" / "namesrv" / "effective_properties.py"
+    assert module.read_text() == source("name server", keys().values())
+    effective = {key.attribute for key in shown_keys().values() if key.status == "effective"}
+    assert effective == set(EffectiveProperties.__annotations__)
     assert all(key.why for key in keys().values() if key.status != "effective")
 
 
@@ -93,46 +98,56 @@ def test_a_configuration_file_is_what_gets_written() -> None:
     ],
 )
 def test_what_cannot_be_started_with(key: str, value: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as error:
+    with pytest.raises(BadConfig, match=said) as error:
         config(**{key: value})
-    assert str(error.value).startswith(f"{key}={value}")
+    [fault] = error.value.faults
+    assert fault.startswith((f"{key}={value!r}: ", f"{key}={value} is refused: "))
 
 
 def test_what_is_reported() -> None:
     told = config(
         lisenPort="1", serverWorkerThreads="9", serverSelectorThreads="3", connectTimeoutMillis="1", clusterTest="false"
     )
-    assert told.unknown == ["lisenPort"]
-    assert [name for name, why in told.without_effect() if why] == ["serverWorkerThreads", "connectTimeoutMillis"]
+    assert told.unknown == {"lisenPort": "1", "connectTimeoutMillis": "1"}
+    unknown, workers, timeout = told.notices
+    assert unknown == "unknown property lisenPort (near: listenPort)"
+    assert workers.startswith("property serverWorkerThreads=9 has no effect: ")
+    assert timeout.startswith("property connectTimeoutMillis=1 has no effect: ")
 
 
 def test_updates_take_what_fits() -> None:
     told = config(mine="1", connectTimeoutMillis="5")
-    said = told.update(
+    changed = told.change(
         {
             "mine": "2",
             "yours": "3",
             "waitSecondsForService": "abc",
             "enableTopicList": "false",
             "connectTimeoutMillis": "6",
-            "listenPort": "70000",
+            "scanNotActiveBrokerInterval": "0",
         }
     )
     values = told.values()
     assert (values["mine"], values["enableTopicList"], values["connectTimeoutMillis"]) == ("2", "false", "6")
-    assert (values["waitSecondsForService"], values["listenPort"]) == ("45", AT_START["listenPort"])
+    assert (values["waitSecondsForService"], values["scanNotActiveBrokerInterval"]) == ("45", "5000")
     assert "yours" not in values
-    assert len([line for line in said if line.startswith("not taken")]) == 2
-    assert "enableTopicList is now false" in said
-    assert told.update({"scanNotActiveBrokerInterval": "7"}) == [
-        "scanNotActiveBrokerInterval is now 7, which counts from the next start"
-    ]
+    assert len(changed.passed_over) == 2
+    assert changed.names == {"mine", "enableTopicList", "connectTimeoutMillis"}
+    assert not told.enable_topic_list
+    changed = told.change({"scanNotActiveBrokerInterval": "7"})
+    assert told.later(changed.names) == ["scanNotActiveBrokerInterval"]
+    assert told.scan_not_active_broker_interval == 5000
     values = told.values()
-    with pytest.raises(ConfigError, match="no controller"):
-        told.update({"enableTopicList": "true", "enableControllerInNamesrv": "true"})
+    assert (values["scanNotActiveBrokerInterval"], values["listenPort"]) == ("7", AT_START["listenPort"])
+    with pytest.raises(BadConfig, match="no controller"):
+        told.change({"enableTopicList": "true", "enableControllerInNamesrv": "true"})
     assert told.values() == values
 
 
 def test_the_black_list_is_javas_and_what_is_added() -> None:
-    assert config().black_list() >= {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
-    assert "listenPort" in config(configBlackList="listenPort").black_list()
+    told = config(configBlackList="orderMessageEnable")
+    for key in ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome", "orderMessageEnable"):
+        with pytest.raises(BadConfig, match="black list") as refused:
+            told.change({"enableTopicList": "false", key: "x"})
+        assert refused.value.forbidden
+    assert told.enable_topic_list

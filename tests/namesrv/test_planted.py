@@ -96,7 +96,7 @@ def test_a_newline_in_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert not newline_becomes_a_key(tmp_path / "ours")
     monkeypatch.setattr(properties_text, "is_one_line", lambda text: True)
     assert not newline_becomes_a_key(tmp_path / "unchecked"), "escaping alone keeps the file right"
-    monkeypatch.setattr(properties_text, "dumps_escaped", properties_text.dumps)
+    monkeypatch.setattr(properties_text, "dumps_escaped", lambda entries, ascii_only: properties_text.dumps(entries))
     assert newline_becomes_a_key(tmp_path / "as Java")
 
 

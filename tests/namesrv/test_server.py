@@ -267,7 +267,7 @@ def test_a_changed_configuration_is_read_at_the_next_start(tmp_path: Path) -> No
     config = NamesrvConfig(entries, user_home=str(tmp_path))
     assert config.order_message_enable
     assert config.values()["listenPort"] == "0"
-    assert config.unknown == ["mine"]
+    assert config.unknown == {"mine": "y"}
 
 
 # What strangers try
