@@ -53,14 +53,14 @@ def frame(opaque: int) -> bytes:
 class NullStore:
     """Takes nothing and costs next to nothing: what is measured is the engine's side."""
 
-    undispatched = written_offset = flushed_offset = 0
+    undispatched = dispatch_behind_bytes = written_offset = flushed_offset = 0
 
     def savepoint(self) -> int:
         return 0
 
     def rollback_to(self, savepoint: int) -> None: ...
     def commit(self) -> None: ...
-    def dispatch(self, wall_ms: int, limit: int) -> list[object]:
+    def dispatch(self, wall_ms: int, limit: int, keys_max: int) -> list[object]:
         return []
 
     def begin_sync(self, mono_ms: int, force: bool = False) -> None:

@@ -21,6 +21,10 @@ TAGS_FIELD: Final = UNIT_FIELDS - 1
 """Both kinds of units begin with the same fields; the tags code is the last of them."""
 
 
+KEY_BYTES_MIN: Final = 2
+"""What a key takes in the log: a character and a blank."""
+
+
 class Dispatcher:
     """`dispatched_offset`: everything that begins before it in the log is in queues and index."""
 
@@ -39,8 +43,11 @@ class Dispatcher:
     def add(self, committed: Iterable[Staged]) -> None:
         self.waiting += committed
 
-    def dispatch(self, upto: int, limit: int, wall_ms: int) -> list[Arrived]:
-        """Make visible what ends at or before `upto`, at most `limit` units. Raises OSError; it may be called again then."""
+    def dispatch(self, upto: int, limit: int, wall_ms: int, keys_max: int | None = None) -> list[Arrived]:
+        """Make visible what ends at or before `upto`, at most `limit` units, and one or as many as have `keys_max` keys.
+
+        Raises OSError; it may be called again then.
+        """
         waiting = self.waiting
         if not waiting:
             return []
@@ -55,6 +62,8 @@ class Dispatcher:
             if not count:
                 return []
             batch = waiting[:count]
+        if keys_max is not None and batch[-1].end_offset - batch[0].physical_offset > KEY_BYTES_MIN * keys_max:
+            batch = _within_keys(batch, keys_max)
         touched: list[ConsumeQueue] = []
         try:
             self._gather(batch, touched)
@@ -115,3 +124,14 @@ class Dispatcher:
         tags_codes = queue.pending[TAGS_FIELD :: queue.unit_fields]
         queue.write_pending(self.dirty_files)
         return Arrived(queue.topic, queue.queue_id, queue.max_offset, tags_codes, queue.pending_timestamp)
+
+
+def _within_keys(batch: list[Staged], keys_max: int) -> list[Staged]:
+    """Its beginning, one message at least."""
+    keys = 0
+    if sum([len(staged.keys) for staged in batch]) > keys_max:
+        for count, staged in enumerate(batch):
+            keys += len(staged.keys)
+            if keys > keys_max and count:
+                return batch[:count]
+    return batch

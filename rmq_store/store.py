@@ -191,8 +191,9 @@ class Store(Reading):
 
     # --- dispatch
 
-    def dispatch(self, wall_ms: int, limit: int = DISPATCH_ALL) -> list[Arrived]:
-        """Make committed messages visible, at most `limit`; under SYNC_FLUSH only what is flushed.
+    def dispatch(self, wall_ms: int, limit: int = DISPATCH_ALL, keys_max: int | None = None) -> list[Arrived]:
+        """Make committed messages visible, at most `limit`, and of these one or those that have `keys_max` keys; under SYNC_FLUSH
+        only what is flushed.
 
         A failing disk delays them (and refuses appends meanwhile); nothing is raised.
         """
@@ -200,7 +201,7 @@ class Store(Reading):
             return []
         upto = self._flusher.flushed_offset if self._is_sync else self._log.written_offset
         try:
-            return self._dispatcher.dispatch(upto, limit, wall_ms)
+            return self._dispatcher.dispatch(upto, limit, wall_ms, keys_max)
         except OSError as reason:
             self._writability.failed(reason)
             return []

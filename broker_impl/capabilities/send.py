@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from broker_impl.batches import batch_drafts
 from broker_impl.capabilities.send_answers import SendAnswers, human_time, topic_text
 from broker_impl.config import BrokerConfig
 from broker_impl.engine.call import LATER, Answer, Call, Durable, Refusal, Reply, Settled
@@ -46,7 +47,6 @@ from rmq_store.draft import Draft, Placed
 from rmq_store.errors import Illegal, StoreError, Unwritable
 from rmq_wire import names, properties, sys_flag
 from rmq_wire import property_names as prop
-from rmq_wire.batch import Item, read_items
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.codes import VERSION_SENDS_MAX_RECONSUME_TIMES, ResponseCode
 from rmq_wire.command import ONE_WAY
@@ -346,7 +346,7 @@ class Send(Capability):
         if is_inner:
             return self._inner_batch(call, asked, queue_id, flags, body, values)
         try:
-            drafts = [self._batch_draft(call, asked, queue_id, flags, item) for item in read_items(body)]
+            drafts = batch_drafts(asked, body, queue_id, flags, call.peer.remote_packed, self._store_host)
             placed = self._store.stage_batch(drafts, self._env.wall_ms)
         except BadBody as broken:
             raise NotTaken(PutStatus.MESSAGE_ILLEGAL, broken) from None
@@ -358,26 +358,6 @@ class Send(Capability):
         last = placed[-1]
         whole = Placed(first.physical_offset, first.queue_offset, last.end_offset - first.physical_offset, last.end_offset)
         return self._batch_stored(call, queue_id, whole, ids, common)
-
-    def _batch_draft(self, call: Call, asked: Sent, queue_id: int, flags: int, item: Item) -> Draft:
-        """One message of a batch, its properties byte for byte as sent: 5.5.0 adds nothing."""
-        values = properties.decode(item.properties.decode("utf-8", "replace"))
-        tags = values.get(prop.TAGS)
-        return Draft(
-            asked.topic,
-            queue_id,
-            item.body,
-            item.properties,
-            asked.born_timestamp,
-            call.peer.remote_packed,
-            self._store_host,
-            item.flag,
-            flags,
-            asked.reconsume_times or 0,
-            0,
-            tags_code(tags),
-            index_keys(values.get(prop.UNIQ_KEY), values.get(prop.KEYS), tags),
-        )
 
     def _inner_batch(
         self, call: Call, asked: Sent, queue_id: int, flags: int, body: bytes | memoryview, values: dict[str, str]

@@ -40,13 +40,15 @@ class StoreLike(Protocol):
     @property
     def undispatched(self) -> int: ...
     @property
+    def dispatch_behind_bytes(self) -> int: ...
+    @property
     def written_offset(self) -> int: ...
     @property
     def flushed_offset(self) -> int: ...
     def savepoint(self) -> int: ...
     def rollback_to(self, savepoint: int) -> None: ...
     def commit(self) -> None: ...
-    def dispatch(self, wall_ms: int, limit: int) -> Sequence[Any]: ...
+    def dispatch(self, wall_ms: int, limit: int, keys_max: int) -> Sequence[Any]: ...
     def begin_sync(self, mono_ms: int, force: bool = False) -> Any: ...
     def end_sync(self, ticket: Any, error: OSError | None) -> bool: ...
     def next_due(self, mono_ms: int) -> int: ...
@@ -112,13 +114,20 @@ class Commits:
         self._left = 0
         """Units that the last dispatch did not reach."""
         self._behind_since_ms: int | None = None
+        self._behind_bytes = 0
+        """What the last dispatch could have reached, and left for the next."""
         self._late: Deadline | None = None
         self._flush_later()
 
     @property
     def full(self) -> bool:
-        """So many answers or bytes wait for the disk that nothing more is appended."""
-        return len(self.parked) >= self.limits.flush_parked_max or self._unflushed_bytes > self.limits.unflushed_bytes_max
+        """So many answers or bytes wait for the disk, or for queues and index, that nothing more is appended."""
+        limits = self.limits
+        return (
+            len(self.parked) >= limits.flush_parked_max
+            or self._unflushed_bytes > limits.unflushed_bytes_max
+            or self._behind_bytes > limits.dispatch_behind_bytes_max
+        )
 
     @property
     def owing(self) -> bool:
@@ -188,16 +197,18 @@ class Commits:
             self._begin(force=True)
 
     def dispatch(self) -> Sequence[Any]:
-        """Make committed units visible: as many as were appended, and some of what was left."""
+        """Make committed units visible: as many as were appended, and some of what was left, unless they have too many keys."""
         store, limits = self.store, self.limits
         waiting = store.undispatched
         if not waiting:
-            self._left, self._behind_since_ms = 0, None
+            self._left, self._behind_since_ms, self._behind_bytes = 0, None, 0
             return ()
-        limit = max(waiting - self._left, limits.dispatch_units_min)
-        arrived = store.dispatch(self.env.wall_ms, limit)
+        units = max(waiting - self._left, limits.dispatch_units_min)
+        arrived = store.dispatch(self.env.wall_ms, units, limits.dispatch_keys_max)
         self._left = store.undispatched
-        if not self._left or waiting - self._left < limit:
+        moved = self._left and self._left < waiting
+        self._behind_bytes = store.dispatch_behind_bytes if moved else 0
+        if not self._behind_bytes:
             self._behind_since_ms = None  # what is left waits for the disk, not for us
         elif self._behind_since_ms is None:
             self._behind_since_ms = self.env.mono_ms

@@ -60,6 +60,10 @@ class Limits(NamedTuple):
     """Answers and requests waiting for tables to be written; above it they get SYSTEM_BUSY: a hanging disk fills no memory."""
     dispatch_units_min: int = 1_024
     """A turn dispatches as many units as it appended, and this many when there is more to do."""
+    dispatch_keys_max: int = 16_384
+    """But no more than have so many keys, or one: 20 ms; a message may have as many."""
+    dispatch_behind_bytes_max: int = 32 << 20
+    """Waiting for queues and index, above which appends get SYSTEM_BUSY: two bytes may be a key, and 4 MiB of keys take 3 s."""
     dispatch_lag_ms_max: int = 50
     """Dispatch behind for longer than this shrinks what is received."""
     due_max: int = 512

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from broker_impl.batches import BATCH_MESSAGES_MAX
+from broker_impl.engine.limits import Limits
 from rmq_wire import java, properties
 from rmq_wire.batch import ITEMS_MAX, Item, pack_items
 from rmq_wire.headers.clients import ConsumeMessageDirectly
@@ -80,6 +82,26 @@ def test_attack_15_a_broken_batch_is_illegal_as_a_whole(tmp_path: Path, body: by
         answer = broker.connect().ask(send_batch(), body)
         assert answer.code == 13, answer.remark
         assert len(answer.remark or "") < 300
+
+
+def test_attack_15_a_batch_of_more_messages_than_are_stored_at_once(tmp_path: Path) -> None:
+    """It said 50 ms, and took a fifth of a second."""
+    with two_topics(tmp_path) as broker, broker.unharmed():
+        answer = broker.connect().ask(send_batch(), item(22) * (BATCH_MESSAGES_MAX + 1))
+        assert (answer.code, answer.remark) == (13, f"more than {BATCH_MESSAGES_MAX} messages in a batch")
+
+
+def test_attack_15_a_batch_of_keys_is_indexed_in_portions(tmp_path: Path) -> None:
+    """4 MiB may hold two million of them: 2.3 s in one turn."""
+    body = pack_items([Item(0, b"x", pairs(KEYS=" ".join(f"k{number}" for number in range(60))).encode())] * 4)
+    with two_topics(tmp_path, limits=Limits(dispatch_keys_max=100)) as broker:
+        client, seen = broker.connect(), []
+        broker.driver.turn((client, client.frame(send_batch(), body)))
+        while broker.node.store.undispatched:
+            seen.append(broker.node.store.queue_bounds("T", 0)[1])
+            broker.driver.turn()
+        assert seen == [1, 2, 3], "one message has 60 keys, two have too many"
+        assert len(client.answers) == 1
 
 
 def test_attack_15_a_batch_in_a_batch_is_a_body(tmp_path: Path) -> None:

@@ -277,3 +277,20 @@ def test_work_that_staged_nothing_does_not_hear_of_others_failures() -> None:
     assert ends == [5]
     assert store.commits >= 3
     assert heard == []
+
+
+def test_too_much_behind_in_queues_and_index_refuses_appends_with_busy() -> None:
+    """Messages with thousands of keys are put into the index more slowly than they come."""
+    store = FakeStore()
+    server = Server(store=store, limits=Limits(dispatch_behind_bytes_max=2))
+    client = server.connect()
+    store.dispatch_max = 0
+    store.written = ["a", "b", "c", "d"]
+    assert client.ask(put("e")).code == ResponseCode.SUCCESS, "nothing moves: that is for the disk to say"
+    store.dispatch_max = 1
+    commits_of(server).dispatch()
+    assert client.ask(put("f")).code == ResponseCode.SYSTEM_BUSY
+    assert client.ask(where(1)).code == ResponseCode.SUCCESS, "who does not append is served"
+    server.driver.run()
+    assert store.undispatched == 0
+    assert client.ask(put("g")).code == ResponseCode.SUCCESS

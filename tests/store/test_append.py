@@ -423,6 +423,18 @@ def test_dispatch_in_portions() -> None:
     assert rig.numbers() == list(range(10))
 
 
+def test_dispatch_of_no_more_keys_than_wanted() -> None:
+    rig = Rig()
+    for number, keys in enumerate((1, 2, 3, 50, 1, 1)):
+        rig.store.stage(draft(number, keys=tuple(f"key-{key}-{'of-some-length' * 4}" for key in range(keys))), START_MS)
+    rig.store.commit()
+    seen = []
+    while rig.store.undispatched:
+        seen.append([one.next_queue_offset for one in rig.store.dispatch(START_MS, 100, 4)])
+    assert seen == [[2], [3], [4], [6]]
+    assert rig.numbers() == list(range(6))
+
+
 def test_units_of_transactions_that_no_queue_gets() -> None:
     rig = Rig()
     prepared = rig.store.stage(draft(1, sys_flag=sys_flag.TRANSACTION_PREPARED), START_MS)

@@ -40,6 +40,10 @@ class FakeStore:
     def undispatched(self) -> int:
         return len(self.written) - self.dispatched
 
+    @property
+    def dispatch_behind_bytes(self) -> int:
+        return max((self.flushed_offset if self.sync_flush else len(self.written)) - self.dispatched, 0)
+
     def stage(self, text: str) -> int:
         """Reserve a place; the end offset that the unit will have."""
         self.staged.append(text)
@@ -60,7 +64,7 @@ class FakeStore:
             raise self.commit_error
         self.written += staged
 
-    def dispatch(self, wall_ms: int, limit: int) -> list[str]:
+    def dispatch(self, wall_ms: int, limit: int, keys_max: int) -> list[str]:
         visible = self.flushed_offset if self.sync_flush else len(self.written)
         end = min(visible, self.dispatched + limit)
         if self.dispatch_max is not None:
