@@ -15,7 +15,8 @@ from rmq_wire import property_names as prop
 from rmq_wire.batch import read_items
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.send import SendBatchMessage, SendMessage, SendMessageV2
-from rmq_wire.message import index_keys, tags_code
+from rmq_wire.implied.index_keys import index_keys
+from rmq_wire.implied.tags import tags_code
 
 BATCH_MESSAGES_MAX: Final = 8_192
 """Of one batch: 50 ms."""
