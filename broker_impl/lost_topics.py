@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from rmq_net.log import Log, plain_text
+from rmq_store.advice import repair_command
 from rmq_store.config_files import BACKUP_SUFFIX
 from rmq_store.disk import Disk
 from rmq_store.errors import StoreDamaged
@@ -30,7 +31,7 @@ def look_for_topics(disk: Disk, root: str, table: str, store: Store, log: Log) -
     what = f"{root}/config/{table} is missing, and the log has messages of {plain_text(named)}"
     if store.report.stopped_clean:
         raise StoreDamaged(
-            f"{what}: restore it, or make it again from queues and log with: rmq inspect repair {root} --tables (a file that"
+            f"{what}: restore it, or make it again from queues and log with: {repair_command(root, '--tables')} (a file that"
             " holds {} starts without topics)"
         )
     log.warning("%s: they are made anew when somebody sends to them", what)

@@ -14,6 +14,7 @@ from itertools import islice, pairwise
 from typing import Final
 
 from rmq_store import queue_repair
+from rmq_store.advice import repair_command
 from rmq_store.checkpoint import Checkpoint
 from rmq_store.commit_log import CommitLog
 from rmq_store.consume_queue import ConsumeQueue
@@ -51,7 +52,7 @@ class Missing:
             if following != start + log.file_bytes:
                 raise StoreDamaged(
                     f"{log.path(start + log.file_bytes)} is missing, the log goes on with {log.path(following)}: restore it from"
-                    f" a copy, or save what there is with: rmq inspect repair {self._root} --to NEWDIR"
+                    f" a copy, or save what there is with: {repair_command(self._root, '--to NEWDIR')}"
                 )
 
     def for_good(self) -> Iterator[str]:

@@ -11,12 +11,12 @@ Java: `ConfigManager` (encode, decode, persist), `RemotingSerializable.toJson(ob
 from __future__ import annotations
 
 import bisect
-import shlex
 from collections import deque
 from collections.abc import Callable, Container, Generator, Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
 from rmq_net.log import Log
+from rmq_store.advice import repair_command
 from rmq_store.config_files import load_config, persist_config
 from rmq_store.disk import Disk
 from rmq_store.errors import StoreDamaged, StoreError
@@ -288,10 +288,10 @@ def load_tables(disk: Disk, directory: str, tables: Iterable[PersistedTable], lo
         except StoreDamaged as damaged:
             failures.append(str(damaged))
     if failures:
-        store = shlex.quote(directory.rpartition("/")[0])
+        repair = repair_command(directory.rpartition("/")[0], "--tables")
         raise StoreDamaged(
             f"{'; '.join(failures)}. Topics and groups are made again from the store's queues and log by:"
-            f" rmq inspect repair {store} --tables (positions are not: it says what follows)"
+            f" {repair} (positions are not: it says what follows)"
         )
 
 

@@ -43,8 +43,9 @@ def commanded(refused: str, home: Path, **places: str) -> None:
 
 
 def test_without_its_table_of_topics_it_does_not_start_and_the_command_makes_it(tmp_path: Path) -> None:
-    house = filled(tmp_path)
-    for path in (tmp_path / "config").glob("topics.json*"):
+    store = tmp_path / "it's my store"
+    house = filled(store)
+    for path in (store / "config").glob("topics.json*"):
         path.unlink()
     with pytest.raises(StoreDamaged, match=r"topics\.json is missing, and the log has messages of T") as refused:
         house.open()
@@ -82,7 +83,7 @@ def test_after_a_kill_a_missing_table_is_only_told(tmp_path: Path, caplog: pytes
 
 def test_without_a_log_file_between_others_the_command_saves_the_rest(tmp_path: Path) -> None:
     """What is before the gap and behind it keeps its place; nothing of it is passed over by a consumer."""
-    store, saved = tmp_path / "store", tmp_path / "saved"
+    store, saved = tmp_path / "a store", tmp_path / "saved"
     house = filled(store)
     log = sorted((store / "commitlog").iterdir())
     assert len(log) > 3
