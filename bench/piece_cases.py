@@ -19,8 +19,10 @@ from broker_impl.env import Env
 from broker_impl.namesrv.config import NamesrvConfig
 from broker_impl.namesrv.registrations import Registration
 from broker_impl.namesrv.server import create_name_server
+from broker_impl.state.clients import Client
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
+from rmq_wire.bodies.heartbeat import ConsumerData
 from rmq_wire.bodies.registration import RegisterBrokerBody, write_compressed
 from rmq_wire.bodies.topics import TopicConfig, TopicConfigTable
 from rmq_wire.command import encode_request
@@ -91,7 +93,10 @@ def name_server(root: Path, rows: int, frame_bytes: int = FRAME_BYTES) -> World:
 
 
 def broker(root: Path, rows: int, frame_bytes: int = FRAME_BYTES) -> World:
-    """`rows` topics, `rows` groups; group G has progress in every topic, every group in the topic `shared`."""
+    """`rows` topics, `rows` groups; group G has progress in every topic, every group in the topic `shared`.
+
+    `rows` producers of 10 connections, and half as many connections in the groups G and P.
+    """
     node = broker_node(Env(wall_ms=WALL_MS, mono_ms=1_000_000), root)
     node.topics.put_all(
         [
@@ -106,7 +111,20 @@ def broker(root: Path, rows: int, frame_bytes: int = FRAME_BYTES) -> World:
             node.offsets.commit("G", name, queue_id, 0)
     for name in _names("group", rows):
         node.offsets.commit(name, "shared", 0, 0)
+    members = [_client(node.engine, number) for number in range(rows // 2)]
+    for member in members:
+        node.clients.register_consumer(member, ConsumerData(group_name="G"), notify=False)
+        node.clients.register_producer("P", member)
+    for number, name in enumerate(_names("producer", rows)):
+        for member in members[number % 10 :: len(members) // 10]:
+            node.clients.register_producer(name, member)
     return World("broker", node.engine, node, rows, frame_bytes, node.close)
+
+
+def _client(engine: Engine, number: int) -> Client:
+    peer = engine.opened(("127.0.0.1", number), ("127.0.0.1", 10_911), "main")
+    assert peer is not None
+    return Client(peer, f"client-{number}", 0, 513, engine.env)
 
 
 def _names(what: str, count: int) -> list[str]:
@@ -275,6 +293,9 @@ def _heartbeat(groups: int, subscriptions: int) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
+_CROWD: Final = b'"consumerDataSet":[{"groupName":"G","subscriptionDataSet":[{"topic":"shared"}]}]'
+
+
 def _locks(count: int) -> bytes:
     queues = [{"brokerName": "broker-a", "queueId": number, "topic": "queues"} for number in range(count)]
     return json.dumps({"clientId": "c", "consumerGroup": "G", "mqSet": queues}, separators=(",", ":")).encode()
@@ -298,6 +319,8 @@ _BROKER: Final[dict[int, dict[str, Data]]] = {
         "200 groups of 200 subscriptions": lambda world: _request(34, _heartbeat(200, 200)),
         "1,200 groups in ordinals": lambda _: _request(34, _heartbeat(1_200, 1).replace(b'"CLUSTERING"', b"1")),
         "1,536 groups, goes away": lambda world: _request(34, _heartbeat(min(1_536, world.rows), 1)),
+        "into a crowd": lambda _: _request(34, _heartbeat(0, 1).replace(b'"consumerDataSet":[]', _CROWD)),
+        "into a crowd, goes away": lambda _: _request(34, _heartbeat(0, 1).replace(b'"consumerDataSet":[]', _CROWD)),
     },
     41: {
         "16,384 queues": lambda world: _request(41, _locks(min(16_384, 2 * world.rows))),

@@ -11,23 +11,24 @@ Java: `ClientManageProcessor`, `ConsumerManageProcessor.getConsumerListByGroup`,
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from broker_impl.config import BrokerConfig
 from broker_impl.engine.call import Answer, Call, Refusal, Reply
 from broker_impl.engine.router import Capability, answers
-from broker_impl.state.clients import Client, Clients
+from broker_impl.engine.slices import ROWS_PER_SLICE, Slices, begun, body_of, spelled
+from broker_impl.state.clients import Client, Clients, ConsumerGroup
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.topics import TopicTable
 from rmq_wire import names
+from rmq_wire.bodies.body import STRICT, list_pieces
 from rmq_wire.bodies.connections import (
     Connection,
     ConsumerConnection,
     ConsumerIdList,
     ProducerConnection,
     ProducerInfo,
-    ProducerTableInfo,
 )
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.bodies.heartbeat import CONSUME_ACTIVELY, TAG, CheckClientRequest, ConsumerData, HeartbeatData
@@ -81,6 +82,9 @@ class ClientManagement(Capability):
         self._groups = groups
         self._clients = clients
         self._check_expression = check_expression
+        self._to_notify: dict[str, None] = {}
+        """Groups whose members are to hear that there are others now, in this order."""
+        self._notifying = False
         clients.on_members_changed.append(self._notify)
         engine.on_peer_closed(clients.on_close)
         engine.every(SCAN_MS, self._scan)
@@ -155,14 +159,17 @@ class ClientManagement(Capability):
         group = self._clients.consumer_group(asked.consumer_group)
         if group is None:
             raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{asked.consumer_group}] not online")
+        return begun(self._consumers(group))
+
+    def _consumers(self, group: ConsumerGroup) -> Slices[Reply]:
         body = ConsumerConnection(
-            connection_set=_connections(group.members.values()),
+            connection_set=(yield from _connections(group.members.values())),
             consume_from_where=group.consume_from_where,
             consume_type=group.consume_type,
             message_model=group.message_model,
-            subscription_table=group.subscriptions,
+            subscription_table=dict(group.subscriptions),
         )
-        return Reply(body=body.encode())
+        return (yield from spelled(body))
 
     @answers(GetProducerConnectionList)
     def producers(self, call: Call, asked: GetProducerConnectionList) -> Answer:
@@ -170,14 +177,15 @@ class ClientManagement(Capability):
         members = self._clients.producer_group(asked.producer_group)
         if members is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"the producer group[{asked.producer_group}] not exist")
-        return Reply(body=ProducerConnection(connection_set=_connections(members.values())).encode())
+        return begun(self._producers(members))
+
+    def _producers(self, members: Mapping[Peer, Client]) -> Slices[Reply]:
+        return (yield from spelled(ProducerConnection(connection_set=(yield from _connections(members.values())))))
 
     @answers(GetAllProducerInfo)
     def all_producers(self, call: Call, asked: GetAllProducerInfo) -> Answer:
         """Every producer."""
-        groups = self._clients.producer_groups
-        data = {group: [_producer(client) for client in members.values()] for group, members in groups.items()}
-        return Reply(body=ProducerTableInfo(data=data).encode())
+        return begun(body_of(_producer_pieces(self._clients.producer_groups)))
 
     def _register(
         self, client: Client, consumer: ConsumerData, group: SubscriptionGroupConfig, *, with_subscriptions: bool
@@ -202,10 +210,30 @@ class ClientManagement(Capability):
         if any(len(consumer.subscription_data_set) > SUBSCRIPTIONS_PER_GROUP_MAX for consumer in data.consumer_data_set):
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"more than {SUBSCRIPTIONS_PER_GROUP_MAX} subscriptions in one group")
 
-    def _notify(self, group: str, peers: Sequence[Peer]) -> None:
-        for peer in peers:
-            if not peer.closed and peer.closing is None:
-                self._engine.tell(peer, NotifyConsumerIdsChanged(consumer_group=group))
+    def _notify(self, group: str) -> None:
+        self._to_notify[group] = None
+        if not self._notifying:
+            self._notifying = True
+            self._engine.long_work(self._notices(), self._notified)
+
+    def _notices(self) -> Slices[None]:
+        """In slices: a client may belong to a thousand groups, and a group have thousands of members."""
+        told = 0
+        while self._to_notify:
+            name = next(iter(self._to_notify))
+            del self._to_notify[name]
+            group = self._clients.consumer_group(name)
+            for peer in list(group.members) if group is not None else ():
+                if not peer.closed and peer.closing is None:
+                    self._engine.tell(peer, NotifyConsumerIdsChanged(consumer_group=name))
+                told += 1
+                if told % ROWS_PER_SLICE == 0:
+                    yield None
+
+    def _notified(self, _: object, error: BaseException | None) -> None:
+        self._notifying = False
+        if error is not None:
+            raise error
 
     def _scan(self) -> None:
         for peer in self._clients.silent():
@@ -213,16 +241,25 @@ class ClientManagement(Capability):
         self._clients.sweep_compensated()
 
 
-def _connections(clients: Iterable[Client]) -> list[Connection]:
-    return [
-        Connection(
-            client_addr="{}:{}".format(*client.peer.remote),
-            client_id=client.client_id,
-            language=_language(client.language),
-            version=client.version,
-        )
-        for client in clients
-    ]
+def _connections(clients: Iterable[Client]) -> Slices[list[Connection]]:
+    found: list[Connection] = []
+    for client in list(clients):
+        address = "{}:{}".format(*client.peer.remote)
+        language = _language(client.language)
+        found.append(Connection(client_addr=address, client_id=client.client_id, language=language, version=client.version))
+        if len(found) % ROWS_PER_SLICE == 0:
+            yield None
+    return found
+
+
+def _producer_pieces(groups: Mapping[str, Mapping[Peer, Client]]) -> Iterator[bytes]:
+    """`ProducerTableInfo`, a producer at a time."""
+    before = b'{"data":{'
+    for group in list(groups):
+        yield before + STRICT.key(group) + b":"
+        yield from list_pieces(_producer(client).encode() for client in list(groups.get(group, {}).values()))
+        before = b","
+    yield b"}}" if before == b"," else before + b"}}"
 
 
 def _producer(client: Client) -> ProducerInfo:

@@ -102,8 +102,8 @@ class Clients:
         self._consumes: dict[Peer, dict[str, None]] = {}
         self._produces: dict[Peer, dict[str, None]] = {}
         self._fingerprints: dict[str, int] = {}
-        self.on_members_changed: list[Callable[[str, Sequence[Peer]], None]] = []
-        """Group and the connections of its members now: they must share its queues anew."""
+        self.on_members_changed: list[Callable[[str], None]] = []
+        """Group: its members must share its queues anew."""
         self.on_subscribed: list[Callable[[str, Sequence[SubscriptionData]], None]] = []
         """Group and what a heartbeat said it subscribes to."""
         self.on_group_gone: list[Callable[[str], None]] = []
@@ -344,7 +344,7 @@ class Clients:
     def _members_changed(self, group: ConsumerGroup) -> None:
         if self._config.notify_consumer_ids_changed_enable:
             for listener in self.on_members_changed:
-                listener(group.name, list(group.members))
+                listener(group.name)
 
 
 def _forget(table: dict[K, dict[str, None]], key: K, member: str) -> None:

@@ -30,7 +30,7 @@ class World:
         self.clients = Clients(BrokerConfig({"brokerName": "b", **entries}, Machine()), self.env)
         self.notices: list[tuple[str, int]] = []
         self.gone: list[str] = []
-        self.clients.on_members_changed.append(lambda group, peers: self.notices.append((group, len(peers))))
+        self.clients.on_members_changed.append(lambda group: self.notices.append((group, len(self.clients.consumer_ids(group)))))
         self.clients.on_group_gone.append(self.gone.append)
 
     def peer(self, number: int = 1) -> Any:

@@ -68,6 +68,20 @@ def test_pieces_do_not_grow_with_the_tables(tmp_path: Path, make: Callable[[Path
     assert {case: lines for case, lines in grown.items() if case[:2] not in WHOLE.keys() | NOT_BOUNDED} == {}
 
 
+def test_a_crowd_hears_who_is_gone_in_slices(tmp_path: Path) -> None:
+    """Each member of each group was told at once: a stranger in 1,536 groups of ten kept everybody else waiting for 60 ms."""
+
+    def worst(rows: int) -> float:
+        world = broker(tmp_path / str(rows), rows, FRAME_BYTES)
+        try:
+            [case] = [case for case in world.cases() if case.what == "into a crowd, goes away"]
+            return measured(case, world, lambda work: float(lines_of(work))).worst
+        finally:
+            world.close()
+
+    assert worst(MANY) < GROWTH_MAX * worst(FEW)
+
+
 def test_limits_are_in_the_document() -> None:
     text = (Path(__file__).parents[2] / "docs" / "limits.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| (\d+) \| body \| ([\d,]+) bytes", text, re.MULTILINE))
