@@ -13,7 +13,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from broker_impl.engine.call import Answer, Call, Durable
+from broker_impl.engine.answers import Answer, Durable
+from broker_impl.engine.call import Call
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability, Router, answers
 from broker_impl.env import SystemEnv

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from broker_impl.engine.answers import Row
 from broker_impl.engine.body_limits import BODY_BYTES_MAX
 from broker_impl.engine.engine import Engine
-from broker_impl.engine.router import Row
 from broker_impl.env import Env
 from broker_impl.namesrv.config import NamesrvConfig
 from broker_impl.namesrv.registrations import Registration

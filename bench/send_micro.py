@@ -15,7 +15,8 @@ from typing import Any
 
 from broker_impl.capabilities.send import Send
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.call import Call, Durable
+from broker_impl.engine.answers import Durable
+from broker_impl.engine.call import Call
 from broker_impl.env import SystemEnv
 from broker_impl.intake import Intake
 from broker_impl.state.groups import GroupTable
@@ -98,12 +99,12 @@ def main() -> None:
         for number in range(MESSAGES)
     ]
     commands = [Command(code=310, opaque=number, body=BODY, form=Form.JSON) for number in range(MESSAGES)]
-    engine: Any = None
+    loop: Any = None
     peer: Any = FakePeer()
 
     def handle() -> None:
         for command, header in zip(commands, asked, strict=True):
-            answer = send.send(Call(engine, peer, command), header)
+            answer = send.send(Call(loop, peer, command), header)
             assert answer.__class__ is Durable
 
     def rewrite() -> None:

@@ -1,7 +1,7 @@
 """The composition root: the only module here that knows trio.
 
 A `House` is what one process runs: a name server, brokers, or both.  `run` serves all of it until it is told to stop, and stops
-it in order: brokers take their leave of the name servers, answers that are owed go out, stores close, the name server goes last.
+it in order: brokers take their leave of the name servers, pending answers go out, stores close, the name server goes last.
 Behaviour is elsewhere: engines decide, shells move bytes, `registration` says what to tell which name server and when.
 """
 

@@ -14,7 +14,7 @@ import enum
 from collections.abc import Callable
 from typing import Final
 
-from broker_impl.engine.call import Refusal
+from broker_impl.engine.answers import Refusal
 from rmq_net.service import Buffer
 from rmq_store.draft import NO_DELAY, Draft, Placed
 from rmq_store.errors import CreateFailed, Illegal, IllegalKind, StoreError, Unwritable

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from broker_impl import refused
+from broker_impl.capabilities.call_consumer import CallConsumer
 from broker_impl.capabilities.clients import ClientManagement
 from broker_impl.capabilities.configuration import Configuration
 from broker_impl.capabilities.consume_stats import ConsumeProgress
-from broker_impl.capabilities.consumer_asks import ConsumerAsks
 from broker_impl.capabilities.files import Files
 from broker_impl.capabilities.groups import Groups
 from broker_impl.capabilities.listings import Listings
@@ -185,16 +185,16 @@ class BrokerNode:
             Pull(engine, config, topics, groups, clients, offsets, stats, store, reads),
             SendBack(env, config, topics, groups, clients, stats, intake, reads),
             self.schedule,
-            Query(config, store, reads),
+            Query(config, store, reads, engine.afford),
             Positions(store, reads),
-            Topics(config, topics, offsets, stats, store),
+            Topics(engine, config, topics, offsets, stats, store),
             Groups(groups, offsets, stats),
             Listings(config, env, topics, groups, offsets, clients, self.delay_offsets.encode),
             Offsets(config, topics, groups, offsets, store),
             ClientManagement(engine, config, topics, groups, clients),
-            ConsumerAsks(config, topics, groups, clients, store),
+            CallConsumer(engine, config, topics, groups, clients, store),
             Locks(engine, locks),
-            ConsumeProgress(config, topics, groups, offsets, clients, stats, store),
+            ConsumeProgress(engine, config, topics, groups, offsets, clients, stats, store),
             Runtime(engine, config, stats, store, lambda: self.delay_offsets.progress, self._usage),
             Configuration(config, self._configuration_file, self._register_anew),
             Files(engine, config, topics, store),

@@ -16,8 +16,8 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Protocol
 
-from broker_impl.engine.call import Durable, Refusal, Reply, Settled, Unsaved, refusal_reply
-from broker_impl.engine.commits import SENDABLE, SavesLike
+from broker_impl.engine.answers import SENDABLE, Durable, Refusal, Reply, Settled, Unsaved, refusal_reply
+from broker_impl.engine.commits import SavesLike
 from broker_impl.engine.peer import Peer
 from broker_impl.state.persisted import PersistedTable, Persister
 from rmq_net.log import Log, plain_text
@@ -43,7 +43,7 @@ class Loop(Protocol):
     @property
     def emit(self) -> Callable[[Peer, int, Form, Settled], None]: ...
     def after_commit(self, then: Callable[[BaseException | None], None]) -> None: ...
-    def long_work(
+    def in_background(
         self, generator: Generator[None, None, Any], then: Callable[[Any, BaseException | None], None] | None = None
     ) -> None: ...
     def job(self, job: Job) -> None: ...
@@ -74,7 +74,7 @@ class Saves:
             table.when_saved = partial(self.when_saved, table)
 
     @property
-    def owing(self) -> bool:
+    def pending(self) -> bool:
         """Somebody waits for the disk."""
         return any(self._waiting.values())
 
@@ -114,9 +114,9 @@ class Saves:
         elif self._full:
             emit(Reply(code=ResponseCode.SYSTEM_BUSY, remark=BUSY))
         else:
-            owed = _Owed(len(tables), settled, emit)
+            unsent = _Unsent(len(tables), settled, emit)
             for table in tables:
-                self._waiting[table].append((table.changes, owed.ended))
+                self._waiting[table].append((table.changes, unsent.ended))
         return True
 
     def put_aside(self, peer: Peer, command: Command, error: Exception) -> bool:
@@ -150,7 +150,7 @@ class Saves:
     def _begin(self, table: PersistedTable) -> None:
         del self._due[table]
         self._writing.add(table)
-        self._loop.long_work(self._persister.slices(table), partial(self._encoded, table))
+        self._loop.in_background(self._persister.slices(table), partial(self._encoded, table))
 
     def _encoded(self, table: PersistedTable, chunks: list[bytes] | None, error: BaseException | None) -> None:
         if error is not None or chunks is None:
@@ -190,7 +190,7 @@ class Saves:
             self._loop.emit(peer, command.opaque, command.form, reply)
 
 
-class _Owed:
+class _Unsent:
     """An answer that rests on one table or more."""
 
     __slots__ = ("_answer", "_emit", "_left")

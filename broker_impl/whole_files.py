@@ -12,7 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from broker_impl.engine.call import LATER, Call, Later, Parked, Refusal, Reply
+from broker_impl.engine.answers import LATER, Later, Refusal, Reply
+from broker_impl.engine.call import Call, PendingAnswer
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.slices import Slices, finished
 from rmq_net.log import plain_text
@@ -89,7 +90,7 @@ class WholeFiles:
             put = partial(persist_config, self._disk, file.path, [made])
             self._engine.job(Job(LANE, put, lambda _, failed: self._ended(file, failed)))
 
-        self._engine.long_work(made(), write)
+        self._engine.in_background(made(), write)
 
     def _ended(self, file: _File, error: BaseException | None) -> None:
         file.busy = file.thread = False
@@ -99,16 +100,16 @@ class WholeFiles:
                 self._begin(file)
             else:
                 del self._files[file.path]
-            for parked, _ in asked:
-                parked.answer(Reply())
+            for pending, _ in asked:
+                pending.answer(Reply())
             return
         asked, file.waiting = asked + file.waiting, []
         said = f"{file.path} could not be written: {plain_text(error)}"
         self._engine.env.log.error("%s; %d changes are taken back", said, len(asked))
         for _, undo in reversed(asked):
             self._engine.guard(undo)
-        for parked, _ in asked:
-            parked.answer(Refusal(ResponseCode.SYSTEM_ERROR, said))
+        for pending, _ in asked:
+            pending.answer(Refusal(ResponseCode.SYSTEM_ERROR, said))
         self._engine.at(self._engine.env.mono_ms + AGAIN_MS, lambda: self._again(file))
 
     def _again(self, file: _File) -> None:
@@ -124,7 +125,7 @@ class _File:
     def __init__(self, path: str, text: Text) -> None:
         self.path = path
         self.text = text
-        self.begun: list[tuple[Parked, Undo]] = []
-        self.waiting: list[tuple[Parked, Undo]] = []
+        self.begun: list[tuple[PendingAnswer, Undo]] = []
+        self.waiting: list[tuple[PendingAnswer, Undo]] = []
         self.busy = False
         self.thread = False

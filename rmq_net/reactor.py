@@ -345,7 +345,7 @@ class Reactor:
     # Stopping
 
     def stop(self) -> None:
-        """Begin an orderly stop: accept and read nothing more, send what is owed."""
+        """Begin an orderly stop: accept and read nothing more, send pending answers."""
         if self._stop_at_ms is not None:
             return
         self._stop_at_ms = self._clock_ms() + self.tuning.drain_ms_max
@@ -356,7 +356,7 @@ class Reactor:
 
     @property
     def stopped(self) -> bool:
-        """After `stop`: everything owed has been sent, or the time for it is over."""
+        """After `stop`: every pending answer has been sent, or the time for it is over."""
         if self._stop_at_ms is None:
             return False
         if self._clock_ms() >= self._stop_at_ms:

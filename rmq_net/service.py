@@ -58,7 +58,7 @@ class Service(Protocol[P]):
 
     @property
     def drained(self) -> bool:
-        """After `drain`: nothing is owed to anybody any more."""
+        """After `drain`: no answer is pending any more."""
         ...
 
     def opened(self, remote: Address, local: Address, listener: str) -> P | None:
@@ -86,5 +86,5 @@ class Service(Protocol[P]):
         ...
 
     def drain(self) -> None:
-        """Stop in order: answer what is owed, take nothing new."""
+        """Stop in order: send pending answers, take nothing new."""
         ...

@@ -43,7 +43,7 @@ class Shell:
         self._scope: trio.CancelScope | None = None
 
     def stop(self) -> None:
-        """Stop in order: `serve` returns once everything owed has been sent.  Call it from the trio thread."""
+        """Stop in order: `serve` returns once every pending answer has been sent.  Call it from the trio thread."""
         self._reactor.stop()
         self._wake()
 

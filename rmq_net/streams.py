@@ -67,7 +67,7 @@ class StreamShell:
         self._lanes = Lanes(self._wake)
 
     def stop(self) -> None:
-        """Stop in order: `serve` returns once everything owed has been sent.  Call it from the trio thread."""
+        """Stop in order: `serve` returns once every pending answer has been sent.  Call it from the trio thread."""
         if self._stop_at_s == math.inf:
             self._stop_at_s = time.monotonic() + self._tuning.drain_ms_max / 1e3
             self._accepting.cancel()

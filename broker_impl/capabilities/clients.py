@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.call import Answer, Call, Refusal, Reply
+from broker_impl.engine.answers import Answer, Refusal, Reply
+from broker_impl.engine.call import Call
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import ROWS_PER_SLICE, Slices, begun, body_of, spelled
 from broker_impl.state.clients import Client, Clients, ConsumerGroup

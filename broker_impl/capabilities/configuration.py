@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.call import Answer, Call, Refusal, Reply
+from broker_impl.engine.answers import Answer, Refusal, Reply
+from broker_impl.engine.call import Call
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import Slices, joined
 from broker_impl.properties import BadConfig

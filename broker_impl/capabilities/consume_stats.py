@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.call import Answer, Call, Pause, Reply
+from broker_impl.engine.answers import Answer, Pause, Reply
+from broker_impl.engine.call import Call
 from broker_impl.engine.cold import warmed
+from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import body_of, joined, spelled
 from broker_impl.state.clients import Clients
@@ -24,9 +26,6 @@ from rmq_wire.bodies.body import FASTJSON
 from rmq_wire.bodies.stats import ConsumeStats, OffsetWrapper, progress_begins, progress_ends, progress_of
 from rmq_wire.fastjson import MessageQueue
 from rmq_wire.headers.stats import GetConsumeStats, GetConsumeStatsInBroker
-
-if TYPE_CHECKING:
-    from broker_impl.engine.engine import Engine
 
 QUEUES_PER_SLICE = 32
 SEPARATOR = ";"
@@ -45,6 +44,7 @@ class ConsumeProgress(Capability):
 
     def __init__(
         self,
+        engine: Engine,
         config: BrokerConfig,
         topics: TopicTable,
         groups: GroupTable,
@@ -53,6 +53,7 @@ class ConsumeProgress(Capability):
         stats: Stats,
         store: ProgressStore,
     ) -> None:
+        self._engine = engine
         self._config = config
         self._topics = topics
         self._groups = groups
@@ -65,12 +66,12 @@ class ConsumeProgress(Capability):
     def of_group(self, call: Call, asked: GetConsumeStats) -> Answer:
         """One group, on the topics that it asks for, or on all in which it has progress."""
         listed = [name for name in (asked.topic_list or "").split(SEPARATOR) if name]
-        return self._of_group(call.engine, asked.consumer_group, listed or self._topics_to_show(asked))
+        return self._of_group(asked.consumer_group, listed or self._topics_to_show(asked))
 
     @answers(GetConsumeStatsInBroker)
     def of_all(self, call: Call, asked: GetConsumeStatsInBroker) -> Answer:
         """Every group; only its ordered topics when asked so."""
-        return body_of(self._of_all(call.engine, asked.is_order))
+        return body_of(self._of_all(asked.is_order))
 
     def _topics_to_show(self, asked: GetConsumeStats) -> Iterator[str]:
         """A topic that the online members do not subscribe to is left out."""
@@ -82,13 +83,13 @@ class ConsumeProgress(Capability):
         online = self._clients.consumer_group(group)
         return online is None or not online.subscriptions or self._clients.subscription(group, topic) is not None
 
-    def _of_group(self, engine: Engine, group: str, topics: Iterable[str]) -> Generator[Pause | None, None, Reply]:
+    def _of_group(self, group: str, topics: Iterable[str]) -> Generator[Pause | None, None, Reply]:
         body = ConsumeStats()
         rows = 0
         for name in topics:
             topic = self._topics.get(name)
             if topic is not None:
-                yield from self._add(engine, body, group, name, topic.read_queue_nums, with_pulled=True)
+                yield from self._add(body, group, name, topic.read_queue_nums, with_pulled=True)
                 body.consume_tps += self._stats.group_get_tps(group, name)
                 rows += topic.read_queue_nums
                 if rows >= QUEUES_PER_SLICE:
@@ -96,7 +97,7 @@ class ConsumeProgress(Capability):
                     yield None
         return (yield from spelled(body, FASTJSON))
 
-    def _of_all(self, engine: Engine, is_order: bool) -> Iterator[bytes | Pause | None]:
+    def _of_all(self, is_order: bool) -> Iterator[bytes | Pause | None]:
         """The text of a `ConsumeStatsList` in pieces: with thousands of groups its rows are not kept."""
         total_diff = inflight_diff = queues = 0
         before = progress_begins(f"{self._config.broker_ip1}:{self._config.listen_port}")
@@ -107,7 +108,7 @@ class ConsumeProgress(Capability):
                 if topic is None or (is_order and not topic.order) or not self._subscribed(group, name):
                     continue
                 row = ConsumeStats(consume_tps=self._stats.group_get_tps(group, name))
-                yield from self._add(engine, row, group, name, topic.write_queue_nums, with_pulled=False)
+                yield from self._add(row, group, name, topic.write_queue_nums, with_pulled=False)
                 total_diff += row.total_diff()
                 inflight_diff += row.inflight_diff()
                 rows.append((yield from joined(row.pieces(FASTJSON))))
@@ -120,7 +121,7 @@ class ConsumeProgress(Capability):
         yield (b"" if before == b"," else before) + progress_ends(total_diff, inflight_diff)
 
     def _add(
-        self, engine: Engine, body: ConsumeStats, group: str, topic: str, queues: int, *, with_pulled: bool
+        self, body: ConsumeStats, group: str, topic: str, queues: int, *, with_pulled: bool
     ) -> Generator[Pause | None, None, None]:
         for queue_id in range(queues):
             consumed = max(0, self._offsets.query(group, topic, queue_id))
@@ -130,7 +131,7 @@ class ConsumeProgress(Capability):
                 pull_offset=max(consumed, self._offsets.query_pull(group, topic, queue_id)) if with_pulled else 0,
             )
             if consumed > 0:
-                stored_ms = yield from warmed(engine, partial(self._store.store_time_at, topic, queue_id, consumed - 1))
+                stored_ms = yield from warmed(self._engine, partial(self._store.store_time_at, topic, queue_id, consumed - 1))
                 row.last_timestamp = max(0, stored_ms)
             body.offset_table[MessageQueue(topic, self._config.broker_name, queue_id)] = row
             if queue_id % QUEUES_PER_SLICE == QUEUES_PER_SLICE - 1:

@@ -10,7 +10,8 @@ from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.call import LATER, Answer, Call, Reply
+from broker_impl.engine.answers import LATER, Answer, Reply
+from broker_impl.engine.call import Call
 from broker_impl.engine.router import Capability, answers
 from broker_impl.state.topics import TopicTable
 from broker_impl.store_settings import retention_rules
@@ -65,7 +66,7 @@ class Files(Capability):
             if topic not in self._topics and not self._topics.is_system(topic) and not names.is_lmq(topic)
         ]
         self._engine.env.log.warning("the queues of topics %s are removed for %s", unused, call.peer)
-        self._engine.long_work(self._store.deleting_topics(unused), call.detach().acknowledge)
+        self._engine.in_background(self._store.deleting_topics(unused), call.detach().acknowledge)
         return LATER
 
     @answers(DeleteExpiredCommitLog)

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.call import Answer, Call, Reply
+from broker_impl.engine.answers import Answer, Reply
+from broker_impl.engine.call import Call
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import Slices, begun, joined, spelled
 from broker_impl.env import Env

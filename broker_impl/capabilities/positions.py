@@ -6,7 +6,8 @@ getMinOffset, getEarliestMsgStoretime).  Left out: static topics.
 
 from __future__ import annotations
 
-from broker_impl.engine.call import Answer, Call, Reply
+from broker_impl.engine.answers import Answer, Reply
+from broker_impl.engine.call import Call
 from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.router import Capability, answers
 from rmq_store.results import Boundary

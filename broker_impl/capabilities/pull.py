@@ -18,13 +18,15 @@ from itertools import islice
 from typing import Final
 
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.call import LATER, Answer, Call, Later, Parked, Refusal, Reply, Settled
+from broker_impl.engine.answers import LATER, Answer, Later, Refusal, Reply, Settled
+from broker_impl.engine.call import Call, PendingAnswer
 from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.deadlines import Deadline
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.peer import Peer
 from broker_impl.engine.router import Capability, answers
 from broker_impl.filtering import Unreadable, Wanted, parse
+from broker_impl.remarks import FAQ
 from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.groups import GroupTable
@@ -43,7 +45,6 @@ from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import AnswerTemplate
 from rmq_wire.headers.pull import LitePullMessage, PullMessage, PullMessageResponse
 
-FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 BROKER_FORBIDDEN, GROUP_FORBIDDEN, TOPIC_FORBIDDEN, BROADCASTING_FORBIDDEN, SUBSCRIPTION_FORBIDDEN = 1, 2, 3, 4, 5
 """`ForbiddenType`: why reading is not allowed."""
 SWEEP_MS: Final = 5_000
@@ -80,6 +81,7 @@ _CODES: Final = {
 }
 _EMPTY_QUEUE: Final = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
 _FIELDS: Final = ("next_begin_offset", "min_offset", "max_offset", "topic_sys_flag", "group_sys_flag")
+NO_PERMISSION: Final = ResponseCode.NO_PERMISSION
 _MASTER: Final = {"suggestWhichBrokerId": "0"}
 
 
@@ -125,48 +127,48 @@ class Pull(Capability):
         self._waking = False
         engine.on_arrival(self._arrived)
         engine.on_peer_closed(lambda peer: self.holds.of_peer(peer))
-        engine.every(SWEEP_MS, lambda: engine.long_work(self._sweep()) if self.holds else None)
+        engine.every(SWEEP_MS, lambda: engine.in_background(self._sweep()) if self.holds else None)
 
     @answers(PullMessage, LitePullMessage, bulky=True)
     def pull(self, call: Call, asked: PullMessage) -> Answer:
         """Read up to `max_msg_nums` messages, or wait.  Refused: 1, 2, 16, 17, 23 to 26, 29 with the reference's texts."""
         return self._look(asked, call.detach(), first=True)
 
-    def _look(self, asked: PullMessage, owed: Parked, *, first: bool) -> Settled | Later:
+    def _look(self, asked: PullMessage, pending: PendingAnswer, *, first: bool) -> Settled | Later:
         """Execute a pull.  `first`: it may wait, and its commit counts."""
         try:
-            group, topic, wanted = self._admit(asked, owed.peer)
+            group, topic, wanted = self._admit(asked, pending.peer)
         except Forbidden as no:
             return no.reply
         reset = self._offsets.take_reset(asked.consumer_group, asked.topic, asked.queue_id)
         if reset is not None and self._config.use_server_side_reset_offset:
             lowest, highest = self._store.queue_bounds(asked.topic, asked.queue_id)
             read = Read(GetStatus.OFFSET_RESET, reset, lowest, highest, (), 0, 0, False)
-            return self._found(asked, owed, group, topic, wanted, read, first=first)
+            return self._found(asked, pending, group, topic, wanted, read, first=first)
         stored = asked.topic if not asked.lite_topic else f"{names.LMQ_PREFIX}${asked.topic}${asked.lite_topic}"
         most = min(max(asked.max_msg_nums, 1), MESSAGES_MAX)
         try:
             read = self._store.read_queue(stored, asked.queue_id, asked.queue_offset, most, BODY_BYTES_MAX, wanted.codes)
         except Cold as cold:
-            self._reads.after(cold, lambda error: self._look_again(asked, owed, error, first=first))
+            self._reads.after(cold, lambda error: self._look_again(asked, pending, error, first=first))
             return LATER
         self._engine.afford(read.size)
-        return self._found(asked, owed, group, topic, wanted, read, first=first)
+        return self._found(asked, pending, group, topic, wanted, read, first=first)
 
-    def _look_again(self, asked: PullMessage, owed: Parked, error: BaseException | None = None, *, first: bool) -> None:
+    def _look_again(self, asked: PullMessage, pending: PendingAnswer, error: BaseException | None = None, *, first: bool) -> None:
         """Execute a pull whose request is over; answer it unless it goes on waiting.  An error here is this pull's alone."""
-        if not owed.alive:
+        if not pending.alive:
             return
         try:
             if error is not None:
                 raise error
-            answer = self._look(asked, owed, first=first)
+            answer = self._look(asked, pending, first=first)
         except Exception as wrong:
             self._env.log.error("pull of group %s from %s failed", asked.consumer_group, asked.topic, error=wrong)
-            owed.answer(Refusal(ResponseCode.SYSTEM_ERROR, f"{type(wrong).__name__}: {plain_text(wrong)}"))
+            pending.answer(Refusal(ResponseCode.SYSTEM_ERROR, f"{type(wrong).__name__}: {plain_text(wrong)}"))
             return
         if answer is not LATER:
-            owed.answer(answer)
+            pending.answer(answer)
 
     # Who may read what
 
@@ -258,7 +260,7 @@ class Pull(Capability):
     def _found(
         self,
         asked: PullMessage,
-        owed: Parked,
+        pending: PendingAnswer,
         group: SubscriptionGroupConfig,
         topic: TopicConfig,
         wanted: Wanted,
@@ -270,12 +272,12 @@ class Pull(Capability):
         code = _CODES[status]
         if status in _EMPTY_QUEUE and asked.queue_offset != 0:
             code = ResponseCode.PULL_OFFSET_MOVED
-        self._commit(asked, owed.peer, read, first=first)
+        self._commit(asked, pending.peer, read, first=first)
         if code == ResponseCode.SUCCESS:
             self._stats.add_get(asked.consumer_group, asked.topic, asked.queue_id, read.message_count, read.size)
         elif code == ResponseCode.PULL_NOT_FOUND:
-            if first and asked.sys_flag & sys_flag.PULL_SUSPEND and not owed.oneway:
-                return self._hold(asked, owed, wanted)
+            if first and asked.sys_flag & sys_flag.PULL_SUSPEND and not pending.oneway:
+                return self._hold(asked, pending, wanted)
         elif code == ResponseCode.PULL_OFFSET_MOVED:
             self._env.log.info(
                 "group %s asked for offset %d of %s queue %d (%d..%d): %s, moved to %d",
@@ -290,8 +292,8 @@ class Pull(Capability):
             )
         template = self._templates.get((status, code)) or self._template(status, code)
         head = template.render(
-            owed.form,
-            owed.opaque,
+            pending.form,
+            pending.opaque,
             read.next_offset,
             read.min_offset,
             read.max_offset,
@@ -321,16 +323,16 @@ class Pull(Capability):
 
     # Waiting
 
-    def _hold(self, asked: PullMessage, owed: Parked, wanted: Wanted) -> Settled | Later:
+    def _hold(self, asked: PullMessage, pending: PendingAnswer, wanted: Wanted) -> Settled | Later:
         config = self._config
         needed = places(asked.subscription, wanted.codes)
-        if not self._has_room(owed.peer, needed):
+        if not self._has_room(pending.peer, needed):
             return Reply(code=ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]system busy, start flow control for a while")
         asks_ms = asked.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
         held = Held(
-            owed,
+            pending,
             asked,
-            peer=owed.peer,
+            peer=pending.peer,
             key=(asked.topic, asked.queue_id),
             offset=asked.queue_offset,
             codes=wanted.codes,
@@ -349,7 +351,7 @@ class Pull(Capability):
             share = HOLDS_MAX // (holds.peers + (not mine))
             if mine + needed > share or (given_up := holds.one_too_many(share)) is None:
                 return False
-            given_up.owed.answer(self._ask_again(given_up.asked, given_up.owed))
+            given_up.pending.answer(self._ask_again(given_up.asked, given_up.pending))
         return True
 
     def _set_alarm(self) -> None:
@@ -383,7 +385,7 @@ class Pull(Capability):
         """Answer those who need not wait any longer, in this turn and as many more as it takes."""
         if not self._waking:
             self._waking = True
-            self._engine.long_work(self._wake_in_turns(), self._all_woken)
+            self._engine.in_background(self._wake_in_turns(), self._all_woken)
 
     def _wake_in_turns(self) -> Generator[None, None, None]:
         woken = self._woken
@@ -407,19 +409,16 @@ class Pull(Capability):
             self._wake_some()
 
     def _wake(self, held: Held) -> None:
-        owed: Parked = held.owed
-        peer = owed.peer
+        pending: PendingAnswer = held.pending
+        peer = pending.peer
         if peer.unsent_bytes > peer.output_bytes_max:
-            owed.answer(self._ask_again(held.asked, owed))
+            pending.answer(self._ask_again(held.asked, pending))
         else:
-            self._look_again(held.asked, owed, first=False)
+            self._look_again(held.asked, pending, first=False)
 
-    def _ask_again(self, asked: PullMessage, owed: Parked) -> Settled:
+    def _ask_again(self, asked: PullMessage, pending: PendingAnswer) -> Settled:
         """The peer does not take what it has: it is told to pull the same offset once more, when it has read so far."""
         lowest, highest = self._store.queue_bounds(asked.topic, asked.queue_id)
         status, code = GetStatus.NO_MATCHED_MESSAGE, ResponseCode.PULL_RETRY_IMMEDIATELY
         template = self._templates.get((status, code)) or self._template(status, code)
-        return template.render(owed.form, owed.opaque, asked.queue_offset, lowest, highest, 0, 0)
-
-
-NO_PERMISSION: Final = ResponseCode.NO_PERMISSION
+        return template.render(pending.form, pending.opaque, asked.queue_offset, lowest, highest, 0, 0)

@@ -6,10 +6,12 @@ a body as if they were a message.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.call import Answer, Call, Reply
+from broker_impl.engine.answers import Answer, Reply
+from broker_impl.engine.call import Call
 from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.router import Capability, answers
 from rmq_store.results import IndexType
@@ -21,17 +23,18 @@ _TYPES: Final = {kind.value: kind for kind in IndexType}
 
 
 class Query(Capability):
-    """Codes 12 and 33."""
+    """Codes 12 and 33.  `afford`: of `engine.shares`."""
 
-    def __init__(self, config: BrokerConfig, store: Store, reads: ColdReads) -> None:
+    def __init__(self, config: BrokerConfig, store: Store, reads: ColdReads, afford: Callable[[int], None]) -> None:
         self._config = config
         self._store = store
         self._reads = reads
+        self._afford = afford
 
     @answers(QueryMessage, bulky=True)
     def query_message(self, call: Call, asked: QueryMessage) -> Answer:
         """The messages of a topic under a key, stored between two times.  None: 22."""
-        most, afford = asked.max_num, call.engine.afford
+        most = asked.max_num
         kind = _TYPES.get(asked.index_type or IndexType.KEY.value, IndexType.KEY)
         if asked.unique_key_query:
             most, kind = self._config.default_query_max_num, IndexType.UNIQUE_KEY
@@ -43,7 +46,7 @@ class Query(Capability):
                 index_last_update_phyoffset=found.index_last_update_phyoffset,
             )
             if found.units:
-                afford(sum(map(len, found.units)))
+                self._afford(sum(map(len, found.units)))
                 return Reply(header, body=found.units)
             remark = "can not find message, maybe time range not correct"
             return Reply(header, code=ResponseCode.QUERY_NOT_FOUND, remark=remark)
@@ -54,13 +57,11 @@ class Query(Capability):
     def view_message(self, call: Call, asked: ViewMessage) -> Answer:
         """The message at a place of the log.  None there: 1."""
 
-        afford = call.engine.afford
-
         def look() -> Reply:
             unit = self._store.lookup(asked.offset, checked=True)
             if unit is None:
                 return Reply(code=ResponseCode.SYSTEM_ERROR, remark=f"can not find message by the offset, {asked.offset}")
-            afford(len(unit))
+            self._afford(len(unit))
             return Reply(body=unit)
 
         return self._reads.answer(call, look)

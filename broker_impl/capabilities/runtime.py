@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.call import Answer, Call, Pause, Refusal, Reply
+from broker_impl.engine.answers import Answer, Pause, Refusal, Reply
+from broker_impl.engine.call import Call
 from broker_impl.engine.cold import warmed
 from broker_impl.engine.router import Capability, answers
 from broker_impl.state.stats import HOURS_MS, MINUTES_MS, SECONDS_MS, Snapshot, Stats
@@ -72,7 +73,7 @@ class Runtime(Capability):
         self._delay_offsets = delay_offsets
         self._usage = usage
         for period_ms in (SECONDS_MS, MINUTES_MS, HOURS_MS):
-            engine.every(period_ms, lambda period_ms=period_ms: engine.long_work(stats.sample(period_ms)), first_ms=0)  # type: ignore[misc, arg-type]
+            engine.every(period_ms, lambda period_ms=period_ms: engine.in_background(stats.sample(period_ms)), first_ms=0)  # type: ignore[misc, arg-type]
         engine.every(CLEAN_MS, stats.drop_idle)
         self._engine = engine
         self._await_morning()

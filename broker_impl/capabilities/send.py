@@ -20,7 +20,8 @@ from typing import Final
 from broker_impl.batches import batch_drafts
 from broker_impl.capabilities.send_answers import SendAnswers, human_time, topic_text
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.call import LATER, Answer, Call, Durable, Refusal, Reply, Settled
+from broker_impl.engine.answers import LATER, Answer, Durable, Refusal, Reply, Settled
+from broker_impl.engine.call import Call
 from broker_impl.engine.router import Capability, answers
 from broker_impl.env import Env
 from broker_impl.intake import (
@@ -38,6 +39,7 @@ from broker_impl.intake import (
     is_timer,
     not_taken,
 )
+from broker_impl.remarks import FAQ
 from broker_impl.state.attributes import BATCH_QUEUES, QUEUE_TYPE
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.locks import QueueLocks
@@ -59,8 +61,6 @@ from rmq_wire.property_shapes import Shapes
 
 Sent = SendMessage | SendMessageV2
 
-FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
-"""`FAQUrl.suggestTodo`, behind several remarks."""
 DLQ_QUEUES: Final = 1
 """`DLQ_NUMS_PER_GROUP`."""
 RANDOM_QUEUE_MAX: Final = 99_999_999

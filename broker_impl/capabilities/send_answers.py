@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from broker_impl.engine.call import Reply
+from broker_impl.engine.answers import Reply
 from broker_impl.intake import PutStatus
 from rmq_wire import sys_flag
 from rmq_wire.bodies.topics import TopicConfig

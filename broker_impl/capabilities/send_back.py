@@ -13,11 +13,13 @@ from __future__ import annotations
 from typing import Final
 
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.call import Answer, Call, Durable, Refusal, Reply, Settled
+from broker_impl.engine.answers import Answer, Durable, Refusal, Reply, Settled
+from broker_impl.engine.call import Call
 from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.router import Capability, answers
 from broker_impl.env import Env
 from broker_impl.intake import Intake, Message, NotTaken, not_taken
+from broker_impl.remarks import FAQ
 from broker_impl.state.clients import Clients
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.stats import Stats
@@ -31,7 +33,6 @@ from rmq_wire.headers.send_back import ConsumerSendMsgBack
 from rmq_wire.message import read_unit
 from rmq_wire.message_id import offset_message_id
 
-FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 DLQ_QUEUES: Final = 1
 """`DLQ_NUMS_PER_GROUP`."""
 FIRST_LEVEL: Final = 3

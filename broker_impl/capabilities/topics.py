@@ -13,7 +13,8 @@ from functools import partial
 from typing import Protocol
 
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.call import LATER, Answer, Call, Parked, Pause, Refusal, Reply
+from broker_impl.engine.answers import LATER, Answer, Pause, Refusal, Reply
+from broker_impl.engine.call import Call, PendingAnswer
 from broker_impl.engine.cold import warmed
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability, answers
@@ -55,12 +56,14 @@ class Topics(Capability):
 
     def __init__(
         self,
+        engine: Engine,
         config: BrokerConfig,
         topics: TopicTable,
         offsets: ConsumerOffsets,
         stats: Stats,
         store: TopicStore,
     ) -> None:
+        self._engine = engine
         self._config = config
         self._topics = topics
         self._offsets = offsets
@@ -129,10 +132,10 @@ class Topics(Capability):
         call.env.log.info("topics %s are deleted by %s", doomed, call.peer)
         for name in doomed:
             self._topics.delete(name)
-        self._topics.when_saved(partial(self._clear, call.engine, call.detach(), doomed))
+        self._topics.when_saved(partial(self._clear, call.detach(), doomed))
         return LATER
 
-    def _clear(self, engine: Engine, asker: Parked, doomed: list[str], no: Refusal | None) -> None:
+    def _clear(self, asker: PendingAnswer, doomed: list[str], no: Refusal | None) -> None:
         """The topics are gone for good: what belongs to them goes too.  Or they are not, and nothing goes."""
         if no is not None:
             asker.answer(no)
@@ -144,7 +147,7 @@ class Topics(Capability):
         if next(work, GONE) is GONE:  # at the first step nobody sees them any more: before a topic of this name can come back
             asker.answer(Reply())
         else:
-            engine.long_work(work, asker.acknowledge)
+            self._engine.in_background(work, asker.acknowledge)
 
     @answers(GetTopicConfig)
     def config(self, call: Call, asked: GetTopicConfig) -> Answer:
@@ -160,16 +163,16 @@ class Topics(Capability):
         topic = self._topics.get(asked.topic)
         if topic is None:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{asked.topic}] not exist")
-        return self._stats_of(call, topic)
+        return self._stats_of(topic)
 
-    def _stats_of(self, call: Call, topic: TopicConfig) -> Generator[Pause | None, None, Reply]:
-        engine, name = call.engine, topic.topic_name
+    def _stats_of(self, topic: TopicConfig) -> Generator[Pause | None, None, Reply]:
+        name = topic.topic_name
         table = TopicStatsTable(topic_put_tps=self._stats.topic_put_tps(name))
         for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums)):
             least, most = (max(0, bound) for bound in self._store.queue_bounds(name, queue_id))
             written_ms = 0
             if most > 0:
-                written_ms = yield from warmed(engine, partial(self._store.store_time_at, name, queue_id, most - 1))
+                written_ms = yield from warmed(self._engine, partial(self._store.store_time_at, name, queue_id, most - 1))
             queue = MessageQueue(topic=name, broker_name=self._config.broker_name, queue_id=queue_id)
             table.offset_table[queue] = TopicOffset(min_offset=least, max_offset=most, last_update_timestamp=written_ms)
             if queue_id % QUEUES_PER_SLICE == QUEUES_PER_SLICE - 1:

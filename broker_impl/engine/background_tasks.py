@@ -1,8 +1,8 @@
-"""Long work in slices: generators that take turns.
+"""Background task in slices: generators that take turns.
 
-A work yields after at most 0.5 ms; each turn gives a slice to a few of them in rotation, so that a listing of a hundred thousand
+A task yields after at most 0.5 ms; each turn gives a slice to a few of them in rotation, so that a listing of a hundred thousand
 topics, or persisting a table, holds up nobody.  One that waits for a thread yields a `Pause` and gets no slice until it ends.
-What a slice stages is committed with its turn; when that fails, the work gets the error at its next slice.
+What a slice stages is committed with its turn; when that fails, the task gets the error at its next slice.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
-from broker_impl.engine.call import Parked, Pause, Reply, Settled
-from broker_impl.engine.commits import NOTHING_STAGED, Commits, Mark
-from broker_impl.engine.peer import Peer
-from rmq_wire.command import Form
+from broker_impl.engine.answers import Pause
+from broker_impl.engine.call import PendingAnswer
+from broker_impl.engine.commits import NoCommits
+from broker_impl.engine.loop import Loop, Mark
 
 Ended = Callable[[Any, BaseException | None], None]
 
 
-class Work:
-    """One generator, and who is told its result: an asker (`parked`), or `ended(result, error)`."""
+class Task:
+    """One generator, and who is told its result: an asker (`pending`), or `ended(result, error)`."""
 
-    __slots__ = ("ended", "error", "generator", "parked", "pause", "result")
+    __slots__ = ("ended", "error", "generator", "pause", "pending", "result")
 
     def __init__(
-        self, generator: Generator[Pause | None, None, Any], parked: Parked | None = None, ended: Ended | None = None
+        self, generator: Generator[Pause | None, None, Any], pending: PendingAnswer | None = None, ended: Ended | None = None
     ) -> None:
         self.generator = generator
-        self.parked = parked
+        self.pending = pending
         self.ended = ended
         self.result: Any = None
         self.pause: Pause | None = None
@@ -40,7 +40,7 @@ class Work:
     @property
     def wanted(self) -> bool:
         """False once the asker has gone."""
-        return self.parked is None or self.parked.oneway or self.parked.alive
+        return self.pending is None or self.pending.oneway or self.pending.alive
 
     def fail(self, error: BaseException | None) -> None:
         """As a `Committed`: what the last slice staged was undone, the next slice gets to know."""
@@ -62,81 +62,64 @@ class Work:
 
 
 class BackgroundTasks:
-    """The works under way, next first.  What a slice stages stands or falls with its turn; the answer rests on it."""
+    """The tasks under way, next first.  What a slice stages stands or falls with its turn; the answer rests on it."""
 
-    def __init__(
-        self,
-        commits: Commits | None,
-        finish: Callable[[Peer, int, Form, Settled, Mark], None],
-        excuse: Callable[[Exception, Peer, int], Reply],
-        guard: Callable[..., None],
-        bug: Callable[[str, BaseException], None],
-        touch: Callable[[Peer], None],
-    ) -> None:
-        """From the engine: `finish` sends an answer that rests on what was staged since the mark, `excuse` words an error for
-        its asker, `guard` runs something whose errors are nobody else's, `bug` logs an error that nobody was told, `touch` has
-        the shell look at a peer again.
-        """
+    def __init__(self, loop: Loop, commits: NoCommits) -> None:
+        self._loop = loop
         self._commits = commits
-        self._finish = finish
-        self._excuse = excuse
-        self._guard = guard
-        self._bug = bug
-        self._touch = touch
-        self._waiting: deque[Work] = deque()
+        self._waiting: deque[Task] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, work: Work) -> None:
-        self._waiting.append(work)
+    def add(self, task: Task) -> None:
+        self._waiting.append(task)
 
     def rotate(self, limit: int) -> None:
-        """A slice of up to `limit` works; who wants another comes back at the end of the row.  Unwanted ones are ended."""
+        """A slice of up to `limit` tasks; who wants another comes back at the end of the row.  Unwanted ones are ended."""
         for _ in range(min(limit, len(self._waiting))):
-            work = self._waiting.popleft()
-            if not work.wanted:
-                work.generator.close()
-                self._release(work)
-            elif self._slice(work):
-                if work.pause is None:
-                    self._waiting.append(work)
+            task = self._waiting.popleft()
+            if not task.wanted:
+                task.generator.close()
+                self._release(task)
+            elif self._slice(task):
+                if task.pause is None:
+                    self._waiting.append(task)
                 else:
-                    work.pause.then(partial(self._waiting.append, work))
+                    task.pause.then(partial(self._waiting.append, task))
 
-    def _slice(self, work: Work) -> bool:
+    def _slice(self, task: Task) -> bool:
         commits = self._commits
-        mark = commits.mark() if commits is not None else NOTHING_STAGED
-        again = work.slice()
-        if commits is not None:
-            if work.error is not None:
-                commits.undo(mark, work.error)
-            elif again and commits.grown(mark):
-                commits.after_commit(work.fail)
+        mark = commits.mark()
+        again = task.slice()
+        if task.error is not None:
+            commits.undo(mark, task.error)
+        elif again and commits.grown(mark):
+            commits.after_commit(task.fail)
         if not again:
-            self._end(work, mark)
+            self._end(task, mark)
         return again
 
-    def _end(self, work: Work, mark: Mark) -> None:
-        parked, error = work.parked, work.error
-        self._release(work)
-        if parked is not None:
-            if error is None and work.result is None:
-                error = TypeError("a long work answers nothing")
-            answer = work.result if error is None else self._excuse(error, parked.peer, 0)
-            if parked.alive and not parked.oneway:
-                parked.pending = False
-                self._finish(parked.peer, parked.opaque, parked.form, answer, mark)
-        elif work.ended is not None:
-            self._guard(work.ended, work.result, error)
+    def _end(self, task: Task, mark: Mark) -> None:
+        pending, error = task.pending, task.error
+        self._release(task)
+        if pending is not None:
+            if error is None and task.result is None:
+                error = TypeError("a background task answers nothing")
+            answer = task.result if error is None else self._loop.excuse(error, pending.peer, 0)
+            if pending.alive and not pending.oneway:
+                pending.unanswered = False
+                self._commits.finish(pending.peer, pending.opaque, pending.form, answer, mark)
+        elif task.ended is not None:
+            self._loop.guard(task.ended, task.result, error)
         elif error is not None:
-            self._bug("a long work", error)
+            self._loop.bug("a background task", error)
 
-    def _release(self, work: Work) -> None:
+    def _release(self, task: Task) -> None:
         """The asker's next request may be served."""
-        if work.parked is not None:
-            peer = work.parked.peer
-            peer.works -= 1
+        if task.pending is not None:
+            peer = task.pending.peer
+            peer.tasks -= 1
             if peer.held:
                 peer.held = False
-                self._touch(peer)
+                self._loop.buffers.touch(peer)

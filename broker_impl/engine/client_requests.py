@@ -8,45 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_impl.engine.deadlines import Deadline, Deadlines
+from broker_impl.engine.deadlines import Deadline
+from broker_impl.engine.loop import Loop
 from broker_impl.engine.peer import Peer
-from broker_impl.engine.write_buffers import WriteBuffers
-from broker_impl.env import Env
 from rmq_wire.command import Command
 from rmq_wire.declare import Request
 
 Then = Callable[[Command | None], None]
-Guard = Callable[..., None]
 Tag = tuple[Then, Deadline]
 
 
 class PendingClientRequests:
-    """Asks and tells.  `guard(action, *arguments)` runs a continuation whose errors are nobody else's."""
+    """Of all peers of one engine."""
 
-    def __init__(self, env: Env, deadlines: Deadlines, outboxes: WriteBuffers, guard: Guard, asks_max: int) -> None:
-        self._env = env
-        self._deadlines = deadlines
-        self._outboxes = outboxes
-        self._guard = guard
-        self._asks_max = asks_max
+    def __init__(self, loop: Loop) -> None:
+        self._env = loop.env
+        self._deadlines = loop.deadlines
+        self._buffers = loop.buffers
+        self._guard = loop.guard
+        self._asks_max = loop.limits.client_requests_max
         self.unasked = 0
         """Answers that nobody waited for."""
 
     def ask(self, peer: Peer, request: Request, body: bytes, timeout_ms: int, then: Then) -> None:
         """Send a question; `then` gets the response, or None, in a later turn."""
         now = self._env.mono_ms
-        if peer.closed or peer.closing is not None or peer.asked >= self._asks_max:
+        if peer.closed or peer.closing is not None or peer.client_requests >= self._asks_max:
             self._deadlines.at(now, lambda: then(None))
             return
-        peer.asked += 1
+        peer.client_requests += 1
         due = self._deadlines.at(now + timeout_ms, lambda: self._expire(peer, opaque))
         opaque, frame = peer.conversation.ask(request, body=body, deadline_ms=now + timeout_ms, tag=(then, due))
-        self._outboxes.push(peer, frame)
+        self._buffers.push(peer, frame)
 
     def tell(self, peer: Peer, request: Request, body: bytes) -> None:
         """Send what is not answered."""
         if not peer.closed and peer.closing is None:
-            self._outboxes.push(peer, peer.conversation.tell(request, body))
+            self._buffers.push(peer, peer.conversation.tell(request, body))
 
     def answered(self, peer: Peer, response: Command) -> None:
         """A response came in."""
@@ -54,7 +52,7 @@ class PendingClientRequests:
         if pending is None:
             self.unasked += 1
             return
-        peer.asked -= 1
+        peer.client_requests -= 1
         then, due = pending.tag
         due.cancel()
         self._guard(then, response)
@@ -69,5 +67,5 @@ class PendingClientRequests:
     def _expire(self, peer: Peer, opaque: int) -> None:
         pending = peer.conversation.forget(opaque)
         if pending is not None:
-            peer.asked -= 1
+            peer.client_requests -= 1
             self._guard(pending.tag[0], None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, TypeVar
 
-from broker_impl.engine.call import Pause
+from broker_impl.engine.answers import Pause
 from rmq_net.service import Job
 from rmq_store.errors import Cold
 

@@ -1,4 +1,4 @@
-"""Waiting for bytes that are not in memory: the request parks, a thread reads, the request is looked at again.
+"""Waiting for bytes that are not in memory: the request waits, a thread reads, the request is looked at again.
 
 The store raises `Cold` instead of stopping the loop.  Several requests may wait for the same read; it is done once.  What happens
 afterwards happens among the engine's deadlines, so that what it stages is committed with a turn; it may well meet the next cold
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from broker_impl.engine.call import LATER, Answer, Call, Durable, Parked, Refusal, Settled, Unsaved
+from broker_impl.engine.answers import LATER, Answer, Durable, Refusal, Settled, Unsaved
+from broker_impl.engine.call import Call, PendingAnswer
 from broker_impl.engine.engine import Engine
 from rmq_net.log import plain_text
 from rmq_net.service import Job
@@ -55,22 +56,22 @@ class ColdReads:
     def _soon(self, then: Then, error: BaseException | None) -> None:
         self._engine.at(self._engine.env.mono_ms, partial(then, error))
 
-    def _again(self, attempt: Attempt, parked: Parked, error: BaseException | None) -> None:
-        if not parked.alive:
+    def _again(self, attempt: Attempt, pending: PendingAnswer, error: BaseException | None) -> None:
+        if not pending.alive:
             return
         try:
             if error is not None:
                 raise error
             answer: Settled | Durable | Refusal = attempt()
         except Cold as cold:
-            self.after(cold, partial(self._again, attempt, parked))
+            self.after(cold, partial(self._again, attempt, pending))
             return
         except Unsaved as unsaved:
-            unsaved.table.when_saved(lambda no: self._soon(partial(self._again, attempt, parked), no))
+            unsaved.table.when_saved(lambda no: self._soon(partial(self._again, attempt, pending), no))
             return
         except Refusal as no:
             answer = no
         except Exception as wrong:
-            parked.answer(Refusal(ResponseCode.SYSTEM_ERROR, f"{type(wrong).__name__}: {plain_text(wrong)}"))
+            pending.answer(Refusal(ResponseCode.SYSTEM_ERROR, f"{type(wrong).__name__}: {plain_text(wrong)}"))
             raise
-        parked.answer(answer)
+        pending.answer(answer)

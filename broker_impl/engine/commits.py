@@ -1,7 +1,7 @@
 """From staged to acknowledged: which answers wait for the log, which for the disk, and what they say when it fails.
 
 Handlers stage units and return `Durable` answers.  At the end of a turn the store writes everything staged at once
-(`commit`); only then do the answers leave.  Under SYNC_FLUSH they park, ordered by the end offset that they need, until the
+(`commit`); only then do the answers leave.  Under SYNC_FLUSH they wait, ordered by the end offset that they need, until the
 flushed offset has passed it (group commit: whatever arrived while one flush ran shares the next, and a flush begins only when a
 turn has brought nothing more: those whom the last one let go ask again at once, and half a group costs as much as a whole one).
 A failed commit or flush turns every answer that rested on it into an error; nothing is acknowledged that is not there.
@@ -13,11 +13,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from broker_impl.engine.call import Durable, Reply, Settled
-from broker_impl.engine.deadlines import Deadline, Deadlines
-from broker_impl.engine.limits import Limits
+from broker_impl.engine.answers import Durable, Reply, Settled
+from broker_impl.engine.deadlines import Deadline
+from broker_impl.engine.loop import NOTHING_STAGED, Loop, Mark
 from broker_impl.engine.peer import Peer
-from broker_impl.env import Env
 from rmq_net.log import Log, plain_text
 from rmq_net.service import Job
 from rmq_wire.codes import ResponseCode
@@ -26,8 +25,6 @@ from rmq_wire.declare import Header
 
 TICK_AFTER_ERROR_MS = 1_000
 """When the store cannot say when it is due, it is asked again so much later."""
-SENDABLE = (bytes, Durable, Reply, Header, list)
-"""Types of the answers that are there when the handler returns."""
 END_OF_TURN = -1
 """As `Durable.end_offset`: whatever the commit of this turn has written."""
 
@@ -59,50 +56,101 @@ class SavesLike(Protocol):
     """What the engine needs of the tables' writes (`broker_impl.saves.Saves`)."""
 
     @property
-    def owing(self) -> bool: ...
+    def pending(self) -> bool: ...
     def rest(self, peer: Peer, command: Command, answer: Any, *, staged: bool) -> bool: ...
     def put_aside(self, peer: Peer, command: Command, error: Exception) -> bool: ...
 
 
-Owed = tuple[Peer, int, Form, Durable]
+Unsent = tuple[Peer, int, Form, Durable]
 """For whom, the request's opaque and header form, and the answer.  A plain tuple: there is one per send."""
-Mark = tuple[int, int, int]
-NOTHING_STAGED: Mark = (0, 0, 0)
-Emit = Callable[[Peer, int, Form, Settled], None]
 
 
-class Commits:
-    """The staged and the parked answers of one store.
+class NoCommits:
+    """Of a server without a store: nothing is staged, every answer leaves at once."""
 
-    `sync(ticket)` flushes what a ticket names and is run by a thread; `emit(peer, opaque, form, answer)` sends what may leave;
-    `start(job)` hands a flush to the thread; `guard(action, *arguments)` runs what a capability gave, whatever it raises.
-    """
+    def __init__(self, loop: Loop) -> None:
+        self.env = loop.env
+        self.emit = loop.emit
+        self.staged: list[Unsent] = []
+        loop.stagings = self
 
-    def __init__(
-        self,
-        env: Env,
-        store: StoreLike,
-        deadlines: Deadlines,
-        emit: Emit,
-        start: Callable[[Job], None],
-        guard: Callable[..., None],
-        *,
-        limits: Limits,
-        sync_flush: bool,
-        sync: Callable[[Any], None],
-    ) -> None:
-        self.env = env
+    @property
+    def full(self) -> bool:
+        """So many answers or bytes wait for the disk, or for queues and index, that nothing more is appended."""
+        return False
+
+    @property
+    def pending(self) -> bool:
+        """An answer is staged or waits for the disk."""
+        return bool(self.staged)
+
+    @property
+    def gathering(self) -> bool:
+        """A group waits for the next `gather`, and no flush is under way."""
+        return False
+
+    @property
+    def behind(self) -> bool:
+        """More could be dispatched at once: the last dispatch ended early, or something was committed after it."""
+        return False
+
+    @property
+    def lagging(self) -> bool:
+        """Dispatch has been behind for too long."""
+        return False
+
+    def mark(self) -> Mark:
+        """Where things stand, for `undo` and `grown`."""
+        return NOTHING_STAGED
+
+    def grown(self, mark: Mark) -> bool:
+        """Something was staged since."""
+        return False
+
+    def undo(self, mark: Mark, error: Exception) -> None:
+        """Drop what was staged since; answers that rested on it become errors."""
+
+    def after_commit(self, then: Committed) -> None:
+        """Call `then(None)` when this turn's stagings are written, `then(error)` when they are undone."""
+        raise TypeError("there is no store")
+
+    def finish(self, peer: Peer, opaque: int, form: Form, answer: Settled | Durable, mark: Mark) -> None:
+        """Send an answer, or stage it when it rests on something staged since `mark`, whether it says so or not."""
+        if isinstance(answer, Durable):
+            self.staged.append((peer, opaque, form, answer))
+        elif self.grown(mark):
+            self.staged.append((peer, opaque, form, Durable(answer, END_OF_TURN)))
+        else:
+            self.emit(peer, opaque, form, answer)
+
+    def commit(self) -> None:
+        """End of a turn: write what was staged, let go or hold back the answers."""
+        staged, self.staged = self.staged, []
+        for peer, opaque, form, durable in staged:
+            self.emit(peer, opaque, form, durable.answer)
+
+    def gather(self, *, more: bool) -> None:
+        """Once a turn, after its commit: begin the flush of the group that waits, unless the turn brought `more` for it."""
+
+    def dispatch(self) -> Sequence[Any]:
+        """Make committed units visible: as many as were appended, and some of what was left, unless they have too many keys."""
+        return ()
+
+
+class Commits(NoCommits):
+    """The staged answers of one store, and those that wait for the disk.  `sync(ticket)`, run by a thread, flushes."""
+
+    def __init__(self, loop: Loop, store: StoreLike, *, sync_flush: bool, sync: Callable[[Any], None]) -> None:
+        super().__init__(loop)
+        self.loop = loop
         self.store = store
-        self.deadlines = deadlines
-        self.emit = emit
-        self.start = start
-        self.guard = guard
-        self.limits = limits
+        self.deadlines = loop.deadlines
+        self.limits = loop.limits
+        self.guard = loop.guard
         self.sync_flush = sync_flush
         self.sync = sync
-        self.staged: list[Owed] = []
-        self.parked: deque[tuple[int, int, Owed]] = deque()
-        """(end offset needed, answer due, owed): both numbers only grow."""
+        self.waiting: deque[tuple[int, int, Unsent]] = deque()
+        """(end offset needed, answer due, unsent): both numbers only grow."""
         self._after: list[Committed] = []
         self._syncing = False
         self._gathering = False
@@ -121,29 +169,24 @@ class Commits:
 
     @property
     def full(self) -> bool:
-        """So many answers or bytes wait for the disk, or for queues and index, that nothing more is appended."""
         limits = self.limits
         return (
-            len(self.parked) >= limits.flush_parked_max
+            len(self.waiting) >= limits.flush_waiting_max
             or self._unflushed_bytes > limits.unflushed_bytes_max
             or self._behind_bytes > limits.dispatch_behind_bytes_max
         )
 
     @property
-    def owing(self) -> bool:
-        """An answer is staged or waits for the disk."""
-        return bool(self.staged or self.parked)
+    def pending(self) -> bool:
+        return bool(self.staged or self.waiting)
 
     def mark(self) -> Mark:
-        """Where things stand, for `undo` and `grown`."""
         return self.store.savepoint(), len(self.staged), len(self._after)
 
     def grown(self, mark: Mark) -> bool:
-        """Something was staged since."""
         return self.store.savepoint() != mark[0]
 
     def undo(self, mark: Mark, error: Exception) -> None:
-        """Drop what was staged since; answers that rested on it become errors."""
         savepoint, staged_count, after_count = mark
         self.store.rollback_to(savepoint)
         dropped, self.staged[staged_count:] = self.staged[staged_count:], []
@@ -154,11 +197,9 @@ class Commits:
             self.guard(then, error)
 
     def after_commit(self, then: Committed) -> None:
-        """Call `then(None)` when this turn's stagings are written, `then(error)` when they are undone."""
         self._after.append(then)
 
     def commit(self) -> None:
-        """End of a turn: write what was staged, let go or park the answers."""
         error: Exception | None = None
         try:
             self.store.commit()
@@ -171,7 +212,7 @@ class Commits:
                 for peer, opaque, form, durable in staged:
                     self.emit(peer, opaque, form, _failed(durable, error, self.env.log))
             elif self.sync_flush:
-                self._park(staged)
+                self._wait(staged)
             else:
                 for peer, opaque, form, durable in staged:
                     self.emit(peer, opaque, form, durable.answer)
@@ -184,11 +225,9 @@ class Commits:
 
     @property
     def gathering(self) -> bool:
-        """A group waits for the next `gather`, and no flush is under way."""
         return self._gathering and not self._syncing
 
     def gather(self, *, more: bool) -> None:
-        """Once a turn, after its commit: begin the flush of the group that waits, unless the turn brought `more` for it."""
         if not self._gathering or self._syncing:
             return
         if more and self._gathered_turns < self.limits.flush_gather_turns_max:
@@ -197,7 +236,6 @@ class Commits:
             self._begin(force=True)
 
     def dispatch(self) -> Sequence[Any]:
-        """Make committed units visible: as many as were appended, and some of what was left, unless they have too many keys."""
         store, limits = self.store, self.limits
         waiting = store.undispatched
         if not waiting:
@@ -216,12 +254,10 @@ class Commits:
 
     @property
     def behind(self) -> bool:
-        """More could be dispatched at once: the last dispatch ended early, or something was committed after it."""
         return self._behind_since_ms is not None or self.store.undispatched > self._left
 
     @property
     def lagging(self) -> bool:
-        """Dispatch has been behind for too long."""
         since = self._behind_since_ms
         return since is not None and self.env.mono_ms - since > self.limits.dispatch_lag_ms_max
 
@@ -232,7 +268,7 @@ class Commits:
         ticket = self.store.begin_sync(self.env.mono_ms, force)
         if ticket is not None:
             self._syncing = True
-            self.start(Job("sync", lambda: self.sync(ticket), lambda _result, error: self._synced(ticket, error)))
+            self.loop.job(Job("sync", lambda: self.sync(ticket), lambda _result, error: self._synced(ticket, error)))
         elif force:
             self._release()
 
@@ -243,44 +279,44 @@ class Commits:
             if self.store.end_sync(ticket, error if isinstance(error, OSError) else OSError(str(error))):
                 return  # it comes again by itself; who waits for it goes on waiting
             self.env.log.error("flush failed, nothing more is appended until a restart: %s", error)
-            parked, self.parked = self.parked, deque()
-            for _end, _due, (peer, opaque, form, durable) in parked:
+            waiting, self.waiting = self.waiting, deque()
+            for _end, _due, (peer, opaque, form, durable) in waiting:
                 self.emit(peer, opaque, form, _failed(durable, error, self.env.log))
             return
         self.store.end_sync(ticket, None)
         self._release()
-        self._gathering = bool(self.parked)
+        self._gathering = bool(self.waiting)
 
-    def _park(self, staged: list[Owed]) -> None:
+    def _wait(self, staged: list[Unsent]) -> None:
         due = self.env.mono_ms + self.limits.flush_wait_ms_max
         written = self.store.written_offset
         flushed = self.store.flushed_offset
-        for owed in staged:
-            peer, opaque, form, durable = owed
+        for unsent in staged:
+            peer, opaque, form, durable = unsent
             end = written if durable.end_offset == END_OF_TURN else durable.end_offset
             if durable.waits and end > flushed:
-                self.parked.append((end, due, owed))
+                self.waiting.append((end, due, unsent))
                 self._gathering = True
             else:
                 self.emit(peer, opaque, form, durable.answer)
-        if self.parked and self._late is None:
+        if self.waiting and self._late is None:
             self._late = self.deadlines.at(due, self._say_late)
 
     def _release(self) -> None:
         flushed = self.store.flushed_offset
-        parked = self.parked
-        while parked and parked[0][0] <= flushed:
-            peer, opaque, form, durable = parked.popleft()[2]
+        waiting = self.waiting
+        while waiting and waiting[0][0] <= flushed:
+            peer, opaque, form, durable = waiting.popleft()[2]
             self.emit(peer, opaque, form, durable.answer)
 
     def _say_late(self) -> None:
         self._late = None
         now = self.env.mono_ms
-        while self.parked and self.parked[0][1] <= now:
-            peer, opaque, form, durable = self.parked.popleft()[2]
+        while self.waiting and self.waiting[0][1] <= now:
+            peer, opaque, form, durable = self.waiting.popleft()[2]
             self.emit(peer, opaque, form, _late(durable, self.env.log))
-        if self.parked:
-            self._late = self.deadlines.at(self.parked[0][1], self._say_late)
+        if self.waiting:
+            self._late = self.deadlines.at(self.waiting[0][1], self._say_late)
 
     def _flush_when_due(self) -> None:
         try:

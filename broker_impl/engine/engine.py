@@ -14,27 +14,27 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from broker_impl.engine.background_tasks import BackgroundTasks, Ended, Work
+from broker_impl.engine.answers import LATER, SENDABLE, Answer, Durable, Pause, Refusal, Reply, Row
+from broker_impl.engine.background_tasks import BackgroundTasks, Ended, Task
 from broker_impl.engine.backlogs import Backlogs
-from broker_impl.engine.call import LATER, Answer, Call, Durable, Parked, Pause, Refusal, Reply, Settled, refusal_reply
+from broker_impl.engine.call import Call, PendingAnswer
 from broker_impl.engine.client_requests import PendingClientRequests, Then
-from broker_impl.engine.commits import END_OF_TURN, NOTHING_STAGED, SENDABLE, Commits, Committed, Mark, SavesLike, StoreLike
-from broker_impl.engine.counters import Counters
-from broker_impl.engine.deadlines import Deadline, Deadlines
+from broker_impl.engine.commits import Commits, Committed, NoCommits, SavesLike, StoreLike
+from broker_impl.engine.deadlines import Deadline
 from broker_impl.engine.limits import Limits
+from broker_impl.engine.loop import Loop, Mark
 from broker_impl.engine.peer import Peer
-from broker_impl.engine.router import Router, Row
+from broker_impl.engine.router import Router
 from broker_impl.engine.shares import Large, Shares
 from broker_impl.engine.watch import Watch
-from broker_impl.engine.write_buffers import WriteBuffers
 from broker_impl.env import Env
 from rmq_net.log import plain_text
-from rmq_net.service import Address, Buffer, Job, Output
+from rmq_net.service import Address, Buffer, Output
 from rmq_wire.codes import ResponseCode
-from rmq_wire.command import ONE_WAY, RESPONSE, Command, Form, Unreadable
+from rmq_wire.command import ONE_WAY, RESPONSE, Command, Unreadable
 from rmq_wire.conversation import Conversation
 from rmq_wire.declare import Request
-from rmq_wire.errors import BadFrame, WireError
+from rmq_wire.errors import BadFrame
 
 BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
 """As `NettyRemotingAbstract` says it when a processor rejects requests."""
@@ -67,26 +67,23 @@ class Engine:
         self.limits = limits = limits or Limits()
         self.receive_bytes_max = limits.receive_bytes_max
         self.peers: dict[int, Peer] = {}
-        self.counters = Counters()
+        self._loop = loop = Loop(env, limits)
+        self.counters, self.emit, self.guard, self.job = loop.counters, loop.emit, loop.guard, loop.job
+        self.take_jobs = loop.take_jobs
+        self._buffers, self._deadlines = loop.buffers, loop.deadlines
         self._converse = converse
         self._rows: Mapping[int, Row] = {}
         self._listener_rows: dict[str, Mapping[int, Row]] = {}
         self._peer_count = 0
-        self._outboxes = WriteBuffers(env.log)
-        self.emit = self._outboxes.emit
         self._backlogs: Backlogs[Peer] = Backlogs()
-        self._shares = Shares(limits, self._outboxes, self._backlogs)
+        self._shares = Shares(limits, self._buffers, self._backlogs)
         self.afford = self._shares.afford
-        self._deadlines = Deadlines()
-        self._asks = PendingClientRequests(env, self._deadlines, self._outboxes, self.guard, limits.asks_max)
-        self._jobs: list[Job] = []
-        self._commits: Commits | None = None
+        self._client_requests = PendingClientRequests(loop)
+        self._commits: NoCommits = NoCommits(loop)
         if store is not None:
             assert sync is not None, "a store needs somebody who flushes"
-            self._commits = Commits(
-                env, store, self._deadlines, self.emit, self.job, self.guard, limits=limits, sync_flush=sync_flush, sync=sync
-            )
-        self._works = BackgroundTasks(self._commits, self._finish, self._excuse, self.guard, self._bug, self._outboxes.touch)
+            self._commits = Commits(loop, store, sync_flush=sync_flush, sync=sync)
+        self._tasks = BackgroundTasks(loop, self._commits)
         self._on_arrival: list[Callable[[Sequence[Any]], None]] = []
         self._on_peer_closed: list[Callable[[Peer], object]] = []
         self._draining = False
@@ -118,41 +115,30 @@ class Engine:
 
     def after_commit(self, then: Committed) -> None:
         """Call `then(None)` once what was staged in this turn is written, `then(error)` when it was undone."""
-        assert self._commits is not None, "there is no store"
         self._commits.after_commit(then)
 
-    def long_work(self, generator: Generator[Pause | None, None, Any], then: Ended | None = None) -> None:
+    def in_background(self, generator: Generator[Pause | None, None, Any], then: Ended | None = None) -> None:
         """Run a generator in slices of at most 0.5 ms; `then(result, error)` at its end."""
-        self._works.add(Work(generator, ended=then))
-
-    def job(self, job: Job) -> None:
-        """Have something that blocks done by one of the shell's threads.  What `done` raises is logged."""
-        self._jobs.append(job._replace(done=lambda result, error: self.guard(job.done, result, error)))
+        self._tasks.add(Task(generator, ended=then))
 
     def ask(self, peer: Peer, request: Request, body: bytes = b"", *, timeout_ms: int, then: Then) -> None:
         """Ask a client.  `then(response)` runs in a later turn, with None when it did not answer in time or has gone.
 
         The response's body dies with that turn.
         """
-        self._asks.ask(peer, request, body, timeout_ms, then)
+        self._client_requests.ask(peer, request, body, timeout_ms, then)
 
     def tell(self, peer: Peer, request: Request, body: bytes = b"") -> None:
         """Send a client something that it does not answer."""
-        self._asks.tell(peer, request, body)
+        self._client_requests.tell(peer, request, body)
 
     def close(self, peer: Peer, why: str, *, level: int = logging.WARNING) -> None:
         """Close a connection at the end of this turn; what it was sent before still goes out."""
         if peer.closing is None and not peer.closed:
-            self._outboxes.touch(peer)
+            self._buffers.touch(peer)
             peer.closing = why
             peer.backlog.clear()
             self.env.log.say(level, "%s:%d closed: %s", *peer.remote, why)
-
-    def deliver(self, parked: Parked, answer: Settled | Durable | Refusal) -> None:
-        """Send the late answer of a parked request (`Parked.answer` has looked whether it is still wanted)."""
-        if not parked.oneway:
-            settled = refusal_reply(answer) if isinstance(answer, Refusal) else answer
-            self._finish(parked.peer, parked.opaque, parked.form, settled, self._mark())
 
     # Service: what a shell calls
 
@@ -183,7 +169,7 @@ class Engine:
             peer.outbox = []
             if peer.watching is not None:
                 peer.watching.cancel()
-            self._asks.abandon(peer)
+            self._client_requests.abandon(peer)
             for then in self._on_peer_closed:
                 self.guard(then, peer)
 
@@ -208,41 +194,31 @@ class Engine:
                     self.counters.bad_frames += 1
                     self.close(peer, str(why))
                 except Exception as error:  # a bug in reading ends that connection, not the server
-                    self._bug(f"reading from {peer.remote[0]}:{peer.remote[1]}", error)
+                    self._loop.bug(f"reading from {peer.remote[0]}:{peer.remote[1]}", error)
                     self.close(peer, "it cannot be read")
         shares.weighing = False
-        if self._commits is not None:
-            self._commits.commit()
-            self._commits.gather(more=bool(arrived or self._backlogs))
-        return self._outboxes.take(now) if self._outboxes.dirty else _NO_OUTPUT
+        self._commits.commit()
+        self._commits.gather(more=bool(arrived or self._backlogs))
+        return self._buffers.take(now) if self._buffers.dirty else _NO_OUTPUT
 
     def settle(self) -> Sequence[Output]:
-        """Dispatch, wake-ups, deadlines, slices of long works; commits what these staged."""
-        if self._commits is not None:
-            self.guard(self._dispatch, self._commits)
+        """Dispatch, wake-ups, deadlines, slices of background tasks; commits what these staged."""
+        self.guard(self._dispatch)
         for action in self._deadlines.due(self.env.mono_ms, self.limits.due_max):
             self.guard(action)
             if self.crowded:
                 break
-        if self._works:
-            self._works.rotate(self.limits.works_max)
-        if self._commits is not None:
-            self._commits.commit()
-        return self._outboxes.take(self.env.mono_ms) if self._outboxes.dirty else _NO_OUTPUT
+        if self._tasks:
+            self._tasks.rotate(self.limits.tasks_max)
+        self._commits.commit()
+        return self._buffers.take(self.env.mono_ms) if self._buffers.dirty else _NO_OUTPUT
 
     def next_deadline(self) -> int | None:
         """When the next turn is due; now while anything is left to do."""
         commits = self._commits
-        if self._works or self._outboxes.dirty or (commits is not None and (commits.behind or commits.gathering)):
+        if self._tasks or self._buffers.dirty or commits.behind or commits.gathering:
             return self.env.mono_ms
         return self.env.mono_ms if self._backlogs.servable else self._deadlines.next()
-
-    def take_jobs(self) -> Sequence[Job]:
-        """What threads should do now."""
-        if not self._jobs:
-            return ()
-        jobs, self._jobs = self._jobs, []
-        return jobs
 
     def drain(self) -> None:
         """Accept nobody, serve nothing new; answers that wait for the disk still leave."""
@@ -256,7 +232,7 @@ class Engine:
     @property
     def drained(self) -> bool:
         """Nobody waits for an answer that can still come."""
-        return not (self._outboxes.dirty or (self._commits and self._commits.owing) or (self.saves and self.saves.owing))
+        return not (self._buffers.dirty or self._commits.pending or (self.saves and self.saves.pending))
 
     # Requests
 
@@ -279,7 +255,7 @@ class Engine:
         except _Held:
             left -= 1
             self._keep(peer, commands)
-            self._outboxes.touch(peer)
+            self._buffers.touch(peer)
         except Large:
             self._keep(peer, chain((command,), commands), large=True)
         served = allowed - left
@@ -291,7 +267,7 @@ class Engine:
         backlog.extend(command.kept() for command in commands)
         if backlog:
             self._backlogs.add(peer, large=large)
-            self._outboxes.touch(peer)
+            self._buffers.touch(peer)
 
     def serve_again(self, peer: Peer, command: Command) -> None:
         """Serve a request that was put aside, before what its peer sent after it."""
@@ -304,7 +280,7 @@ class Engine:
         def serve(peer: Peer) -> None:
             backlog, peer.backlog = peer.backlog, deque()
             self._serve_some(peer, iter(backlog))
-            self._outboxes.touch(peer)
+            self._buffers.touch(peer)
 
         peers_max, shares = self.limits.turn_backlogs_max, self._shares
         self._backlogs.serve(peers_max, shares.full, serve)
@@ -318,7 +294,7 @@ class Engine:
             return
         flag = command.flag
         if flag & RESPONSE:
-            self._asks.answered(peer, command)
+            self._client_requests.answered(peer, command)
             return
         row = peer.rows.get(command.code)
         if row is None:
@@ -328,34 +304,31 @@ class Engine:
             return
         request, handle, stages, in_order, _ = row
         commits = self._commits
-        mark = commits.mark() if commits is not None else NOTHING_STAGED
+        mark = commits.mark()
         answer: Answer
         try:
-            if stages and commits is not None and commits.full:
+            if stages and commits.full:
                 raise Refusal(ResponseCode.SYSTEM_BUSY, BUSY)
-            answer = handle(Call(self, peer, command), command.header(request))
+            answer = handle(Call(self._loop, peer, command), command.header(request))
         except Large:
             raise
         except Exception as error:
-            if commits is not None:
-                commits.undo(mark, error)
+            commits.undo(mark, error)
             if self.saves is not None and self.saves.put_aside(peer, command, error):
                 return
-            answer = self._excuse(error, peer, command.code)
-        if self.touched and self.saves is not None:
-            staged = commits is not None and commits.grown(mark)
-            if self.saves.rest(peer, command, answer, staged=staged):
-                return
-        if answer.__class__ is Durable and commits is not None and not flag & ONE_WAY:
+            answer = self._loop.excuse(error, peer, command.code)
+        if self.touched and self.saves is not None and self.saves.rest(peer, command, answer, staged=commits.grown(mark)):
+            return
+        if answer.__class__ is Durable and not flag & ONE_WAY:
             commits.staged.append((peer, command.opaque, command.form, answer))
         elif isinstance(answer, SENDABLE):
             if not flag & ONE_WAY:
-                self._finish(peer, command.opaque, command.form, answer, mark)
+                commits.finish(peer, command.opaque, command.form, answer, mark)
         elif isinstance(answer, Generator):
-            parked = Parked(self, peer, command.opaque, command.form, bool(flag & ONE_WAY))
-            self._works.add(Work(answer, parked))
-            peer.works += 1
-            if in_order or peer.works >= self.limits.works_of_peer_max:
+            pending = PendingAnswer(self._loop.deliver, peer, command.opaque, command.form, bool(flag & ONE_WAY))
+            self._tasks.add(Task(answer, pending))
+            peer.tasks += 1
+            if in_order or peer.tasks >= self.limits.tasks_of_peer_max:
                 peer.held = True
                 raise _Held
         elif answer is not LATER:
@@ -364,33 +337,10 @@ class Engine:
     def _no_answer(self, peer: Peer, command: Command, mark: Mark) -> None:
         """The handler came to its end without an answer: a bug of ours, which the asker must not pay for by waiting."""
         error = TypeError(f"the handler of {command.code} answers nothing")
-        if self._commits is not None:
-            self._commits.undo(mark, error)
-        reply = self._excuse(error, peer, command.code)
+        self._commits.undo(mark, error)
+        reply = self._loop.excuse(error, peer, command.code)
         if not command.flag & ONE_WAY:
             self.emit(peer, command.opaque, command.form, reply)
-
-    def _finish(self, peer: Peer, opaque: int, form: Form, answer: Settled | Durable, mark: Mark) -> None:
-        """Send an answer, or stage it when it rests on something staged since `mark`, whether it says so or not."""
-        commits = self._commits
-        if commits is None:
-            self.emit(peer, opaque, form, answer.answer if isinstance(answer, Durable) else answer)
-        elif isinstance(answer, Durable):
-            commits.staged.append((peer, opaque, form, answer))
-        elif commits.grown(mark):
-            commits.staged.append((peer, opaque, form, Durable(answer, END_OF_TURN)))
-        else:
-            self.emit(peer, opaque, form, answer)
-
-    def _excuse(self, error: Exception, peer: Peer, code: int) -> Reply:
-        """What the asker gets for an error.  A lawful no and a bad request are quiet; the rest is a bug and logged as one."""
-        if isinstance(error, Refusal):
-            return refusal_reply(error)
-        why = f"{type(error).__name__}: {plain_text(error)}"
-        if not isinstance(error, WireError):
-            self.counters.errors += 1
-            self.env.log.error("%s:%d request %d failed: %s", *peer.remote, code, why, error=error)
-        return Reply(code=ResponseCode.SYSTEM_ERROR, remark=why)
 
     def _answer_unreadable(self, peer: Peer, command: Unreadable) -> None:
         self.env.log.warning("%s:%d unreadable header: %s", *peer.remote, command.why)
@@ -399,26 +349,10 @@ class Engine:
 
     # What follows
 
-    def _dispatch(self, commits: Commits) -> None:
-        arrived = commits.dispatch()
+    def _dispatch(self) -> None:
+        arrived = self._commits.dispatch()
         if arrived:
             for then in self._on_arrival:
                 self.guard(then, arrived)
-        self.receive_bytes_max = self.limits.receive_bytes_lagging if commits.lagging else self.limits.receive_bytes_max
-
-    def _mark(self) -> Mark:
-        return self._commits.mark() if self._commits is not None else NOTHING_STAGED
-
-    def guard(self, action: Callable[..., object], *arguments: object) -> None:
-        """Run something of a capability's.  What it raises is logged, its stagings are dropped, nobody else notices."""
-        mark = self._mark()
-        try:
-            action(*arguments)
-        except Exception as error:
-            if self._commits is not None:
-                self._commits.undo(mark, error)
-            self._bug(repr(action), error)
-
-    def _bug(self, what: str, error: BaseException) -> None:
-        self.counters.errors += 1
-        self.env.log.error("%s failed: %s", what, str(error), error=error)
+        lagging = self._commits.lagging
+        self.receive_bytes_max = self.limits.receive_bytes_lagging if lagging else self.limits.receive_bytes_max

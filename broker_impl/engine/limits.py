@@ -51,7 +51,7 @@ class Limits(NamedTuple):
     flush_gather_turns_max: int = 3
     """Under SYNC_FLUSH a flush begins with the first turn that brings nothing more to share it, or after so many that do: by
     then those whom the last flush let go have asked again, and who sends on without waiting puts it off no longer."""
-    flush_parked_max: int = 65_536
+    flush_waiting_max: int = 65_536
     """Answers waiting for the disk at once; above it, requests that append get SYSTEM_BUSY."""
     unflushed_bytes_max: int = 1 << 30
     """Appended behind a flush that does not end; above it, too: a disk that hangs does not fill the page cache until the kernel
@@ -68,11 +68,11 @@ class Limits(NamedTuple):
     """Dispatch behind for longer than this shrinks what is received."""
     due_max: int = 512
     """Deadlines per turn: a thousand pulls that end together do not stop everybody else."""
-    works_max: int = 4
-    """Long works that get a slice in one turn, in rotation; a slice is at most 0.5 ms."""
-    works_of_peer_max: int = 8
-    """Long works for one peer at once: each holds a listing.  Its next request waits until one has ended."""
-    asks_max: int = 1_024
+    tasks_max: int = 4
+    """Background tasks that get a slice in one turn, in rotation; a slice is at most 0.5 ms."""
+    tasks_of_peer_max: int = 8
+    """Background tasks for one peer at once: each holds a listing.  Its next request waits until one has ended."""
+    client_requests_max: int = 1_024
     """Questions open towards one client; a client that never answers does not fill memory."""
 
     open_files_max: int = 4_096

@@ -14,8 +14,8 @@ from rmq_wire.command import ONE_WAY, RESPONSE, Command, Unreadable
 from rmq_wire.message_id import pack_host
 
 if TYPE_CHECKING:
+    from broker_impl.engine.answers import Row
     from broker_impl.engine.deadlines import Deadline
-    from broker_impl.engine.router import Row
     from rmq_wire.conversation import Conversation
 
 
@@ -26,9 +26,9 @@ class Peer:
     """
 
     __slots__ = (
-        "asked",
         "attached",
         "backlog",
+        "client_requests",
         "closed",
         "closing",
         "conversation",
@@ -46,9 +46,9 @@ class Peer:
         "remote_packed",
         "rows",
         "sent_bytes",
+        "tasks",
         "unsent_bytes",
         "watching",
-        "works",
     )
 
     def __init__(
@@ -78,11 +78,11 @@ class Peer:
         self.sent_bytes = 0
         self.output_bytes_max = output_bytes_max
         self.backlog: deque[Command | Unreadable] = deque()
-        self.works = 0
-        """Long works that it waits for."""
+        self.tasks = 0
+        """Background tasks that it waits for."""
         self.held = False
         """Nothing more of it is served until a work has ended."""
-        self.asked = 0
+        self.client_requests = 0
         """Questions it has not answered yet."""
         self.frames = 0
         self.received_bytes = 0

@@ -7,9 +7,10 @@ of its role is answered twice, or neither answered nor refused with a reason (`r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from broker_impl.engine.call import Answer, Call
+from broker_impl.engine.answers import Answer, Row
+from broker_impl.engine.call import Call
 from rmq_wire.declare import REQUESTS, Request, Role
 
 Handler = Callable[[Call, Any], Answer]
@@ -20,19 +21,6 @@ _MARK = "_answers"
 
 class Capability:
     """A group of handlers and what they work on.  Its collaborators come in by `__init__`; capabilities never know each other."""
-
-
-class Row(NamedTuple):
-    """How one code is answered.  `stages`: it appends to the store, so it is refused while too much waits for the disk.
-    `in_order`: when it becomes long work, the peer's next request waits for its end, for it may undo what this one does.
-    `bulky`: its answer may have megabytes; it says so to `Shares.afford` before anything of it counts.
-    """
-
-    request: type[Request]
-    handle: Handler
-    stages: bool
-    in_order: bool = False
-    bulky: bool = False
 
 
 def answers(*requests: type[Request], stages: bool = False, in_order: bool = False, bulky: bool = False) -> Callable[[M], M]:

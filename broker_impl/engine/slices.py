@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Final, TypeVar
 
-from broker_impl.engine.call import Pause, Refusal, Reply
+from broker_impl.engine.answers import Pause, Refusal, Reply
 from rmq_wire.bodies.body import STRICT, Body, Dialect
 from rmq_wire.codes import ResponseCode
 from rmq_wire.declare import Header

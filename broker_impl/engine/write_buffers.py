@@ -6,7 +6,7 @@ cannot be encoded is our bug and becomes SYSTEM_ERROR for that asker.
 
 from __future__ import annotations
 
-from broker_impl.engine.call import Frame, Reply, Settled
+from broker_impl.engine.answers import Frame, Reply, Settled
 from broker_impl.engine.peer import Peer
 from rmq_net.log import Log, plain_text
 from rmq_net.service import Buffer, Output

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from broker_impl.engine.call import Answer, Call, Refusal, Reply
+from broker_impl.engine.answers import Answer, Refusal, Reply
+from broker_impl.engine.call import Call
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import Slices, begun, spelled
 from broker_impl.namesrv.config import NamesrvConfig

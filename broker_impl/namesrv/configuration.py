@@ -6,7 +6,8 @@ that would keep the server from starting again.
 
 from __future__ import annotations
 
-from broker_impl.engine.call import Answer, Call, Refusal, Reply
+from broker_impl.engine.answers import Answer, Refusal, Reply
+from broker_impl.engine.call import Call
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import Slices, joined
 from broker_impl.namesrv.config import NamesrvConfig

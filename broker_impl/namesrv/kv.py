@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
-from broker_impl.engine.call import Answer, Call, Pause, Refusal
+from broker_impl.engine.answers import Answer, Pause, Refusal
+from broker_impl.engine.call import Call
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import Slices, begun, in_javas_order, joined, spelled
 from broker_impl.whole_files import WholeFiles

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_impl.engine.call import Answer, Call, Refusal, Reply
+from broker_impl.engine.answers import Answer, Refusal, Reply
+from broker_impl.engine.call import Call
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import Slices, begun, spelled
 from broker_impl.namesrv.config import NamesrvConfig
 from broker_impl.namesrv.kv import KvTable
 from broker_impl.namesrv.route_answers import RouteAnswers, near_zone
 from broker_impl.namesrv.routes import RouteTable
+from broker_impl.remarks import FAQ
 from rmq_wire.bodies.body import FASTJSON, STRICT
 from rmq_wire.bodies.kv import ORDER_TOPIC_CONFIG
 from rmq_wire.bodies.route import TopicRouteData
@@ -31,9 +33,6 @@ from rmq_wire.headers.naming import (
 V4_9_4 = 401
 """`MQVersion`: the first whose route answers are strict JSON."""
 MS_PER_S = 1000
-
-FURTHER_DETAILS = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
-"""Java: `FAQUrl.suggestTodo`."""
 
 
 class Routes(Capability):
@@ -56,7 +55,7 @@ class Routes(Capability):
     def _route(self, asked: GetRouteInfo, asker_host: str, strict: bool) -> Slices[Reply]:
         route = yield from self.told.finding_route(asked.topic, asker_host)
         if route is None:
-            remark = f"No topic route info in name server for the topic: {asked.topic}{FURTHER_DETAILS}"
+            remark = f"No topic route info in name server for the topic: {asked.topic}{FAQ}"
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
         if self.config.order_message_enable:
             route.order_topic_conf = self.kv.get(ORDER_TOPIC_CONFIG, asked.topic)

@@ -34,16 +34,16 @@ Key = tuple[str, int]
 
 
 class Held:
-    """One pull that waits.  `owed` is what answers it, `asked` its header; both are the capability's.
+    """One pull that waits.  `pending` is what answers it, `asked` its header; both are the capability's.
 
     It is woken by a unit at or behind `offset` whose tag hash is in `codes` (None: any), and at `deadline_ms`.
     """
 
-    __slots__ = ("asked", "codes", "deadline_ms", "key", "offset", "owed", "peer", "places", "tick")
+    __slots__ = ("asked", "codes", "deadline_ms", "key", "offset", "peer", "pending", "places", "tick")
 
     def __init__(
         self,
-        owed: Any,
+        pending: Any,
         asked: Any,
         *,
         peer: Any,
@@ -53,7 +53,7 @@ class Held:
         deadline_ms: int,
         places: int = 1,
     ) -> None:
-        self.owed = owed
+        self.pending = pending
         self.asked = asked
         self.peer = peer
         self.key = key

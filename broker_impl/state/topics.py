@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.call import Unsaved
+from broker_impl.engine.answers import Unsaved
 from broker_impl.env import Env
 from broker_impl.state.attributes import TOPIC_ATTRIBUTES, altered
 from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover

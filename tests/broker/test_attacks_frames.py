@@ -297,7 +297,7 @@ def test_attack_09_answers_that_nobody_asked_for(tmp_path: Path) -> None:
             for form in FORMS:
                 stranger.raw(forged(opaque, form))
         assert not stranger.closed
-        assert broker.node.engine._asks.unasked == 8
+        assert broker.node.engine._client_requests.unasked == 8
         # A response that is marked one-way is a response all the same, and nothing is run for it.
         stranger.raw(json_frame(json_header(code=215, flag=RESPONSE | ONE_WAY, extFields={"topic": WITNESS})))
         assert not stranger.answers

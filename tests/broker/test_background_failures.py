@@ -6,7 +6,8 @@ from collections.abc import Generator
 
 import pytest
 
-from broker_impl.engine.call import Call, Pause, Reply, Settled
+from broker_impl.engine.answers import Pause, Reply, Settled
+from broker_impl.engine.call import Call
 from broker_impl.engine.cold import warmed
 from broker_impl.engine.cold_reads import ColdReads
 from rmq_store.errors import Cold
@@ -47,7 +48,7 @@ def test_a_slice_that_raises_takes_back_what_it_staged_and_no_more() -> None:
         server.engine.after_commit(lambda error: told.append(str(error)))
         raise ValueError("half way")
 
-    server.engine.long_work(work(), lambda _result, error: ends.append(str(error)))
+    server.engine.in_background(work(), lambda _result, error: ends.append(str(error)))
     server.driver.run()
     assert ends == told == ["half way"]
     assert server.connect().ask(put("afterwards")).code == SUCCESS
@@ -105,7 +106,7 @@ def asked(server: Server, client: Client) -> Call:
     """The call that a handler would be given."""
     [command] = Conversation().feed(client.frame(where(1)))
     assert isinstance(command, Command)
-    return Call(server.engine, client.peer, command)
+    return Call(server.engine._loop, client.peer, command)
 
 
 @pytest.mark.parametrize("gone", [True, False])
@@ -157,7 +158,7 @@ def test_long_work_hears_that_what_it_reads_cannot_be_loaded() -> None:
         loads.append("tried")
         raise unreadable()
 
-    server.engine.long_work(warmed(server.engine, read), lambda result, error: ends.append((result, str(error))))
+    server.engine.in_background(warmed(server.engine, read), lambda result, error: ends.append((result, str(error))))
     server.driver.run()
     assert ends == [(None, "[Errno 5] Input/output error")]
     assert loads == ["tried"], "not again and again"

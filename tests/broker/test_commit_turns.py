@@ -6,7 +6,8 @@ from collections.abc import Generator
 
 import pytest
 
-from broker_impl.engine.call import Call, Refusal, Reply, Settled
+from broker_impl.engine.answers import Refusal, Reply, Settled
+from broker_impl.engine.call import Call
 from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.commits import Commits
 from broker_impl.engine.limits import Limits
@@ -131,7 +132,7 @@ def test_who_is_answered_is_not_idle() -> None:
     client = server.connect()
     client.send(GetMinOffset(topic="t", queue_id=0))
     server.driver.advance(100_000)
-    server.kit.parked[0].answer(Reply())
+    server.kit.pending[0].answer(Reply())
     server.driver.run()
     server.driver.advance(100_000)
     assert not client.closed
@@ -151,7 +152,7 @@ def test_a_lawful_no_after_a_cold_read_is_the_answer() -> None:
 
     [command] = Conversation().feed(client.frame(where(1)))
     assert isinstance(command, Command)
-    ColdReads(server.engine).answer(Call(server.engine, client.peer, command), attempt)
+    ColdReads(server.engine).answer(Call(server.engine._loop, client.peer, command), attempt)
     server.driver.run()
     [answer] = client.answers.values()
     assert (answer.code, answer.remark) == (ResponseCode.QUERY_NOT_FOUND, "not found")
@@ -165,7 +166,7 @@ def test_long_work_that_nobody_waits_for_is_logged_when_it_fails(caplog: pytest.
         yield
         raise ValueError("half way")
 
-    server.engine.long_work(work())
+    server.engine.in_background(work())
     server.driver.run()
     assert server.engine.counters.errors == 1
     assert "half way" in caplog.text
@@ -193,7 +194,7 @@ def test_a_read_may_meet_one_cold_place_after_another(places: int) -> None:
 
     [command] = Conversation().feed(client.frame(where(1)))
     assert isinstance(command, Command)
-    ColdReads(server.engine).answer(Call(server.engine, client.peer, command), attempt)
+    ColdReads(server.engine).answer(Call(server.engine._loop, client.peer, command), attempt)
     server.driver.run()
     assert [answer.remark for answer in client.answers.values()] == ["read"]
     assert all(cold.done for cold in colds)
@@ -271,7 +272,7 @@ def test_work_that_staged_nothing_does_not_hear_of_others_failures() -> None:
     def stages() -> None:
         store.stage("somebody else's")
 
-    server.engine.long_work(work(), lambda result, _error: ends.append(result))
+    server.engine.in_background(work(), lambda result, _error: ends.append(result))
     server.engine.at(server.env.mono_ms, stages)
     server.driver.run()
     assert ends == [5]

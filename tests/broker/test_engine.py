@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_impl.engine.call import Reply
+from broker_impl.engine.answers import Reply
 from broker_impl.engine.limits import Limits
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import Form, encode_request
@@ -121,7 +121,7 @@ def test_a_listener_has_its_own_codes() -> None:
     asked = GetMinOffset(topic="t", queue_id=0)
     assert fast.ask(asked).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     main.send(asked)
-    assert len(server.kit.parked) == 1
+    assert len(server.kit.pending) == 1
 
 
 def test_a_later_answer_goes_out_once_and_only_to_who_is_still_there() -> None:
@@ -129,11 +129,11 @@ def test_a_later_answer_goes_out_once_and_only_to_who_is_still_there() -> None:
     client = server.connect()
     first = client.send(GetMinOffset(topic="t", queue_id=0))
     client.send(GetMinOffset(topic="t", queue_id=0))
-    parked, lost = server.kit.parked
+    pending, lost = server.kit.pending
     assert not client.answers
-    assert parked.alive
-    assert parked.answer(Reply(remark="at last"))
-    assert not parked.answer(Reply(remark="again"))
+    assert pending.alive
+    assert pending.answer(Reply(remark="at last"))
+    assert not pending.answer(Reply(remark="again"))
     server.driver.run()
     assert client.answers[first].remark == "at last"
     client.close()
@@ -237,7 +237,7 @@ def test_answers_nobody_asked_for_are_dropped_and_counted() -> None:
     client = server.connect()
     client.raw(response(12345))
     assert not client.closed
-    assert server.engine._asks.unasked == 1
+    assert server.engine._client_requests.unasked == 1
 
 
 # Split and glued

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_impl.engine.call import Durable, Reply
+from broker_impl.engine.answers import Durable, Reply
 from broker_impl.engine.limits import Limits
 from rmq_net.service import Job
 from rmq_wire.codes import ResponseCode
@@ -78,10 +78,10 @@ def test_a_late_answer_that_staged_something_waits_for_the_commit_too() -> None:
     server, store = server_with()
     client = server.connect()
     opaque = client.send(GetMinOffset(topic="t", queue_id=0))
-    [parked] = server.kit.parked
+    [pending] = server.kit.pending
 
     def late() -> None:
-        parked.answer(Durable(Reply(remark="late"), store.stage("late")))
+        pending.answer(Durable(Reply(remark="late"), store.stage("late")))
 
     store.commit_error = CommitRefused("full")
     server.engine.at(server.env.mono_ms, late)
@@ -94,11 +94,11 @@ def test_a_raising_callback_takes_the_answers_with_it_that_rested_on_its_staging
     server, store = server_with()
     client = server.connect()
     opaque = client.send(GetMinOffset(topic="t", queue_id=0))
-    [parked] = server.kit.parked
+    [pending] = server.kit.pending
     outcomes: list[BaseException | None] = []
 
     def late() -> None:
-        parked.answer(Durable(Reply(), store.stage("late")))
+        pending.answer(Durable(Reply(), store.stage("late")))
         server.engine.after_commit(outcomes.append)
         raise RuntimeError("second thoughts")
 
@@ -346,7 +346,7 @@ def test_a_failed_flush_answers_14_to_all_who_wait_and_never_0() -> None:
 
 
 def test_too_many_waiting_answers_refuse_appends_with_busy() -> None:
-    server, store = server_with(sync_flush=True, limits=Limits(flush_parked_max=2))
+    server, store = server_with(sync_flush=True, limits=Limits(flush_waiting_max=2))
     server.driver.held = True
     client = server.connect()
     for text in ("a", "b", "c"):
@@ -456,7 +456,7 @@ def test_a_bug_in_making_the_answer_of_a_failure_gives_the_usual_one(late: bool)
         raise RuntimeError("a bug")
 
     def answer() -> None:
-        server.kit.parked[0].answer(Durable(Reply(remark="r"), store.stage("x"), late=bug, failed=bug))
+        server.kit.pending[0].answer(Durable(Reply(remark="r"), store.stage("x"), late=bug, failed=bug))
 
     server.engine.at(server.env.mono_ms, answer)
     server.driver.run()

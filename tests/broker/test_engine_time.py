@@ -232,8 +232,8 @@ def test_a_silent_client_ends_its_question_at_the_deadline_and_a_late_answer_is_
     server.driver.advance(1)
     assert asker.answers[opaque].remark == "None"
     silent.raw(response(silent.asked[0].opaque))
-    assert server.engine._asks.unasked == 1
-    assert silent.peer.asked == 0
+    assert server.engine._client_requests.unasked == 1
+    assert silent.peer.client_requests == 0
 
 
 def test_a_question_ends_with_its_connection() -> None:
@@ -256,7 +256,7 @@ def test_an_answer_counts_only_from_the_peer_that_was_asked() -> None:
 
 
 def test_open_questions_are_limited() -> None:
-    server = Server(limits=Limits(asks_max=1))
+    server = Server(limits=Limits(client_requests_max=1))
     asker, silent = server.connect(), server.connect()
     first, second = asker.send(UNREGISTER), asker.send(UNREGISTER)
     assert list(asker.answers) == [second]
@@ -312,25 +312,25 @@ def test_long_work_ends_with_its_asker() -> None:
     server.driver.turn((client, client.frame(GetConsumerListByGroup(consumer_group="1000000"))))
     client.close()
     assert len(server.kit.seen) <= 2
-    assert not server.engine._works
+    assert not server.engine._tasks
 
 
 def test_a_peer_has_some_long_works_at_once_and_its_next_request_waits() -> None:
     server = Server()
-    most = server.engine.limits.works_of_peer_max
+    most = server.engine.limits.tasks_of_peer_max
     greedy, quick = server.connect(), server.connect()
     long = GetConsumerListByGroup(consumer_group="5")
     server.driver.turn((greedy, b"".join([*(greedy.frame(long) for _ in range(100)), greedy.frame(where(7))])))
-    assert (greedy.peer.works, len(server.engine._works)) == (most, most), "a listing each in memory"
+    assert (greedy.peer.tasks, len(server.engine._tasks)) == (most, most), "a listing each in memory"
     assert greedy.peer.congested, "nothing more is read"
-    works = []
+    tasks = []
     while len(greedy.answers) < 101:
         server.driver.turn((quick, quick.frame(where(1))))
-        works.append(greedy.peer.works)
-    assert max(works) == most
-    assert len(quick.answers) == len(works), "others are served each turn"
+        tasks.append(greedy.peer.tasks)
+    assert max(tasks) == most
+    assert len(quick.answers) == len(tasks), "others are served each turn"
     assert list(greedy.answers).index(101) > 100 - most, "what waits comes in its turn"
-    assert greedy.peer.works == 0
+    assert greedy.peer.tasks == 0
     assert not greedy.peer.congested
 
 
@@ -339,7 +339,7 @@ def test_a_peer_that_goes_while_it_is_held_leaves_nothing() -> None:
     greedy = server.connect()
     server.driver.turn((greedy, b"".join(greedy.frame(GetConsumerListByGroup(consumer_group="1000000")) for _ in range(100))))
     greedy.close()
-    assert not server.engine._works
+    assert not server.engine._tasks
     assert not server.engine._backlogs
 
 
@@ -361,7 +361,7 @@ def test_long_work_of_our_own_tells_its_end() -> None:
             raise ValueError("bad")
         return 5
 
-    server.engine.long_work(work(False), lambda result, error: ends.append((result, str(error))))
-    server.engine.long_work(work(True), lambda result, error: ends.append((result, str(error))))
+    server.engine.in_background(work(False), lambda result, error: ends.append((result, str(error))))
+    server.engine.in_background(work(True), lambda result, error: ends.append((result, str(error))))
     server.driver.run()
     assert ends == [(5, "None"), (None, "bad")]

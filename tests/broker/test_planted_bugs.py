@@ -57,7 +57,7 @@ def held_pulls_respect_the_cap(tmp_path: Path) -> None:
 
 
 def ignore_the_cap(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(pulling.Pull, "_wake", lambda self, held: self._look_again(held.asked, held.owed, first=False))
+    patch.setattr(pulling.Pull, "_wake", lambda self, held: self._look_again(held.asked, held.pending, first=False))
 
 
 def secrets_are_masked(tmp_path: Path) -> None:

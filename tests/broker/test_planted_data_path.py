@@ -84,7 +84,7 @@ def no_room_made(patch: pytest.MonkeyPatch) -> None:
 
 
 def held_pulls_ignore_the_output_cap(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Pull, "_wake", lambda self, held: self._look_again(held.asked, held.owed, first=False))
+    patch.setattr(Pull, "_wake", lambda self, held: self._look_again(held.asked, held.pending, first=False))
 
 
 def arrivals_wake_nobody(patch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def the_sweep_finds_nobody(patch: pytest.MonkeyPatch) -> None:
 
 def a_woken_pull_waits_again(patch: pytest.MonkeyPatch) -> None:
     real = Pull._look
-    patch.setattr(Pull, "_look", lambda self, asked, owed, *, first: real(self, asked, owed, first=True))
+    patch.setattr(Pull, "_look", lambda self, asked, pending, *, first: real(self, asked, pending, first=True))
 
 
 def time_never_ends(patch: pytest.MonkeyPatch) -> None:

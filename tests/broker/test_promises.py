@@ -307,7 +307,7 @@ def test_an_error_of_a_write_fences(mode: str) -> None:
 @BOTH
 @pytest.mark.parametrize("operation", ["sync", "sync_directory"])
 def test_an_error_of_a_sync_fences(mode: str, operation: str) -> None:
-    """G1, S6, S7: parked answers get 14, never 0; no second sync; what was flushed before is there after a cut."""
+    """G1, S6, S7: pending answers get 14, never 0; no second sync; what was flushed before is there after a cut."""
     machine = Machine(mode)
     client = machine.connect()
     assert put(client, b"before") == 0

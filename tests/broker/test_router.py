@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 import rmq_wire.headers.all  # noqa: F401  (fills the registry)
 from broker_impl import refused
-from broker_impl.engine.call import Answer, Call, Reply
+from broker_impl.engine.answers import Answer, Reply
+from broker_impl.engine.call import Call
 from broker_impl.engine.peer import pack_address
 from broker_impl.engine.router import Capability, Router, answers
 from rmq_net.log import plain_text

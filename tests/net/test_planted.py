@@ -150,8 +150,13 @@ class ClosesAll(Engine):
 
 
 class OneFailureStopsTheTurn(Engine):
-    def _excuse(self, error: Exception, peer: Peer, code: int) -> Any:
-        raise error
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+
+        def excuse(error: Exception, peer: Peer, code: int) -> Any:
+            raise error
+
+        self._loop.excuse = excuse  # type: ignore[method-assign]
 
 
 def a_bad_peer_hurts_nobody_else(engine_class: type[Engine], reactor_class: type[Reactor]) -> None:

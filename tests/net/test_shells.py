@@ -84,7 +84,7 @@ async def test_listeners_are_told_apart(shell_class: AnyShell) -> None:
         assert (await fast.ask(asked)).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         with pytest.raises(trio.TooSlowError):
             await main.ask(asked, timeout_ms=30)
-        assert [parked.peer.listener for parked in it.server.kit.parked] == ["main"]
+        assert [pending.peer.listener for pending in it.server.kit.pending] == ["main"]
 
 
 @BOTH
@@ -288,7 +288,7 @@ async def test_an_orderly_stop_answers_what_waits_for_the_disk(shell_class: AnyS
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask)
-            while not commits.owing:
+            while not commits.pending:
                 await trio.lowlevel.checkpoint()
             it.shell.stop()
             await connection_refused(it.ports["main"])
@@ -337,7 +337,7 @@ async def test_a_connection_lost_ends_its_questions(shell_class: AnyShell) -> No
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask)
-            while not it.server.kit.parked:
+            while not it.server.kit.pending:
                 await trio.lowlevel.checkpoint()
             it.shell.stop()
         assert lost

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from broker_impl.engine.call import LATER, Answer, Call, Durable, Parked, Refusal, Reply
+from broker_impl.engine.answers import LATER, Answer, Durable, Refusal, Reply
+from broker_impl.engine.call import Call, PendingAnswer
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.limits import Limits
 from broker_impl.engine.router import Capability, Router, answers
@@ -30,7 +31,7 @@ class Kit(Capability):
         self.engine = engine
         self.store = store
         self.seen: list[Any] = []
-        self.parked: list[Parked] = []
+        self.pending: list[PendingAnswer] = []
         self.broken: Exception | None = None
         """Raised by `stage` after it staged."""
         self.staged_by_slices: list[str] = []
@@ -68,7 +69,7 @@ class Kit(Capability):
 
     @answers(GetMinOffset)
     def park(self, call: Call, asked: GetMinOffset) -> Answer:
-        self.parked.append(call.detach())
+        self.pending.append(call.detach())
         return LATER
 
     @answers(GetMaxOffset)
@@ -97,17 +98,17 @@ class Kit(Capability):
     @answers(UnregisterClient)
     def relay(self, call: Call, asked: UnregisterClient) -> Answer:
         """Asks every other peer for its position and answers with how many answered, once all have or 3 s have passed."""
-        parked = call.detach()
+        pending = call.detach()
         others = [peer for peer in self.engine.peers.values() if peer is not call.peer]
         got: list[Any] = []
 
         def then(response: Any) -> None:
             got.append(None if response is None else response.ext_map().get("offset"))
             if len(got) == len(others):
-                parked.answer(Reply(remark=",".join(map(str, got))))
+                pending.answer(Reply(remark=",".join(map(str, got))))
 
         for peer in others:
-            call.ask(peer, question(), timeout_ms=3000, then=then)
+            self.engine.ask(peer, question(), timeout_ms=3000, then=then)
         return LATER
 
 

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.call import LATER, Answer, Call, Parked, Refusal, Reply
+from broker_impl.engine.answers import LATER, Answer, Refusal, Reply
+from broker_impl.engine.call import Call, PendingAnswer
+from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability, answers
 from broker_impl.state.clients import Client, Clients
 from broker_impl.state.groups import GroupTable
@@ -42,10 +44,13 @@ class UnitStore(Protocol):
     def lookup(self, physical_offset: int, *, checked: bool = ...) -> memoryview | bytes | None: ...
 
 
-class ConsumerAsks(Capability):
+class CallConsumer(Capability):
     """Finds the connection of a consumer and relays."""
 
-    def __init__(self, config: BrokerConfig, topics: TopicTable, groups: GroupTable, clients: Clients, store: UnitStore) -> None:
+    def __init__(
+        self, engine: Engine, config: BrokerConfig, topics: TopicTable, groups: GroupTable, clients: Clients, store: UnitStore
+    ) -> None:
+        self._engine = engine
         self._config = config
         self._topics = topics
         self._groups = groups
@@ -56,7 +61,7 @@ class ConsumerAsks(Capability):
     def running(self, call: Call, asked: GetConsumerRunningInfo) -> Answer:
         """What one consumer says it is doing."""
         client = self._find(asked.consumer_group, asked.client_id)
-        _relay(call.detach(), client, asked.consumer_group, asked, b"")
+        self._relay(call.detach(), client, asked.consumer_group, asked, b"")
         return LATER
 
     @answers(ConsumeMessageDirectly)
@@ -78,7 +83,7 @@ class ConsumerAsks(Capability):
         self._consume(call.detach(), client, question, offset)
         return LATER
 
-    def _consume(self, parked: Parked, client: Client, question: ConsumeMessageDirectly, offset: int) -> None:
+    def _consume(self, pending: PendingAnswer, client: Client, question: ConsumeMessageDirectly, offset: int) -> None:
         """Look the message up, on the read lane when it is cold, and ask."""
         try:
             unit = self._store.lookup(offset, checked=True)
@@ -86,16 +91,16 @@ class ConsumerAsks(Capability):
 
             def loaded(_: object, error: BaseException | None) -> None:
                 if error is None:
-                    self._consume(parked, client, question, offset)
+                    self._consume(pending, client, question, offset)
                 else:
-                    parked.answer(Refusal(ResponseCode.SYSTEM_ERROR, f"message {question.msg_id} cannot be read: {error}"))
+                    pending.answer(Refusal(ResponseCode.SYSTEM_ERROR, f"message {question.msg_id} cannot be read: {error}"))
 
-            parked.engine.job(Job("read", cold.run, loaded))
+            self._engine.job(Job("read", cold.run, loaded))
             return
         if unit is None:
-            parked.answer(Refusal(ResponseCode.SYSTEM_ERROR, f"message {question.msg_id} is not in this broker"))
+            pending.answer(Refusal(ResponseCode.SYSTEM_ERROR, f"message {question.msg_id} is not in this broker"))
             return
-        _relay(parked, client, question.consumer_group, question, bytes(unit))
+        self._relay(pending, client, question.consumer_group, question, bytes(unit))
 
     def _find(self, group: str, client_id: str) -> Client:
         client = self._clients.consumer(group, client_id)
@@ -108,19 +113,18 @@ class ConsumerAsks(Capability):
             )
         return client
 
+    def _relay(self, pending: PendingAnswer, client: Client, group: str, question: Request, body: bytes) -> None:
+        who = f"<{group}> <{client.client_id}>"
 
-def _relay(parked: Parked, client: Client, group: str, question: Request, body: bytes) -> None:
-    who = f"<{group}> <{client.client_id}>"
+        def then(response: Command | None) -> None:
+            if response is None:
+                pending.answer(Refusal(ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer {who} Timeout: no answer within {ASK_MS} ms"))
+            elif len(response.body) > ANSWER_BYTES_MAX:
+                size = len(response.body)
+                pending.answer(Refusal(ResponseCode.SYSTEM_ERROR, f"invoke consumer {who} Exception: it answers {size} bytes"))
+            else:
+                pending.answer(
+                    Reply(code=response.code, remark=response.remark, ext=response.ext_map() or None, body=bytes(response.body))
+                )
 
-    def then(response: Command | None) -> None:
-        if response is None:
-            parked.answer(Refusal(ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer {who} Timeout: no answer within {ASK_MS} ms"))
-        elif len(response.body) > ANSWER_BYTES_MAX:
-            size = len(response.body)
-            parked.answer(Refusal(ResponseCode.SYSTEM_ERROR, f"invoke consumer {who} Exception: it answers {size} bytes"))
-        else:
-            parked.answer(
-                Reply(code=response.code, remark=response.remark, ext=response.ext_map() or None, body=bytes(response.body))
-            )
-
-    parked.engine.ask(client.peer, question, body, timeout_ms=ASK_MS, then=then)
+        self._engine.ask(client.peer, question, body, timeout_ms=ASK_MS, then=then)
