@@ -215,7 +215,7 @@ class ClientManagement(Capability):
         self._to_notify[group] = None
         if not self._notifying:
             self._notifying = True
-            self._engine.long_work(self._notices(), self._notified)
+            self._engine.in_background(self._notices(), self._notified)
 
     def _notices(self) -> Slices[None]:
         """In slices: a client may belong to a thousand groups, and a group have thousands of members."""
