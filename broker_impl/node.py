@@ -88,6 +88,7 @@ class BrokerNode:
         self._kinds_known = False
         self._read_early: tuple[PersistedTable, ...] = ()
         limits = limits or Limits()
+        self.topics.rows_max, self.groups.rows_max = limits.topics_max, limits.groups_max
         settings = store_settings(config, limits.open_files_max)
         self.store = Store.open(disk, settings, env.wall_ms, pid=env.pid, zone=env.zone, has_batch_queues=self._has_batch_queues)
         for said in self.store.report.sentences():

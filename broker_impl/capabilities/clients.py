@@ -55,9 +55,11 @@ if TYPE_CHECKING:
 GROUPS_PER_CONNECTION_MAX = 1_536
 """Consumer groups or producer groups of one client; a process with a thousand consumers is known of."""
 CLIENT_ID_CHARACTERS_MAX = 1_024
-"""Of a client id, which is an address, a process id and a unit name."""
+"""Of a client id, which is an address, a process id and a unit name; and of a producer group's name."""
 SUBSCRIPTIONS_PER_GROUP_MAX = 4_096
 """Topics of one group."""
+SAID_BYTES_MAX = 4 << 20
+"""Of the heartbeats that name one connection's groups: what they subscribe to is remembered, in some ten times as much memory."""
 SCAN_MS = 10_000
 """How often silent connections are looked for (`ClientHousekeepingService`)."""
 
@@ -96,7 +98,7 @@ class ClientManagement(Capability):
     def heartbeat(self, call: Call, asked: Heartbeat) -> Answer:
         """A client's groups and subscriptions.  Both versions of the protocol; always answered with success."""
         data = call.read(HeartbeatData)
-        self._check_counts(call.peer, data)
+        self._check_counts(call.peer, data, len(call.body))
         command, env = call.command, call.env
         client_id = data.client_id or ""
         changed = data.heartbeat_fingerprint == 0
@@ -111,6 +113,8 @@ class ClientManagement(Capability):
             client = Client(call.peer, client_id, command.language, command.version, env)
             full = data.heartbeat_fingerprint == 0 or not data.without_sub
             self._register(client, consumer, group, with_subscriptions=full)
+            if full:
+                self._clients.note_said(consumer.group_name, len(call.body) // len(data.consumer_data_set))
         for producer in data.producer_data_set:
             client = Client(call.peer, client_id, command.language, command.version, env)
             self._clients.register_producer(producer.group_name, client)
@@ -201,15 +205,19 @@ class ClientManagement(Capability):
             client, consumer, notify=group.notify_consumer_ids_changed_enable, with_subscriptions=with_subscriptions
         )
 
-    def _check_counts(self, peer: Peer, data: HeartbeatData) -> None:
+    def _check_counts(self, peer: Peer, data: HeartbeatData, size: int) -> None:
         consumers = {consumer.group_name for consumer in data.consumer_data_set}
         producers = {producer.group_name for producer in data.producer_data_set}
         if self._clients.memberships(peer, consumers, producers) > GROUPS_PER_CONNECTION_MAX:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"more than {GROUPS_PER_CONNECTION_MAX} groups on one connection")
         if len(data.client_id or "") > CLIENT_ID_CHARACTERS_MAX:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"a client id of more than {CLIENT_ID_CHARACTERS_MAX} characters")
+        if any(len(name or "") > CLIENT_ID_CHARACTERS_MAX for name in producers):
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"a producer group of more than {CLIENT_ID_CHARACTERS_MAX} characters")
         if any(len(consumer.subscription_data_set) > SUBSCRIPTIONS_PER_GROUP_MAX for consumer in data.consumer_data_set):
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"more than {SUBSCRIPTIONS_PER_GROUP_MAX} subscriptions in one group")
+        if self._clients.said_bytes(peer, consumers) + size > SAID_BYTES_MAX:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"more than {SAID_BYTES_MAX} bytes of subscriptions on one connection")
 
     def _notify(self, group: str) -> None:
         self._to_notify[group] = None

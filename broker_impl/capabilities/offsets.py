@@ -14,7 +14,7 @@ from broker_impl.config import BrokerConfig
 from broker_impl.engine.answers import Answer, Refusal, Reply
 from broker_impl.engine.call import Call
 from broker_impl.engine.router import Capability, answers
-from broker_impl.state.consumer_offsets import ConsumerOffsets
+from broker_impl.state.consumer_offsets import PROGRESS_MAX, ConsumerOffsets
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.topics import TopicTable
 from rmq_store.errors import Cold
@@ -81,6 +81,10 @@ class Offsets(Capability):
             raise Refusal(
                 ResponseCode.INVALID_PARAMETER,
                 f"Offset {offset} is not in range(0, {most}), topic is {name}, queueId is {queue_id}",
+            )
+        if self._offsets.full and not self._offsets.knows(group, name, queue_id):
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR, f"progress in {PROGRESS_MAX} queues is known, no more is taken: delete groups"
             )
         host, port = call.peer.remote
         self._offsets.commit(group, name, queue_id, offset, f"{host}:{port}")

@@ -72,6 +72,10 @@ class Limits(NamedTuple):
     """Background tasks that get a slice in one turn, in rotation; a slice is at most 0.5 ms."""
     tasks_of_peer_max: int = 8
     """Background tasks for one peer at once: each holds a listing.  Its next request waits until one has ended."""
+    topics_max: int = 100_000
+    """Topics, those of retries and dead letters among them: some 4 KiB each, and what our name server takes of one broker."""
+    groups_max: int = 100_000
+    """Consumer groups: each of them gets a retry topic."""
     client_requests_max: int = 1_024
     """Questions open towards one client; a client that never answers does not fill memory."""
 

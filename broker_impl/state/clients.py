@@ -24,6 +24,8 @@ K = TypeVar("K")
 
 PRODUCER_SILENCE_MS_MAX = 120_000
 """After this without a heartbeat a producer's connection is closed (`ProducerManager.CHANNEL_EXPIRED_TIMEOUT`)."""
+COMPENSATED_CHARACTERS_MAX = 64 << 20
+"""Of what pulls say of their groups' subscriptions, 500 more for each.  What does not fit is not noted; only tools ask."""
 
 
 class Client:
@@ -48,7 +50,16 @@ class Client:
 class ConsumerGroup:
     """A group with members: how they consume (the last heartbeat decides) and what they subscribe to."""
 
-    __slots__ = ("_wanted", "consume_from_where", "consume_type", "members", "message_model", "name", "subscriptions")
+    __slots__ = (
+        "_wanted",
+        "consume_from_where",
+        "consume_type",
+        "members",
+        "message_model",
+        "name",
+        "said_bytes",
+        "subscriptions",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -57,6 +68,8 @@ class ConsumerGroup:
         self.consume_from_where: str | None = None
         self.members: dict[Peer, Client] = {}
         self.subscriptions: dict[str, SubscriptionData] = {}
+        self.said_bytes = 0
+        """Of the heartbeat that said them, the group's share."""
         self._wanted: dict[str, tuple[SubscriptionData, Wanted]] = {}
 
     @property
@@ -98,6 +111,7 @@ class Clients:
         self._producers: dict[str, dict[Peer, Client]] = {}
         self._producer_peers: dict[str, Peer] = {}
         self._compensated: dict[str, ConsumerGroup] = {}
+        self._compensated_characters = 0
         self._groups_of_topic: dict[str, dict[str, None]] = {}
         self._consumes: dict[Peer, dict[str, None]] = {}
         self._produces: dict[Peer, dict[str, None]] = {}
@@ -195,7 +209,11 @@ class Clients:
             group = self._compensated[group_name] = ConsumerGroup(group_name)
         group.consume_type, group.message_model = consume_type, message_model
         if subscription is not None:
-            group.subscriptions[subscription.topic] = subscription
+            old = group.subscriptions.get(subscription.topic)
+            size = _size(subscription) - (_size(old) if old is not None else 0)
+            if self._compensated_characters + size <= COMPENSATED_CHARACTERS_MAX:
+                self._compensated_characters += size
+                group.subscriptions[subscription.topic] = subscription
 
     # -- producers
 
@@ -248,6 +266,17 @@ class Clients:
         produces = self._produces.get(peer, {}).keys() | producers
         return max(len(consumes), len(produces))
 
+    def said_bytes(self, peer: Peer, but: Set[str]) -> int:
+        """What is remembered of the heartbeats of the connection's groups, `but` for these."""
+        groups = self._consumers
+        return sum(groups[name].said_bytes for name in self._consumes.get(peer, ()) if name not in but and name in groups)
+
+    def note_said(self, group_name: str, size: int) -> None:
+        """A heartbeat of so many bytes said what the group subscribes to."""
+        group = self._consumers.get(group_name)
+        if group is not None:
+            group.said_bytes = size
+
     def on_close(self, peer: Peer) -> None:
         """The connection is gone: its memberships end, and the other members hear of it (`doChannelCloseEvent`)."""
         for name in self._consumes.pop(peer, ()):
@@ -284,7 +313,7 @@ class Clients:
         for name in list(self._compensated):
             group = self._compensated[name]
             for topic in [topic for topic, said in group.subscriptions.items() if said.sub_version < oldest]:
-                del group.subscriptions[topic]
+                self._compensated_characters -= _size(group.subscriptions.pop(topic))
             if not group.subscriptions:
                 del self._compensated[name]
 
@@ -345,6 +374,10 @@ class Clients:
         if self._config.notify_consumer_ids_changed_enable:
             for listener in self.on_members_changed:
                 listener(group.name)
+
+
+def _size(said: SubscriptionData) -> int:
+    return 500 + len(said.topic) + 2 * len(said.sub_string or "")
 
 
 def _forget(table: dict[K, dict[str, None]], key: K, member: str) -> None:

@@ -27,6 +27,10 @@ TOPIC_SET_BUCKETS = 8
 """What Java's tables are made for; it decides the order of the file."""
 
 
+PROGRESS_MAX = 4_000_000
+"""Queues of all groups in which progress is known, some 200 bytes each: 50,000 topics of 8 queues, read by ten groups."""
+
+
 class ConsumerOffsets(PersistedTable):
     """Progress by `topic@group` and queue id.  Offsets are the next one to read."""
 
@@ -43,22 +47,38 @@ class ConsumerOffsets(PersistedTable):
         self._topics_of: Rows[dict[str, None]] = Rows(self._in_javas_order, buckets=GROUP_MAP_BUCKETS)
         self._groups_of: dict[str, dict[str, None]] = {}
         self._commits = 0
+        self._queues = 0
         self.data_version = DataVersion(timestamp=env.wall_ms)
+
+    @property
+    def full(self) -> bool:
+        """No progress in queues that have none is taken any more."""
+        return self._queues >= PROGRESS_MAX
 
     # -- committed progress
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, client: str = "") -> None:
-        """The group has read the queue up to `offset`.  Going back is lawful and logged; `client` is who says so."""
+        """The group has read the queue up to `offset`.  Going back is lawful and logged; `client` is who says so.
+
+        A queue that the group has no progress in is passed over when the table is `full`.
+        """
         key = topic + SEPARATOR + group
         row = self._offsets.rows.get(key)
         if row is None:
+            if self.full:
+                return None
+            self._queues += 1
             self._offsets.put(key, {queue_id: offset})
             self._link(topic, group)
         else:
             old = row.get(queue_id)
             if old == offset:
                 return self._count_commit(changed=False)
-            if old is not None and offset < old:
+            if old is None:
+                if self.full:
+                    return None
+                self._queues += 1
+            elif offset < old:
                 self._env.log.warning(
                     "%s queue %d: offset goes back from %d to %d, committed by %s", key, queue_id, old, offset, client
                 )
@@ -89,7 +109,7 @@ class ConsumerOffsets(PersistedTable):
         """Give `destination` the progress of `source` in a topic."""
         row = self._offsets.rows.get(topic + SEPARATOR + source)
         if row is not None:
-            self._offsets.put(topic + SEPARATOR + destination, dict(row))
+            self._queues += len(row) - len(self._offsets.put(topic + SEPARATOR + destination, dict(row)) or ())
             self._link(topic, destination)
             self.changed(at_once=False)
 
@@ -100,10 +120,15 @@ class ConsumerOffsets(PersistedTable):
         key = topic + SEPARATOR + group
         row = self._pulled.rows.get(key)
         if row is None:
+            if self.full:
+                return
+            self._queues += 1
             self._pulled.put(key, {queue_id: offset})
         else:
-            if row.get(queue_id) == offset:
+            old = row.get(queue_id)
+            if old == offset or (old is None and self.full):
                 return
+            self._queues += old is None
             row[queue_id] = offset
             self._pulled.touch(key)
         self.changes += 1
@@ -205,6 +230,7 @@ class ConsumerOffsets(PersistedTable):
         read = ConsumerOffsetTable.from_plain(document)
         for key, row in read.offset_table.items():
             self._offsets.put(key, row)
+            self._queues += len(row)
             topic, _, group = key.partition(SEPARATOR)
             if group and SEPARATOR not in group:
                 self._link(topic, group)
@@ -249,7 +275,9 @@ class ConsumerOffsets(PersistedTable):
     def _forget(self, key: str) -> None:
         self._resets.pop(key, None)
         for table in (self._offsets, self._pulled):
-            if table.drop(key) is not None:
+            row = table.drop(key)
+            if row is not None:
+                self._queues -= len(row)
                 self.changes += 1
 
 

@@ -5,6 +5,7 @@ Java: `SubscriptionGroupManager`, `MixAll.isSysConsumerGroupAndEnableCreate`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
 from broker_impl.state.attributes import GROUP_ATTRIBUTES, altered
 from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover
-from broker_impl.state.topics import page_of
+from broker_impl.state.topics import check_room, page_of
 from rmq_wire import names
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
@@ -34,6 +35,8 @@ SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 """Groups of the system's own consumers: made even when automatic creation is off."""
 READ_INDEX = 2
 """The bit of `forbidden` that says: may not read (Java: `PermName.INDEX_PERM_READ`)."""
+FORBIDDEN_TOPICS_MAX = 1_024
+"""Topics that one group may not read: each change of them copies the row.  Java has no limit."""
 MAP_CAPACITY = 1024
 FORBIDDEN_CAPACITY = 4
 """What Java's tables are made for; it decides the order of the file."""
@@ -54,6 +57,8 @@ class GroupTable(PersistedTable):
         )
         self._forbidden: Rows[dict[str, int]] = Rows(lambda _, row: row, buckets=concurrent_buckets(FORBIDDEN_CAPACITY))
         self.data_version = DataVersion(timestamp=env.wall_ms)
+        self.rows_max = sys.maxsize
+        """So many groups are made; a file may have more."""
         for name in BUILTIN_GROUPS:
             self._rows.put(name, SubscriptionGroupConfig(group_name=name))
 
@@ -87,6 +92,7 @@ class GroupTable(PersistedTable):
         system = self._config.enable_create_sys_group and name.startswith(SYSTEM_GROUP_PREFIX)
         if not (self._config.auto_create_subscription_group or system) or names.group_problem(name) is not None:
             return None
+        check_room("groups", self._rows.rows, {name}, self.rows_max)
         made = SubscriptionGroupConfig(group_name=name)
         self._rows.put(name, made)
         self._env.log.info("consumer group %s made with defaults", name)
@@ -101,6 +107,7 @@ class GroupTable(PersistedTable):
 
     def put_all(self, groups: Sequence[SubscriptionGroupConfig]) -> None:
         """Several at once, all or none (*differs*: Java keeps those before the bad one)."""
+        check_room("groups", self._rows.rows, {group.group_name for group in groups}, self.rows_max)
         settled = []
         for group in groups:
             old = self.get(group.group_name)
@@ -152,6 +159,8 @@ class GroupTable(PersistedTable):
                 self.changed(undo=lambda: self._forbid(group, dropped))
             return
         row = self._forbidden.get(group)
+        check_room("forbidden groups", self._forbidden.rows, {group}, self.rows_max)
+        check_room("topics forbidden to a group", row or {}, {topic}, FORBIDDEN_TOPICS_MAX)
         self._forbidden.put(group, {**(row or {}), topic: bits})
         self._changed(undo=lambda: self._forbid(group, row))
 

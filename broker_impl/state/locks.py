@@ -15,6 +15,10 @@ LOCK_MS = 60_000
 """How long a lock lives without being renewed (`rocketmq.broker.rebalance.lockMaxLiveTime`)."""
 
 
+LOCKS_MAX = 262_144
+"""Queues locked at once, of all groups: queue names come from outside.  Java has no limit."""
+
+
 class _Lock(NamedTuple):
     client_id: str
     renewed_ms: int
@@ -26,6 +30,7 @@ class QueueLocks:
     def __init__(self, env: Env) -> None:
         self._env = env
         self._groups: dict[str, dict[QueueName, _Lock]] = {}
+        self._count = 0
 
     def lock(self, group: str, queues: Iterable[QueueName], client_id: str) -> list[QueueName]:
         """Take or renew what is free, expired or one's own; returns what this member holds now (`tryLockBatch`)."""
@@ -45,6 +50,11 @@ class QueueLocks:
                     now - old.renewed_ms,
                     client_id,
                 )
+            if old is None:
+                if self._count >= LOCKS_MAX:
+                    self._env.log.warning("group %s gets no lock: %d queues are locked", group, self._count)
+                    break
+                self._count += 1
             table[queue] = _Lock(client_id, now)
             held.append(queue)
         if not table:
@@ -60,6 +70,7 @@ class QueueLocks:
             lock = table.get(queue)
             if lock is not None and lock.client_id == client_id:
                 del table[queue]
+                self._count -= 1
         if not table:
             del self._groups[group]
 
@@ -80,5 +91,6 @@ class QueueLocks:
             table = self._groups[group]
             for queue in [queue for queue, lock in table.items() if now - lock.renewed_ms > 2 * LOCK_MS]:
                 del table[queue]
+                self._count -= 1
             if not table:
                 del self._groups[group]

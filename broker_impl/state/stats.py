@@ -51,6 +51,8 @@ SECONDS_MS = 10_000
 MINUTES_MS = 600_000
 HOURS_MS = 3_600_000
 """How often the notes of the minute, the hour and the day are taken."""
+ITEMS_MAX = 100_000
+"""Counters of one kind, some 2 KiB each: others count for the broker's totals only."""
 ITEMS_PER_SLICE = 200
 """Counters noted between two yields: about 1 µs each."""
 MS_PER_MINUTE = 60_000
@@ -278,10 +280,20 @@ class Stats:
         table = self._tables[name]
         found = table.get(key)
         if found is None:
-            found = table[key] = StatsItem(self._env.mono_ms)
+            found = StatsItem(self._env.mono_ms)
+            if len(table) < ITEMS_MAX:
+                table[key] = found
         return found
 
+    def _drop_slots(self) -> None:
+        """They are made again as they are needed."""
+        self._fold()
+        self._puts.clear()
+        self._gets.clear()
+
     def _put_slot(self, topic: str, queue_id: int) -> _Slot:
+        if len(self._puts) >= ITEMS_MAX:
+            self._drop_slots()
         nums, sizes = [self._item(TOPIC_PUT_NUMS, topic)], [self._item(TOPIC_PUT_SIZE, topic)]
         if self._config.enable_detail_stat:
             nums.append(self._item(QUEUE_PUT_NUMS, f"{topic}@{queue_id}"))
@@ -291,6 +303,8 @@ class Stats:
         return slot
 
     def _get_slot(self, group: str, topic: str, queue_id: int) -> _Slot:
+        if len(self._gets) >= ITEMS_MAX:
+            self._drop_slots()
         key = f"{topic}@{group}"
         nums, sizes = [self._item(GROUP_GET_NUMS, key)], [self._item(GROUP_GET_SIZE, key)]
         if self._config.enable_detail_stat:

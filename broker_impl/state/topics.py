@@ -9,13 +9,14 @@ Java: `TopicConfigManager`, `TopicValidator`.  Left out: static topics, tiered s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
 
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.answers import Unsaved
+from broker_impl.engine.answers import Refusal, Unsaved
 from broker_impl.env import Env
 from broker_impl.state.attributes import TOPIC_ATTRIBUTES, altered
 from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover
@@ -23,6 +24,7 @@ from rmq_net.log import plain_text
 from rmq_wire import names
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.topics import PERM_INHERIT, PERM_READ, PERM_WRITE, TOPIC_UNIT_SUB, TopicConfig, TopicConfigTable
+from rmq_wire.codes import ResponseCode
 from rmq_wire.errors import BadBody
 
 BENCHMARK_QUEUES = 1024
@@ -50,6 +52,8 @@ class TopicTable(PersistedTable):
         """Topics that tools may not create or delete here: the reserved names and what this broker made for itself."""
         self.data_version = DataVersion(timestamp=env.wall_ms)
         self.on_change: list[Callable[[Sequence[TopicConfig]], None]] = []
+        self.rows_max = sys.maxsize
+        """So many topics are made; a file may have more."""
         self._unsaved: dict[str, int] = {}
         """Topics that are not on the disk yet, and the change that made each."""
         for topic in builtin_topics(config):
@@ -157,6 +161,7 @@ class TopicTable(PersistedTable):
 
     def put_all(self, topics: Sequence[TopicConfig]) -> None:
         """Several at once; either all are lawful or none is put (*differs*: Java keeps those before the bad one)."""
+        check_room("topics", self._rows.rows, {topic.topic_name for topic in topics}, self.rows_max)
         attributes = [self._altered(topic) for topic in topics]
         old: list[tuple[str, TopicConfig | None]] = []
         for topic, settled in zip(topics, attributes, strict=True):
@@ -253,6 +258,7 @@ class TopicTable(PersistedTable):
     def _create(self, topic: TopicConfig, *, register: bool = True) -> None:
         if names.path_problem(topic.topic_name):
             raise ValueError(f"no directory can have the name {plain_text(topic.topic_name)}")
+        check_room("topics", self._rows.rows, {topic.topic_name}, self.rows_max)
         self._rows.put(topic.topic_name, topic)
         self._changed(undo=lambda: self._put_back([(topic.topic_name, None)]))
         self._note_unsaved((topic.topic_name,))
@@ -279,6 +285,14 @@ class TopicTable(PersistedTable):
     def _set_order(self, topic: TopicConfig, order: bool) -> None:
         topic.order = order
         self._rows.touch(topic.topic_name)
+
+
+def check_room(what: str, table: Mapping[str, Any], put: Set[str], most: int) -> None:
+    """Before rows are put.  Raises `Refusal` when there would be too many."""
+    if len(table) + len(put) > most and put - table.keys() and len(table) + len(put - table.keys()) > most:
+        raise Refusal(
+            ResponseCode.SYSTEM_ERROR, f"this broker has {len(table)} {what}, no more than {most} are made: delete some"
+        )
 
 
 def page_of(table: Mapping[str, Any], ours: DataVersion, theirs: str | None, start: int, count: int) -> dict[str, Any]:

@@ -1,0 +1,202 @@
+"""What strangers make a broker remember has an end: topics, groups, subscriptions, locks, progress, counters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker_impl.engine.limits import Limits
+from rmq_wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList
+from rmq_wire.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from rmq_wire.bodies.locks import LockBatchRequest, LockBatchResponse, QueueName
+from rmq_wire.bodies.topics import TopicConfig, TopicConfigList
+from rmq_wire.codes import ResponseCode
+from rmq_wire.command import Command
+from rmq_wire.headers.clients import Heartbeat
+from rmq_wire.headers.groups import (
+    GetSubscriptionGroupConfig,
+    UpdateAndCreateSubscriptionGroup,
+    UpdateAndCreateSubscriptionGroupList,
+    UpdateGroupForbidden,
+)
+from rmq_wire.headers.locks import LockBatchMq, UnlockBatchMq
+from rmq_wire.headers.offsets import UpdateConsumerOffset
+from rmq_wire.headers.topics import CreateTopicList, DeleteTopic
+from tests.support.driver import Client
+from tests.support.engine import House
+from tests.support.requests import beat, create_topic, pull, send
+
+FAILED = ResponseCode.SYSTEM_ERROR
+
+
+def refused(answer: Command, remark: str) -> None:
+    assert answer.code == FAILED
+    assert remark in (answer.remark or ""), answer.remark
+
+
+def full(root: Path, *, topics: int = 1 << 30, groups: int = 1 << 30) -> tuple[House, Client]:
+    """A broker with room for so many topics and groups more than it has by itself, in which topic T and group G are."""
+    house = House(root)
+    house.topic("T")
+    client = house.connect()
+    assert client.ask(*beat("G", "T")).code == 0
+    node = house.node
+    house.stop()
+    house.limits = Limits(topics_max=len(node.topics) + topics, groups_max=len(node.groups) + groups)
+    house.open()
+    return house, house.connect()
+
+
+def test_topics_have_an_end_whoever_makes_them(tmp_path: Path) -> None:
+    house, client = full(tmp_path, topics=1)
+    lists = [TopicConfigList(topic_config_list=[TopicConfig(topic_name=name) for name in ("T", "A", "B")])]
+    refused(client.ask(CreateTopicList(), lists[0].encode()), "topics, no more than")
+    assert "A" not in house.node.topics, "all or none"
+    assert client.ask(create_topic("A")).code == 0
+    there = set(house.node.topics.table)
+    refused(client.ask(create_topic("B")), "topics, no more than")
+    refused(client.ask(send("B"), b"x"), "topics, no more than")
+    refused(client.ask(*beat("G2", "T")), "topics, no more than")
+    assert house.node.clients.consumer_group("G2") is None
+    assert set(house.node.topics.table) == there
+    assert client.ask(create_topic("A", perm=4)).code == 0, "what is there can be changed"
+    assert client.ask(send("T"), b"x").code == 0
+    assert client.ask(*beat("G", "T")).code == 0
+    assert client.ask(DeleteTopic(topic="A")).code == 0
+    assert client.ask(send("B"), b"x").code == 0
+
+
+def test_groups_have_an_end_whoever_makes_them(tmp_path: Path) -> None:
+    house, client = full(tmp_path, groups=1)
+    several = SubscriptionGroupList(group_config_list=[SubscriptionGroupConfig(group_name=name) for name in ("A", "B")])
+    refused(client.ask(UpdateAndCreateSubscriptionGroupList(), several.encode()), "groups, no more than")
+    assert client.ask(UpdateAndCreateSubscriptionGroup(), SubscriptionGroupConfig(group_name="A").encode()).code == 0
+    there = set(house.node.groups.table)
+    refused(client.ask(UpdateAndCreateSubscriptionGroup(), SubscriptionGroupConfig(group_name="B").encode()), "no more than")
+    refused(client.ask(*beat("B", "T")), "no more than")
+    refused(client.ask(pull("T", consumer_group="B")), "no more than")
+    refused(client.ask(GetSubscriptionGroupConfig(group="B")), "no more than")
+    assert set(house.node.groups.table) == there
+    changed = SubscriptionGroupConfig(group_name="A", consume_enable=False)
+    assert client.ask(UpdateAndCreateSubscriptionGroup(), changed.encode()).code == 0
+    assert client.ask(*beat("G", "T")).code == 0
+
+
+def test_a_file_with_more_is_read_whole(tmp_path: Path) -> None:
+    house, client = full(tmp_path, topics=3)
+    for name in ("A", "B"):
+        assert client.ask(create_topic(name)).code == 0
+    house.stop()
+    house.limits = Limits(topics_max=1)
+    house.open()
+    assert "B" in house.node.topics
+    refused(house.connect().ask(create_topic("C")), "no more than 1")
+
+
+def forbid(group: str, topic: str) -> UpdateGroupForbidden:
+    return UpdateGroupForbidden(group=group, topic=topic, readable=False)
+
+
+def test_what_is_forbidden_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker_impl.state.groups.FORBIDDEN_TOPICS_MAX", 2)
+    house = House(tmp_path, Limits(groups_max=2))
+    client = house.connect()
+    for topic in ("A", "B", "A"):
+        assert client.ask(forbid("G1", topic)).code == 0
+    refused(client.ask(forbid("G1", "C")), "topics forbidden to a group")
+    assert client.ask(forbid("G2", "A")).code == 0
+    refused(client.ask(forbid("G3", "A")), "forbidden groups")
+
+
+def consumers(groups: range, text: str = "*") -> bytes:
+    said = [SubscriptionData(topic="T", sub_string=text, sub_version=1)]
+    data = [ConsumerData(group_name=f"G{number}", subscription_data_set=said) for number in groups]
+    return HeartbeatData(client_id="c", consumer_data_set=data).encode()
+
+
+def test_attack_10_what_one_connection_subscribes_to_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker_impl.capabilities.clients.SAID_BYTES_MAX", 100_000)
+    house = House(tmp_path)
+    house.topic("T")
+    stranger, client = house.connect(), house.connect()
+    codes = [stranger.ask(Heartbeat(), consumers(range(number, number + 1), "x" * 30_000)).code for number in range(5)]
+    assert codes == [0, 0, 0, FAILED, FAILED]
+    for _ in range(3):
+        assert stranger.ask(Heartbeat(), consumers(range(3), "x" * 30_000)).code == 0, "what is said again counts once"
+    assert client.ask(Heartbeat(), consumers(range(3))).code == 0, "others in its groups are not blamed for it"
+    assert client.ask(Heartbeat(), consumers(range(5, 6), "x" * 90_000)).code == 0
+    name = HeartbeatData(client_id="c", producer_data_set=[ProducerData(group_name="P" * 2_000)])
+    refused(stranger.ask(Heartbeat(), name.encode()), "a producer group")
+
+
+def test_what_pulls_say_of_their_groups_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker_impl.state.clients.COMPENSATED_CHARACTERS_MAX", 10_000)
+    house = House(tmp_path)
+    house.topic("T")
+    client = house.connect()
+    for number in range(10):
+        client.ask(pull("T", consumer_group=f"G{number}", subscription="x" * 2_000))
+    clients = house.node.clients
+    noted = [number for number in range(10) if clients.compensated(f"G{number}", "T") is not None]
+    assert noted == [0, 1]
+    house.driver.advance(3_600_000)
+    client = house.connect()
+    client.ask(pull("T", consumer_group="G9", subscription="x" * 2_000))
+    assert clients.compensated("G9", "T") is not None
+    assert clients.compensated("G0", "T") is None
+
+
+def locked(client: Client, group: str, queues: range, code: type = LockBatchMq) -> int:
+    names = [QueueName(topic="T", broker_name="broker-a", queue_id=number) for number in queues]
+    answer = client.ask(code(), LockBatchRequest(consumer_group=group, client_id="c", mq_set=names).encode())
+    assert answer.code == 0
+    return len(LockBatchResponse.read(answer.body).lock_ok_mq_set) if code is LockBatchMq else 0
+
+
+def test_locks_have_an_end_for_all_groups_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker_impl.state.locks.LOCKS_MAX", 10)
+    house = House(tmp_path)
+    client = house.connect()
+    assert locked(client, "G1", range(6)) == 6
+    assert locked(client, "G2", range(6)) == 4
+    assert locked(client, "G3", range(6)) == 0
+    assert locked(client, "G1", range(6)) == 6, "one's own are renewed"
+    locked(client, "G1", range(3), UnlockBatchMq)
+    assert locked(client, "G3", range(6)) == 3
+    house.driver.advance(300_000)
+    assert locked(house.connect(), "G4", range(20)) == 10
+
+
+def test_progress_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker_impl.state.consumer_offsets.PROGRESS_MAX", 3)
+    house = House(tmp_path)
+    house.topic("T", queues=8)
+    client = house.connect()
+    for group in ("G", "G2"):
+        assert client.ask(*beat(group, "T")).code == 0
+
+    def commit(group: str, queue_id: int) -> Command:
+        return client.ask(UpdateConsumerOffset(consumer_group=group, topic="T", queue_id=queue_id, commit_offset=0))
+
+    assert [commit("G", queue_id).code for queue_id in range(3)] == [0, 0, 0]
+    for group in ("G", "G2"):
+        refused(commit(group, 3), "no more is taken")
+    assert commit("G", 2).code == 0
+    house.restart()
+    client = house.connect()
+    refused(commit("G", 3), "no more is taken")
+    house.node.offsets.drop_group("G")
+    assert commit("G2", 3).code == 0
+
+
+def test_counters_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker_impl.state.stats.ITEMS_MAX", 3)
+    house = House(tmp_path)
+    client = house.connect()
+    for number in range(8):
+        assert client.ask(send(f"T{number}"), b"x").code == 0
+    stats = house.capability(pull().code)._stats
+    assert stats.put_now == 8
+    assert all(len(table) <= 3 for table in stats.tables.values())
+    assert len(stats._puts) <= 3
