@@ -116,6 +116,8 @@ class ClientManagement(Capability):
             if full:
                 self._clients.note_said(consumer.group_name, len(call.body) // len(data.consumer_data_set))
         for producer in data.producer_data_set:
+            if len(producer.group_name) > CLIENT_ID_CHARACTERS_MAX:
+                continue
             client = Client(call.peer, client_id, command.language, command.version, env)
             self._clients.register_producer(producer.group_name, client)
         return HeartbeatResponse(is_support_heart_beat_v2=True, is_sub_change=changed)
@@ -212,8 +214,6 @@ class ClientManagement(Capability):
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"more than {GROUPS_PER_CONNECTION_MAX} groups on one connection")
         if len(data.client_id or "") > CLIENT_ID_CHARACTERS_MAX:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"a client id of more than {CLIENT_ID_CHARACTERS_MAX} characters")
-        if any(len(name or "") > CLIENT_ID_CHARACTERS_MAX for name in producers):
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"a producer group of more than {CLIENT_ID_CHARACTERS_MAX} characters")
         if any(len(consumer.subscription_data_set) > SUBSCRIPTIONS_PER_GROUP_MAX for consumer in data.consumer_data_set):
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"more than {SUBSCRIPTIONS_PER_GROUP_MAX} subscriptions in one group")
         if self._clients.said_bytes(peer, consumers) + size > SAID_BYTES_MAX:
