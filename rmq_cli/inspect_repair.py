@@ -12,9 +12,9 @@ import click
 from rmq_cli.inspect_common import PLACE, clear_progress, json_option, open_store, progress, store_argument, width
 from rmq_inspect.decode.directory import StoreDirectory
 from rmq_inspect.decode.records import fit, json_line, printable
-from rmq_inspect.repair import repair, repair_in_place
-from rmq_inspect.repair_report import Report
-from rmq_inspect.repair_tables import GROUPS, TOPICS
+from rmq_inspect.repair.repair import repair, repair_in_place
+from rmq_inspect.repair.report import Report
+from rmq_inspect.repair.tables import GROUPS, TOPICS
 from rmq_inspect.times import bytes_text
 
 LOST = 1

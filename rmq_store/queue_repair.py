@@ -234,10 +234,12 @@ def bridge(queue: ConsumeQueue, offset: int, physical: int, size: int, dirty_fil
     So searches by position or time go on as ever, and no reader stops: Java's, at a unit that leads nowhere, passes over what
     follows in the same log file. Who asks for all tags may get that message more than once. Raises OSError.
     """
+    end_physical = queue.end_physical
     while queue.max_offset < offset:
         queue.pending = [physical, size, 0] * min(offset - queue.max_offset, SCAN_UNITS)
         ConsumeQueue.write_pending(queue, dirty_files)
         queue.pending = []
+    queue.end_physical = end_physical  # the message itself is still to come
 
 
 def cut_to(queue: ConsumeQueue, place: int) -> None:

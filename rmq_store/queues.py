@@ -13,6 +13,7 @@ from rmq_store.consume_queue import ConsumeQueue
 from rmq_store.disk import Disk, Kind
 from rmq_store.errors import Closed, ForeignFile, Illegal, IllegalKind, Unwritable
 from rmq_store.extended_queue import ExtendedConsumeQueue
+from rmq_store.previous_queues import NOTHING_KNOWN, PreviousQueues
 from rmq_store.segments import OpenFiles, Segments
 from rmq_store.settings import StoreSettings
 from rmq_wire.names import LMQ_PREFIX, is_system_topic, path_problem
@@ -23,8 +24,15 @@ QUEUE_ID_MAX = (1 << 31) - 1
 class Queues:
     """The table of queues. `by_topic` maps topic to {queue id: queue}."""
 
-    def __init__(self, settings: StoreSettings, files: OpenFiles, has_batch_queues: Callable[[str], bool] | None = None) -> None:
-        """`has_batch_queues`: the kind of a topic (its attribute queue.type); without it what is on disk decides."""
+    def __init__(
+        self,
+        settings: StoreSettings,
+        files: OpenFiles,
+        has_batch_queues: Callable[[str], bool] | None = None,
+        previous: PreviousQueues = NOTHING_KNOWN,
+    ) -> None:
+        """`has_batch_queues`: the kind of a topic (its attribute queue.type); without it what is on disk decides.
+        `previous`: what the queues before these knew."""
         self.directory = f"{settings.store_path_root_dir}/consumequeue"
         self.batch_directory = f"{settings.store_path_root_dir}/batchconsumequeue"
         self.by_topic: dict[str, dict[int, ConsumeQueue]] = {}
@@ -38,6 +46,7 @@ class Queues:
         self._extended: set[str] = set()
         """topic/queue id with extensions on disk: they are read also when no new ones are made"""
         self._is_told = has_batch_queues
+        self._previous = previous
         self._doomed: dict[str, list[ConsumeQueue]] = {}
         """queues of deleted topics whose files are not all removed"""
         self._batch_topics: set[str] = set()
@@ -80,10 +89,11 @@ class Queues:
         if is_batch:
             return BatchConsumeQueue(topic, queue_id, segments, heads)
         ext_path = f"{self.ext_directory}/{topic}/{queue_id}"
-        if (not self._extends and f"{topic}/{queue_id}" not in self._extended) or topic.startswith(LMQ_PREFIX):
+        extends = self._extends or (topic, queue_id) in self._previous.extended
+        if (not extends and f"{topic}/{queue_id}" not in self._extended) or topic.startswith(LMQ_PREFIX):
             return ConsumeQueue(topic, queue_id, segments, heads)
         ext = Segments(self._files, ext_path, self._ext_file_bytes, self.unsynced_directories)
-        return ExtendedConsumeQueue(topic, queue_id, segments, heads, ext, self._extends)
+        return ExtendedConsumeQueue(topic, queue_id, segments, heads, ext, extends, self._previous)
 
     def _topic_path(self, topic: str) -> str:
         return f"{self.batch_directory if topic in self._batch_topics else self.directory}/{topic}"

@@ -17,7 +17,7 @@ from rmq_store import cut, index_repair, queue_repair
 from rmq_store.boot_mark import Cache
 from rmq_store.checkpoint import Checkpoint
 from rmq_store.commit_log import CommitLog, Staged
-from rmq_store.consume_queue import ConsumeQueue
+from rmq_store.consume_queue import NOTHING, ConsumeQueue
 from rmq_store.dispatch_start import DispatchStart
 from rmq_store.dispatcher import Dispatcher
 from rmq_store.errors import Illegal, StoreDamaged
@@ -25,14 +25,16 @@ from rmq_store.index import Index
 from rmq_store.inventory import Inventory
 from rmq_store.log_walk import Doubts, LogWalk
 from rmq_store.missing import Missing
+from rmq_store.previous_queues import NOTHING_KNOWN, Place, PreviousQueues
 from rmq_store.property_staging import PropertyStaging
 from rmq_store.queues import Queues
 from rmq_store.report import Report
 from rmq_store.settings import StoreSettings
 from rmq_wire import property_names as prop
 from rmq_wire.implied.index_keys import is_indexed, key_hash, stored_index_keys
-from rmq_wire.implied.queue_entries import GAP_MAX, OFFSET_END, UNQUEUED, entry_code
+from rmq_wire.implied.queue_entries import GAP_MAX, OFFSET_END, UNQUEUED, entry_code, why_no_queue
 from rmq_wire.message import StoredMessage
+from rmq_wire.names import SCHEDULE_TOPIC
 from rmq_wire.properties import find
 
 UNIQ_KEY = prop.UNIQ_KEY.encode()
@@ -55,8 +57,11 @@ class Recovery:
         checkpoint: Checkpoint,
         cache: Cache = Cache.UNKNOWN,
         noted: Inventory | None = None,
+        previous: PreviousQueues = NOTHING_KNOWN,
     ) -> None:
-        """`cache`: what the files show after an unclean stop; `noted`: what a clean one left."""
+        """`cache`: what the files show after an unclean stop; `noted`: what a clean one left; `previous`: what the queues that
+        are made anew knew."""
+        self._previous = previous
         self._cache = cache
         self._settings = settings
         self._log = log
@@ -220,22 +225,37 @@ class Recovery:
         with_keys = dispatcher.index is not None
         for units in walk.batches():
             all_staged = self._staged(units, with_keys=with_keys, with_places=True)
-            report.skipped += len(units) - len(all_staged)
+            if len(units) > len(all_staged):
+                self._skip(units, report)
             for staged in all_staged:
                 if not staged.sys_flag & UNQUEUED:
                     queue = staged.queue
                     if staged.queue_offset != queue.next_offset:
                         dispatcher.dispatch(staged.physical_offset, len(dispatcher.waiting), self._wall_ms)
-                        self._align(queue, staged.queue_offset, staged, report if from_first_file else None)
-                    queue.next_offset += staged.count
+                        if self._previous.accepts(_place(queue, staged.queue_offset, staged)):
+                            self._align(queue, staged.queue_offset, staged, report if from_first_file else None)
+                        else:
+                            staged.sys_flag, staged.light = UNQUEUED, ()
+                    if not staged.sys_flag & UNQUEUED:
+                        queue.next_offset += staged.count
                 for light, offset in staged.light:
                     if offset != light.next_offset:
                         dispatcher.dispatch(staged.physical_offset, len(dispatcher.waiting), self._wall_ms)
-                        self._align_light(light, offset, staged, report if from_first_file else None)
+                        if not self._align_light(light, offset, staged, report if from_first_file else None):
+                            staged.light = tuple(pair for pair in staged.light if pair[0] is not light)
+                            continue
                     light.next_offset += 1
                 dispatcher.waiting.append(staged)
             dispatcher.dispatch(walk.end, len(dispatcher.waiting), self._wall_ms)
+            self._previous.walked(walk.end)
         dispatcher.dispatched_offset = walk.end
+
+    def _skip(self, units: list[StoredMessage], report: Report) -> None:
+        for unit in units:
+            if why := why_no_queue(unit):
+                report.skipped += 1
+                if not unit.sys_flag & UNQUEUED:
+                    self._previous.skipped(unit, why)
 
     def _align(self, queue: ConsumeQueue, offset: int, staged: Staged, report: Report | None) -> None:
         """Make the queue's next unit this one: cut what is behind it, bridge a gap, start anew where the log starts behind it.
@@ -255,12 +275,17 @@ class Recovery:
                 queue.remove_files()
         queue.max_offset = queue.next_offset = offset
 
-    def _align_light(self, queue: ConsumeQueue, offset: int, staged: Staged, report: Report | None) -> None:
-        """The same for a light queue, whose units stay together even where Java has counted an offset too many."""
-        if offset < queue.max_offset or not queue.segments.starts:
+    def _align_light(self, queue: ConsumeQueue, offset: int, staged: Staged, report: Report | None) -> bool:
+        """The same for a light queue, whose units stay together even where Java has counted an offset too many, unless the queue
+        before it shows that messages were lost.  False: the message is not in it."""
+        place = _place(queue, offset, staged)
+        if offset < queue.max_offset or not queue.segments.starts or self._previous.has(place):
+            if not self._previous.accepts(place):
+                return False
             self._align(queue, offset, staged, report)
         elif report is None:
             raise _Gap
+        return True
 
     # --- index
 
@@ -351,6 +376,9 @@ class Recovery:
                 continue
             keys = stored_index_keys(unit.properties) if with_keys else ()
             code = entry_code(queue.topic, unit.properties, unit.store_timestamp, levels)
+            if queue.topic == SCHEDULE_TOPIC and with_places:
+                place = Place(queue.topic, queue.queue_id, unit.queue_offset, unit.physical_offset, unit.total_size)
+                code = self._previous.due_time(place, unit.store_timestamp) or code
             at, size = unit.physical_offset, unit.total_size
             staged = Staged(at, unit.queue_offset, size, at + size, queue, unit.sys_flag, unit.store_timestamp, code, keys)
             if with_places and (is_always or queue.is_batch):
@@ -397,3 +425,9 @@ class Recovery:
             if not queue.segments.starts:
                 continue
             queue_repair.correct_min(queue, log.min_offset)
+
+
+def _place(queue: ConsumeQueue, offset: int, staged: Staged) -> Place:
+    """Where a message says it is in a queue whose next offset is another one."""
+    expected = queue.max_offset if queue.segments.starts else NOTHING
+    return Place(queue.topic, queue.queue_id, offset, staged.physical_offset, staged.size, expected)

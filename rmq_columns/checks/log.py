@@ -162,7 +162,7 @@ class _LogCheck:
             self._by_itself(batch.buffer, units, at, ids)
 
     def _fillers(self, units: Units, at: Ints, ids: Ints) -> None:
-        """What a repair put into the place of lost units (`repair_log.is_filler`)."""
+        """What a repair put into the place of lost units (`rmq_inspect.repair.log`)."""
         rolled_back = (units["sys_flag"] == TRANSACTION_ROLLBACK) & (units.properties_size == 0)
         for row in np.flatnonzero(rolled_back).tolist():
             size, begin = int(units["total_size"][row]), int(at[row])

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from rmq_inspect import repair_queues
 from rmq_inspect.decode import queues
 from rmq_inspect.decode.directory import list_store
 from rmq_inspect.decode.queues import BATCH
 from rmq_inspect.decode.records import is_filler
+from rmq_inspect.repair.old_queues import OldQueues
 from rmq_store.disk import RealDisk
 from rmq_store.store import Store
 from rmq_wire import sys_flag as flags
@@ -230,7 +230,7 @@ def test_gaps_are_told_and_filled(rich: Path) -> None:
     files = list_store(rich.parent / "new").queues["TopicA", message.queue_id]
     unit = queues.unit_at(files, message.queue_offset)
     assert unit is not None
-    assert unit.is_filler
+    assert (unit.physical_offset > message.physical_offset, unit.tags_code) == (True, 0), "it leads to the next message"
     old = list_store(rich).queues["TopicA", message.queue_id]
     assert queues.bounds(old) == (0, queues.bounds(files)[1])
 
@@ -330,7 +330,7 @@ def test_an_interrupted_repair_is_told_from_a_whole_one(rich: Path, monkeypatch:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(repair_queues.Queues, "take", interrupted)
+    monkeypatch.setattr(OldQueues, "walked", interrupted)
     before = hashes(rich)
     seen = look("repair", rich, "--to", rich.parent / "new")
     assert (seen.status, seen.err) == (130, "rmq: interrupted\n")
@@ -342,7 +342,7 @@ def test_a_full_disk_is_one_line(rich: Path, monkeypatch: pytest.MonkeyPatch) ->
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("rmq_inspect.repair_files.os.pwrite", full)
+    monkeypatch.setattr("rmq_inspect.repair.files.os.pwrite", full)
     seen = look("repair", rich, "--to", rich.parent / "new")
     assert seen.status == 2
     assert seen.err.endswith("No space left on device: what was made so far is there, with a file `abort`\n")
@@ -439,9 +439,11 @@ def test_a_message_with_another_ones_offset_costs_no_others(rich: Path) -> None:
     assert [(one["offset"], "has another message" in one["why"]) for one in report["unqueued"]] == [
         (victim.message.physical_offset, True)
     ]
-    made = list(queues.written(list_store(rich.parent / "new").queues["TopicA", 0]))
-    old = list(queues.written(list_store(rich).queues["TopicA", 0]))
-    assert len(made) == len(old) - 1
+    made, old = (
+        {one.queue_offset: one.physical_offset for one in queues.written(list_store(root).queues["TopicA", 0])}
+        for root in (rich.parent / "new", rich)
+    )
+    assert [offset for offset in old if made[offset] != old[offset]] == [victim.message.queue_offset]
 
 
 def test_extensions_keep_their_bit_maps(tmp_path: Path) -> None:

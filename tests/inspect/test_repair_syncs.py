@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rmq_inspect.decode.directory import list_store
-from rmq_inspect.repair import repair
+from rmq_inspect.repair.repair import repair
 from tests.support.power import Power
 from tests.support.stores import golden_of, golden_store, rich_store
 

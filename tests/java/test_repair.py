@@ -16,7 +16,7 @@ import pytest
 
 from rmq_inspect.decode.directory import list_store
 from rmq_inspect.decode.log import Unit, pieces
-from rmq_inspect.repair import repair
+from rmq_inspect.repair.repair import repair
 from rmq_store.errors import Cold
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store

@@ -19,6 +19,8 @@ class Report:
     message_bytes: int = 0
     log_start: int = 0
     log_end: int = 0
+    last_stored_ms: int = 0
+    """of the newest message"""
     lost_bytes: int = 0
     queues: int = 0
     queue_units: int = 0

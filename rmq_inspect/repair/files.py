@@ -15,18 +15,6 @@ def file_name(start: int) -> str:
     return f"{start:0{NAME_DIGITS}d}"
 
 
-def write_at(directory: Path, at: int, data: bytes | bytearray, file_bytes: int) -> None:
-    """Write at this byte of a row, never across a file's end; the file is made when it is not there."""
-    start = at - at % file_bytes
-    directory.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(directory / file_name(start), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        os.ftruncate(descriptor, file_bytes)
-        _write_all(descriptor, data, at - start)
-    finally:
-        os.close(descriptor)
-
-
 def _write_all(descriptor: int, data: bytes | bytearray, at: int) -> None:
     view = memoryview(data)
     while view:

@@ -1,12 +1,12 @@
 """A new store out of a damaged one: the good messages at their places, everything that is derived made anew.
 
 DIR is only read.  NEWDIR must be new; while it is being made it holds the file `abort`, so that a broker which is started on
-half of it takes it for what it is.  The log comes first (`repair_log`), then one pass over that log makes queues and index
-(`repair_queues`, `repair_index`), then the checkpoint, which says that all of it is on disk.  Configuration is taken over where
-it can be read, from its backup where only that can; the timer's files as they are, for every offset in them is still right, when
-their sizes are.
+half of it takes it for what it is.  The log comes first (`repair.log`); then the engine of the store makes queues, index and
+checkpoint of it as at any start (`rmq_store.rebuild`), and is told what only the old queues know (`repair.old_queues`).
+Configuration is taken over where it can be read, from its backup where only that can; the timer's files as they are, for every
+offset in them is still right, when their sizes are.
 
-`repair_in_place` makes the lost tables of a store that is otherwise sound again (`repair_tables`), the one thing that is ever
+`repair_in_place` makes the lost tables of a store that is otherwise sound again (`repair.tables`), the one thing that is ever
 written into DIR: unreadable copies are moved aside, nothing is overwritten, and the store is locked meanwhile as by a broker.
 """
 
@@ -21,29 +21,30 @@ from typing import Any, Final
 from rmq_columns.checks.findings import Findings
 from rmq_columns.files.syncs import make_directories, sync_directory, sync_tree
 from rmq_inspect.decode import files as small_files
-from rmq_inspect.decode.directory import StoreDirectory, StoreFile, list_store
+from rmq_inspect.decode.directory import StoreDirectory, StoreFile
 from rmq_inspect.decode.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS, SLOTS_OF_ENTRIES, IndexReader
-from rmq_inspect.decode.log import Unit, pieces
-from rmq_inspect.decode.queues import BATCH, UNIT, bounds, unit_at
-from rmq_inspect.decode.records import is_filler
+from rmq_inspect.decode.queues import BATCH, UNIT
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress, quiet
-from rmq_inspect.repair_extensions import FILE_BYTES as EXTENSION_FILE_BYTES
-from rmq_inspect.repair_extensions import FILE_BYTES_MIN as EXTENSION_FILE_BYTES_MIN
-from rmq_inspect.repair_extensions import Extensions
-from rmq_inspect.repair_index import IndexWriter
-from rmq_inspect.repair_log import write_log
-from rmq_inspect.repair_queues import Queues
-from rmq_inspect.repair_report import Report
-from rmq_inspect.repair_tables import Made, tables_of
+from rmq_inspect.repair.log import write_log
+from rmq_inspect.repair.old_queues import HEAD as EXTENSION_HEAD
+from rmq_inspect.repair.old_queues import OldQueues
+from rmq_inspect.repair.report import Report
+from rmq_inspect.repair.tables import Made, tables_of
 from rmq_inspect.verify.state import check_timer
 from rmq_store.config_files import BROKEN_SUFFIX, persist_config
 from rmq_store.disk import RealDisk
 from rmq_store.errors import StoreError
-from rmq_wire.layout import checkpoint
+from rmq_store.rebuild import rebuild
+from rmq_store.settings import StoreSettings
+from rmq_wire.layout.consume_queue import EXT_END_BYTES
 
 UNITS_PER_FILE: Final = 300_000
 """Of a consume queue by default (`mappedFileSizeConsumeQueue`)."""
+EXTENSION_FILE_BYTES: Final = 48 << 20
+"""`mappedFileSizeConsumeQueueExt` by default."""
+YEAR_9999_MS: Final = 253_370_764_800_000
+"""What has a name of 17 digits: index files are called by their time."""
 ABORT: Final = "abort"
 BACKUP: Final = ".bak"
 
@@ -70,6 +71,8 @@ def repair(
         return _repair(store, to, slots, queue_file_bytes, progress)
     except OSError as reason:
         raise CannotLook(f"{to}: {reason.strerror or reason}: what was made so far is there, with a file `abort`") from reason
+    except StoreError as reason:
+        raise CannotLook(str(reason)) from reason
 
 
 def repair_in_place(store: StoreDirectory, wall_ms: int, *, progress: Progress = quiet) -> Made:
@@ -132,10 +135,8 @@ def _repair(store: StoreDirectory, to: Path, slots: int | None, queue_file_bytes
         report.notes.append("the broker did not stop cleanly (abort is there)")
     _config(store, to, report)
     log_file_bytes = write_log(store.commit_log, to / "commitlog", report, progress)
-    made = list_store(to)
-    last = _derive(store, made, to, report, log_file_bytes, slots, queue_file_bytes, progress)
+    _derive(store, to, report, log_file_bytes, slots, queue_file_bytes, progress)
     _timer(store, to, report)
-    (to / "checkpoint").write_bytes(checkpoint_bytes(*last))
     _tell(report)
     sync_tree(str(to))
     (to / ABORT).unlink()
@@ -154,70 +155,46 @@ def _tell(report: Report) -> None:
 
 def _derive(
     store: StoreDirectory,
-    made: StoreDirectory,
     to: Path,
     report: Report,
     log_file_bytes: int,
     slots: int | None,
     queue_file_bytes: int | None,
     progress: Progress,
-) -> tuple[int, int, int, int, int]:
-    """Queues and index out of the new log; the numbers of the checkpoint."""
+) -> None:
+    """Queues, index and checkpoint out of the new log, by the engine of the store."""
     slot_num, entries_max = _index_sizes(store, slots, report)
-    index = IndexWriter(to / "index", report, slots=slot_num, entries_max=entries_max)
-    queues = Queues(
-        to,
-        report,
-        file_bytes=_queue_file_bytes(store, queue_file_bytes, report),
-        batch_file_bytes=_file_bytes(store.batch_queues, UNITS_PER_FILE * BATCH.size, unit=BATCH.size),
-        batch_topics=_batch_topics(store, report),
-        first_file_end=log_file_bytes,
-        old=store.queues,
-        extensions=Extensions(to, store.extensions, _extension_file_bytes(store)),
+    settings = StoreSettings(
+        store_path_root_dir=os.path.abspath(to),
+        mapped_file_size_commit_log=log_file_bytes,
+        mapped_file_size_consume_queue=_queue_file_bytes(store, queue_file_bytes, report),
+        mapper_file_size_batch_consume_queue=_file_bytes(store.batch_queues, UNITS_PER_FILE * BATCH.size, unit=BATCH.size),
+        mapped_file_size_consume_queue_ext=_extension_file_bytes(store),
+        max_hash_slot_num=slot_num,
+        max_index_num=entries_max,
+        enable_lmq=True,
+        enable_multi_dispatch=True,
     )
-    stored = queued = last_queued = last = 0
-    for piece in pieces(made.commit_log, progress=progress):
-        if isinstance(piece, Unit) and not is_filler(piece.message):
-            message = piece.message
-            stored, last = message.store_timestamp, message.physical_offset
-            if queues.take(piece):
-                queued, last_queued = stored, last
-            index.take(piece)
-    queues.close()
-    index.close()
-    bounds_made = queues.bounds()
-    _compare_ends(store, bounds_made, report)
-    if strangers := sorted({key[0] for key in bounds_made} - {key[0] for key in store.queues}) if store.queues else []:
+    batch_topics = _batch_topics(store, report)
+    old = OldQueues(store, report, progress)
+    made = rebuild(
+        RealDisk(),
+        settings,
+        min(max(report.last_stored_ms, 0), YEAR_9999_MS),
+        has_batch_queues=batch_topics.__contains__,
+        previous=old,
+    )
+    if made.report.end != report.log_end:
+        why = f"could be read up to {made.report.end}: {made.report.reason}"
+        raise CannotLook(f"{to}: the log ends at {report.log_end}, but {why}")
+    bridged = old.close(made.bounds)
+    report.queues = len(made.bounds) + len(made.batch_entries)
+    entries = sum(end - start for start, end in made.bounds.values()) + sum(made.batch_entries.values())
+    report.queue_units = entries - bridged
+    report.index_files, report.index_entries = made.index_files, made.index_entries
+    if strangers := sorted({topic for topic, _ in made.bounds} - {topic for topic, _ in store.queues}) if store.queues else []:
         named = ", ".join(strangers[:5]) + (f" and {len(strangers) - 5} more" if len(strangers) > 5 else "")
         report.notes.append(f"topics without a queue before, with one now: {named} (deleted ones? then delete them again)")
-    return stored, queued, index.end_timestamp, last, last_queued
-
-
-def _compare_ends(store: StoreDirectory, made: dict[tuple[str, int], tuple[int, int]], report: Report) -> None:
-    """What the old queues had before the first and behind the last message that was saved."""
-    for key in sorted(store.queues):
-        row = store.queues[key]
-        try:
-            low, end = bounds(row)
-            while low < end and (unit := unit_at(row, low)) is not None and unit.physical_offset < report.log_start:
-                low += max((end - low) // 2, 1)  # retention took these; the exact number does not matter
-        except CannotLook as reason:
-            report.notes.append(str(reason))
-            continue
-        start, behind = made.get(key, (end, end))
-        where = {"topic": key[0], "queueId": key[1]}
-        if key not in made and low < end:
-            report.add("gaps", {**where, "from": low, "count": end - low, "why": "no message of this queue was saved"})
-        elif low < start:
-            report.add("gaps", {**where, "from": low, "count": start - low})
-        if behind < end:
-            report.add("gaps", {**where, "from": behind, "count": end - behind})
-
-
-def checkpoint_bytes(physic_ms: int, logics_ms: int, index_ms: int, confirm_offset: int, logics_offset: int) -> bytes:
-    """A checkpoint file that says all of this is on disk."""
-    packed = small_files.CHECKPOINT.packed.pack(physic_ms, logics_ms, index_ms, 0, confirm_offset, logics_offset)
-    return packed.ljust(checkpoint.FILE_SIZE, b"\0")
 
 
 def _queue_file_bytes(store: StoreDirectory, told: int | None, report: Report) -> int:
@@ -229,7 +206,7 @@ def _queue_file_bytes(store: StoreDirectory, told: int | None, report: Report) -
 
 
 def _extension_file_bytes(store: StoreDirectory) -> int:
-    return _file_bytes(store.extensions, EXTENSION_FILE_BYTES, size_min=EXTENSION_FILE_BYTES_MIN)
+    return _file_bytes(store.extensions, EXTENSION_FILE_BYTES, size_min=EXTENSION_HEAD.size + EXT_END_BYTES)
 
 
 def _file_bytes(rows: dict[tuple[str, int], list[StoreFile]], default: int, *, unit: int = 1, size_min: int = 1) -> int:

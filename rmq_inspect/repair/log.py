@@ -19,8 +19,8 @@ from rmq_inspect.decode.log import BLANK_BYTES, UNIT_BYTES_MIN, Spoilt, Unit, pi
 from rmq_inspect.decode.records import FILLER_TOPIC, has_good_unit_crc, is_filler
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress
-from rmq_inspect.repair_files import NAME_DIGITS, FileWriter
-from rmq_inspect.repair_report import Report
+from rmq_inspect.repair.files import NAME_DIGITS, FileWriter
+from rmq_inspect.repair.report import Report
 from rmq_wire import sys_flag as flags
 from rmq_wire.layout.message import HOST_V4_SIZE
 from rmq_wire.message import has_good_crc, pack_blank, pack_unit
@@ -126,6 +126,7 @@ class _LogWriter:
             self._position = at + len(unit.raw)
             self._lost_at = -1
             self._report.log_end = self._position
+            self._report.last_stored_ms = message.store_timestamp
             if is_filler(message):
                 self._report.fillers += 1
             else:
