@@ -11,8 +11,6 @@ A queue that turns out to miss units before the walk makes the walk start over f
 
 from __future__ import annotations
 
-import contextlib
-
 from rmq_store import cut, index_repair, queue_repair
 from rmq_store.boot_mark import Cache
 from rmq_store.checkpoint import Checkpoint
@@ -20,7 +18,7 @@ from rmq_store.commit_log import CommitLog, Staged
 from rmq_store.consume_queue import NOTHING, ConsumeQueue
 from rmq_store.dispatch_start import DispatchStart
 from rmq_store.dispatcher import Dispatcher
-from rmq_store.errors import Illegal, StoreDamaged
+from rmq_store.errors import StoreDamaged
 from rmq_store.index import Index
 from rmq_store.inventory import Inventory
 from rmq_store.log_walk import Doubts, LogWalk
@@ -30,11 +28,11 @@ from rmq_store.property_staging import PropertyStaging
 from rmq_store.queues import Queues
 from rmq_store.report import Report
 from rmq_store.settings import StoreSettings
+from rmq_store.stored_units import StoredUnits
 from rmq_wire import property_names as prop
-from rmq_wire.implied.index_keys import is_indexed, key_hash, stored_index_keys
-from rmq_wire.implied.queue_entries import GAP_MAX, OFFSET_END, UNQUEUED, entry_code, why_no_queue
+from rmq_wire.implied.index_keys import is_indexed, key_hash
+from rmq_wire.implied.queue_entries import GAP_MAX, UNQUEUED, why_no_queue
 from rmq_wire.message import StoredMessage
-from rmq_wire.names import SCHEDULE_TOPIC
 from rmq_wire.properties import find
 
 UNIQ_KEY = prop.UNIQ_KEY.encode()
@@ -66,7 +64,7 @@ class Recovery:
         self._settings = settings
         self._log = log
         self._queues = queues
-        self._property_staging = PropertyStaging(settings, log, queues)
+        self._units = StoredUnits(settings, queues, PropertyStaging(settings, log, queues), previous)
         self._index = index
         self._checkpoint = checkpoint
         self._start = DispatchStart(log, queues, checkpoint)
@@ -75,7 +73,6 @@ class Recovery:
         """log position up to which queues had units when they were found"""
         self._touched: dict[str, int] = {}
         """queue files that may differ from what the medium has"""
-        self._queues_of_units: dict[tuple[bytes, int], ConsumeQueue | None] = {}
         self._wall_ms = 0
 
     def run(self, clean: bool, wall_ms: int) -> tuple[Report, Dispatcher]:
@@ -224,7 +221,7 @@ class Recovery:
         from_first_file = walk.end <= self._log.min_offset
         with_keys = dispatcher.index is not None
         for units in walk.batches():
-            all_staged = self._staged(units, with_keys=with_keys, with_places=True)
+            all_staged = self._units.staged(units, with_keys=with_keys, with_places=True)
             if len(units) > len(all_staged):
                 self._skip(units, report)
             for staged in all_staged:
@@ -313,7 +310,7 @@ class Recovery:
         if report.clean and self._has_keyed(max(resume, log_min), index.indexed_offset - 1, report.walked_from):
             report.index_from = max(resume, log_min)
         for units in LogWalk(self._log.segments, max(resume, log_min), report.end).batches():
-            batch = self._staged(units, with_keys=True)
+            batch = self._units.staged(units, with_keys=True)
             if batch:
                 index.reserve(batch, self._wall_ms)
                 index.put_batch(batch)
@@ -324,7 +321,7 @@ class Recovery:
 
     def _entries_of(self, at: int) -> index_repair.Implied | None:
         unit = self._start.unit_at(at)
-        for staged in () if unit is None else self._staged([unit], with_keys=True):
+        for staged in () if unit is None else self._units.staged([unit], with_keys=True):
             hashes = tuple([key_hash(staged.queue.hash_prefix, key) for key in staged.keys])
             return index_repair.Implied(staged.store_timestamp, hashes)
         return None
@@ -335,7 +332,7 @@ class Recovery:
         for units in walk.batches():
             for unit in units:
                 if unit.physical_offset > behind:
-                    for staged in self._staged([unit], with_keys=True):
+                    for staged in self._units.staged([unit], with_keys=True):
                         if staged.keys and is_indexed(staged.sys_flag):
                             return staged.physical_offset
         return walk.end
@@ -345,46 +342,8 @@ class Recovery:
         for units in LogWalk(self._log.segments, at, before).batches():
             for unit in units:
                 if behind < unit.physical_offset < before and (find(unit.properties, UNIQ_KEY) or find(unit.properties, KEYS)):
-                    return any(is_indexed(staged.sys_flag) for staged in self._staged([unit], with_keys=True))
+                    return any(is_indexed(staged.sys_flag) for staged in self._units.staged([unit], with_keys=True))
         return False
-
-    # --- units to staged
-
-    def _queue_of(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
-        """A unit's queue; None when its topic cannot be a directory."""
-        queue = None
-        with contextlib.suppress(UnicodeDecodeError, Illegal):
-            queue = self._queues.get(topic.decode(), queue_id)
-        self._queues_of_units[topic, queue_id] = queue
-        return queue
-
-    def _staged(self, units: list[StoredMessage], *, with_keys: bool, with_places: bool = False) -> list[Staged]:
-        """What the units' staging would have left for the dispatch, without units that no queue can hold.
-
-        `with_keys`: what the index wants, and costs most. `with_places`: places in queues beside the one that each unit names.
-        """
-        found: list[Staged] = []
-        queues, levels, is_always = self._queues_of_units, self._settings.delay_levels_ms, self._property_staging.is_always
-        for unit in units:
-            try:
-                queue = queues[unit.topic, unit.queue_id]
-            except KeyError:
-                queue = self._queue_of(unit.topic, unit.queue_id)
-            if queue is None:
-                continue
-            if not (0 <= unit.queue_offset < OFFSET_END or unit.sys_flag & UNQUEUED):
-                continue
-            keys = stored_index_keys(unit.properties) if with_keys else ()
-            code = entry_code(queue.topic, unit.properties, unit.store_timestamp, levels)
-            if queue.topic == SCHEDULE_TOPIC and with_places:
-                place = Place(queue.topic, queue.queue_id, unit.queue_offset, unit.physical_offset, unit.total_size)
-                code = self._previous.due_time(place, unit.store_timestamp) or code
-            at, size = unit.physical_offset, unit.total_size
-            staged = Staged(at, unit.queue_offset, size, at + size, queue, unit.sys_flag, unit.store_timestamp, code, keys)
-            if with_places and (is_always or queue.is_batch):
-                self._property_staging.restore(staged, unit.properties)
-            found.append(staged)
-        return found
 
     # --- afterwards
 
