@@ -48,6 +48,10 @@ class Popped(NamedTuple):
     messages: list[Handed]
 
 
+PATIENCE_MS = 60_000
+"""A broker refuses what it sees half a second after its polling time (PopMessageRequestHeader.isTimeoutTooMuch): a busy machine is slower."""
+
+
 async def pop(
     t: Trial,
     topic: str,
@@ -68,7 +72,7 @@ async def pop(
         max_msg_nums=count,
         invisible_time=invisible_ms,
         poll_time=poll_ms,
-        born_time=int(time.time() * 1e3),
+        born_time=int(time.time() * 1e3) + (0 if poll_ms else PATIENCE_MS),
         init_mode=FIRST,
         exp_type="TAG",
         exp=expression,
@@ -108,14 +112,31 @@ def _receipt(t: Trial, header: PopMessageResponse, unit: StoredMessage) -> str:
 
 
 async def popped(
-    t: Trial, topic: str, group: str, count: int, *, queue: int = -1, invisible_ms: int = INVISIBLE_MS, order: bool = False
+    t: Trial,
+    topic: str,
+    group: str,
+    count: int,
+    *,
+    asked: int | None = None,
+    queue: int = -1,
+    invisible_ms: int = INVISIBLE_MS,
+    order: bool = False,
+    expression: str = "*",
 ) -> list[Handed]:
-    """So many messages, popped as they come."""
+    """So many messages, popped as they come: one pop may hand out none.  `asked`: how many each asks for, else what is left."""
     found: list[Handed] = []
 
     async def enough() -> bool:
         more = await pop(
-            t, topic, group, queue=queue, invisible_ms=invisible_ms, order=order, count=count - len(found), poll_ms=1_000
+            t,
+            topic,
+            group,
+            queue=queue,
+            invisible_ms=invisible_ms,
+            order=order,
+            expression=expression,
+            count=asked or count - len(found),
+            poll_ms=1_000,
         )
         found.extend(more.messages)
         return len(found) >= count
