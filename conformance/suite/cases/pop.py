@@ -18,7 +18,7 @@ import trio
 from conformance.suite.kit import MUST, SHOULD, Code, Need, ResponseCode, Trial, units
 from conformance.suite.kit import case as declare
 from conformance.suite.means.holding import HOLD_MS, WOKEN_S
-from conformance.suite.means.popping import INVISIBLE_MS, SHORT_MS, Handed, acknowledge, bodies, filled, pop, popped
+from conformance.suite.means.popping import INVISIBLE_MS, SHORT_MS, acknowledge, bodies, filled, pop, popped
 from rmq_wire.headers.pop import (
     AckMessage,
     BatchAckMessage,

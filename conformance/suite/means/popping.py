@@ -49,7 +49,7 @@ class Popped(NamedTuple):
 
 
 PATIENCE_MS = 60_000
-"""A broker refuses what it sees half a second after its polling time (PopMessageRequestHeader.isTimeoutTooMuch): a busy machine is slower."""
+"""A broker refuses a pop that it sees half a second after its polling time (PopMessageRequestHeader.isTimeoutTooMuch)."""
 
 
 async def pop(
