@@ -21,7 +21,7 @@ from bench.store_micro import drafts
 from broker_impl.config import BrokerConfig
 from broker_impl.env import SystemEnv
 from broker_impl.node import BrokerNode
-from rmq_store.disk import RealDisk
+from rmq_store.disk.disk import RealDisk
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.command import Command, encode_request
 from rmq_wire.conversation import Conversation

@@ -23,7 +23,7 @@ from broker_impl.state.groups import GroupTable
 from broker_impl.state.locks import QueueLocks
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
-from rmq_store.draft import Draft, Placed
+from rmq_store.log.draft import Draft, Placed
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.command import Command, Form
 from rmq_wire.headers.send import SendMessageV2

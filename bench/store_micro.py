@@ -14,8 +14,8 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from rmq_store.disk import RealDisk
-from rmq_store.draft import Draft
+from rmq_store.disk.disk import RealDisk
+from rmq_store.log.draft import Draft
 from rmq_store.results import IndexType
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store

@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 from rmq_inspect.decode.directory import StoreDirectory, list_store
 from rmq_inspect.verify.report import Report
 from rmq_inspect.verify.verify import Scope, verify
-from rmq_store.disk import RealDisk
-from rmq_store.draft import Draft
+from rmq_store.disk.disk import RealDisk
+from rmq_store.log.draft import Draft
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
 from rmq_wire.implied.index_keys import index_keys

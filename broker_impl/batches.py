@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker_impl.engine.answers import Refusal
-from rmq_store.draft import Draft
+from rmq_store.log.draft import Draft
 from rmq_wire import properties
 from rmq_wire import property_names as prop
 from rmq_wire.batch import read_items

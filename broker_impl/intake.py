@@ -16,8 +16,8 @@ from typing import Final
 
 from broker_impl.engine.answers import Refusal
 from rmq_net.service import Buffer
-from rmq_store.draft import NO_DELAY, Draft, Placed
 from rmq_store.errors import CreateFailed, Illegal, IllegalKind, StoreError, Unwritable
+from rmq_store.log.draft import NO_DELAY, Draft, Placed
 from rmq_store.store import Store
 from rmq_wire import names, properties, sys_flag
 from rmq_wire import property_names as prop

@@ -10,8 +10,8 @@ from typing import Final
 
 from rmq_net.log import Log, plain_text
 from rmq_store.advice import repair_command
-from rmq_store.config_files import BACKUP_SUFFIX
-from rmq_store.disk import Disk
+from rmq_store.disk.config_files import BACKUP_SUFFIX
+from rmq_store.disk.disk import Disk
 from rmq_store.errors import StoreDamaged
 from rmq_store.store import Store
 from rmq_wire import names

@@ -51,7 +51,7 @@ from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
 from broker_impl.store_settings import retention_rules, store_settings
 from broker_impl.whole_files import WholeFiles
-from rmq_store.disk import Disk, Usage
+from rmq_store.disk.disk import Disk, Usage
 from rmq_store.errors import Closed
 from rmq_store.flush import Ticket
 from rmq_store.settings import FlushDiskType

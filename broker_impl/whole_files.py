@@ -18,8 +18,8 @@ from broker_impl.engine.engine import Engine
 from broker_impl.engine.slices import Slices, finished
 from rmq_net.log import plain_text
 from rmq_net.service import Job
-from rmq_store.config_files import persist_config
-from rmq_store.disk import Disk
+from rmq_store.disk.config_files import persist_config
+from rmq_store.disk.disk import Disk
 from rmq_store.errors import StoreError
 from rmq_wire.codes import ResponseCode
 

@@ -29,7 +29,7 @@ from rmq_cli.complaint import Complaint, Denied
 from rmq_cli.ready import Listed
 from rmq_cli.serving import Summary
 from rmq_net.shell import bound_to
-from rmq_store.disk import RealDisk
+from rmq_store.disk.disk import RealDisk
 from rmq_store.errors import StoreError
 
 LOOPBACK = "127.0.0.1"

@@ -13,12 +13,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from rmq_store.disk import Disk
-from rmq_store.multi_path_segments import MultiPathSegments
-from rmq_store.segments import Segments
+from rmq_store.disk.disk import Disk
+from rmq_store.disk.multi_path_segments import MultiPathSegments
+from rmq_store.disk.segments import Segments
+from rmq_store.log.writability import Writability
 from rmq_store.settings import StoreSettings
 from rmq_store.statistics import double_text
-from rmq_store.writability import Writability
 
 PERCENT: Final = 100
 MAX_USED_BOUNDS: Final = (10, 95)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from rmq_store.commit_log import Staged
-from rmq_store.consume_queue import UNIT_FIELDS, ConsumeQueue
 from rmq_store.errors import StoreDamaged
-from rmq_store.index import TAIL_BYTES_MAX, Index
+from rmq_store.index.index import TAIL_BYTES_MAX, Index
+from rmq_store.log.commit_log import Staged
+from rmq_store.queues.consume_queue import UNIT_FIELDS, ConsumeQueue
 from rmq_store.results import Arrived
 from rmq_wire.implied.queue_entries import UNQUEUED
 

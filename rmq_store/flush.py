@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmq_store.checkpoint import Checkpoint
-from rmq_store.commit_log import CommitLog
-from rmq_store.disk import Disk, File
+from rmq_store.disk.checkpoint import Checkpoint
+from rmq_store.disk.disk import Disk, File
+from rmq_store.disk.segments import PAGE_BYTES
 from rmq_store.dispatcher import Dispatcher
-from rmq_store.index import Index
-from rmq_store.index_file import IndexFile
-from rmq_store.queues import Queues
-from rmq_store.segments import PAGE_BYTES
+from rmq_store.index.index import Index
+from rmq_store.index.index_file import IndexFile
+from rmq_store.log.commit_log import CommitLog
+from rmq_store.queues.queues import Queues
 from rmq_store.settings import FlushDiskType, StoreSettings
 
 FIRST_ROUND_MS: Final = 1000

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from rmq_store.disk import Buffer
+from rmq_store.disk.disk import Buffer
 
 
 class Arrived(NamedTuple):

@@ -15,21 +15,21 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final, TypeAlias
 
-from rmq_store.commit_log import CommitLog
-from rmq_store.consume_queue import ConsumeQueue
-from rmq_store.disk import Disk
+from rmq_store.disk.disk import Disk
+from rmq_store.disk.segments import Segments
 from rmq_store.disk_space import DiskSpace
 from rmq_store.dispatcher import Dispatcher
 from rmq_store.errors import Closed, Cold
-from rmq_store.extended_queue import ExtendedConsumeQueue
 from rmq_store.flush import Flusher
-from rmq_store.index import Index
+from rmq_store.index.index import Index
 from rmq_store.layouts import QUEUE_UNIT
-from rmq_store.log_reader import LogReader
-from rmq_store.queue_search import first_kept
-from rmq_store.queues import Queues
-from rmq_store.segments import Segments
-from rmq_store.writability import Writability
+from rmq_store.log.commit_log import CommitLog
+from rmq_store.log.reader import LogReader
+from rmq_store.log.writability import Writability
+from rmq_store.queues.consume_queue import ConsumeQueue
+from rmq_store.queues.extended_queue import ExtendedConsumeQueue
+from rmq_store.queues.queues import Queues
+from rmq_store.queues.search import first_kept
 from rmq_wire.times import Zone, local_hour
 
 FIRST_LOOK_MS: Final = 60_000

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmq_store.checkpoint import Checkpoint
-from rmq_store.disk import Lock
+from rmq_store.disk.checkpoint import Checkpoint
+from rmq_store.disk.disk import Lock
 from rmq_store.disk_space import DiskSpace
 from rmq_store.errors import Closed
-from rmq_store.index import Index
-from rmq_store.log_reader import LogReader
+from rmq_store.index.index import Index
+from rmq_store.log.reader import LogReader
+from rmq_store.log.writability import Writability
 from rmq_store.statistics import StoreStatistics
-from rmq_store.writability import Writability
 
 SECOND_MS: Final = 1000
 DISK_CHECK_MS: Final = 10_000

@@ -10,25 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final
 
-from rmq_store import inventory
-from rmq_store.boot_mark import BootMark
-from rmq_store.commit_log import Staged
-from rmq_store.disk import Disk, Lock
+from rmq_store.disk.disk import Disk, Lock
+from rmq_store.disk.segments import NO_DESCRIPTOR
 from rmq_store.disk_space import DiskSpace, RetentionRules
-from rmq_store.draft import Draft, Placed
 from rmq_store.errors import Closed, CommitFailed, Illegal, StoreLocked, Unwritable
 from rmq_store.flush import Flusher, Ticket
-from rmq_store.opening import Parts, open_locked
-from rmq_store.property_staging import PropertyStaging
-from rmq_store.queues import exhausted
-from rmq_store.reading import Reading
+from rmq_store.log.commit_log import Staged
+from rmq_store.log.draft import Draft, Placed
+from rmq_store.log.property_staging import PropertyStaging
+from rmq_store.log.writability import Writability
+from rmq_store.queues.queues import exhausted
+from rmq_store.read.reading import Reading
+from rmq_store.recovery import inventory
+from rmq_store.recovery.boot_mark import BootMark
+from rmq_store.recovery.opening import Parts, open_locked
 from rmq_store.results import Arrived
 from rmq_store.retention import Retention
 from rmq_store.scheduled_tasks import ScheduledTasks
-from rmq_store.segments import NO_DESCRIPTOR
 from rmq_store.settings import FlushDiskType, StoreSettings
 from rmq_store.statistics import StoreStatistics
-from rmq_store.writability import Writability
 from rmq_wire.times import Zone
 
 DISPATCH_ALL: Final = 1 << 30

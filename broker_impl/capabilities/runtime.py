@@ -17,7 +17,7 @@ from broker_impl.engine.call import Call
 from broker_impl.engine.cold import warmed
 from broker_impl.engine.router import Capability, answers
 from broker_impl.state.stats import HOURS_MS, MINUTES_MS, SECONDS_MS, Snapshot, Stats
-from rmq_store.disk import Usage
+from rmq_store.disk.disk import Usage
 from rmq_wire import names
 from rmq_wire.bodies.kv import KVTable
 from rmq_wire.bodies.stats import BrokerStatsData, BrokerStatsItem

@@ -45,8 +45,8 @@ from broker_impl.state.groups import GroupTable
 from broker_impl.state.locks import QueueLocks
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
-from rmq_store.draft import Draft, Placed
 from rmq_store.errors import Illegal, StoreError, Unwritable
+from rmq_store.log.draft import Draft, Placed
 from rmq_wire import names, properties, sys_flag
 from rmq_wire import property_names as prop
 from rmq_wire.bodies.topics import TopicConfig

@@ -23,8 +23,8 @@ from broker_impl.namesrv.route_answers import RouteAnswers
 from broker_impl.namesrv.routes import RouteTable
 from broker_impl.namesrv.topics import MS_PER_S, Routes, TopicLists
 from broker_impl.whole_files import WholeFiles
-from rmq_store.config_files import load_config
-from rmq_store.disk import Disk, RealDisk
+from rmq_store.disk.config_files import load_config
+from rmq_store.disk.disk import Disk, RealDisk
 from rmq_wire.declare import Role
 
 FIRST_SCAN_MS: Final = 5_000

@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from rmq_net.log import Log
 from rmq_store.advice import repair_command
-from rmq_store.config_files import load_config, persist_config
-from rmq_store.disk import Disk
+from rmq_store.disk.config_files import load_config, persist_config
+from rmq_store.disk.disk import Disk
 from rmq_store.errors import StoreDamaged, StoreError
 from rmq_wire import fastjson
 from rmq_wire.errors import BadBody

@@ -368,7 +368,7 @@ def find_dangling(
 
 
 def _stands_in(unit: Any, there: Row | None, key: Key, offset: int) -> bool:
-    """Whether a repair put it there (`rmq_store.queue_repair.bridge`)."""
+    """Whether a repair put it there (`rmq_store.recovery.queue_repair.bridge`)."""
     if there is None or (there.topic, there.queue_id) != key or there.queue_offset <= offset:
         return False
     return bool(there.size == unit["size"] and not unit["tags_code"])

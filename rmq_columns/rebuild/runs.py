@@ -4,7 +4,7 @@ Each part of the log tells the runs of consecutive offsets that it has of a queu
 by the rules of a broker that dispatches its log from the first file on: the next run continues the queue; or it begins earlier
 (the topic was deleted and made again) and what stood there goes; or later, and the offsets between lead to its first message
 without tags, unless they are so many that the queue begins anew there.
-Sources: our own `rmq_store.recovery`, which docs/differences.md compares with Java's.
+Sources: our own `rmq_store.recovery.recovery`, which docs/differences.md compares with Java's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What the queue files of a damaged store know beside its log, for the rebuild that replaces them; and what that rebuild tells.
 
-The engine of the store makes the new queues from the log (`rmq_store.rebuild`).  An old queue says when a delayed message was due
-under levels that are unknown by now, which bit map an extension had, and which of two messages with one offset was the queue's:
-no check sum covers the offset in a message.  What the queues lack in the end comes into the report.
-Sources: `ConsumeQueueExt.put`, `ConsumeQueue.putMessagePositionInfoWrapper`.
+The engine of the store makes the new queues from the log (`rmq_store.recovery.rebuild`).  An old queue says when a delayed
+message was due under levels that are unknown by now, which bit map an extension had, and which of two messages with one offset
+was the queue's: no check sum covers the offset in a message.  What the queues lack in the end comes into the report. Sources:
+`ConsumeQueueExt.put`, `ConsumeQueue.putMessagePositionInfoWrapper`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rmq_inspect.decode.records import is_filler
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress
 from rmq_inspect.repair.report import Report
-from rmq_store.previous_queues import Place, PreviousQueues
+from rmq_store.queues.previous_queues import Place, PreviousQueues
 from rmq_wire.implied.queue_entries import GAP_MAX
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_FIRST, EXT_ADDRESS_LAST, EXT_UNIT_HEAD
 from rmq_wire.layout.flat import flat

@@ -2,7 +2,7 @@
 
 DIR is only read.  NEWDIR must be new; while it is being made it holds the file `abort`, so that a broker which is started on
 half of it takes it for what it is.  The log comes first (`repair.log`); then the engine of the store makes queues, index and
-checkpoint of it as at any start (`rmq_store.rebuild`), and is told what only the old queues know (`repair.old_queues`).
+checkpoint of it as at any start (`rmq_store.recovery.rebuild`), and is told what only the old queues know (`repair.old_queues`).
 Configuration is taken over where it can be read, from its backup where only that can; the timer's files as they are, for every
 offset in them is still right, when their sizes are.
 
@@ -32,10 +32,10 @@ from rmq_inspect.repair.old_queues import OldQueues
 from rmq_inspect.repair.report import Report
 from rmq_inspect.repair.tables import Made, tables_of
 from rmq_inspect.verify.state import check_timer
-from rmq_store.config_files import BROKEN_SUFFIX, persist_config
-from rmq_store.disk import RealDisk
+from rmq_store.disk.config_files import BROKEN_SUFFIX, persist_config
+from rmq_store.disk.disk import RealDisk
 from rmq_store.errors import StoreError
-from rmq_store.rebuild import rebuild
+from rmq_store.recovery.rebuild import rebuild
 from rmq_store.settings import StoreSettings
 from rmq_wire.layout.consume_queue import EXT_END_BYTES
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from rmq_store.disk import Disk, RealDisk
+from rmq_store.disk.disk import Disk, RealDisk
 from rmq_store.errors import StoreError
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.headers.groups import DeleteSubscriptionGroup, UpdateAndCreateSubscriptionGroup

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from broker_impl.engine.limits import Limits
-from rmq_store.disk import Disk
+from rmq_store.disk.disk import Disk
 from rmq_wire.command import Form
 from tests.support.bad_frames import WITNESS
 from tests.support.driver import Client

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq_store.disk import Usage
+from rmq_store.disk.disk import Usage
 from rmq_store.retention import HOUR_MS
 from rmq_wire import fastjson
 from rmq_wire.bodies.topics import TopicConfig

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker_impl.state import persisted
-from rmq_store.disk import Disk, write_all
+from rmq_store.disk.disk import Disk, write_all
 from rmq_store.errors import StoreDamaged
 from tests.broker.full_disk import Budget, FileSystem, Lives, mounted
 from tests.support.planting import FAILURES, find

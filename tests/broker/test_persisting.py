@@ -10,7 +10,7 @@ import pytest
 
 from broker_impl.env import Env
 from broker_impl.state.persisted import PersistedTable, Persister
-from rmq_store.disk import RealDisk
+from rmq_store.disk.disk import RealDisk
 from rmq_store.errors import StoreDamaged
 from tests.broker.state_kit import tables
 

@@ -91,7 +91,7 @@ def names_stay_below_the_store(tmp_path: Path) -> None:
 def check_no_name(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(names, "topic_problem", lambda _: None)
     patch.setattr(names, "path_problem", lambda _name, windows=False: None)
-    patch.setattr("rmq_store.queues.path_problem", lambda _name, windows=False: None)
+    patch.setattr("rmq_store.queues.queues.path_problem", lambda _name, windows=False: None)
 
 
 def plans_are_bounded(tmp_path: Path) -> None:

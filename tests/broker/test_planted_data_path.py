@@ -18,8 +18,8 @@ from broker_impl.capabilities.send_back import SendBack
 from broker_impl.intake import Intake
 from broker_impl.state.delay_offsets import DelayOffsets
 from broker_impl.state.holds import Held, Holds
-from rmq_store.commit_log import CommitLog
-from rmq_store.lookup import Lookup
+from rmq_store.log.commit_log import CommitLog
+from rmq_store.read.lookup import Lookup
 from rmq_wire.batch import Item, pack_items
 from tests.support.delay_bugs import progress_is_not_clamped
 from tests.support.engine import House

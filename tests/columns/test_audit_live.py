@@ -16,7 +16,7 @@ from rmq_columns import parse_options
 from rmq_columns.checks.audit import Choice, StoreAudit, audit
 from rmq_inspect.decode.directory import list_store
 from rmq_inspect.verify.verify import verify
-from rmq_store.disk import RealDisk
+from rmq_store.disk.disk import RealDisk
 from tests.support.store_rig import Rig, draft, small
 
 FILE_BYTES = 16_384

@@ -16,7 +16,7 @@ from hypothesis import strategies as some
 
 from rmq_columns import parse_options
 from rmq_columns.rebuild.work import rebuild
-from rmq_store.draft import Draft
+from rmq_store.log.draft import Draft
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
 from rmq_wire import sys_flag as flags

@@ -9,7 +9,7 @@ import pytest
 
 from rmq_inspect.decode.directory import list_store
 from rmq_inspect.decode.index_file import IndexReader
-from rmq_store.disk import RealDisk
+from rmq_store.disk.disk import RealDisk
 from rmq_wire.implied.index_keys import index_hash
 from tests.support.command import Seen, look
 from tests.support.store_rig import Rig, draft, small

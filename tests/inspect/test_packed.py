@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rmq_inspect.decode import packed
 from rmq_inspect.decode.packed import StillPacked, unpack
-from rmq_store.disk import RealDisk
+from rmq_store.disk.disk import RealDisk
 from rmq_wire import sys_flag as flags
 from tests.support.command import look
 from tests.support.store_rig import Rig, draft, small

@@ -18,7 +18,7 @@ from rmq_inspect.decode.directory import list_store
 from rmq_inspect.decode.queues import BATCH
 from rmq_inspect.decode.records import is_filler
 from rmq_inspect.repair.old_queues import OldQueues
-from rmq_store.disk import RealDisk
+from rmq_store.disk.disk import RealDisk
 from rmq_store.store import Store
 from rmq_wire import sys_flag as flags
 from tests.support.command import look

@@ -11,8 +11,8 @@ import pytest
 
 from rmq_inspect.decode import queues
 from rmq_inspect.decode.directory import list_store
-from rmq_store.disk import RealDisk
-from rmq_store.draft import Draft
+from rmq_store.disk.disk import RealDisk
+from rmq_store.log.draft import Draft
 from rmq_store.store import Store
 from rmq_wire import sys_flag as flags
 from rmq_wire.properties import encode

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq_store.disk import RealDisk
+from rmq_store.disk.disk import RealDisk
 from rmq_store.errors import StoreDamaged
 from rmq_wire.headers.topics import GetTopicConfig
 from tests.support.command import look

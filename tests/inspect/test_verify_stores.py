@@ -25,7 +25,7 @@ from rmq_inspect.verify.html import page
 from rmq_inspect.verify.report import Report
 from rmq_inspect.verify.verify import Scope, verify
 from rmq_inspect.verify.workers import each
-from rmq_store.disk import RealDisk
+from rmq_store.disk.disk import RealDisk
 from rmq_wire.implied.index_keys import index_keys
 from rmq_wire.implied.tags import tags_code
 from tests.support.damaged_store import Subject, add_config, fill, settings_at

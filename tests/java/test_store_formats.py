@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq_store.draft import Draft
+from rmq_store.log.draft import Draft
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
 from rmq_wire.batch import Item, pack_items

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rmq_store.draft import Draft
 from rmq_store.errors import StoreLocked
+from rmq_store.log.draft import Draft
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
 from rmq_wire.message import read_unit

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rmq_store.disk import RealDisk
+from rmq_store.disk.disk import RealDisk
 from tests.spark.kit import outcome_of
 from tests.support.store_rig import START_MS, Rig, draft, small
 from tests.support.stores import golden_of, spoil

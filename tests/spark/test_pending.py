@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmq_columns import BadOption, read_store
-from rmq_store.disk import RealDisk
+from rmq_store.disk.disk import RealDisk
 from tests.spark.kit import figures, job, made, planted
 from tests.support.store_rig import Rig, draft, small
 from tests.support.stores import golden_of, golden_store

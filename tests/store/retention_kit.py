@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmq_store.disk import Usage
+from rmq_store.disk.disk import Usage
 from rmq_store.disk_space import RetentionRules
 from rmq_store.retention import HOUR_MS
 from tests.support.memory_disk import MemoryDisk

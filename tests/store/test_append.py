@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_store.draft import Draft
 from rmq_store.errors import Closed, CommitFailed, CreateFailed, Illegal, IllegalKind, StoreDamaged, Unwritable
+from rmq_store.log.draft import Draft
 from rmq_store.settings import EXTRA_UNIT_BYTES
 from rmq_wire import sys_flag
 from rmq_wire.implied.index_keys import index_keys

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from rmq_store.disk_space import RetentionRules
-from rmq_store.draft import Draft
 from rmq_store.errors import ForeignFile, Illegal
+from rmq_store.log.draft import Draft
 from rmq_store.results import Boundary, GetStatus
 from rmq_store.retention import HOUR_MS
 from rmq_store.store import Store

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from rmq_store import config_files
-from rmq_store.config_files import load_config
-from rmq_store.disk import Disk, write_all
+from rmq_store.disk import config_files
+from rmq_store.disk.config_files import load_config
+from rmq_store.disk.disk import Disk, write_all
 from rmq_store.errors import StoreDamaged
 from rmq_wire import fastjson
 from tests.support.memory_disk import Fault, MemoryDisk, MemoryFile

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq_store.disk import Disk, Kind, RealDisk, write_all
+from rmq_store.disk.disk import Disk, Kind, RealDisk, write_all
 from rmq_store.errors import ForeignFile
 from tests.support.memory_disk import Fault, MemoryDisk
 
@@ -158,7 +158,7 @@ def test_a_deleted_lock_lets_nobody_in(tmp_path: Path) -> None:
     """Not another broker of ours, in this process or in another; and what Java would lock then is seen."""
     lock = RealDisk().lock(f"{tmp_path}/lock")
     assert lock is not None
-    code = "import sys\nfrom rmq_store.disk import RealDisk\nsys.exit(7 if RealDisk().lock(sys.argv[1]) is None else 0)\n"
+    code = "import sys\nfrom rmq_store.disk.disk import RealDisk\nsys.exit(7 if RealDisk().lock(sys.argv[1]) is None else 0)\n"
     command = [sys.executable, "-c", code, f"{tmp_path}/lock"]
     (tmp_path / "lock").unlink()
     assert RealDisk().lock(f"{tmp_path}/lock") is None

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from rmq_store.disk_space import RetentionRules
-from rmq_store.draft import Draft
+from rmq_store.log.draft import Draft
 from rmq_store.retention import HOUR_MS
 from rmq_store.store import Store
 from rmq_wire.implied.tags import tags_code

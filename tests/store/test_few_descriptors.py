@@ -6,7 +6,7 @@ import errno
 import os
 from pathlib import Path
 
-from rmq_store.disk import RealDisk
+from rmq_store.disk.disk import RealDisk
 from rmq_store.results import IndexType
 from rmq_store.store import Store
 from tests.support.memory_disk import Fault, MemoryDisk

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from rmq_store.disk import Usage
+from rmq_store.disk.disk import Usage
 from rmq_store.errors import Closed, Unwritable
 from rmq_store.layouts import CHECKPOINT
 from rmq_store.results import IndexType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_store.checkpoint import Checkpoint
+from rmq_store.disk.checkpoint import Checkpoint
 from rmq_store.flush import Flusher, Ticket
 from rmq_store.settings import StoreSettings
 from tests.support.memory_disk import MemoryDisk

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_store.batch_queue import Unit
 from rmq_store.layouts import BATCH_UNIT, EXT_END, EXT_UNIT
-from rmq_store.property_staging import with_seal_place
+from rmq_store.log.property_staging import with_seal_place
+from rmq_store.queues.batch_queue import Unit
 from rmq_wire import property_names as prop
 from rmq_wire.checksum import body_crc
 from rmq_wire.layout import consume_queue

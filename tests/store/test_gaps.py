@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from rmq_store import recovery
-from rmq_store.consume_queue import PRE_BLANK
 from rmq_store.errors import Cold
 from rmq_store.layouts import QUEUE_UNIT
-from rmq_store.queue_search import first_from
+from rmq_store.queues.consume_queue import PRE_BLANK
+from rmq_store.queues.search import first_from
+from rmq_store.recovery import recovery
 from rmq_wire.implied.tags import tags_code
 from rmq_wire.message import read_unit
 from tests.support.memory_disk import MemoryDisk

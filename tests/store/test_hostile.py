@@ -7,7 +7,7 @@ import random
 import pytest
 
 from rmq_store.errors import StoreRefused
-from rmq_store.index_file import HEADER_BYTES
+from rmq_store.index.index_file import HEADER_BYTES
 from rmq_store.layouts import INDEX_ENTRY, INDEX_HEADER, QUEUE_UNIT
 from rmq_wire.message import read_unit
 from tests.support.memory_disk import MemoryDisk

@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
-from rmq_store.draft import Draft
 from rmq_store.errors import Cold, StoreRefused
+from rmq_store.log.draft import Draft
 from rmq_store.results import Boundary
 from rmq_store.store import Store
 from rmq_wire.implied.tags import tags_code

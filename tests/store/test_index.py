@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_store.draft import Draft
-from rmq_store.index_file import WALK_STEPS_MAX
-from rmq_store.key_hashes import KeyHashes
+from rmq_store.index.index_file import WALK_STEPS_MAX
+from rmq_store.index.key_hashes import KeyHashes
 from rmq_store.layouts import INDEX_HEADER
-from rmq_store.log_walk import CHUNK_BYTES_MIN
+from rmq_store.log.draft import Draft
+from rmq_store.log.walk import CHUNK_BYTES_MIN
 from rmq_store.results import IndexType
 from rmq_wire.implied.index_keys import index_hash, index_keys, key_hash
 from rmq_wire.java import string_hash

@@ -8,8 +8,8 @@ from zlib import crc32
 
 import pytest
 
-from rmq_store.draft import Draft
 from rmq_store.errors import Illegal, IllegalKind
+from rmq_store.log.draft import Draft
 from rmq_wire import property_names as prop
 from rmq_wire.message import StoredMessage, crc32_property, read_unit
 from rmq_wire.properties import decode, delete

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq_store.draft import Draft
+from rmq_store.log.draft import Draft
 from rmq_store.store import Store
 from tests.support.memory_disk import MemoryDisk
 from tests.support.store_differ import DATA, by_age, first_difference

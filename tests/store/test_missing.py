@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rmq_store import inventory
 from rmq_store.errors import StoreDamaged
+from rmq_store.recovery import inventory
 from rmq_wire.implied.tags import tags_code
 from tests.store.restart_kit import FILE, filled
 from tests.support.memory_disk import MemoryDisk

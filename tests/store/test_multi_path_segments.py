@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rmq_store.disk.multi_path_segments import MultiPathSegments, log_segments
+from rmq_store.disk.segments import OpenFiles
 from rmq_store.errors import ForeignFile
-from rmq_store.multi_path_segments import MultiPathSegments, log_segments
-from rmq_store.segments import OpenFiles
 from rmq_store.settings import StoreSettings
 from tests.support.memory_disk import MemoryDisk
 from tests.support.store_rig import ROOT, Rig, draft, small

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
-from rmq_store.commit_log import CommitLog
 from rmq_store.disk_space import RetentionRules
 from rmq_store.errors import Closed, CommitFailed, StoreDamaged, StoreRefused, Unwritable
 from rmq_store.flush import Ticket
+from rmq_store.log.commit_log import CommitLog
 from rmq_store.results import IndexType
 from rmq_store.settings import FlushDiskType
 from rmq_store.store import Store

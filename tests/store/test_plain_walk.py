@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_store import log_walk, recovery
+from rmq_store.disk.segments import OpenFiles, Segments
 from rmq_store.layouts import FIXED
-from rmq_store.log_walk import Doubts, LogWalk
-from rmq_store.segments import OpenFiles, Segments
+from rmq_store.log import walk as log_walk
+from rmq_store.log.walk import Doubts, LogWalk
+from rmq_store.recovery import recovery
 from rmq_wire.layout.message import BORN_V6, STORE_V6
 from rmq_wire.message import StoredMessage, pack_blank, pack_unit, read_size_and_magic
 from tests.support.memory_disk import MemoryDisk

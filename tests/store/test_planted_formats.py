@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from rmq_store import property_staging, queue_repair
-from rmq_store.batch_queue import BatchConsumeQueue
-from rmq_store.commit_log import CommitLog, Staged
-from rmq_store.consume_queue import ConsumeQueue
-from rmq_store.extended_queue import ExtendedConsumeQueue
-from rmq_store.multi_path_segments import MultiPathSegments
-from rmq_store.property_staging import PropertyStaging
-from rmq_store.recovery import Recovery
+from rmq_store.disk.multi_path_segments import MultiPathSegments
+from rmq_store.log import property_staging
+from rmq_store.log.commit_log import CommitLog, Staged
+from rmq_store.log.property_staging import PropertyStaging
+from rmq_store.queues.batch_queue import BatchConsumeQueue
+from rmq_store.queues.consume_queue import ConsumeQueue
+from rmq_store.queues.extended_queue import ExtendedConsumeQueue
+from rmq_store.recovery import queue_repair
+from rmq_store.recovery.recovery import Recovery
 from tests.support.node_ids import function_of
 from tests.support.planting import FAILURES, Errors, Plant, find, find_by_seed
 
@@ -100,7 +101,7 @@ def times_are_stale(patch: pytest.MonkeyPatch) -> None:
 
 
 def seals_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("rmq_store.log_walk.has_good_seal", lambda _: True)
+    patch.setattr("rmq_store.log.walk.has_good_seal", lambda _: True)
 
 
 def full_directories_are_used(patch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_store.draft import Draft
 from rmq_store.errors import Cold
+from rmq_store.log.draft import Draft
 from rmq_store.results import Boundary, GetStatus, Read
 from rmq_store.store import Store
 from rmq_wire.java import string_hash

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rmq_store.disk import RealDisk, RealFile, write_all
+from rmq_store.disk.disk import RealDisk, RealFile, write_all
 from rmq_store.errors import ForeignFile
 from tests.support.memory_disk import Fault, MemoryDisk
 
@@ -252,8 +252,8 @@ def test_a_file_knows_when_it_was_written(tmp_path: Path, file: RealFile) -> Non
 
 
 def test_without_a_boot_id_nothing_is_said_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("rmq_store.disk._BOOT_ID_FILE", f"{tmp_path}/none")
+    monkeypatch.setattr("rmq_store.disk.disk._BOOT_ID_FILE", f"{tmp_path}/none")
     assert RealDisk().boot_id == ""
     (tmp_path / "id").write_text(" abc\n")
-    monkeypatch.setattr("rmq_store.disk._BOOT_ID_FILE", f"{tmp_path}/id")
+    monkeypatch.setattr("rmq_store.disk.disk._BOOT_ID_FILE", f"{tmp_path}/id")
     assert RealDisk().boot_id == "abc"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rmq_store.boot_mark import NAME, BootMark, Cache
-from rmq_store.disk import RealDisk
+from rmq_store.disk.disk import RealDisk
 from rmq_store.errors import StoreDamaged
 from rmq_store.layouts import CHECKPOINT
+from rmq_store.recovery.boot_mark import NAME, BootMark, Cache
 from rmq_wire.message import read_unit
 from tests.support.memory_disk import Fault, MemoryDisk
 from tests.support.store_rig import ROOT, START_MS, Rig, draft, small, sync_settings

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rmq_store import recovery
-from rmq_store.disk import RealDisk
-from rmq_store.draft import Draft
+from rmq_store.disk.disk import RealDisk
 from rmq_store.errors import StoreDamaged
+from rmq_store.log.draft import Draft
+from rmq_store.recovery import recovery
 from rmq_wire.implied.tags import tags_code
 from tests.store.retention_kit import filled as with_old_files
 from tests.support.memory_disk import MemoryDisk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_store.disk import Kind, RealDisk
+from rmq_store.disk.disk import Kind, RealDisk
 from rmq_store.errors import ForeignFile, StoreDamaged, StoreLocked, StoreRefused
 from tests.store.restart_kit import FILE, filled
 from tests.support.memory_disk import MemoryDisk

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq_store.disk import RealDisk
+from rmq_store.disk.disk import RealDisk
 from rmq_store.errors import Cold, ForeignFile
 from rmq_store.layouts import CHECKPOINT
 from rmq_store.results import QueryResult

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_store.disk import Usage
+from rmq_store.disk.disk import Usage
 from rmq_store.disk_space import RetentionRules, hours
 from rmq_store.errors import Closed, Unwritable
 from rmq_store.retention import HOUR_MS

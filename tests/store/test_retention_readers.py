@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmq_store import retention
-from rmq_store.disk import RealDisk
+from rmq_store.disk.disk import RealDisk
 from rmq_store.disk_space import RetentionRules
 from rmq_store.errors import Cold
 from rmq_store.results import GetStatus

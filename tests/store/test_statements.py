@@ -8,9 +8,9 @@ import pytest
 
 from broker_impl.config import BrokerConfig, Machine
 from broker_impl.store_settings import store_settings
-from rmq_store.disk import File, RealDisk
-from rmq_store.draft import Draft
+from rmq_store.disk.disk import File, RealDisk
 from rmq_store.errors import StoreLocked
+from rmq_store.log.draft import Draft
 from rmq_store.retention import HOUR_MS
 from rmq_store.settings import StoreSettings
 from rmq_wire.implied.index_keys import index_hash

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_store.disk import Usage
+from rmq_store.disk.disk import Usage
 from rmq_store.statistics import StoreStatistics, double_text, running_text
 from tests.support.memory_disk import MemoryDisk
 from tests.support.store_rig import ROOT, START_MS, Rig, draft

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rmq_store.config_files import load_config, persist_config
-from rmq_store.disk import RealDisk
+from rmq_store.disk.config_files import load_config, persist_config
+from rmq_store.disk.disk import RealDisk
 from rmq_store.errors import ForeignFile, StoreRefused
 from tests.support.memory_disk import MemoryDisk
 from tests.support.store_rig import ROOT, START_MS, Rig, draft, small

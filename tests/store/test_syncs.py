@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rmq_store.config_files import BACKUP_SUFFIX, load_config, persist_config
-from rmq_store.disk import RealDisk, write_all
+from rmq_store.disk.config_files import BACKUP_SUFFIX, load_config, persist_config
+from rmq_store.disk.disk import RealDisk, write_all
 from rmq_store.settings import FlushDiskType
 from tests.store.retention_kit import AT_ALL_HOURS
 from tests.support.power import Power

@@ -9,7 +9,7 @@ from broker_impl.config import BrokerConfig, Machine
 from broker_impl.engine.limits import Limits
 from broker_impl.env import Env
 from broker_impl.node import BrokerNode
-from rmq_store.disk import Disk, RealDisk
+from rmq_store.disk.disk import Disk, RealDisk
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.message import StoredMessage
 from tests.support.driver import Client, Driver

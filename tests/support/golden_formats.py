@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from rmq_store.draft import Draft
+from rmq_store.log.draft import Draft
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
 from rmq_wire.implied.index_keys import index_keys

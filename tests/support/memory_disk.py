@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from rmq_store.disk import Buffer, Entry, Kind, Usage
+from rmq_store.disk.disk import Buffer, Entry, Kind, Usage
 from rmq_store.errors import ForeignFile
 
 PAGE_BYTES = 4096

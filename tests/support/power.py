@@ -35,7 +35,7 @@ class Power:
         self._look_at(root)
         for name in ("fsync", "fdatasync"):
             patch.setattr(os, name, self._noting(getattr(os, name)))
-        patch.setattr("rmq_store.disk._SYNC", os.fdatasync)
+        patch.setattr("rmq_store.disk.disk._SYNC", os.fdatasync)
         for name in NAMING:
             patch.setattr(os, name, self._told(name, getattr(os, name)))
 

@@ -9,21 +9,25 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from rmq_store import commit_log, config_files, log_walk, queue_repair, recovery, store
-from rmq_store.checkpoint import Checkpoint
-from rmq_store.commit_log import CommitLog, Staged
-from rmq_store.consume_queue import ConsumeQueue
-from rmq_store.disk import Buffer, Disk, File
-from rmq_store.dispatch_start import DispatchStart
+from rmq_store import store
+from rmq_store.disk import config_files
+from rmq_store.disk.checkpoint import Checkpoint
+from rmq_store.disk.disk import Buffer, Disk, File
+from rmq_store.disk.segments import Segments
 from rmq_store.dispatcher import Dispatcher
 from rmq_store.errors import StoreLocked
 from rmq_store.flush import Flusher, Ticket
-from rmq_store.index_file import IndexFile
-from rmq_store.opening import open_locked
-from rmq_store.recovery import Recovery
-from rmq_store.report import Report
+from rmq_store.index.index_file import IndexFile
+from rmq_store.log import commit_log
+from rmq_store.log import walk as log_walk
+from rmq_store.log.commit_log import CommitLog, Staged
+from rmq_store.queues.consume_queue import ConsumeQueue
+from rmq_store.recovery import queue_repair, recovery
+from rmq_store.recovery.dispatch_start import DispatchStart
+from rmq_store.recovery.opening import open_locked
+from rmq_store.recovery.recovery import Recovery
+from rmq_store.recovery.report import Report
 from rmq_store.results import Arrived
-from rmq_store.segments import Segments
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
 from rmq_wire.times import Zone
@@ -370,7 +374,7 @@ def offsets_from_the_queue_not_from_the_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def checkpoint_kept_while_queues_are_built_again(patch: pytest.MonkeyPatch) -> None:
-    from rmq_store.checkpoint import Checkpoint
+    from rmq_store.disk.checkpoint import Checkpoint
 
     patch.setattr(Checkpoint, "take_back", lambda self: None)
 
@@ -384,7 +388,7 @@ def unfinished_unit_taken(patch: pytest.MonkeyPatch) -> None:
 
 
 def reboot_taken_for_a_kill(patch: pytest.MonkeyPatch) -> None:
-    from rmq_store.boot_mark import BootMark, Cache
+    from rmq_store.recovery.boot_mark import BootMark, Cache
 
     take = BootMark.take
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rmq_store.draft import NO_DELAY, Draft
+from rmq_store.log.draft import NO_DELAY, Draft
 from rmq_store.settings import StoreSettings
 from rmq_wire import properties
 from rmq_wire.implied.tags import tags_code

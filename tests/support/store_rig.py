@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Any
 
-from rmq_store.disk import Disk, RealDisk
-from rmq_store.draft import Draft, Placed
+from rmq_store.disk.disk import Disk, RealDisk
 from rmq_store.errors import Cold, CommitFailed
+from rmq_store.log.draft import Draft, Placed
 from rmq_store.results import Arrived
 from rmq_store.settings import FlushDiskType, StoreSettings
 from rmq_store.store import Store

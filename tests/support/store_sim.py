@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from rmq_store import boot_mark
 from rmq_store.disk_space import RetentionRules
-from rmq_store.draft import Draft, Placed
 from rmq_store.errors import Closed, CommitFailed, Unwritable
+from rmq_store.log.draft import Draft, Placed
+from rmq_store.recovery import boot_mark
 from rmq_store.settings import FlushDiskType
 from rmq_wire.message import read_unit
 from tests.support.index_model import IndexModel

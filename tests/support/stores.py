@@ -10,7 +10,7 @@ from typing import Any
 
 from rmq_inspect.decode.directory import list_store
 from rmq_inspect.decode.log import Unit, pieces
-from rmq_store.disk import RealDisk
+from rmq_store.disk.disk import RealDisk
 from rmq_wire import sys_flag as flags
 from tests.support.golden import GOLDEN, store_file, store_sizes
 from tests.support.store_rig import HOST, HOST_V6, Rig, draft, small

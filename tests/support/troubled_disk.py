@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from rmq_store.disk import Buffer, Disk, Entry, File, Lock, RealDisk, Usage
+from rmq_store.disk.disk import Buffer, Disk, Entry, File, Lock, RealDisk, Usage
 
 Trouble = Callable[[str, str, int], OSError | int | None]
 """(operation, path, bytes) -> an error to raise, how many bytes to write instead of all, or None for no trouble.

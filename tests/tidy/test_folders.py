@@ -15,6 +15,14 @@ ARROWS = {
         "capabilities": "engine state",
         "namesrv": "engine",
     },
+    "rmq_store": {
+        "disk": "",
+        "queues": "disk",
+        "log": "disk queues",
+        "index": "disk queues log",
+        "read": "disk queues log index",
+        "recovery": "disk queues log index",
+    },
     "rmq_inspect": {
         "decode": "",
         "explain": "decode",

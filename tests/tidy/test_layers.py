@@ -38,8 +38,8 @@ WORLD = {"time", "random", "threading", "socket", "select", "asyncio"}
 HANDED_IN = {"rmq_wire": WORLD | {"os"}, "rmq_store": WORLD | {"os", "datetime"}, "broker_impl": WORLD}
 """Room -> what it gets handed in instead."""
 GIVERS = {
-    "rmq_store.disk": {"os"},
-    "rmq_store.lock": {"os"},
+    "rmq_store.disk.disk": {"os"},
+    "rmq_store.disk.lock": {"os"},
     "broker_impl.env": {"time", "random"},
     "broker_impl.broker": {"socket"},
 }

@@ -1,0 +1,1 @@
+"""The key index: its files, their entries, and the hashes of keys."""

@@ -1,0 +1,347 @@
+"""The commit log: all messages of all topics, one after the other, in files of one size.
+
+Appending is two steps.  `stage` packs a unit at the position it will have and keeps its pieces; `commit` joins what was staged
+and writes it, one `write_at` per file.  Until then nothing is on disk and everything can be taken back: `savepoint` and
+`rollback_to` drop the newest stagings, a failed commit drops all, puts zeros where it may have written and gives every
+reservation back.  Readers see `written_offset`, which only a commit moves.
+
+A unit never straddles two files: one is closed with a blank (its length and a magic) when the next unit plus a blank would not
+fit.  (Java: CommitLog.DefaultAppendMessageCallback)
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Final
+from zlib import crc32
+
+from rmq_store.disk.disk import File, write_all
+from rmq_store.disk.multi_path_segments import log_segments
+from rmq_store.disk.segments import OpenFiles
+from rmq_store.errors import Closed, CommitFailed, CreateFailed, Illegal, IllegalKind
+from rmq_store.layouts import BLANK, BORN_V6, FIXED, MAGIC_BLANK, PROPERTIES_LENGTH, STORE_V6
+from rmq_store.log.draft import Draft, Placed
+from rmq_store.queues.consume_queue import ConsumeQueue
+from rmq_store.settings import EXTRA_UNIT_BYTES, PROPERTIES_BYTES_MAX, StoreSettings
+from rmq_wire.checksum import MASK
+from rmq_wire.implied.queue_entries import UNQUEUED
+from rmq_wire.layout.message import HOST_V4_SIZE
+from rmq_wire.message import SEAL_BYTES, crc32_property
+
+END_BYTES: Final = BLANK.size
+"""Always left at a file's end, so that a blank fits."""
+PIECES: Final = 5
+"""pieces of a staged unit: fixed part, body, topic with length, properties length, properties"""
+PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS, errno.EACCES})
+"""Errors that leave the file as it was known to be and may pass."""
+JOINED_BYTES_MAX: Final = 112 * 1024
+"""A bigger turn is written in portions: malloc maps fresh pages for bigger blocks, and touching them costs more than a call."""
+
+_PACK_V4: Final = FIXED[0].packed.pack
+_V4_BYTES: Final = FIXED[0].size + PROPERTIES_LENGTH.size
+"""Of a unit with IPv4 hosts: all but topic, body and properties."""
+_NO_HOST_BITS: Final = ~(BORN_V6 | STORE_V6)
+"""A client may set these bits; only the hosts' widths decide."""
+
+
+class Staged(Placed, gc=False):
+    """A unit from its staging to its dispatch; what `Store.stage` returns."""
+
+    queue: ConsumeQueue
+    sys_flag: int
+    store_timestamp: int
+    tags_code: int
+    keys: tuple[str, ...]
+    count: int = 1
+    """offsets that it takes in its queue; more than one for an inner batch"""
+    light: tuple[tuple[ConsumeQueue, int], ...] = ()
+    """light queues that it goes to as well, with its offset there"""
+    undone: tuple[tuple[ConsumeQueue, int], ...] = ()
+    """light queues whose offsets it only counts on"""
+
+
+class _Segment:
+    """What this turn adds to one file."""
+
+    __slots__ = ("at", "pieces")
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        """log position of the first piece"""
+        self.pieces: list[bytes | bytearray | memoryview] = []
+
+
+class CommitLog:
+    """`written_offset` is the log's end; positions count bytes from the very first file ever."""
+
+    def __init__(self, settings: StoreSettings, files: OpenFiles) -> None:
+        self.unsynced_directories: dict[str, None] = {}
+        self.segments = log_segments(settings, files, self.unsynced_directories)
+        self.written_offset = 0
+        self.staged: list[Staged] = []
+        self._file_bytes = settings.mapped_file_size_commit_log
+        self._unit_bytes_max = min(settings.max_message_size + EXTRA_UNIT_BYTES, self._file_bytes - END_BYTES)
+        self._body_bytes_max = settings.max_message_size
+        self._turn: list[_Segment] = []
+        self._pieces: list[bytes | bytearray | memoryview] = []
+        self._end = 0
+        self._room = 0
+        """Bytes left for units in the file that `_end` lies in."""
+
+    @property
+    def min_offset(self) -> int:
+        """Position of the first byte kept; 0 without files."""
+        return self.segments.starts[0] if self.segments.starts else 0
+
+    def begin_at(self, end: int) -> None:
+        """After recovery: the log ends here."""
+        self.written_offset = end
+        self._reset()
+
+    # --- staging
+
+    def stage(self, draft: Draft, queue: ConsumeQueue, wall_ms: int) -> Staged:
+        """Reserve a place and pack the unit. Raises Illegal, and then nothing is reserved."""
+        body = draft.body
+        properties = draft.properties
+        body_bytes = len(body)
+        properties_bytes = len(properties)
+        born_host = draft.born_host
+        store_host = draft.store_host
+        sys_flag = draft.sys_flag & _NO_HOST_BITS
+        size = _V4_BYTES + body_bytes + queue.topic_field_bytes + properties_bytes
+        hosts = 0
+        if len(born_host) != HOST_V4_SIZE or len(store_host) != HOST_V4_SIZE:
+            hosts = (BORN_V6 if len(born_host) != HOST_V4_SIZE else 0) | (STORE_V6 if len(store_host) != HOST_V4_SIZE else 0)
+            sys_flag |= hosts
+            size += FIXED[hosts].size - FIXED[0].size
+        if size > self._unit_bytes_max or body_bytes > self._body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
+            self._refuse(size, body_bytes, properties_bytes)
+        if size > self._room:
+            self._roll()
+        at = self._end
+        queue_offset = 0 if sys_flag & UNQUEUED else queue.next_offset
+        pack = FIXED[hosts].packed.pack if hosts else _PACK_V4
+        self._pieces += (
+            pack(
+                size,
+                queue.magic,
+                crc32(body) & MASK,
+                draft.queue_id,
+                draft.flag,
+                queue_offset,
+                at,
+                sys_flag,
+                draft.born_timestamp,
+                born_host,
+                wall_ms,
+                store_host,
+                draft.reconsume_times,
+                draft.prepared_transaction_offset,
+                body_bytes,
+            ),
+            body,
+            queue.topic_field,
+            PROPERTIES_LENGTH.pack(properties_bytes),
+            properties,
+        )
+        if not sys_flag & UNQUEUED:
+            queue.next_offset = queue_offset + 1
+        end = at + size
+        self._end = end
+        self._room -= size
+        delay = draft.deliver_delay_ms
+        staged = Staged(
+            at,
+            queue_offset,
+            size,
+            end,
+            queue,
+            sys_flag,
+            wall_ms,
+            draft.tags_code if delay < 0 else wall_ms + delay,
+            draft.keys,
+        )
+        self.staged.append(staged)
+        return staged
+
+    def seal(self) -> None:
+        """Put the check sum of the newest staged unit into the place that its properties keep for it at their end.
+
+        It covers everything before it (Java: __CRC32#, enabledAppendPropCRC).
+        """
+        *before, properties = self._pieces[-PIECES:]
+        crc = 0
+        for piece in (*before, properties[:-SEAL_BYTES]):
+            crc = crc32(piece, crc)
+        self._pieces[-1] = bytes(properties[:-SEAL_BYTES]) + crc32_property(crc & MASK)
+
+    def unit_bytes(self, draft: Draft, queue: ConsumeQueue) -> int:
+        """Size of the unit that this draft becomes."""
+        hosts = (BORN_V6 if len(draft.born_host) != HOST_V4_SIZE else 0) | (
+            STORE_V6 if len(draft.store_host) != HOST_V4_SIZE else 0
+        )
+        return FIXED[hosts].size + len(draft.body) + queue.topic_field_bytes + PROPERTIES_LENGTH.size + len(draft.properties)
+
+    def make_room(self, size: int) -> None:
+        """Roll to the next file unless `size` bytes of units fit in this one. Raises Illegal if they fit in none."""
+        if size > self._file_bytes - END_BYTES:
+            raise Illegal(IllegalKind.MESSAGE, f"{size} bytes do not fit in one file of {self._file_bytes}")
+        if size > self._room:
+            self._roll()
+
+    def _refuse(self, size: int, body_bytes: int, properties_bytes: int) -> None:
+        if properties_bytes > PROPERTIES_BYTES_MAX:
+            raise Illegal(IllegalKind.PROPERTIES, f"properties have {properties_bytes} bytes, {PROPERTIES_BYTES_MAX} are allowed")
+        if body_bytes > self._body_bytes_max:
+            raise Illegal(IllegalKind.MESSAGE, f"the body has {body_bytes} bytes, {self._body_bytes_max} are allowed")
+        raise Illegal(IllegalKind.MESSAGE, f"the message takes {size} bytes, {self._unit_bytes_max} are allowed")
+
+    def _roll(self) -> None:
+        """Close the file with a blank and go on at the start of the next."""
+        at = self._end
+        left = self._file_bytes - at % self._file_bytes
+        self._turn[-1].pieces.append(BLANK.pack(left, MAGIC_BLANK))
+        self._open(at + left)
+        self._end = at + left
+
+    def _open(self, at: int) -> None:
+        segment = _Segment(at)
+        self._turn.append(segment)
+        self._pieces = segment.pieces
+        self._room = self._file_bytes - at % self._file_bytes - END_BYTES
+
+    def _reset(self) -> None:
+        """Nothing is staged; the next unit goes to the end of what is written."""
+        self.staged = []
+        self._turn = []
+        self._end = self.written_offset
+        self._open(self._end)
+
+    # --- taking back
+
+    def savepoint(self) -> int:
+        return len(self.staged)
+
+    def rollback_to(self, savepoint: int) -> None:
+        """Drop everything staged after the savepoint and give its queue offsets back, newest first."""
+        while len(self.staged) > savepoint:
+            staged = self.staged.pop()
+            segment = self._turn[-1]
+            if not staged.sys_flag & UNQUEUED:
+                staged.queue.next_offset = staged.queue_offset
+            for queue, offset in (*staged.light, *staged.undone):
+                queue.next_offset = offset
+            if len(segment.pieces) >= PIECES:
+                del segment.pieces[-PIECES:]
+            self._end = staged.physical_offset
+            self._room += staged.size
+            if not segment.pieces and len(self._turn) > 1:
+                self._close_segment()
+
+    def _close_segment(self) -> None:
+        """The newest segment is empty again: take the blank before it back, too."""
+        self._turn.pop()
+        segment = self._turn[-1]
+        segment.pieces.pop()
+        self._pieces = segment.pieces
+        self._end = segment.at + sum(map(len, segment.pieces))
+        self._room = self._file_bytes - self._end % self._file_bytes - END_BYTES
+
+    # --- writing
+
+    def commit(self) -> list[Staged]:
+        """Write what is staged and return it. Raises CommitFailed (CreateFailed); then all of it is taken back.
+
+        The failure's `why` is FENCED when the file's content is not known any more.
+        """
+        if not self.staged:
+            self._reset_empty()
+            return []
+        begun = 0
+        try:
+            for segment in self._turn:
+                if not segment.pieces:
+                    continue
+                file = self._file_at(segment.at)
+                begun += 1
+                self._write(file, segment)
+        except OSError as reason:
+            self._take_back(reason, begun)
+        staged = self.staged
+        self.written_offset = self._end
+        self._reset()
+        return staged
+
+    def _write(self, file: File, segment: _Segment) -> None:
+        """Join and write; a big turn in portions. Raises OSError."""
+        pieces = segment.pieces
+        at = segment.at % self._file_bytes
+        size = self._end - segment.at if segment is self._turn[-1] else sum(map(len, pieces))
+        if size <= JOINED_BYTES_MAX:
+            write_all(file, at, b"".join(pieces))
+            return
+        portion = max(len(pieces) * JOINED_BYTES_MAX // size, 1)
+        for first in range(0, len(pieces), portion):
+            data = b"".join(pieces[first : first + portion])
+            write_all(file, at, data)
+            at += len(data)
+
+    def _reset_empty(self) -> None:
+        if len(self._turn) > 1 or self._turn[0].pieces:
+            self._reset()
+
+    def _file_at(self, position: int) -> File:
+        """The file that holds this position; made, with the next one, when it is not there yet."""
+        start = position - position % self._file_bytes
+        starts = self.segments.starts
+        if not starts or starts[-1] < start:
+            try:
+                self._create(start)
+            except OSError as reason:
+                raise _NotCreated(reason) from reason
+        if starts[-1] == start:
+            try:
+                self._create(start + self._file_bytes)
+            except OSError:
+                pass  # only made ahead, as Java does; it is tried again when it is needed
+        return self.segments.file(start)
+
+    def _create(self, start: int) -> None:
+        is_first = not self.segments.starts
+        file = self.segments.create(start)
+        if is_first:
+            # A log whose first file went with a power cut, and its second did not, would not look like one that lost anything.
+            file.sync()
+            self.segments.files.disk.sync_directory(self.segments.directory_of(start))
+
+    def _take_back(self, reason: OSError, begun: int) -> None:
+        """Undo a failed write: zeros where bytes may have landed, reservations given back. Raises CommitFailed."""
+        fenced = reason.errno not in PASSING
+        for segment in self._turn[:begun]:
+            fenced |= not self._zero(segment.at, sum(map(len, segment.pieces)))
+        self.rollback_to(0)
+        self._reset()
+        why = Closed.FENCED if fenced else Closed.DISK_FULL
+        kind: Callable[[Closed, str], CommitFailed] = CreateFailed if isinstance(reason, _NotCreated) else CommitFailed
+        raise kind(why, str(reason)) from reason
+
+    def _zero(self, at: int, size: int) -> bool:
+        """Put zeros over what has landed there, and nowhere else: a full disk has no room for more. Whether it succeeded."""
+        within = at % self._file_bytes
+        try:
+            file = self.segments.file(at - within)
+            landed = len(file.read_at(within, size).rstrip(b"\0"))
+            if landed:
+                write_all(file, within, bytes(landed))
+        except OSError:
+            return False
+        return True
+
+
+class _NotCreated(OSError):
+    """The next file could not be made."""
+
+    def __init__(self, reason: OSError) -> None:
+        super().__init__(reason.errno, reason.strerror, reason.filename)

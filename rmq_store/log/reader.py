@@ -1,0 +1,150 @@
+"""Reading the commit log: views of read-only maps, and the question whether the bytes under a view are in memory.
+
+A view of a page that is not in memory stops the whole loop when it is touched.  What this process wrote within the hot window is
+taken to be there; of everything else, blocks of 256 KiB are asked for by a read that may not wait, and remembered for some
+seconds.  A block that is not there raises `Cold`, whose job reads it (and what follows it) in another thread.
+
+A view keeps its map alive, also after the file was unlinked; a map is never shortened under it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rmq_store.errors import Cold
+from rmq_store.layouts import HEAD
+from rmq_store.log.commit_log import CommitLog
+from rmq_wire.errors import BadRecord
+from rmq_wire.message import MAGIC_V1, MAGIC_V2, StoredMessage, read_unit
+
+BLOCK_BYTES: Final = 256 * 1024
+READ_AHEAD_BLOCKS: Final = 4
+"""Blocks that one cold read brings in."""
+UNIT_MAGICS: Final = frozenset({MAGIC_V1, MAGIC_V2})
+
+
+class LogReader:
+    """Views of committed bytes. Nothing here looks at what is only staged."""
+
+    def __init__(self, log: CommitLog, hot_window_bytes: int, maps_max: int) -> None:
+        self._log = log
+        self._file_bytes = log.segments.file_bytes
+        self._hot_window_bytes = hot_window_bytes
+        self._written_here_from = log.written_offset
+        self._maps_max = maps_max
+        self._maps: dict[int, memoryview] = {}
+        self._resident: set[int] = set()
+        self._loading: dict[int, Cold] = {}
+
+    def forget_residency(self) -> None:
+        """Call every few seconds: what was in memory may be gone."""
+        self._resident.clear()
+        self._loading = {block: cold for block, cold in self._loading.items() if not cold.done}
+
+    def forget_file(self, start: int) -> memoryview | None:
+        """The file is going away; views of it stay valid. Returns its map, for whoever has the time to let go of it."""
+        return self._maps.pop(start, None)
+
+    def map_of(self, start: int) -> memoryview:
+        """The map of the file that starts here. Raises OSError."""
+        view = self._maps.get(start)
+        if view is None:
+            while len(self._maps) >= self._maps_max:
+                del self._maps[next(iter(self._maps))]
+            view = self._maps[start] = self._log.segments.file(start).map()
+        return view
+
+    @property
+    def hot_from(self) -> int:
+        """Bytes from here on are taken to be in memory."""
+        return max(self._log.written_offset - self._hot_window_bytes, self._written_here_from)
+
+    def view(self, at: int, size: int) -> memoryview | None:
+        """These bytes, or None when they are not all within one file of the committed log. Raises Cold, OSError."""
+        start = at - at % self._file_bytes
+        log = self._log
+        if size <= 0 or at < log.min_offset or at + size > min(log.written_offset, start + self._file_bytes):
+            return None
+        return self.slice_of(at, size)
+
+    def slice_of(self, at: int, size: int) -> memoryview:
+        """These bytes, known to be committed and within one file. Raises Cold, OSError."""
+        if at < self.hot_from:
+            self.make_sure(at, at + size)
+        within = at % self._file_bytes
+        return self.map_of(at - within)[within : within + size]
+
+    def unit_view(self, at: int) -> memoryview | None:
+        """The whole unit that begins here, or None when no unit does, or its file is gone. Raises Cold."""
+        try:
+            head = self.view(at, HEAD.size)
+        except FileNotFoundError:
+            return None
+        if head is None:
+            return None
+        fields = HEAD.packed.unpack(head)
+        size, magic = fields[0], fields[1]
+        if magic not in UNIT_MAGICS or fields[HEAD.names.index("physical_offset")] != at:
+            return None
+        return self.view(at, size)
+
+    def unit(self, at: int) -> StoredMessage | None:
+        """The decoded unit that begins here, or None. Raises Cold."""
+        view = self.unit_view(at)
+        if view is None:
+            return None
+        try:
+            return read_unit(view)
+        except BadRecord:
+            return None
+
+    def store_timestamp(self, at: int, size: int) -> int:
+        """Of the unit that a queue entry names, ms; -1 when it is not in the log (Java: pickupStoreTimestamp). Raises Cold."""
+        unit = self.unit(at)
+        return unit.store_timestamp if unit is not None and unit.total_size == size else -1
+
+    def make_sure(self, at: int, end: int) -> None:
+        """Raises Cold unless these bytes, all of one file, are in memory."""
+        for block in self._blocks(at, end):
+            if block not in self._resident:
+                self._ask(block)
+
+    def is_hot(self, at: int, end: int) -> bool:
+        """These bytes, all of one file, are known to be in memory, and everything between them."""
+        if at >= self.hot_from:
+            return True
+        return self._resident.issuperset(self._blocks(at, end))
+
+    def _blocks(self, at: int, end: int) -> range:
+        """Where the blocks of these bytes, all of one file, begin."""
+        return range(at - at % self._file_bytes % BLOCK_BYTES, end, BLOCK_BYTES)
+
+    def store_timestamp_at(self, at: int) -> int:
+        """Of the unit that begins here, ms; -1 when none does. Raises Cold."""
+        unit = self.unit(at)
+        return -1 if unit is None else unit.store_timestamp
+
+    def _ask(self, block: int) -> None:
+        """`block` is the log position where it begins, a multiple of BLOCK_BYTES within its file. Raises Cold."""
+        loading = self._loading.get(block)
+        if loading is not None:
+            if not loading.done:
+                raise loading
+            del self._loading[block]
+            self._resident.add(block)
+            return
+        start = block - block % self._file_bytes
+        file_end = min(start + self._file_bytes, self._log.written_offset)
+        file = self._log.segments.file(start)
+        if file.resident(block - start, min(block + BLOCK_BYTES, file_end) - block):
+            self._resident.add(block)
+            return
+        end = min(block + READ_AHEAD_BLOCKS * BLOCK_BYTES, file_end)
+
+        def load() -> None:
+            for at in range(block, end, BLOCK_BYTES):
+                file.read_at(at - start, min(BLOCK_BYTES, end - at))
+
+        cold = Cold(load, f"{file.path} at {block - start}")
+        self._loading.update(dict.fromkeys(range(block, end, BLOCK_BYTES), cold))
+        raise cold

@@ -1,0 +1,68 @@
+"""What a clean stop left, written down for the next start, so that it sees what was taken away in between.
+
+Files say nothing about files that are gone: a queue without its first file looks like one that retention has followed, and one
+without any like a queue that never had a message.  So the last thing that a clean stop writes is where log and queues begin and
+end, and which tables there are.  Who finds `abort` does not believe it; nor who finds another checkpoint, for a broker of another
+kind may have run meanwhile.  (Java keeps nothing of the kind, and leaves the file alone.)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from rmq_store.disk.checkpoint import Checkpoint
+from rmq_store.disk.disk import Disk, Kind, write_all
+from rmq_store.log.commit_log import CommitLog
+from rmq_store.queues.queues import Queues
+
+NAME: Final = "inventory"
+"""In the store's root."""
+TABLES: Final = (".json",)
+"""How names of tables in `config` end."""
+
+
+class Inventory(msgspec.Struct, frozen=True):
+    """Positions count bytes of the log, or of a queue's files; ends of queues count messages."""
+
+    checkpoint: tuple[int, ...]
+    log_first: int
+    queues: dict[str, tuple[int, int]]
+    """`topic/queue id`: where the first file begins, and the next offset"""
+    tables: list[str]
+    """names in `config`"""
+
+
+def taken(disk: Disk, root: str, log: CommitLog, queues: Queues, checkpoint: Checkpoint) -> Inventory:
+    """Of what is there now. Raises OSError."""
+    return Inventory(
+        checkpoint.values(),
+        log.min_offset,
+        {f"{one.topic}/{one.queue_id}": (one.segments.starts[0], one.max_offset) for one in queues if one.segments.starts},
+        [name for name, kind, size in disk.entries(f"{root}/config") if kind is Kind.FILE and size and name.endswith(TABLES)],
+    )
+
+
+def write(disk: Disk, root: str, inventory: Inventory) -> None:
+    """In place of an older one, while `abort` stands. Raises OSError."""
+    path = f"{root}/{NAME}"
+    try:
+        file = disk.open(path)
+        file.set_length(0)
+    except FileNotFoundError:
+        file = disk.create(path, 0)
+    write_all(file, 0, msgspec.json.encode(inventory))
+    file.sync()
+
+
+def read(disk: Disk, root: str) -> Inventory | None:
+    """What the last clean stop left; None when it left nothing that can be read. Raises OSError."""
+    try:
+        file = disk.open(f"{root}/{NAME}")
+    except FileNotFoundError:
+        return None
+    try:
+        return msgspec.json.decode(file.read_at(0, file.length()), type=Inventory)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
