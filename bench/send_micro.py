@@ -19,6 +19,7 @@ from broker_impl.engine.answers import Durable
 from broker_impl.engine.call import Call
 from broker_impl.env import SystemEnv
 from broker_impl.intake import Intake
+from broker_impl.retries import Retries
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.locks import QueueLocks
 from broker_impl.state.stats import Stats
@@ -65,7 +66,7 @@ def sender() -> Send:
     intake = Intake(Places(), store_host=pack_host("127.0.0.1", 10911), delay_levels_ms=(1000,))  # type: ignore[arg-type]
     keys = UniqueKeyMaker(ip=b"\x7f\0\0\1", pid=1, process_number=1, zone=None)
     stats = Stats(config, env, topics.is_system)
-    return Send(env, config, topics, GroupTable(config, env), QueueLocks(env), stats, intake, keys, lambda: "")
+    return Send(env, config, topics, Retries(topics, GroupTable(config, env)), QueueLocks(env), stats, intake, keys, lambda: "")
 
 
 def measure(name: str, run: Callable[[], Any]) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from broker_impl.engine.answers import Refusal
+from broker_impl.intake import Message, NotTaken, PutStatus
 from rmq_store.log.draft import Draft
-from rmq_wire import properties
+from rmq_wire import properties, sys_flag
 from rmq_wire import property_names as prop
 from rmq_wire.batch import read_items
 from rmq_wire.codes import ResponseCode
+from rmq_wire.errors import BadBody
 from rmq_wire.headers.send import SendBatchMessage, SendMessage, SendMessageV2
 from rmq_wire.implied.index_keys import index_keys
 from rmq_wire.implied.tags import tags_code
@@ -67,3 +69,29 @@ def _found(encoded: bytes) -> list[str | None]:
         return [values.get(name) for name in _FINDERS]
     found = [properties.find(encoded, name.encode()) for name in _FINDERS]
     return [None if value is None else value.decode("utf-8", "replace") for value in found]
+
+
+def inner_batch(
+    asked: SendMessage | SendMessageV2,
+    queue_id: int,
+    flags: int,
+    body: bytes | memoryview,
+    values: dict[str, str],
+    born_host: bytes,
+) -> Message:
+    """A batch as one message (`sendBatchMessage`); `values` get its count.  Raises `NotTaken` for a broken body."""
+    try:
+        values[prop.INNER_NUM] = str(len(read_items(body)))
+    except BadBody as broken:
+        raise NotTaken(PutStatus.MESSAGE_ILLEGAL, broken) from None
+    return Message(
+        asked.topic,
+        queue_id,
+        body,
+        values,
+        flag=asked.flag,
+        sys_flag=flags | sys_flag.NEED_UNWRAP | sys_flag.INNER_BATCH,
+        born_timestamp=asked.born_timestamp,
+        born_host=born_host,
+        reconsume_times=asked.reconsume_times or 0,
+    )

@@ -11,7 +11,7 @@ Left out: timers.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker_impl.engine.answers import Refusal
@@ -21,10 +21,7 @@ from rmq_store.log.draft import NO_DELAY, Draft, Placed
 from rmq_store.store import Store
 from rmq_wire import names, properties, sys_flag
 from rmq_wire import property_names as prop
-from rmq_wire.batch import read_items
 from rmq_wire.codes import ResponseCode
-from rmq_wire.errors import BadBody
-from rmq_wire.headers.send import SendMessage, SendMessageV2
 from rmq_wire.implied.delay_levels import delay_of
 from rmq_wire.implied.index_keys import index_keys
 from rmq_wire.implied.tags import tags_code
@@ -35,6 +32,9 @@ STORED_TOPIC_BYTES_MAX: Final = 255
 TIMERS: Final = (prop.TIMER_DELIVER_MS, prop.TIMER_DELAY_MS, prop.TIMER_DELAY_SEC)
 HOST_FLAGS: Final = sys_flag.BORN_HOST_V6 | sys_flag.STORE_HOST_V6
 """Set by the store from the addresses; a client that set them itself would make a unit that nobody can read."""
+
+
+_NO_HOST_FLAGS: Final = ~HOST_FLAGS
 
 
 class PutStatus(enum.Enum):
@@ -157,6 +157,51 @@ class Intake:
         except (Illegal, Unwritable) as error:
             raise not_taken(error) from None
 
+    def put_plain(
+        self,
+        topic: str,
+        queue_id: int,
+        body: Buffer,
+        encoded: bytes,
+        born_timestamp: int,
+        born_host: bytes,
+        flag: int,
+        sys_flag: int,
+        reconsume_times: int,
+        tags_code: int,
+        keys: tuple[str, ...],
+        wall_ms: int,
+    ) -> Placed:
+        """Stage a message that nothing of the above concerns, its properties encoded.  Raises `NotTaken`."""
+        try:
+            return self.store.stage(
+                Draft(
+                    topic,
+                    queue_id,
+                    body,
+                    encoded,
+                    born_timestamp,
+                    born_host,
+                    self.store_host,
+                    flag,
+                    sys_flag & _NO_HOST_FLAGS,
+                    reconsume_times,
+                    0,
+                    tags_code,
+                    keys,
+                ),
+                wall_ms,
+            )
+        except (Illegal, Unwritable) as error:
+            raise not_taken(error) from None
+
+    def put_batch(self, drafts: Sequence[Draft], wall_ms: int) -> Sequence[Placed]:
+        """Stage all of them, or none.  Raises `NotTaken`."""
+        try:
+            return self.store.stage_batch(drafts, wall_ms)
+        except (Illegal, Unwritable) as error:
+            raise not_taken(error) from None
+
     def draft(self, message: Message) -> Draft:
         """The message as the store takes it."""
         values = message.values
@@ -217,32 +262,6 @@ def check_inner_batch(values: dict[str, str], flags: int, has_batch_queues: bool
     is_inner = bool(flags & sys_flag.INNER_BATCH)
     if (is_inner and not has_batch_queues) or (prop.INNER_NUM in values and not is_inner):
         raise NotTaken(PutStatus.MESSAGE_ILLEGAL, "an inner batch where there are no batch queues, or the half of one")
-
-
-def inner_batch(
-    asked: SendMessage | SendMessageV2,
-    queue_id: int,
-    flags: int,
-    body: bytes | memoryview,
-    values: dict[str, str],
-    born_host: bytes,
-) -> Message:
-    """A batch as one message (`sendBatchMessage`); `values` get its count.  Raises `NotTaken` for a broken body."""
-    try:
-        values[prop.INNER_NUM] = str(len(read_items(body)))
-    except BadBody as broken:
-        raise NotTaken(PutStatus.MESSAGE_ILLEGAL, broken) from None
-    return Message(
-        asked.topic,
-        queue_id,
-        body,
-        values,
-        flag=asked.flag,
-        sys_flag=flags | sys_flag.NEED_UNWRAP | sys_flag.INNER_BATCH,
-        born_timestamp=asked.born_timestamp,
-        born_host=born_host,
-        reconsume_times=asked.reconsume_times or 0,
-    )
 
 
 def has_other_type(values: dict[str, str]) -> bool:

@@ -38,6 +38,7 @@ from broker_impl.lost_topics import look_for_topics
 from broker_impl.namesrv.registrations import Registration
 from broker_impl.namesrv.server import NameServer
 from broker_impl.registration import Announcement, Identity, Registrar
+from broker_impl.retries import Retries
 from broker_impl.saves import Saves
 from broker_impl.state.attributes import BATCH_QUEUES, QUEUE_TYPE
 from broker_impl.state.clients import Clients
@@ -171,6 +172,7 @@ class BrokerNode:
         stats = Stats(config, env, topics.is_system)
         locks = QueueLocks(env)
         reads = ColdReads(engine)
+        retries = Retries(topics, groups)
         intake = Intake(
             store,
             store_host=pack_host(env.host, config.listen_port),
@@ -182,9 +184,9 @@ class BrokerNode:
         )
         self.schedule = Schedule(engine, config, self.delay_offsets, stats, intake, reads)
         capabilities = (
-            Send(env, config, topics, groups, locks, stats, intake, unique_keys, self._disk_use),
+            Send(env, config, topics, retries, locks, stats, intake, unique_keys, self._disk_use),
             Pull(engine, config, topics, groups, clients, offsets, stats, store, reads),
-            SendBack(env, config, topics, groups, clients, stats, intake, reads),
+            SendBack(env, config, topics, groups, retries, clients, stats, intake, reads),
             self.schedule,
             Query(config, store, reads, engine.afford),
             Positions(store, reads),

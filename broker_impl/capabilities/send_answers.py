@@ -11,16 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, tzinfo
+from functools import partial
 from typing import Final
 
 import msgspec
 
-from broker_impl.engine.answers import Reply
-from broker_impl.intake import PutStatus
+from broker_impl.engine.answers import LATER, Answer, Durable, Reply, Settled
+from broker_impl.engine.call import Call
+from broker_impl.intake import PutStatus, not_taken
+from rmq_store.errors import StoreError
+from rmq_store.log.draft import Placed
+from rmq_wire import property_names as prop
 from rmq_wire import sys_flag
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.codes import ResponseCode
-from rmq_wire.command import AnswerTemplate, Form
+from rmq_wire.command import ONE_WAY, AnswerTemplate, Form
 from rmq_wire.encoding import frame_prefix
 from rmq_wire.headers.send import SendMessageResponse
 from rmq_wire.message_id import offset_message_id
@@ -39,8 +44,17 @@ class SendAnswers:
     """The answers of one broker.  `max_message_size` and `disk_use()` (the text of the used ratios) go into remarks."""
 
     def __init__(
-        self, store_host: bytes, *, region: str, trace_on: bool, max_message_size: Callable[[], int], disk_use: Callable[[], str]
+        self,
+        store_host: bytes,
+        *,
+        region: str,
+        trace_on: bool,
+        sync_flush: bool,
+        max_message_size: Callable[[], int],
+        disk_use: Callable[[], str],
     ) -> None:
+        self._sync_flush = sync_flush
+        self._failed = self._undone
         self.ext = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
         self._host = offset_message_id(store_host, 0)[: 2 * len(store_host)]
         self._max_message_size = max_message_size
@@ -101,6 +115,43 @@ class SendAnswers:
         """FLUSH_DISK_TIMEOUT for the same."""
         return self._late_inner.render(form, opaque, message_id, queue_id, queue_offset, unique_key, unique_key)
 
+    def one_stored(self, call: Call, queue_id: int, placed: Placed, unique_key: str, wait: str) -> Answer:
+        """What the handler returns when one message is staged."""
+        command = call.command
+        if command.flag & ONE_WAY:
+            return LATER
+        form, opaque, at, queue_offset = command.form, command.opaque, placed.physical_offset, placed.queue_offset
+        frame = self.one(form, opaque, at, queue_id, queue_offset, unique_key)
+        if not self._sync_flush:
+            return Durable(frame, placed.end_offset, True, None, self._failed)
+        late = partial(self.late_one, form, opaque, at, queue_id, queue_offset, unique_key)
+        return Durable(frame, placed.end_offset, _waits(wait), late, self._failed)
+
+    def batch_stored(self, call: Call, queue_id: int, placed: Placed, ids: str, common: dict[str, str]) -> Answer:
+        """The same for a batch; `ids`: offset message ids, with commas."""
+        command = call.command
+        if command.flag & ONE_WAY:
+            return LATER
+        said = (command.form, command.opaque, ids, queue_id, placed.queue_offset, common.get(prop.UNIQ_KEY))
+        late = partial(self.late, *said)
+        waits = _waits(common.get(prop.WAIT, ""))
+        return Durable(self.stored(*said), placed.end_offset, waits, late, self._failed)
+
+    def inner_stored(self, call: Call, queue_id: int, placed: Placed, values: dict[str, str]) -> Answer:
+        """The same for a batch in one unit, whose properties are `values`."""
+        command = call.command
+        if command.flag & ONE_WAY:
+            return LATER
+        message_id = self.message_id(placed.physical_offset)
+        said = (command.form, command.opaque, message_id, queue_id, placed.queue_offset, values[prop.UNIQ_KEY])
+        waits = _waits(values.get(prop.WAIT, ""))
+        return Durable(self.inner(*said), placed.end_offset, waits, partial(self.late_inner, *said), self._failed)
+
+    def _undone(self, error: BaseException) -> Settled:
+        """The turn was not written, or the disk refused to say that it has it."""
+        status = not_taken(error).status if isinstance(error, StoreError) else PutStatus.SERVICE_NOT_AVAILABLE
+        return self.refusal(status)
+
     def refusal(self, status: PutStatus) -> Reply:
         """What a sender is told of a put that failed."""
         match status:
@@ -127,6 +178,11 @@ class SendAnswers:
                     ),
                 )
         return Reply(code=code, remark=remark, ext=self.ext)
+
+
+def _waits(wait: str) -> bool:
+    """`Message.isWaitStoreMsgOK`."""
+    return not wait or wait.lower() == "true"
 
 
 def human_time(wall_ms: int, zone: tzinfo | None) -> str:

@@ -19,7 +19,7 @@ from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.router import Capability, answers
 from broker_impl.env import Env
 from broker_impl.intake import Intake, Message, NotTaken, not_taken
-from broker_impl.remarks import FAQ
+from broker_impl.retries import DLQ_QUEUES, Retries
 from broker_impl.state.clients import Clients
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.stats import Stats
@@ -28,16 +28,13 @@ from rmq_store.errors import StoreError
 from rmq_wire import names, properties, sys_flag
 from rmq_wire import property_names as prop
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
-from rmq_wire.codes import VERSION_SENDS_MAX_RECONSUME_TIMES, ResponseCode
+from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.send_back import ConsumerSendMsgBack
 from rmq_wire.message import read_unit
 from rmq_wire.message_id import offset_message_id
 
-DLQ_QUEUES: Final = 1
-"""`DLQ_NUMS_PER_GROUP`."""
 FIRST_LEVEL: Final = 3
 """The delay level of the first retry (10 s) when the consumer leaves it to us; one more for each attempt."""
-RETRY_PERM: Final = sys_flag.PERM_READ | sys_flag.PERM_WRITE
 
 
 class SendBack(Capability):
@@ -49,6 +46,7 @@ class SendBack(Capability):
         config: BrokerConfig,
         topics: TopicTable,
         groups: GroupTable,
+        retries: Retries,
         clients: Clients,
         stats: Stats,
         intake: Intake,
@@ -58,6 +56,7 @@ class SendBack(Capability):
         self._config = config
         self._topics = topics
         self._groups = groups
+        self._retries = retries
         self._clients = clients
         self._stats = stats
         self._intake = intake
@@ -67,9 +66,7 @@ class SendBack(Capability):
     @answers(ConsumerSendMsgBack, stages=True)
     def send_back(self, call: Call, asked: ConsumerSendMsgBack) -> Answer:
         """Store the copy.  Refused: 1, 16, 26 with the reference's texts; 16 for a message that is none of the group's."""
-        group = self._groups.find(asked.group)
-        if group is None:
-            raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {asked.group} {FAQ}")
+        group = self._retries.group(asked.group)
         config = self._config
         if not config.broker_permission & sys_flag.PERM_WRITE:
             raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] sending message is forbidden")
@@ -77,7 +74,7 @@ class SendBack(Capability):
             return Reply()
         flags = sys_flag.topic_sys_flag(unit=False, subscribed=True) if asked.unit_mode else 0
         name = names.retry_topic(asked.group)
-        retry = self._topics.create_in_send_back(name, group.retry_queue_nums, RETRY_PERM, flags)
+        retry = self._retries.make_topic(name, group.retry_queue_nums, flags)
         self._topics.require_saved(name)
         if not retry.perm & sys_flag.PERM_WRITE:
             raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{name}] sending message is forbidden")
@@ -93,20 +90,15 @@ class SendBack(Capability):
         values = properties.decode(original.properties.decode("utf-8", "replace"))
         topic = original.topic.decode("utf-8", "replace")
         self._check_belongs(asked, topic, values)
-        most = group.retry_max_times
-        if version >= VERSION_SENDS_MAX_RECONSUME_TIMES and asked.max_reconsume_times is not None:
-            most = asked.max_reconsume_times
-        dead = original.reconsume_times >= most or asked.delay_level < 0
+        times = original.reconsume_times + 1
+        dead = asked.delay_level < 0 or self._retries.exhausted(group, times, version, asked.max_reconsume_times)
         values.setdefault(prop.RETRY_TOPIC, topic)
         values[prop.WAIT] = "false"
         values[prop.DELAY] = "0" if dead else str(asked.delay_level or FIRST_LEVEL + original.reconsume_times)
         if names.is_blank(values.get(prop.ORIGIN_MESSAGE_ID)):
             values[prop.ORIGIN_MESSAGE_ID] = offset_message_id(original.store_host, original.physical_offset)
         if dead:
-            destination = names.dlq_topic(asked.group)
-            self._topics.create_in_send_back(destination, DLQ_QUEUES, RETRY_PERM)
-            self._topics.require_saved(destination)
-            queues = DLQ_QUEUES
+            destination, queues = self._retries.dead_letters(asked.group), DLQ_QUEUES
         else:
             destination, queues = names.retry_topic(asked.group), group.retry_queue_nums
         message = Message(
@@ -118,7 +110,7 @@ class SendBack(Capability):
             sys_flag=original.sys_flag,
             born_timestamp=original.born_timestamp,
             born_host=original.born_host,
-            reconsume_times=original.reconsume_times + 1,
+            reconsume_times=times,
         )
         return self._put(asked, message, dead=dead)
 

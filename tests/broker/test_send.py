@@ -1,4 +1,4 @@
-"""Sends that are taken: what is stored, what the sender is told, and that the short way and the long way store the same."""
+"""Sends that are taken: what is stored, what the sender is told, and that the fast path and the rules store the same."""
 
 from __future__ import annotations
 
@@ -148,10 +148,10 @@ def test_a_lite_topic_is_noted(house: House) -> None:
     assert props(house.stored("T", 0)[0])["INNER_MULTI_DISPATCH"] == "%LMQ%$T$child"
 
 
-def test_the_second_send_takes_the_short_way(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_send_takes_the_fast_path(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     client = house.connect()
     client.ask(send(), b"x")
-    monkeypatch.setattr(house.capability(310), "_checked", lambda *_: pytest.fail("the long way"))
+    monkeypatch.setattr(house.capability(310)._rules, "answer", lambda *_: pytest.fail("not the fast path"))
     client.ask(send(queue_id=3), b"x")
     house.node.topics.put(TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
     monkeypatch.undo()
@@ -214,13 +214,13 @@ special = st.lists(
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(lists, special, st.sampled_from(["", "\x02", "\x01", "a\x01\x02"]))
 def test_both_ways_store_the_same(house: House, sent: list[tuple[str, str]], more: list[str], tail: str) -> None:
-    """The second send of the same names takes the short way; a made-up key would differ, so there is always one."""
+    """The second send of the same names takes the fast path; a made-up key would differ, so there is always one."""
     text = "".join(f"{name}\x01{value}\x02" for name, value in [*sent, *((name, f"v{name}") for name in more)])
     text += pairs(UNIQ_KEY=UNIQUE) + tail
     client = house.connect()
     capability = house.capability(310)
-    capability._lanes.clear()
-    capability._rewriter = Rewriter(cluster="DefaultCluster", region="DefaultRegion", trace_on=True)
+    capability._paths.clear()
+    capability._rewriter = capability._rules.rewriter = Rewriter(cluster="DefaultCluster", region="DefaultRegion", trace_on=True)
     for _ in range(3):
         assert client.ask(send(properties=text), b"x").code == 0
     first, *others = house.stored("T", 0)[-3:]

@@ -125,7 +125,7 @@ def test_no_body(house: House) -> None:
 def test_sizes(house: House) -> None:
     client = house.connect()
     house.node.config.max_message_size = 4 << 20
-    for _ in range(2):  # the long way, the short way
+    for _ in range(2):  # by the rules, on the fast path
         assert refused(house, send(), b"x" * (900 << 10) * 5) == (13, ILLEGAL)
         assert refused(house, send(properties=pairs(a="x" * 32_760))) == (13, ILLEGAL)
         assert client.ask(send(), b"x").code == 0
@@ -177,7 +177,7 @@ def test_a_consumer_that_sends_back_by_itself(house: House) -> None:
     assert (dead.body, props(dead)["DELAY"]) == (b"dead", "-1")
     assert client.ask(send("%RETRY%G", reconsume_times=4, max_reconsume_times=9, properties=pairs(DELAY="0")), b"x").code == 0
     assert len(house.stored("%RETRY%G", 0)) == 2
-    house.capability(310)._locks.lock("G", [QueueName(topic="T", broker_name="broker-a", queue_id=0)], "c1")
+    house.capability(310)._rules._locks.lock("G", [QueueName(topic="T", broker_name="broker-a", queue_id=0)], "c1")
     assert client.ask(send("%RETRY%G", properties=pairs(DELAY="0")), b"in order").code == 0
     assert len(house.stored("%DLQ%G", 0)) == 2
     house.driver.advance(60_001)

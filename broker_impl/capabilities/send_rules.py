@@ -1,0 +1,240 @@
+"""What is asked of every send, check by check, in the reference's order and with its codes and texts: clients decide by them
+whether to try another broker.
+
+Java: `SendMessageProcessor`, `AbstractSendMessageProcessor` (msgCheck, buildMsgContext).  Differences: half messages and timers
+are refused as by a broker that has them switched off; `rmq_sys_wheel_timer` and `rmq_sys_REVIVE_LOG_…` take no sends; a broken
+batch is illegal (13) as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from broker_impl.batches import batch_drafts, inner_batch
+from broker_impl.capabilities.send_answers import SendAnswers, human_time, topic_text
+from broker_impl.config import BrokerConfig
+from broker_impl.engine.answers import Answer, Refusal, Reply
+from broker_impl.engine.call import Call
+from broker_impl.env import Env
+from broker_impl.intake import (
+    HOST_FLAGS,
+    Intake,
+    Message,
+    NotTaken,
+    PutStatus,
+    check_inner_batch,
+    check_names,
+    delay_level,
+    has_other_type,
+    is_timer,
+)
+from broker_impl.remarks import FAQ
+from broker_impl.retries import DLQ_QUEUES, Retries
+from broker_impl.state.attributes import BATCH_QUEUES, QUEUE_TYPE
+from broker_impl.state.locks import QueueLocks
+from broker_impl.state.stats import Stats
+from broker_impl.state.topics import TopicTable
+from rmq_store.log.draft import Placed
+from rmq_wire import names, properties, sys_flag
+from rmq_wire import property_names as prop
+from rmq_wire.bodies.topics import TopicConfig
+from rmq_wire.codes import ResponseCode
+from rmq_wire.errors import BadBody
+from rmq_wire.headers.send import SendMessage, SendMessageV2
+
+Sent = SendMessage | SendMessageV2
+
+RANDOM_QUEUE_MAX: Final = 99_999_999
+"""`randomQueueId` takes a number below this modulo the queues."""
+MULTI_TAG: Final = "MULTI_TAG"
+CLEANUP_POLICY: Final = "cleanup.policy"
+COMPACTION: Final = "COMPACTION"
+
+
+class SendRules:
+    """Answers a send.  `on_plain(topic)` is told of a topic that takes ordinary messages, before one is stored in it."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: BrokerConfig,
+        topics: TopicTable,
+        retries: Retries,
+        locks: QueueLocks,
+        stats: Stats,
+        intake: Intake,
+        rewriter: properties.Rewriter,
+        make_key: Callable[[], str],
+        answers: SendAnswers,
+        on_plain: Callable[[TopicConfig], None],
+    ) -> None:
+        self.rewriter = rewriter
+        self._env = env
+        self._config = config
+        self._topics = topics
+        self._retries = retries
+        self._locks = locks
+        self._stats = stats
+        self._intake = intake
+        self._make_key = make_key
+        self._answers = answers
+        self._on_plain = on_plain
+
+    def answer(self, call: Call, asked: Sent) -> Answer:
+        """Check and store."""
+        body = call.body
+        if not body:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: the request has no body")
+        _, values = self.rewriter.rewrite(asked.properties, self._make_key)
+        try:
+            topic = self._admit(call, asked)
+            if len(asked.properties or "") > properties.HOPELESS_CHARACTERS:
+                raise NotTaken(PutStatus.PROPERTIES_SIZE_EXCEEDED, "nobody read them")
+            if asked.batch:
+                return self._batch(call, asked, topic, body, values)
+            if not names.is_retry_topic(asked.topic):
+                self._on_plain(topic)
+            return self._single(call, asked, topic, body, values)
+        except Refusal as no:
+            return Reply(code=no.code, remark=no.remark, ext=self._answers.ext)
+        except NotTaken as no:
+            return self._answers.refusal(no.status)
+
+    def _admit(self, call: Call, asked: Sent) -> TopicConfig:
+        """`preSend` and `msgCheck`: the topic, made if it may be.  Raises `Refusal`."""
+        config = self._config
+        starts_ms = config.start_accept_send_request_time_stamp
+        if self._env.wall_ms < starts_ms:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {human_time(starts_ms, self._env.zone)}")
+        name = asked.topic
+        if not config.broker_permission & sys_flag.PERM_WRITE and self._topics.is_order(name):
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] sending message is forbidden")
+        problem = names.topic_problem(name)
+        if problem is not None:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, problem)
+        if names.is_not_sendable(name) or name == names.WHEEL_TIMER_TOPIC or name.startswith(names.REVIVE_LOG_PREFIX):
+            raise Refusal(ResponseCode.NO_PERMISSION, names.not_sendable_remark(name))
+        remote = f"{call.peer.remote[0]}:{call.peer.remote[1]}"
+        topic = self._topics.get(name) or self._made(asked, remote)
+        self._topics.require_saved(name)
+        if asked.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"request queueId[{asked.queue_id}] is illegal, {topic_text(topic)} Producer: {remote}",
+            )
+        return topic
+
+    def _made(self, asked: Sent, remote: str) -> TopicConfig:
+        """A topic that is not there: made after the template, or because it is a group's retry topic.  Raises `Refusal`."""
+        retry = names.is_retry_topic(asked.topic)
+        flags = sys_flag.topic_sys_flag(unit=not retry, subscribed=retry) if asked.unit_mode else 0
+        made = self._topics.create_in_send(asked.topic, asked.default_topic, asked.default_topic_queue_nums, remote, flags)
+        if made is None and retry:
+            made = self._retries.make_topic(asked.topic, 1, flags)
+        if made is None:
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{asked.topic}] not exist, apply first please!{FAQ}")
+        return made
+
+    def _single(self, call: Call, asked: Sent, topic: TopicConfig, body: bytes | memoryview, values: dict[str, str]) -> Answer:
+        queue_id = asked.queue_id if asked.queue_id >= 0 else self._random_queue(topic.write_queue_nums)
+        message = Message(
+            asked.topic,
+            queue_id,
+            body,
+            values,
+            flag=asked.flag,
+            sys_flag=asked.sys_flag,
+            born_timestamp=asked.born_timestamp,
+            born_host=call.peer.remote_packed,
+            reconsume_times=asked.reconsume_times or 0,
+        )
+        if names.is_retry_topic(asked.topic):
+            self._give_up_or_retry(call, asked, message)
+        if topic.topic_filter_type == MULTI_TAG:
+            message.sys_flag |= sys_flag.MULTI_TAGS
+        queue_id = self._by_properties(topic, message, queue_id)
+        if topic.attributes.get(CLEANUP_POLICY) == COMPACTION and not values.get(prop.KEYS, "").strip():
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
+        if values.get(prop.TRAN_MSG, "").lower() == "true" and not (message.reconsume_times > 0 and delay_level(values) > 0):
+            remark = f"the broker[{self._config.broker_ip1}] sending transaction message is forbidden"
+            raise Refusal(ResponseCode.NO_PERMISSION, remark)
+        placed = self._intake.put(message, self._env.wall_ms)
+        self._stats.add_put(message.topic, message.queue_id, 1, placed.size)
+        return self._answers.one_stored(call, queue_id, placed, values[prop.UNIQ_KEY], values.get(prop.WAIT, ""))
+
+    def _give_up_or_retry(self, call: Call, asked: Sent, message: Message) -> None:
+        """A consumer that could not give a message back sends it itself (`handleRetryAndDLQ`)."""
+        name = names.group_of_retry_topic(asked.topic)
+        group = self._retries.group(name)
+        exhausted = self._retries.exhausted(group, message.reconsume_times, call.command.version, asked.max_reconsume_times)
+        if exhausted or not self._locks.all_expired(name):
+            message.values[prop.DELAY] = "-1"
+            message.topic = names.dlq_topic(name)
+            message.queue_id = self._random_queue(DLQ_QUEUES)
+            self._retries.dead_letters(name)
+
+    def _by_properties(self, topic: TopicConfig, message: Message, queue_id: int) -> int:
+        """What `__LITE_TOPIC` adds, and the queue that a priority decides.  Returns the queue id to answer with."""
+        values = message.values
+        lite = values.get(prop.LITE_TOPIC)
+        if lite:
+            cluster = values.pop(prop.CLUSTER)
+            values[prop.INNER_MULTI_DISPATCH] = f"{names.LMQ_PREFIX}${message.topic}${lite}"
+            values[prop.CLUSTER] = cluster
+        priority = values.get(prop.PRIORITY)
+        if priority is None or not re.fullmatch(r"[0-9]{1,64}", priority) or int(priority) >= 1 << 31:
+            return queue_id
+        if has_other_type(values):
+            del values[prop.PRIORITY]
+            return queue_id
+        message.queue_id = min(int(priority), topic.write_queue_nums - 1)
+        return message.queue_id
+
+    def _random_queue(self, queues: int) -> int:
+        if queues <= 0:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.ArithmeticException: / by zero")
+        return self._env.rng.randrange(RANDOM_QUEUE_MAX) % queues
+
+    # Batches
+
+    def _batch(self, call: Call, asked: Sent, topic: TopicConfig, body: bytes | memoryview, values: dict[str, str]) -> Answer:
+        queue_id = asked.queue_id if asked.queue_id >= 0 else self._random_queue(topic.write_queue_nums)
+        if len(asked.topic) > names.TOPIC_CHARACTERS_MAX:
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(asked.topic)}")
+        if names.is_retry_topic(asked.topic):
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {asked.topic}")
+        common = properties.decode(asked.properties or "")
+        check_names(asked.topic)
+        is_inner = prop.UNIQ_KEY in common and topic.attributes.get(QUEUE_TYPE) == BATCH_QUEUES
+        check_inner_batch(common, asked.sys_flag, has_batch_queues=is_inner)
+        if delay_level(common) > 0 or sys_flag.transaction_type(asked.sys_flag) != sys_flag.TRANSACTION_NOT:
+            raise NotTaken(PutStatus.MESSAGE_ILLEGAL, "a batch with a delay or a transaction")
+        if is_timer(asked.topic, common):
+            raise NotTaken(PutStatus.WHEEL_TIMER_NOT_ENABLE)
+        if len(body) > self._config.max_message_size:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.RuntimeException: message body size exceeded")
+        flags = asked.sys_flag & ~HOST_FLAGS | (sys_flag.MULTI_TAGS if topic.topic_filter_type == MULTI_TAG else 0)
+        if is_inner:
+            return self._inner_batch(call, asked, queue_id, flags, body, values)
+        try:
+            drafts = batch_drafts(asked, body, queue_id, flags, call.peer.remote_packed, self._intake.store_host)
+        except BadBody as broken:
+            raise NotTaken(PutStatus.MESSAGE_ILLEGAL, broken) from None
+        placed = self._intake.put_batch(drafts, self._env.wall_ms)
+        self._stats.add_put(asked.topic, queue_id, len(placed), sum([one.size for one in placed]))
+        ids = ",".join([self._answers.message_id(one.physical_offset) for one in placed])
+        first = placed[0]
+        last = placed[-1]
+        whole = Placed(first.physical_offset, first.queue_offset, last.end_offset - first.physical_offset, last.end_offset)
+        return self._answers.batch_stored(call, queue_id, whole, ids, common)
+
+    def _inner_batch(
+        self, call: Call, asked: Sent, queue_id: int, flags: int, body: bytes | memoryview, values: dict[str, str]
+    ) -> Answer:
+        """A batch for a batch queue is stored as it came, in one unit that takes as many offsets as it has messages."""
+        message = inner_batch(asked, queue_id, flags, body, values, call.peer.remote_packed)
+        placed = self._intake.put(message, self._env.wall_ms)
+        self._stats.add_put(asked.topic, queue_id, int(values[prop.INNER_NUM]), placed.size)
+        return self._answers.inner_stored(call, queue_id, placed, values)
