@@ -1,0 +1,1 @@
+"""What requests mean, one file for each capability; each answers its codes with methods marked `@answers`."""

@@ -1,0 +1,1 @@
+"""The name server: other capabilities on the same engine; `server` puts it together, `routes` has the tables."""

@@ -9,6 +9,12 @@ import pytest
 from tests.tidy.trees import ROOT, Module, parsed, product, told
 
 ARROWS = {
+    "rmq_wire": {
+        "layout": "",
+        "headers": "",
+        "bodies": "layout",
+        "implied": "",
+    },
     "broker_impl": {
         "engine": "",
         "state": "engine",
