@@ -176,7 +176,7 @@ def test_a_missing_configuration_file(home: Path) -> None:
 
 def test_bad_values_for_the_name_server(home: Path) -> None:
     (home / "names.conf").write_text("scanNotActiveBrokerInterval=soon\n")
-    assert "scanNotActiveBrokerInterval=soon" in complaint("namesrv", "-c", "names.conf", "--port", "0", home=home)
+    assert "scanNotActiveBrokerInterval='soon'" in complaint("namesrv", "-c", "names.conf", "--port", "0", home=home)
     (home / "names.conf").write_text("enableControllerInNamesrv=true\n")
     assert "enableControllerInNamesrv=true" in complaint("namesrv", "-c", "names.conf", "--port", "0", home=home)
 
@@ -322,7 +322,8 @@ def test_a_clean_stop(home: Path, number: signal.Signals, shell: tuple[str, ...]
 
 
 def test_a_stop_that_could_not_write_is_no_success(home: Path) -> None:
-    """A change was answered 1, for its file could not be written; neither can it at the stop."""
+    """Changes were answered 1, for their files could not be written: the topic cannot be written at the stop, either; the name
+    server has taken the value back, and has nothing to write."""
     store = home / "store"
     with (
         Server(home, *DEV, "--store", str(store)) as server,
@@ -336,7 +337,7 @@ def test_a_stop_that_could_not_write_is_no_success(home: Path) -> None:
         assert broker.ask(create_topic("New")).code == ResponseCode.SYSTEM_ERROR
         assert names.ask(PutKVConfig(namespace="n", key="k", value="v")).code == ResponseCode.SYSTEM_ERROR
         assert server.stop() == 1
-        assert "broker broker-a and the name server could not write everything at the stop" in server.log.read_text()
+        assert "rmq: broker broker-a could not write everything at the stop" in server.log.read_text()
 
 
 def test_two_stop_signals_end_it_at_once(home: Path) -> None:

@@ -457,7 +457,7 @@ def test_generate_refuses_in_a_line(tmp_path: Path, words: list[str], said: str)
 
 
 def test_python_m_takes_the_same_words() -> None:
-    done = subprocess.run([sys.executable, "-m", "rmq_spark", "--help"], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", "rmq_cli.spark", "--help"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Usage: rmq spark [OPTIONS] COMMAND")
 
