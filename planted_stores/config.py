@@ -11,7 +11,6 @@ from planted_stores.pattern import DEAD, DELAY_LEVEL, GROUP, HALF, OP, RETRY, RO
 from planted_stores.plan import ROUNDS_BACK, Plan
 from rmq_wire.fastjson import dumps_pretty
 from rmq_wire.layout import checkpoint, timer
-from rmq_wire.layout.flat import flat
 from rmq_wire.names import TRANS_GROUP
 
 SCHEDULE_QUEUES: Final = 18
@@ -35,12 +34,12 @@ def write_config(store: Path, plan: Plan, ahead: dict[tuple[str, int], int], *, 
     _write(store, "delayOffset.json", {"dataVersion": version, "offsetTable": {DELAY_LEVEL: delivered(plan, Kind.DELIVERED)}})
     read_ms = int(plan.stored_ms(np.array([plan.count - 1]))[0]) // TIMER_PRECISION_MS * TIMER_PRECISION_MS
     timed = delivered(plan, Kind.TIMED_DELIVERED)  # a master writes it into both fields, and begins at the smaller one
-    check = flat(timer.CHECK).packed.pack(read_ms, 0, timed, timed, 0, now_ms, 0)
+    check = timer.CHECK_FLAT.packed.pack(read_ms, 0, timed, timed, 0, now_ms, 0)
     # The wheel's own files are missing: a broker makes them, and takes up what was not delivered yet from the timer's topic.
     (store / "config" / "timercheck").write_bytes(check.ljust(timer.CHECK_FILE_SIZE, b"\0"))
     last = np.array([plan.count - 1])
     last_ms = int(plan.stored_ms(last)[0])
-    fields = flat(checkpoint.FIELDS).packed.pack(last_ms, last_ms, 0, 0, 0, int(plan.physical(last)[0]))
+    fields = checkpoint.FIELDS_FLAT.packed.pack(last_ms, last_ms, 0, 0, 0, int(plan.physical(last)[0]))
     (store / "checkpoint").write_bytes(fields.ljust(checkpoint.FILE_SIZE, b"\0"))
 
 

@@ -19,8 +19,8 @@ from planted_stores.pattern import GROUP_SLOTS, KEY_PREFIX, SLOTS, UNIQUE_PREFIX
 from planted_stores.plan import ROUNDS_BACK, Plan
 from planted_stores.units import Opened, log_file, pack, queue_file, sent_row, write_at
 from rmq_columns.decode.dtypes import QUEUE_UNIT
-from rmq_wire.layout.flat import flat
-from rmq_wire.layout.message import HEAD
+from rmq_wire.layout.flat import Packed
+from rmq_wire.layout.message import HEAD_FLAT
 
 DISTANCE: Final = 12
 """Messages between two faults, at least."""
@@ -32,7 +32,9 @@ AHEAD: Final = 1000
 SIZE_CHANGE: Final = 1001
 LOST_NUMBER: Final = 1 << 44
 """Messages that were never stored have numbers from here."""
-_HEAD: Final = flat(HEAD)
+_HEAD: Final = HEAD_FLAT
+_OFFSET: Final = _HEAD.field("queue_offset")
+_SIZE: Final = _HEAD.field("total_size")
 _QUEUE_AT: Final = {name: at for name, (_, at, *_) in (QUEUE_UNIT.fields or {}).items()}
 
 
@@ -265,7 +267,7 @@ class Planter:
             case "corrupt-size":
                 size = int(self.plan.size[number % SLOTS])
                 at, what = _HEAD.at["total_size"], f"its size says {SIZE_CHANGE} bytes more"
-                change = _difference(size, size + SIZE_CHANGE, 4)
+                change = _difference(size, size + SIZE_CHANGE, _SIZE)
             case "corrupt-magic":
                 at, change, what = _HEAD.at["magic"], b"\x01\x02", "no magic number"
             case _:
@@ -326,9 +328,9 @@ KINDS: Final[dict[str, Callable[[Planter, str], None]]] = {
 """Gaps come first: they move the queue offsets of all that follow."""
 
 
-def _difference(old: int, new: int, width: int = 8) -> bytes:
+def _difference(old: int, new: int, field: Packed = _OFFSET) -> bytes:
     """What to add to each byte of the old number."""
-    pairs = zip(old.to_bytes(width, "big"), new.to_bytes(width, "big"), strict=True)
+    pairs = zip(field.pack(old), field.pack(new), strict=True)
     return bytes((after - before) % 256 for before, after in pairs)
 
 

@@ -118,10 +118,9 @@ def delay_offsets(source: Source) -> dict[str, dict[int, int]]:
 def timer_progress(source: Source) -> dict[str, TimerProgress]:
     """By broker name, of timercheck.  Only brokers that have the file."""
     from rmq_columns.files.filesystem import joined
-    from rmq_wire.layout.flat import flat
-    from rmq_wire.layout.timer import CHECK
+    from rmq_wire.layout.timer import CHECK_FLAT
 
-    layout, found = flat(CHECK), {}
+    layout, found = CHECK_FLAT, {}
     for store, tree in stores_of(source):
         path = joined(store.root, "config", TIMER_CHECK)
         if store.root and (tree.file_size(path) or 0) >= layout.size:

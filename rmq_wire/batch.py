@@ -11,12 +11,12 @@ from struct import error as PackedError
 from typing import Final, NamedTuple
 
 from rmq_wire.errors import BadBody
-from rmq_wire.layout.flat import flat, length_of
-from rmq_wire.layout.message import ITEM, ITEM_HEAD
+from rmq_wire.layout.flat import length_of
+from rmq_wire.layout.message import ITEM, ITEM_HEAD_FLAT
 
 ITEMS_MAX: Final = 32_768
 """A body of 4 MiB could hold six times as many empty items, which would stop everybody else for a tenth of a second."""
-_HEAD: Final = flat(ITEM_HEAD).packed
+_HEAD: Final = ITEM_HEAD_FLAT.packed
 _PROPERTIES_LENGTH: Final = length_of(ITEM, "properties")
 _PROPERTIES_LENGTH_SIZE: Final = _PROPERTIES_LENGTH.size
 

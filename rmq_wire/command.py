@@ -21,8 +21,8 @@ from rmq_wire.codes import LanguageCode, RequestCode
 from rmq_wire.declare import I32, Header, typed_reader
 from rmq_wire.encoding import ONE_WAY, RESPONSE, AnswerTemplate, Buffer, Form, encode_request, encode_response
 from rmq_wire.errors import BadBody, BadFrame, BadHeader
-from rmq_wire.layout.flat import flat, length_of, lengths_of
-from rmq_wire.layout.frame import BINARY_HEAD, BINARY_HEADER, EXT_ENTRY
+from rmq_wire.layout.flat import length_of, lengths_of
+from rmq_wire.layout.frame import BINARY_HEAD_FLAT, BINARY_HEADER, EXT_ENTRY
 
 __all__ = [
     "ONE_WAY",
@@ -156,7 +156,7 @@ _LANGUAGES: Final = {language.name: int(language) for language in LanguageCode}
 _LANGUAGE_NUMBERS: Final = frozenset(_LANGUAGES.values())
 _decode_strictly: Final = msgspec.json.Decoder(Command, strict=False).decode
 _ANY: Final = msgspec.json.Decoder()
-_BINARY_HEAD: Final = flat(BINARY_HEAD).packed
+_BINARY_HEAD: Final = BINARY_HEAD_FLAT.packed
 _EXT_LENGTH: Final = length_of(BINARY_HEADER, "ext")
 _NAME_LENGTH_SIZE: Final = length_of(EXT_ENTRY, "name").size
 _VALUE_LENGTH: Final = length_of(EXT_ENTRY, "value")

@@ -15,14 +15,13 @@ from rmq_wire.command import DEFAULT_LIMITS, Command, Limits, Unreadable, decode
 from rmq_wire.declare import Header, Request
 from rmq_wire.encoding import Buffer, Form, encode_request
 from rmq_wire.errors import BadFrame
-from rmq_wire.layout.flat import flat
-from rmq_wire.layout.frame import HEADER_SIZE_MASK, PREFIX, TYPE_SHIFT
+from rmq_wire.layout.frame import HEADER_SIZE_MASK, PREFIX_FLAT, TYPE_SHIFT
 
 __all__ = ["Conversation", "Limits", "Pending", "Unreadable"]
 
-_PREFIX: Final = flat(PREFIX).packed
+_PREFIX: Final = PREFIX_FLAT.packed
 _PREFIX_SIZE: Final = _PREFIX.size
-_LENGTH: Final = flat(PREFIX).field("length")
+_LENGTH: Final = PREFIX_FLAT.field("length")
 _LENGTH_SIZE: Final = _LENGTH.size
 _MARK_MAX: Final = max(Form) << TYPE_SHIFT | HEADER_SIZE_MASK
 

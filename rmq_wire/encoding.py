@@ -18,8 +18,16 @@ import msgspec
 from rmq_wire.codes import VERSION, LanguageCode
 from rmq_wire.declare import Header
 from rmq_wire.java import permutation
-from rmq_wire.layout.flat import flat, length_of
-from rmq_wire.layout.frame import BINARY_HEAD, BINARY_HEADER, EXT_ENTRY, FRAME_BYTES_MAX, HEADER_SIZE_MASK, PREFIX, TYPE_SHIFT
+from rmq_wire.layout.flat import length_of
+from rmq_wire.layout.frame import (
+    BINARY_HEAD_FLAT,
+    BINARY_HEADER,
+    EXT_ENTRY,
+    FRAME_BYTES_MAX,
+    HEADER_SIZE_MASK,
+    PREFIX_FLAT,
+    TYPE_SHIFT,
+)
 
 Buffer = bytes | bytearray | memoryview
 
@@ -36,8 +44,8 @@ RESPONSE: Final = 1
 ONE_WAY: Final = 2
 """Bit of the flag: nobody waits for an answer."""
 
-_PREFIX: Final = flat(PREFIX).packed
-_BINARY_HEAD: Final = flat(BINARY_HEAD).packed
+_PREFIX: Final = PREFIX_FLAT.packed
+_BINARY_HEAD: Final = BINARY_HEAD_FLAT.packed
 _EXT_LENGTH: Final = length_of(BINARY_HEADER, "ext")
 _NAME_LENGTH: Final = length_of(EXT_ENTRY, "name")
 _VALUE_LENGTH: Final = length_of(EXT_ENTRY, "value")

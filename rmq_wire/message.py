@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 from rmq_wire import property_names as prop
 from rmq_wire.checksum import body_crc
 from rmq_wire.errors import BadRecord
-from rmq_wire.layout.flat import Packed, flat, length_of
+from rmq_wire.layout.flat import Packed, length_of
 from rmq_wire.layout.message import (
-    BLANK,
+    BLANK_FLAT,
     BORN_V6,
     FIXED,
-    HEAD,
+    HEAD_FLAT,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
@@ -41,8 +41,8 @@ Buffer = bytes | bytearray | memoryview
 
 TOPIC_V1_BYTES_MAX: Final = 127
 """Longer topics make a version 2 unit: the length of version 1 is a signed byte."""
-_HEAD: Final = flat(HEAD)
-_BLANK: Final = flat(BLANK)
+_HEAD: Final = HEAD_FLAT
+_BLANK: Final = BLANK_FLAT
 """A unit begins with the same two fields (a test looks)."""
 TAIL_MIN: Final = _BLANK.size
 """Bytes that a file keeps free after its last unit, for the blank."""

@@ -14,9 +14,13 @@ from collections.abc import Container
 from typing import Final, NamedTuple
 
 from rmq_wire.errors import BadHeader
-from rmq_wire.layout.flat import flat
-from rmq_wire.layout.message import HOST_V4, HOST_V4_SIZE, HOST_V6_SIZE
-from rmq_wire.layout.message_id import OFFSET_ID_V4, OFFSET_ID_V6, UNIQUE_KEY_V4, UNIQUE_KEY_V6
+from rmq_wire.layout.message import HOST_V4_FLAT, HOST_V4_SIZE, HOST_V6_SIZE
+from rmq_wire.layout.message_id import (
+    OFFSET_ID_V4_FLAT,
+    OFFSET_ID_V6_FLAT,
+    UNIQUE_KEY_V4_FLAT,
+    UNIQUE_KEY_V6_FLAT,
+)
 
 __all__ = [
     "HOST_V4_SIZE",
@@ -32,11 +36,11 @@ __all__ = [
     "parse_unique_key",
 ]
 
-_PORT: Final = flat(HOST_V4).field("port")
-_OFFSET: Final = flat(OFFSET_ID_V4).field("physical_offset")
-_OFFSET_IDS: Final = {one.size: one.packed for one in (flat(OFFSET_ID_V4), flat(OFFSET_ID_V6))}
-_UNIQUE_KEYS: Final = {one.size: one.packed for one in (flat(UNIQUE_KEY_V4), flat(UNIQUE_KEY_V6))}
-_UNIQUE_KEY: Final = flat(UNIQUE_KEY_V4)
+_PORT: Final = HOST_V4_FLAT.field("port")
+_OFFSET: Final = OFFSET_ID_V4_FLAT.field("physical_offset")
+_OFFSET_IDS: Final = {one.size: one.packed for one in (OFFSET_ID_V4_FLAT, OFFSET_ID_V6_FLAT)}
+_UNIQUE_KEYS: Final = {one.size: one.packed for one in (UNIQUE_KEY_V4_FLAT, UNIQUE_KEY_V6_FLAT)}
+_UNIQUE_KEY: Final = UNIQUE_KEY_V4_FLAT
 _PID: Final = _UNIQUE_KEY.field("pid")
 _PROCESS_NUMBER: Final = _UNIQUE_KEY.field("process_number")
 _MOVING: Final = "%s" + "".join(f"%0{2 * _UNIQUE_KEY.field(name).size}X" for name in ("span_ms", "serial"))

@@ -22,7 +22,6 @@ from rmq_columns.checks.findings import NOWHERE, Findings
 from rmq_columns.decode.dtypes import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, Records, gather, records
 from rmq_columns.errors import CannotLook, FileGone
 from rmq_wire.layout import index
-from rmq_wire.layout.flat import flat
 
 DEFAULT_SLOTS: Final = 5_000_000
 """maxHashSlotNum"""
@@ -37,7 +36,7 @@ GUESS_BYTES: Final = 4 << 20
 """Read at once where the slots have to be guessed."""
 FITTING_ENTRIES: Final = 66
 """So many entries are tried under a guess, about."""
-COUNT_AT: Final = flat(index.HEADER).at["index_count"]
+COUNT_AT: Final = index.HEADER_FLAT.at["index_count"]
 
 
 class Geometry(NamedTuple):
@@ -303,7 +302,7 @@ class _Chains:
             }
             for name, value in found.items():
                 if int(head[name]) != value:
-                    at = flat(index.HEADER).at[name]
+                    at = index.HEADER_FLAT.at[name]
                     self._findings.add("index-header", self._file.name, at, f"{name} is {head[name]}, its entries say {value}")
         behind = self._read(max(state.count, 1), int(state.count < self._geometry.entries))
         if behind.tobytes().strip(b"\0"):

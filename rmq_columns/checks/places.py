@@ -22,8 +22,7 @@ from rmq_columns.decode.dtypes import BATCH_UNIT, QUEUE_UNIT, Ints, Records, rec
 from rmq_columns.decode.queues import EXTENSION_ADDRESS_MAX, FILLER_SIZE, is_filler, is_written
 from rmq_columns.errors import CannotLook
 from rmq_wire.layout import consume_queue
-from rmq_wire.layout.flat import flat
-from rmq_wire.layout.message import BLANK, BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
+from rmq_wire.layout.message import BLANK_FLAT, BORN_V6, FIXED, HEAD_FLAT, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
 from rmq_wire.message import TOPIC_LENGTHS
 from rmq_wire.names import SCHEDULE_TOPIC
 
@@ -36,9 +35,9 @@ NO_PLACE: Final = 1 << 63
 """Behind every physical offset."""
 EXTENSIONS_BEGIN: Final = 1 << 63
 """What an address lacks to be a place (`ConsumeQueueExt.unDecorate`)."""
-_EXTENSION: Final = flat(consume_queue.EXT_UNIT_HEAD).packed
-_HEAD: Final = flat(HEAD)
-_BLANK: Final = flat(BLANK).packed
+_EXTENSION: Final = consume_queue.EXT_UNIT_HEAD_FLAT.packed
+_HEAD: Final = HEAD_FLAT
+_BLANK: Final = BLANK_FLAT.packed
 _FIXED_SIZE_MAX: Final = max(layout.size for layout in FIXED.values())
 _HOST_BITS: Final = BORN_V6 | STORE_V6
 _TOPIC_BYTES_MAX: Final = 32767
@@ -102,12 +101,14 @@ def _row(reader: CheckedReader, raw: bytes, place: int, physical_offset: int) ->
     body_size = fixed.packed.unpack_from(raw)[-1]
     if not 0 <= body_size <= head["total_size"]:
         return None
-    length_bytes = TOPIC_LENGTHS[head["magic"]].size
-    tail = reader.read(place + fixed.size + body_size, length_bytes + 256)
-    length = int.from_bytes(tail[:length_bytes], "big", signed=True)
+    topic_length = TOPIC_LENGTHS[head["magic"]]
+    tail = reader.read(place + fixed.size + body_size, topic_length.size + 256)
+    if len(tail) < topic_length.size:
+        return None
+    [length] = topic_length.unpack_from(tail)
     if not 0 <= length <= _TOPIC_BYTES_MAX:
         return None
-    topic = tail[length_bytes : length_bytes + length].decode("utf-8", "replace")
+    topic = tail[topic_length.size : topic_length.size + length].decode("utf-8", "replace")
     return Row(topic, head["queue_id"], head["queue_offset"], head["total_size"])
 
 

@@ -21,6 +21,7 @@ from rmq_columns.checks.index import IndexState, slots_of
 from rmq_columns.checks.places import LogPlaces, find_dangling
 from rmq_columns.checks.queues import Key, LogBounds, QueueState, tell_past
 from rmq_columns.checks.report import Edge, Known, LogReport, Step, judge_step
+from rmq_columns.decode.dtypes import QUEUE_UNIT, records
 from rmq_columns.decode.scan import Ending
 from rmq_columns.errors import CannotLook
 from rmq_columns.shown import bytes_text
@@ -324,7 +325,8 @@ class Whole:
         for (topic, _), state in self.queues.items():
             if topic in topics and not state.is_batch and state.files[0].start == 0 and state.first == 0 and state.end:
                 with contextlib.suppress(CannotLook), state.files[0].open() as reader:
-                    found[topic] = max(found.get(topic, -1), int.from_bytes(reader.read(0, 8), "big", signed=True))
+                    for unit in records(reader.read(0, QUEUE_UNIT.itemsize), QUEUE_UNIT):
+                        found[topic] = max(found.get(topic, -1), int(unit["physical_offset"]))
         return found
 
     def dangling(self) -> tuple[list[DanglingTask], Dangling]:

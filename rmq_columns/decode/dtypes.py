@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmq_wire.layout import consume_queue, index
-from rmq_wire.layout.flat import Flat, flat
+from rmq_wire.layout.flat import Flat
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -39,11 +39,11 @@ def dtype_of(layout: Flat) -> np.dtype[Any]:
     return made
 
 
-QUEUE_UNIT: Final = dtype_of(flat(consume_queue.UNIT))
-BATCH_UNIT: Final = dtype_of(flat(consume_queue.BATCH_UNIT))
-INDEX_HEADER: Final = dtype_of(flat(index.HEADER))
-INDEX_SLOT: Final = dtype_of(flat(index.SLOT))
-INDEX_ENTRY: Final = dtype_of(flat(index.ENTRY))
+QUEUE_UNIT: Final = dtype_of(consume_queue.UNIT_FLAT)
+BATCH_UNIT: Final = dtype_of(consume_queue.BATCH_UNIT_FLAT)
+INDEX_HEADER: Final = dtype_of(index.HEADER_FLAT)
+INDEX_SLOT: Final = dtype_of(index.SLOT_FLAT)
+INDEX_ENTRY: Final = dtype_of(index.ENTRY_FLAT)
 
 
 def gather(buffer: Bytes, positions: Ints, dtype: np.dtype[Any]) -> Records:

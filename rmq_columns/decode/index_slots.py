@@ -22,7 +22,7 @@ SLOTS_OF_ENTRIES: Final = 4
 CHECKED_ENTRIES: Final = 64
 CANDIDATES_MAX: Final = 1 << 16
 BLOCK_BYTES: Final = 1 << 20
-_OFFSET: Final = np.dtype(">i8")
+_OFFSET: Final = INDEX_HEADER["end_physical_offset"]
 _OFFSET_AT: Final = 0 if INDEX_ENTRY.fields is None else INDEX_ENTRY.fields["physical_offset"][1]
 
 

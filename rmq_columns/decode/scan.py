@@ -15,10 +15,11 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from rmq_columns.decode.dtypes import Bytes, Ints, gather
+from rmq_columns.decode.dtypes import Bytes, Ints, dtype_of, gather
 from rmq_columns.decode.units import UNIT_BYTES_MAX, UNIT_SIZE_MIN, Fault, Units, read, walk
-from rmq_wire.layout.flat import flat
-from rmq_wire.layout.message import BLANK, BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
+from rmq_wire.layout.flat import Packed
+from rmq_wire.layout.message import BLANK_FLAT, BORN_V6, FIXED, HEAD_FLAT, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
+from rmq_wire.message import PROPERTIES_LENGTH, TOPIC_LENGTHS
 
 BLOCK_BYTES: Final = 8 << 20
 """Best of the sizes measured; a larger unit makes the buffer grow to it."""
@@ -27,14 +28,14 @@ GAPS_MAX: Final = 10_000
 CAREFUL_UNITS: Final = 16
 """After a gap so many units are taken at first, then twice as many each time: where damage is dense, little is done in vain."""
 FIXED_SIZE_MAX: Final = max(layout.size for layout in FIXED.values())
-_HEAD: Final = flat(HEAD)
+_HEAD: Final = HEAD_FLAT
 _HOST_BITS: Final = BORN_V6 | STORE_V6
-_BLANK: Final = flat(BLANK).packed
+_BLANK: Final = BLANK_FLAT.packed
 _SIZE_BYTES: Final = _HEAD.field("total_size").size
 _MAGIC_AT: Final = _HEAD.at["magic"]
 _OWN_OFFSET_AT: Final = _HEAD.at["physical_offset"]
-_LONG: Final = np.dtype(">i8")
-_INT: Final = np.dtype(">i4")
+_LONG: Final = dtype_of(HEAD_FLAT)["physical_offset"]
+_INT: Final = dtype_of(HEAD_FLAT)["total_size"]
 _FIRST_MAGIC_BYTE: Final = MAGIC_V1 >> 24 & 0xFF
 _FIRST_BLANK_BYTE: Final = MAGIC_BLANK >> 24 & 0xFF
 
@@ -278,17 +279,20 @@ class _Scan:
         rest = size - body_at - body_size
         if body_size < 0 or rest < 3:
             return Fault.BODY
-        v2 = magic == MAGIC_V2
-        tail = self._source.read(at + body_at + body_size, 2)
-        topic = int.from_bytes(tail[: 1 + v2], "big", signed=True)
-        rest -= 1 + v2 + topic
-        if topic < 0 or rest < 2:
+        topic = self._length(TOPIC_LENGTHS[magic], at + body_at + body_size)
+        rest -= TOPIC_LENGTHS[magic].size + topic
+        if topic < 0 or rest < PROPERTIES_LENGTH.size:
             return Fault.TOPIC
-        tail = self._source.read(at + size - rest, 2)
-        properties = int.from_bytes(tail, "big", signed=True)
-        if properties < 0 or properties > rest - 2:
+        properties = self._length(PROPERTIES_LENGTH, at + size - rest)
+        rest -= PROPERTIES_LENGTH.size
+        if not 0 <= properties <= rest:
             return Fault.PROPERTIES
-        return Fault.NONE if properties == rest - 2 else Fault.SUM
+        return Fault.NONE if properties == rest else Fault.SUM
+
+    def _length(self, packed: Packed, at: int) -> int:
+        """Before a variable field; -1 where the file has become too short for it."""
+        raw = self._source.read(at, packed.size)
+        return int(packed.unpack(raw)[0]) if len(raw) == packed.size else -1
 
     # --- behind a broken place
 

@@ -23,8 +23,7 @@ import numpy.typing as npt
 
 from rmq_columns.decode.dtypes import Bytes, Ints, Mask, Records, dtype_of, gather
 from rmq_wire.checksum import MASK
-from rmq_wire.layout.flat import flat
-from rmq_wire.layout.message import BORN_V6, FIXED, HEAD, MAGIC_V1, MAGIC_V2, STORE_V6
+from rmq_wire.layout.message import BORN_V6, FIXED, HEAD_FLAT, MAGIC_V1, MAGIC_V2, STORE_V6
 
 _DTYPES: Final[dict[int, np.dtype[Any]]] = {bits: dtype_of(layout) for bits, layout in FIXED.items()}
 _HOST_BITS: Final = BORN_V6 | STORE_V6
@@ -36,7 +35,7 @@ UNIT_SIZE_MIN: Final = FIXED_SIZE_MIN + TAIL_LENGTHS_MIN
 UNIT_BYTES_MAX: Final = 64 << 20
 """Ours: a size above it is taken for damage.  A frame ends at 16 MiB (frameMaxLength), so no client can send as much."""
 _SHORT: Final = np.dtype(np.int16)
-_TOTAL_SIZE: Final = flat(HEAD).field("total_size")
+_TOTAL_SIZE: Final = HEAD_FLAT.field("total_size")
 
 
 class Fault(IntEnum):

@@ -27,7 +27,8 @@ from rmq_columns.errors import Malformed
 from rmq_columns.read.messages import scanned
 from rmq_columns.read.options import Mode
 from rmq_columns.read.plan import Split
-from rmq_wire.layout.message import BORN_V6, FIXED, HOST_V4_SIZE, HOST_V6_SIZE, STORE_V6
+from rmq_wire.layout.message import BORN_V6, FIXED, HEAD_FLAT, HOST_V4_SIZE, HOST_V6_SIZE, STORE_V6
+from rmq_wire.message import PROPERTIES_LENGTH
 
 BLOCK_OFFSETS: Final = 4096
 """Queue offsets in a block."""
@@ -40,6 +41,9 @@ KEY_BYTES: Final = 64
 """One block of SHA-256: the key costs nothing for each message."""
 _PART: Final = np.dtype("<u4")
 _PAIR_END: Final = b"\x02"
+_SYS_FLAG: Final = HEAD_FLAT.field("sys_flag")
+_SYS_FLAG_AT: Final = HEAD_FLAT.at["sys_flag"]
+_TOTAL_SIZE: Final = HEAD_FLAT.field("total_size")
 _NAME_END: Final = b"\x01"
 
 Queue = tuple[str, int]
@@ -328,16 +332,15 @@ def _rewritten(buffer: Bytes, units: Units, row: int, how: How) -> bytes:
     """A unit as it would be with an IPv4 store host and without the properties that do not count."""
     start, end = int(units.at[row]), int(units.end[row])
     at, bits = int(units.properties_at[row]), int(units.host_bits[row])
-    head, properties = bytearray(buffer[start : at - 2]), buffer[at:end].tobytes()
+    head, properties = bytearray(buffer[start : at - PROPERTIES_LENGTH.size]), buffer[at:end].tobytes()
     if not how.is_exact and bits & STORE_V6:
-        flag_at = FIXED[0].at["sys_flag"]
-        flags = int.from_bytes(head[flag_at : flag_at + 4], "big") & ~STORE_V6
-        head[flag_at : flag_at + 4] = flags.to_bytes(4, "big")
+        [flags] = _SYS_FLAG.unpack_from(head, _SYS_FLAG_AT)
+        _SYS_FLAG.pack_into(head, _SYS_FLAG_AT, flags & ~STORE_V6)
         host = FIXED[bits].at["store_host"]
         del head[host + HOST_V4_SIZE : host + HOST_V6_SIZE]
     properties = kept(properties, how.ignored)
-    head[:4] = (len(head) + 2 + len(properties)).to_bytes(4, "big")
-    return bytes(head) + len(properties).to_bytes(2, "big") + properties
+    _TOTAL_SIZE.pack_into(head, 0, len(head) + PROPERTIES_LENGTH.size + len(properties))
+    return bytes(head) + PROPERTIES_LENGTH.pack(len(properties)) + properties
 
 
 def kept(properties: bytes, ignored: tuple[bytes, ...]) -> bytes:

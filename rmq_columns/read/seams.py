@@ -14,10 +14,9 @@ from rmq_columns.decode.dtypes import QUEUE_UNIT, records
 from rmq_columns.decode.scan import FIXED_SIZE_MAX, Seeker
 from rmq_columns.files.filesystem import File, Tree
 from rmq_columns.read.stores import Queue
-from rmq_wire.layout.flat import flat
-from rmq_wire.layout.message import BORN_V6, FIXED, HEAD, MAGIC_V1, MAGIC_V2, STORE_V6
+from rmq_wire.layout.message import BORN_V6, FIXED, HEAD_FLAT, MAGIC_V1, MAGIC_V2, STORE_V6
 
-_HEAD: Final = flat(HEAD)
+_HEAD: Final = HEAD_FLAT
 _MAGIC: Final = _HEAD.field("magic")
 _SYS_FLAG: Final = _HEAD.field("sys_flag")
 

@@ -15,8 +15,7 @@ from rmq_columns.errors import BadOption, CannotRead
 from rmq_columns.files.filesystem import SCHEME, Tree, joined
 from rmq_columns.files.resolve import resolve
 from rmq_columns.read.options import Layout, Options
-from rmq_wire.layout.flat import flat
-from rmq_wire.layout.message import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from rmq_wire.layout.message import BLANK_FLAT, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 
 OFFSET_DIGITS: Final = 20
 """`UtilAll.offset2FileName`: where a file begins."""
@@ -31,7 +30,7 @@ SIGNS: Final = frozenset({COMMIT_LOG, QUEUES, BATCH_QUEUES, "config", "checkpoin
 STORE: Final = "store"
 """What store directories are mostly called: it says nothing of the broker, so the name above it is taken."""
 NO_STORE: Final = "not a RocketMQ store"
-_BLANK: Final = flat(BLANK)
+_BLANK: Final = BLANK_FLAT
 _MAGICS: Final = tuple(_BLANK.packed.pack(0, magic)[_BLANK.at["magic"] :] for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
 """One of them stands behind the size of every unit of a log, as behind that of a blank."""
 HEAD_BYTES: Final = 4 << 20

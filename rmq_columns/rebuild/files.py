@@ -21,8 +21,13 @@ from rmq_columns.files.filesystem import LocalTree, translated_writing
 from rmq_columns.read.stores import BATCH_QUEUES, EXTENSIONS, OFFSET_DIGITS, QUEUES
 from rmq_columns.rebuild.entries import Key, Kind
 from rmq_columns.rebuild.runs import Settled
-from rmq_wire.layout.consume_queue import EXT_ADDRESS_FIRST, EXT_END, EXT_END_BYTES, EXT_UNIT_HEAD
-from rmq_wire.layout.flat import flat
+from rmq_wire.layout.consume_queue import (
+    EXT_ADDRESS_FIRST,
+    EXT_END_BYTES,
+    EXT_END_FLAT,
+    EXT_UNIT_HEAD_FLAT,
+    UNIT_FLAT,
+)
 
 UNITS_PER_FILE: Final = 300_000
 """`mappedFileSizeConsumeQueue` by default; of batch queues, too."""
@@ -38,10 +43,10 @@ FILLED_AT_ONCE: Final = 1 << 16
 """Fillers or bridges written at once."""
 CLEARED_AT_ONCE: Final = 1 << 16
 """Bytes."""
-EXTENSION: Final = dtype_of(flat(EXT_UNIT_HEAD))
+EXTENSION: Final = dtype_of(EXT_UNIT_HEAD_FLAT)
 EXTENSION_BYTES: Final = EXTENSION.itemsize
 """Of one without a bit map."""
-END_MARK: Final = flat(EXT_END).packed.pack(-1)
+END_MARK: Final = EXT_END_FLAT.packed.pack(-1)
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 _MODE: Final = 0o644
 
@@ -224,7 +229,7 @@ def _clear(path: str, start: int) -> None:
 
 def unit(physical: int, size: int, code: int = 0) -> bytes:
     """One queue unit."""
-    return physical.to_bytes(8, "big", signed=True) + size.to_bytes(4, "big", signed=True) + code.to_bytes(8, "big", signed=True)
+    return UNIT_FLAT.packed.pack(physical, size, code)
 
 
 def _repeat(target: Target, key: Key, place: int, count: int, one: bytes) -> None:

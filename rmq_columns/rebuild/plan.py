@@ -29,8 +29,7 @@ from rmq_columns.rebuild.place import MARK, UNFINISHED, check_place, place_of, w
 from rmq_columns.rebuild.runs import Piece
 from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS, parse_delay_levels
 from rmq_wire.layout.consume_queue import EXT_END_BYTES
-from rmq_wire.layout.flat import flat
-from rmq_wire.layout.message import BORN_V6, FIXED, HEAD, MAGIC_V1, MAGIC_V2, STORE_V6
+from rmq_wire.layout.message import BORN_V6, FIXED, HEAD_FLAT, MAGIC_V1, MAGIC_V2, STORE_V6
 from rmq_wire.names import SCHEDULE_TOPIC
 
 LOOKED_AT_MAX: Final = 256
@@ -42,7 +41,7 @@ NAME_CHARACTERS_MAX: Final = 60
 """Of a directory: four bytes each at most, and file systems take 255."""
 DELAY_MS_MAX: Final = 40 * 86_400_000
 """A longer one was not meant as a delay."""
-_HEAD: Final = flat(HEAD)
+_HEAD: Final = HEAD_FLAT
 
 
 @dataclass(frozen=True)

@@ -18,16 +18,16 @@ from rmq_inspect.errors import CannotLook
 from rmq_inspect.times import text_of
 from rmq_wire.errors import WireError
 from rmq_wire.layout import checkpoint, consume_queue, timer
-from rmq_wire.layout.flat import Flat, flat
+from rmq_wire.layout.flat import Flat
 from rmq_wire.layout.message import MAGIC_BLANK
 
 CONFIG_BYTES_MAX: Final = 256 << 20
 """A larger configuration is not parsed: consumer offsets of a million queues take some 50 MB."""
-CHECKPOINT: Final = flat(checkpoint.FIELDS)
-TIMER_CHECK: Final = flat(timer.CHECK)
-TIMER_UNIT: Final = flat(timer.LOG_UNIT)
-TIMER_SLOT: Final = flat(timer.SLOT)
-EXT_HEAD: Final = flat(consume_queue.EXT_UNIT_HEAD)
+CHECKPOINT: Final = checkpoint.FIELDS_FLAT
+TIMER_CHECK: Final = timer.CHECK_FLAT
+TIMER_UNIT: Final = timer.LOG_UNIT_FLAT
+TIMER_SLOT: Final = timer.SLOT_FLAT
+EXT_HEAD: Final = consume_queue.EXT_UNIT_HEAD_FLAT
 EXT_FIRST_ADDRESS: Final = -(1 << 63)
 """`ConsumeQueueExt`: the address of the first unit."""
 READ_ROWS: Final = 4096

@@ -13,11 +13,10 @@ from typing import Final, NamedTuple, Self
 
 from rmq_inspect.decode.directory import StoreDirectory, StoreFile
 from rmq_wire.layout import index
-from rmq_wire.layout.flat import flat
 
-HEADER: Final = flat(index.HEADER)
-SLOT: Final = flat(index.SLOT)
-ENTRY: Final = flat(index.ENTRY)
+HEADER: Final = index.HEADER_FLAT
+SLOT: Final = index.SLOT_FLAT
+ENTRY: Final = index.ENTRY_FLAT
 DEFAULT_SLOTS: Final = 5_000_000
 DEFAULT_ENTRIES: Final = 20_000_000
 """`maxHashSlotNum`, `maxIndexNum`."""

@@ -21,8 +21,8 @@ from rmq_inspect.decode.reader import CHUNK_BYTES, Reader
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress, quiet
 from rmq_wire.errors import BadRecord
-from rmq_wire.layout.flat import Packed, flat
-from rmq_wire.layout.message import BLANK, BORN_V6, FIXED, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
+from rmq_wire.layout.flat import Packed
+from rmq_wire.layout.message import BLANK, BLANK_FLAT, BORN_V6, FIXED, HEAD_FLAT, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
 from rmq_wire.message import PHYSICAL_OFFSET_AT, PROPERTIES_LENGTH, TOPIC_LENGTHS, StoredMessage, read_unit
 
 UNIT_BYTES_MAX: Final = 64 << 20
@@ -30,8 +30,8 @@ UNIT_BYTES_MAX: Final = 64 << 20
 times that, for whoever raised it."""
 OPEN_FILES_MAX: Final = 16
 BLANK_BYTES: Final = BLANK.sizeof()
-_HEAD: Final = flat(HEAD)
-_SIZE_MAGIC: Final = flat(BLANK).packed
+_HEAD: Final = HEAD_FLAT
+_SIZE_MAGIC: Final = BLANK_FLAT.packed
 _LONG: Final = _HEAD.field("physical_offset")
 _MAGIC_AT: Final = _HEAD.at["magic"]
 _SYS_FLAG: Final = _HEAD.field("sys_flag")

@@ -14,12 +14,11 @@ from rmq_columns.checks.readers import Readers
 from rmq_inspect.decode.directory import StoreFile
 from rmq_inspect.decode.log import Log
 from rmq_wire.errors import BadRecord
-from rmq_wire.layout.consume_queue import BATCH_UNIT
-from rmq_wire.layout.consume_queue import UNIT as QUEUE_UNIT
-from rmq_wire.layout.flat import flat
+from rmq_wire.layout.consume_queue import BATCH_UNIT_FLAT
+from rmq_wire.layout.consume_queue import UNIT_FLAT as QUEUE_UNIT_FLAT
 
-UNIT: Final = flat(QUEUE_UNIT)
-BATCH: Final = flat(BATCH_UNIT)
+UNIT: Final = QUEUE_UNIT_FLAT
+BATCH: Final = BATCH_UNIT_FLAT
 FILLER_SIZE: Final = 0x7FFFFFFF
 """Size in the units before a queue's first message (`ConsumeQueue.fillPreBlank`)."""
 READ_UNITS: Final = 4096

@@ -20,11 +20,10 @@ from rmq_inspect.progress import Progress
 from rmq_inspect.repair.report import Report
 from rmq_store.queues.previous_queues import Place, PreviousQueues
 from rmq_wire.implied.queue_entries import GAP_MAX
-from rmq_wire.layout.consume_queue import EXT_ADDRESS_FIRST, EXT_ADDRESS_LAST, EXT_UNIT_HEAD
-from rmq_wire.layout.flat import flat
+from rmq_wire.layout.consume_queue import EXT_ADDRESS_FIRST, EXT_ADDRESS_LAST, EXT_UNIT_HEAD_FLAT
 from rmq_wire.message import StoredMessage
 
-HEAD: Final = flat(EXT_UNIT_HEAD)
+HEAD: Final = EXT_UNIT_HEAD_FLAT
 WHAT: Final = "queues and index"
 Key = tuple[str, int]
 

@@ -17,7 +17,6 @@ from rmq_inspect.errors import CannotLook
 from rmq_wire.errors import WireError
 from rmq_wire.fastjson import loads
 from rmq_wire.layout import checkpoint, timer
-from rmq_wire.layout.flat import flat
 from rmq_wire.names import SCHEDULE_TOPIC
 
 CONFIG_BYTES_MAX: Final = 64 << 20
@@ -27,7 +26,7 @@ TIMER_WHEEL_SLOTS: Final = 2 * 7 * 86_400
 TIMER_WHEEL_BYTES: Final = TIMER_WHEEL_SLOTS * timer.SLOT.sizeof()
 CLOCK_SLACK_MS: Final = 10_000
 """A live broker goes on writing while the log is read."""
-_CHECKPOINT: Final = flat(checkpoint.FIELDS)
+_CHECKPOINT: Final = checkpoint.FIELDS_FLAT
 _TIMES: Final = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
 _OFFSETS: Final = ("master_flushed_offset", "confirm_phy_offset", "logics_physical_offset")
 DELAY_FILE: Final = "delayOffset.json"

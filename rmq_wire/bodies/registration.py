@@ -23,8 +23,7 @@ from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.route import TopicQueueMappingInfo
 from rmq_wire.bodies.topics import TopicConfig, TopicConfigTable
 from rmq_wire.errors import BadBody
-from rmq_wire.layout.flat import flat
-from rmq_wire.layout.registration import COUNT
+from rmq_wire.layout.registration import COUNT_FLAT
 
 V3_0_11: Final = 37
 """`MQVersion`: the first that sends a `RegisterBrokerBody`."""
@@ -45,7 +44,7 @@ _BLOCK_BYTES: Final = 1 << 16
 _ZLIB_MARK: Final = 0x78
 """First byte of a zlib stream with the usual window; no JSON starts with it (`x`)."""
 _LEVEL: Final = 9
-_COUNT: Final = flat(COUNT).packed
+_COUNT: Final = COUNT_FLAT.packed
 _TOPIC_FIELDS_MIN: Final = 5
 _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 

@@ -9,6 +9,8 @@ from typing import Final
 
 from construct import Int64sb, Padded, Struct
 
+from rmq_wire.layout.flat import flat
+
 FILE_SIZE: Final = 4096
 """One page: `MappedFile.OS_PAGE_SIZE`."""
 
@@ -21,3 +23,5 @@ FIELDS: Final = Struct(
     "logics_physical_offset" / Int64sb * "where the message of logics_msg_timestamp begins; 0: not known",
 )
 FILE: Final = Padded(FILE_SIZE, FIELDS)
+
+FIELDS_FLAT: Final = flat(FIELDS)

@@ -9,6 +9,8 @@ from typing import Final
 
 from construct import Bytes, Int16sb, Int32sb, Int64sb, Struct, this
 
+from rmq_wire.layout.flat import flat
+
 UNIT: Final = Struct(
     "physical_offset" / Int64sb * "where the message unit begins in the commit log",
     "size" / Int32sb * "bytes of that unit; 7FFFFFFF with offset 0: filler before a queue's first message",
@@ -44,3 +46,8 @@ BATCH_UNIT: Final = Struct(
     "reserved" / Int32sb * "0",
 )
 """Units of batchconsumequeue and of compacted queues."""
+
+UNIT_FLAT: Final = flat(UNIT)
+BATCH_UNIT_FLAT: Final = flat(BATCH_UNIT)
+EXT_UNIT_HEAD_FLAT: Final = flat(EXT_UNIT_HEAD)
+EXT_END_FLAT: Final = flat(EXT_END)

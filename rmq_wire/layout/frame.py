@@ -23,6 +23,8 @@ from construct import (
     this,
 )
 
+from rmq_wire.layout.flat import flat
+
 FRAME_BYTES_MAX: Final = 16_777_216
 """`com.rocketmq.remoting.frameMaxLength`, the length field included."""
 HEADER_SIZE_MASK: Final = 0xFFFFFF
@@ -59,3 +61,6 @@ BINARY_HEADER: Final = Struct(
     * "name, value, name, value; 4-byte length of all before them",
     Terminated,
 )
+
+PREFIX_FLAT: Final = flat(PREFIX)
+BINARY_HEAD_FLAT: Final = flat(BINARY_HEAD)

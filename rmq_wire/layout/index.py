@@ -9,6 +9,8 @@ from typing import Final
 
 from construct import Int32sb, Int64sb, Struct
 
+from rmq_wire.layout.flat import flat
+
 HEADER: Final = Struct(
     "begin_timestamp" / Int64sb * "store time of the first message, ms",
     "end_timestamp" / Int64sb * "store time of the last message, ms",
@@ -24,3 +26,7 @@ ENTRY: Final = Struct(
     "seconds" / Int32sb * "store time minus begin_timestamp, in seconds",
     "previous" / Int32sb * "number of the next older entry with this slot; 0: none",
 )
+
+HEADER_FLAT: Final = flat(HEADER)
+SLOT_FLAT: Final = flat(SLOT)
+ENTRY_FLAT: Final = flat(ENTRY)

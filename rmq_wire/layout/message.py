@@ -119,3 +119,8 @@ FIXED: Final[dict[int, Flat]] = {
     born | store: flat(fixed(bool(born), bool(store))) for born in (0, BORN_V6) for store in (0, STORE_V6)
 }
 """By the two host bits of the sysFlag."""
+
+HEAD_FLAT: Final = flat(HEAD)
+BLANK_FLAT: Final = flat(BLANK)
+ITEM_HEAD_FLAT: Final = flat(ITEM_HEAD)
+HOST_V4_FLAT: Final = flat(HOST_V4)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from construct import Bytes, Int16ub, Int32sb, Int32ub, Int64sb, Struct
 
+from rmq_wire.layout.flat import flat
 from rmq_wire.layout.message import HOST_V4, HOST_V6
 
 
@@ -33,3 +34,8 @@ OFFSET_ID_V4: Final = _offset_id(HOST_V4)
 OFFSET_ID_V6: Final = _offset_id(HOST_V6)
 UNIQUE_KEY_V4: Final = _unique_key(HOST_V4)
 UNIQUE_KEY_V6: Final = _unique_key(HOST_V6)
+
+OFFSET_ID_V4_FLAT: Final = flat(OFFSET_ID_V4)
+OFFSET_ID_V6_FLAT: Final = flat(OFFSET_ID_V6)
+UNIQUE_KEY_V4_FLAT: Final = flat(UNIQUE_KEY_V4)
+UNIQUE_KEY_V6_FLAT: Final = flat(UNIQUE_KEY_V6)

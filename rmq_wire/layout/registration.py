@@ -9,5 +9,9 @@ from typing import Final
 
 from construct import GreedyBytes, Int32sb, Prefixed, Struct
 
+from rmq_wire.layout.flat import flat
+
 COUNT: Final = Struct("count" / Int32sb * "pieces of a kind that follow")
 PIECE: Final = Struct("piece" / Prefixed(COUNT.count.subcon, GreedyBytes) * "JSON or text, UTF-8; 4-byte length before it")
+
+COUNT_FLAT: Final = flat(COUNT)

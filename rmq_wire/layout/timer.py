@@ -9,6 +9,8 @@ from typing import Final
 
 from construct import Int32sb, Int64sb, Padded, Struct
 
+from rmq_wire.layout.flat import flat
+
 LOG_UNIT: Final = Struct(
     "size" / Int32sb * "52; at a file's end: bytes left in it",
     "previous" / Int64sb * "where the previous unit of the same slot begins in this log; -1: none",
@@ -46,3 +48,7 @@ CHECK: Final = Struct(
 )
 """The answer to code 60, and the beginning of the file `config/timercheck`."""
 CHECK_FILE: Final = Padded(CHECK_FILE_SIZE, CHECK)
+
+CHECK_FLAT: Final = flat(CHECK)
+LOG_UNIT_FLAT: Final = flat(LOG_UNIT)
+SLOT_FLAT: Final = flat(SLOT)
