@@ -17,7 +17,6 @@ import numpy as np
 from rmq_columns.checks.entries import IndexCheck
 from rmq_columns.checks.files import CheckedReader
 from rmq_columns.checks.findings import NOWHERE
-from rmq_columns.checks.marks import FILLER_TOPIC
 from rmq_columns.checks.places import Places
 from rmq_columns.checks.report import QUEUES_MAX, Entry, Known, LogPart, LogReport
 from rmq_columns.checks.sequence import Grouped, Sequences, grouped
@@ -32,8 +31,9 @@ from rmq_columns.errors import CannotLook, FileGone
 from rmq_wire import property_names as prop
 from rmq_wire.checksum import MASK
 from rmq_wire.errors import BadRecord
+from rmq_wire.implied.filler import FILLER_TOPIC
 from rmq_wire.implied.light_queues import QUEUE_ID as LIGHT_QUEUE_ID
-from rmq_wire.implied.light_queues import allows_light_queues
+from rmq_wire.implied.topics import allows_light_queues
 from rmq_wire.message import CRC32_PROPERTY_SIZE, parse_crc32_property
 from rmq_wire.properties import NAME_END
 from rmq_wire.sys_flag import INNER_BATCH, TRANSACTION_ROLLBACK
@@ -162,7 +162,7 @@ class _LogCheck:
             self._by_itself(batch.buffer, units, at, ids)
 
     def _fillers(self, units: Units, at: Ints, ids: Ints) -> None:
-        """What a repair put into the place of lost units (`rmq_inspect.repair.log`)."""
+        """What a repair put into the place of lost units (`rmq_wire.implied.filler.is_filler`)."""
         rolled_back = (units["sys_flag"] == TRANSACTION_ROLLBACK) & (units.properties_size == 0)
         for row in np.flatnonzero(rolled_back).tolist():
             size, begin = int(units["total_size"][row]), int(at[row])

@@ -16,7 +16,7 @@ from rmq_columns.files.filesystem import Tree, joined, local_path
 from rmq_columns.read.options import Options
 from rmq_columns.read.stores import BATCH_QUEUES, QUEUES, Store, list_stores
 from rmq_columns.shown import printable
-from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from rmq_wire.implied.topics import is_users_topic
 
 NEAR_MAX: Final = 3
 LISTED_MAX: Final = 5
@@ -52,7 +52,7 @@ def no_such_topic(asked: str, known: Iterable[str], where: str) -> str:
     names = sorted(known)
     if close := near(asked, names):
         hint = f"did you mean {' or '.join(map(printable, close))}?"
-    elif plain := [one for one in names if not is_system_topic(one) and not one.startswith((RETRY_PREFIX, DLQ_PREFIX))]:
+    elif plain := [one for one in names if is_users_topic(one)]:
         more = f" and {len(plain) - LISTED_MAX} more" if len(plain) > LISTED_MAX else ""
         hint = f"there are {', '.join(map(printable, plain[:LISTED_MAX]))}{more}"
     else:

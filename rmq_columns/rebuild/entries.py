@@ -22,8 +22,8 @@ from rmq_columns.read.pairs import Pairs
 from rmq_wire import property_names as prop
 from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS
 from rmq_wire.implied.light_queues import QUEUE_ID as LIGHT_QUEUE_ID
-from rmq_wire.implied.light_queues import allows_light_queues
 from rmq_wire.implied.queue_entries import stored_topic
+from rmq_wire.implied.topics import allows_light_queues
 from rmq_wire.names import LMQ_PREFIX, SCHEDULE_TOPIC
 from rmq_wire.sys_flag import INNER_BATCH
 

@@ -10,7 +10,6 @@ import base64
 from enum import StrEnum
 from typing import Any, Final
 
-from rmq_columns.checks.marks import FILLER_TOPIC as FILLER_TOPIC
 from rmq_columns.shown import cells as cells
 from rmq_columns.shown import fit as fit
 from rmq_columns.shown import json_line as json_line
@@ -54,16 +53,6 @@ def properties_of(message: StoredMessage) -> dict[str, str]:
 
 def topic_of(message: StoredMessage) -> str:
     return message.topic.decode("utf-8", "replace")
-
-
-def is_filler(message: StoredMessage) -> bool:
-    """Whether this is a unit that `rmq inspect repair` put into the place of lost ones, and no message that anybody sent."""
-    return (
-        message.sys_flag == flags.TRANSACTION_ROLLBACK
-        and not message.properties
-        and FILLER_TOPIC.encode().startswith(message.topic)
-        and not (message.queue_id or message.queue_offset)
-    )
 
 
 def light_offsets(message: StoredMessage) -> dict[str, int]:

@@ -16,12 +16,13 @@ from typing import Final
 
 from rmq_inspect.decode.directory import StoreFile
 from rmq_inspect.decode.log import BLANK_BYTES, UNIT_BYTES_MIN, Spoilt, Unit, pieces
-from rmq_inspect.decode.records import FILLER_TOPIC, has_good_unit_crc, is_filler
+from rmq_inspect.decode.records import has_good_unit_crc
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress
 from rmq_inspect.repair.files import NAME_DIGITS, FileWriter
 from rmq_inspect.repair.report import Report
 from rmq_wire import sys_flag as flags
+from rmq_wire.implied.filler import FILLER_TOPIC, is_filler
 from rmq_wire.layout.message import HOST_V4_SIZE
 from rmq_wire.message import has_good_crc, pack_blank, pack_unit
 from rmq_wire.message_id import pack_host

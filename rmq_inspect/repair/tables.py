@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 from rmq_inspect.decode.directory import StoreDirectory
 from rmq_inspect.decode.files import config_value
 from rmq_inspect.decode.log import Unit, pieces
-from rmq_inspect.decode.records import is_filler
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress, quiet
 from rmq_wire import fastjson, names
@@ -23,6 +22,8 @@ from rmq_wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTab
 from rmq_wire.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable
 from rmq_wire.bodies.topics import TopicConfig, TopicConfigTable
 from rmq_wire.errors import WireError
+from rmq_wire.implied.filler import is_filler
+from rmq_wire.implied.topics import COPY_PREFIXES
 
 TOPICS: Final = "topics.json"
 GROUPS: Final = "subscriptionGroup.json"
@@ -139,6 +140,5 @@ def _queues(store: StoreDirectory, progress: Progress) -> dict[str, int]:
 
 def _groups(topics: dict[str, int]) -> set[str]:
     """Whose retry or dead-letter topics there are."""
-    prefixes = (names.RETRY_PREFIX, names.DLQ_PREFIX)
-    found = {topic[len(prefix) :] for topic in topics for prefix in prefixes if topic.startswith(prefix)}
+    found = {topic[len(prefix) :] for topic in topics for prefix in COPY_PREFIXES if topic.startswith(prefix)}
     return {group for group in found if names.group_problem(group) is None}

@@ -24,7 +24,7 @@ from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.picking import CORRUPT, Picking, named, picked
 from rmq_spark.session import Progress, watched
 from rmq_spark.tables import table_of
-from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX
+from rmq_wire.implied.topics import COPY_PREFIXES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +37,6 @@ INNER_BATCH: Final = 0x80
 """`MessageSysFlag.INNER_BATCH_FLAG`: a unit that holds several messages."""
 COMPRESSION: Final = 0x701
 """`MessageSysFlag`: compressed, and by what."""
-EXEMPT: Final = (RETRY_PREFIX, DLQ_PREFIX)
 
 PARAMETERS: Final = (
     Parameter("by", str, "uniqKey, keys (each of the keys that blanks divide) or property:NAME.", "uniqKey", "KEY"),
@@ -77,7 +76,7 @@ def _keyed(spark: SparkSession, source: Source, by: str, columns: tuple[str, ...
     read = columns if name is not None else (*columns, column)
     wanted = Picking(tuple(dict.fromkeys(read)), ((column, name),) if name is not None else ())
     rows = picked(spark, source, wanted, includeSystemTopics="false")
-    for prefix in EXEMPT:
+    for prefix in COPY_PREFIXES:
         rows = rows.where(~F.coalesce(F.col("topic"), F.lit("")).startswith(prefix))
     kept = [one for one in rows.columns if one in columns or one == CORRUPT]
     own = F.col(column).cast("string")

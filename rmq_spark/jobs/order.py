@@ -37,12 +37,11 @@ from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.picking import CORRUPT, Picking, named, options_of
 from rmq_spark.session import Progress, watched
 from rmq_spark.tables import table_of
-from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX
+from rmq_wire.implied.topics import COPY_PREFIXES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-EXEMPT: Final = (RETRY_PREFIX, DLQ_PREFIX)
 KINDS: Final = ("sequence", "moved", "queueOrder", "clock")
 LEDGER: Final = "ledger:"
 PREVIOUS: Final = ("brokerName", "queueId", "queueOffset", "physicalOffset", "storeTimestamp", "sequence")
@@ -122,7 +121,7 @@ def keyed(spark: SparkSession, rows: DataFrame, given: dict[str, Any]) -> DataFr
     from pyspark.sql import functions as F
 
     own = rows.where("tag = 'keyed'")
-    for prefix in EXEMPT:
+    for prefix in COPY_PREFIXES:
         own = own.where(~F.col("topic").startswith(prefix))
     asked = given["sequence"] or ""
     if asked.startswith(LEDGER):

@@ -3,7 +3,7 @@
 `INNER_MULTI_DISPATCH` names them, separated by commas; at its append the message gets `INNER_MULTI_QUEUE_OFFSET`, its offset in
 each.  Only names that begin with %LMQ% are light queues; their queue id is 0.  Copies in retry, dead-letter and the broker's own
 topics keep the properties, but are in no light queue.
-Sources: `LmqDispatch`, `MultiDispatchUtils`, `MixAll.topicAllowsLMQ`, `ConsumeQueue.multiDispatchLmqQueue`.
+Sources: `LmqDispatch`, `MultiDispatchUtils`, `ConsumeQueue.multiDispatchLmqQueue`.
 """
 
 from __future__ import annotations
@@ -12,21 +12,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from rmq_wire import property_names as prop
-from rmq_wire.names import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_TOPIC_PREFIX, path_problem
+from rmq_wire.implied.topics import allows_light_queues
+from rmq_wire.names import LMQ_PREFIX, path_problem
 from rmq_wire.properties import find
 
 SEPARATOR: Final = ","
 QUEUE_ID: Final = 0
 OFFSET_DIGITS_MAX: Final = 18
 """Every such number fits into a long."""
-_WITHOUT: Final = (RETRY_PREFIX, DLQ_PREFIX, SYSTEM_TOPIC_PREFIX)
 _DISPATCH: Final = prop.INNER_MULTI_DISPATCH.encode()
 _OFFSETS: Final = prop.INNER_MULTI_QUEUE_OFFSET.encode()
-
-
-def allows_light_queues(topic: str) -> bool:
-    """Whether messages of this topic may be in light queues (`MixAll.topicAllowsLMQ`; 5.5.0 leaves dead letters out, too)."""
-    return topic != SCHEDULE_TOPIC and not topic.startswith(_WITHOUT)
 
 
 def is_light_queue(name: str) -> bool:

@@ -16,11 +16,11 @@ import pytest
 from rmq_inspect.decode import queues
 from rmq_inspect.decode.directory import list_store
 from rmq_inspect.decode.queues import BATCH
-from rmq_inspect.decode.records import is_filler
 from rmq_inspect.repair.old_queues import OldQueues
 from rmq_store.disk.disk import RealDisk
 from rmq_store.store import Store
 from rmq_wire import sys_flag as flags
+from rmq_wire.implied.filler import is_filler
 from tests.support.command import look
 from tests.support.store_rig import START_MS, Rig, draft, open_store, small
 from tests.support.stores import SLOTS, golden_of, golden_store, plain_store, rich_store, spoil, units_of

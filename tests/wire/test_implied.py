@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from rmq_wire import property_names as prop
 from rmq_wire.implied import delay_levels, inner_batch, light_queues
+from rmq_wire.implied.filler import FILLER_TOPIC, is_filler
 from rmq_wire.implied.index_keys import index_hash, index_keys, is_indexed, key_hash, stored_index_keys, topic_hash
 from rmq_wire.implied.queue_entries import OFFSET_END, QueueEntry, queue_entries, why_no_queue
 from rmq_wire.implied.tags import stored_tags_code, tags_code
+from rmq_wire.implied.topics import allows_light_queues, is_users_topic
 from rmq_wire.java import parse_int, string_hash
 from rmq_wire.message import StoredMessage, pack_unit, read_unit
 from rmq_wire.message_id import pack_host
@@ -224,3 +226,38 @@ def test_java_ints(number: int, zeros: int, plus: str) -> None:
     assert parse_int(text) == (number if -(1 << 31) <= number < 1 << 31 else None)
     for wrong in ("", "+", "-", "1 ", "1_0", "--1"):
         assert parse_int(wrong) is None
+
+
+# --- topics
+
+
+@pytest.mark.parametrize(
+    ("topic", "users", "light"),
+    [
+        ("T", True, True),
+        ("%LMQ%a", True, True),
+        ("%RETRY%g", False, False),
+        ("%DLQ%g", False, False),
+        ("rmq_sys_x", False, False),
+        (SCHEDULE_TOPIC, False, False),
+        ("RMQ_SYS_TRACE_TOPIC", False, True),
+    ],
+)
+def test_topics(topic: str, users: bool, light: bool) -> None:
+    assert (is_users_topic(topic), allows_light_queues(topic)) == (users, light)
+
+
+def test_fillers() -> None:
+    filler = unit(FILLER_TOPIC, sys_flag=TRANSACTION_ROLLBACK, queue_id=0, queue_offset=0)
+    for one in (filler, filler._replace(topic=b""), filler._replace(topic=b"RMQ_I")):
+        assert is_filler(one)
+        assert not entries(one)
+        assert not is_indexed(one.sys_flag)
+    for other in (
+        filler._replace(topic=b"T"),
+        filler._replace(sys_flag=0),
+        filler._replace(queue_offset=1),
+        filler._replace(queue_id=1),
+        filler._replace(properties=b"a\x01b\x02"),
+    ):
+        assert not is_filler(other)
