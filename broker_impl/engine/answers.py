@@ -22,6 +22,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
+from broker_impl.engine.body_limits import NEVER_HEAVY
 from rmq_net.service import Buffer
 from rmq_wire.codes import ResponseCode
 from rmq_wire.declare import Header, Request
@@ -131,6 +132,7 @@ class Row(NamedTuple):
     """How one code is answered.  `stages`: it appends to the store, so it is refused while too much waits for the disk.
     `in_order`: when it becomes long work, the peer's next request waits for its end, for it may undo what this one does.
     `bulky`: its answer may have megabytes; it says so to `Shares.afford` before anything of it counts.
+    `heavy_bytes`: with so long a body it waits while another such request had its place in the turn.
     """
 
     request: type[Request]
@@ -139,6 +141,7 @@ class Row(NamedTuple):
     stages: bool
     in_order: bool = False
     bulky: bool = False
+    heavy_bytes: int = NEVER_HEAVY
 
 
 def refusal_reply(refusal: Refusal) -> Reply:

@@ -23,6 +23,24 @@ BODY_BYTES_MAX: Final[Mapping[int, int]] = {
 """Of requests with lists, by code."""
 
 
+HEAVY_BYTES: Final[Mapping[int, int]] = {
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: SMALL_BYTES_MAX,
+    RequestCode.HEART_BEAT: SMALL_BYTES_MAX,
+    RequestCode.LOCK_BATCH_MQ: SMALL_BYTES_MAX,
+    RequestCode.UNLOCK_BATCH_MQ: SMALL_BYTES_MAX,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: SMALL_BYTES_MAX,
+    RequestCode.SEND_BATCH_MESSAGE: 128 << 10,
+    RequestCode.DELETE_TOPIC_IN_BROKER: 0,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: 0,
+    RequestCode.UNREGISTER_BROKER: 0,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: 0,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: 0,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: 0,
+}
+"""Requests that may take tens of milliseconds, with bodies from this length on: few are served in one turn, whoever sent them."""
+NEVER_HEAVY: Final = 1 << 31
+
+
 def body_bytes_max(code: int) -> int:
     """The limit of one request."""
     return BODY_BYTES_MAX.get(code, SMALL_BYTES_MAX)

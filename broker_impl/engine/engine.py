@@ -284,8 +284,8 @@ class Engine:
 
         peers_max, shares = self.limits.turn_backlogs_max, self._shares
         self._backlogs.serve(peers_max, shares.full, serve)
-        shares.weighing = False
-        self._backlogs.serve_large(peers_max, lambda: shares.crowded, serve)
+        shares.weighing = shares.heavy = False
+        self._backlogs.serve_large(peers_max, lambda: shares.crowded or shares.heavy, serve)
         shares.weighing = True
 
     def _serve(self, peer: Peer, command: Command | Unreadable) -> None:
@@ -302,7 +302,9 @@ class Engine:
                 remark = f" request type {command.code} not supported"
                 self.emit(peer, command.opaque, command.form, Reply(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark))
             return
-        request, handle, stages, in_order, _ = row
+        request, handle, stages, in_order, _, heavy_bytes = row
+        if len(command.body) >= heavy_bytes:
+            self._shares.one_heavy()
         commits = self._commits
         mark = commits.mark()
         answer: Answer

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from broker_impl.engine.answers import Answer, Row
+from broker_impl.engine.body_limits import HEAVY_BYTES, NEVER_HEAVY
 from broker_impl.engine.call import Call
 from rmq_wire.declare import REQUESTS, Request, Role
 
@@ -81,6 +82,8 @@ def _marked(capability: Capability) -> Iterable[tuple[type[Request], Row, str]]:
     for name in dir(type(capability)):
         mark = getattr(getattr(type(capability), name), _MARK, None)
         if mark is not None:
-            requests, *flags = mark
+            requests, stages, in_order, bulky = mark
             for request in requests:
-                yield request, Row(request, getattr(capability, name), *flags), f"{type(capability).__name__}.{name}"
+                heavy_bytes = HEAVY_BYTES.get(int(request.code), NEVER_HEAVY)
+                row = Row(request, getattr(capability, name), stages, in_order, bulky, heavy_bytes)
+                yield request, row, f"{type(capability).__name__}.{name}"

@@ -13,7 +13,7 @@ from broker_impl.engine.limits import Limits
 
 
 class Large(Exception):
-    """The answer is large, and others wait for such: the request is served again in its turn."""
+    """The answer or the work is large, and others wait for such: the request is served again in its turn."""
 
 
 class Gathering(Protocol):
@@ -34,6 +34,8 @@ class Shares:
         self.bytes = limits.turn_output_bytes_max
         self.weighing = False
         """Who is served now waits in the row when it wants much: not while the row itself is served, nor after the turn."""
+        self.heavy = False
+        """A request that takes tens of milliseconds was served."""
 
     def begin(self, arrived: int) -> None:
         """A turn in which so many have sent something."""
@@ -41,6 +43,7 @@ class Shares:
         active = arrived + min(len(self._backlogs), limits.turn_backlogs_max)
         self.requests = min(limits.requests_max, max(limits.turn_requests_max // active, 1))
         self.bytes = limits.turn_output_bytes_max // active
+        self.heavy = False
 
     @property
     def crowded(self) -> bool:
@@ -56,3 +59,9 @@ class Shares:
         """A request marked `bulky` would be answered with so many bytes.  Raises `Large` when it has to wait for its turn."""
         if size > self._limits.small_answer_bytes_max and self.weighing and (self.crowded or self._backlogs.large):
             raise Large
+
+    def one_heavy(self) -> None:
+        """A request may take tens of milliseconds.  Raises `Large` when it has to wait, for another one was served."""
+        if self.heavy:
+            raise Large
+        self.heavy = True

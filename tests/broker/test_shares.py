@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from broker_impl.engine.limits import Limits
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Command
+from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.query import ViewMessage
+from rmq_wire.headers.topics import DeleteTopic
 from tests.support.bare_engine import Server, put, where
 from tests.support.driver import Client
 from tests.support.engine import House
@@ -224,3 +227,26 @@ def test_who_left_gives_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert holding(house, late, range(1)) == [ResponseCode.SYSTEM_BUSY], "everybody has one; there is nothing to give up"
     crowd[0].close()
     assert not holding(house, late, range(1))
+
+
+def test_requests_that_take_tens_of_milliseconds_are_served_few_in_a_turn(tmp_path: Path) -> None:
+    """A write of 40 KB held 256 of them, and as many peers as liked could send one: all in one turn."""
+    house = House(tmp_path)
+    for number in range(CROWD):
+        house.topic(f"T{number}", queues=1)
+    crowd, light = [house.connect() for _ in range(4)], house.connect()
+    share = CROWD // len(crowd)
+    asked = [
+        (client, b"".join(client.frame(DeleteTopic(topic=f"T{at * share + n}")) for n in range(share)))
+        for at, client in enumerate(crowd)
+    ]
+    left = [len(house.node.topics)]
+    house.driver.turn(*asked, (light, light.frame(GetMaxOffset(topic=f"T{CROWD - 1}", queue_id=0))))
+    assert len(light.answers) == 1, "others do not wait"
+    while len(house.node.topics) > left[0] - CROWD:
+        left.append(len(house.node.topics))
+        house.driver.turn()
+    assert max(before - after for before, after in pairwise(left)) <= 2
+    house.driver.run()
+    assert [len(client.answers) for client in crowd] == [share] * len(crowd)
+    assert all(answer.code == 0 for client in crowd for answer in client.answers.values())
