@@ -113,7 +113,7 @@ class Retention:
         self._wall_ms = 0
         self._last_look: tuple[int, int] | None = None
         self._manual_looks = 0
-        self._followed = log.min_offset
+        self.followed = log.min_offset
         """log position that the queues' minimums agree with, and their files"""
         self._waits_for_flush = False
         """whether this look left a queue file for the next one"""
@@ -249,19 +249,25 @@ class Retention:
         """Minimum offsets, queue files and index files after the log's new beginning."""
         log_min = self._log.min_offset
         yield from self._follow_with_index(log_min)
-        if log_min <= self._followed:
+        if log_min <= self.followed:
             return
         rules = self._space.rules
         self._waits_for_flush = False
-        for number, queue in enumerate(list(self._queues), 1):
-            removal = yield from self._follow(queue, log_min)
-            if removal is not None:
-                yield removal
-                yield rules.delete_consume_queue_files_interval
-            elif number % QUEUES_AT_ONCE == 0:
-                yield PAUSE_MS
+        number = 0
+        for topic in self._queues.topics():
+            was_unopened = topic in self._queues.unopened
+            for queue in self._queues.of_topic(topic):
+                removal = yield from self._follow(queue, log_min)
+                number += 1
+                if removal is not None:
+                    yield removal
+                    yield rules.delete_consume_queue_files_interval
+                elif number % QUEUES_AT_ONCE == 0:
+                    yield PAUSE_MS
+            if was_unopened:
+                self._queues.put_back(topic)
         if not self._waits_for_flush:
-            self._followed = log_min
+            self.followed = log_min
 
     def _follow(self, queue: ConsumeQueue, log_min: int) -> Generator[Chore | int, None, Removal | None]:
         """Correct one queue's minimum (Java: ConsumeQueue.correctMinOffset); its files that are wholly below, or None."""

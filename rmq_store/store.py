@@ -128,7 +128,8 @@ class Store(Reading):
         root = self.settings.store_path_root_dir
         for directory in self._log.segments.directories:
             self._disk.sync_directory(directory)
-        inventory.write(self._disk, root, inventory.taken(self._disk, root, self._log, self._queues, self._checkpoint))
+        followed = self.retention.followed
+        inventory.write(self._disk, root, inventory.taken(self._disk, root, self._log, self._queues, self._checkpoint, followed))
         self._boot_mark.remove()
         self._disk.unlink(f"{root}/abort")
         self._disk.sync_directory(root)
@@ -300,11 +301,7 @@ class Store(Reading):
 
     def topics(self) -> dict[str, dict[int, tuple[int, int]]]:
         """topic: {queue id: (min offset, max offset)} of queues that ever had a message."""
-        return {
-            topic: bounds
-            for topic, queues in self._queues.by_topic.items()
-            if (bounds := {queue.queue_id: (queue.min_offset, queue.max_offset) for queue in queues.values() if queue.max_offset})
-        }
+        return {topic: bounds for topic in self._queues.topics() if (bounds := self._queues.bounds_of(topic))}
 
     def delete_topics(self, topics: Iterable[str]) -> int:
         """Remove the queues of these topics, and of their messages on the way; all stay in the log. How many topics existed."""

@@ -25,6 +25,10 @@ from rmq_store.errors import ForeignFile
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
+DIRECTORY: Final = -1
+"""In place of a size, where a directory is."""
+
+
 class Kind(Enum):
     """What a directory entry is; links are never looked through."""
 
@@ -148,6 +152,13 @@ class Disk(Protocol):
 
     def modified_ms(self, path: str) -> int:
         """When the file was last written, wall ms."""
+        ...
+
+    def stamp(self, path: str) -> tuple[int, int]:
+        """Bytes of a regular file, or `DIRECTORY`; and when it was changed last, ns, a directory by a name that came or went.
+
+        ForeignFile when it is anything else.
+        """
         ...
 
     def lock(self, path: str) -> Lock | None:
@@ -380,6 +391,14 @@ class RealDisk:
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path, follow_symlinks=False).st_mtime_ns // NANOSECONDS_PER_MS
+
+    def stamp(self, path: str) -> tuple[int, int]:
+        found = os.stat(path, follow_symlinks=False)
+        if stat.S_ISREG(found.st_mode):
+            return found.st_size, found.st_mtime_ns
+        if stat.S_ISDIR(found.st_mode):
+            return DIRECTORY, found.st_mtime_ns
+        raise ForeignFile(f"{path} is neither file nor directory: move it away")
 
     def lock(self, path: str) -> Lock | None:
         return lock.take(path)

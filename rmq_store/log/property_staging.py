@@ -111,7 +111,7 @@ class PropertyStaging:
         if queue is not None:
             return queue
         if self._light_count is None or self._light_count >= self._light_max:
-            self._light_count = sum(topic.startswith(names.LMQ_PREFIX) for topic in self._queues.by_topic)
+            self._light_count = sum(topic.startswith(names.LMQ_PREFIX) for topic in self._queues.topics())
         if self._light_count >= self._light_max:
             raise Illegal(IllegalKind.LIGHT_QUEUES, f"there are {self._light_count} light queues, {self._light_max} are allowed")
         self._light_count += 1

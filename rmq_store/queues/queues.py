@@ -1,20 +1,22 @@
 """All consume queues of a store, by topic and queue id, and the one place where a topic's name becomes a path.
 
-Looking a queue up never makes one; only an append does, and files appear at its first dispatch.  (Java: ConsumeQueueStore)
+Looking a queue up never makes one; only an append does, and files appear at its first dispatch.  What a clean stop left is opened
+topic by topic, when one of its queues is asked for (`rmq_store.unopened`).  (Java: ConsumeQueueStore)
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
 from rmq_store.disk.disk import Disk, Kind
 from rmq_store.disk.segments import OpenFiles, Segments
 from rmq_store.errors import Closed, ForeignFile, Illegal, IllegalKind, Unwritable
 from rmq_store.queues.batch_queue import BatchConsumeQueue
-from rmq_store.queues.consume_queue import ConsumeQueue
+from rmq_store.queues.consume_queue import NOTHING, ConsumeQueue
 from rmq_store.queues.extended_queue import ExtendedConsumeQueue
 from rmq_store.queues.previous_queues import NOTHING_KNOWN, PreviousQueues
+from rmq_store.queues.unopened import Unopened
 from rmq_store.settings import StoreSettings
 from rmq_wire.names import LMQ_PREFIX, is_system_topic, path_problem
 
@@ -22,7 +24,7 @@ QUEUE_ID_MAX = (1 << 31) - 1
 
 
 class Queues:
-    """The table of queues. `by_topic` maps topic to {queue id: queue}."""
+    """The table of queues. `by_topic` maps topic to {queue id: queue}, of topics that are opened."""
 
     def __init__(
         self,
@@ -36,6 +38,7 @@ class Queues:
         self.directory = f"{settings.store_path_root_dir}/consumequeue"
         self.batch_directory = f"{settings.store_path_root_dir}/batchconsumequeue"
         self.by_topic: dict[str, dict[int, ConsumeQueue]] = {}
+        self.unopened = Unopened(files.disk, self.directory, settings.consume_queue_file_bytes)
         self.unsynced_directories: dict[str, None] = {}
         self._files = files
         self._file_bytes = settings.consume_queue_file_bytes
@@ -53,16 +56,81 @@ class Queues:
         """found on disk, or made since"""
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
+        """Every queue; whatever is not opened is opened."""
+        for topic in self.unopened.topics():
+            self._open(topic)
+        yield from self.opened()
+
+    def opened(self) -> Iterator[ConsumeQueue]:
         for queues in self.by_topic.values():
             yield from queues.values()
 
+    def topics(self) -> list[str]:
+        """Opened or not."""
+        return [*self.by_topic, *self.unopened.topics()]
+
+    def of_topic(self, topic: str) -> list[ConsumeQueue]:
+        """Its queues, opened when they are not."""
+        return list((self.by_topic.get(topic) or self._open(topic) or {}).values())
+
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         queues = self.by_topic.get(topic)
+        if queues is None:
+            queues = self._open(topic)
         return None if queues is None else queues.get(queue_id)
+
+    def newest(self) -> ConsumeQueue | None:
+        """The queue of the last message of all that are in queues."""
+        newest = max(self.opened(), key=lambda queue: queue.end_physical, default=None)
+        end, topic, queue_id = self.unopened.newest
+        if end > (NOTHING if newest is None else newest.end_physical):
+            newest = self.find(topic, queue_id)
+        return None if newest is None or newest.end_physical == NOTHING else newest
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """The least offset and the next one; (0, 0) of a queue that does not exist. Opens nothing."""
+        queues = self.by_topic.get(topic)
+        if queues is None:
+            return self.bounds_of(topic).get(queue_id, (0, 0))
+        queue = queues.get(queue_id)
+        return (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
+
+    def bounds_of(self, topic: str) -> dict[int, tuple[int, int]]:
+        """The same by queue id, of queues that ever had a message."""
+        queues = self.by_topic.get(topic)
+        found = self.unopened.queues(topic) if queues is None else queues.values()
+        return {one.queue_id: (one.min_offset, one.max_offset) for one in found if one.max_offset}
+
+    def _open(self, topic: str) -> dict[int, ConsumeQueue] | None:
+        """Queues of a topic that is not opened, of its row, without the disk; None when there is no such topic."""
+        rows = self.unopened.take(topic)
+        if not rows:
+            return None
+        heads: dict[str, int] = {}
+        queues = self.by_topic[topic] = {}
+        for row in rows:
+            segments = self._segments(f"{self.directory}/{topic}/{row.queue_id}", self._file_bytes)
+            segments.starts = [row.first + number * self._file_bytes for number in range(row.count)]
+            queue = queues[row.queue_id] = ConsumeQueue(topic, row.queue_id, segments, heads)
+            queue.min_offset, queue.end_physical = row.min_offset, row.end_physical
+            queue.max_offset = queue.next_offset = row.max_offset
+        return queues
+
+    def put_back(self, topic: str) -> None:
+        """A row is enough for an opened topic that nobody needs now; nothing happens when somebody does."""
+        queues = self.by_topic.get(topic)
+        if queues is not None and self.unopened.put_back(topic, queues.values()):
+            del self.by_topic[topic]
+
+    def noted(self) -> dict[str, bytes]:
+        """By topic, what the next start is to find. Raises OSError."""
+        return self.unopened.noted(self.by_topic)
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue, made in memory when absent. Raises Illegal for names that must not become paths."""
         queues = self.by_topic.get(topic)
+        if queues is None:
+            queues = self._open(topic)
         if queues is None:
             if problem := path_problem(topic):
                 raise Illegal(IllegalKind.MESSAGE, f"topic {topic[:64]!r} cannot be stored: {problem}")
@@ -85,28 +153,38 @@ class Queues:
             self._batch_topics.add(topic)
         is_batch = topic in self._batch_topics
         size = self._batch_file_bytes if is_batch else self._file_bytes
-        segments = Segments(self._files, f"{self._topic_path(topic)}/{queue_id}", size, self.unsynced_directories)
+        segments = self._segments(f"{self._topic_path(topic)}/{queue_id}", size)
         if is_batch:
             return BatchConsumeQueue(topic, queue_id, segments, heads)
         ext_path = f"{self.ext_directory}/{topic}/{queue_id}"
         extends = self._extends or (topic, queue_id) in self._previous.extended
         if (not extends and f"{topic}/{queue_id}" not in self._extended) or topic.startswith(LMQ_PREFIX):
             return ConsumeQueue(topic, queue_id, segments, heads)
-        ext = Segments(self._files, ext_path, self._ext_file_bytes, self.unsynced_directories)
+        ext = self._segments(ext_path, self._ext_file_bytes)
         return ExtendedConsumeQueue(topic, queue_id, segments, heads, ext, extends, self._previous)
+
+    def _segments(self, directory: str, file_bytes: int) -> Segments:
+        return Segments(self._files, directory, file_bytes, self.unsynced_directories)
 
     def _topic_path(self, topic: str) -> str:
         return f"{self.batch_directory if topic in self._batch_topics else self.directory}/{topic}"
 
-    def load(self, clean: bool) -> list[str]:
-        """Find every queue's files. Returns paths of empty files, to be removed. Raises ForeignFile, OSError."""
+    def load(self, clean: bool, noted: Mapping[str, bytes]) -> list[str]:
+        """Find every queue's files, but those of topics that are as noted. Returns paths of empty files, to be removed.
+
+        Raises ForeignFile, OSError.
+        """
         disk = self._files.disk
         empty: list[str] = []
         for topic in _directories(disk, self.ext_directory):
             self._extended.update(f"{topic}/{name}" for name in _directories(disk, f"{self.ext_directory}/{topic}"))
+        extended = {path.rpartition("/")[0] for path in self._extended}
         for root in (self.batch_directory, self.directory):
             for topic in _directories(disk, root):
                 self._check_kind(root, topic)
+                is_plain = root == self.directory and not self._extends and topic not in extended
+                if is_plain and topic in noted and self.unopened.add(topic, noted[topic]):
+                    continue
                 for name in _directories(disk, f"{root}/{topic}"):
                     if not _is_queue_id(name):
                         continue  # Java passes over what is no int
@@ -155,7 +233,9 @@ class Queues:
         again meanwhile waits for its old files. Raises OSError."""
         count = 0
         for topic in topics:
-            queues = self.by_topic.pop(topic, None)
+            queues = self.by_topic.pop(topic, None) or self._open(topic)
+            self.by_topic.pop(topic, None)
+            self.unopened.forget(topic)
             if queues:
                 count += 1
                 self._doomed[topic] = list(queues.values())
@@ -190,21 +270,23 @@ class Queues:
         """
         disk = self._files.disk
         count = 0
-        for topic, queues in list(self.by_topic.items()):
-            if is_system_topic(topic):
+        for topic in self.topics():
+            unopened = self.unopened.queues(topic)
+            if is_system_topic(topic) or (unopened and not any(0 <= row.end_physical < log_min for row in unopened)):
                 continue
-            for queue in list(queues.values()):
+            for queue in self.of_topic(topic):
                 if not 0 <= queue.end_physical < log_min or queue.next_offset != queue.max_offset:
                     continue
-                del queues[queue.queue_id]
+                del self.by_topic[topic][queue.queue_id]
                 queue.is_deleted = True
                 queue.remove_files()
                 _remove_empty(disk, queue.segments.directory)
                 if isinstance(queue, ExtendedConsumeQueue):
                     _remove_empty(disk, queue.ext.directory)
                 count += 1
-            if not queues:
+            if not self.by_topic[topic]:
                 del self.by_topic[topic]
+                self.unopened.forget(topic)
                 _remove_empty(disk, self._topic_path(topic))
                 self._batch_topics.discard(topic)
         return count

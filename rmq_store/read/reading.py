@@ -36,8 +36,7 @@ class Reading:
 
     def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """(min offset, max offset); (0, 0) for a queue that does not exist. Makes nothing."""
-        queue = self._queues.find(topic, queue_id)
-        return (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
+        return self._queues.bounds(topic, queue_id)
 
     def read_queue(
         self,

@@ -28,12 +28,10 @@ class DispatchStart:
 
     def after_clean_stop(self) -> int | None:
         """After a clean stop: the end of the newest dispatched message, or None when log and queues disagree."""
-        end, newest = -1, None
-        for queue in self._queues:
-            if queue.end_physical > end:
-                end, newest = queue.end_physical, queue
+        newest = self._queues.newest()
         if newest is None:
             return self._log.min_offset
+        end = newest.end_physical
         physical, size, _ = queue_repair.unit_at(newest, newest.max_offset - 1)
         if end < self._log.min_offset:
             return self._log.min_offset

@@ -2,12 +2,13 @@
 
 Files say nothing about files that are gone: a queue without its first file looks like one that retention has followed, and one
 without any like a queue that never had a message.  So the last thing that a clean stop writes is where log and queues begin and
-end, and which tables there are.  Who finds `abort` does not believe it; nor who finds another checkpoint, for a broker of another
-kind may have run meanwhile.  (Java keeps nothing of the kind, and leaves the file alone.)
+end, and which tables there are, with a check sum (MessagePack).  Who finds `abort` does not believe it; nor who finds another
+checkpoint, for a broker of another kind may have run meanwhile.  (Java keeps nothing of the kind, and leaves the file alone.)
 """
 
 from __future__ import annotations
 
+import zlib
 from typing import Final
 
 import msgspec
@@ -24,22 +25,25 @@ TABLES: Final = (".json",)
 
 
 class Inventory(msgspec.Struct, frozen=True):
-    """Positions count bytes of the log, or of a queue's files; ends of queues count messages."""
+    """Positions count bytes of the log."""
 
     checkpoint: tuple[int, ...]
     log_first: int
-    queues: dict[str, tuple[int, int]]
-    """`topic/queue id`: where the first file begins, and the next offset"""
+    followed: int
+    """where the log began when the queues' minimums were set (`Retention`)"""
+    queues: dict[str, bytes]
+    """topic: its row (`rmq_store.unopened`)"""
     tables: list[str]
     """names in `config`"""
 
 
-def taken(disk: Disk, root: str, log: CommitLog, queues: Queues, checkpoint: Checkpoint) -> Inventory:
+def taken(disk: Disk, root: str, log: CommitLog, queues: Queues, checkpoint: Checkpoint, followed: int) -> Inventory:
     """Of what is there now. Raises OSError."""
     return Inventory(
         checkpoint.values(),
         log.min_offset,
-        {f"{one.topic}/{one.queue_id}": (one.segments.starts[0], one.max_offset) for one in queues if one.segments.starts},
+        followed,
+        queues.noted(),
         [name for name, kind, size in disk.entries(f"{root}/config") if kind is Kind.FILE and size and name.endswith(TABLES)],
     )
 
@@ -52,17 +56,23 @@ def write(disk: Disk, root: str, inventory: Inventory) -> None:
         file.set_length(0)
     except FileNotFoundError:
         file = disk.create(path, 0)
-    write_all(file, 0, msgspec.json.encode(inventory))
+    data = msgspec.msgpack.encode(inventory)
+    write_all(file, 0, msgspec.msgpack.encode((zlib.crc32(data), data)))
     file.sync()
 
 
 def read(disk: Disk, root: str) -> Inventory | None:
-    """What the last clean stop left; None when it left nothing that can be read. Raises OSError."""
+    """What the last clean stop left; None when it left nothing that can be believed. Raises OSError."""
     try:
         file = disk.open(f"{root}/{NAME}")
+        checkpoint = Checkpoint(disk.open(f"{root}/checkpoint"))
     except FileNotFoundError:
         return None
     try:
-        return msgspec.json.decode(file.read_at(0, file.length()), type=Inventory)
+        check_sum, data = msgspec.msgpack.decode(file.read_at(0, file.length()), type=tuple[int, bytes])
+        if check_sum != zlib.crc32(data):
+            return None
+        noted = msgspec.msgpack.decode(data, type=Inventory)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+    return noted if noted.checkpoint == checkpoint.values() else None

@@ -14,12 +14,12 @@ from itertools import islice, pairwise
 from typing import Final
 
 from rmq_store.advice import repair_command
-from rmq_store.disk.checkpoint import Checkpoint
 from rmq_store.errors import StoreDamaged
 from rmq_store.log.commit_log import CommitLog
 from rmq_store.log.walk import LogWalk
 from rmq_store.queues.consume_queue import ConsumeQueue
 from rmq_store.queues.queues import Queues
+from rmq_store.queues.unopened import decoded
 from rmq_store.recovery import queue_repair
 from rmq_store.recovery.inventory import Inventory
 
@@ -37,12 +37,10 @@ TOLD_MAX: Final = 8
 class Missing:
     """One look, after every queue's end was found. Everything here waits for the disk and raises OSError."""
 
-    def __init__(self, root: str, log: CommitLog, queues: Queues, checkpoint: Checkpoint, noted: Inventory | None) -> None:
+    def __init__(self, root: str, log: CommitLog, queues: Queues, noted: Inventory | None) -> None:
         self._root = root
         self._log = log
         self._queues = queues
-        if noted is not None and noted.checkpoint != checkpoint.values():
-            noted = None  # somebody else has run meanwhile
         self._noted = noted
 
     def refuse_gaps(self) -> None:
@@ -73,7 +71,7 @@ class Missing:
         return [*found[:TOLD_MAX], "and more"] if len(found) > TOLD_MAX else found
 
     def _found(self) -> Iterator[str]:
-        for queue in self._queues:
+        for queue in self._queues.opened():
             segments = queue.segments
             for start, following in pairwise(segments.starts):
                 if following != start + segments.file_bytes:
@@ -88,15 +86,18 @@ class Missing:
         yield from self._senseless()
 
     def _other_than_noted(self, noted: Inventory) -> Iterator[str]:
-        for name, (first, end) in noted.queues.items():
-            topic, _, queue_id = name.rpartition("/")
-            queue = self._queues.find(topic, int(queue_id)) if len(queue_id) < 11 and queue_id.isdecimal() else None
-            if queue is None or not queue.segments.starts:
-                yield f"all files of {topic} queue {queue_id} are missing"
-            elif queue.segments.starts[0] > first:  # an older one may be left of what retention was about to remove
-                yield f"{queue.segments.directory} begins at {queue.segments.starts[0]}: its files from {first} on are missing"
-            elif queue.max_offset != end:
-                yield f"{queue.segments.directory} ends at {queue.max_offset}, the last stop left {end} messages"
+        """Of topics that had to be opened, since their files are others."""
+        for topic, row in noted.queues.items():
+            for left in () if topic in self._queues.unopened else decoded(row).queues:
+                queue = self._queues.find(topic, left.queue_id)
+                if queue is None or not queue.segments.starts:
+                    yield f"all files of {topic} queue {left.queue_id} are missing"
+                    continue
+                directory, first = queue.segments.directory, queue.segments.starts[0]
+                if first > left.first:  # an older one may be left of what retention was about to remove
+                    yield f"{directory} begins at {first}: its files from {left.first} on are missing"
+                elif queue.max_offset != left.max_offset:
+                    yield f"{directory} ends at {queue.max_offset}, the last stop left {left.max_offset} messages"
 
     def _other_than_log(self) -> Iterator[str]:
         """The log's first messages have places in their queues. One without a directory belongs to a topic that was deleted."""
@@ -115,7 +116,7 @@ class Missing:
 
     def _newest(self) -> list[ConsumeQueue]:
         """Those that were written to last."""
-        there = [queue for queue in self._queues if queue.segments.starts]
+        there = [queue for queue in self._queues.opened() if queue.segments.starts]
         return sorted(there, key=lambda queue: queue.end_physical, reverse=True)[:QUEUES_SCANNED]
 
     def _senseless(self) -> Iterator[str]:

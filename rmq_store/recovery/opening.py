@@ -62,7 +62,8 @@ def open_locked(
     index = None
     wrong: list[str] = []
     empty = log.segments.load(clean)
-    empty += queues.load(clean)
+    is_as_left = noted is not None and bool(log.segments.starts) and noted.followed == log.min_offset
+    empty += queues.load(clean, noted.queues if noted is not None and is_as_left else {})
     if settings.message_index_enable:
         index = Index(files, f"{root}/index", settings.max_hash_slot_num, settings.max_index_num, zone)
         wrong = index.load()

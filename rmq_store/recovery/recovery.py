@@ -69,7 +69,7 @@ class Recovery:
         self._index = index
         self._checkpoint = checkpoint
         self._start = DispatchStart(log, queues, checkpoint)
-        self._missing = Missing(settings.store_path_root_dir, log, queues, checkpoint, noted)
+        self._missing = Missing(settings.store_path_root_dir, log, queues, noted)
         self._dispatched_end = 0
         """log position up to which queues had units when they were found"""
         self._touched: dict[str, int] = {}
@@ -100,7 +100,7 @@ class Recovery:
     def _after_clean_stop(self, report: Report) -> int | None:
         """Where to begin, and whether that is all that has to be read. Raises StoreDamaged before anything is touched."""
         self._missing.refuse_gaps()
-        for queue in self._queues:
+        for queue in self._queues.opened():
             queue_repair.find_end(queue)
         wrong = self._missing.in_queues()
         report.missing = [*self._missing.for_good(), *wrong]
@@ -381,7 +381,7 @@ class Recovery:
             if self._index is not None:
                 self._index.unsynced_directories[self._index.directory] = None
         log.begin_at(end)
-        for queue in self._queues:
+        for queue in self._queues.opened():
             if not queue.segments.starts:
                 continue
             queue_repair.correct_min(queue, log.min_offset)

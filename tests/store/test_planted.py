@@ -122,6 +122,21 @@ CATALOGUE: dict[str, Found] = {
     "value taken back by a killed start not synced": by_test(
         bugs.taken_back_and_not_synced, "recovery.a_checkpoint_that_a_killed_start_took_back_is_synced"
     ),
+    "stamps not compared": by_test(
+        bugs.stamps_not_compared, "missing.a_queue_that_is_not_whole_is_told_and_made_again", True, by=FileNotFoundError
+    ),
+    "stamp kept when files changed": by_test(bugs.stamp_kept_when_files_changed, "unopened.retention_puts_back_what_it_opened"),
+    "leftovers not looked for": by_test(
+        bugs.leftovers_not_looked_for, "unopened.what_retention_has_not_removed_yet_is_found_again"
+    ),
+    "row forgets the least offset": by_test(bugs.row_forgets_the_least_offset, "unopened.retention_puts_back_what_it_opened"),
+    "put back while a message is on its way": by_test(
+        bugs.put_back_while_a_message_is_on_its_way, "unopened.a_queue_with_a_message_on_its_way_is_not_put_back"
+    ),
+    "rows believed before queues followed the log": by_test(
+        bugs.rows_believed_before_queues_followed_the_log,
+        "unopened.a_stop_before_the_queues_have_followed_the_log_leaves_no_rows_to_be_believed",
+    ),
     "unfinished unit taken": by_test(bugs.unfinished_unit_taken, "recovery.a_kill_in_the_middle_of_a_write_leaves_no_half_unit"),
 }
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from rmq_store.disk.disk import Buffer, Entry, Kind, Usage
+from rmq_store.disk.disk import DIRECTORY, Buffer, Entry, Kind, Usage
 from rmq_store.errors import ForeignFile
 
 PAGE_BYTES = 4096
@@ -54,6 +54,9 @@ class _Inode:
     entries: dict[str, _Inode] = field(default_factory=dict)
     """of a directory: the paths in it that are on the medium"""
     modified_ms: int = 0
+    changed: int = 0
+    """number of the last change of its bytes or names, among all changes of the disk"""
+    durable_changed: int = 0
 
 
 class MemoryFile:
@@ -75,6 +78,7 @@ class MemoryFile:
             inode.data.extend(bytes(end - len(inode.data)))
         inode.data[offset:end] = view
         inode.modified_ms = self._disk.wall_ms
+        self._disk.note_change(inode)
         if len(view):
             pages = range(offset // PAGE_BYTES, (end - 1) // PAGE_BYTES + 1)
             inode.dirty.update(pages)
@@ -113,6 +117,7 @@ class MemoryFile:
             del data[size:]  # BufferError while it is mapped
         else:
             data.extend(bytes(size - len(data)))
+        self._disk.note_change(self._inode)
         self._inode.dirty.update(pages)
 
     def data_ranges(self, start: int) -> Iterator[tuple[int, int]]:
@@ -132,6 +137,7 @@ class MemoryFile:
             raise OSError(fault.error, os.strerror(fault.error), self.path)
         inode.durable = bytes(inode.data) if not inode.lost else bytes(_but_pages(inode.data, inode.durable, inode.lost))
         inode.dirty.clear()
+        inode.durable_changed = inode.changed
         self._disk.log.append(("sync", self.path, 0, 0))
 
 
@@ -170,6 +176,15 @@ class MemoryDisk:
         """called before each operation, with its name and path; may raise to stop there"""
         self._calls: dict[int, int] = {}
         self._now: dict[str, _Inode] = {"/": _directory()}
+        self._changes = 0
+
+    def note_change(self, inode: _Inode) -> None:
+        self._changes += 1
+        inode.changed = self._changes
+
+    def _note_name(self, path: str) -> None:
+        """A name in its directory came or went."""
+        self.note_change(self._now[self._parent(path)])
 
     @property
     def boot_id(self) -> str:
@@ -215,6 +230,8 @@ class MemoryDisk:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         inode = self._now[path] = _Inode(bytearray(size), b"", modified_ms=self.wall_ms)
         inode.dirty.update(range(-(-size // PAGE_BYTES)))
+        self.note_change(inode)
+        self._note_name(path)
         self.log.append(("create", path, 0, size))
         return MemoryFile(self, inode, path)
 
@@ -222,6 +239,7 @@ class MemoryDisk:
         """Put something there that a store must refuse."""
         self.make_directories(self._parent(path))
         self._now[path] = _Inode(bytearray(), b"", kind=kind)
+        self._note_name(path)
 
     def entries(self, path: str) -> list[Entry]:
         prefix = path.rstrip("/") + "/"
@@ -244,11 +262,14 @@ class MemoryDisk:
         changed = self.make_directories(self._parent(path))
         self.raise_fault("mkdir", path)
         self._now[path] = _directory()
+        self._note_name(path)
         return [*changed, self._parent(path)]
 
     def rename(self, path: str, to: str) -> None:
         self.raise_fault("rename", path)
         self._now[to] = self._now.pop(path)
+        self._note_name(path)
+        self._note_name(to)
         self.log.append(("rename", path, 0, 0))
 
     def link(self, path: str, to: str) -> bool:
@@ -258,6 +279,7 @@ class MemoryDisk:
         if to in self._now:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), to)
         self._now[to] = self._now[path]
+        self._note_name(to)
         self.log.append(("link", path, 0, 0))
         return True
 
@@ -266,6 +288,7 @@ class MemoryDisk:
         if path not in self._now:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         del self._now[path]
+        self._note_name(path)
         self.log.append(("unlink", path, 0, 0))
 
     def remove_directory(self, path: str) -> None:
@@ -275,12 +298,14 @@ class MemoryDisk:
         if self.entries(path):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
         del self._now[path]
+        self._note_name(path)
 
     def sync_directory(self, path: str) -> None:
         self.raise_fault("sync_directory", path)
         if path not in self._now:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self._now[path].entries = {name: inode for name, inode in self._now.items() if parent_of(name) == path and name != "/"}
+        self._now[path].durable_changed = self._now[path].changed
         self.log.append(("sync_directory", path, 0, 0))
 
     def usage(self, path: str) -> Usage:
@@ -292,6 +317,15 @@ class MemoryDisk:
         if path not in self._now:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return self._now[path].modified_ms
+
+    def stamp(self, path: str) -> tuple[int, int]:
+        self.raise_fault("stamp", path)
+        inode = self._now.get(path)
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if inode.kind not in (Kind.FILE, Kind.DIRECTORY):
+            raise ForeignFile(f"{path} is neither file nor directory: move it away")
+        return len(inode.data) if inode.kind is Kind.FILE else DIRECTORY, inode.changed
 
     def lock(self, path: str) -> MemoryLock | None:
         if path in self._now and self._now[path].kind is not Kind.FILE:
@@ -312,6 +346,7 @@ class MemoryDisk:
         after = MemoryDisk()
         after.links = self.links
         after.boot = self.boot if keep == "all" else self.boot + 1
+        after._changes = self._changes
         if keep == "all":
             copies: dict[int, _Inode] = {}
             after._now = {name: _copy(inode, copies) for name, inode in self._now.items()}
@@ -322,6 +357,8 @@ class MemoryDisk:
             if found is None:
                 data = _surviving(inode, keep)
                 found = survivors[id(inode)] = _Inode(data, bytes(data), kind=inode.kind, modified_ms=inode.modified_ms)
+                is_newest = isinstance(keep, random.Random) and inode.changed % 2  # times get to the medium on their own
+                found.changed = found.durable_changed = inode.changed if is_newest else inode.durable_changed
             after._now[name] = found
             if name != "/":
                 after._now[parent_of(name)].entries[name] = found
@@ -372,6 +409,7 @@ def _copy(inode: _Inode, copies: dict[int, _Inode]) -> _Inode:
         found = _Inode(
             bytearray(inode.data), inode.durable, set(inode.dirty), set(inode.lost), inode.kind, modified_ms=inode.modified_ms
         )
+        found.changed, found.durable_changed = inode.changed, inode.durable_changed
         copies[id(inode)] = found
         found.entries = {name: _copy(other, copies) for name, other in inode.entries.items()}
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from rmq_store import store
 from rmq_store.disk import config_files
@@ -21,8 +22,10 @@ from rmq_store.index.index_file import IndexFile
 from rmq_store.log import commit_log
 from rmq_store.log import walk as log_walk
 from rmq_store.log.commit_log import CommitLog, Staged
+from rmq_store.queues import unopened
 from rmq_store.queues.consume_queue import ConsumeQueue
-from rmq_store.recovery import queue_repair, recovery
+from rmq_store.queues.unopened import NO_STAMP, QueueRow, Unopened, decoded
+from rmq_store.recovery import inventory, queue_repair, recovery
 from rmq_store.recovery.dispatch_start import DispatchStart
 from rmq_store.recovery.opening import open_locked
 from rmq_store.recovery.recovery import Recovery
@@ -397,3 +400,36 @@ def reboot_taken_for_a_kill(patch: pytest.MonkeyPatch) -> None:
         return Cache.WHOLE
 
     patch.setattr(BootMark, "take", planted)
+
+
+def stamps_not_compared(patch: pytest.MonkeyPatch) -> None:
+    def planted(self: Unopened, topic: str, row: bytes) -> bool:
+        self._rows[topic] = row
+        return True
+
+    patch.setattr(Unopened, "add", planted)
+
+
+def stamp_kept_when_files_changed(patch: pytest.MonkeyPatch) -> None:
+    def planted(self: Unopened, topic: str, rows: list[QueueRow]) -> int:
+        return int(decoded(self._left[topic]).stamp) if topic in self._left else NO_STAMP
+
+    patch.setattr(Unopened, "_stamp_left", planted)
+
+
+def leftovers_not_looked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Unopened, "_is_all", lambda self, topic, rows: True)
+
+
+def row_forgets_the_least_offset(patch: pytest.MonkeyPatch) -> None:
+    made = unopened.rows_of
+    patch.setattr(unopened, "rows_of", lambda queues: [replace(row, min_offset=0) for row in made(queues)])
+
+
+def put_back_while_a_message_is_on_its_way(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(unopened, "_is_at_rest", lambda queue: True)
+
+
+def rows_believed_before_queues_followed_the_log(patch: pytest.MonkeyPatch) -> None:
+    taken = inventory.taken
+    patch.setattr(inventory, "taken", lambda *parts: replace(taken(*parts), followed=parts[2].min_offset))

@@ -128,5 +128,8 @@ class TroubledDisk:
     def modified_ms(self, path: str) -> int:
         return self._inner.modified_ms(path)
 
+    def stamp(self, path: str) -> tuple[int, int]:
+        return self._inner.stamp(path)
+
     def lock(self, path: str) -> Lock | None:
         return self._inner.lock(path)
