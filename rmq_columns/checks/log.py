@@ -33,6 +33,7 @@ from rmq_wire.checksum import MASK
 from rmq_wire.errors import BadRecord
 from rmq_wire.implied.filler import FILLER_TOPIC
 from rmq_wire.implied.light_queues import QUEUE_ID as LIGHT_QUEUE_ID
+from rmq_wire.implied.light_queues import is_own
 from rmq_wire.implied.topics import allows_light_queues
 from rmq_wire.message import CRC32_PROPERTY_SIZE, parse_crc32_property
 from rmq_wire.properties import NAME_END
@@ -244,6 +245,8 @@ class _LogCheck:
             )
             self._places.compare(key, wanted, at[rows], self._report, self._known)
         for row, topic, queue_offset in self._light_places(units, ids, properties):
+            if is_own(topic, self._topics.names[int(ids[row])], int(units["queue_id"][row])):
+                continue
             one = np.array([row])
             size = units["total_size"][one].astype(np.int64)
             wanted = Entry(np.array([queue_offset]), own[one], size, codes[one], units["store_timestamp"][one])

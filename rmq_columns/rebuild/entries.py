@@ -176,7 +176,7 @@ class Maker:
         for row, name, offset in light_places(dispatches, offsets, allows):
             light = self._numbers.get((name.encode(), LIGHT_QUEUE_ID))
             light = self._new(name.encode(), LIGHT_QUEUE_ID) if light is None else light
-            if light >= 0:
+            if light >= 0 and light != made.queue[row]:
                 found.append((row, light, offset))
         if not found:
             return None

@@ -57,7 +57,7 @@ def topic_of(message: StoredMessage) -> str:
 
 def light_offsets(message: StoredMessage) -> dict[str, int]:
     """Light queues in which the message is besides its own: its offset there, as it says (`MultiDispatchUtils`)."""
-    return light_places(topic_of(message), message.properties)
+    return light_places(topic_of(message), message.queue_id, message.properties)
 
 
 def compression_of(message: StoredMessage) -> str | None:

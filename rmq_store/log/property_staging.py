@@ -23,7 +23,7 @@ from rmq_wire import names
 from rmq_wire import property_names as prop
 from rmq_wire.implied.inner_batch import inner_count, message_count
 from rmq_wire.implied.light_queues import QUEUE_ID as LIGHT_QUEUE_ID
-from rmq_wire.implied.light_queues import SEPARATOR, light_names, light_places, light_queues_among
+from rmq_wire.implied.light_queues import SEPARATOR, is_own, light_names, light_places, light_queues_among
 from rmq_wire.implied.queue_entries import UNQUEUED
 from rmq_wire.message import crc32_property
 from rmq_wire.properties import PAIR_END, decode, delete, encode_java
@@ -62,9 +62,9 @@ class PropertyStaging:
         elif self._has_light and not draft.sys_flag & UNQUEUED:
             found = light_names(draft.topic, properties)
             if found:
-                light = [(self._light_queue(name), 0) for name in light_queues_among(found)]
-                light = [(queue, queue.next_offset) for queue, _ in light]
-                offsets = {queue.topic: str(offset) for queue, offset in light}
+                named = [(name, self._light_queue(name)) for name in light_queues_among(found)]
+                light = [(lit, lit.next_offset) for name, lit in named if not is_own(name, draft.topic, draft.queue_id)]
+                offsets = {name: str(lit.next_offset) for name, lit in named}
                 texts = [offsets.get(name, _offset_of_none(name)) for name in found]
                 properties = with_offsets(properties, texts)
         if self._seals:
@@ -102,7 +102,7 @@ class PropertyStaging:
         if staged.queue.is_batch and staged.sys_flag & INNER_BATCH:
             staged.count = message_count(staged.sys_flag, properties)
         elif self._dispatches and not staged.sys_flag & UNQUEUED:
-            said = light_places(staged.queue.topic, properties)
+            said = light_places(staged.queue.topic, staged.queue.queue_id, properties)
             staged.light = tuple((self._queues.get(name, LIGHT_QUEUE_ID), offset) for name, offset in said.items())
 
     def _light_queue(self, name: str) -> ConsumeQueue:

@@ -63,9 +63,15 @@ def places_in(dispatch: bytes | None, offsets: bytes | None) -> dict[str, int]:
     return said
 
 
-def light_places(topic: str, properties: bytes) -> dict[str, int]:
-    """Light queue -> the offset that a stored message says it has there."""
+def light_places(topic: str, queue_id: int, properties: bytes) -> dict[str, int]:
+    """Light queue -> the offset that a stored message says it has there.  It is in its own queue anyway, and only once."""
     named = find(properties, _DISPATCH)
     if named is None or not allows_light_queues(topic):
         return {}
-    return places_in(named, find(properties, _OFFSETS))
+    places = places_in(named, find(properties, _OFFSETS))
+    return {name: offset for name, offset in places.items() if not is_own(name, topic, queue_id)}
+
+
+def is_own(name: str, topic: str, queue_id: int) -> bool:
+    """Whether a message of this queue names that queue itself."""
+    return name == topic and queue_id == QUEUE_ID

@@ -76,5 +76,5 @@ def queue_entries(
     code = entry_code(topic, unit.properties, unit.store_timestamp, delay_levels_ms)
     span = message_count(unit.sys_flag, unit.properties) if has_batch_queues(topic) else 1
     own = QueueEntry(topic, unit.queue_id, unit.queue_offset, span, code)
-    places = light_places(topic, unit.properties)
+    places = light_places(topic, unit.queue_id, unit.properties)
     return [own, *(QueueEntry(name, QUEUE_ID, offset, 1, code, is_light=True) for name, offset in places.items())]

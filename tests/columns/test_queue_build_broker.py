@@ -82,9 +82,7 @@ def draft_of(one: Sent) -> Draft:
         pairs.append(b"DELAY\x01%d" % one.level)
         delay = (1000, 5000, 10_000)[one.level - 1]
     light = LIGHT[one.light]
-    # a light queue gets no prepared messages from Java; ours would take one that no client can make
-    # and one that is sent to a light queue which it names has one unit there in Java, two in ours
-    if light is not None and topic not in (BATCH, "%LMQ%own") and not one.kind & flags.TRANSACTION_PREPARED:
+    if light is not None:
         pairs.append(b"INNER_MULTI_DISPATCH\x01" + light.encode())
     # a prepared inner batch would be one of the half topic, which has no batch queues
     if topic == BATCH and one.inner and not one.kind & flags.TRANSACTION_PREPARED:

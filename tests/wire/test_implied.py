@@ -149,7 +149,7 @@ def test_a_batch_that_does_not_say_its_count() -> None:
 
 def places(names: str, offsets: str, topic: str = "T") -> dict[str, int]:
     return light_queues.light_places(
-        topic, encode({prop.INNER_MULTI_DISPATCH: names, prop.INNER_MULTI_QUEUE_OFFSET: offsets}).encode()
+        topic, 0, encode({prop.INNER_MULTI_DISPATCH: names, prop.INNER_MULTI_QUEUE_OFFSET: offsets}).encode()
     )
 
 
@@ -185,11 +185,22 @@ def test_copies_are_in_no_light_queue(topic: str) -> None:
     assert light_queues.light_names(topic, encode({prop.INNER_MULTI_DISPATCH: "%LMQ%a"}).encode()) == []
 
 
+def test_a_message_that_names_its_own_queue_is_there_once() -> None:
+    light = {prop.INNER_MULTI_DISPATCH: "%LMQ%a,%LMQ%b", prop.INNER_MULTI_QUEUE_OFFSET: "4,5"}
+    b = QueueEntry("%LMQ%b", 0, 5, 1, 0, is_light=True)
+    assert entries(unit("%LMQ%a", light, queue_id=0)) == [QueueEntry("%LMQ%a", 0, 7, 1, 0), b]
+    assert entries(unit("%LMQ%a", light)) == [
+        QueueEntry("%LMQ%a", 3, 7, 1, 0),
+        QueueEntry("%LMQ%a", 0, 4, 1, 0, is_light=True),
+        b,
+    ]
+
+
 @given(st.binary(max_size=60), st.binary(max_size=60))
 def test_any_properties_are_read_for_light_queues(names: bytes, offsets: bytes) -> None:
     stored = b"INNER_MULTI_DISPATCH\x01" + names + b"\x02INNER_MULTI_QUEUE_OFFSET\x01" + offsets + b"\x02"
     found = light_queues.light_names("T", stored)
-    for name, offset in light_queues.light_places("T", stored).items():
+    for name, offset in light_queues.light_places("T", 0, stored).items():
         assert name in found
         assert light_queues.is_light_queue(name)
         assert offset >= 0
