@@ -191,7 +191,7 @@ class BrokerNode:
             Query(config, store, reads, engine.afford),
             Positions(store, reads),
             Topics(engine, config, topics, offsets, stats, store),
-            Groups(groups, offsets, stats),
+            Groups(engine, groups, offsets, stats),
             Listings(config, env, topics, groups, offsets, clients, self.delay_offsets.encode),
             Offsets(config, topics, groups, offsets, store),
             ClientManagement(engine, config, topics, groups, clients),

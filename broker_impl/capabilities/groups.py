@@ -6,11 +6,13 @@ updateAndGetGroupForbidden).  Difference: retryQueueNums has a limit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from broker_impl.engine.answers import Answer, Refusal, Reply
 from broker_impl.engine.call import Call
+from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability, answers
+from broker_impl.engine.slices import in_turn
 from broker_impl.state.attributes import BadAttribute
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.groups import READ_INDEX, GroupTable
@@ -35,7 +37,8 @@ GROUPS_PER_REQUEST_MAX = 2_000
 class Groups(Capability):
     """Works on the table of groups; deleting touches progress and statistics too."""
 
-    def __init__(self, groups: GroupTable, offsets: ConsumerOffsets, stats: Stats) -> None:
+    def __init__(self, engine: Engine, groups: GroupTable, offsets: ConsumerOffsets, stats: Stats) -> None:
+        self._engine = engine
         self._groups = groups
         self._offsets = offsets
         self._stats = stats
@@ -74,10 +77,13 @@ class Groups(Capability):
         return Reply()
 
     def _clear(self, asked: DeleteSubscriptionGroup) -> None:
-        """The group is gone for good."""
+        """The group is gone for good: nobody finds what belonged to it any more."""
+        works: list[Iterator[None]] = [self._stats.dropping_group(asked.group_name)]
         if asked.clean_offset:
-            self._offsets.drop_group(asked.group_name)
-        self._stats.drop_group(asked.group_name)
+            works.append(self._offsets.dropping_group(asked.group_name))
+        left = [work for work in works if next(work, works) is not works]
+        if left:
+            self._engine.in_background(in_turn(left))
 
     @answers(UpdateGroupForbidden)
     def forbid(self, call: Call, asked: UpdateGroupForbidden) -> Answer:

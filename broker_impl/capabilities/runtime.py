@@ -74,7 +74,7 @@ class Runtime(Capability):
         self._usage = usage
         for period_ms in (SECONDS_MS, MINUTES_MS, HOURS_MS):
             engine.every(period_ms, lambda period_ms=period_ms: engine.in_background(stats.sample(period_ms)), first_ms=0)  # type: ignore[misc, arg-type]
-        engine.every(CLEAN_MS, stats.drop_idle)
+        engine.every(CLEAN_MS, lambda: engine.in_background(stats.dropping_idle()))
         self._engine = engine
         self._await_morning()
 

@@ -8,7 +8,7 @@ delete exists, or is lawful.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from broker_impl.engine.call import Call, PendingAnswer
 from broker_impl.engine.cold import warmed
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability, answers
-from broker_impl.engine.slices import spelled
+from broker_impl.engine.slices import ROWS_PER_SLICE, Slices, begun, in_turn, spelled
 from broker_impl.state.attributes import MESSAGE_TYPE, MIXED, BadAttribute, parse_modification
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.stats import Stats
@@ -121,33 +121,44 @@ class Topics(Capability):
         if asked.topic not in self._topics:
             self._check_name(asked.topic)
         self._check_not_system(asked.topic)
-        doomed = [asked.topic]
-        if self._config.clear_retry_topic_when_delete_topic:
-            for group in self._offsets.groups_of(asked.topic):
-                doomed += [
-                    name
-                    for name in (names.pop_retry_topic(asked.topic, group, v2=v2) for v2 in (True, False))
-                    if name in self._topics
-                ]
-        call.env.log.info("topics %s are deleted by %s", doomed, call.peer)
+        call.env.log.info("topic %s is deleted by %s", asked.topic, call.peer)
+        asker, doomed = call.detach(), begun(self._with_retry_topics(asked.topic))
+        if isinstance(doomed, list):
+            self._delete(asker, doomed, None)
+        else:
+            self._engine.in_background(doomed, partial(self._delete, asker))
+        return LATER
+
+    def _with_retry_topics(self, topic: str) -> Slices[list[str]]:
+        doomed, groups = [topic], self._offsets.groups_of(topic) if self._config.clear_retry_topic_when_delete_topic else []
+        for count, group in enumerate(groups, 1):
+            retries = (names.pop_retry_topic(topic, group, v2=True), names.pop_retry_topic(topic, group, v2=False))
+            doomed += [name for name in retries if name in self._topics]
+            if count % ROWS_PER_SLICE == 0:
+                yield None
+        return doomed
+
+    def _delete(self, asker: PendingAnswer, doomed: list[str] | None, error: BaseException | None) -> None:
+        if doomed is None:
+            asker.acknowledge(None, error)
+            return
         for name in doomed:
             self._topics.delete(name)
-        self._topics.when_saved(partial(self._clear, call.detach(), doomed))
-        return LATER
+        self._topics.when_saved(partial(self._clear, asker, doomed))
 
     def _clear(self, asker: PendingAnswer, doomed: list[str], no: Refusal | None) -> None:
         """The topics are gone for good: what belongs to them goes too.  Or they are not, and nothing goes."""
         if no is not None:
             asker.answer(no)
             return
-        for name in doomed:
-            self._offsets.drop_topic(name)
-            self._stats.drop_topic(name)
-        work = self._store.deleting_topics(doomed)
-        if next(work, GONE) is GONE:  # at the first step nobody sees them any more: before a topic of this name can come back
-            asker.answer(Reply())
+        works: list[Iterator[None]] = [self._store.deleting_topics(doomed), *map(self._offsets.dropping_topic, doomed)]
+        works += map(self._stats.dropping_topic, doomed)
+        # After the first step nobody sees them any more: before a topic of this name can come back.
+        left = [work for work in works if next(work, GONE) is not GONE]
+        if left:
+            self._engine.in_background(in_turn(left), asker.acknowledge)
         else:
-            self._engine.in_background(work, asker.acknowledge)
+            asker.answer(Reply())
 
     @answers(GetTopicConfig)
     def config(self, call: Call, asked: GetTopicConfig) -> Answer:

@@ -6,7 +6,7 @@ of C does (a decode, a join, a copy of a table) cannot be cut: its input has a l
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from typing import Final, TypeVar
 
 from broker_impl.engine.answers import Pause, Refusal, Reply
@@ -42,6 +42,12 @@ def finished(work: Slices[T]) -> T:
         except StopIteration as end:
             found: T = end.value
             return found
+
+
+def in_turn(works: Iterable[Iterator[None]]) -> Slices[None]:
+    """One after the other."""
+    for work in works:
+        yield from work
 
 
 def joined(pieces: Iterable[bytes | Pause | None]) -> Slices[bytes]:

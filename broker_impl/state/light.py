@@ -8,7 +8,7 @@ Java: `LmqTopicConfigManager`, `LmqSubscriptionGroupManager`, `LmqConsumerOffset
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from broker_impl.config import BrokerConfig
@@ -77,12 +77,12 @@ class LightConsumerOffsets(ConsumerOffsets):
     def knows(self, group: str, topic: str, queue_id: int) -> bool:
         return super().knows(group, topic, queue_id) if not is_lmq(group) else self.queues(group, topic) is not None
 
-    def drop_group(self, group: str) -> None:
+    def dropping_group(self, group: str) -> Generator[None, None, None]:
         if is_lmq(group):
             for key in [key for key in self._light.rows if key.partition(SEPARATOR)[2] == group]:
                 self._light.drop(key)
                 self.changes += 1
-        super().drop_group(group)
+        yield from super().dropping_group(group)
 
     def clamp(self, queue_bounds: Callable[[str, int], tuple[int, int]]) -> None:
         super().clamp(queue_bounds)

@@ -10,7 +10,7 @@ Java: `BrokerStatsManager`, `StatsItemSet`, `StatsItem`, `BrokerStats`.  Left ou
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import NamedTuple
 
 from broker_impl.config import BrokerConfig
@@ -242,35 +242,41 @@ class Stats:
         self.put_yesterday_morning, self.put_today_morning = self.put_today_morning, self.put_now
         self.get_yesterday_morning, self.get_today_morning = self.get_today_morning, self.get_now
 
-    def drop_topic(self, topic: str) -> None:
-        """The topic was deleted (`onTopicDeleted`)."""
+    def dropping_topic(self, topic: str) -> Generator[None, None, None]:
+        """In slices: the topic was deleted (`onTopicDeleted`)."""
         if self._config.auto_delete_unused_stats:
-            self._drop(lambda name, key: _parts_of(name, key)[0] == topic)
+            yield from self._dropping(lambda name, key: _parts_of(name, key)[0] == topic)
 
-    def drop_group(self, group: str) -> None:
-        """The group was deleted (`onGroupDeleted`)."""
+    def dropping_group(self, group: str) -> Generator[None, None, None]:
+        """In slices: the group was deleted (`onGroupDeleted`)."""
         if self._config.auto_delete_unused_stats:
-            self._drop(lambda name, key: _parts_of(name, key)[1] == group)
+            yield from self._dropping(lambda name, key: _parts_of(name, key)[1] == group)
 
-    def drop_idle(self) -> None:
+    def dropping_idle(self) -> Generator[None, None, None]:
         """Every 10 min: forget counters that did not move for `maxStatsIdleTimeInMinutes`; −1 keeps all (`cleanAllResource`)."""
         limit_ms = self._config.max_stats_idle_time_in_minutes * MS_PER_MINUTE
         if limit_ms > 0:
             oldest = self._env.mono_ms - limit_ms
-            self._drop(lambda name, key: not name.startswith("BROKER_") and self._tables[name][key].touched_ms < oldest)
+            yield from self._dropping(
+                lambda name, key: not name.startswith("BROKER_") and self._tables[name][key].touched_ms < oldest
+            )
 
     def _fold(self) -> None:
         for slot in self._unfolded:
             slot.fold()
         self._unfolded.clear()
 
-    def _drop(self, gone: Callable[[str, str], bool]) -> None:
+    def _dropping(self, gone: Callable[[str, str], bool]) -> Generator[None, None, None]:
         self._fold()
+        looked = 0
         for name, table in self._tables.items():
-            for key in [key for key in table if gone(name, key)]:
-                del table[key]
-        self._puts.clear()
-        self._gets.clear()
+            for key, item in list(table.items()):
+                if table.get(key) is item and gone(name, key):
+                    del table[key]
+                looked += 1
+                if looked % ITEMS_PER_SLICE == 0:
+                    yield
+        self._drop_slots()
 
     def _total(self, name: str) -> int:
         item = self.item(name, self._config.broker_cluster_name)

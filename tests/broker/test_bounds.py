@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker_impl.engine.limits import Limits
+from broker_impl.engine.slices import finished
 from rmq_wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList
 from rmq_wire.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from rmq_wire.bodies.locks import LockBatchRequest, LockBatchResponse, QueueName
@@ -187,7 +188,7 @@ def test_progress_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     house.restart()
     client = house.connect()
     refused(commit("G", 3), "no more is taken")
-    house.node.offsets.drop_group("G")
+    finished(house.node.offsets.dropping_group("G"))
     assert commit("G2", 3).code == 0
 
 

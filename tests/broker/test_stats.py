@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker_impl.config import BrokerConfig, Machine
+from broker_impl.engine.slices import finished
 from broker_impl.env import Env
 from broker_impl.state.stats import HOURS_MS, MINUTES_MS, SECONDS_MS, Snapshot, Stats
 
@@ -94,10 +95,10 @@ def test_deleting_a_topic_or_a_group_forgets_its_counters_only() -> None:
         world.stats.add_get("G", topic, 0, 1, 1)
         world.stats.add_get("0", topic, 0, 1, 1)
         world.stats.add_send_back("G", topic)
-    world.stats.drop_topic("T")
+    finished(world.stats.dropping_topic("T"))
     left = {(name, key) for name, table in world.stats.tables.items() for key in table}
     assert not [key for _, key in left if key.split("@")[0] == "T"]
-    world.stats.drop_group("0")
+    finished(world.stats.dropping_group("0"))
     assert world.stats.item("QUEUE_PUT_NUMS", "TT@0") is not None
     assert world.stats.item("QUEUE_GET_NUMS", "TT@0@0") is None
     assert world.stats.item("GROUP_GET_NUMS", "TT@G") is not None
@@ -114,7 +115,7 @@ def test_idle_counters_are_forgotten_when_told_so() -> None:
     for _ in range(40):
         world.stats.add_put("Busy", 0, 1, 1)
         world.sample()
-        world.stats.drop_idle()
+        finished(world.stats.dropping_idle())
     assert world.stats.item("TOPIC_PUT_NUMS", "Idle") is None
     assert world.stats.item("TOPIC_PUT_NUMS", "Busy") is not None
     assert world.stats.item("BROKER_PUT_NUMS", "DefaultCluster") is not None
