@@ -11,10 +11,14 @@ from rmq_store.queues.consume_queue import ConsumeQueue
 from rmq_store.queues.previous_queues import Place, PreviousQueues
 from rmq_store.queues.queues import Queues
 from rmq_store.settings import StoreSettings
-from rmq_wire.implied.index_keys import stored_index_keys
-from rmq_wire.implied.queue_entries import OFFSET_END, UNQUEUED, entry_code
+from rmq_wire import property_names as prop
+from rmq_wire.implied.delay_levels import due_time
+from rmq_wire.implied.index_keys import index_keys
+from rmq_wire.implied.queue_entries import OFFSET_END, UNQUEUED
+from rmq_wire.implied.tags import stored_tags_code, tags_code
 from rmq_wire.message import StoredMessage
 from rmq_wire.names import SCHEDULE_TOPIC
+from rmq_wire.properties import decode
 
 
 class StoredUnits:
@@ -43,12 +47,18 @@ class StoredUnits:
                 continue
             if not (0 <= unit.queue_offset < OFFSET_END or unit.sys_flag & UNQUEUED):
                 continue
-            keys = stored_index_keys(unit.properties) if with_keys else ()
-            code = entry_code(queue.topic, unit.properties, unit.store_timestamp, levels)
+            keys: tuple[str, ...] = ()
+            if with_keys:  # one look at all properties serves both
+                values = decode(unit.properties.decode("utf-8", "replace"))
+                tags = values.get(prop.TAGS)
+                code, keys = tags_code(tags), index_keys(values.get(prop.UNIQ_KEY), values.get(prop.KEYS), tags)
+            else:
+                code = stored_tags_code(unit.properties)
             at, size = unit.physical_offset, unit.total_size
             if with_places and queue.topic == SCHEDULE_TOPIC:
                 place = Place(queue.topic, queue.queue_id, unit.queue_offset, at, size)
-                code = self._previous.due_time(place, unit.store_timestamp) or code
+                due = due_time(unit.properties, unit.store_timestamp, levels)
+                code = self._previous.due_time(place, unit.store_timestamp) or (code if due is None else due)
             staged = Staged(at, unit.queue_offset, size, at + size, queue, unit.sys_flag, unit.store_timestamp, code, keys)
             if with_places and (is_always or queue.is_batch):
                 self._staging.restore(staged, unit.properties)
