@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from rmq_columns.decode.packed import INSTALL
 from rmq_inspect.decode.log import Unit
-from rmq_inspect.decode.packed import INSTALL
 from rmq_inspect.decode.records import BodyForm, json_line, record_of, unpacked_body
 from rmq_inspect.errors import CannotLook
 

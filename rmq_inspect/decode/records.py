@@ -10,13 +10,14 @@ import base64
 from enum import StrEnum
 from typing import Any, Final
 
+from rmq_columns.decode import packed as packing
+from rmq_columns.decode.packed import StillPacked, unpack
 from rmq_columns.shown import cells as cells
 from rmq_columns.shown import fit as fit
 from rmq_columns.shown import json_line as json_line
 from rmq_columns.shown import pad as pad
 from rmq_columns.shown import printable as printable
 from rmq_inspect.decode.log import Unit
-from rmq_inspect.decode.packed import StillPacked, unpack
 from rmq_wire import property_names as prop
 from rmq_wire import sys_flag as flags
 from rmq_wire.checksum import body_crc
@@ -31,7 +32,6 @@ TRANSACTIONS: Final = {
     flags.TRANSACTION_COMMIT: "commit",
     flags.TRANSACTION_ROLLBACK: "rollback",
 }
-COMPRESSIONS: Final = {0: "zlib", flags.COMPRESSION_LZ4: "lz4", flags.COMPRESSION_ZSTD: "zstd", flags.COMPRESSION_ZLIB: "zlib"}
 
 
 _CRC_NAME: Final = prop.CRC32.encode()
@@ -62,9 +62,7 @@ def light_offsets(message: StoredMessage) -> dict[str, int]:
 
 def compression_of(message: StoredMessage) -> str | None:
     """None: not compressed."""
-    if not message.sys_flag & flags.COMPRESSED:
-        return None
-    return COMPRESSIONS.get(message.sys_flag & flags.COMPRESSION_MASK, "unknown")
+    return packing.compression_of(message.sys_flag)
 
 
 def unpacked_body(message: StoredMessage) -> tuple[bytes, str | None]:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_inspect.decode import packed
-from rmq_inspect.decode.packed import StillPacked, unpack
+from rmq_columns.decode import packed
+from rmq_columns.decode.packed import StillPacked, unpack
 from rmq_store.disk.disk import RealDisk
 from rmq_wire import sys_flag as flags
 from tests.support.command import look

@@ -10,10 +10,14 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
+from rmq_wire import sys_flag as flags
+
 BODY_BYTES_MAX: Final = 64 << 20
 """A packed body is not unpacked beyond this."""
 PORTION_BYTES: Final = 1 << 20
 BY_PYARROW: Final = ("lz4", "zstd")
+COMPRESSIONS: Final = {0: "zlib", flags.COMPRESSION_LZ4: "lz4", flags.COMPRESSION_ZSTD: "zstd", flags.COMPRESSION_ZLIB: "zlib"}
+"""By the bits of the sysFlag; 0 is what clients before 5.0 wrote."""
 INSTALL: Final = "pip install -e '.[columns]'"
 """From the checkout: no index has this package."""
 HINT: Final = f"to unpack it: {INSTALL}"
@@ -21,6 +25,11 @@ HINT: Final = f"to unpack it: {INSTALL}"
 
 class StillPacked(Exception):
     """The body cannot be unpacked; why, in a few words."""
+
+
+def compression_of(sys_flag: int) -> str | None:
+    """How a body is packed; None: not at all."""
+    return COMPRESSIONS.get(sys_flag & flags.COMPRESSION_MASK, "unknown") if sys_flag & flags.COMPRESSED else None
 
 
 def unpack(body: bytes, packed: str) -> bytes:
