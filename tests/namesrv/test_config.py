@@ -151,3 +151,13 @@ def test_the_black_list_is_javas_and_what_is_added() -> None:
             told.change({"enableTopicList": "false", key: "x"})
         assert refused.value.forbidden
     assert told.enable_topic_list
+
+
+def test_a_change_is_taken_back_whole() -> None:
+    told = config(mine="1", orderMessageEnable="true")
+    before, undo = told.values(), told.way_back()
+    assert told.change({"mine": "2", "orderMessageEnable": "false"}).names == {"mine", "orderMessageEnable"}
+    assert told.values() != before
+    undo()
+    assert told.values() == before
+    assert told.order_message_enable
