@@ -43,6 +43,8 @@ UNITS_PER_FILE: Final = 300_000
 """Of a consume queue by default (`mappedFileSizeConsumeQueue`)."""
 EXTENSION_FILE_BYTES: Final = 48 << 20
 """`mappedFileSizeConsumeQueueExt` by default."""
+OPEN_FILES_MAX: Final = 128
+"""Of the new store, beside those of the old one: some systems give a process 256."""
 YEAR_9999_MS: Final = 253_370_764_800_000
 """What has a name of 17 digits: index files are called by their time."""
 ABORT: Final = "abort"
@@ -174,6 +176,7 @@ def _derive(
         max_index_num=entries_max,
         enable_lmq=True,
         enable_multi_dispatch=True,
+        open_files_max=OPEN_FILES_MAX,
     )
     batch_topics = _batch_topics(store, report)
     old = OldQueues(store, report, progress)

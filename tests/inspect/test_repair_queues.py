@@ -95,3 +95,20 @@ def test_a_light_queue_keeps_its_offsets_where_messages_were_lost(tmp_path: Path
     shutil.rmtree(tmp_path / "old" / "consumequeue" / "%LMQ%a")
     repaired(tmp_path / "old")
     assert queues.bounds(list_store(tmp_path / "new").queues["%LMQ%a", 0]) == (0, 59)
+
+
+def test_many_queues_with_few_descriptors(tmp_path: Path) -> None:
+    """A process may hold fewer files open than a store has queues."""
+    resource = pytest.importorskip("resource")
+    store = opened(tmp_path / "old")
+    for number in range(300):
+        put(store, f"T{number}", {})
+    assert store.close(START_MS)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        report = repaired(tmp_path / "old")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (report["whole"], report["queues"], report["queue_units"]) == (True, 300, 300)
+    assert files_of(tmp_path / "new") == files_of(tmp_path / "old")
