@@ -1,10 +1,12 @@
 """Many topics: how long a broker takes to start and stop with them, what one costs, and whom a creation keeps waiting.
 
-    python -m bench.tables [--topics 50000] [--queues 8] [--seconds 5] [--java]
+    python -m bench.tables [--topics 50000] [--queues 8] [--seconds 5] [--java] [--files [--java-topics 7500]]
 
-The topics are in the file and have no messages: what is measured is the table.  Sends go to one topic over one connection, first
-alone, then beside creations by `updateTopic` one after the other; each creation rewrites and syncs the whole file.  The longest
-piece is CPU of our loop between two looks at the sockets, the creation's first and a later one (`bench.pieces`).
+The topics are in the file and have no messages: what is measured is the table.  With `--files` each queue has one message and its
+file, as a clean stop leaves them; Java maps every file, of which Linux allows a process 65,530: it gets fewer topics.  Sends go
+to one topic over one connection, first alone, then beside creations by `updateTopic` one after the other; each creation rewrites
+and syncs the whole file.  The longest piece is CPU of our loop between two looks at the sockets, the creation's first and a later
+one (`bench.pieces`).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import tempfile
 import threading
 import time
@@ -19,7 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.pieces import Asker
-from bench.processes import OurBroker, answers, make_topic, rss_anon_mib
+from bench.processes import OurBroker, answers, cpu_seconds, make_topic, rss_anon_mib
+from rmq_store.disk.disk import RealDisk, RealFile
+from rmq_store.log.draft import Draft
+from rmq_store.settings import StoreSettings
+from rmq_store.store import Store
 from rmq_wire.command import Form, encode_request
 from tests.support.engine import House
 from tests.support.reference import JavaBroker, JavaNameServer
@@ -28,6 +35,15 @@ from tests.support.talk import Talk
 
 BUSY_TOPIC = "busy"
 KIB_PER_MIB = 1024
+TOPICS_AT_ONCE = 8
+"""Made by one commit."""
+FILE_SIZES = {
+    "mappedFileSizeCommitLog": str(1 << 30),
+    "mappedFileSizeConsumeQueue": "6000000",
+    "maxHashSlotNum": "5000000",
+    "maxIndexNum": "20000000",
+}
+"""The defaults, as `StoreSettings` has them."""
 
 
 def write_topics(store: Path, count: int, queues: int) -> None:
@@ -48,6 +64,48 @@ def write_topics(store: Path, count: int, queues: int) -> None:
     (store / "config").mkdir(parents=True)
     document = {"dataVersion": {"counter": count, "stateVersion": 0, "timestamp": 1}, "topicConfigTable": rows}
     (store / "config" / "topics.json").write_text(json.dumps(document))
+
+
+class Unsynced(RealDisk):
+    """For a store that is made to be measured: as it is after a clean stop, without waiting for the medium."""
+
+    def open(self, path: str) -> RealFile:
+        return self._unsynced(super().open(path))
+
+    def create(self, path: str, size: int) -> RealFile:
+        return self._unsynced(super().create(path, size))
+
+    def sync_directory(self, path: str) -> None:
+        pass
+
+    def _unsynced(self, file: RealFile) -> RealFile:
+        file.__class__ = UnsyncedFile
+        return file
+
+
+class UnsyncedFile(RealFile):
+    __slots__ = ()
+
+    def sync(self) -> None:
+        pass
+
+
+def write_queues(store: Path, count: int, queues: int) -> None:
+    """One message in each queue of these topics, and a clean stop."""
+    settings = StoreSettings(store_path_root_dir=str(store), store_path_commit_log=str(store / "commitlog"))
+    now = int(time.time() * 1e3)
+    made = Store.open(Unsynced(), settings, now, pid=os.getpid())
+    host = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
+    for number in range(count):
+        for queue_id in range(queues):
+            key = f"7F0000010007AAAA{number * queues + queue_id:016X}"
+            properties = f"UNIQ_KEY\x01{key}\x02".encode()
+            made.stage(Draft(f"topic-{number:06d}", queue_id, b"x" * 100, properties, now, host, host, keys=(key,)), now)
+        if number % TOPICS_AT_ONCE == 0 or number == count - 1:
+            made.commit()
+            made.dispatch(now)
+    if not made.close(now):
+        raise SystemExit(f"{store} was not closed: {made.refusal_text}")
 
 
 def sends_ms(port: int, seconds: float) -> list[float]:
@@ -83,7 +141,7 @@ def one_side(name: str, broker: Any, empty_mib: float, topics: int, seconds: flo
     broker.start(wait=False)
     while broker.running and not answers(broker.port):
         time.sleep(0.005)
-    print(f"{name}: answers after {time.perf_counter() - started:.2f} s")
+    print(f"{name}: answers after {time.perf_counter() - started:.2f} s, {cpu_seconds(broker.pid):.2f} s of CPU")
     broker.wait_ready()
     print(f"{name}: {(rss_anon_mib(broker.pid) - empty_mib) * KIB_PER_MIB / topics:.2f} KiB a topic when ready")
     make_topic(broker.port, BUSY_TOPIC, 8)
@@ -128,15 +186,22 @@ def main() -> None:
     parser.add_argument("--queues", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--java", action="store_true", help="the real broker beside it")
+    parser.add_argument("--files", action="store_true", help="every queue has a message and a file")
+    parser.add_argument("--java-topics", type=int, help="as many topics for Java; all of them unless told, 7500 with --files")
     told_to = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch, JavaNameServer(Path(scratch) / "ns") as names:
         root = Path(scratch)
         kinds = {"ours": OurBroker, **({"java": JavaBroker} if told_to.java else {})}
+        java_topics = told_to.java_topics or (min(told_to.topics, 7_500) if told_to.files else told_to.topics)
         for name, kind in kinds.items():
-            empty = idle_mib(kind(root / f"{name}-empty", names.address, name=f"{name}-empty", properties={}))
-            broker = kind(root / name, names.address, name=name, properties={})
-            write_topics(Path(broker.store), told_to.topics, told_to.queues)
-            one_side(name, broker, empty, told_to.topics, told_to.seconds)
+            empty = idle_mib(kind(root / f"{name}-empty", names.address, name=f"{name}-empty", properties=FILE_SIZES))
+            broker = kind(root / name, names.address, name=name, properties=FILE_SIZES)
+            topics = java_topics if name == "java" else told_to.topics
+            write_topics(Path(broker.store), topics, told_to.queues)
+            if told_to.files:
+                write_queues(Path(broker.store), topics, told_to.queues)
+            print(f"{name}: {topics} topics of {told_to.queues} queues{' with files' * told_to.files}")
+            one_side(name, broker, empty, topics, told_to.seconds)
         write_topics(root / "pieces", told_to.topics, told_to.queues)
         pieces(root / "pieces")
 
