@@ -56,6 +56,9 @@ class NullStore:
 
     undispatched = dispatch_behind_bytes = written_offset = flushed_offset = 0
 
+    def fence(self, broken: Exception) -> None:
+        raise broken
+
     def savepoint(self) -> int:
         return 0
 

@@ -126,7 +126,7 @@ class BrokerNode:
         )
         self.persister.load(self._read_early)
         look_for_topics(self.disk, config.store_path_root_dir, self.topics.file, store, env.log)
-        self.saves = Saves(self.engine, self.persister, env.log, waiting_max=limits.saves_waiting_max)
+        self.saves = Saves(self.engine, self.persister, env.log, waiting_max=limits.saves_waiting_max, fence=store.fence)
         self._configuration_file = WholeFiles(self.engine, self.disk)
         self._kinds_known = True
         self.offsets.clamp(store.queue_bounds)

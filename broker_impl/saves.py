@@ -22,6 +22,7 @@ from broker_impl.engine.peer import Peer
 from broker_impl.state.persisted import PersistedTable, Persister
 from rmq_net.log import Log, plain_text
 from rmq_net.service import Job
+from rmq_store.errors import InvariantBroken
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Command, Form
 
@@ -30,6 +31,8 @@ LANE = "tables"
 BUSY = "[TABLESBUSY]too many changes wait for the disk, try again"
 ONE_WAY = 2
 
+Fence = Callable[[InvariantBroken], None]
+"""`Store.fence`."""
 Then = Callable[[Refusal | None], None]
 """Told when the changes made so far are on the disk (None), or are taken back (what to answer)."""
 
@@ -54,11 +57,12 @@ class Loop(Protocol):
 class Saves:
     """The writes of one broker's tables, and who waits for them: `waiting_max` answers and requests at most."""
 
-    def __init__(self, loop: Loop, persister: Persister, log: Log, *, waiting_max: int) -> None:
+    def __init__(self, loop: Loop, persister: Persister, log: Log, *, waiting_max: int, fence: Fence) -> None:
         self._loop = loop
         self._persister = persister
         self._log = log
         self._waiting_max = waiting_max
+        self._fence = fence
         self.touched: list[PersistedTable] = []
         """What the handler that runs has changed, or leans on."""
         loop.saves, loop.touched = self, self.touched
@@ -162,7 +166,12 @@ class Saves:
         self._writing.discard(table)
         waiting = self._waiting[table]
         if error is None:
-            table.written()
+            try:
+                table.written()
+            except InvariantBroken as broken:
+                error = broken
+                self._fence(broken)
+        if error is None:
             while waiting and waiting[0][0] <= table.written_changes:
                 self._loop.guard(waiting.popleft()[1], None)
             if not table.dirty:

@@ -7,10 +7,10 @@ what they have, the index knows what it has seen, and the units stay here until 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
-from rmq_store.errors import StoreDamaged
+from rmq_store.errors import InvariantBroken
 from rmq_store.index.index import TAIL_BYTES_MAX, Index
 from rmq_store.log.commit_log import Staged
 from rmq_store.queues.consume_queue import UNIT_FIELDS, ConsumeQueue
@@ -31,6 +31,8 @@ class Dispatcher:
     def __init__(self, index: Index | None, dispatched_offset: int) -> None:
         self.index = index
         self.waiting: list[Staged] = []
+        self.is_live = False
+        """What comes was staged by this process, and not found by recovery."""
         self.dispatched_offset = dispatched_offset
         self.dirty_files: dict[str, int] = {}
         """queue files written since their last sync, and how many page borders were passed in each"""
@@ -40,13 +42,18 @@ class Dispatcher:
         self._arrived: list[Arrived] = []
         """not reported yet, since the dispatch that brought them failed later on"""
 
-    def add(self, committed: Iterable[Staged]) -> None:
+    def add(self, committed: Sequence[Staged]) -> None:
+        """Raises InvariantBroken."""
+        end = self.waiting[-1].end_offset if self.waiting else self.dispatched_offset
+        if committed[0].physical_offset < end:
+            seen = f"{committed[0].physical_offset} after {end}"
+            raise InvariantBroken("what is committed follows what waits for the dispatch", seen)
         self.waiting += committed
 
     def dispatch(self, upto: int, limit: int, wall_ms: int, keys_max: int | None = None) -> list[Arrived]:
         """Make visible what ends at or before `upto`, at most `limit` units, and one or as many as have `keys_max` keys.
 
-        Raises OSError; it may be called again then.
+        Raises OSError, and may be called again then; InvariantBroken.
         """
         waiting = self.waiting
         if not waiting:
@@ -100,9 +107,8 @@ class Dispatcher:
                 if staged.queue_offset < queue.max_offset or queue.is_deleted:
                     continue  # written by a dispatch that failed later; or its topic is gone
                 if staged.queue_offset > queue.max_offset:
-                    raise StoreDamaged(
-                        f"{queue.segments.directory} ends at {queue.max_offset}, the next message has {staged.queue_offset}"
-                    )
+                    seen = f"{queue.segments.directory} ends at {queue.max_offset}, the next message has {staged.queue_offset}"
+                    raise InvariantBroken("a queue has no gap", seen)
                 touched.append(queue)
             if queue.is_plain:
                 pending += (staged.physical_offset, staged.size, staged.tags_code)
@@ -121,7 +127,11 @@ class Dispatcher:
             queue.pending_timestamp = staged.store_timestamp
 
     def _write(self, queue: ConsumeQueue) -> Arrived:
-        tags_codes = queue.pending[TAGS_FIELD :: queue.unit_fields]
+        pending = queue.pending
+        tags_codes = pending[TAGS_FIELD :: queue.unit_fields]
+        if pending[0] < queue.end_physical and self.is_live:
+            seen = f"{queue.segments.directory}: {pending[0]} after {queue.end_physical}"
+            raise InvariantBroken("a queue has its units in the order of the log", seen)
         queue.write_pending(self.dirty_files)
         return Arrived(queue.topic, queue.queue_id, queue.max_offset, tags_codes, queue.pending_timestamp)
 

@@ -56,6 +56,17 @@ class CreateFailed(CommitFailed):
     """The next file could not be created (Java: CREATE_MAPPED_FILE_FAILED, code 1); rolled back likewise."""
 
 
+class InvariantBroken(StoreError):
+    """What must hold of the store's own state does not: a bug, ours or the machine's.  Whoever meets it fences the store.
+
+    Checked by plain code where state changes hands, so that `python -O` keeps it: once a turn, file or queue, never per message.
+    """
+
+    def __init__(self, invariant: str, seen: str) -> None:
+        super().__init__(f"the invariant does not hold that {invariant}: {seen}")
+        self.invariant = invariant
+
+
 class IllegalKind(IntEnum):
     """Which limit a message breaks."""
 

@@ -16,6 +16,7 @@ from rmq_store.disk.checkpoint import Checkpoint
 from rmq_store.disk.disk import Disk, File
 from rmq_store.disk.segments import PAGE_BYTES
 from rmq_store.dispatcher import Dispatcher
+from rmq_store.errors import InvariantBroken
 from rmq_store.index.index import Index
 from rmq_store.index.index_file import IndexFile
 from rmq_store.log.commit_log import CommitLog
@@ -99,6 +100,8 @@ class Flusher:
         self.last_store_timestamp = 0
         """of the newest committed unit, ms; kept by the store"""
         self.is_out = False
+        self._out: Ticket | None = None
+        """the one that was given out last"""
         self._again: Ticket | None = None
         """one that was run in part, for want of descriptors"""
         self._log_due_ms: int | None = None
@@ -160,9 +163,9 @@ class Flusher:
         if self.is_out or (self._again is not None and force):
             return None
         if self._again is not None:
-            again, self._again = self._again, None
+            self._out, self._again = self._again, None
             self.is_out = True
-            return again
+            return self._out
         self.due(mono_ms)
         ticket = None
         are_queues_due = mono_ms >= self._queue_due(mono_ms, self._round_due_ms or 0)
@@ -180,6 +183,7 @@ class Flusher:
             if self._thorough_due_ms is not None and mono_ms >= self._thorough_due_ms:
                 self._thorough_due_ms = mono_ms + self._thorough_ms
         self.is_out = ticket is not None
+        self._out = ticket
         return ticket
 
     def _log_ticket(self) -> Ticket:
@@ -235,8 +239,14 @@ class Flusher:
         self._again = ticket
 
     def end(self, ticket: Ticket) -> None:
-        """The ticket was run without an error."""
+        """The ticket was run without an error. Raises InvariantBroken."""
         self.is_out = False
+        if ticket is not self._out:
+            raise InvariantBroken("a ticket that comes back is the one that is out", f"log position {ticket.upto}")
+        if ticket.upto >= 0 and not self.flushed_offset <= ticket.upto <= self._log.written_offset:
+            seen = f"{self.flushed_offset}, {ticket.upto}, {self._log.written_offset}"
+            raise InvariantBroken("what is flushed only grows, up to what is written", seen)
+        self._out = None
         checkpoint = self._checkpoint
         if ticket.upto >= 0:
             self.flushed_offset = ticket.upto
@@ -258,11 +268,8 @@ class Flusher:
         """At a clean close, inline. Raises OSError."""
         disk, log, dispatcher = self._disk, self._log, self._dispatcher
         if self._again is not None:
-            self._again.run()
-            self.end(self._again)
-        ticket = self._log_ticket()
-        ticket.run()
-        self.end(ticket)
+            self._run(self._again)
+        self._run(self._log_ticket())
         files: list[File | str] = [*self._round, *dispatcher.dirty_files]
         directories = [*self._queues.unsynced_directories, *log.unsynced_directories]
         if self._index is not None:
@@ -272,6 +279,10 @@ class Flusher:
         covers = (dispatcher.last_store_timestamp, dispatcher.last_physical_offset)
         ticket = Ticket(disk, files, directories, -1)
         ticket.is_last_of_round = True
-        ticket.run()
         self._round_covers = covers
+        self._run(ticket)
+
+    def _run(self, ticket: Ticket) -> None:
+        self._out = ticket
+        ticket.run()
         self.end(ticket)

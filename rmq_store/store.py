@@ -13,7 +13,7 @@ from typing import Final
 from rmq_store.disk.disk import Disk, Lock
 from rmq_store.disk.segments import NO_DESCRIPTOR
 from rmq_store.disk_space import DiskSpace, RetentionRules
-from rmq_store.errors import Closed, CommitFailed, Illegal, StoreLocked, Unwritable
+from rmq_store.errors import Closed, CommitFailed, Illegal, InvariantBroken, StoreLocked, Unwritable
 from rmq_store.flush import Flusher, Ticket
 from rmq_store.log.commit_log import Staged
 from rmq_store.log.draft import Draft, Placed
@@ -45,6 +45,7 @@ class Store(Reading):
         self._lock = lock
         self._checkpoint = checkpoint
         self._dispatcher = dispatcher
+        dispatcher.is_live = True
         self._files = files
         self._flusher = Flusher(disk, settings, log, queues, dispatcher, index, checkpoint)
         self._boot_mark = BootMark(disk, settings.store_path_root_dir)
@@ -57,6 +58,8 @@ class Store(Reading):
         """deletes old files; driven apart from `tick`, since it takes a thread"""
         self._property_staging = PropertyStaging(settings, log, queues)
         self._stages_properties = self._property_staging.is_always
+        self._is_broken = False
+        """An invariant does not hold."""
         self._is_sync = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
     # --- opening and closing
@@ -103,7 +106,7 @@ class Store(Reading):
                 self._boot_mark.distrust()
             elif self._writability.why is not Closed.FENCED:
                 clean = self._close_clean(wall_ms)
-        except OSError as reason:
+        except (OSError, InvariantBroken) as reason:
             self._writability.detail = str(reason)
             self._boot_mark.distrust()
         self._writability.shut()
@@ -112,7 +115,9 @@ class Store(Reading):
         return clean
 
     def _close_clean(self, wall_ms: int) -> bool:
-        self._log.rollback_to(0)
+        self.rollback_to(0)
+        if self._is_broken:
+            return False
         self._dispatcher.dispatch(self.written_offset, DISPATCH_ALL, wall_ms)
         if self._dispatcher.waiting:
             return False
@@ -168,7 +173,10 @@ class Store(Reading):
 
     def rollback_to(self, savepoint: int) -> None:
         """Drop what was staged since the mark; places and queue offsets are free again."""
-        self._log.rollback_to(savepoint)
+        try:
+            self._log.rollback_to(savepoint)
+        except InvariantBroken as broken:
+            self.fence(broken)
 
     def commit(self) -> None:
         """Write everything staged. Raises CommitFailed; then nothing of it is stored and every reservation is given back."""
@@ -181,7 +189,11 @@ class Store(Reading):
             self.statistics.put_failed_times += count
             self._writability.refuse(reason.why, str(reason))
             raise
-        self._note(staged)
+        try:
+            self._note(staged)
+        except InvariantBroken as broken:
+            self.fence(broken)
+            raise CommitFailed(Closed.FENCED, str(broken)) from broken
 
     def _note(self, staged: list[Staged]) -> None:
         self._dispatcher.add(staged)
@@ -198,14 +210,16 @@ class Store(Reading):
 
         A failing disk delays them (and refuses appends meanwhile); nothing is raised.
         """
-        if not self._dispatcher.waiting:
+        if not self._dispatcher.waiting or self._is_broken:
             return []
         upto = self._flusher.flushed_offset if self._is_sync else self._log.written_offset
         try:
             return self._dispatcher.dispatch(upto, limit, wall_ms, keys_max)
         except OSError as reason:
             self._writability.failed(reason)
-            return []
+        except InvariantBroken as broken:
+            self.fence(broken)
+        return []
 
     @property
     def undispatched(self) -> int:
@@ -231,10 +245,14 @@ class Store(Reading):
     def end_sync(self, ticket: Ticket, error: OSError | None) -> bool:
         """The ticket was run. An error fences the store: what is on the medium is not known any more.
 
-        True when nothing but descriptors was short: no sync has failed, and the ticket is given out again.
+        True when nothing but descriptors was short: no sync has failed, and it is given out again. Raises InvariantBroken.
         """
         if error is None:
-            self._flusher.end(ticket)
+            try:
+                self._flusher.end(ticket)
+            except InvariantBroken as broken:
+                self.fence(broken)
+                raise
             return False
         if error.errno in NO_DESCRIPTOR:
             self._flusher.put_off(ticket)
@@ -243,6 +261,12 @@ class Store(Reading):
         self._writability.refuse(Closed.FENCED, f"sync failed: {error}")
         self._boot_mark.distrust()
         return False
+
+    def fence(self, broken: InvariantBroken) -> None:
+        """Nothing is appended and nothing made visible any more; `refusal_text` says which invariant does not hold."""
+        self._is_broken = True
+        self._writability.refuse(Closed.FENCED, str(broken))
+        self._boot_mark.distrust()
 
     # --- time
 

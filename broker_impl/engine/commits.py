@@ -19,6 +19,7 @@ from broker_impl.engine.loop import NOTHING_STAGED, Loop, Mark
 from broker_impl.engine.peer import Peer
 from rmq_net.log import Log, plain_text
 from rmq_net.service import Job
+from rmq_store.errors import InvariantBroken
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Command, Form
 from rmq_wire.declare import Header
@@ -46,6 +47,7 @@ class StoreLike(Protocol):
     def rollback_to(self, savepoint: int) -> None: ...
     def commit(self) -> None: ...
     def dispatch(self, wall_ms: int, limit: int, keys_max: int) -> Sequence[Any]: ...
+    def fence(self, broken: InvariantBroken) -> None: ...
     def begin_sync(self, mono_ms: int, force: bool = False) -> Any: ...
     def end_sync(self, ticket: Any, error: OSError | None) -> bool: ...
     def next_due(self, mono_ms: int) -> int: ...
@@ -203,6 +205,10 @@ class Commits(NoCommits):
         error: Exception | None = None
         try:
             self.store.commit()
+            if self.staged and self.staged[-1][3].end_offset > self.store.written_offset:
+                broken = InvariantBroken("no answer rests on what is behind the log", str(self.staged[-1][3].end_offset))
+                self.store.fence(broken)
+                raise broken
         except Exception as why:
             self.env.log.error("append refused, %d answers become errors: %s", len(self.staged), why)
             error = why
@@ -275,15 +281,19 @@ class Commits(NoCommits):
     def _synced(self, ticket: Any, error: BaseException | None) -> None:
         self._syncing = self._gathering = False
         self._unflushed_bytes = 0
+        if error is None:
+            try:
+                self.store.end_sync(ticket, None)
+            except InvariantBroken as broken:
+                error = broken
+        elif self.store.end_sync(ticket, error if isinstance(error, OSError) else OSError(str(error))):
+            return  # it comes again by itself; who waits for it goes on waiting
         if error is not None:
-            if self.store.end_sync(ticket, error if isinstance(error, OSError) else OSError(str(error))):
-                return  # it comes again by itself; who waits for it goes on waiting
             self.env.log.error("flush failed, nothing more is appended until a restart: %s", error)
             waiting, self.waiting = self.waiting, deque()
             for _end, _due, (peer, opaque, form, durable) in waiting:
                 self.emit(peer, opaque, form, _failed(durable, error, self.env.log))
             return
-        self.store.end_sync(ticket, None)
         self._release()
         self._gathering = bool(self.waiting)
 

@@ -19,7 +19,7 @@ from rmq_net.log import Log
 from rmq_store.advice import repair_command
 from rmq_store.disk.config_files import load_config, persist_config
 from rmq_store.disk.disk import Disk
-from rmq_store.errors import StoreDamaged, StoreError
+from rmq_store.errors import InvariantBroken, StoreDamaged, StoreError
 from rmq_wire import fastjson
 from rmq_wire.errors import BadBody
 from rmq_wire.java import spread_of
@@ -208,7 +208,10 @@ class PersistedTable:
             self.on_dirty(self)
 
     def written(self) -> None:
-        """The document that `encode_slices` gave last is safely on disk."""
+        """The document that `encode_slices` gave last is safely on disk.  Raises InvariantBroken."""
+        if not self._written <= self._in_writing <= self.changes:
+            seen = f"{self.file}: {self._written}, {self._in_writing}, {self.changes}"
+            raise InvariantBroken("a table on the disk grows newer, up to the one in memory", seen)
         self._written = self._in_writing
         while self._undos and self._undos[0][0] <= self._written:
             self._undos.popleft()

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NoReturn
 from zlib import crc32
 
 from rmq_store.disk.disk import File, write_all
 from rmq_store.disk.multi_path_segments import log_segments
 from rmq_store.disk.segments import OpenFiles
-from rmq_store.errors import Closed, CommitFailed, CreateFailed, Illegal, IllegalKind
+from rmq_store.errors import Closed, CommitFailed, CreateFailed, Illegal, IllegalKind, InvariantBroken
 from rmq_store.layouts import BLANK, BORN_V6, FIXED, MAGIC_BLANK, PROPERTIES_LENGTH, STORE_V6
 from rmq_store.log.draft import Draft, Placed
 from rmq_store.queues.consume_queue import ConsumeQueue
@@ -229,6 +229,8 @@ class CommitLog:
         while len(self.staged) > savepoint:
             staged = self.staged.pop()
             segment = self._turn[-1]
+            if staged.end_offset > self._end:
+                raise InvariantBroken("what is taken back is the newest", f"{staged.end_offset} behind {self._end}")
             if not staged.sys_flag & UNQUEUED:
                 staged.queue.next_offset = staged.queue_offset
             for queue, offset in (*staged.light, *staged.undone):
@@ -261,13 +263,16 @@ class CommitLog:
             return []
         begun = 0
         try:
+            if not self.written_offset < self.staged[-1].end_offset <= self._end:
+                seen = f"{self.written_offset}, {self.staged[-1].end_offset}, {self._end}"
+                raise InvariantBroken("a turn lies between the written and the reserved end", seen)
             for segment in self._turn:
                 if not segment.pieces:
                     continue
                 file = self._file_at(segment.at)
                 begun += 1
                 self._write(file, segment)
-        except OSError as reason:
+        except (OSError, InvariantBroken) as reason:
             self._take_back(reason, begun)
         staged = self.staged
         self.written_offset = self._end
@@ -280,8 +285,14 @@ class CommitLog:
         at = segment.at % self._file_bytes
         size = self._end - segment.at if segment is self._turn[-1] else sum(map(len, pieces))
         if size <= JOINED_BYTES_MAX:
-            write_all(file, at, b"".join(pieces))
+            data = b"".join(pieces)
+            if len(data) != size:
+                _refuse_size(size, len(data))
+            write_all(file, at, data)
             return
+        packed = sum(map(len, pieces))
+        if packed != size:
+            _refuse_size(size, packed)
         portion = max(len(pieces) * JOINED_BYTES_MAX // size, 1)
         for first in range(0, len(pieces), portion):
             data = b"".join(pieces[first : first + portion])
@@ -316,12 +327,15 @@ class CommitLog:
             file.sync()
             self.segments.files.disk.sync_directory(self.segments.directory_of(start))
 
-    def _take_back(self, reason: OSError, begun: int) -> None:
+    def _take_back(self, reason: OSError | InvariantBroken, begun: int) -> None:
         """Undo a failed write: zeros where bytes may have landed, reservations given back. Raises CommitFailed."""
-        fenced = reason.errno not in PASSING
+        fenced = not (isinstance(reason, OSError) and reason.errno in PASSING)
         for segment in self._turn[:begun]:
             fenced |= not self._zero(segment.at, sum(map(len, segment.pieces)))
-        self.rollback_to(0)
+        try:
+            self.rollback_to(0)
+        except InvariantBroken:
+            fenced = True
         self._reset()
         why = Closed.FENCED if fenced else Closed.DISK_FULL
         kind: Callable[[Closed, str], CommitFailed] = CreateFailed if isinstance(reason, _NotCreated) else CommitFailed
@@ -338,6 +352,10 @@ class CommitLog:
         except OSError:
             return False
         return True
+
+
+def _refuse_size(reserved: int, packed: int) -> NoReturn:
+    raise InvariantBroken("units are as long as their places", f"{packed} bytes for {reserved}")
 
 
 class _NotCreated(OSError):

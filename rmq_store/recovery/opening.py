@@ -13,7 +13,7 @@ from rmq_store.disk.checkpoint import Checkpoint, open_checkpoint
 from rmq_store.disk.disk import Disk, Kind, write_all
 from rmq_store.disk.segments import OpenFiles
 from rmq_store.dispatcher import Dispatcher
-from rmq_store.errors import ForeignFile, StoreRefused
+from rmq_store.errors import ForeignFile, InvariantBroken, StoreDamaged, StoreRefused
 from rmq_store.index.index import Index
 from rmq_store.log.commit_log import CommitLog
 from rmq_store.queues.queues import Queues
@@ -84,7 +84,10 @@ def open_locked(
         if "checkpoint" not in present:
             disk.sync_directory(root)
         recovery = Recovery(settings, log, queues, index, checkpoint, cache, noted)
-        report, dispatcher = recovery.run(clean, wall_ms)
+        try:
+            report, dispatcher = recovery.run(clean, wall_ms)
+        except InvariantBroken as broken:
+            raise StoreDamaged(str(broken)) from broken
         report.wrong_index_files = len(wrong)
     except StoreRefused:
         if clean:

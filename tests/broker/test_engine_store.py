@@ -7,6 +7,7 @@ import pytest
 from broker_impl.engine.answers import Durable, Reply
 from broker_impl.engine.limits import Limits
 from rmq_net.service import Job
+from rmq_store.errors import InvariantBroken
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.clients import GetConsumerListByGroup
 from rmq_wire.headers.positions import GetMinOffset
@@ -88,6 +89,26 @@ def test_a_late_answer_that_staged_something_waits_for_the_commit_too() -> None:
     server.driver.run()
     assert client.answers[opaque].code == NOT_AVAILABLE
     assert not store.written
+
+
+def test_an_answer_behind_the_log_fences_the_store() -> None:
+    """An invariant: nothing is acknowledged that is not there."""
+    server, store = server_with()
+    client = server.connect()
+    opaque = client.send(GetMinOffset(topic="t", queue_id=0))
+    [pending] = server.kit.pending
+    pending.answer(Durable(Reply(remark="too far"), store.stage("a") + 1))
+    server.driver.run()
+    assert client.answers[opaque].code == NOT_AVAILABLE
+    assert "no answer rests on what is behind the log" in store.fenced
+
+
+def test_a_broken_invariant_of_a_flush_lets_no_answer_go() -> None:
+    server, store = server_with(sync_flush=True)
+    store.end_error = InvariantBroken("what is flushed only grows", "2 after 3")
+    client = server.connect()
+    opaque = client.send(put("a"))
+    assert client.answers[opaque].code == NOT_AVAILABLE
 
 
 def test_a_raising_callback_takes_the_answers_with_it_that_rested_on_its_stagings() -> None:

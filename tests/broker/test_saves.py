@@ -16,6 +16,7 @@ from broker_impl.properties import read_properties
 from broker_impl.saves import LANE, Saves
 from broker_impl.state.persisted import PersistedTable
 from broker_impl.state.topics import TopicTable
+from rmq_store.errors import Closed
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.codes import ResponseCode
 from rmq_wire.declare import Request
@@ -500,3 +501,15 @@ def any_check() -> None:
 )
 def test_planted_bugs_are_found(plant: Plant) -> None:
     find(plant, any_check, by=FAILURES)
+
+
+def test_a_table_that_would_grow_older_fences_the_store(machine: Machine) -> None:
+    """An invariant: what the disk has is not newer than what is in memory."""
+    client = machine.connect()
+    opaque = client.send(create_topic("T"))
+    machine.driver.run()
+    machine.node.topics._in_writing = machine.node.topics.changes + 1
+    machine.end_writes()
+    assert client.answers[opaque].code == FAILED
+    assert "a table on the disk grows newer, up to the one in memory: topics.json" in machine.node.store.refusal_text
+    assert machine.node.store.refusal is Closed.FENCED

@@ -12,14 +12,14 @@ from typing import NamedTuple
 import pytest
 
 from rmq_store.disk_space import RetentionRules
-from rmq_store.errors import Closed, CommitFailed, StoreDamaged, StoreRefused, Unwritable
+from rmq_store.errors import Closed, CommitFailed, StoreRefused, Unwritable
 from rmq_store.flush import Ticket
 from rmq_store.log.commit_log import CommitLog
 from rmq_store.results import IndexType
 from rmq_store.settings import FlushDiskType
 from rmq_store.store import Store
 from tests.support.memory_disk import Fault, MemoryDisk
-from tests.support.planting import FAILURES, Plant, find
+from tests.support.planting import Plant, find
 from tests.support.store_rig import Rig, draft, number_of, small, units_of
 
 FOR_EVER = 1 << 30
@@ -190,5 +190,4 @@ def refused_bytes_left(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_planted_bugs_are_found(plant: Plant, operation: str, error: int) -> None:
-    by = StoreDamaged if plant is offsets_kept else FAILURES
-    find(plant, test_every_call_fails_once_or_for_ever, operation, 1, error, FlushDiskType.SYNC_FLUSH, by=by)
+    find(plant, test_every_call_fails_once_or_for_ever, operation, 1, error, FlushDiskType.SYNC_FLUSH)

@@ -63,7 +63,7 @@ CATALOGUE: dict[str, Found] = {
     "S6 sync retried after an I/O error": by_seed(bugs.sync_retried_after_an_error, 9, BadRecord),
     "S7 flushed offset moved on error": by_seed(bugs.flushed_offset_moved_on_error, 9),
     "S8 ticket's offset taken after the sync began": by_seed(bugs.offset_taken_after_the_sync, 6),
-    "S9 reservation kept after a failed commit": by_seed(bugs.reservation_kept_after_a_failed_commit, 2, StoreDamaged),
+    "S9 reservation kept after a failed commit": by_seed(bugs.reservation_kept_after_a_failed_commit, 2),
     "S10 offset reused after a failed turn": by_seed(bugs.offset_reused_after_a_failed_turn, 2),
     "S11 unit of a raising handler kept": by_seed(bugs.unit_of_a_raising_handler_kept, 2),
     "S12 short write taken as whole": by_seed(bugs.short_write_taken_as_whole, 10),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rmq_store.errors import InvariantBroken
+
 
 class CommitRefused(Exception):
     """The fake's disk is full."""
@@ -29,6 +31,8 @@ class FakeStore:
         self.synced: list[int] = []
         self.syncing = False
         self.flush_interval_ms = 500
+        self.fenced = ""
+        self.end_error: InvariantBroken | None = None
         self.dispatch_max: int | None = None
         """Units per dispatch at most, whatever is asked for: a slow disk."""
 
@@ -73,6 +77,9 @@ class FakeStore:
         self.dispatched = end
         return arrived
 
+    def fence(self, broken: InvariantBroken) -> None:
+        self.fenced = str(broken)
+
     def begin_sync(self, mono_ms: int, force: bool = False) -> Ticket | None:
         assert not self.syncing, "two flushes at once"
         if self.flushed_offset == len(self.written):
@@ -88,6 +95,8 @@ class FakeStore:
 
     def end_sync(self, ticket: Ticket, error: OSError | None) -> bool:
         self.syncing = False
+        if self.end_error is not None:
+            raise self.end_error
         if error is None:
             self.flushed_offset = ticket.upto
         return False
