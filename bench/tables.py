@@ -28,7 +28,7 @@ from rmq_store.log.draft import Draft
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
 from rmq_wire.command import Form, encode_request
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.reference import JavaBroker, JavaNameServer
 from tests.support.requests import create_topic
 from tests.support.talk import Talk
@@ -170,14 +170,14 @@ def idle_mib(broker: Any) -> float:
 
 def pieces(store: Path) -> None:
     """The longest piece of a creation, on the loop of ours."""
-    house = House(store)
+    harness = Harness(store)
     gc.collect()
     gc.freeze()
-    asker = Asker(house.node.engine)
+    asker = Asker(harness.node.engine)
     for number in range(2):
         cost = asker.ask(encode_request(17, create_topic(f"piece-{number}"), opaque=number, form=Form.JSON))
         print(f"ours: creation {number + 1}: longest piece {cost.worst:.2f} ms, {cost.total:.0f} ms in {cost.pieces} pieces")
-    house.stop()
+    harness.stop()
 
 
 def main() -> None:

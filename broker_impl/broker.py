@@ -1,7 +1,7 @@
 """The composition root: the only module here that knows trio.
 
-A `House` is what one process runs: a name server, brokers, or both.  `run` serves all of it until it is told to stop, and stops
-it in order: brokers take their leave of the name servers, pending answers go out, stores close, the name server goes last.
+`RunningServers` are what one process runs: a name server, brokers, or both.  `run` serves until it is told to stop, and stops
+in order: brokers take their leave of the name servers, pending answers go out, stores close, the name server goes last.
 Behaviour is elsewhere: engines decide, shells move bytes, `registration` says what to tell which name server and when.
 """
 
@@ -60,7 +60,7 @@ class BrokerPlace(NamedTuple):
     keeps_address: bool = False
 
 
-class House(NamedTuple):
+class RunningServers(NamedTuple):
     """What one process runs.  `plain_streams`: serve over trio streams even where there is epoll."""
 
     name_server: NameServer | None = None
@@ -78,7 +78,7 @@ def shell_for(service: Service[Any], sockets: Sockets, *, plain_streams: bool) -
     return Shell(service, sockets)
 
 
-async def run(house: House, ready: Callable[[], Awaitable[None]], stop: trio.Event | None = None) -> None:
+async def run(servers: RunningServers, ready: Callable[[], Awaitable[None]], stop: trio.Event | None = None) -> None:
     """Serve until SIGTERM, SIGINT or `stop`; `ready()` runs when everything listens and all brokers are registered once.
 
     Raises what a server could not bear; everything is closed then too.  Raises `NotSaved` after a stop that lost something.
@@ -86,15 +86,15 @@ async def run(house: House, ready: Callable[[], Awaitable[None]], stop: trio.Eve
     unsaved: list[str] = []
     stop = trio.Event() if stop is None else stop
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_stop_by_signal, stop, _log_of(house))
+        nursery.start_soon(_stop_by_signal, stop, _log_of(servers))
         async with contextlib.AsyncExitStack() as stack:
-            if house.name_server is not None:
-                sockets = house.name_server_sockets
-                stack.callback(_close, house.name_server, "the name server", unsaved)
-                await stack.enter_async_context(_serving(house.name_server.engine, sockets, house.plain_streams))
-                nursery.start_soon(_send_notices, house.name_server)
-            for place in house.brokers:
-                await stack.enter_async_context(_broker(place, house.name_server, house.plain_streams, unsaved))
+            if servers.name_server is not None:
+                sockets = servers.name_server_sockets
+                stack.callback(_close, servers.name_server, "the name server", unsaved)
+                await stack.enter_async_context(_serving(servers.name_server.engine, sockets, servers.plain_streams))
+                nursery.start_soon(_send_notices, servers.name_server)
+            for place in servers.brokers:
+                await stack.enter_async_context(_broker(place, servers.name_server, servers.plain_streams, unsaved))
             gc.collect()
             gc.freeze()
             gc.set_threshold(*GC_THRESHOLDS)
@@ -111,9 +111,9 @@ def _close(server: BrokerNode | NameServer, who: str, unsaved: list[str]) -> Non
         unsaved.append(who)
 
 
-def _log_of(house: House) -> Log:
+def _log_of(servers: RunningServers) -> Log:
     """For what concerns the whole process."""
-    engine = house.name_server.engine if house.name_server is not None else house.brokers[0].node.engine
+    engine = servers.name_server.engine if servers.name_server is not None else servers.brokers[0].node.engine
     return engine.env.log
 
 

@@ -30,11 +30,11 @@ def command(
     rmq broker -c broker.conf -n 127.0.0.1:9876
     rmq broker --set listenPort=10921 --set brokerName=broker-b -n '127.0.0.1:9876;127.0.0.1:9877'
     """
-    from rmq_cli.house import open_broker
     from rmq_cli.logs import log_to_stderr
+    from rmq_cli.servers import open_broker
     from rmq_cli.serving import serve
 
     log_to_stderr(log_level)
     with stoppable():
-        house, summary = open_broker(config_file, namesrv, settings, plain_streams=plain_streams)
-        serve(house, summary, as_json=as_json)
+        servers, summary = open_broker(config_file, namesrv, settings, plain_streams=plain_streams)
+        serve(servers, summary, as_json=as_json)

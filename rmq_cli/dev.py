@@ -54,8 +54,8 @@ def command(
     rmq dev --ephemeral --namesrv-port 0 --broker-port 0 --json
     rmq dev --set flushDiskType=SYNC_FLUSH
     """
-    from rmq_cli.house import DevPlan, dev_settings, make_store_directory, open_dev
     from rmq_cli.logs import log_to_stderr
+    from rmq_cli.servers import DevPlan, dev_settings, make_store_directory, open_dev
     from rmq_cli.serving import serve
 
     if ephemeral and store is not None:
@@ -90,5 +90,5 @@ def command(
             like_java=like_java,
             plain_streams=plain_streams,
         )
-        house, summary = open_dev(plan)
-        serve(house, summary, as_json=as_json)
+        servers, summary = open_dev(plan)
+        serve(servers, summary, as_json=as_json)

@@ -28,11 +28,11 @@ def command(
 
     It believes whoever connects, as Java's does; so it listens on loopback unless it is told otherwise.
     """
-    from rmq_cli.house import open_name_server
     from rmq_cli.logs import log_to_stderr
+    from rmq_cli.servers import open_name_server
     from rmq_cli.serving import serve
 
     log_to_stderr(log_level)
     with stoppable():
-        house, summary = open_name_server(config_file, port, bind, plain_streams=plain_streams)
-        serve(house, summary, as_json=as_json)
+        servers, summary = open_name_server(config_file, port, bind, plain_streams=plain_streams)
+        serve(servers, summary, as_json=as_json)

@@ -1,4 +1,4 @@
-"""Run a house until it is told to stop, and say when it is ready."""
+"""Run servers until they are told to stop, and say when they are ready."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import click
 import trio
 
-from broker_impl.broker import House, NotSaved, run
+from broker_impl.broker import NotSaved, RunningServers, run
 from rmq_cli.complaint import Complaint
 from rmq_cli.ready import READY_S_MAX, Listed, answers_default_route
 
@@ -38,7 +38,7 @@ class Summary(NamedTuple):
     alone: Listed | None = None
 
 
-def serve(house: House, summary: Summary, *, as_json: bool) -> None:
+def serve(servers: RunningServers, summary: Summary, *, as_json: bool) -> None:
     """Serve until SIGTERM or Ctrl-C; exit status 0 after a clean stop that wrote everything.  Raises `Complaint`."""
 
     async def ready() -> None:
@@ -54,7 +54,7 @@ def serve(house: House, summary: Summary, *, as_json: bool) -> None:
         sys.stdout.flush()
 
     try:
-        trio.run(run, house, ready)
+        trio.run(run, servers, ready)
     except* KeyboardInterrupt:
         raise SystemExit(130) from None
     except* Complaint as group:

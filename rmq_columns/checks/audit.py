@@ -107,7 +107,7 @@ class _Store:
         self.found.reports = whole.reports
         whole.join(_unpacked)
         if with_queues:
-            whole.find_homeless(self.listed.topics)
+            whole.find_orphans(self.listed.topics)
         if with_index:
             whole.hold_index_against_the_end(whole.log_end())
 

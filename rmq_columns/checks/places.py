@@ -131,9 +131,9 @@ class Places:
         """at: where the messages are in their file; findings that have no place in a queue go there."""
         state = self._queues.get(key)
         if state is None:
-            if len(report.homeless) < QUEUES_MAX:
-                before, _ = report.homeless.get(key, (0, -1))
-                report.homeless[key] = before + len(at), int(wanted.physical_offset[-1])
+            if len(report.orphans) < QUEUES_MAX:
+                before, _ = report.orphans.get(key, (0, -1))
+                report.orphans[key] = before + len(at), int(wanted.physical_offset[-1])
             return
         if state.is_batch:
             self._compare_batches(key, state, wanted, at, report, known)

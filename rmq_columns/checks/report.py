@@ -111,7 +111,7 @@ class LogReport:
     waiting: list[tuple[str, int, int, int]] = field(default_factory=list)
     """(topic, queue id, queue offset, physical offset) of units without a queue unit yet"""
     waiting_count: int = 0
-    homeless: dict[Key, tuple[int, int]] = field(default_factory=dict)
+    orphans: dict[Key, tuple[int, int]] = field(default_factory=dict)
     """queue that does not exist -> its messages, and where the last of them begins in the log"""
     times_seen: set[int] = field(default_factory=set)
     """those of the checkpoint's times at which a message was stored"""

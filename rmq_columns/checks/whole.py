@@ -291,11 +291,11 @@ class Whole:
 
     # --- queues against the log
 
-    def find_homeless(self, topics: Any) -> None:
+    def find_orphans(self, topics: Any) -> None:
         """Messages whose queue does not exist: deleted with its topic, or lost.  topics: by name, those that exist, if known."""
         missing: dict[Key, tuple[int, int, LogReport]] = {}
         for one in self.reports:
-            for key, (count, last) in one.homeless.items():
+            for key, (count, last) in one.orphans.items():
                 missing[key] = (missing[key][0] + count if key in missing else count, last, one)
         begins = self._begins({topic for topic, _ in missing})
         deleted = light = 0

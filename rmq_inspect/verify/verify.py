@@ -94,7 +94,7 @@ class _Verification:
         self._check_checkpoint(end)
         checks.join()
         if self._scope.with_queues:
-            checks.find_homeless(config.get("topics.json", {}).get("topicConfigTable"))
+            checks.find_orphans(config.get("topics.json", {}).get("topicConfigTable"))
             if report.condition.settled:
                 ends = {key: state.end for key, state in checks.queues.items() if not state.is_batch}
                 check_positions(config, ends, self._findings)

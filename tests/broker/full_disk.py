@@ -22,7 +22,7 @@ from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.headers.groups import DeleteSubscriptionGroup, UpdateAndCreateSubscriptionGroup
 from rmq_wire.headers.offsets import UpdateConsumerOffset
 from rmq_wire.headers.topics import DeleteTopic
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.requests import create_topic, send
 from tests.support.troubled_disk import TroubledDisk
 
@@ -140,32 +140,32 @@ class Lives:
                 self.place.fill(self.chance.choice((0, self.chance.randrange(LEFT_BYTES_MAX))))
             elif doing < 0.14:
                 self.place.empty()
-                self.house.driver.advance(11_000)
-                self.client = self.house.connect()  # who said nothing for so long was closed
+                self.harness.driver.advance(11_000)
+                self.client = self.harness.connect()  # who said nothing for so long was closed
             else:
                 self._step()
         if self.chance.random() < 0.5:
             with contextlib.suppress(OSError, StoreError):
-                self.house.node.close()
-        self.house.node.store._lock.release()
+                self.harness.node.close()
+        self.harness.node.store._lock.release()
         if self.chance.random() < 0.5:
             try:
                 self._start()
             except (OSError, StoreError):
                 self.starts_refused += 1
             else:
-                self.house.node.store._lock.release()
+                self.harness.node.store._lock.release()
         self.place.empty()
         self._start()
         self._look()
 
     def end(self) -> None:
         """The last stop, with room."""
-        self.house.stop()
+        self.harness.stop()
 
     def _start(self) -> None:
-        self.house = House(self.place.root, disk=self.place.disk, **SETTINGS, **PASSING)
-        self.client = self.house.connect()
+        self.harness = Harness(self.place.root, disk=self.place.disk, **SETTINGS, **PASSING)
+        self.client = self.harness.connect()
 
     def _step(self) -> None:
         name = self.chance.choice(self._names)
@@ -179,7 +179,7 @@ class Lives:
             body = b"%d " % self.sent * self.chance.choice((1, 100))
             if self._done(send(name, 0), body):
                 self.topics.setdefault(name, []).append(body)
-            elif name in self.house.node.topics:
+            elif name in self.harness.node.topics:
                 self.topics.setdefault(name, [])  # there was room for the topic, and none for the message
         elif kind == "group":
             if self._done(UpdateAndCreateSubscriptionGroup(), SubscriptionGroupConfig(group_name=group).encode()):
@@ -202,8 +202,8 @@ class Lives:
         return answer.code == 0
 
     def _look(self) -> None:
-        node = self.house.node
+        node = self.harness.node
         assert {name for name in node.topics.table if name[:1] == "T" and name[1:].isdigit()} == self.topics.keys()
         assert {name for name in node.groups.table if name[:1] == "G" and name[1:].isdigit()} == self.groups
         for name, bodies in self.topics.items():
-            assert [bytes(unit.body) for unit in self.house.stored(name, 0)] == bodies, f"messages of {name}"
+            assert [bytes(unit.body) for unit in self.harness.stored(name, 0)] == bodies, f"messages of {name}"

@@ -20,7 +20,7 @@ from rmq_store.disk.disk import Disk
 from rmq_wire.command import Form
 from tests.support.bad_frames import WITNESS
 from tests.support.driver import Client
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.requests import pairs, pull, send, units
 from tests.support.troubled_disk import TroubledDisk
 
@@ -72,7 +72,7 @@ def logged() -> Iterator[Lines]:
             logger.propagate = propagate
 
 
-class Siege(House):
+class Siege(Harness):
     """One broker with a group G, its witness, and the log."""
 
     def __init__(

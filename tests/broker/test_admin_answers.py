@@ -13,7 +13,7 @@ from rmq_wire import fastjson
 from rmq_wire.command import Form
 from tests.broker.admin_calls import ANSWERS, CALLS, CONFIG_FILES, GOLDEN
 from tests.support import remoting
-from tests.support.engine import House
+from tests.support.engine import Harness
 
 JAVA: dict[str, dict[str, Any]] = json.loads(ANSWERS.read_text())
 
@@ -26,7 +26,7 @@ STACK_FRAME = re.compile(r"^(?:java\.lang\.\w+|[\w.]+Exception): (.*), [\w.$]+\(
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     root = tmp_path_factory.mktemp("store")
-    broker = House(root)
+    broker = Harness(root)
     client = broker.connect()
     found: dict[str, dict[str, Any]] = {}
     for number, ask in enumerate(CALLS, 1):

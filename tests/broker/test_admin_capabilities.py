@@ -26,7 +26,7 @@ from rmq_wire.headers.send import SendMessageV2
 from rmq_wire.headers.stats import GetTopicStatsInfo
 from rmq_wire.headers.topics import CreateTopicList, DeleteTopic, GetAllTopicConfig, GetTopicConfig
 from tests.support.driver import Client
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.requests import create_topic as create
 
 SUCCESS, SYSTEM_ERROR, NO_PERMISSION, TOPIC_NOT_EXIST, GROUP_NOT_EXIST, INVALID = 0, 1, 16, 17, 26, 29
@@ -34,8 +34,8 @@ TIMEOUT = 207
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path / "store")
+def broker(tmp_path: Path) -> Iterator[Harness]:
+    made = Harness(tmp_path / "store")
     yield made
     made.stop()
 
@@ -83,7 +83,7 @@ BAD_NAMES = ["..", ".", "a/b", "a\\b", "a\x00b", "a\nb", "", " ", "x" * 128, "tÃ
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
-def test_a_bad_topic_name_is_refused_before_any_path_exists(broker: House, name: str, tmp_path: Path) -> None:
+def test_a_bad_topic_name_is_refused_before_any_path_exists(broker: Harness, name: str, tmp_path: Path) -> None:
     client = broker.connect()
     before = sorted(tmp_path.rglob("*"))
     for request, body in (
@@ -98,7 +98,7 @@ def test_a_bad_topic_name_is_refused_before_any_path_exists(broker: House, name:
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "g" * 121, "", "a\nb"])
-def test_a_bad_group_name_makes_no_group_and_no_retry_topic(broker: House, name: str) -> None:
+def test_a_bad_group_name_makes_no_group_and_no_retry_topic(broker: Harness, name: str) -> None:
     client = broker.connect()
     assert client.ask(UpdateAndCreateSubscriptionGroup(), json.dumps({"groupName": name}).encode()).code == INVALID
     assert beat(client, name, "Good").code == SUCCESS
@@ -109,21 +109,21 @@ def test_a_bad_group_name_makes_no_group_and_no_retry_topic(broker: House, name:
 
 
 @pytest.mark.parametrize("name", ["TBW102", "SCHEDULE_TOPIC_XXXX", "broker-a", "DefaultCluster", "rmq_sys_anything"])
-def test_system_topics_are_left_alone(broker: House, name: str) -> None:
+def test_system_topics_are_left_alone(broker: Harness, name: str) -> None:
     client = broker.connect()
     assert client.ask(DeleteTopic(topic=name)).code == INVALID
     assert client.ask(create(name)).code == INVALID
 
 
 @pytest.mark.parametrize("count", [-1, 16_385, 2**31 - 1])
-def test_queue_numbers_have_a_limit(broker: House, count: int) -> None:
+def test_queue_numbers_have_a_limit(broker: Harness, count: int) -> None:
     client = broker.connect()
     assert client.ask(create("T", read_queue_nums=count)).code == INVALID
     assert client.ask(create("T", write_queue_nums=count)).code == INVALID
     assert "T" not in broker.node.topics
 
 
-def test_deleting_a_topic_takes_its_queues_progress_and_pop_retry_topics(broker: House, tmp_path: Path) -> None:
+def test_deleting_a_topic_takes_its_queues_progress_and_pop_retry_topics(broker: Harness, tmp_path: Path) -> None:
     client = broker.connect()
     for name in ("T", "%RETRY%G_T", "%RETRY%G"):
         assert client.ask(create(name)).code == SUCCESS
@@ -138,7 +138,7 @@ def test_deleting_a_topic_takes_its_queues_progress_and_pop_retry_topics(broker:
     assert broker.node.store.queue_bounds("T", 0) == (0, 0)
 
 
-def test_a_created_topic_is_on_disk_when_the_answer_comes(broker: House, tmp_path: Path) -> None:
+def test_a_created_topic_is_on_disk_when_the_answer_comes(broker: Harness, tmp_path: Path) -> None:
     client = broker.connect()
     client.ask(create("Durable"))
     assert b'"Durable"' in (tmp_path / "store/config/topics.json").read_bytes()
@@ -148,7 +148,7 @@ def test_a_created_topic_is_on_disk_when_the_answer_comes(broker: House, tmp_pat
     assert b'"DurableG"' in (tmp_path / "store/config/subscriptionGroup.json").read_bytes()
 
 
-def test_a_topic_that_cannot_be_saved_is_not_acknowledged(broker: House, tmp_path: Path) -> None:
+def test_a_topic_that_cannot_be_saved_is_not_acknowledged(broker: Harness, tmp_path: Path) -> None:
     client = broker.connect()
     (tmp_path / "store/config").mkdir(exist_ok=True)
     (tmp_path / "store/config/topics.json").mkdir()
@@ -159,7 +159,7 @@ def test_a_topic_that_cannot_be_saved_is_not_acknowledged(broker: House, tmp_pat
     assert client.ask(create("U")).code == SUCCESS
 
 
-def test_a_one_way_request_is_checked_and_not_answered(broker: House) -> None:
+def test_a_one_way_request_is_checked_and_not_answered(broker: Harness) -> None:
     """Attack 10."""
     client = broker.connect()
     client.tell(create("a/b"))
@@ -170,7 +170,7 @@ def test_a_one_way_request_is_checked_and_not_answered(broker: House) -> None:
     assert "TBW102" in broker.node.topics
 
 
-def test_topic_stats_of_many_queues_leave_others_time(broker: House) -> None:
+def test_topic_stats_of_many_queues_leave_others_time(broker: Harness) -> None:
     client = broker.connect()
     client.ask(create("Wide", read_queue_nums=2000, write_queue_nums=2000))
     send(client, "Wide", 1999)
@@ -182,7 +182,7 @@ def test_topic_stats_of_many_queues_leave_others_time(broker: House) -> None:
 # -- heartbeats (attack 12) and notices
 
 
-def test_a_heartbeat_cannot_name_a_hundred_thousand_groups(broker: House) -> None:
+def test_a_heartbeat_cannot_name_a_hundred_thousand_groups(broker: Harness) -> None:
     client = broker.connect()
     many = [ConsumerData(group_name=f"G{number}") for number in range(1537)]
     assert client.ask(Heartbeat(), HeartbeatData(client_id="c", consumer_data_set=many).encode()).code == SYSTEM_ERROR
@@ -200,13 +200,13 @@ def test_a_heartbeat_cannot_name_a_hundred_thousand_groups(broker: House) -> Non
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"[" * 100_000, b'{"consumerDataSet":5}', b"\xff\xfe", b'{"a":' * 1000])
-def test_a_broken_heartbeat_is_an_error_and_no_more(broker: House, body: bytes) -> None:
+def test_a_broken_heartbeat_is_an_error_and_no_more(broker: Harness, body: bytes) -> None:
     client = broker.connect()
     assert client.ask(Heartbeat(), body).code == SYSTEM_ERROR
     assert beat(client, "G").code == SUCCESS
 
 
-def test_the_dialects_of_old_clients_are_understood(broker: House) -> None:
+def test_the_dialects_of_old_clients_are_understood(broker: Harness) -> None:
     client = broker.connect()
     body = (
         b'{\'clientID\':\'c\',\'consumerDataSet\':[{"groupName":"G","consumeType":"CONSUME_PASSIVELY","messageModel":'
@@ -219,7 +219,7 @@ def test_the_dialects_of_old_clients_are_understood(broker: House) -> None:
     assert (found.tags_set, found.sub_version) == (["a"], 1)
 
 
-def test_members_hear_of_each_other(broker: House) -> None:
+def test_members_hear_of_each_other(broker: Harness) -> None:
     one, two = broker.connect(), broker.connect()
     beat(one, "G", client_id="one")
     one.asked.clear()
@@ -235,7 +235,7 @@ def test_members_hear_of_each_other(broker: House) -> None:
     assert "%RETRY%G" in broker.node.topics
 
 
-def test_a_silent_client_is_closed_and_a_living_one_is_not(broker: House) -> None:
+def test_a_silent_client_is_closed_and_a_living_one_is_not(broker: Harness) -> None:
     silent, alive = broker.connect(), broker.connect()
     beat(silent, "G", client_id="silent")
     beat(alive, "G", client_id="alive")
@@ -252,7 +252,7 @@ def test_a_silent_client_is_closed_and_a_living_one_is_not(broker: House) -> Non
 # -- progress (attack 29)
 
 
-def test_a_commit_must_name_a_queue_and_an_offset_that_exist(broker: House) -> None:
+def test_a_commit_must_name_a_queue_and_an_offset_that_exist(broker: Harness) -> None:
     client = broker.connect()
     client.ask(create("T"))
     send(client, "T", 0)
@@ -269,7 +269,7 @@ def test_a_commit_must_name_a_queue_and_an_offset_that_exist(broker: House) -> N
     assert broker.node.offsets.queues("G", "T") == {0: 1, 3: 0}
 
 
-def test_progress_in_a_queue_that_the_topic_no_longer_has_can_still_be_committed(broker: House) -> None:
+def test_progress_in_a_queue_that_the_topic_no_longer_has_can_still_be_committed(broker: Harness) -> None:
     client = broker.connect()
     client.ask(create("T"))
     send(client, "T", 3)
@@ -280,7 +280,7 @@ def test_progress_in_a_queue_that_the_topic_no_longer_has_can_still_be_committed
     assert client.ask(request).code == SUCCESS
 
 
-def test_asking_makes_no_queue(broker: House, tmp_path: Path) -> None:
+def test_asking_makes_no_queue(broker: Harness, tmp_path: Path) -> None:
     client = broker.connect()
     for queue_id in (-1, 0, 10**6):
         assert client.ask(QueryConsumerOffset(consumer_group="G", topic="Nope", queue_id=queue_id)).code == 22
@@ -288,7 +288,7 @@ def test_asking_makes_no_queue(broker: House, tmp_path: Path) -> None:
     assert not list((tmp_path / "store").glob("consumequeue/*"))
 
 
-def test_progress_is_written_every_five_seconds_and_at_a_stop(broker: House, tmp_path: Path) -> None:
+def test_progress_is_written_every_five_seconds_and_at_a_stop(broker: Harness, tmp_path: Path) -> None:
     client = broker.connect()
     client.ask(create("T"))
     send(client, "T", 0)
@@ -302,7 +302,7 @@ def test_progress_is_written_every_five_seconds_and_at_a_stop(broker: House, tmp
 # -- relayed questions (attack 11)
 
 
-def test_running_info_is_relayed_as_it_is(broker: House) -> None:
+def test_running_info_is_relayed_as_it_is(broker: Harness) -> None:
     asker, consumer = broker.connect(), broker.connect()
     beat(consumer, "G", client_id="one")
     consumer.on_request = lambda command: None
@@ -320,7 +320,7 @@ def response_frame(opaque: int, code: int, body: bytes) -> bytes:
     return remoting.frame(code, {}, body, opaque=opaque, flag=1)
 
 
-def test_a_silent_consumer_costs_the_asker_a_timeout(broker: House) -> None:
+def test_a_silent_consumer_costs_the_asker_a_timeout(broker: Harness) -> None:
     asker, consumer = broker.connect(), broker.connect()
     beat(consumer, "G", client_id="one")
     opaque = asker.send(GetConsumerRunningInfo(consumer_group="G", client_id="one"))
@@ -331,7 +331,7 @@ def test_a_silent_consumer_costs_the_asker_a_timeout(broker: House) -> None:
     assert "consumer <G> <one> Timeout" in (asker.answers[opaque].remark or "")
 
 
-def test_a_consumer_that_goes_away_or_answers_too_much_costs_an_error(broker: House) -> None:
+def test_a_consumer_that_goes_away_or_answers_too_much_costs_an_error(broker: Harness) -> None:
     asker, consumer = broker.connect(), broker.connect()
     beat(consumer, "G", client_id="one")
     first = asker.send(GetConsumerRunningInfo(consumer_group="G", client_id="one"))
@@ -345,7 +345,7 @@ def test_a_consumer_that_goes_away_or_answers_too_much_costs_an_error(broker: Ho
     assert asker.ask(GetConsumerRunningInfo(consumer_group="G", client_id="one")).code == SYSTEM_ERROR
 
 
-def test_one_message_is_consumed_directly(broker: House) -> None:
+def test_one_message_is_consumed_directly(broker: Harness) -> None:
     asker, consumer = broker.connect(), broker.connect()
     msg_id = send(asker, "T")
     beat(consumer, "G", client_id="one")
@@ -359,7 +359,7 @@ def test_one_message_is_consumed_directly(broker: House) -> None:
 
 
 @pytest.mark.parametrize("msg_id", ["", "junk", "0" * 32, "F" * 32, "7F000001000069050000000000000010"])
-def test_a_message_that_is_not_there_is_not_consumed(broker: House, msg_id: str) -> None:
+def test_a_message_that_is_not_there_is_not_consumed(broker: Harness, msg_id: str) -> None:
     asker, consumer = broker.connect(), broker.connect()
     beat(consumer, "G", client_id="one")
     answer = asker.ask(ConsumeMessageDirectly(consumer_group="G", client_id="one", msg_id=msg_id, topic="T"))
@@ -367,7 +367,7 @@ def test_a_message_that_is_not_there_is_not_consumed(broker: House, msg_id: str)
     assert [command.code for command in consumer.asked] == [NotifyConsumerIdsChanged.code]
 
 
-def test_a_stored_unit_inside_a_body_is_no_message(broker: House) -> None:
+def test_a_stored_unit_inside_a_body_is_no_message(broker: Harness) -> None:
     """Attack 16: the body is a unit with the right physical offset, which can be guessed from the last message id."""
     asker, consumer = broker.connect(), broker.connect()
     first = send(asker, "T")
@@ -411,7 +411,7 @@ def change(client: Client, text: str) -> Command:
         ("maxMessageSize=7\nregionId=\\u00zz\n", SYSTEM_ERROR),
     ],
 )
-def test_a_change_with_one_bad_part_changes_nothing(broker: House, text: str, code: int) -> None:
+def test_a_change_with_one_bad_part_changes_nothing(broker: Harness, text: str, code: int) -> None:
     client = broker.connect()
     assert change(client, text).code == code
     assert broker.node.config.text("maxMessageSize") == "4194304"
@@ -421,7 +421,7 @@ def test_a_change_with_one_bad_part_changes_nothing(broker: House, text: str, co
 def test_a_change_reaches_the_file_that_was_given_at_the_start_and_no_other(tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("brokerName=broker-a\n")
-    broker = House(tmp_path / "store", path=conf, myPassword="p", regionId="C:\\tmp")
+    broker = Harness(tmp_path / "store", path=conf, myPassword="p", regionId="C:\\tmp")
     client = broker.connect()
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
     assert change(client, "maxMessageSize=7\nnosuchkey=1\n").code == SUCCESS
@@ -439,7 +439,7 @@ def test_a_change_reaches_the_file_that_was_given_at_the_start_and_no_other(tmp_
     broker.stop()
 
 
-def test_a_changed_limit_is_obeyed_at_once(broker: House) -> None:
+def test_a_changed_limit_is_obeyed_at_once(broker: Harness) -> None:
     client = broker.connect()
     assert change(client, "autoCreateTopicEnable=false\n").code == SUCCESS
     assert client.ask(send_request("New"), b"body").code == TOPIC_NOT_EXIST
@@ -448,7 +448,7 @@ def test_a_changed_limit_is_obeyed_at_once(broker: House) -> None:
 # -- the rest
 
 
-def test_foreign_text_makes_one_log_line(broker: House, caplog: pytest.LogCaptureFixture) -> None:
+def test_foreign_text_makes_one_log_line(broker: Harness, caplog: pytest.LogCaptureFixture) -> None:
     """Attack 50."""
     caplog.set_level("INFO")
     client = broker.connect()
@@ -463,14 +463,14 @@ def test_foreign_text_makes_one_log_line(broker: House, caplog: pytest.LogCaptur
         assert "\u202e" not in text
 
 
-def test_too_many_queues_to_lock(broker: House) -> None:
+def test_too_many_queues_to_lock(broker: Harness) -> None:
     client = broker.connect()
     queues = [{"topic": "T", "brokerName": "b", "queueId": number} for number in range(16_385)]
     body = json.dumps({"consumerGroup": "G", "clientId": "c", "mqSet": queues}).encode()
     assert client.ask(LockBatchMq(), body).code == SYSTEM_ERROR
 
 
-def test_a_listing_of_thousands_is_answered_in_slices(broker: House) -> None:
+def test_a_listing_of_thousands_is_answered_in_slices(broker: Harness) -> None:
     client, other = broker.connect(), broker.connect()
     for number in range(3000):
         broker.node.topics._rows.put(f"T{number:04}", broker.node.topics.table["TBW102"])

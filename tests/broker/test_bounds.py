@@ -25,7 +25,7 @@ from rmq_wire.headers.locks import LockBatchMq, UnlockBatchMq
 from rmq_wire.headers.offsets import UpdateConsumerOffset
 from rmq_wire.headers.topics import CreateTopicList, DeleteTopic
 from tests.support.driver import Client
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.requests import beat, create_topic, pull, send
 
 FAILED = ResponseCode.SYSTEM_ERROR
@@ -36,31 +36,31 @@ def refused(answer: Command, remark: str) -> None:
     assert remark in (answer.remark or ""), answer.remark
 
 
-def full(root: Path, *, topics: int = 1 << 30, groups: int = 1 << 30) -> tuple[House, Client]:
+def full(root: Path, *, topics: int = 1 << 30, groups: int = 1 << 30) -> tuple[Harness, Client]:
     """A broker with room for so many topics and groups more than it has by itself, in which topic T and group G are."""
-    house = House(root)
-    house.topic("T")
-    client = house.connect()
+    harness = Harness(root)
+    harness.topic("T")
+    client = harness.connect()
     assert client.ask(*beat("G", "T")).code == 0
-    node = house.node
-    house.stop()
-    house.limits = Limits(topics_max=len(node.topics) + topics, groups_max=len(node.groups) + groups)
-    house.open()
-    return house, house.connect()
+    node = harness.node
+    harness.stop()
+    harness.limits = Limits(topics_max=len(node.topics) + topics, groups_max=len(node.groups) + groups)
+    harness.open()
+    return harness, harness.connect()
 
 
 def test_topics_have_an_end_whoever_makes_them(tmp_path: Path) -> None:
-    house, client = full(tmp_path, topics=1)
+    harness, client = full(tmp_path, topics=1)
     lists = [TopicConfigList(topic_config_list=[TopicConfig(topic_name=name) for name in ("T", "A", "B")])]
     refused(client.ask(CreateTopicList(), lists[0].encode()), "topics, no more than")
-    assert "A" not in house.node.topics, "all or none"
+    assert "A" not in harness.node.topics, "all or none"
     assert client.ask(create_topic("A")).code == 0
-    there = set(house.node.topics.table)
+    there = set(harness.node.topics.table)
     refused(client.ask(create_topic("B")), "topics, no more than")
     refused(client.ask(send("B"), b"x"), "topics, no more than")
     refused(client.ask(*beat("G2", "T")), "topics, no more than")
-    assert house.node.clients.consumer_group("G2") is None
-    assert set(house.node.topics.table) == there
+    assert harness.node.clients.consumer_group("G2") is None
+    assert set(harness.node.topics.table) == there
     assert client.ask(create_topic("A", perm=4)).code == 0, "what is there can be changed"
     assert client.ask(send("T"), b"x").code == 0
     assert client.ask(*beat("G", "T")).code == 0
@@ -69,30 +69,30 @@ def test_topics_have_an_end_whoever_makes_them(tmp_path: Path) -> None:
 
 
 def test_groups_have_an_end_whoever_makes_them(tmp_path: Path) -> None:
-    house, client = full(tmp_path, groups=1)
+    harness, client = full(tmp_path, groups=1)
     several = SubscriptionGroupList(group_config_list=[SubscriptionGroupConfig(group_name=name) for name in ("A", "B")])
     refused(client.ask(UpdateAndCreateSubscriptionGroupList(), several.encode()), "groups, no more than")
     assert client.ask(UpdateAndCreateSubscriptionGroup(), SubscriptionGroupConfig(group_name="A").encode()).code == 0
-    there = set(house.node.groups.table)
+    there = set(harness.node.groups.table)
     refused(client.ask(UpdateAndCreateSubscriptionGroup(), SubscriptionGroupConfig(group_name="B").encode()), "no more than")
     refused(client.ask(*beat("B", "T")), "no more than")
     refused(client.ask(pull("T", consumer_group="B")), "no more than")
     refused(client.ask(GetSubscriptionGroupConfig(group="B")), "no more than")
-    assert set(house.node.groups.table) == there
+    assert set(harness.node.groups.table) == there
     changed = SubscriptionGroupConfig(group_name="A", consume_enable=False)
     assert client.ask(UpdateAndCreateSubscriptionGroup(), changed.encode()).code == 0
     assert client.ask(*beat("G", "T")).code == 0
 
 
 def test_a_file_with_more_is_read_whole(tmp_path: Path) -> None:
-    house, client = full(tmp_path, topics=3)
+    harness, client = full(tmp_path, topics=3)
     for name in ("A", "B"):
         assert client.ask(create_topic(name)).code == 0
-    house.stop()
-    house.limits = Limits(topics_max=1)
-    house.open()
-    assert "B" in house.node.topics
-    refused(house.connect().ask(create_topic("C")), "no more than 1")
+    harness.stop()
+    harness.limits = Limits(topics_max=1)
+    harness.open()
+    assert "B" in harness.node.topics
+    refused(harness.connect().ask(create_topic("C")), "no more than 1")
 
 
 def forbid(group: str, topic: str) -> UpdateGroupForbidden:
@@ -101,8 +101,8 @@ def forbid(group: str, topic: str) -> UpdateGroupForbidden:
 
 def test_what_is_forbidden_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker_impl.state.groups.FORBIDDEN_TOPICS_MAX", 2)
-    house = House(tmp_path, Limits(groups_max=2))
-    client = house.connect()
+    harness = Harness(tmp_path, Limits(groups_max=2))
+    client = harness.connect()
     for topic in ("A", "B", "A"):
         assert client.ask(forbid("G1", topic)).code == 0
     refused(client.ask(forbid("G1", "C")), "topics forbidden to a group")
@@ -118,9 +118,9 @@ def consumers(groups: range, text: str = "*") -> bytes:
 
 def test_attack_10_what_one_connection_subscribes_to_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker_impl.capabilities.clients.SAID_BYTES_MAX", 100_000)
-    house = House(tmp_path)
-    house.topic("T")
-    stranger, client = house.connect(), house.connect()
+    harness = Harness(tmp_path)
+    harness.topic("T")
+    stranger, client = harness.connect(), harness.connect()
     codes = [stranger.ask(Heartbeat(), consumers(range(number, number + 1), "x" * 30_000)).code for number in range(5)]
     assert codes == [0, 0, 0, FAILED, FAILED]
     for _ in range(3):
@@ -129,21 +129,21 @@ def test_attack_10_what_one_connection_subscribes_to_has_an_end(tmp_path: Path, 
     assert client.ask(Heartbeat(), consumers(range(5, 6), "x" * 90_000)).code == 0
     name = HeartbeatData(client_id="c", producer_data_set=[ProducerData(group_name="P" * 2_000)])
     assert stranger.ask(Heartbeat(), name.encode()).code == 0
-    assert not house.node.clients.producer_groups, "passed over, as other names that cannot be"
+    assert not harness.node.clients.producer_groups, "passed over, as other names that cannot be"
 
 
 def test_what_pulls_say_of_their_groups_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker_impl.state.clients.COMPENSATED_CHARACTERS_MAX", 10_000)
-    house = House(tmp_path)
-    house.topic("T")
-    client = house.connect()
+    harness = Harness(tmp_path)
+    harness.topic("T")
+    client = harness.connect()
     for number in range(10):
         client.ask(pull("T", consumer_group=f"G{number}", subscription="x" * 2_000))
-    clients = house.node.clients
+    clients = harness.node.clients
     noted = [number for number in range(10) if clients.compensated(f"G{number}", "T") is not None]
     assert noted == [0, 1]
-    house.driver.advance(3_600_000)
-    client = house.connect()
+    harness.driver.advance(3_600_000)
+    client = harness.connect()
     client.ask(pull("T", consumer_group="G9", subscription="x" * 2_000))
     assert clients.compensated("G9", "T") is not None
     assert clients.compensated("G0", "T") is None
@@ -158,23 +158,23 @@ def locked(client: Client, group: str, queues: range, code: type = LockBatchMq) 
 
 def test_locks_have_an_end_for_all_groups_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker_impl.state.locks.LOCKS_MAX", 10)
-    house = House(tmp_path)
-    client = house.connect()
+    harness = Harness(tmp_path)
+    client = harness.connect()
     assert locked(client, "G1", range(6)) == 6
     assert locked(client, "G2", range(6)) == 4
     assert locked(client, "G3", range(6)) == 0
     assert locked(client, "G1", range(6)) == 6, "one's own are renewed"
     locked(client, "G1", range(3), UnlockBatchMq)
     assert locked(client, "G3", range(6)) == 3
-    house.driver.advance(300_000)
-    assert locked(house.connect(), "G4", range(20)) == 10
+    harness.driver.advance(300_000)
+    assert locked(harness.connect(), "G4", range(20)) == 10
 
 
 def test_progress_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker_impl.state.consumer_offsets.PROGRESS_MAX", 3)
-    house = House(tmp_path)
-    house.topic("T", queues=8)
-    client = house.connect()
+    harness = Harness(tmp_path)
+    harness.topic("T", queues=8)
+    client = harness.connect()
     for group in ("G", "G2"):
         assert client.ask(*beat(group, "T")).code == 0
 
@@ -185,20 +185,20 @@ def test_progress_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for group in ("G", "G2"):
         refused(commit(group, 3), "no more is taken")
     assert commit("G", 2).code == 0
-    house.restart()
-    client = house.connect()
+    harness.restart()
+    client = harness.connect()
     refused(commit("G", 3), "no more is taken")
-    finished(house.node.offsets.dropping_group("G"))
+    finished(harness.node.offsets.dropping_group("G"))
     assert commit("G2", 3).code == 0
 
 
 def test_counters_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker_impl.state.stats.ITEMS_MAX", 3)
-    house = House(tmp_path)
-    client = house.connect()
+    harness = Harness(tmp_path)
+    client = harness.connect()
     for number in range(8):
         assert client.ask(send(f"T{number}"), b"x").code == 0
-    stats = house.capability(pull().code)._stats
+    stats = harness.capability(pull().code)._stats
     assert stats.put_now == 8
     assert all(len(table) <= 3 for table in stats.tables.values())
     assert len(stats._puts) <= 3

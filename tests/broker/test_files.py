@@ -19,7 +19,7 @@ from rmq_wire.headers.runtime import GetBrokerRuntimeInfo
 from rmq_wire.headers.topics import CleanUnusedTopic, DeleteTopic
 from tests.broker.siege import siege
 from tests.support.driver import Client
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.requests import SUBSCRIPTION, SUSPEND, WALL_MS, pull, send
 from tests.support.troubled_disk import TroubledDisk
 
@@ -190,43 +190,43 @@ def test_a_file_that_cannot_be_removed_is_said_aloud(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("unknown", [True, False])
 def test_nothing_to_clean(tmp_path: Path, unknown: bool) -> None:
-    house = House(tmp_path)
-    client = house.connect()
+    harness = Harness(tmp_path)
+    client = harness.connect()
     if unknown:
-        house.topic("T")
+        harness.topic("T")
         assert client.ask(send("T"), b"x").code == 0
     for request in (CleanExpiredConsumeQueue(), CleanUnusedTopic(), DeleteExpiredCommitLog()):
         answer = client.ask(request)
         assert (answer.code, answer.remark, answer.body) == (0, None, b"")
-    assert [len(bounds) for bounds in house.node.store.topics().values()] == ([1] if unknown else [])
+    assert [len(bounds) for bounds in harness.node.store.topics().values()] == ([1] if unknown else [])
 
 
 def test_a_topic_of_many_queues_is_deleted_in_slices(tmp_path: Path) -> None:
     """One queue a slice; nobody sees any of it from the first on; a topic that comes back meanwhile begins at 0."""
-    house = House(tmp_path)
-    house.topic("Big", queues=60)
-    client, other, gone = house.connect(), house.connect(), house.connect()
+    harness = Harness(tmp_path)
+    harness.topic("Big", queues=60)
+    client, other, gone = harness.connect(), harness.connect(), harness.connect()
     for queue_id in range(60):
         assert client.ask(send("Big", queue_id=queue_id), b"old").code == 0
     asked = client.frame(DeleteTopic(topic="Big"))
-    house.driver.turn((client, asked))
+    harness.driver.turn((client, asked))
     for _ in range(TURNS_OF_A_WRITE):
-        if not house.node.store.topics():
+        if not harness.node.store.topics():
             break
-        house.driver.turn()
+        harness.driver.turn()
     assert not client.answers
-    directory = house.root / "consumequeue" / "Big"
+    directory = harness.root / "consumequeue" / "Big"
     left = len(list(directory.iterdir()))
     assert 40 < left <= 60
-    assert house.node.store.topics() == {}
-    house.node.topics.put(TopicConfig(topic_name="Big", read_queue_nums=60, write_queue_nums=60))
-    house.driver.turn((other, other.frame(send("Big", queue_id=7), b"new")))
-    house.driver.run()
+    assert harness.node.store.topics() == {}
+    harness.node.topics.put(TopicConfig(topic_name="Big", read_queue_nums=60, write_queue_nums=60))
+    harness.driver.turn((other, other.frame(send("Big", queue_id=7), b"new")))
+    harness.driver.run()
     assert [answer.code for answer in client.answers.values()] == [0]
     [sent] = other.answers.values()
     assert (sent.code, sent.remark, sent.ext_map().get("queueOffset")) == (0, None, "0")
     assert [path.name for path in directory.iterdir()] == ["7"]
-    house.driver.turn((gone, gone.frame(DeleteTopic(topic="Big"))))
+    harness.driver.turn((gone, gone.frame(DeleteTopic(topic="Big"))))
     gone.close()
-    house.driver.run()
+    harness.driver.run()
     assert not directory.exists(), "also when the asker has gone"

@@ -17,7 +17,7 @@ from rmq_wire.headers.groups import UpdateAndCreateSubscriptionGroup, UpdateAndC
 from rmq_wire.headers.locks import LockBatchMq, UnlockBatchMq
 from rmq_wire.headers.topics import CreateTopicList
 from tests.support.driver import Client
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.loops import each
 
 SUCCESS, SYSTEM_ERROR = 0, 1
@@ -25,7 +25,7 @@ SUCCESS, SYSTEM_ERROR = 0, 1
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[Client]:
-    made = House(tmp_path / "store")
+    made = Harness(tmp_path / "store")
     yield made.connect()
     made.stop()
 

@@ -24,7 +24,7 @@ from rmq_wire.codes import RequestCode
 from rmq_wire.command import Form, encode_request
 from rmq_wire.declare import REQUESTS, Request, Role
 from tests.support.driver import Client
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.given import damaged
 from tests.support.requests import pull, send
 
@@ -142,26 +142,26 @@ def requests(draw: st.DrawFn) -> tuple[int, dict[str, str], bytes]:
 
 
 @contextmanager
-def under_attack() -> Iterator[tuple[House, Client]]:
+def under_attack() -> Iterator[tuple[Harness, Client]]:
     """A broker with a message in it; afterwards the message is read, one more is stored, and the directory is looked at."""
     logging.disable(logging.CRITICAL)
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            house = House(Path(scratch) / "store")
-            house.topic("T")
-            house.topic("Kept")
-            calm = house.connect()
+            harness = Harness(Path(scratch) / "store")
+            harness.topic("T")
+            harness.topic("Kept")
+            calm = harness.connect()
             assert calm.ask(send("Kept"), KEPT).code == 0
-            yield house, calm
-            house.driver.advance(6_000)
-            assert house.node.engine.counters.errors == 0
+            yield harness, calm
+            harness.driver.advance(6_000)
+            assert harness.node.engine.counters.errors == 0
             assert [entry.name for entry in Path(scratch).iterdir()] == ["store"]
-            house.topic("T")
-            late = house.connect()
+            harness.topic("T")
+            late = harness.connect()
             assert late.ask(send("T", queue_id=3), b"after it").code == 0
-            assert house.stored("Kept", 0)[0].body == KEPT
+            assert harness.stored("Kept", 0)[0].body == KEPT
             assert KEPT in bytes(late.ask(pull("Kept", 0)).body)
-            assert house.node.close()
+            assert harness.node.close()
     finally:
         logging.disable(logging.NOTSET)
 
@@ -169,11 +169,11 @@ def under_attack() -> Iterator[tuple[House, Client]]:
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(requests(), st.sampled_from(list(Form)), st.booleans()), min_size=1, max_size=40))
 def test_any_request_is_answered_and_leaves_no_trace_of_a_bug(attack: list[Any]) -> None:
-    with under_attack() as (house, _calm):
-        client = house.connect()
+    with under_attack() as (harness, _calm):
+        client = harness.connect()
         for n, ((code, ext, body), form, oneway) in enumerate(attack):
             if client.closed:
-                client = house.connect()
+                client = harness.connect()
             try:
                 frame = encode_request(code, None, body, opaque=n, ext=ext, form=form, oneway=oneway)
             except UnicodeEncodeError:
@@ -188,11 +188,11 @@ def test_any_request_is_answered_and_leaves_no_trace_of_a_bug(attack: list[Any])
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_damaged_frames_close_or_are_answered(data: st.DataObject) -> None:
-    with under_attack() as (house, _calm):
+    with under_attack() as (harness, _calm):
         for _ in range(data.draw(st.integers(1, 15))):
             code, ext, body = data.draw(requests())
             form = data.draw(st.sampled_from(list(Form)))
-            client = house.connect()
+            client = harness.connect()
             client.raw(bytes(data.draw(damaged(encode_request(code, None, body, opaque=1, ext=ext, form=form)))))
             client.answers.clear()
             if not client.closed:
@@ -223,8 +223,8 @@ FITTING = {str: ["T", "G", "broker-a", "DefaultCluster", "*"], int: ["0", "1", "
 def salvo(seed: int) -> None:
     """Every code a broker answers, twice, in an order of chance: fields that mostly fit, some bytes damaged."""
     rng = random.Random(seed)
-    with under_attack() as (house, _calm):
-        client = house.connect()
+    with under_attack() as (harness, _calm):
+        client = harness.connect()
         for n, request in enumerate(rng.sample(BROKER_REQUESTS * 2, len(BROKER_REQUESTS) * 2)):
             ext = {
                 field.wire: rng.choice(FITTING[field.kind] if rng.random() < 0.8 else HOSTILE)
@@ -234,10 +234,10 @@ def salvo(seed: int) -> None:
             whole = bytearray(encode_request(request.code, None, rng.choice(HOSTILE).encode(), opaque=n, ext=ext))
             if rng.random() < 0.2:
                 whole[rng.randrange(len(whole))] = rng.randrange(256)
-            client = house.connect() if client.closed else client
+            client = harness.connect() if client.closed else client
             client.raw(bytes(whole))
             client.answers.clear()  # a damaged number may be one that was used before
-            assert house.node.engine.counters.errors == 0, f"{RequestCode(request.code).name} in salvo({seed})"
+            assert harness.node.engine.counters.errors == 0, f"{RequestCode(request.code).name} in salvo({seed})"
 
 
 def test_salvos() -> None:

@@ -18,7 +18,7 @@ from rmq_wire.batch import Item, pack_items
 from rmq_wire.headers.send import SendBatchMessage, SendMessageV2
 from rmq_wire.message import StoredMessage
 from rmq_wire.properties import decode
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.golden_formats import BATCH, BATCH_PROPERTIES, LIGHT, LIGHT_PROPERTIES, SMALL_FILES, units
 from tests.support.requests import SUBSCRIPTION, SUSPEND, pairs, pull, send
 from tests.support.requests import units as units_of
@@ -29,14 +29,14 @@ LIGHTS: dict[str, Any] = {**SMALL_FILES, **LIGHT_PROPERTIES}
 CHECK_SUM = "__CRC32#"
 
 
-def replayed(house: House, golden: Path) -> list[tuple[dict[str, Any], Any]]:
+def replayed(harness: Harness, golden: Path) -> list[tuple[dict[str, Any], Any]]:
     """Every request of the golden store, with what we answered."""
-    client = house.connect()
+    client = harness.connect()
     found = []
     for told in json.loads((golden / "told.json").read_text()):
         kind = SendBatchMessage if told["fields"]["m"] == "true" else SendMessageV2
         found.append((told, client.ask(kind.decode(told["fields"]), bytes.fromhex(told["body"]))))
-    house.driver.advance(3_000)
+    harness.driver.advance(3_000)
     return found
 
 
@@ -56,22 +56,22 @@ def same(ours: StoredMessage, theirs: StoredMessage) -> None:
 
 
 def test_batches_to_batch_queues(tmp_path: Path) -> None:
-    house = House(tmp_path, **BATCHES)
-    house.topic("Packed", 2, attributes={"+queue.type": "BatchCQ"})
-    house.topic("Plain", 1)
-    for told, answer in replayed(house, BATCH):
+    harness = Harness(tmp_path, **BATCHES)
+    harness.topic("Packed", 2, attributes={"+queue.type": "BatchCQ"})
+    harness.topic("Plain", 1)
+    for told, answer in replayed(harness, BATCH):
         assert (answer.code, answer.remark) == (told["code"], told["remark"])
         ours, theirs = answer.ext_map(), told["ext"]
         assert place(ours) == place(theirs)
         assert {**ours, "msgId": ""} == {**theirs, "msgId": ""}
     for _ in range(2):
-        stored = [*house.stored("Packed", 0), *house.stored("Packed", 1), *house.stored("Plain", 0)]
+        stored = [*harness.stored("Packed", 0), *harness.stored("Packed", 1), *harness.stored("Plain", 0)]
         wanted = [unit for unit in units(BATCH) if unit.topic in (b"Packed", b"Plain")]
         assert len(stored) == len(wanted)
         for mine, java in zip(sorted(stored, key=lambda unit: unit.physical_offset), wanted, strict=True):
             same(mine, java)
-        house.restart()
-    assert house.node.close()
+        harness.restart()
+    assert harness.node.close()
     assert not (tmp_path / "consumequeue" / "Packed").exists()
     report = verify(list_store(tmp_path), Scope(workers=1))
     assert (report.listed(), report.messages) == ([], len(units(BATCH)))
@@ -79,11 +79,11 @@ def test_batches_to_batch_queues(tmp_path: Path) -> None:
 
 def test_messages_to_light_queues(tmp_path: Path) -> None:
     logs = f"{tmp_path}/logs-a,{tmp_path}/logs-b"
-    house = House(tmp_path, **LIGHTS, storePathCommitLog=logs)
-    house.topic("Plain", 2)
-    house.topic("Lit", 2)
+    harness = Harness(tmp_path, **LIGHTS, storePathCommitLog=logs)
+    harness.topic("Plain", 2)
+    harness.topic("Lit", 2)
     shift = 0
-    for told, answer in replayed(house, LIGHT):
+    for told, answer in replayed(harness, LIGHT):
         assert (answer.code, answer.remark) == (told["code"], told["remark"])
         ours, theirs = answer.ext_map(), told["ext"]
         assert place(ours)[0] == place(theirs)[0] + shift
@@ -92,7 +92,7 @@ def test_messages_to_light_queues(tmp_path: Path) -> None:
         assert {**ours, "msgId": ""} == {**theirs, "msgId": ""}
     for _ in range(2):
         for topic, queue_id in (("%LMQ%a", 0), ("%LMQ%b", 0), ("%LMQ%c", 0), ("%LMQ%$Lit$room", 0), ("Plain", 0), ("Lit", 1)):
-            stored = house.stored(topic, queue_id)
+            stored = harness.stored(topic, queue_id)
             if topic.startswith("%LMQ%"):
                 wanted = [u for u in units(LIGHT) if topic in _dispatched(u)]
             else:
@@ -100,9 +100,9 @@ def test_messages_to_light_queues(tmp_path: Path) -> None:
             assert len(stored) == len(wanted), topic
             for mine, java in zip(stored, wanted, strict=True):
                 same(mine._replace(physical_offset=java.physical_offset), java)
-        house.restart()
+        harness.restart()
     assert [path.parent.name for path in sorted(tmp_path.glob("logs-*/*"))] == ["logs-a", "logs-b"]
-    assert house.node.close()
+    assert harness.node.close()
     report = verify(list_store(tmp_path, [tmp_path / "logs-a", tmp_path / "logs-b"]), Scope(workers=1))
     assert (report.listed(), report.messages) == ([], len(units(LIGHT)))
 
@@ -113,18 +113,18 @@ def _dispatched(unit: StoredMessage) -> list[str]:
 
 
 def test_light_groups_keep_their_progress(tmp_path: Path) -> None:
-    house = House(tmp_path, **LIGHTS)
-    house.topic("Lit", 1)
-    client = house.connect()
+    harness = Harness(tmp_path, **LIGHTS)
+    harness.topic("Lit", 1)
+    client = harness.connect()
     fields = {"a": "P", "b": "Lit", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "j": "0", "k": "false"}
     for _ in range(3):
         client.ask(SendMessageV2.decode({**fields, "i": "INNER_MULTI_DISPATCH\x01%LMQ%a\x02"}), b"x")
-    offsets = house.node.offsets
+    offsets = harness.node.offsets
     offsets.commit("%LMQ%g", "%LMQ%a", 0, 2)
     offsets.commit("plain", "%LMQ%a", 0, 1)
     offsets.commit("%LMQ%g", "%LMQ%b", 0, 9)
-    house.restart()
-    offsets = house.node.offsets
+    harness.restart()
+    offsets = harness.node.offsets
     assert (offsets.query("%LMQ%g", "%LMQ%a", 0), offsets.query("plain", "%LMQ%a", 0)) == (2, 1)
     assert offsets.query("%LMQ%g", "%LMQ%b", 0) == 0, "no further than the queue goes"
     assert offsets.queues("%LMQ%g", "%LMQ%a") == {0: 2}
@@ -133,38 +133,38 @@ def test_light_groups_keep_their_progress(tmp_path: Path) -> None:
     written = json.loads((tmp_path / "config" / "lmqConsumerOffset.json").read_text().replace("0:", '"0":'))
     assert list(written) == ["dataVersion", "groupTopicMap", "lmqOffsetTable", "offsetTable", "pullOffsetTable"]
     assert written["lmqOffsetTable"]["%LMQ%a@%LMQ%g"] == 2
-    assert "%LMQ%a" not in house.node.topics
-    assert house.node.topics.get("%LMQ%a") is not None
+    assert "%LMQ%a" not in harness.node.topics
+    assert harness.node.topics.get("%LMQ%a") is not None
 
 
 @pytest.mark.parametrize(("most", "code"), [(1, 2017), (2, 0)])
 def test_one_light_queue_too_many(tmp_path: Path, most: int, code: int) -> None:
-    house = House(tmp_path, **LIGHTS, maxLmqConsumeQueueNum=most)
-    house.topic("Lit", 1)
+    harness = Harness(tmp_path, **LIGHTS, maxLmqConsumeQueueNum=most)
+    harness.topic("Lit", 1)
     fields = {"a": "P", "b": "Lit", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "j": "0", "k": "false"}
     asked = SendMessageV2.decode({**fields, "i": "INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02"})
-    assert house.connect().ask(asked, b"x").code == code
+    assert harness.connect().ask(asked, b"x").code == code
 
 
 def test_light_queues_are_pulled_and_waited_for(tmp_path: Path) -> None:
-    house = House(tmp_path, **LIGHTS)
-    house.topic("Lit", 2)
-    producer, consumer = house.connect(), house.connect()
+    harness = Harness(tmp_path, **LIGHTS)
+    harness.topic("Lit", 2)
+    producer, consumer = harness.connect(), harness.connect()
     lit = pairs(UNIQ_KEY="7F000001" + "0" * 24, TAGS="A", INNER_MULTI_DISPATCH="%LMQ%a,%LMQ%b")
     producer.ask(send("Lit", 1, lit), b"one")
     found = consumer.ask(pull("%LMQ%a"))
     assert (found.code, [bytes(unit.body) for unit in units_of(found.body)]) == (0, [b"one"])
     waiting = consumer.send(pull("%LMQ%b", offset=1, flags=SUSPEND | SUBSCRIPTION))
     producer.ask(send("Lit", 0, lit), b"two")
-    house.driver.advance(100)
+    harness.driver.advance(100)
     answer = consumer.answers[waiting]
     assert (answer.code, [bytes(unit.body) for unit in units_of(answer.body)]) == (0, [b"two"])
 
 
 def test_batches_are_pulled_as_they_came(tmp_path: Path) -> None:
-    house = House(tmp_path, **BATCHES)
-    house.topic("Packed", 1, attributes={"+queue.type": "BatchCQ"})
-    client = house.connect()
+    harness = Harness(tmp_path, **BATCHES)
+    harness.topic("Packed", 1, attributes={"+queue.type": "BatchCQ"})
+    client = harness.connect()
     items = pack_items([Item(0, b"%d" % n, b"") for n in range(5)])
     for _ in range(3):
         client.ask(send("Packed", 0, batch=True), items)
@@ -177,16 +177,16 @@ def test_batches_are_pulled_as_they_came(tmp_path: Path) -> None:
 
 def test_kinds_of_topics_are_read_from_the_file_only_while_the_store_opens(tmp_path: Path) -> None:
     """Later the table is what counts: the file may be older."""
-    house = House(tmp_path, **BATCHES)
-    house.topic("First", 1)
-    house.node.persister.save(house.node.topics)
+    harness = Harness(tmp_path, **BATCHES)
+    harness.topic("First", 1)
+    harness.node.persister.save(harness.node.topics)
     kept = (tmp_path / "config" / "topics.json").read_bytes()
-    house.topic("Packed", 1, attributes={"+queue.type": "BatchCQ"})
-    house.node.topics.delete("First")
+    harness.topic("Packed", 1, attributes={"+queue.type": "BatchCQ"})
+    harness.node.topics.delete("First")
     (tmp_path / "config" / "topics.json").write_bytes(kept)
-    house.connect().ask(send("Packed", 0, batch=True), pack_items([Item(0, b"x", b"")] * 2))
-    assert house.node.store.queue_bounds("Packed", 0) == (0, 2)
-    assert "First" not in house.node.topics
-    assert len(house.stored("Packed")) == 1
-    house.restart()
-    assert len(house.stored("Packed")) == 1
+    harness.connect().ask(send("Packed", 0, batch=True), pack_items([Item(0, b"x", b"")] * 2))
+    assert harness.node.store.queue_bounds("Packed", 0) == (0, 2)
+    assert "First" not in harness.node.topics
+    assert len(harness.stored("Packed")) == 1
+    harness.restart()
+    assert len(harness.stored("Packed")) == 1

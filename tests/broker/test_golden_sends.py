@@ -22,7 +22,7 @@ from rmq_wire.headers.send_back import ConsumerSendMsgBack
 from rmq_wire.message import MAGIC_BLANK, StoredMessage, read_size_and_magic, read_unit
 from rmq_wire.message_id import host_address
 from rmq_wire.properties import decode
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.golden import STORE, exchanges, store_files
 from tests.support.requests import props
 
@@ -81,11 +81,11 @@ JAVA = {identity(unit): unit for unit in java_units() if "UNIQ_KEY" in props(uni
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
+def harness(tmp_path: Path) -> Harness:
     ip, port = host_address(next(iter(JAVA.values())).store_host)
-    house = House(tmp_path, brokerIP1=ip, listenPort=port)
-    house.driver.advance(1_000)
-    return house
+    harness = Harness(tmp_path, brokerIP1=ip, listenPort=port)
+    harness.driver.advance(1_000)
+    return harness
 
 
 def keys_of(command: Command) -> list[str]:
@@ -95,9 +95,9 @@ def keys_of(command: Command) -> list[str]:
     return [decode(header.properties or "")["UNIQ_KEY"]]
 
 
-def ours(house: House, topic: str) -> dict[tuple[str, str, int, str | None], StoredMessage]:
-    queues = house.node.store.topics().get(topic, {})
-    return {identity(unit): unit for queue in queues for unit in house.stored(topic, queue)}
+def ours(harness: Harness, topic: str) -> dict[tuple[str, str, int, str | None], StoredMessage]:
+    queues = harness.node.store.topics().get(topic, {})
+    return {identity(unit): unit for queue in queues for unit in harness.stored(topic, queue)}
 
 
 def header_members(frame: bytes) -> tuple[list[str], list[tuple[str, str]], Any]:
@@ -118,15 +118,15 @@ def sends() -> list[Asked]:
     return found
 
 
-def test_every_send_is_stored_and_answered_as_by_java(house: House) -> None:
-    client = house.connect()
+def test_every_send_is_stored_and_answered_as_by_java(harness: Harness) -> None:
+    client = harness.connect()
     compared = 0
     for asked in sends():
         client.raw(asked.frame)
         topic = asked.command.header(SendMessageV2).topic
         delayed = "DELAY\x01" in (asked.command.header(SendMessageV2).properties or "")
         where = SCHEDULE if delayed else topic
-        stored = ours(house, where)
+        stored = ours(harness, where)
         for key in keys_of(asked.command):
             [mine] = [unit for who, unit in stored.items() if who[1] == key]
             [theirs] = [unit for who, unit in JAVA.items() if who[:2] == (where, key) and who[2] == 0]
@@ -137,8 +137,8 @@ def test_every_send_is_stored_and_answered_as_by_java(house: House) -> None:
     assert compared > 40
 
 
-def test_the_answers_are_java_s_byte_for_byte_but_for_places(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = house.connect()
+def test_the_answers_are_java_s_byte_for_byte_but_for_places(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = harness.connect()
     taken: list[bytes] = []
     monkeypatch.setattr(client, "receive", lambda chunks, _close: taken.extend(bytes(chunk) for chunk in chunks))
     for asked in sends():
@@ -151,21 +151,21 @@ def test_the_answers_are_java_s_byte_for_byte_but_for_places(house: House, monke
         assert header_members(mine) == header_members(asked.answer)
 
 
-def test_delays_retries_and_dead_letters_are_java_s(house: House) -> None:
-    client = house.connect()
+def test_delays_retries_and_dead_letters_are_java_s(harness: Harness) -> None:
+    client = harness.connect()
     for asked in sends():
         client.raw(asked.frame)
         client.answers.clear()
-    house.driver.advance(1_000)
+    harness.driver.advance(1_000)
     compared = []
     for who, theirs in JAVA.items():
         if "REAL_TOPIC" in props(theirs) and who[0].startswith("kinds-") and who[3] == "1":
             compared.append(who)
-            assert comparable(ours(house, who[0])[who]) == comparable(theirs)
+            assert comparable(ours(harness, who[0])[who]) == comparable(theirs)
     assert len(compared) == 2
     backs = [asked.command.header(ConsumerSendMsgBack) for asked in requests() if asked.command.code == SEND_BACK]
     by_place = {unit.physical_offset: unit for unit in java_units()}
-    mine_by_java = {who: unit for topic in house.node.store.topics() for who, unit in ours(house, topic).items()}
+    mine_by_java = {who: unit for topic in harness.node.store.topics() for who, unit in ours(harness, topic).items()}
     retried = 0
     for back in backs:
         original = identity(by_place[back.offset])
@@ -173,11 +173,11 @@ def test_delays_retries_and_dead_letters_are_java_s(house: House) -> None:
         if mine is None:
             continue  # of a transaction
         assert client.ask(ConsumerSendMsgBack(**{**_fields(back), "offset": mine.physical_offset})).code == 0
-        house.driver.advance(1_000)
+        harness.driver.advance(1_000)
         topics = [f"%DLQ%{back.group}"] if original[2] else [SCHEDULE, f"%RETRY%{back.group}"]
         for topic in topics:
             who = (topic, original[1], original[2] + 1, "0" if original[2] else "1")
-            copy = ours(house, topic)[who]
+            copy = ours(harness, topic)[who]
             assert comparable(copy) == comparable(JAVA[who])
             mine_by_java[who] = copy
             retried += 1

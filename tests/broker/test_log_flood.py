@@ -16,7 +16,7 @@ from rmq_net.log import LINES_MAX, WINDOW_MS
 from rmq_wire.codes import RequestCode as Code
 from tests.broker.admin_calls import consumer, group, heartbeat, offset, send, topic
 from tests.support.driver import Driver
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.engine_session import EngineSession
 from tests.support.exchange import framed
 from tests.support.loops import each
@@ -122,11 +122,11 @@ def check_floods(
 
 def test_a_broker_s_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def server(name: str) -> Driver:
-        house = House(tmp_path / name)
+        harness = Harness(tmp_path / name)
         header, body = send("T", "0", "x")
-        house.connect().raw(framed(Code.SEND_MESSAGE_V2, header, body.encode(), 1))
-        house.driver.advance(WINDOW_MS)
-        return house.driver
+        harness.connect().raw(framed(Code.SEND_MESSAGE_V2, header, body.encode(), 1))
+        harness.driver.advance(WINDOW_MS)
+        return harness.driver
 
     check_floods(AT_A_BROKER, server, caplog)
 
@@ -137,10 +137,10 @@ def test_a_name_server_s_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture)
 
 def test_a_deleted_topic_and_a_deleted_group_are_everyday(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    house = House(tmp_path)
-    house.topic("T")
+    harness = Harness(tmp_path)
+    harness.topic("T")
     for code, ext in ((Code.DELETE_TOPIC_IN_BROKER, {"topic": "T"}), (Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "G"})):
-        house.connect().raw(framed(code, ext, b"", 1))
+        harness.connect().raw(framed(code, ext, b"", 1))
     told = {record.levelname for record in caplog.records if " deleted by " in record.getMessage()}
     assert told == {"INFO"}
     assert not [record for record in caplog.records if record.levelno > logging.INFO]

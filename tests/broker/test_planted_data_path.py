@@ -22,58 +22,58 @@ from rmq_store.log.commit_log import CommitLog
 from rmq_store.read.lookup import Lookup
 from rmq_wire.batch import Item, pack_items
 from tests.support.delay_bugs import progress_is_not_clamped
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.node_ids import function_of
 from tests.support.planting import FAILURES, Errors, Plant, find
 from tests.support.requests import SUBSCRIPTION, SUSPEND, batch, pairs, pull, send
 
-Check = Callable[[House, pytest.MonkeyPatch], None]
+Check = Callable[[Harness, pytest.MonkeyPatch], None]
 
 
 def found_by(module: str, test: str, *more: object) -> Check:
-    """A test of this room that gets a house."""
+    """A test of this room that gets a harness."""
     function = function_of(f"tests/broker/{module}.py::{test}")
-    return lambda house, _: function(house, *more)
+    return lambda harness, _: function(harness, *more)
 
 
-def plain(house: House) -> House:
-    house.topic("T")
-    return house
+def plain(harness: Harness) -> Harness:
+    harness.topic("T")
+    return harness
 
 
-def with_a_message(house: House) -> House:
-    house.topic("T")
-    house.connect().ask(send(properties=pairs(UNIQ_KEY="K" * 32)), b"once more")
-    return house
+def with_a_message(harness: Harness) -> Harness:
+    harness.topic("T")
+    harness.connect().ask(send(properties=pairs(UNIQ_KEY="K" * 32)), b"once more")
+    return harness
 
 
-def with_tagged_messages(house: House) -> House:
-    house.topic("T")
-    client = house.connect()
+def with_tagged_messages(harness: Harness) -> Harness:
+    harness.topic("T")
+    client = harness.connect()
     for number in range(5):
         client.ask(send(properties=pairs(TAGS="AB"[number % 2])), f"m{number}".encode())
-    return house
+    return harness
 
 
-def after_the_start(house: House) -> House:
-    house.topic("T")
-    house.driver.advance(2_000)
-    return house
+def after_the_start(harness: Harness) -> Harness:
+    harness.topic("T")
+    harness.driver.advance(2_000)
+    return harness
 
 
 # S34: a part of a batch can be seen without the rest
 
 
-def a_batch_is_never_torn(house: House, _: pytest.MonkeyPatch) -> None:
+def a_batch_is_never_torn(harness: Harness, _: pytest.MonkeyPatch) -> None:
     """A batch that does not fit into what is left of a file goes into the next one as a whole."""
-    client = house.connect()
-    file_bytes = house.node.config.mapped_file_size_commit_log
-    while file_bytes - house.node.store.written_offset > 3_000:
+    client = harness.connect()
+    file_bytes = harness.node.config.mapped_file_size_commit_log
+    while file_bytes - harness.node.store.written_offset > 3_000:
         client.ask(send(queue_id=1), b"x" * 1_000)
     request, body = batch(*[Item(0, b"y" * 500, b"")] * 8)
     assert len(pack_items([Item(0, b"y" * 500, b"")] * 8)) == len(body)
     client.ask(request, body)
-    assert {unit.physical_offset // file_bytes for unit in house.stored("T", 0)} == {1}
+    assert {unit.physical_offset // file_bytes for unit in harness.stored("T", 0)} == {1}
 
 
 def no_room_made(patch: pytest.MonkeyPatch) -> None:
@@ -192,7 +192,7 @@ def delivered_a_second_early(patch: pytest.MonkeyPatch) -> None:
 
 FAILING_APPEND = "tests/broker/test_schedule.py::test_a_failing_append_is_tried_again_and_nothing_is_passed_over"
 COPIES_ARE_SAFE = "tests/broker/test_delay_offsets.py::test_progress_is_written_when_its_copies_are_safe"
-ROWS: list[tuple[Check, Plant, Callable[[House], House]]] = [
+ROWS: list[tuple[Check, Plant, Callable[[Harness], Harness]]] = [
     (a_batch_is_never_torn, no_room_made, plain),
     (
         found_by("test_long_polling", "test_a_peer_that_does_not_read_gets_no_messages_pushed"),
@@ -209,7 +209,7 @@ ROWS: list[tuple[Check, Plant, Callable[[House], House]]] = [
     (found_by("test_wake_turns", "test_an_arrival_wakes_so_many_a_turn"), all_are_woken_in_one_turn, plain),
     (found_by("test_wake_turns", "test_an_arrival_wakes_so_many_a_turn"), the_woken_are_held_as_well, plain),
     (found_by("test_wake_turns", "test_an_arrival_wakes_so_many_a_turn"), the_last_one_goes_first, plain),
-    (lambda house, _: waits_its_time(house), time_ends_early, plain),
+    (lambda harness, _: waits_its_time(harness), time_ends_early, plain),
     (found_by("test_pull", "test_commit_with_a_pull", 6, -1), any_commit_is_stored, with_tagged_messages),
     (found_by("test_send_back", "test_a_body_that_looks_like_a_message_is_none"), any_place_is_believed, with_a_message),
     (found_by("test_send_back", "test_messages_of_others_cannot_be_given_back"), anybody_s_message_is_given_back, with_a_message),
@@ -236,21 +236,25 @@ OTHERWISE: dict[Plant, Errors] = {
 """Found by another error than a failed check: an answer or a message that a test looks at is not there."""
 
 
-def waits_its_time(house: House) -> None:
-    client = house.connect()
+def waits_its_time(harness: Harness) -> None:
+    client = harness.connect()
     opaque = client.send(pull(flags=SUBSCRIPTION | SUSPEND))
     assert opaque not in client.answers
-    house.driver.advance(14_999)
+    harness.driver.advance(14_999)
     assert opaque not in client.answers
 
 
 @pytest.mark.parametrize(("check", "plant", "prepared"), ROWS, ids=[plant.__name__ for _, plant, _ in ROWS])
 def test_the_bug_is_caught(
-    tmp_path: Path, check: Check, plant: Plant, prepared: Callable[[House], House], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    check: Check,
+    plant: Plant,
+    prepared: Callable[[Harness], Harness],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    find(plant, check, prepared(House(tmp_path)), monkeypatch, by=OTHERWISE.get(plant, FAILURES))
+    find(plant, check, prepared(Harness(tmp_path)), monkeypatch, by=OTHERWISE.get(plant, FAILURES))
 
 
 def test_without_the_bug_the_new_checks_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    a_batch_is_never_torn(plain(House(tmp_path / "a")), monkeypatch)
-    waits_its_time(plain(House(tmp_path / "b")))
+    a_batch_is_never_torn(plain(Harness(tmp_path / "a")), monkeypatch)
+    waits_its_time(plain(Harness(tmp_path / "b")))

@@ -19,7 +19,7 @@ from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.query import QueryMessage
 from rmq_wire.headers.send import SendBatchMessage
 from tests.support.driver import Client
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.memory_disk import Fault, MemoryDisk
 from tests.support.requests import WALL_MS, heartbeat, pairs, pull, send, units
 
@@ -30,7 +30,7 @@ SETTLED_MS = 11_000
 """After it a disk that has room is used again, and offsets are written."""
 
 
-class Machine(House):
+class Machine(Harness):
     """A broker on a disk in memory.  `disk.faults` make it fail; `kill` and `cut` end it and start the next one."""
 
     def __init__(self, mode: str, **settings: Any) -> None:

@@ -11,19 +11,19 @@ from rmq_store.errors import Cold
 from rmq_wire.headers.positions import GetEarliestMsgStoretime, GetMaxOffset, GetMinOffset, SearchOffset
 from rmq_wire.headers.query import QueryMessage, ViewMessage
 from rmq_wire.message import pack_unit
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.requests import WALL_MS, pairs, said, send, units
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    house = House(tmp_path)
-    house.topic("T")
-    client = house.connect()
+def harness(tmp_path: Path) -> Harness:
+    harness = Harness(tmp_path)
+    harness.topic("T")
+    client = harness.connect()
     for number in range(3):
         client.ask(send(properties=pairs(UNIQ_KEY=f"U{number}", KEYS=f"k{number} shared", TAGS="A")), str(number).encode())
-        house.driver.advance(10_000)
-    return house
+        harness.driver.advance(10_000)
+    return harness
 
 
 def query(key: str, **more: Any) -> QueryMessage:
@@ -31,8 +31,8 @@ def query(key: str, **more: Any) -> QueryMessage:
     return QueryMessage(**{**header, **more})
 
 
-def bodies(house: House, asked: Any, **options: Any) -> list[str]:
-    answer = house.connect().ask(asked, **options)
+def bodies(harness: Harness, asked: Any, **options: Any) -> list[str]:
+    answer = harness.connect().ask(asked, **options)
     assert answer.code == 0, answer.remark
     return [bytes(unit.body).decode() for unit in units(answer.body)]
 
@@ -51,43 +51,43 @@ def bodies(house: House, asked: Any, **options: Any) -> list[str]:
         (query("shared", end_timestamp=WALL_MS + 5_000), ["0"]),
     ],
 )
-def test_by_key(house: House, asked: QueryMessage, expected: list[str]) -> None:
-    assert bodies(house, asked) == expected
+def test_by_key(harness: Harness, asked: QueryMessage, expected: list[str]) -> None:
+    assert bodies(harness, asked) == expected
 
 
-def test_what_the_answer_says_of_the_index(house: House) -> None:
-    last = house.stored("T", 0)[-1]
+def test_what_the_answer_says_of_the_index(harness: Harness) -> None:
+    last = harness.stored("T", 0)[-1]
     expected = {"indexLastUpdateTimestamp": str(last.store_timestamp), "indexLastUpdatePhyoffset": str(last.physical_offset)}
-    client = house.connect()
+    client = harness.connect()
     assert said(client.ask(query("k0"))) == (0, None, expected)
     assert said(client.ask(query("nothing"))) == (22, "can not find message, maybe time range not correct", expected)
     assert client.ask(query("k0", topic="Other")).code == 22
     assert client.ask(query("A")).code == 22  # tags are asked for as tags
 
 
-def test_by_place(house: House) -> None:
-    unit = house.stored("T", 0)[1]
-    assert bodies(house, ViewMessage(offset=unit.physical_offset)) == ["1"]
-    client = house.connect()
+def test_by_place(harness: Harness) -> None:
+    unit = harness.stored("T", 0)[1]
+    assert bodies(harness, ViewMessage(offset=unit.physical_offset)) == ["1"]
+    client = harness.connect()
     for offset in (unit.physical_offset + 1, -1, 1 << 40):
         assert said(client.ask(ViewMessage(offset=offset))) == (1, f"can not find message by the offset, {offset}", {})
 
 
-def test_a_body_that_looks_like_a_message_is_none(house: House) -> None:
-    client = house.connect()
-    unit = house.stored("T", 0)[0]
-    at = house.node.store.written_offset + 88
+def test_a_body_that_looks_like_a_message_is_none(harness: Harness) -> None:
+    client = harness.connect()
+    unit = harness.stored("T", 0)[0]
+    at = harness.node.store.written_offset + 88
     client.ask(send(), pack_unit(0, 0, 0, at, 0, 0, unit.born_host, 0, unit.store_host, 0, 0, b"forged", b"T", b""))
-    assert house.node.store.lookup(at) is not None, "the test does not hit the place"
+    assert harness.node.store.lookup(at) is not None, "the test does not hit the place"
     assert client.ask(ViewMessage(offset=at)).code == 1
 
 
-def test_cold_bytes(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cold_bytes(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, asked in {"query": query("k1"), "lookup": ViewMessage(offset=0), "offset_by_time": search(0)}.items():
         with monkeypatch.context() as patch:
             loads: list[int] = []
-            patch.setattr(house.node.store, name, warm_at_second(getattr(house.node.store, name), loads))
-            assert house.connect().ask(asked).code == 0
+            patch.setattr(harness.node.store, name, warm_at_second(getattr(harness.node.store, name), loads))
+            assert harness.connect().ask(asked).code == 0
             assert loads == [1]
 
 
@@ -120,23 +120,23 @@ def search(timestamp: int, boundary: str | None = None, **more: Any) -> SearchOf
         (-(2**63), "UPPER", 0),
     ],
 )
-def test_by_time(house: House, timestamp: int, boundary: str | None, offset: int) -> None:
-    assert house.connect().ask(search(timestamp, boundary)).ext_map() == {"offset": str(offset)}
+def test_by_time(harness: Harness, timestamp: int, boundary: str | None, offset: int) -> None:
+    assert harness.connect().ask(search(timestamp, boundary)).ext_map() == {"offset": str(offset)}
 
 
-def test_bounds(house: House) -> None:
-    client = house.connect()
+def test_bounds(harness: Harness) -> None:
+    client = harness.connect()
     assert client.ask(GetMaxOffset(topic="T", queue_id=0)).ext_map() == {"offset": "3"}
     assert client.ask(GetMinOffset(topic="T", queue_id=0)).ext_map() == {"offset": "0"}
     assert client.ask(GetEarliestMsgStoretime(topic="T", queue_id=0)).ext_map() == {"timestamp": str(WALL_MS)}
 
 
-def test_asking_makes_no_queue(house: House) -> None:
-    client = house.connect()
+def test_asking_makes_no_queue(harness: Harness) -> None:
+    client = harness.connect()
     for topic, queue in (("T", 3), ("None", 0), ("..", 0), ("T", -1), ("T", 2**31 - 1)):
         assert client.ask(GetMaxOffset(topic=topic, queue_id=queue)).ext_map() == {"offset": "0"}
         assert client.ask(GetMinOffset(topic=topic, queue_id=queue)).ext_map() == {"offset": "0"}
         assert client.ask(search(0, topic=topic, queue_id=queue)).ext_map() == {"offset": "0"}
         assert client.ask(GetEarliestMsgStoretime(topic=topic, queue_id=queue)).ext_map() == {"timestamp": "-1"}
-    assert sorted(path.name for path in (house.root / "consumequeue").iterdir()) == ["T"]
-    assert [path.name for path in (house.root / "consumequeue" / "T").iterdir()] == ["0"]
+    assert sorted(path.name for path in (harness.root / "consumequeue").iterdir()) == ["T"]
+    assert [path.name for path in (harness.root / "consumequeue" / "T").iterdir()] == ["0"]

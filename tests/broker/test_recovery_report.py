@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.engine import House
+from tests.support.engine import Harness
 
 
 def test_a_stop_that_was_not_clean_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    house = House(tmp_path)
-    house.restart()
+    harness = Harness(tmp_path)
+    harness.restart()
     assert not [record for record in caplog.records if "store:" in record.message]
-    house.restart(kill=True)
+    harness.restart(kill=True)
     [told] = [record.message for record in caplog.records if "store:" in record.message]
     assert told == "store: the last stop was not clean: the log was read from 0 and ends at 0"

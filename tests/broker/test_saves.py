@@ -25,7 +25,7 @@ from rmq_wire.headers.groups import DeleteSubscriptionGroup, UpdateAndCreateSubs
 from rmq_wire.headers.send_back import ConsumerSendMsgBack
 from rmq_wire.headers.topics import DeleteTopic
 from tests.support.driver import Client
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.memory_disk import Fault, MemoryDisk
 from tests.support.planting import FAILURES, Plant, find
 from tests.support.requests import beat, create_topic, pull, send
@@ -33,7 +33,7 @@ from tests.support.requests import beat, create_topic, pull, send
 OK, FAILED, BUSY = ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY
 
 
-class Machine(House):
+class Machine(Harness):
     """A broker on a disk in memory, its jobs held."""
 
     def __init__(self, **settings: Any) -> None:
@@ -58,9 +58,9 @@ class Machine(House):
     def full(self) -> None:
         self.disk.faults = [Fault("write", times=1 << 30, error=errno.ENOSPC, path_part="/config/")]
 
-    def after(self, keep: str = "synced") -> House:
+    def after(self, keep: str = "synced") -> Harness:
         """Who starts on what the power cut leaves."""
-        return House("/store", disk=self.disk.crash(keep))
+        return Harness("/store", disk=self.disk.crash(keep))
 
 
 @pytest.fixture
@@ -128,15 +128,15 @@ def creations() -> dict[str, tuple[Request, bytes]]:
     }
 
 
-def state(house: House) -> dict[str, Any]:
+def state(harness: Harness) -> dict[str, Any]:
     """Everything that a change of a table may change, but for versions."""
-    node = house.node
+    node = harness.node
     return {
         "topics": {name: row.plain() for name, row in node.topics.table.items()},
         "groups": {name: row.plain() for name, row in node.groups.table.items()},
         "forbidden": {name: dict(row) for name, row in node.groups.forbidden_table.items()},
         "progress": {key: dict(row) for key, row in node.offsets._offsets.rows.items()},
-        "messages": {name: house.stored(name) for name in ("T", "Fresh") if name in node.topics},
+        "messages": {name: harness.stored(name) for name in ("T", "Fresh") if name in node.topics},
     }
 
 
@@ -336,14 +336,14 @@ def test_a_stop_waits_for_what_is_being_written(machine: Machine) -> None:
 def test_the_configuration_file_is_written_off_the_loop(tmp_path: Any) -> None:
     path = tmp_path / "broker.conf"
     path.write_text("")
-    house = House(tmp_path / "store", path=path)
-    house.driver.held = True
-    client = house.connect()
+    harness = Harness(tmp_path / "store", path=path)
+    harness.driver.held = True
+    client = harness.connect()
     opaque = client.send(UpdateBrokerConfig(), b"maxMessageSize=1000\n")
     assert opaque not in client.answers
     assert path.read_text() == ""
-    house.driver.end_job()
-    house.driver.run()
+    harness.driver.end_job()
+    harness.driver.run()
     assert client.answers[opaque].code == OK
     assert "maxMessageSize=1000" in path.read_text()
 
@@ -352,27 +352,27 @@ def test_a_change_of_the_configuration_whose_file_cannot_be_written_is_taken_bac
     """All that the file does not have, newest first; who obeys the configuration hears of it."""
     path = tmp_path / "broker.conf"
     path.write_text("")
-    house = House(tmp_path / "store", path=path)
-    config, client = house.node.config, house.connect()
+    harness = Harness(tmp_path / "store", path=path)
+    config, client = harness.node.config, harness.connect()
     assert client.ask(UpdateBrokerConfig(), b"brokerPermission=4\n").code == OK
     text = path.read_text()
     heard: list[set[str]] = []
     config.on_update.append(heard.append)
-    house.driver.held = True
+    harness.driver.held = True
     for change in (b"fileReservedTime=11\nmaxMessageSize=7000\n", b"fileReservedTime=12\nbrokerPermission=6\n"):
         client.send(UpdateBrokerConfig(), change)
     before, heard[:] = config.data_version.copy(), []
-    house.driver.end_job(OSError(errno.ENOSPC, "No space left on device"))
-    house.driver.run()
+    harness.driver.end_job(OSError(errno.ENOSPC, "No space left on device"))
+    harness.driver.run()
     assert answered(client) == [FAILED, FAILED]
     assert (config.file_reserved_time, config.broker_permission) == (72, 4)
     assert (config.text("maxMessageSize"), config.is_set("fileReservedTime")) == ("4194304", False)
     assert set().union(*heard) == {"fileReservedTime", "brokerPermission", "maxMessageSize"}
     assert config.data_version != before, "whoever has copied it must look again"
     assert path.read_text() == text
-    assert house.node.announcement.registration().topics, "it is still registered"
-    house.driver.held = False
-    house.stop()
+    assert harness.node.announcement.registration().topics, "it is still registered"
+    harness.driver.held = False
+    harness.stop()
     assert BrokerConfig(read_properties(path.read_bytes())).file_reserved_time == 72
 
 
@@ -414,8 +414,8 @@ def a_day(seed: int) -> None:
     for place, said in asked.items():
         if answers[place] == OK:
             last[said[1]] = said[0]
-    for house in (machine, machine.after("synced"), machine.after("all")):
-        there = {name for name in house.node.topics.table if name.startswith("T") and "-" in name}
+    for harness in (machine, machine.after("synced"), machine.after("all")):
+        there = {name for name in harness.node.topics.table if name.startswith("T") and "-" in name}
         assert there == {name for name, kind in last.items() if kind == "made"}
     for name in there:
         assert all(bytes(unit.body) == b"x" for unit in machine.stored(name))

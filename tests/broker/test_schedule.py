@@ -9,7 +9,7 @@ import pytest
 
 from rmq_store.errors import Closed, Cold, CommitFailed
 from rmq_wire.headers.positions import GetMaxOffset
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.requests import SUBSCRIPTION, SUSPEND, pairs, props, pull, send, units
 
 LEVELS_S = [1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200]
@@ -17,121 +17,121 @@ SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    house = House(tmp_path)
-    house.topic("T")
-    house.driver.advance(2_000)
-    return house
+def harness(tmp_path: Path) -> Harness:
+    harness = Harness(tmp_path)
+    harness.topic("T")
+    harness.driver.advance(2_000)
+    return harness
 
 
-def delayed(house: House, level: int, body: bytes = b"late", queue_id: int = 1, **properties: str) -> None:
+def delayed(harness: Harness, level: int, body: bytes = b"late", queue_id: int = 1, **properties: str) -> None:
     given = pairs(UNIQ_KEY="K" * 32, TAGS="A", DELAY=str(level), **properties)
-    answer = house.connect().ask(send(queue_id=queue_id, properties=given), body)
+    answer = harness.connect().ask(send(queue_id=queue_id, properties=given), body)
     assert answer.code == 0
     assert answer.ext_map()["queueId"] == str(queue_id)
 
 
 @pytest.mark.parametrize("level", range(1, 19))
-def test_each_level_waits_its_time(house: House, level: int) -> None:
-    delayed(house, level)
-    assert len(house.stored(SCHEDULE, level - 1)) == 1
-    house.driver.advance(LEVELS_S[level - 1] * 1_000 - 1)
-    assert house.stored("T", 1) == []
-    house.driver.advance(1)
-    [copy] = house.stored("T", 1)
+def test_each_level_waits_its_time(harness: Harness, level: int) -> None:
+    delayed(harness, level)
+    assert len(harness.stored(SCHEDULE, level - 1)) == 1
+    harness.driver.advance(LEVELS_S[level - 1] * 1_000 - 1)
+    assert harness.stored("T", 1) == []
+    harness.driver.advance(1)
+    [copy] = harness.stored("T", 1)
     assert copy.body == b"late"
 
 
-def test_the_copy(house: House) -> None:
-    delayed(house, 1, TIMER_DELAY_SEC="9", KEYS="k")
-    [waiting] = house.stored(SCHEDULE, 0)
+def test_the_copy(harness: Harness) -> None:
+    delayed(harness, 1, TIMER_DELAY_SEC="9", KEYS="k")
+    [waiting] = harness.stored(SCHEDULE, 0)
     assert props(waiting)["REAL_TOPIC"] == "T"
     assert props(waiting)["REAL_QID"] == "1"
     assert "TIMER_DELAY_SEC" not in props(waiting)
-    house.driver.advance(1_000)
-    [copy] = house.stored("T", 1)
+    harness.driver.advance(1_000)
+    [copy] = harness.stored("T", 1)
     assert copy.properties == waiting.properties  # DELAY, REAL_TOPIC, REAL_QID are seen by consumers
     kept = ("body", "flag", "sys_flag", "born_timestamp", "born_host", "store_host", "reconsume_times")
     assert [getattr(copy, name) for name in kept] == [getattr(waiting, name) for name in kept]
     assert copy.store_timestamp == waiting.store_timestamp + 1_000
-    consumer = house.connect()
+    consumer = harness.connect()
     assert len(units(consumer.ask(pull(queue_id=1, subscription="A")).body)) == 1
-    assert len(house.node.store.query("T", "k", 32, 0, 1 << 62).units) == 1
+    assert len(harness.node.store.query("T", "k", 32, 0, 1 << 62).units) == 1
 
 
-def test_levels_above_the_last_are_the_last(house: House) -> None:
-    delayed(house, 30)
-    [waiting] = house.stored(SCHEDULE, 17)
+def test_levels_above_the_last_are_the_last(harness: Harness) -> None:
+    delayed(harness, 30)
+    [waiting] = harness.stored(SCHEDULE, 17)
     assert props(waiting)["DELAY"] == "18"
 
 
-def test_level_zero_and_below_is_no_delay(house: House) -> None:
-    delayed(house, 0)
-    delayed(house, -1)
-    assert [props(unit)["DELAY"] for unit in house.stored("T", 1)] == ["0", "-1"]
+def test_level_zero_and_below_is_no_delay(harness: Harness) -> None:
+    delayed(harness, 0)
+    delayed(harness, -1)
+    assert [props(unit)["DELAY"] for unit in harness.stored("T", 1)] == ["0", "-1"]
 
 
-def test_a_held_pull_is_woken_by_the_delivery(house: House) -> None:
-    client = house.connect()
+def test_a_held_pull_is_woken_by_the_delivery(harness: Harness) -> None:
+    client = harness.connect()
     opaque = client.send(pull(queue_id=1, flags=SUBSCRIPTION | SUSPEND, subscription="A"))
-    delayed(house, 1)
-    house.driver.advance(999)
+    delayed(harness, 1)
+    harness.driver.advance(999)
     assert opaque not in client.answers
-    house.driver.advance(1)
+    harness.driver.advance(1)
     assert len(units(client.answers.pop(opaque).body)) == 1
 
 
-def test_in_order_and_many(house: House) -> None:
+def test_in_order_and_many(harness: Harness) -> None:
     for number in range(200):
-        delayed(house, 2, str(number).encode())
-        house.driver.advance(7)
-    house.driver.advance(5_000)
-    assert [int(bytes(unit.body)) for unit in house.stored("T", 1)] == list(range(200))
-    assert house.node.delay_offsets.progress[2] == 200
+        delayed(harness, 2, str(number).encode())
+        harness.driver.advance(7)
+    harness.driver.advance(5_000)
+    assert [int(bytes(unit.body)) for unit in harness.stored("T", 1)] == list(range(200))
+    assert harness.node.delay_offsets.progress[2] == 200
 
 
-def test_a_clean_restart_delivers_once(house: House) -> None:
-    delayed(house, 1, b"first")
-    house.driver.advance(1_500)
-    delayed(house, 2, b"second")
-    house.restart()
-    assert house.node.delay_offsets.progress[1] == 1
-    house.driver.advance(60_000)
-    assert [bytes(unit.body) for unit in house.stored("T", 1)] == [b"first", b"second"]
+def test_a_clean_restart_delivers_once(harness: Harness) -> None:
+    delayed(harness, 1, b"first")
+    harness.driver.advance(1_500)
+    delayed(harness, 2, b"second")
+    harness.restart()
+    assert harness.node.delay_offsets.progress[1] == 1
+    harness.driver.advance(60_000)
+    assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"first", b"second"]
 
 
-def test_what_became_due_while_the_broker_was_down(house: House) -> None:
-    delayed(house, 3)
-    house.restart()
-    house.env.advance(3_600_000)
-    house.driver.advance(1_100)
-    assert len(house.stored("T", 1)) == 1
+def test_what_became_due_while_the_broker_was_down(harness: Harness) -> None:
+    delayed(harness, 3)
+    harness.restart()
+    harness.env.advance(3_600_000)
+    harness.driver.advance(1_100)
+    assert len(harness.stored("T", 1)) == 1
 
 
-def test_progress_is_written_every_ten_seconds_and_not_before_the_disk_has_the_copies(house: House) -> None:
-    delayed(house, 1)
-    house.driver.advance(25_000)
-    text = (house.root / "config" / "delayOffset.json").read_text()
+def test_progress_is_written_every_ten_seconds_and_not_before_the_disk_has_the_copies(harness: Harness) -> None:
+    delayed(harness, 1)
+    harness.driver.advance(25_000)
+    text = (harness.root / "config" / "delayOffset.json").read_text()
     assert "\t\t1:1" in text
 
 
-def test_progress_beyond_the_queue_is_clamped(house: House) -> None:
-    delayed(house, 2)
-    house.driver.advance(30_000)
-    assert house.node.close()
-    path = house.root / "config" / "delayOffset.json"
+def test_progress_beyond_the_queue_is_clamped(harness: Harness) -> None:
+    delayed(harness, 2)
+    harness.driver.advance(30_000)
+    assert harness.node.close()
+    path = harness.root / "config" / "delayOffset.json"
     path.write_text(path.read_text().replace("2:1", "2:77"))
-    house.open()
-    assert house.node.delay_offsets.progress[2] == 1
-    delayed(house, 2, b"next")
-    house.driver.advance(6_000)
-    assert [bytes(unit.body) for unit in house.stored("T", 1)] == [b"late", b"next"]
+    harness.open()
+    assert harness.node.delay_offsets.progress[2] == 1
+    delayed(harness, 2, b"next")
+    harness.driver.advance(6_000)
+    assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"late", b"next"]
 
 
-def test_a_failing_append_is_tried_again_and_nothing_is_passed_over(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_append_is_tried_again_and_nothing_is_passed_over(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
-        delayed(house, 1, str(number).encode())
-    store = house.node.store
+        delayed(harness, 1, str(number).encode())
+    store = harness.node.store
     real = store.commit
     failures: list[int] = []
 
@@ -143,18 +143,18 @@ def test_a_failing_append_is_tried_again_and_nothing_is_passed_over(house: House
         real()
 
     monkeypatch.setattr(store, "commit", commit)
-    house.driver.advance(1_000)
-    assert house.stored("T", 1) == []
-    assert house.node.delay_offsets.progress.get(1, 0) == 0
-    house.driver.advance(1_000)
+    harness.driver.advance(1_000)
+    assert harness.stored("T", 1) == []
+    assert harness.node.delay_offsets.progress.get(1, 0) == 0
+    harness.driver.advance(1_000)
     assert len(failures) == 3
-    assert [bytes(unit.body) for unit in house.stored("T", 1)] == [b"0", b"1", b"2"]
+    assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"0", b"1", b"2"]
 
 
-def test_a_cold_queue_is_read_by_somebody_else(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    delayed(house, 1, b"0")
-    delayed(house, 1, b"1")
-    store = house.node.store
+def test_a_cold_queue_is_read_by_somebody_else(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    delayed(harness, 1, b"0")
+    delayed(harness, 1, b"1")
+    store = harness.node.store
     real = store.lookup
     seen: list[int] = []
 
@@ -164,20 +164,20 @@ def test_a_cold_queue_is_read_by_somebody_else(house: House, monkeypatch: pytest
         return real(at, **more)
 
     monkeypatch.setattr(store, "lookup", lookup)
-    house.driver.advance(1_000)
-    assert [bytes(unit.body) for unit in house.stored("T", 1)] == [b"0", b"1"]
+    harness.driver.advance(1_000)
+    assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"0", b"1"]
 
 
-def test_a_unit_without_home_is_passed_over(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_unit_without_home_is_passed_over(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RMQ_SYS_TRANS_HALF_TOPIC", "a/b", "T"):
-        delayed(house, 1)
-        monkeypatch.setattr(house.capability(310)._intake, "divert", divert_to(name))
-    delayed(house, 1)
+        delayed(harness, 1)
+        monkeypatch.setattr(harness.capability(310)._intake, "divert", divert_to(name))
+    delayed(harness, 1)
     monkeypatch.undo()
-    delayed(house, 1, b"last")
-    house.driver.advance(2_000)
-    assert [bytes(unit.body) for unit in house.stored("T", 1)] == [b"late", b"late", b"last"]
-    assert house.node.delay_offsets.progress[1] == 5
+    delayed(harness, 1, b"last")
+    harness.driver.advance(2_000)
+    assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"late", b"late", b"last"]
+    assert harness.node.delay_offsets.progress[1] == 5
 
 
 def divert_to(name: str) -> Any:
@@ -188,30 +188,30 @@ def divert_to(name: str) -> Any:
     return divert
 
 
-def test_the_clock_steps(house: House) -> None:
+def test_the_clock_steps(harness: Harness) -> None:
     """Back: what then seems to lie beyond its level's delay is due at once.  Forward: it is due within a second."""
-    delayed(house, 5)
-    house.env.wall_ms -= 3_600_000
-    house.driver.advance(1_000)
-    assert len(house.stored("T", 1)) == 1
-    delayed(house, 6)
-    house.env.wall_ms += 3_600_000
-    house.driver.advance(1_000)
-    assert len(house.stored("T", 1)) == 2
+    delayed(harness, 5)
+    harness.env.wall_ms -= 3_600_000
+    harness.driver.advance(1_000)
+    assert len(harness.stored("T", 1)) == 1
+    delayed(harness, 6)
+    harness.env.wall_ms += 3_600_000
+    harness.driver.advance(1_000)
+    assert len(harness.stored("T", 1)) == 2
 
 
-def test_java_s_offsets_are_asked_for(house: House) -> None:
-    delayed(house, 1)
-    answer = house.connect().ask(GetMaxOffset(topic=SCHEDULE, queue_id=0))
+def test_java_s_offsets_are_asked_for(harness: Harness) -> None:
+    delayed(harness, 1)
+    answer = harness.connect().ask(GetMaxOffset(topic=SCHEDULE, queue_id=0))
     assert answer.ext_map()["offset"] == "1"
 
 
-def test_a_clean_stop_right_after_a_delivery_remembers_it(house: House) -> None:
+def test_a_clean_stop_right_after_a_delivery_remembers_it(harness: Harness) -> None:
     """The copy is not synced yet when the stop begins; the file must say that it is delivered nevertheless."""
-    delayed(house, 1)
-    house.driver.advance(1_000)
-    assert len(house.stored("T", 1)) == 1
-    assert house.node.store.flushed_offset < house.node.store.written_offset
-    house.restart()
-    house.driver.advance(5_000)
-    assert len(house.stored("T", 1)) == 1
+    delayed(harness, 1)
+    harness.driver.advance(1_000)
+    assert len(harness.stored("T", 1)) == 1
+    assert harness.node.store.flushed_offset < harness.node.store.written_offset
+    harness.restart()
+    harness.driver.advance(5_000)
+    assert len(harness.stored("T", 1)) == 1

@@ -12,7 +12,7 @@ from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.bodies.locks import QueueName
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.send import SendBatchMessage
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.requests import WALL_MS, pairs, props, said, send
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -24,36 +24,36 @@ REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    house = House(tmp_path)
-    house.topic("T")
-    return house
+def harness(tmp_path: Path) -> Harness:
+    harness = Harness(tmp_path)
+    harness.topic("T")
+    return harness
 
 
-def refused(house: House, asked: Any, body: bytes = b"x") -> tuple[int, str | None]:
+def refused(harness: Harness, asked: Any, body: bytes = b"x") -> tuple[int, str | None]:
     """Code and text of a send that must not be stored; region and trace switch are told all the same."""
-    before = house.node.store.written_offset
-    code, remark, ext = said(house.connect().ask(asked, body))
+    before = harness.node.store.written_offset
+    code, remark, ext = said(harness.connect().ask(asked, body))
     assert code != 0
-    assert house.node.store.written_offset == before, "stored after all"
+    assert harness.node.store.written_offset == before, "stored after all"
     assert ext == REGION
     return code, remark
 
 
-def test_a_broker_that_starts_later(house: House) -> None:
-    house.node.config.start_accept_send_request_time_stamp = WALL_MS + 1
-    assert refused(house, send()) == (1, "broker unable to service, until 2023-11-14 22:13:20,001")
-    house.driver.advance(1)
-    assert house.connect().ask(send(), b"x").code == 0
+def test_a_broker_that_starts_later(harness: Harness) -> None:
+    harness.node.config.start_accept_send_request_time_stamp = WALL_MS + 1
+    assert refused(harness, send()) == (1, "broker unable to service, until 2023-11-14 22:13:20,001")
+    harness.driver.advance(1)
+    assert harness.connect().ask(send(), b"x").code == 0
 
 
-def test_a_broker_without_write_permission_refuses_ordered_topics_only(house: House) -> None:
-    house.topic("Ordered", order=True)
-    client = house.connect()
+def test_a_broker_without_write_permission_refuses_ordered_topics_only(harness: Harness) -> None:
+    harness.topic("Ordered", order=True)
+    client = harness.connect()
     client.ask(send("Ordered"), b"x")
     client.ask(send("T"), b"x")
-    house.node.config.broker_permission = 4
-    assert refused(house, send("Ordered")) == (16, "the broker[127.0.0.1] sending message is forbidden")
+    harness.node.config.broker_permission = 4
+    assert refused(harness, send("Ordered")) == (16, "the broker[127.0.0.1] sending message is forbidden")
     assert client.ask(send("T"), b"x").code == 0
 
 
@@ -69,9 +69,9 @@ def test_a_broker_without_write_permission_refuses_ordered_topics_only(house: Ho
         ("t" * 128, f"The specified topic: {'t' * 128}, is longer than topic max length: 127"),
     ],
 )
-def test_names(house: House, topic: str, remark: str) -> None:
-    assert refused(house, send(topic)) == (ResponseCode.INVALID_PARAMETER, remark)
-    assert not (house.root / "consumequeue" / "..").joinpath("b").exists()
+def test_names(harness: Harness, topic: str, remark: str) -> None:
+    assert refused(harness, send(topic)) == (ResponseCode.INVALID_PARAMETER, remark)
+    assert not (harness.root / "consumequeue" / "..").joinpath("b").exists()
 
 
 @pytest.mark.parametrize(
@@ -87,19 +87,19 @@ def test_names(house: House, topic: str, remark: str) -> None:
         "rmq_sys_REVIVE_LOG_DefaultCluster",
     ],
 )
-def test_topics_of_the_system(house: House, topic: str) -> None:
-    assert refused(house, send(topic)) == (16, f"Sending message to topic[{topic}] is forbidden.")
+def test_topics_of_the_system(harness: Harness, topic: str) -> None:
+    assert refused(harness, send(topic)) == (16, f"Sending message to topic[{topic}] is forbidden.")
 
 
-def test_an_unknown_topic_without_template(house: House) -> None:
+def test_an_unknown_topic_without_template(harness: Harness) -> None:
     remark = f"topic[New] not exist, apply first please!{FAQ}"
-    assert refused(house, send("New", default_topic="None")) == (17, remark)
-    assert refused(house, send("New", default_topic="T")) == (17, remark)  # a topic that passes nothing on
-    assert house.node.topics.get("New") is None
+    assert refused(harness, send("New", default_topic="None")) == (17, remark)
+    assert refused(harness, send("New", default_topic="T")) == (17, remark)  # a topic that passes nothing on
+    assert harness.node.topics.get("New") is None
 
 
-def test_a_queue_that_the_topic_does_not_have(house: House) -> None:
-    client = house.connect()
+def test_a_queue_that_the_topic_does_not_have(harness: Harness) -> None:
+    client = harness.connect()
     code, remark, _ = said(client.ask(send(queue_id=4), b"x"))
     port = client.peer.remote[1]
     assert code == ResponseCode.INVALID_PARAMETER
@@ -109,80 +109,80 @@ def test_a_queue_that_the_topic_does_not_have(house: House) -> None:
     )
 
 
-def test_a_topic_without_queues_to_choose_from(house: House) -> None:
-    topic = house.topic("NoWrite")
+def test_a_topic_without_queues_to_choose_from(harness: Harness) -> None:
+    topic = harness.topic("NoWrite")
     topic.write_queue_nums = 0
-    assert refused(house, send("NoWrite", queue_id=-1)) == (1, "java.lang.ArithmeticException: / by zero")
+    assert refused(harness, send("NoWrite", queue_id=-1)) == (1, "java.lang.ArithmeticException: / by zero")
 
 
-def test_no_body(house: House) -> None:
-    code, remark, _ = said(house.connect().ask(send(), b""))
+def test_no_body(harness: Harness) -> None:
+    code, remark, _ = said(harness.connect().ask(send(), b""))
     assert code == 1
     assert remark is not None
     assert remark.startswith("java.lang.NullPointerException")
 
 
-def test_sizes(house: House) -> None:
-    client = house.connect()
-    house.node.config.max_message_size = 4 << 20
+def test_sizes(harness: Harness) -> None:
+    client = harness.connect()
+    harness.node.config.max_message_size = 4 << 20
     for _ in range(2):  # by the rules, on the fast path
-        assert refused(house, send(), b"x" * (900 << 10) * 5) == (13, ILLEGAL)
-        assert refused(house, send(properties=pairs(a="x" * 32_760))) == (13, ILLEGAL)
+        assert refused(harness, send(), b"x" * (900 << 10) * 5) == (13, ILLEGAL)
+        assert refused(harness, send(properties=pairs(a="x" * 32_760))) == (13, ILLEGAL)
         assert client.ask(send(), b"x").code == 0
 
 
-def test_half_messages_and_timers_are_refused_as_if_switched_off(house: House) -> None:
-    assert refused(house, send(properties=pairs(TRAN_MSG="true", PGROUP="P"), sys_flag=4)) == (
+def test_half_messages_and_timers_are_refused_as_if_switched_off(harness: Harness) -> None:
+    assert refused(harness, send(properties=pairs(TRAN_MSG="true", PGROUP="P"), sys_flag=4)) == (
         16,
         "the broker[127.0.0.1] sending transaction message is forbidden",
     )
     for name in ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"):
-        assert refused(house, send(properties=pairs(**{name: "5"}))) == (
+        assert refused(harness, send(properties=pairs(**{name: "5"}))) == (
             1,
             "accurate timer message is not enabled, timerWheelEnable is false",
         )
 
 
-def test_a_delay_that_is_no_number(house: House) -> None:
-    code, remark = refused(house, send(properties=pairs(DELAY="soon")))
+def test_a_delay_that_is_no_number(harness: Harness) -> None:
+    code, remark = refused(harness, send(properties=pairs(DELAY="soon")))
     assert (code, remark) == (1, 'java.lang.NumberFormatException: For input string: "soon"')
 
 
-def test_inner_batches_belong_into_batch_queues(house: House) -> None:
-    house.connect().ask(send(), b"x")
-    assert refused(house, send(properties=pairs(INNER_NUM="3"))) == (13, ILLEGAL)
-    assert refused(house, send(sys_flag=0x80)) == (13, ILLEGAL)
+def test_inner_batches_belong_into_batch_queues(harness: Harness) -> None:
+    harness.connect().ask(send(), b"x")
+    assert refused(harness, send(properties=pairs(INNER_NUM="3"))) == (13, ILLEGAL)
+    assert refused(harness, send(sys_flag=0x80)) == (13, ILLEGAL)
 
 
-def test_a_compacted_topic_wants_keys(house: House) -> None:
-    house.topic("Compacted", attributes={"+cleanup.policy": "COMPACTION"})
+def test_a_compacted_topic_wants_keys(harness: Harness) -> None:
+    harness.topic("Compacted", attributes={"+cleanup.policy": "COMPACTION"})
     for _ in range(2):
-        assert refused(house, send("Compacted", properties=pairs(KEYS="  "))) == (13, "Required message key is missing")
-        assert house.connect().ask(send("Compacted", properties=pairs(KEYS="k")), b"x").code == 0
+        assert refused(harness, send("Compacted", properties=pairs(KEYS="  "))) == (13, "Required message key is missing")
+        assert harness.connect().ask(send("Compacted", properties=pairs(KEYS="k")), b"x").code == 0
 
 
-def test_a_retry_topic_of_nobody(house: House) -> None:
-    house.node.config.auto_create_subscription_group = False
+def test_a_retry_topic_of_nobody(harness: Harness) -> None:
+    harness.node.config.auto_create_subscription_group = False
     remark = f"subscription group not exist, G {FAQ}"
-    assert refused(house, send("%RETRY%G")) == (26, remark)
+    assert refused(harness, send("%RETRY%G")) == (26, remark)
 
 
-def test_a_consumer_that_sends_back_by_itself(house: House) -> None:
-    client = house.connect()
-    house.node.groups.put(SubscriptionGroupConfig(group_name="G", retry_max_times=3))
+def test_a_consumer_that_sends_back_by_itself(harness: Harness) -> None:
+    client = harness.connect()
+    harness.node.groups.put(SubscriptionGroupConfig(group_name="G", retry_max_times=3))
     assert client.ask(send("%RETRY%G", reconsume_times=3, properties=pairs(DELAY="0")), b"x").code == 0
-    assert len(house.stored("%RETRY%G", 0)) == 1
+    assert len(harness.stored("%RETRY%G", 0)) == 1
     assert client.ask(send("%RETRY%G", reconsume_times=4, properties=pairs(DELAY="5")), b"dead").code == 0
-    [dead] = house.stored("%DLQ%G", 0)
+    [dead] = harness.stored("%DLQ%G", 0)
     assert (dead.body, props(dead)["DELAY"]) == (b"dead", "-1")
     assert client.ask(send("%RETRY%G", reconsume_times=4, max_reconsume_times=9, properties=pairs(DELAY="0")), b"x").code == 0
-    assert len(house.stored("%RETRY%G", 0)) == 2
-    house.capability(310)._rules._locks.lock("G", [QueueName(topic="T", broker_name="broker-a", queue_id=0)], "c1")
+    assert len(harness.stored("%RETRY%G", 0)) == 2
+    harness.capability(310)._rules._locks.lock("G", [QueueName(topic="T", broker_name="broker-a", queue_id=0)], "c1")
     assert client.ask(send("%RETRY%G", properties=pairs(DELAY="0")), b"in order").code == 0
-    assert len(house.stored("%DLQ%G", 0)) == 2
-    house.driver.advance(60_001)
+    assert len(harness.stored("%DLQ%G", 0)) == 2
+    harness.driver.advance(60_001)
     assert client.ask(send("%RETRY%G", properties=pairs(DELAY="0")), b"x").code == 0
-    assert len(house.stored("%RETRY%G", 0)) == 3
+    assert len(harness.stored("%RETRY%G", 0)) == 3
 
 
 def batch(body: bytes, **more: Any) -> tuple[SendBatchMessage, bytes]:
@@ -206,39 +206,39 @@ GOOD = pack_items([Item(0, b"one", b"a\x011\x02"), Item(0, b"two", b"")])
     ],
     ids=["cut", "longer", "size 0", "size -1", "body past the end", "40,000 items", "text"],
 )
-def test_a_broken_batch_is_illegal_as_a_whole(house: House, body: bytes) -> None:
-    house.connect().ask(*batch(GOOD))
-    assert refused(house, *batch(body)) == (13, ILLEGAL)
-    assert len(house.stored("T", 0)) == 2
+def test_a_broken_batch_is_illegal_as_a_whole(harness: Harness, body: bytes) -> None:
+    harness.connect().ask(*batch(GOOD))
+    assert refused(harness, *batch(body)) == (13, ILLEGAL)
+    assert len(harness.stored("T", 0)) == 2
 
 
-def test_a_batch_in_a_batch_is_a_body_like_any_other(house: House) -> None:
-    assert house.connect().ask(*batch(pack_items([Item(0, GOOD, b"")]))).code == 0
-    assert [bytes(unit.body) for unit in house.stored("T", 0)] == [GOOD]
+def test_a_batch_in_a_batch_is_a_body_like_any_other(harness: Harness) -> None:
+    assert harness.connect().ask(*batch(pack_items([Item(0, GOOD, b"")]))).code == 0
+    assert [bytes(unit.body) for unit in harness.stored("T", 0)] == [GOOD]
 
 
-def test_what_a_batch_may_not_have(house: House) -> None:
-    assert refused(house, *batch(GOOD, properties=pairs(DELAY="1"))) == (13, ILLEGAL)
-    assert refused(house, *batch(GOOD, properties=pairs(INNER_NUM="1"))) == (13, ILLEGAL)
-    assert refused(house, *batch(GOOD, sys_flag=4)) == (13, ILLEGAL)
-    assert refused(house, *batch(GOOD, sys_flag=0x80)) == (13, ILLEGAL)
-    assert refused(house, *batch(GOOD, properties=pairs(TIMER_DELAY_MS="1")))[0] == 1
+def test_what_a_batch_may_not_have(harness: Harness) -> None:
+    assert refused(harness, *batch(GOOD, properties=pairs(DELAY="1"))) == (13, ILLEGAL)
+    assert refused(harness, *batch(GOOD, properties=pairs(INNER_NUM="1"))) == (13, ILLEGAL)
+    assert refused(harness, *batch(GOOD, sys_flag=4)) == (13, ILLEGAL)
+    assert refused(harness, *batch(GOOD, sys_flag=0x80)) == (13, ILLEGAL)
+    assert refused(harness, *batch(GOOD, properties=pairs(TIMER_DELAY_MS="1")))[0] == 1
     retry = "batch request does not support retry group %RETRY%G"
-    assert refused(house, *batch(GOOD, topic="%RETRY%G")) == (13, retry)
+    assert refused(harness, *batch(GOOD, topic="%RETRY%G")) == (13, retry)
     long = "%RETRY%" + "g" * 121
-    assert refused(house, *batch(GOOD, topic=long)) == (13, f"message topic length too long {len(long)}")
-    house.node.config.max_message_size = 10
-    assert refused(house, *batch(GOOD)) == (1, "java.lang.RuntimeException: message body size exceeded")
+    assert refused(harness, *batch(GOOD, topic=long)) == (13, f"message topic length too long {len(long)}")
+    harness.node.config.max_message_size = 10
+    assert refused(harness, *batch(GOOD)) == (1, "java.lang.RuntimeException: message body size exceeded")
 
 
-def test_one_bad_message_spoils_the_batch(house: House) -> None:
+def test_one_bad_message_spoils_the_batch(harness: Harness) -> None:
     second = pack_items([Item(0, b"two", b"")])
     broken = pack_items([Item(0, b"one", b"")]) + second[:-2] + b"\xff\xfe"
-    assert refused(house, *batch(broken)) == (13, ILLEGAL)
-    assert house.stored("T", 0) == []
+    assert refused(harness, *batch(broken)) == (13, ILLEGAL)
+    assert harness.stored("T", 0) == []
 
 
-def test_a_batch_that_fits_into_no_file(house: House) -> None:
+def test_a_batch_that_fits_into_no_file(harness: Harness) -> None:
     body = pack_items([Item(0, b"x" * 1000, b"")] * 1_030)
-    assert len(body) < house.node.config.max_message_size
-    assert refused(house, *batch(body)) == (13, ILLEGAL)
+    assert len(body) < harness.node.config.max_message_size
+    assert refused(harness, *batch(body)) == (13, ILLEGAL)

@@ -15,7 +15,7 @@ from rmq_wire.headers.query import ViewMessage
 from rmq_wire.headers.topics import DeleteTopic
 from tests.support.bare_engine import Server, put, where
 from tests.support.driver import Client
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.fake_store import FakeStore
 from tests.support.requests import SUBSCRIPTION, SUSPEND, heartbeat, pull, send
 
@@ -108,20 +108,20 @@ def test_attack_03_small_answers_have_an_end_too_and_are_shared() -> None:
 
 def test_attack_03_who_waits_for_a_large_pull_is_counted_once(tmp_path: Path) -> None:
     """What a pull commits and counts happens when it is answered."""
-    house = House(tmp_path, Limits(turn_output_bytes_max=TURN_BYTES))
-    house.topic("T", queues=1)
-    house.topic("Small", queues=1)
-    producer = house.connect()
+    harness = Harness(tmp_path, Limits(turn_output_bytes_max=TURN_BYTES))
+    harness.topic("T", queues=1)
+    harness.topic("Small", queues=1)
+    producer = harness.connect()
     producer.ask(send("T"), b"x" * LARGE)
     producer.ask(send("Small"), b"y")
-    crowd = [house.connect() for _ in range(CROWD)]
-    modest = house.connect()
-    house.driver.turn(*((client, client.frame(pull("T"))) for client in crowd), (modest, modest.frame(pull("Small"))))
+    crowd = [harness.connect() for _ in range(CROWD)]
+    modest = harness.connect()
+    harness.driver.turn(*((client, client.frame(pull("T"))) for client in crowd), (modest, modest.frame(pull("Small"))))
     assert modest.answers
     assert sum(bool(client.answers) for client in crowd) == 2
-    house.driver.run()
+    harness.driver.run()
     assert all(len(client.answers[1].body) > LARGE for client in crowd)
-    assert house.capability(pull().code)._stats.get_now == CROWD + 1
+    assert harness.capability(pull().code)._stats.get_now == CROWD + 1
 
 
 def test_who_came_first_is_served_first() -> None:
@@ -136,17 +136,17 @@ def test_who_came_first_is_served_first() -> None:
 
 
 def test_attack_03_waiters_that_are_woken_together_share_turns(tmp_path: Path) -> None:
-    house = House(tmp_path, Limits(turn_output_bytes_max=TURN_BYTES))
-    house.topic("T", queues=1)
-    crowd = [house.connect() for _ in range(CROWD)]
+    harness = Harness(tmp_path, Limits(turn_output_bytes_max=TURN_BYTES))
+    harness.topic("T", queues=1)
+    crowd = [harness.connect() for _ in range(CROWD)]
     for client in crowd:
         client.send(pull("T", flags=SUBSCRIPTION | SUSPEND))
-    producer = house.connect()
-    house.driver.turn((producer, producer.frame(send("T"), b"x" * LARGE)))
+    producer = harness.connect()
+    harness.driver.turn((producer, producer.frame(send("T"), b"x" * LARGE)))
     woken = []
     while not all(client.answers for client in crowd):
         before = sum(bool(client.answers) for client in crowd)
-        house.driver.turn()
+        harness.driver.turn()
         woken.append(sum(bool(client.answers) for client in crowd) - before)
         assert len(woken) <= CROWD + 2
     assert max(woken) <= TURN_BYTES // LARGE + 1
@@ -156,7 +156,7 @@ def test_attack_03_waiters_that_are_woken_together_share_turns(tmp_path: Path) -
 WAIT = SUBSCRIPTION | SUSPEND
 
 
-def holding(house: House, client: Client, queues: range) -> list[int]:
+def holding(harness: Harness, client: Client, queues: range) -> list[int]:
     """Have it wait at these queues of T; the codes of what is answered at once."""
     sent = [client.send(pull("T", number, flags=WAIT)) for number in queues]
     return [client.answers.pop(opaque).code for opaque in sent if opaque in client.answers]
@@ -165,88 +165,88 @@ def holding(house: House, client: Client, queues: range) -> list[int]:
 def test_attack_27_places_of_waiting_pulls_are_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One who takes them all gives up what is more than his share, oldest first, when others come."""
     monkeypatch.setattr("broker_impl.capabilities.pull.HOLDS_MAX", HOLDS)
-    house = House(tmp_path)
-    house.topic("T", queues=2 * HOLDS)
-    greedy, modest, other = house.connect(), house.connect(), house.connect()
-    assert holding(house, greedy, range(2 * HOLDS)) == [ResponseCode.SYSTEM_BUSY] * HOLDS
-    assert not holding(house, modest, range(3))
+    harness = Harness(tmp_path)
+    harness.topic("T", queues=2 * HOLDS)
+    greedy, modest, other = harness.connect(), harness.connect(), harness.connect()
+    assert holding(harness, greedy, range(2 * HOLDS)) == [ResponseCode.SYSTEM_BUSY] * HOLDS
+    assert not holding(harness, modest, range(3))
     given_up = [greedy.answers.pop(opaque) for opaque in sorted(greedy.answers)]
     assert [answer.code for answer in given_up] == [ResponseCode.PULL_RETRY_IMMEDIATELY] * 3
     assert [answer.opaque for answer in given_up] == [1, 2, 3]
     assert all(answer.ext_map()["nextBeginOffset"] == "0" for answer in given_up)
-    assert holding(house, greedy, range(3)) == [ResponseCode.SYSTEM_BUSY] * 3, "it has more than its share still"
-    assert holding(house, modest, range(3, HOLDS)) == [ResponseCode.SYSTEM_BUSY] * (HOLDS - 3 - 7), "a half each"
-    assert len(holding(house, other, range(HOLDS))) == HOLDS - HOLDS // 3
-    holds = house.capability(pull().code).holds
+    assert holding(harness, greedy, range(3)) == [ResponseCode.SYSTEM_BUSY] * 3, "it has more than its share still"
+    assert holding(harness, modest, range(3, HOLDS)) == [ResponseCode.SYSTEM_BUSY] * (HOLDS - 3 - 7), "a half each"
+    assert len(holding(harness, other, range(HOLDS))) == HOLDS - HOLDS // 3
+    holds = harness.capability(pull().code).holds
     assert len(holds) == HOLDS
     assert holds.count_of(greedy.peer) >= HOLDS // 3
     assert holds.count_of(modest.peer) >= HOLDS // 3
-    producer = house.connect()
+    producer = harness.connect()
     assert producer.ask(send("T", HOLDS), b"x").code == 0
-    house.driver.advance(20_000)
+    harness.driver.advance(20_000)
     assert not holds, "everybody is answered once"
-    client_left = house.connect()
-    assert not holding(house, client_left, range(HOLDS))
+    client_left = harness.connect()
+    assert not holding(harness, client_left, range(HOLDS))
 
 
 def test_attack_27_a_pull_with_many_tags_takes_the_places_of_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small requests that rest on a large subscription filled the memory: 4 MB each, without an end."""
     monkeypatch.setattr("broker_impl.capabilities.pull.HOLDS_MAX", HOLDS)
-    house = House(tmp_path)
-    house.topic("T", queues=2 * HOLDS)
-    client = house.connect()
+    harness = Harness(tmp_path)
+    harness.topic("T", queues=2 * HOLDS)
+    client = harness.connect()
     tags = "||".join(f"tag{number}" for number in range(20))
     sent = [client.send(pull("T", number, flags=WAIT, subscription=tags)) for number in range(HOLDS)]
     refused = [client.answers[opaque].code for opaque in sent if opaque in client.answers]
     held = HOLDS - len(refused)
     assert set(refused) == {ResponseCode.SYSTEM_BUSY}
     assert 0 < held <= HOLDS // 5
-    assert not holding(house, house.connect(), range(held)), "others have their share"
+    assert not holding(harness, harness.connect(), range(held)), "others have their share"
 
 
 def test_pulls_share_what_their_group_subscribes_to(tmp_path: Path) -> None:
     """Each made a set of its own of the group's tags: 5 ms and 4 MB with what fits into a heartbeat."""
-    house = House(tmp_path)
-    house.topic("T", queues=4)
-    client = house.connect()
+    harness = Harness(tmp_path)
+    harness.topic("T", queues=4)
+    client = harness.connect()
     heartbeat(client, expression="A")
     for queue_id in range(3):
         assert client.send(pull("T", queue_id, flags=SUSPEND)) not in client.answers
-    holds = house.capability(pull().code).holds
+    holds = harness.capability(pull().code).holds
     assert len({id(held.codes) for held in holds.drain()}) == 1
 
 
 def test_who_left_gives_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker_impl.capabilities.pull.HOLDS_MAX", HOLDS)
-    house = House(tmp_path)
-    house.topic("T", queues=2 * HOLDS)
-    crowd = [house.connect() for _ in range(HOLDS)]
+    harness = Harness(tmp_path)
+    harness.topic("T", queues=2 * HOLDS)
+    crowd = [harness.connect() for _ in range(HOLDS)]
     for number, client in enumerate(crowd):
-        assert not holding(house, client, range(number, number + 1))
-    late = house.connect()
-    assert holding(house, late, range(1)) == [ResponseCode.SYSTEM_BUSY], "everybody has one; there is nothing to give up"
+        assert not holding(harness, client, range(number, number + 1))
+    late = harness.connect()
+    assert holding(harness, late, range(1)) == [ResponseCode.SYSTEM_BUSY], "everybody has one; there is nothing to give up"
     crowd[0].close()
-    assert not holding(house, late, range(1))
+    assert not holding(harness, late, range(1))
 
 
 def test_requests_that_take_tens_of_milliseconds_are_served_few_in_a_turn(tmp_path: Path) -> None:
     """A write of 40 KB held 256 of them, and as many peers as liked could send one: all in one turn."""
-    house = House(tmp_path)
+    harness = Harness(tmp_path)
     for number in range(CROWD):
-        house.topic(f"T{number}", queues=1)
-    crowd, light = [house.connect() for _ in range(4)], house.connect()
+        harness.topic(f"T{number}", queues=1)
+    crowd, light = [harness.connect() for _ in range(4)], harness.connect()
     share = CROWD // len(crowd)
     asked = [
         (client, b"".join(client.frame(DeleteTopic(topic=f"T{at * share + n}")) for n in range(share)))
         for at, client in enumerate(crowd)
     ]
-    left = [len(house.node.topics)]
-    house.driver.turn(*asked, (light, light.frame(GetMaxOffset(topic=f"T{CROWD - 1}", queue_id=0))))
+    left = [len(harness.node.topics)]
+    harness.driver.turn(*asked, (light, light.frame(GetMaxOffset(topic=f"T{CROWD - 1}", queue_id=0))))
     assert len(light.answers) == 1, "others do not wait"
-    while len(house.node.topics) > left[0] - CROWD:
-        left.append(len(house.node.topics))
-        house.driver.turn()
+    while len(harness.node.topics) > left[0] - CROWD:
+        left.append(len(harness.node.topics))
+        harness.driver.turn()
     assert max(before - after for before, after in pairwise(left)) <= 2
-    house.driver.run()
+    harness.driver.run()
     assert [len(client.answers) for client in crowd] == [share] * len(crowd)
     assert all(answer.code == 0 for client in crowd for answer in client.answers.values())

@@ -12,7 +12,7 @@ from broker_impl.capabilities.pull import WAKES_PER_TURN, Pull
 from broker_impl.state.holds import TICK_MS
 from rmq_wire.codes import ResponseCode
 from tests.support.driver import Client
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.requests import SUBSCRIPTION, SUSPEND, pull, send, units
 
 WAIT = SUBSCRIPTION | SUSPEND
@@ -20,22 +20,22 @@ WAITERS = 1_000
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    house = House(tmp_path)
-    house.topic("T")
-    return house
+def harness(tmp_path: Path) -> Harness:
+    harness = Harness(tmp_path)
+    harness.topic("T")
+    return harness
 
 
-def capability(house: House) -> Pull:
-    found: Pull = house.capability(11)
+def capability(harness: Harness) -> Pull:
+    found: Pull = harness.capability(11)
     return found
 
 
-def crowd(house: House, count: int = WAITERS, **asked: Any) -> list[tuple[Client, int]]:
+def crowd(harness: Harness, count: int = WAITERS, **asked: Any) -> list[tuple[Client, int]]:
     """So many pulls that wait, of ten peers in turn; ordered by their asking."""
-    clients = [house.connect() for _ in range(10)]
+    clients = [harness.connect() for _ in range(10)]
     waiters = [(client, client.send(pull(flags=WAIT, **asked))) for client in clients * (count // 10)]
-    assert len(capability(house).holds) == count
+    assert len(capability(harness).holds) == count
     return waiters
 
 
@@ -44,92 +44,92 @@ def answered(waiters: list[tuple[Client, int]]) -> list[int]:
     return [place for place, (client, opaque) in enumerate(waiters) if opaque in client.answers]
 
 
-def turns(house: House, waiters: list[tuple[Client, int]], between: Callable[[int], object] = lambda turn: None) -> list[int]:
+def turns(harness: Harness, waiters: list[tuple[Client, int]], between: Callable[[int], object] = lambda turn: None) -> list[int]:
     """How many have their answer after each further turn, until the engine rests."""
     seen = [len(answered(waiters))]
-    while (due := house.driver.engine.next_deadline()) is not None and due <= house.driver.env.mono_ms:
+    while (due := harness.driver.engine.next_deadline()) is not None and due <= harness.driver.env.mono_ms:
         between(len(seen))
-        house.driver.turn()
+        harness.driver.turn()
         done = answered(waiters)
         assert done == list(range(done[-1] + 1 if done else 0)), "not in the order of their asking"
         seen.append(len(done))
     return seen
 
 
-def an_arrival(house: House) -> None:
-    producer = house.connect()
-    house.driver.turn((producer, producer.frame(send(), b"x")))
+def an_arrival(harness: Harness) -> None:
+    producer = harness.connect()
+    harness.driver.turn((producer, producer.frame(send(), b"x")))
 
 
-def test_an_arrival_wakes_so_many_a_turn(house: House) -> None:
-    waiters = crowd(house)
-    an_arrival(house)
-    assert turns(house, waiters) == [200, 400, 600, 800, 1_000]
+def test_an_arrival_wakes_so_many_a_turn(harness: Harness) -> None:
+    waiters = crowd(harness)
+    an_arrival(harness)
+    assert turns(harness, waiters) == [200, 400, 600, 800, 1_000]
     assert WAKES_PER_TURN == 200
     assert {len(units(client.answers[opaque].body)) for client, opaque in waiters} == {1}
-    assert not capability(house).holds
+    assert not capability(harness).holds
 
 
-def test_the_sweep_and_the_deadline_keep_to_it_too(house: House) -> None:
-    waiters = crowd(house, subscription="A")
-    an_arrival(house)  # without that tag
+def test_the_sweep_and_the_deadline_keep_to_it_too(harness: Harness) -> None:
+    waiters = crowd(harness, subscription="A")
+    an_arrival(harness)  # without that tag
     assert answered(waiters) == []
-    house.driver.env.advance(5_000)
-    assert sorted({0, *turns(house, waiters)}) == [0, 200, 400, 600, 800, 1_000]
-    waiters = crowd(house, queue_id=1)
-    house.driver.env.advance(15_000 + TICK_MS)
-    assert sorted({0, *turns(house, waiters)}) == [0, 200, 400, 600, 800, 1_000]
+    harness.driver.env.advance(5_000)
+    assert sorted({0, *turns(harness, waiters)}) == [0, 200, 400, 600, 800, 1_000]
+    waiters = crowd(harness, queue_id=1)
+    harness.driver.env.advance(15_000 + TICK_MS)
+    assert sorted({0, *turns(harness, waiters)}) == [0, 200, 400, 600, 800, 1_000]
     assert {client.answers[opaque].code for client, opaque in waiters} == {ResponseCode.PULL_NOT_FOUND}
 
 
-def test_a_deadline_does_not_answer_the_woken_again(house: House) -> None:
+def test_a_deadline_does_not_answer_the_woken_again(harness: Harness) -> None:
     """Their time comes while they stand in the row: one answer each (the driver refuses a second one)."""
-    waiters = crowd(house)
-    an_arrival(house)
-    assert turns(house, waiters, lambda _: house.driver.env.advance(20_000))[-1] == WAITERS
-    house.driver.advance(60_000)
+    waiters = crowd(harness)
+    an_arrival(harness)
+    assert turns(harness, waiters, lambda _: harness.driver.env.advance(20_000))[-1] == WAITERS
+    harness.driver.advance(60_000)
     assert {client.answers[opaque].code for client, opaque in waiters} == {0}
 
 
-def test_time_still_ends_for_those_who_wait_elsewhere(house: House) -> None:
-    waiters = crowd(house)
-    other = house.connect()
+def test_time_still_ends_for_those_who_wait_elsewhere(harness: Harness) -> None:
+    waiters = crowd(harness)
+    other = harness.connect()
     opaque = other.send(pull(queue_id=1, flags=WAIT))
-    an_arrival(house)
-    turns(house, waiters)
-    house.driver.advance(15_000 + TICK_MS)
+    an_arrival(harness)
+    turns(harness, waiters)
+    harness.driver.advance(15_000 + TICK_MS)
     assert other.answers.pop(opaque).code == ResponseCode.PULL_NOT_FOUND
 
 
-def test_who_leaves_meanwhile_takes_nothing_from_the_others(house: House) -> None:
-    waiters = crowd(house)
+def test_who_leaves_meanwhile_takes_nothing_from_the_others(harness: Harness) -> None:
+    waiters = crowd(harness)
     gone = waiters[3][0]
 
     def leave(turn: int) -> None:
         if turn == 2:
             gone.closed = True
-            house.driver.engine.closed(gone.peer, "closed by the peer")
+            harness.driver.engine.closed(gone.peer, "closed by the peer")
 
-    an_arrival(house)
-    while (due := house.driver.engine.next_deadline()) is not None and due <= house.driver.env.mono_ms:
+    an_arrival(harness)
+    while (due := harness.driver.engine.next_deadline()) is not None and due <= harness.driver.env.mono_ms:
         leave(len(answered(waiters)) // 200)
-        house.driver.turn()
+        harness.driver.turn()
     assert len(answered([one for one in waiters if one[0] is not gone])) == WAITERS - 100
     assert 0 < len(answered([one for one in waiters if one[0] is gone])) < 100
-    house.driver.advance(60_000)
+    harness.driver.advance(60_000)
 
 
-def test_a_topic_deleted_meanwhile_is_said_to_the_rest(house: House) -> None:
-    waiters = crowd(house)
-    an_arrival(house)
-    turns(house, waiters, lambda turn: house.node.topics.delete("T") if turn == 2 else None)
+def test_a_topic_deleted_meanwhile_is_said_to_the_rest(harness: Harness) -> None:
+    waiters = crowd(harness)
+    an_arrival(harness)
+    turns(harness, waiters, lambda turn: harness.node.topics.delete("T") if turn == 2 else None)
     codes = [client.answers[opaque].code for client, opaque in waiters]
     assert codes == [0] * 400 + [ResponseCode.TOPIC_NOT_EXIST] * 600
 
 
-def test_one_that_fails_is_one_that_fails(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_fails_is_one_that_fails(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even a bug in the waking itself ends nobody else's waiting."""
-    waiters = crowd(house)
+    waiters = crowd(harness)
     real, unlucky = Pull._wake, [500]
 
     def wake(self: Pull, held: Any) -> None:
@@ -139,21 +139,21 @@ def test_one_that_fails_is_one_that_fails(house: House, monkeypatch: pytest.Monk
         real(self, held)
 
     monkeypatch.setattr(Pull, "_wake", wake)
-    an_arrival(house)
-    house.driver.run()
+    an_arrival(harness)
+    harness.driver.run()
     assert len(answered(waiters)) == WAITERS - 1
 
 
-def test_those_in_the_row_count_as_waiting(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_those_in_the_row_count_as_waiting(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker_impl.capabilities.pull.HOLDS_MAX", WAITERS)
-    crowd(house)
-    an_arrival(house)
-    late = house.connect()
+    crowd(harness)
+    an_arrival(harness)
+    late = harness.connect()
     first, second = late.frame(pull(queue_id=1, flags=WAIT)), late.frame(pull(queue_id=1, flags=WAIT))
-    house.driver.engine.turn([(late.peer, first)])
-    assert len(capability(house).holds) == 1
+    harness.driver.engine.turn([(late.peer, first)])
+    assert len(capability(harness).holds) == 1
     monkeypatch.setattr("broker_impl.capabilities.pull.HOLDS_MAX", WAITERS - WAKES_PER_TURN + 1)
-    [(_, chunks, _)] = house.driver.engine.turn([(late.peer, second)])
+    [(_, chunks, _)] = harness.driver.engine.turn([(late.peer, second)])
     late.receive(chunks, close=False)
     [answer] = late.answers.values()
     assert answer.code == ResponseCode.SYSTEM_BUSY

@@ -360,8 +360,8 @@ class Node(node.BrokerNode):
         super().__init__(*more)
         assert len(os.listdir(os.environ["TMPDIR"])) == 1
         os.kill(os.getpid(), {int(number)})
-import rmq_cli.house
-rmq_cli.house.BrokerNode = Node
+import rmq_cli.servers
+rmq_cli.servers.BrokerNode = Node
 signal.alarm(20)
 main({[*DEV, "--ephemeral"]!r})
 """

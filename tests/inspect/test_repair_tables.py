@@ -11,7 +11,7 @@ from rmq_store.disk.disk import RealDisk
 from rmq_store.errors import StoreDamaged
 from rmq_wire.headers.topics import GetTopicConfig
 from tests.support.command import look
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.requests import send
 
 TORN = b'{"topicConfigTable":'
@@ -21,14 +21,14 @@ TOPICS, GROUPS, OFFSETS = "topics.json", "subscriptionGroup.json", "consumerOffs
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """Two topics, one with a message in its fifth queue, and a group that gave one back; stopped."""
-    house = House(tmp_path / "store")
-    client = house.connect()
+    harness = Harness(tmp_path / "store")
+    client = harness.connect()
     for name, queue_id in (("Orders", 4), ("Bills", 0)):
-        house.topic(name, queues=5)
+        harness.topic(name, queues=5)
         assert client.ask(send(name, queue_id), b"x").code == 0
-    house.topic("%RETRY%readers", queues=1)
+    harness.topic("%RETRY%readers", queues=1)
     assert client.ask(send("%RETRY%readers"), b"x").code == 0
-    house.stop()
+    harness.stop()
     return tmp_path / "store"
 
 
@@ -41,7 +41,7 @@ def tear(store: Path, *names: str) -> None:
 def test_a_start_names_every_lost_table_and_the_command(store: Path) -> None:
     tear(store, TOPICS, OFFSETS)
     with pytest.raises(StoreDamaged) as told:
-        House(store)
+        Harness(store)
     said = str(told.value)
     assert TOPICS in said
     assert OFFSETS in said
@@ -56,14 +56,14 @@ def test_lost_topics_and_groups_are_made_again(store: Path) -> None:
         for aside in (name, name + ".bak"):
             assert (store / "config" / f"{aside}.broken").read_bytes() == TORN, "kept"
             assert aside == name or not (store / "config" / aside).exists()
-    house = House(store)
-    client = house.connect()
+    harness = Harness(store)
+    client = harness.connect()
     for name, queues in (("Orders", 5), ("Bills", 1), ("%RETRY%readers", 1)):
         asked = client.ask(GetTopicConfig(topic=name))
         assert json.loads(bytes(asked.body))["readQueueNums"] == queues, name
-    assert "readers" in house.node.groups
-    assert [bytes(unit.body) for unit in house.stored("Orders", 4)] == [b"x"]
-    house.stop()
+    assert "readers" in harness.node.groups
+    assert [bytes(unit.body) for unit in harness.stored("Orders", 4)] == [b"x"]
+    harness.stop()
 
 
 def test_without_queues_the_log_tells(store: Path) -> None:
@@ -88,16 +88,16 @@ def test_positions_cannot_be_made_and_that_is_said(store: Path) -> None:
     seen = look("repair", store, "--tables")
     assert seen.status == 1
     assert f"lost: config/{OFFSETS}, no message tells it" in seen.out
-    House(store).stop()
+    Harness(store).stop()
 
 
 def test_a_table_whose_json_is_of_another_shape_is_lost_too(store: Path) -> None:
     for copy in (TOPICS, f"{TOPICS}.bak"):
         (store / "config" / copy).write_text('{"topicConfigTable":[]}')
     with pytest.raises(StoreDamaged):
-        House(store)
+        Harness(store)
     assert look("repair", store, "--tables").status == 0
-    House(store).stop()
+    Harness(store).stop()
 
 
 def test_what_can_be_read_is_left_alone(store: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from broker_impl.broker import House, run
+from broker_impl.broker import RunningServers, run
 from broker_impl.env import Env
 from broker_impl.namesrv.notices import NOTICES_MAX, Notices
 from broker_impl.namesrv.registrations import MinIdChanged, Registration
@@ -127,7 +127,7 @@ async def test_they_arrive(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
     session = EngineSession(str(tmp_path), ON)
     session.driver.run()
     names = session.server
-    house = House(names, [(bind("127.0.0.1", 0), MAIN_LISTENER)], (), plain_streams=True)
+    servers = RunningServers(names, [(bind("127.0.0.1", 0), MAIN_LISTENER)], (), plain_streams=True)
     closed = bind("127.0.0.1", 0)
     unreachable = f"127.0.0.1:{closed.getsockname()[1]}"
     closed.close()
@@ -137,7 +137,7 @@ async def test_they_arrive(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
                 lambda task_status: trio.serve_tcp(slave, 0, host="127.0.0.1", task_status=task_status)
             )
             addr = f"127.0.0.1:{listener.socket.getsockname()[1]}"
-            nursery.start_soon(run, house, ready, stop)
+            nursery.start_soon(run, servers, ready, stop)
             for number, other in ((1, addr), (2, unreachable), (3, "no address"), (0, MASTER)):
                 names.embed(_embedded(number, other))
             names.table._remove([("C", MASTER)])

@@ -18,7 +18,7 @@ from rmq_wire.errors import BadRecord
 from tests.support import retention_bugs
 from tests.support import store_bugs as bugs
 from tests.support.delay_bugs import progress_is_not_clamped
-from tests.support.engine import House
+from tests.support.engine import Harness
 from tests.support.node_ids import function_of
 from tests.support.planting import FAILURES, Errors, Plant, find, find_by_seed
 from tests.support.store_sim import Sim
@@ -49,9 +49,9 @@ def by_test(plant: Plant, test: str, *arguments: object, by: Errors = FAILURES) 
 
 def progress_is_clamped() -> None:
     with tempfile.TemporaryDirectory() as root:
-        house = House(Path(root))
-        house.driver.advance(2_000)
-        function_of("tests/broker/test_schedule.py::test_progress_beyond_the_queue_is_clamped")(house)
+        harness = Harness(Path(root))
+        harness.driver.advance(2_000)
+        function_of("tests/broker/test_schedule.py::test_progress_beyond_the_queue_is_clamped")(harness)
 
 
 CATALOGUE: dict[str, Found] = {

@@ -43,7 +43,7 @@ def broker_node(
     return BrokerNode(env, config, disk or RealDisk(), limits)
 
 
-class House:
+class Harness:
     """One broker in a directory.  `restart` closes it cleanly (or just drops it, `kill=True`) and opens it again."""
 
     def __init__(

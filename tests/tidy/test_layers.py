@@ -1,4 +1,4 @@
-"""Who may import whom: the rooms of the house, imports inside functions included; no circle among modules; nobody has a clock,
+"""Who may import whom: the rooms of the harness, imports inside functions included; no circle among modules; nobody has a clock,
 a process or a network of his own where it is handed in.
 """
 

@@ -1,4 +1,4 @@
-"""From arguments to a house that is ready to run: configuration read and checked, ports bound, stores opened.
+"""From arguments to servers that are ready to run: configuration read and checked, ports bound, stores opened.
 
 Everything that can be wrong is found here, before anything serves, and told in one line each (`Complaint`).
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from broker_impl.broker import BrokerPlace, House
+from broker_impl.broker import BrokerPlace, RunningServers
 from broker_impl.config import BrokerConfig, Machine
 from broker_impl.config_keys import keys
 from broker_impl.dev_differences import DEV_DIFFERENCES, measured_disk_ratios
@@ -102,7 +102,7 @@ def _settings(texts: Sequence[str]) -> dict[str, str]:
     return settings
 
 
-def open_dev(plan: DevPlan) -> tuple[House, Summary]:
+def open_dev(plan: DevPlan) -> tuple[RunningServers, Summary]:
     """The name server and the brokers of `rmq dev`.  Raises `Complaint`."""
     with _told():
         settings = plan.settings
@@ -126,7 +126,7 @@ def open_dev(plan: DevPlan) -> tuple[House, Summary]:
                 notices += config.notices if number == 0 else []
     address = reachable(names_socket)
     summary = Summary(address, [reachable(place.sockets[0][0]) for place in places], str(plan.root), [address], notices)
-    return House(names, [(names_socket, MAIN_LISTENER)], places, plan.plain_streams), summary
+    return RunningServers(names, [(names_socket, MAIN_LISTENER)], places, plan.plain_streams), summary
 
 
 def _tell_brokers_apart(plan: DevPlan) -> None:
@@ -178,7 +178,7 @@ def _dev_entries(plan: DevPlan, bind: str, number: int, settings: Mapping[str, s
 
 def open_broker(
     config_file: Path | None, namesrv: str | None, settings: Sequence[str], *, plain_streams: bool
-) -> tuple[House, Summary]:
+) -> tuple[RunningServers, Summary]:
     """One broker that registers with name servers elsewhere.  Raises `Complaint`."""
     with _told():
         entries = _file_entries(config_file)
@@ -196,12 +196,12 @@ def open_broker(
     broker = reachable(place.sockets[0][0])
     who = place.node.announcement.identity
     summary = Summary(servers or None, [broker], config.store_path_root_dir, asks, config.notices, Listed(who.name, who.addr))
-    return House(brokers=[place], plain_streams=plain_streams), summary
+    return RunningServers(brokers=[place], plain_streams=plain_streams), summary
 
 
 def open_name_server(
     config_file: Path | None, port: int | None, bind: str | None, *, plain_streams: bool
-) -> tuple[House, Summary]:
+) -> tuple[RunningServers, Summary]:
     """A name server alone.  Raises `Complaint`."""
     with _told():
         entries = _file_entries(config_file)
@@ -215,8 +215,8 @@ def open_name_server(
         config = NamesrvConfig(entries)
         sock = listen(config.bind_address, config.listen_port, "name server", "--port")
         names: NameServer = create_name_server(SystemEnv(own_address()), config, limits=limits_for(1, 0))
-    house = House(names, [(sock, MAIN_LISTENER)], (), plain_streams)
-    return house, Summary(reachable(sock), (), None, (), config.notices)
+    servers = RunningServers(names, [(sock, MAIN_LISTENER)], (), plain_streams)
+    return servers, Summary(reachable(sock), (), None, (), config.notices)
 
 
 def _broker_place(config: BrokerConfig, bind: str, port: int, limits: Limits, *, fast_required: bool, option: str) -> BrokerPlace:
