@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-PACKAGES: Final = ("rmq_spark", "rmq_columns", "rmq_wire", "rmq_inspect", "rmq_cli")
-"""The last two for the driver alone: `python -m rmq_cli.spark JOB` is a command."""
+PACKAGES: Final = ("rmq_spark", "rmq_columns", "rmq_wire", "rmq_inspect", "rmq_cli", "planted_stores")
+"""The last three for the driver alone: `python -m rmq_cli.spark JOB` is a command."""
 MODULES: Final = ("pyspark_rocketmq_store",)
 HOME: Final = Path(__file__).resolve().parents[1]
 """Where the packages lie: a checkout, or where packages are installed."""

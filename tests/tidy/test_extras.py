@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
 from tests.support.rmq import DEV, Server
 from tests.support.talk import Talk
-from tests.tidy.trees import ROOMS
+from tests.tidy.trees import PRODUCT_ROOMS, ROOMS
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -43,6 +44,16 @@ def test_what_is_told_to_install_is_there() -> None:
         assert f"install '{PROJECT['name']}" not in text, path
         for extra in re.findall(r"pip install (?:-q |-e )*'?\.\[(\w+)\]", text):
             assert extra in PROJECT["optional-dependencies"], path
+
+
+def test_every_room_is_packed_and_checked() -> None:
+    """In a wheel, in the image's context, by mypy."""
+    rooms = {room for room in PRODUCT_ROOMS if (ROOT / room).is_dir()}
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    context = [line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line.startswith("!")]
+    assert rooms == set(tool["mypy"]["packages"])
+    for patterns in (tool["setuptools"]["packages"]["find"]["include"], context):
+        assert not {room for room in rooms if not any(fnmatchcase(room, pattern) for pattern in patterns)}, patterns
 
 
 def test_a_server_imports_neither_numpy_nor_pyarrow(tmp_path: Path) -> None:
