@@ -1,9 +1,9 @@
 """Many topics: how long a broker takes to start and stop with them, what one costs, and whom a creation keeps waiting.
 
-    python -m bench.tables [--topics 50000] [--queues 8] [--seconds 5] [--java] [--files [--java-topics 7500]]
+    python -m bench.tables [--topics 50000] [--queues 8] [--seconds 5] [--java] [--files [--java-topics N]]
 
 The topics are in the file and have no messages: what is measured is the table.  With `--files` each queue has one message and its
-file, as a clean stop leaves them; Java maps every file, of which Linux allows a process 65,530: it gets fewer topics.  Sends go
+file, as a clean stop leaves them; Java keeps every file open and mapped, so it gets as many topics as limits allow.  Sends go
 to one topic over one connection, first alone, then beside creations by `updateTopic` one after the other; each creation rewrites
 and syncs the whole file.  The longest piece is CPU of our loop between two looks at the sockets, the creation's first and a later
 one (`bench.pieces`).
@@ -15,6 +15,7 @@ import argparse
 import gc
 import json
 import os
+import resource
 import tempfile
 import threading
 import time
@@ -35,6 +36,10 @@ from tests.support.talk import Talk
 
 BUSY_TOPIC = "busy"
 KIB_PER_MIB = 1024
+MAPS_MAX = 65_530
+"""Of a process, unless Linux is told otherwise (vm.max_map_count)."""
+FILES_OF_JAVA = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], MAPS_MAX) - 4_096
+"""Queue files that leave it room for everything else."""
 TOPICS_AT_ONCE = 8
 """Made by one commit."""
 FILE_SIZES = {
@@ -187,12 +192,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--java", action="store_true", help="the real broker beside it")
     parser.add_argument("--files", action="store_true", help="every queue has a message and a file")
-    parser.add_argument("--java-topics", type=int, help="as many topics for Java; all of them unless told, 7500 with --files")
+    parser.add_argument("--java-topics", type=int, help="as many topics for Java; all that limits allow unless told")
     told_to = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch, JavaNameServer(Path(scratch) / "ns") as names:
         root = Path(scratch)
         kinds = {"ours": OurBroker, **({"java": JavaBroker} if told_to.java else {})}
-        java_topics = told_to.java_topics or (min(told_to.topics, 7_500) if told_to.files else told_to.topics)
+        java_topics = told_to.java_topics or min(
+            told_to.topics, FILES_OF_JAVA // told_to.queues if told_to.files else told_to.topics
+        )
         for name, kind in kinds.items():
             empty = idle_mib(kind(root / f"{name}-empty", names.address, name=f"{name}-empty", properties=FILE_SIZES))
             broker = kind(root / name, names.address, name=name, properties=FILE_SIZES)
