@@ -1,7 +1,7 @@
 """What is not there although the last stop was clean, or is there and cannot be meant: looked for before anything is served.
 
-A log file that is missing between others cannot be made again, and whatever lies behind it is no continuation: the start is
-refused.  Queues are made again from the log, all of them, when one of them lacks a file or has entries that lead nowhere; that is
+A log file that is missing between others, or was emptied, cannot be made again, and whatever lies behind it is no continuation:
+the start is refused.  Queues are made again from the log, all of them, when one of them lacks a file or has entries that lead nowhere; that is
 told.  What the stop wrote down (`inventory`) says exactly what there was.  Without it, as after a stop of Java's broker, the
 files themselves and the log's first messages have to do, and what is gone as a whole goes unseen.
 (Java looks at nothing of this: ConsumeQueue.recover, MappedFileQueue.load)
@@ -15,14 +15,17 @@ from typing import Final
 
 from rmq_store.advice import repair_command
 from rmq_store.errors import StoreDamaged
+from rmq_store.layouts import BLANK
 from rmq_store.log.commit_log import CommitLog
-from rmq_store.log.walk import LogWalk
+from rmq_store.log.walk import UNIT_MAGICS, LogWalk
 from rmq_store.queues.consume_queue import ConsumeQueue
 from rmq_store.queues.queues import Queues
 from rmq_store.queues.unopened import decoded
 from rmq_store.recovery import queue_repair
 from rmq_store.recovery.inventory import Inventory
+from rmq_wire.message import MAGIC_BLANK, read_size_and_magic
 
+BEGINNINGS: Final = UNIT_MAGICS | {MAGIC_BLANK}
 FIRST_BYTES: Final = 4 << 20
 """Of the log: whose messages are looked for in their queues when nothing tells what there was."""
 QUEUES_SCANNED: Final = 4_096
@@ -44,14 +47,26 @@ class Missing:
         self._noted = noted
 
     def refuse_gaps(self) -> None:
-        """Raises StoreDamaged when a log file is missing between others."""
+        """Raises StoreDamaged when a log file is missing between others, or does not begin with a message although one behind it
+        does.  (Files behind the last message are empty: Java makes them in advance.)"""
         log = self._log.segments
         for start, following in pairwise(log.starts):
             if following != start + log.file_bytes:
-                raise StoreDamaged(
-                    f"{log.path(start + log.file_bytes)} is missing, the log goes on with {log.path(following)}: restore it from"
-                    f" a copy, or save what there is with: {repair_command(self._root, '--to NEWDIR')}"
-                )
+                raise self._gap(f"{log.path(start + log.file_bytes)} is missing", following)
+        begun = [self._is_begun(start) for start in log.starts]
+        for at, (one, next_one) in enumerate(pairwise(begun)):
+            if next_one and not one:
+                raise self._gap(f"{log.path(log.starts[at])} does not begin with a message", log.starts[at + 1])
+
+    def _is_begun(self, start: int) -> bool:
+        _, magic = read_size_and_magic(self._log.segments.file(start).read_at(0, BLANK.size), 0)
+        return magic in BEGINNINGS
+
+    def _gap(self, what: str, following: int) -> StoreDamaged:
+        return StoreDamaged(
+            f"{what}, the log goes on with {self._log.segments.path(following)}: restore it from a copy, or save what there is"
+            f" with: {repair_command(self._root, '--to NEWDIR')}"
+        )
 
     def for_good(self) -> Iterator[str]:
         """What cannot be made again, and stops nobody."""

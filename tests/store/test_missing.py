@@ -209,3 +209,30 @@ def test_a_pull_passes_over_a_log_file_that_is_gone_and_over_nothing_else(known:
                 assert read.next_offset > offset
                 offset = read.next_offset
             assert found == [number for number in there if tag in (None, number % 3)], (count, tag)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_log_file_that_was_emptied_is_refused_with_the_command_and_nothing_is_touched(number: int) -> None:
+    disk, rig = filled()
+    assert rig.store.close(rig.wall_ms)
+    path = f"{ROOT}/commitlog/{number * FILE:020d}"
+    kept = disk.contents()[path]
+    overwritten(path, 0, bytes(FILE))(disk)
+    before = disk.contents()
+    with pytest.raises(StoreDamaged, match=f"{path} does not begin with a message, .*rmq inspect repair {ROOT} --to"):
+        rig.open()
+    assert disk.contents() == before
+    overwritten(path, 0, kept)(disk)
+    rig.open()
+    assert rig.store.report.sentences() == []
+
+
+def test_empty_files_behind_the_last_message_are_made_in_advance() -> None:
+    disk, rig = filled()
+    assert rig.store.close(rig.wall_ms)
+    end = max(int(path.rpartition("/")[2]) for path in disk.contents() if "/commitlog/" in path) + FILE
+    for start in (end, end + FILE):
+        disk.create(f"{ROOT}/commitlog/{start:020d}", FILE)
+    rig.open()
+    assert rig.store.report.sentences() == []
+    whole(rig, 300)
