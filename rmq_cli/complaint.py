@@ -20,6 +20,15 @@ class Denied(Complaint):
         super().__init__(f"{DENIED}: {path}")
 
 
+class TooFewDescriptors(Complaint):
+    """This user's processes may open less than a server needs."""
+
+    status = 2
+
+    def __init__(self, limit: int, least: int) -> None:
+        super().__init__(f"this process may open {limit} files and connections, it needs {least}: raise the limit (ulimit -n)")
+
+
 class Unread(Complaint):
     """Nobody reads what is printed any more: there is nothing to complain of, and nobody to be told."""
 

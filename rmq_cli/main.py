@@ -1,8 +1,8 @@
 """The one command `rmq`: its subcommands by name, each imported when it runs.
 
 A subcommand lives in a module of its own name.  What goes wrong for a reason that a user can mend is a `Complaint`: one line on
-standard error that says what to do, and exit status 1 (2 where something may not be read, and always of `rmq inspect` and
-`rmq spark`); wrong usage is click's, with exit status 2.
+standard error that says what to do, and exit status 1 (2 where something may not be read, or less be opened than is needed, and
+always of `rmq inspect` and `rmq spark`); wrong usage is click's, with exit status 2.
 """
 
 from __future__ import annotations

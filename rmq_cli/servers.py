@@ -25,7 +25,7 @@ from broker_impl.namesrv.server import NameServer, create_name_server
 from broker_impl.node import FAST_LISTENER, MAIN_LISTENER, BrokerNode
 from broker_impl.properties import BadConfig, read_pair, read_properties, unknown
 from rmq_cli.addresses import listen, listen_if_free, own_address, reachable, resolved
-from rmq_cli.complaint import Complaint, Denied
+from rmq_cli.complaint import Complaint, Denied, TooFewDescriptors
 from rmq_cli.ready import Listed
 from rmq_cli.serving import Summary
 from rmq_net.shell import bound_to
@@ -67,7 +67,10 @@ def machine(own: str) -> Machine:
 
 
 def limits_for(services: int, stores: int) -> Limits:
-    """Limits of each of so many services and stores in this process.  Takes all descriptors that it may, as the JVM does."""
+    """Limits of each of so many services and stores in this process.  Takes all descriptors that it may, as the JVM does.
+
+    Raises `Complaint` where that is too few to serve anybody.
+    """
     wanted = Limits.wanted(services, stores)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -75,7 +78,11 @@ def limits_for(services: int, stores: int) -> Limits:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return Limits() if soft == resource.RLIM_INFINITY else Limits().within_descriptors(soft, services, stores)
+    if soft == resource.RLIM_INFINITY:
+        return Limits()
+    if soft < (least := Limits.least(services, stores)):
+        raise TooFewDescriptors(soft, least)
+    return Limits().within_descriptors(soft, services, stores)
 
 
 def dev_settings(texts: Sequence[str], options: Mapping[str, tuple[str, bool]]) -> dict[str, str]:
@@ -105,6 +112,7 @@ def _settings(texts: Sequence[str]) -> dict[str, str]:
 def open_dev(plan: DevPlan) -> tuple[RunningServers, Summary]:
     """The name server and the brokers of `rmq dev`.  Raises `Complaint`."""
     with _told():
+        limits = limits_for(1 + plan.brokers, plan.brokers)
         settings = plan.settings
         bind = settings.get("bindAddress") or plan.bind or (EVERYWHERE if plan.like_java else LOOPBACK)
         names_socket = listen(bind, plan.namesrv_port, "name server", "--namesrv-port")
@@ -114,7 +122,6 @@ def open_dev(plan: DevPlan) -> tuple[RunningServers, Summary]:
         directory = plan.root / "namesrv"
         files = {"kvConfigPath": str(directory / "kvConfig.json"), "configStorePath": str(directory / "namesrv.properties")}
         listening = {"listenPort": str(bound_to(names_socket)[1]), "bindAddress": bind}
-        limits = limits_for(1 + plan.brokers, plan.brokers)
         names = create_name_server(SystemEnv(own), NamesrvConfig({**files, **listening}), limits=limits)
         notices: list[str] = []
         with _all_or_none() as places:
@@ -181,6 +188,7 @@ def open_broker(
 ) -> tuple[RunningServers, Summary]:
     """One broker that registers with name servers elsewhere.  Raises `Complaint`."""
     with _told():
+        limits = limits_for(1, 1)
         entries = _file_entries(config_file)
         entries.update(told := _settings(settings))
         if namesrv is not None:
@@ -190,7 +198,7 @@ def open_broker(
         path = None if config_file is None else str(config_file.absolute())
         config = BrokerConfig(entries, machine(own_address()), path=path)
         address, port = config.bind_address, config.listen_port
-        place = _broker_place(config, address, port, limits_for(1, 1), fast_required=True, option="--set listenPort=N")
+        place = _broker_place(config, address, port, limits, fast_required=True, option="--set listenPort=N")
     servers = ";".join(config.name_servers)
     asks = config.name_servers if config.broker_permission != 0 else ()
     broker = reachable(place.sockets[0][0])
@@ -204,6 +212,7 @@ def open_name_server(
 ) -> tuple[RunningServers, Summary]:
     """A name server alone.  Raises `Complaint`."""
     with _told():
+        limits = limits_for(1, 0)
         entries = _file_entries(config_file)
         if port is not None:
             entries["listenPort"] = str(port)
@@ -214,7 +223,7 @@ def open_name_server(
             entries.setdefault("configStorePath", str(config_file.absolute()))
         config = NamesrvConfig(entries)
         sock = listen(config.bind_address, config.listen_port, "name server", "--port")
-        names: NameServer = create_name_server(SystemEnv(own_address()), config, limits=limits_for(1, 0))
+        names: NameServer = create_name_server(SystemEnv(own_address()), config, limits=limits)
     servers = RunningServers(names, [(sock, MAIN_LISTENER)], (), plain_streams)
     return servers, Summary(reachable(sock), (), None, (), config.notices)
 

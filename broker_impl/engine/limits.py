@@ -9,7 +9,15 @@ from typing import Final, NamedTuple
 
 DESCRIPTORS_KEPT: Final = 64
 """Of those that the process may open, kept from connections and store files: for listeners, locks, directories that are synced,
-configuration files and connections of our own.  An eighth where few may be opened."""
+configuration files and connections of our own.  An eighth where few may be opened, and always what is held all the time."""
+HELD_BY_PROCESS: Final = 16
+"""Standard streams, trio's own, what the starter left open, a table that is being written."""
+HELD_BY_SERVICE: Final = 3
+"""Its epoll, what wakes it, a listener."""
+HELD_BY_STORE: Final = 4
+"""Its lock, its root directory, its checkpoint, the broker's second listener."""
+WORKING_MIN: Final = 4
+"""Files of a store, and connections of a service: log file and its map, queue and index; two clients and who asks about them."""
 
 
 class Limits(NamedTuple):
@@ -89,12 +97,20 @@ class Limits(NamedTuple):
         full = cls()
         return services * full.peers_max + stores * full.open_files_max + DESCRIPTORS_KEPT
 
+    @staticmethod
+    def least(services: int, stores: int) -> int:
+        """Descriptors with fewer than which nobody can be served."""
+        return _held(services, stores) + WORKING_MIN * (services + stores)
+
     def within_descriptors(self, descriptors: int, services: int, stores: int) -> Limits:
-        """The same, with no more peers and files than so many descriptors allow.
+        """The same, with no more peers and files than so many descriptors allow, which are `least` or more.
 
         Stores get half of what is not kept, if they need that much, connections the rest; services share evenly.
         """
-        left = descriptors - min(DESCRIPTORS_KEPT, descriptors // 8)
+        left = descriptors - max(min(DESCRIPTORS_KEPT, descriptors // 8), _held(services, stores))
         files = min(self.open_files_max, left // 2 // stores) if stores else 0
-        peers = (left - stores * files) // services
-        return self._replace(peers_max=min(self.peers_max, max(1, peers)), open_files_max=files)
+        return self._replace(peers_max=min(self.peers_max, (left - stores * files) // services), open_files_max=files)
+
+
+def _held(services: int, stores: int) -> int:
+    return HELD_BY_PROCESS + HELD_BY_SERVICE * services + HELD_BY_STORE * stores

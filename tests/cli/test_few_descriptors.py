@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from broker_impl.engine.limits import Limits
 from rmq_wire.headers.positions import GetMaxOffset
 from tests.support.requests import create_topic, send
-from tests.support.rmq import DEV, Server, limited
-from tests.support.talk import Talk
+from tests.support.rmq import DEV, Server, environment, limited
+from tests.support.talk import PATIENCE_S, Talk
 
 MORE = 100
 """Queues that have a file each, beyond what may be open."""
@@ -36,3 +38,43 @@ def test_more_queues_than_descriptors(tmp_path: Path, descriptors: int) -> None:
             assert server.stop() == 0
             assert "Traceback" not in server.log.read_text()
     assert not (tmp_path / "store" / "abort").exists()
+
+
+@pytest.mark.parametrize("brokers", [1, 8])
+def test_the_fewest_descriptors_that_are_enough(tmp_path: Path, brokers: int) -> None:
+    least = Limits.least(1 + brokers, brokers)
+    arguments = [*DEV, "--store", str(tmp_path / "store"), "--brokers", str(brokers)]
+    for start in range(2):
+        with Server(tmp_path, program=limited(least, *arguments)) as server:
+            for broker in server.told.get("brokers", [server.told["broker"]]):
+                with Talk(broker) as talk, Talk(broker) as other:
+                    for number in range(8):
+                        assert talk.send(f"Topic{number}-{start}", b"%d" % number).code == 0
+                    assert other.read("Topic7-0", 0) == [b"7"]
+            assert server.stop() == 0
+            assert not [line for line in server.log.read_text().splitlines() if "Traceback" in line or "ERROR" in line]
+
+
+@pytest.mark.parametrize(
+    "arguments, least",
+    [
+        (("namesrv", "--port", "0"), Limits.least(1, 0)),
+        (("broker", "--set", "listenPort=0"), Limits.least(1, 1)),
+        (DEV, Limits.least(2, 1)),
+        ((*DEV, "--brokers", "8"), Limits.least(9, 8)),
+    ],
+)
+def test_with_fewer_it_does_not_start_and_says_so_in_one_line(tmp_path: Path, arguments: tuple[str, ...], least: int) -> None:
+    for descriptors in (16, least - 1):
+        ended = subprocess.run(
+            limited(descriptors, *arguments),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            check=False,
+        )
+        assert ended.returncode == 2
+        said = f"this process may open {descriptors} files and connections, it needs {least}: raise the limit (ulimit -n)"
+        assert said in ended.stderr and ended.stderr.count("\n") == 1, ended.stderr
