@@ -1,9 +1,9 @@
 """What is not there although the last stop was clean, or is there and cannot be meant: looked for before anything is served.
 
 A log file that is missing between others, or was emptied, cannot be made again, and whatever lies behind it is no continuation:
-the start is refused.  Queues are made again from the log, all of them, when one of them lacks a file or has entries that lead nowhere; that is
-told.  What the stop wrote down (`inventory`) says exactly what there was.  Without it, as after a stop of Java's broker, the
-files themselves and the log's first messages have to do, and what is gone as a whole goes unseen.
+the start is refused.  Queues are made again from the log, all of them, when one of them lacks a file or has entries that lead
+nowhere; that is told.  What the stop wrote down (`inventory`) says exactly what there was.  Without it, as after a stop of Java's
+broker, the files themselves and the log's first messages have to do, and what is gone as a whole goes unseen.
 (Java looks at nothing of this: ConsumeQueue.recover, MappedFileQueue.load)
 """
 

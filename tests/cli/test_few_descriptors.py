@@ -56,7 +56,7 @@ def test_the_fewest_descriptors_that_are_enough(tmp_path: Path, brokers: int) ->
 
 
 @pytest.mark.parametrize(
-    "arguments, least",
+    ("arguments", "least"),
     [
         (("namesrv", "--port", "0"), Limits.least(1, 0)),
         (("broker", "--set", "listenPort=0"), Limits.least(1, 1)),
@@ -77,4 +77,5 @@ def test_with_fewer_it_does_not_start_and_says_so_in_one_line(tmp_path: Path, ar
         )
         assert ended.returncode == 2
         said = f"this process may open {descriptors} files and connections, it needs {least}: raise the limit (ulimit -n)"
-        assert said in ended.stderr and ended.stderr.count("\n") == 1, ended.stderr
+        assert said in ended.stderr
+        assert ended.stderr.count("\n") == 1, ended.stderr
