@@ -1,7 +1,7 @@
 """From a changed table to an acknowledged change: tables are written off the loop, and answers wait for their ticket.
 
 A handler changes a table in memory and returns what it would answer.  At the end of the turn each table that changed is written
-once: encoded in slices, then written and synced on a lane of its own, while the loop goes on.  What changes meanwhile is gathered
+once: encoded in slices, then written and synced by a thread, while the loop goes on.  What changes meanwhile is gathered
 for the next write (group commit, as `commits` does it for the log).  When a write has ended the answers leave that rest on it.
 When it failed, every change that the disk does not have is taken back, newest first, and the answers become SYSTEM_ERROR.
 
@@ -26,7 +26,7 @@ from rmq_store.errors import InvariantBroken
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Command, Form
 
-LANE = "tables"
+THREAD = "tables"
 """Not the log's: a table of many megabytes must not hold up a group commit."""
 BUSY = "[TABLESBUSY]too many changes wait for the disk, try again"
 ONE_WAY = 2
@@ -160,7 +160,7 @@ class Saves:
         if error is not None or chunks is None:
             self._ended(table, None, error)
         else:
-            self._loop.job(Job(LANE, partial(self._persister.write, table, chunks), partial(self._ended, table)))
+            self._loop.job(Job(THREAD, partial(self._persister.write, table, chunks), partial(self._ended, table)))
 
     def _ended(self, table: PersistedTable, _result: object, error: BaseException | None) -> None:
         self._writing.discard(table)

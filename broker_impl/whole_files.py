@@ -1,7 +1,7 @@
 """Files that are replaced as a whole, configuration and key-value tables, written while nobody waits but the one who asked.
 
 The change is in memory at once, and its asker gets the answer when it is on disk.  One text of a file is under way at a time:
-it is made in slices and written on a lane of the shell's; changes that come meanwhile are gathered into the next.  When it
+it is made in slices and written on a thread of the shell's; changes that come meanwhile are gathered into the next.  When it
 cannot be written, every change that the disk does not have is taken back, newest first, and answered with SYSTEM_ERROR
 (*differs*: Java logs that, keeps the change until its end and answers 0).
 """
@@ -23,7 +23,7 @@ from rmq_store.disk.disk import Disk
 from rmq_store.errors import StoreError
 from rmq_wire.codes import ResponseCode
 
-LANE: Final = "files"
+THREAD: Final = "files"
 """Neither the log's nor the tables': a disk that hangs here holds up nothing else."""
 WAITING_MAX: Final = 4_096
 """Askers that wait for one file; a disk that hangs must not fill the memory."""
@@ -88,7 +88,7 @@ class WholeFiles:
                 return
             file.thread = True
             put = partial(persist_config, self._disk, file.path, [made])
-            self._engine.job(Job(LANE, put, lambda _, failed: self._ended(file, failed)))
+            self._engine.job(Job(THREAD, put, lambda _, failed: self._ended(file, failed)))
 
         self._engine.in_background(made(), write)
 

@@ -1,6 +1,6 @@
 """`rmq conform`: run the conformance suite against servers.  Subcommands live in modules of their own, imported when they run.
 
-Exit status: 0 every case came as it should; 1 a MUST case failed (with --expected: a case came otherwise than foretold); 2 the
+Exit status: 0 every case came as it should; 1 a MUST case failed (with --expected: a case came otherwise than expected); 2 the
 suite could not run, or a server died in the middle; 130 interrupted.
 """
 
@@ -101,7 +101,7 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 @click.option("--seed", type=int, help="Order of the cases; a random one is taken, and told, without it.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=16, show_default=True, help="Cases at once.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE", help="Write everything.")
-@click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML; a foretold failure passes there with --expected.")
+@click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML; an expected failure passes there with --expected.")
 @click.option("--html", type=_FILE, metavar="FILE", help="Write a page that shows everything.")
 @click.option("--logs", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Keep the servers' logs here.")
 @click.option("--expect", metavar="LABEL", default="", help="Take the expectations of this label (ours, java-5.5.0, …) instead.")
@@ -111,9 +111,9 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
     "strict",
     default=None,
     help="What makes status 1: a MUST case that fails; or any outcome other than conformance/suite/expected has, which is the "
-    "rule for a subject of which it foretells anything (--ours, Apache RocketMQ).",
+    "rule for a subject of which it has expectations (--ours, Apache RocketMQ).",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Also each case that failed as foretold, not only how many by cause.")
+@click.option("-v", "--verbose", is_flag=True, help="Also each case that failed as expected, not only how many by cause.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Run the conformance suite against real servers, any of them; tell case by case where they depart from RocketMQ.
@@ -126,8 +126,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     Several subjects run one after the other.  Names of topics and groups begin with CONF_; on a server that was found running
     they are deleted at the end.
 
-    Exit status: 0 as it should be; 1 a case came otherwise than foretold (with --strict, and of a server of which nothing is
-    foretold: a MUST case failed); 2 could not run, or a server died in the middle (what was found is written all the same);
+    Exit status: 0 as it should be; 1 a case came otherwise than expected (with --strict, and of a server of which nothing is
+    expected: a MUST case failed); 2 could not run, or a server died in the middle (what was found is written all the same);
     130 interrupted.
     """
     if ctx.invoked_subcommand is not None:
@@ -180,7 +180,7 @@ def _run(words: Sequence[str], selection: Selection, options: dict[str, Any]) ->
     from conformance.suite.runner import Limits
 
     if options["expect"] and not is_label(options["expect"]):
-        raise click.UsageError(f"--expect {options['expect']}: nothing is foretold of such a subject (ours, java-5.5.0, …)")
+        raise click.UsageError(f"--expect {options['expect']}: nothing is expected of such a subject (ours, java-5.5.0, …)")
     cases, hindered = _cases(selection)
     seed = secrets.randbelow(SEED_MAX) if options["seed"] is None else options["seed"]
     limits = Limits(jobs=options["jobs"])
@@ -259,7 +259,7 @@ def write_outputs(
     from conformance.suite.report.text import matrix_lines
     from rmq_cli.complaint import Complaint
 
-    if len(runs) > 1:  # passed of judged cases; behind an exclamation mark those that came otherwise than foretold
+    if len(runs) > 1:  # passed of judged cases; behind an exclamation mark those that came otherwise than expected
         click.echo("\n".join(["", *matrix_lines(runs)]))
 
     def write_json(file: Path) -> None:
@@ -292,7 +292,7 @@ def status(runs: Sequence[Run], *, strict: bool | None) -> int:
 
 
 def is_strict(run: Run, asked: bool | None) -> bool:
-    """Whether its MUST cases count, and not what is foretold.  asked: None where the user said neither."""
+    """Whether its MUST cases count, and not what is expected.  asked: None where the user said neither."""
     from conformance.suite.expected import is_label
 
     return not is_label(run.target.label.partition(" ")[0]) if asked is None else asked

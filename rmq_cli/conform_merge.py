@@ -14,7 +14,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write all runs into one file.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
 @click.option("--html", type=_FILE, metavar="FILE", help="Write a page that shows everything.")
-@click.option("--brief", is_flag=True, help="Leave out what was seen of cases that came as foretold, and paths of this machine.")
+@click.option("--brief", is_flag=True, help="Leave out what was seen of cases that came as expected, and paths of this machine.")
 @click.option("-v", "--verbose", is_flag=True, help="As of rmq conform.")
 @click.option("--strict/--expected", "strict", default=None, help="What makes status 1, as of rmq conform.")
 def merge(

@@ -17,12 +17,12 @@ Address = tuple[str, int]
 
 
 class Job(NamedTuple):
-    """Something that blocks in the kernel.  Lane `sync` flushes files, lane `read` reads cold bytes; each lane is one thread.
+    """Something that blocks in the kernel.  Thread `sync` flushes files, thread `read` reads cold bytes.
 
     `run` touches no state of the service; `done(result, error)` runs on the loop, before the next turn.
     """
 
-    lane: str
+    thread: str
     run: Callable[[], Any]
     done: Callable[[Any, BaseException | None], None]
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import trio
 
-from rmq_net.lanes import Lanes
 from rmq_net.reactor import Poller, Reactor, Tuning
 from rmq_net.service import Address, Service
+from rmq_net.worker_threads import WorkerThreads
 
 BACKLOG = 1024
 """Connections that wait to be accepted, as Java's serverSocketBacklog."""
@@ -34,9 +34,9 @@ class Shell:
     ) -> None:
         self._epoll = select.epoll()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._lanes = Lanes(self._wake)
+        self._workers = WorkerThreads(self._wake)
         poller: Poller = self._epoll
-        self._reactor = Reactor(service, poller, self._lanes.start, tuning=tuning)
+        self._reactor = Reactor(service, poller, self._workers.start, tuning=tuning)
         self._reactor.wake_by(self._wake_fd, self._woken)
         for sock, name in listeners:
             self._reactor.listen(sock, name)
@@ -56,8 +56,8 @@ class Shell:
                     await self._serve_until(scope)
         finally:
             self._reactor.close()
-            self._lanes.stop()
-            self._lanes.finish()
+            self._workers.stop()
+            self._workers.finish()
             self._epoll.close()
             os.close(self._wake_fd)
 
@@ -90,7 +90,7 @@ class Shell:
             os.eventfd_read(self._wake_fd)
         except BlockingIOError:
             pass
-        self._lanes.finish()
+        self._workers.finish()
 
 
 def bind(host: str, port: int, backlog: int = BACKLOG) -> socket.socket:

@@ -16,10 +16,10 @@ from typing import Any
 
 import trio
 
-from rmq_net.lanes import Lanes
 from rmq_net.log import Log
 from rmq_net.reactor import NO_DESCRIPTOR, Tuning, address
 from rmq_net.service import Buffer, Output, Service
+from rmq_net.worker_threads import WorkerThreads
 
 SEND_BYTES = 64 * 1024
 """One send_all: how finely a slow reader's progress shows."""
@@ -64,7 +64,7 @@ class StreamShell:
         self._accepting = trio.CancelScope()
         self._stop_at_s = math.inf
         self._token: trio.lowlevel.TrioToken | None = None
-        self._lanes = Lanes(self._wake)
+        self._workers = WorkerThreads(self._wake)
 
     def stop(self) -> None:
         """Stop in order: `serve` returns once every pending answer has been sent.  Call it from the trio thread."""
@@ -86,8 +86,8 @@ class StreamShell:
         finally:
             for link in list(self._links.values()):
                 self._lose(link)
-            self._lanes.stop()
-            self._lanes.finish()
+            self._workers.stop()
+            self._workers.finish()
 
     def _wake(self) -> None:
         """From a thread: a job has ended."""
@@ -106,17 +106,17 @@ class StreamShell:
         service = self._service
         while not self._stopped():
             self._kick = trio.Event()
-            self._lanes.finish()
+            self._workers.finish()
             arrived, self._arrived = self._arrived, []
             self._hand(service.turn(arrived))
             for _peer, data in arrived:
                 if self._tuning.poison:
                     memoryview(data)[:] = b"\xdb" * len(data)
             for job in service.take_jobs():
-                self._lanes.start(job)
+                self._workers.start(job)
             self._hand(service.settle())
             for job in service.take_jobs():
-                self._lanes.start(job)
+                self._workers.start(job)
             self._feed()
             await self._wait(service.next_deadline())
 

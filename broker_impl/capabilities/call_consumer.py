@@ -84,7 +84,7 @@ class CallConsumer(Capability):
         return LATER
 
     def _consume(self, pending: PendingAnswer, client: Client, question: ConsumeMessageDirectly, offset: int) -> None:
-        """Look the message up, on the read lane when it is cold, and ask."""
+        """Look the message up, on the read thread when it is cold, and ask."""
         try:
             unit = self._store.lookup(offset, checked=True)
         except Cold as cold:

@@ -1,6 +1,6 @@
 """Files of the store that have had their time: deleted when the store says so, and when somebody asks for it (306, 316, 329).
 
-The store decides what goes and when; here it gets a thread (the lane `clean`) and the clock.  Java: `AdminBrokerProcessor`
+The store decides what goes and when; here it gets a thread (the thread `clean`) and the clock.  Java: `AdminBrokerProcessor`
 (cleanExpiredConsumeQueue, cleanUnusedTopic, deleteExpiredCommitLog), `DefaultMessageStore.addScheduleTask`.
 """
 
@@ -25,7 +25,7 @@ from rmq_wire.headers.topics import CleanUnusedTopic
 if TYPE_CHECKING:
     from broker_impl.engine.engine import Engine
 
-LANE = "clean"
+THREAD = "clean"
 
 
 class FilesStore(Protocol):
@@ -91,7 +91,7 @@ class Files(Capability):
             if chore is None:
                 self._later()
         if chore is not None:
-            self._engine.job(Job(LANE, chore.run, lambda _, error: self._done(chore, error)))
+            self._engine.job(Job(THREAD, chore.run, lambda _, error: self._done(chore, error)))
 
     def _done(self, chore: Chore, error: BaseException | None) -> None:
         self._store.retention.end(chore, error, self._engine.env.mono_ms)

@@ -99,7 +99,7 @@ class Durable(msgspec.Struct, gc=False, frozen=True):
 
 
 class Pause:
-    """What a long work yields when it has nothing to do until `end` is called: it gets no slice before, and the loop rests."""
+    """What a background task yields when it has nothing to do until `end` is called: no slice before, and the loop rests."""
 
     __slots__ = ("_ended", "_go_on")
 
@@ -108,7 +108,7 @@ class Pause:
         self._go_on: Callable[[], None] | None = None
 
     def end(self) -> None:
-        """On the loop: the work goes on."""
+        """On the loop: the task goes on."""
         self._ended = True
         if self._go_on is not None:
             self._go_on()
@@ -130,7 +130,7 @@ SENDABLE = (bytes, Durable, Reply, Header, list)
 
 class Row(NamedTuple):
     """How one code is answered.  `stages`: it appends to the store, so it is refused while too much waits for the disk.
-    `in_order`: when it becomes long work, the peer's next request waits for its end, for it may undo what this one does.
+    `in_order`: when it becomes a background task, the peer's next request waits for its end, for it may undo what this one does.
     `bulky`: its answer may have megabytes; it says so to `Shares.afford` before anything of it counts.
     `heavy_bytes`: with so long a body it waits while another such request had its place in the turn.
     """

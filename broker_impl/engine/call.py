@@ -103,5 +103,5 @@ class PendingAnswer:
         return True
 
     def acknowledge(self, _result: object, error: BaseException | None) -> None:
-        """Long work has ended: say that it is done, or why it is not."""
+        """A background task has ended: say that it is done, or why it is not."""
         self.answer(Reply() if error is None else Refusal(ResponseCode.SYSTEM_ERROR, plain_text(error)))

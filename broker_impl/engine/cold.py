@@ -1,4 +1,4 @@
-"""Reading what may not be in memory, from long work: the read lane fetches it, the loop goes on, then the read is tried again."""
+"""Cold reads from a background task: a thread fetches it, the loop goes on, then the read is tried again."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 `turn` feeds received bytes to the peers' conversations, runs the handler of each complete request at once, commits what they
 staged with one write, and hands out the answers.  `settle` then does what may follow them: dispatch to queues and index,
-wake-ups, due deadlines, a slice of each long work.  Whatever a peer sends can close that peer only; whatever a handler
+wake-ups, due deadlines, a slice of background tasks.  Whatever a peer sends can close that peer only; whatever a handler
 raises is that request's answer only.  The hot path is `_take` and `_serve`: nothing happens there that an answer does not need.
 """
 
@@ -41,7 +41,7 @@ BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
 
 
 class _Held(Exception):
-    """The peer has begun long work that its next request must wait for."""
+    """The peer has begun a background task that its next request must wait for."""
 
 
 _NO_OUTPUT: tuple[Output, ...] = ()
@@ -50,7 +50,7 @@ _NO_OUTPUT: tuple[Output, ...] = ()
 class Engine:
     """A `rmq_net.service.Service`.  Build it, build the capabilities on it, then `install` their router.
 
-    `store` is None for a name server.  `sync(ticket)` flushes what the store's ticket names; it runs on the shell's sync lane.
+    `store` is None for a name server.  `sync(ticket)` flushes what the store's ticket names; it runs on the shell's sync thread.
     """
 
     def __init__(

@@ -81,7 +81,7 @@ class Peer:
         self.tasks = 0
         """Background tasks that it waits for."""
         self.held = False
-        """Nothing more of it is served until a work has ended."""
+        """Nothing more of it is served until a task has ended."""
         self.client_requests = 0
         """Questions it has not answered yet."""
         self.frames = 0

@@ -1,4 +1,4 @@
-"""Work on the loop in counted slices: what a generator of long work does between two yields, whoever asks and whatever for.
+"""Counted slices: what the generator of a background task does between two yields, whoever asks and whatever for.
 
 `ROWS_PER_SLICE` rows or `BYTES_PER_SLICE` bytes, counted and not timed, so that a test without a clock holds them.  What one call
 of C does (a decode, a join, a copy of a table) cannot be cut: its input has a limit, and docs/limits.md a row.
@@ -17,7 +17,7 @@ from rmq_wire.java import spread_of, walked
 from rmq_wire.layout.frame import FRAME_BYTES_MAX
 
 ROWS_PER_SLICE: Final = 64
-"""Of some 10 µs each: a slice stays near the 0.5 ms of long work."""
+"""Of some 10 µs each: a slice stays near the 0.5 ms of a background task."""
 BYTES_PER_SLICE: Final = 64 << 10
 
 T = TypeVar("T")

@@ -27,7 +27,7 @@ from rmq_wire.java import spread_of
 Row = TypeVar("Row")
 
 ROWS_PER_SLICE = 32
-"""Rows that are encoded between two yields: some 10 µs each, so a slice stays below the 0.5 ms of long work."""
+"""Rows that are encoded between two yields: some 10 µs each, so a slice stays below the 0.5 ms of a background task."""
 ROWS_PER_CHUNK = 256
 """Encoded rows that are joined into one chunk of the document."""
 GONE_MIN = 256
@@ -342,7 +342,7 @@ class Persister:
         return not lost
 
     def slices(self, table: PersistedTable) -> Generator[None, None, list[bytes]]:
-        """Long work: the document in chunks, a slice per step; hand them to `write` (on any thread), then `table.written`."""
+        """The document in chunks, a slice per step; hand them to `write` (on any thread), then `table.written`."""
         self._check_loaded(table)
         chunks: list[bytes] = []
         for chunk in table.encode_slices():

@@ -224,7 +224,7 @@ class Stats:
     # -- as time passes
 
     def sample(self, period_ms: int) -> Iterator[None]:
-        """Long work, every `period_ms`: note every counter (`samplingInSeconds`, `…InMinutes`, `…InHour`)."""
+        """In the background, every `period_ms`: note every counter (`samplingInSeconds`, `…InMinutes`, `…InHour`)."""
         self._fold()
         done = 0
         for name in KEPT_NAMES:

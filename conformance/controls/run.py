@@ -69,7 +69,7 @@ class DefectTold(msgspec.Struct, omit_defaults=True):
     """Cases that passed all the same, or that could not judge (with the outcome behind a colon)."""
     why: str = ""
     """Of a defect that is not shown."""
-    foretold: bool = True
+    expected: bool = True
     """Of a defect that is not shown: `conformance/suite/expected` says why."""
 
 
@@ -89,7 +89,7 @@ class Controls(msgspec.Struct):
     @property
     def bad(self) -> list[DefectTold]:
         """Those that make the exit status 1, as `good_failures` do."""
-        return [told for told in self.defects if told.outcome == NOT_CAUGHT or (told.outcome == NOT_SHOWN and not told.foretold)]
+        return [told for told in self.defects if told.outcome == NOT_CAUGHT or (told.outcome == NOT_SHOWN and not told.expected)]
 
 
 def read(path: Path) -> Controls:
@@ -199,7 +199,7 @@ class _Course:
     def _not_shown(self, told: DefectTold, good: Sequence[CaseTold]) -> DefectTold:
         """None of the cases passes here, defect or not."""
         told.outcome = NOT_SHOWN
-        told.foretold = bool(good) and all(case.expected == FAILED or case.outcome == SKIPPED for case in good)
+        told.expected = bool(good) and all(case.expected == FAILED or case.outcome == SKIPPED for case in good)
         told.why = "; ".join(dict.fromkeys(case.reason or f"{case.id} {case.outcome}: {case.why}" for case in good))
         told.why = told.why[:WHY_CHARACTERS_MAX] or "no case of those that must notice it is for this server"
         return told

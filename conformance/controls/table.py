@@ -38,7 +38,7 @@ def _outcome(row: DefectTold) -> str:
         missed = f"  (not by {', '.join(row.overlooked_by)})" if row.overlooked_by else ""
         return f"caught by {', '.join(caught.case for caught in row.caught_by)}{missed}"
     if row.outcome == NOT_SHOWN:
-        return f"not shown: {row.why}" if row.foretold else f"NOT SHOWN: {row.why}"
+        return f"not shown: {row.why}" if row.expected else f"NOT SHOWN: {row.why}"
     return f"NOT CAUGHT by {', '.join(row.overlooked_by)}"
 
 

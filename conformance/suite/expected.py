@@ -6,7 +6,7 @@
     see = "docs/differences.md#limits-and-administration"
 
 `cases` are ids or patterns as file names are matched.  Every case that fits must fail: one that passes is as much a surprise as
-one that fails unforetold.  A subject from Docker is the same server as the one from jars, and shares its file.
+one that fails unexpectedly.  A subject from Docker is the same server as the one from jars, and shares its file.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def label_for(label: str) -> str:
 
 
 def is_label(label: str, directory: Path = DIRECTORY) -> bool:
-    """Whether there is such a subject: one with a file, or a version of the reference, of which no failure is foretold."""
+    """Whether there is such a subject: one with a file, or a version of the reference, of which no failure is expected."""
     stands_for = label_for(label)
     return stands_for.startswith(REFERENCE) or (directory / f"{stands_for}.toml").exists()
 

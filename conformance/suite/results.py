@@ -83,7 +83,7 @@ class CaseTold(msgspec.Struct, omit_defaults=True):
     why: str = ""
     """Of a case that did not pass: one line."""
     expected: str = ""
-    """The outcome that `conformance/suite/expected` foretells, where that is not `passed`."""
+    """The outcome that `conformance/suite/expected` names, where that is not `passed`."""
     reason: str = ""
     """Why it is expected."""
     see: str = ""
@@ -102,7 +102,7 @@ class CaseTold(msgspec.Struct, omit_defaults=True):
 
     @property
     def as_expected(self) -> bool:
-        """It came as foretold: a skipped case, and one that is only reported, always do."""
+        """It came as expected: a skipped case, and one that is only reported, always do."""
         if self.outcome == SKIPPED or self.level == "info":
             return True
         return self.outcome == (self.expected or PASSED)
@@ -147,12 +147,12 @@ class Run(msgspec.Struct):
 
     @property
     def surprises(self) -> list[CaseTold]:
-        """The cases that came otherwise than foretold."""
+        """The cases that came otherwise than expected."""
         return [case for case in self.cases if not case.as_expected]
 
     @property
     def known(self) -> dict[str, int]:
-        """Of the cases that failed as foretold: why -> how many, the most first."""
+        """Of the cases that failed as expected: why -> how many, the most first."""
         causes: dict[str, int] = {}
         for case in self.cases:
             if case.outcome == FAILED and case.as_expected:
@@ -161,8 +161,8 @@ class Run(msgspec.Struct):
         return dict(sorted(causes.items(), key=lambda one: (-one[1], one[0])))
 
     @property
-    def as_foretold(self) -> str:
-        """One line: how much of it came as foretold."""
+    def expectation_line(self) -> str:
+        """One line: how much of it came as expected."""
         known, unexpected = sum(self.known.values()), len(self.surprises)
         told = "as expected" if not unexpected and not self.ended else "not as expected"
         passed = sum(case.outcome == PASSED and case.as_expected for case in self.cases)
@@ -182,9 +182,9 @@ class Matrix(msgspec.Struct):
 
 
 def brief(run: Run) -> Run:
-    """The run as it is kept for reading later: without the evidence of what came as foretold, and without this machine's paths.
+    """The run as it is kept for reading later: without the evidence of what came as expected, and without this machine's paths.
 
-    What did not come as foretold keeps its checks and frames.
+    What did not come as expected keeps its checks and frames.
     """
     cases = [_without_evidence(case) if case.as_expected else case for case in run.cases]
     return msgspec.structs.replace(run, target=anywhere(run.target), cases=cases)

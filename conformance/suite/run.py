@@ -105,18 +105,18 @@ def run_on(
     Raises `SubjectFailed` when the subject cannot be had, `BadExpectations`.
     """
     with subject as target:
-        foretold = expected.load(expectations or target.label)
+        rules = expected.load(expectations or target.label)
         begun(target)
 
         def told(case: CaseTold) -> None:
-            expected.apply([case], foretold)
+            expected.apply([case], rules)
             done(case)
 
         if _was_found(subject, target):
             run_trio(prepare, target)
         restart = getattr(subject, "restart_broker", None)
         outcome = run_trio(partial(run, cases, target, seed=seed, limits=limits, alive=subject.alive, restart=restart, done=told))
-        expected.apply(outcome.cases, foretold)
+        expected.apply(outcome.cases, rules)
         if _was_found(subject, target):
             outcome.target.details["deleted afterwards"] = run_trio(
                 partial(clean, target, outcome.mark, seconds=CLEANING_SHORT_S if outcome.ended else CLEANING_S)

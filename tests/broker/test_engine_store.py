@@ -248,7 +248,7 @@ def test_a_sync_flush_answer_waits_for_the_disk_and_the_next_group_gathers_meanw
     assert not other.answers
     assert arrived == ["a"], "nothing above the flushed offset is visible"
     [job] = server.driver.jobs
-    assert job.lane == "sync"
+    assert job.thread == "sync"
     server.driver.end_job()
     server.driver.run()
     assert [answer.remark for answer in other.answers.values()] == ["b", "c"]

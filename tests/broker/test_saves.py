@@ -13,7 +13,7 @@ import pytest
 
 from broker_impl.config import BrokerConfig
 from broker_impl.properties import read_properties
-from broker_impl.saves import LANE, Saves
+from broker_impl.saves import THREAD, Saves
 from broker_impl.state.persisted import PersistedTable
 from broker_impl.state.topics import TopicTable
 from rmq_store.errors import Closed
@@ -49,8 +49,8 @@ class Machine(Harness):
     def end_writes(self, error: BaseException | None = None) -> None:
         """Let every write of a table that is under way, or follows it, end."""
         self.driver.run()
-        while any(job.lane == LANE for job in self.driver.jobs):
-            while self.driver.jobs[0].lane != LANE:
+        while any(job.thread == THREAD for job in self.driver.jobs):
+            while self.driver.jobs[0].thread != THREAD:
                 self.driver.jobs.rotate(-1)
             self.driver.end_job(error)
             self.driver.run()
@@ -93,7 +93,7 @@ def test_what_comes_during_a_write_shares_the_next(machine: Machine) -> None:
     clients = [machine.connect() for _ in range(20)]
     for number, client in enumerate(clients):
         client.send(create_topic(f"T{number}"))
-    assert sum(job.lane == LANE for job in machine.driver.jobs) == 1
+    assert sum(job.thread == THREAD for job in machine.driver.jobs) == 1
     machine.end_writes()
     assert [answered(client) for client in clients] == [[OK]] * 20
     assert machine.writes() == 2

@@ -33,7 +33,7 @@ def answer(**more: Any) -> FrameTold:
 
 OURS = a_run(
     failed("pull.first"),
-    failed("pull.foretold", expected="failed", reason="not built yet", see="docs/differences.md#safety"),
+    failed("pull.expected", expected="failed", reason="not built yet", see="docs/differences.md#safety"),
     told("pull.fine"),
     told("send.fine", level="should"),
     told("send.surprise", expected="failed", reason="thought so"),

@@ -36,7 +36,7 @@ def cases(monkeypatch: pytest.MonkeyPatch) -> dict[str, Case]:
 
 
 @pytest.fixture
-def foretold(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Expectation]]:
+def expectations(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Expectation]]:
     """Expectations by label."""
     found: dict[str, list[Expectation]] = {}
     monkeypatch.setattr(expected, "load", lambda label, directory=None: found.get(label, []))
@@ -44,7 +44,9 @@ def foretold(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Expectation]]:
 
 
 @pytest.fixture
-def conform(subjects: Mapping[str, Subject], cases: dict[str, Case], foretold: object, monkeypatch: pytest.MonkeyPatch) -> Run:
+def conform(
+    subjects: Mapping[str, Subject], cases: dict[str, Case], expectations: object, monkeypatch: pytest.MonkeyPatch
+) -> Run:
     def subject_of(word: str, directory: Path, *, java: str | None = None) -> Subject:
         if word not in subjects:
             raise SubjectFailed(f"no subject {word}")
@@ -79,7 +81,7 @@ def plant(cases: dict[str, Case], **bodies: object) -> None:
     ],
 )
 def test_status_by_level(conform: Run, cases: dict[str, Case], body: object, level: Level, status: int) -> None:
-    """As it is of a server of which nothing is foretold, and of any with --strict."""
+    """As it is of a server of which nothing is expected, and of any with --strict."""
     plant(cases, one=(body, level))
     for words in (("--addr", "here"), ("--ours", "--strict")):
         done = conform(*words)
@@ -102,23 +104,23 @@ def test_status_by_level(conform: Run, cases: dict[str, Case], body: object, lev
 def test_status_by_expectation(
     conform: Run,
     cases: dict[str, Case],
-    foretold: dict[str, list[Expectation]],
+    expectations: dict[str, list[Expectation]],
     body: object,
     level: Level,
     known: bool,
     status: int,
 ) -> None:
     plant(cases, one=(body, level))
-    foretold["ours"] = [Expectation(("planted.*",), "it is Monday", "")] if known else []
+    expectations["ours"] = [Expectation(("planted.*",), "it is Monday", "")] if known else []
     assert conform("--ours", "--expected").exit_code == status
-    assert conform("--ours").exit_code == status, "what is foretold of it is the rule unless something else is said"
+    assert conform("--ours").exit_code == status, "what is expected of it is the rule unless something else is said"
 
 
-def test_a_foretold_failure_is_still_shown_as_one(
-    conform: Run, cases: dict[str, Case], foretold: dict[str, list[Expectation]], tmp_path: Path
+def test_an_expected_failure_is_still_shown_as_one(
+    conform: Run, cases: dict[str, Case], expectations: dict[str, list[Expectation]], tmp_path: Path
 ) -> None:
     plant(cases, one=fails)
-    foretold["ours"] = [Expectation(("planted.one",), "it is Monday", "docs/differences.md#safety")]
+    expectations["ours"] = [Expectation(("planted.one",), "it is Monday", "docs/differences.md#safety")]
     done = conform("--ours", "--strict", "--json", tmp_path / "r.json")
     assert done.exit_code == 1
     assert "FAILED must   planted.one  (expected: it is Monday)" in done.stdout
@@ -127,11 +129,11 @@ def test_a_foretold_failure_is_still_shown_as_one(
     assert (case.outcome, case.expected, case.see) == ("failed", "failed", "docs/differences.md#safety")
 
 
-def test_a_run_that_came_as_foretold_looks_so(
-    conform: Run, cases: dict[str, Case], foretold: dict[str, list[Expectation]]
+def test_a_run_that_came_as_expected_looks_so(
+    conform: Run, cases: dict[str, Case], expectations: dict[str, list[Expectation]]
 ) -> None:
     plant(cases, one=fails, two=(fails, Level.SHOULD), three=fails, good=passes, left=skips, told=(fails, Level.INFO))
-    foretold["ours"] = [
+    expectations["ours"] = [
         Expectation(("planted.three",), "no POP (answered 3)", ""),
         Expectation(("planted.one", "planted.two"), "it is Monday", ""),
     ]
@@ -146,18 +148,18 @@ def test_a_run_that_came_as_foretold_looks_so(
         "       1  only reported (level info)",
     ]
     assert "FAILED" not in done.stdout
-    foretold["ours"].pop()
+    expectations["ours"].pop()
     done = conform("--ours")
     assert (done.exit_code, done.stdout.count("FAILED")) == (1, 2)
     assert done.stdout.endswith("  not as expected: 1 passed, 2 known, 1 skipped, 2 unexpected\n")
 
 
-def test_expectations_of_another_label(conform: Run, cases: dict[str, Case], foretold: dict[str, list[Expectation]]) -> None:
+def test_expectations_of_another_label(conform: Run, cases: dict[str, Case], expectations: dict[str, list[Expectation]]) -> None:
     plant(cases, one=fails)
-    foretold["java-5.5.0"] = [Expectation(("planted.one",), "x", "")]
+    expectations["java-5.5.0"] = [Expectation(("planted.one",), "x", "")]
     assert conform("--addr", "here", "--expected").exit_code == 1
     assert conform("--addr", "here", "--expected", "--expect", "java-5.5.0").exit_code == 0
-    assert "--expect jaav-5.5.0: nothing is foretold" in conform("--addr", "here", "--expect", "jaav-5.5.0").stderr
+    assert "--expect jaav-5.5.0: nothing is expected" in conform("--addr", "here", "--expect", "jaav-5.5.0").stderr
 
 
 def test_everything_is_written(conform: Run, cases: dict[str, Case], tmp_path: Path) -> None:
@@ -263,7 +265,7 @@ def test_listing(conform: Run, cases: dict[str, Case]) -> None:
     assert "exercised by no case" in conform("--coverage").stdout
 
 
-def test_merge(conform: Run, cases: dict[str, Case], foretold: dict[str, list[Expectation]], tmp_path: Path) -> None:
+def test_merge(conform: Run, cases: dict[str, Case], expectations: dict[str, list[Expectation]], tmp_path: Path) -> None:
     plant(cases, one=fails)
     conform("--ours", "--json", tmp_path / "a.json")
     conform("--addr", "here", "--json", tmp_path / "b.json")
@@ -271,7 +273,7 @@ def test_merge(conform: Run, cases: dict[str, Case], foretold: dict[str, list[Ex
     merged = conform("merge", *files, "--json", tmp_path / "c.json")
     assert merged.exit_code == 1
     assert [run.target.label for run in results.read(tmp_path / "c.json").runs] == ["ours", "address"]
-    foretold["ours"] = foretold["address"] = [Expectation(("planted.one",), "x", "")]
+    expectations["ours"] = expectations["address"] = [Expectation(("planted.one",), "x", "")]
     assert conform("merge", *files, "--expected").exit_code == 0
     assert conform("merge", tmp_path / "none.json").exit_code == 2
 

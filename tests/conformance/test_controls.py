@@ -94,7 +94,7 @@ async def test_a_defect_whose_cases_cannot_run_is_not_shown(ours: Target) -> Non
     [unit] = chosen(["store.unit-flipped"])
     told = await control(replace(ours, store=None), [unit])
     assert [row.outcome for row in told.defects] == [NOT_SHOWN]
-    assert told.bad, "nobody foretold it"
+    assert told.bad, "nobody expected it"
 
 
 async def test_a_case_that_fails_without_a_defect_makes_the_run_bad(ours: Target, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,7 +122,7 @@ def test_expectations_are_read_and_applied(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("outcome", "fine"), [("skipped", True), ("not run", False), ("failed", False), ("error", False)])
-def test_what_is_not_foretold(outcome: str, fine: bool) -> None:
+def test_what_is_not_expected(outcome: str, fine: bool) -> None:
     assert told("a.b", outcome).as_expected is fine
     assert told("a.b", "skipped", expected="failed").as_expected
     assert told("a.b", "failed", "info").as_expected, "only reported"

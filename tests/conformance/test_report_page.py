@@ -207,10 +207,10 @@ def test_the_page_opens_folded(shown: partial[str]) -> None:
 
 FILTERS = {
     "outcome=failed&text=pull": {"pull.first"},
-    "outcome=failed,expected": {"pull.first", "pull.foretold", "send.info"},
+    "outcome=failed,expected": {"pull.first", "pull.expected", "send.info"},
     "outcome=surprise": {"send.surprise"},
     "level=should": {"send.fine"},
-    "capability=pull": {"pull.first", "pull.foretold", "pull.fine"},
+    "capability=pull": {"pull.first", "pull.expected", "pull.fine"},
     "differs=1": {"pull.first"},
     "subject=java-5.5.0&outcome=passed": {"pull.first", "pull.fine", "send.fine"},
     "text=PULL_MESSAGE%20first": {"pull.first"},
@@ -248,7 +248,7 @@ def test_a_filter_in_the_address(shown: partial[str]) -> None:
 
 
 def test_a_cell_shows_its_evidence(shown: partial[str]) -> None:
-    document = shown("open=pull.first@ours,pull.foretold@ours")
+    document = shown("open=pull.first@ours,pull.expected@ours")
     for part in (
         "the code",
         "PULL_MESSAGE (11)",

@@ -28,7 +28,7 @@ def bad(id: str, **more: Any) -> CaseTold:
 RUN = a_run(
     told("a.passed"),
     bad("a.failed"),
-    bad("a.foretold", expected="failed", reason="not yet"),
+    bad("a.expected", expected="failed", reason="not yet"),
     told("b.surprise", expected="failed", reason="not yet"),
     bad("b.info", level="info"),
     told("b.skipped", "skipped", why="needs: x"),
@@ -47,7 +47,7 @@ def test_junit_counts_what_failed() -> None:
     assert children(judged=False) == {
         "a.passed": "",
         "a.failed": "failure",
-        "a.foretold": "failure",
+        "a.expected": "failure",
         "b.surprise": "",
         "b.info": "failure",
         "b.skipped": "skipped",
@@ -62,7 +62,7 @@ def test_junit_by_expectation() -> None:
     assert children(judged=True) == {
         "a.passed": "",
         "a.failed": "failure",
-        "a.foretold": "skipped",
+        "a.expected": "skipped",
         "b.surprise": "failure",
         "b.info": "skipped",
         "b.skipped": "skipped",
@@ -88,7 +88,7 @@ def test_lines_of_a_case_name_the_check_that_failed() -> None:
 def test_lines_of_a_run() -> None:
     text = "\n".join(run_lines(RUN))
     for part in (
-        "a.foretold  (expected: not yet)",
+        "a.expected  (expected: not yet)",
         "passed, though expected to fail  b.surprise: not yet",
         "1 skipped: needs: x",
         "stopped early: it died; 1 cases were not run",
@@ -97,7 +97,7 @@ def test_lines_of_a_run() -> None:
         assert part in text
     assert "a.passed" not in text
     brief = run_lines(RUN, all_known=False)
-    assert "a.foretold" not in "\n".join(brief)
+    assert "a.expected" not in "\n".join(brief)
     assert "       1  not yet" in brief
 
 

@@ -1,4 +1,4 @@
-"""The conformance suite against the real one in containers: every case comes out as foretold, and no container is left."""
+"""The conformance suite against the real one in containers: every case comes out as expected, and no container is left."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class FakeStore:
         return Ticket(len(self.written))
 
     def sync(self, ticket: Ticket) -> None:
-        """What the sync lane runs."""
+        """What the sync thread runs."""
         if self.sync_error is not None:
             raise self.sync_error
         self.synced.append(ticket.upto)

@@ -74,7 +74,7 @@ def _source(name: str) -> str:
 
 
 def kind(case: CaseTold) -> str:
-    """Of `_KINDS`: the outcome, and whether it was foretold."""
+    """Of `_KINDS`: the outcome, and whether it was expected."""
     if case.outcome == FAILED:
         return "expected" if case.as_expected else "failed"
     if case.outcome == PASSED:
@@ -131,11 +131,11 @@ def _card(run: Run) -> str:
 
 
 def _known(run: Run) -> str:
-    """What failed as foretold, by cause."""
+    """What failed as expected, by cause."""
     if not (known := run.known):
         return ""
     rows = "".join(f"<tr><td>{count}</td><td>{escape(cause)}</td></tr>" for cause, count in known.items())
-    told = escape(run.as_foretold)
+    told = escape(run.expectation_line)
     return (
         f'<details class="known" open><summary>{told}</summary><table><caption>known, by cause</caption>{rows}</table></details>'
     )
@@ -195,7 +195,7 @@ def _index(results: Sequence[Run], docs: str) -> dict[str, Any]:
 
 
 def _ranks(results: Sequence[Run]) -> dict[str, int]:
-    """Of each group, and of each within one: 0 with what came otherwise than foretold, 1 with known failures, 2 all passed."""
+    """Of each group, and of each within one: 0 with what came otherwise than expected, 1 with known failures, 2 all passed."""
     ranks: dict[str, int] = {}
     for case in (case for run in results for case in run.cases):
         rank = 0 if not case.as_expected else 1 if case.outcome == FAILED else 2

@@ -17,7 +17,7 @@ _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010f
 def write_junit(runs: Sequence[Run], path: Path, *, judged: bool) -> None:
     """Write the runs to a file; its directory is made.  Raises `OSError`.
 
-    judged: by expectation.  A failure that was foretold is then `skipped`, as of a test that is known to fail, and a case that
+    judged: by expectation.  A failure that was expected is then `skipped`, as of a test that is known to fail, and a case that
     passed against it is a failure.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,9 +55,9 @@ def _add(suite: ElementTree.Element, case: CaseTold, judged: bool) -> None:
     entry = ElementTree.SubElement(
         suite, "testcase", classname=f"{suite.get('name')}.{case.capability}", name=case.id, time=f"{case.seconds:.3f}"
     )
-    foretold = judged and bool(case.expected)
+    has_rule = judged and bool(case.expected)
     if case.outcome == PASSED:
-        if foretold and not case.as_expected:
+        if has_rule and not case.as_expected:
             ElementTree.SubElement(entry, "failure", type="passed", message=_text(f"expected to fail: {case.reason}"))
         return
     if case.outcome == FAILED and judged and case.as_expected:

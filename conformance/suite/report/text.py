@@ -16,7 +16,7 @@ _SIGNS: Final = {PASSED: "passed", FAILED: "FAILED", SKIPPED: "skipped", ERROR: 
 def run_lines(run: Run, *, all_known: bool = True) -> list[str]:
     """One run: whom it asked, every case that did not pass, and how many of each level did.
 
-    all_known: those that failed as foretold one by one, too, and not only how many there are of each cause.
+    all_known: those that failed as expected one by one, too, and not only how many there are of each cause.
     """
     target = run.target
     version = f", held to {target.version}" if target.version else ""
@@ -35,14 +35,14 @@ def run_lines(run: Run, *, all_known: bool = True) -> list[str]:
         lines.append(f"  stopped early: {run.ended}; {run.count(NOT_RUN)} cases were not run")
     if known := run.known:
         lines += ["  known, by cause:", *(f"  {count:6}  {_short(cause)}" for cause, count in known.items())]
-    lines.append(f"  {run.as_foretold}")
+    lines.append(f"  {run.expectation_line}")
     return lines
 
 
 def case_lines(case: CaseTold) -> list[str]:
     """A case that did not pass: which, and the check that did not hold."""
-    foretold = f"  (expected: {case.reason})" if case.expected == case.outcome else ""
-    lines = [f"  {_SIGNS[case.outcome]} {case.level:6} {case.id}{foretold}"]
+    note = f"  (expected: {case.reason})" if case.expected == case.outcome else ""
+    lines = [f"  {_SIGNS[case.outcome]} {case.level:6} {case.id}{note}"]
     failing = next((check for check in case.checks if not check.holds), None)
     if case.outcome == FAILED and failing is not None:
         lines.append(f"      {_short(failing.what)}")

@@ -223,7 +223,7 @@ function about(one) {
 }
 function article(one, subject) {
   const cell = one.cells[subject];
-  const [outcome, seconds, why, foretold, reason, see] = cell;
+  const [outcome, seconds, why, expected, reason, see] = cell;
   const what = kind(cell, one.level);
   const [sign, words] = KINDS[what];
   const made = node("article", { class: `evidence ${what}`, "data-subject": index.labels[subject] }, node("header", {},
@@ -231,7 +231,7 @@ function article(one, subject) {
     node("span", { class: "time", text: outcome === "skipped" || outcome === "not run" ? "" : `${seconds.toFixed(3)} s` }),
     node("button", { type: "button", title: "close", text: "✕", onclick: () => toggle(one, subject) })));
   if (why) made.append(node("p", { class: "why", text: why }));
-  if (foretold) {
+  if (expected) {
     const banner = node("p", { class: "banner", text: `Expected to fail: ${reason}` });
     if (see) banner.append(" – see ", link(see));
     made.append(banner);

@@ -1,7 +1,7 @@
-"""Threads for what blocks in the kernel: one per lane, fed by a queue, heard through a wake-up.
+"""Threads for what blocks in the kernel: one for each name, fed by a queue, heard through a wake-up.
 
 `sync` flushes files, `read` reads cold bytes.  A thread runs `job.run` and nothing else; the loop picks up results with
-`take_done` and calls `job.done` itself, so no state is ever shared.  Threads start with their lane's first job.
+`take_done` and calls `job.done` itself, so no state is ever shared.  A thread starts with its first job.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ JOIN_S_MAX = 10.0
 """A stop waits so long for a disk that does not answer; the threads are daemons."""
 
 
-class Lanes:
+class WorkerThreads:
     """`wake()` is called from a thread whenever a result is ready; it must be safe there."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -31,11 +31,11 @@ class Lanes:
         """Jobs handed over whose result has not been taken."""
 
     def start(self, job: Job) -> None:
-        """Queue a job on its lane."""
-        queue = self._queues.get(job.lane)
+        """Queue a job on its thread."""
+        queue = self._queues.get(job.thread)
         if queue is None:
-            queue = self._queues[job.lane] = SimpleQueue()
-            thread = threading.Thread(target=self._work, args=(queue,), name=f"rmq-{job.lane}", daemon=True)
+            queue = self._queues[job.thread] = SimpleQueue()
+            thread = threading.Thread(target=self._work, args=(queue,), name=f"rmq-{job.thread}", daemon=True)
             self._threads.append(thread)
             thread.start()
         self.running += 1

@@ -1,4 +1,4 @@
-"""Threads for blocking jobs: each lane in order, results on the loop, errors as results."""
+"""Threads for blocking jobs: each in order, results on the loop, errors as results."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import threading
 
 import pytest
 
-from rmq_net import lanes as module
-from rmq_net.lanes import Lanes
+from rmq_net import worker_threads as module
 from rmq_net.service import Job
+from rmq_net.worker_threads import WorkerThreads
 
 
 def test_jobs_of_a_lane_run_in_order_and_end_on_the_loop() -> None:
     ready = threading.Semaphore(0)
-    lanes = Lanes(lambda: ready.release())
+    workers = WorkerThreads(lambda: ready.release())
     log: list[object] = []
     here = threading.current_thread()
 
@@ -25,31 +25,31 @@ def test_jobs_of_a_lane_run_in_order_and_end_on_the_loop() -> None:
         raise OSError("no")
 
     for job in (Job("sync", lambda: 1, done), Job("sync", fail, done), Job("sync", lambda: 3, done)):
-        lanes.start(job)
+        workers.start(job)
     for _ in range(3):
         assert ready.acquire(timeout=10)
     assert not log
-    assert lanes.running == 3
-    assert lanes.finish()
+    assert workers.running == 3
+    assert workers.finish()
     assert log == [1, "no", 3]
-    assert lanes.running == 0
-    assert not lanes.finish()
-    lanes.stop()
+    assert workers.running == 0
+    assert not workers.finish()
+    workers.stop()
 
 
 def test_a_stuck_lane_does_not_hold_up_the_other() -> None:
     ready = threading.Semaphore(0)
-    lanes = Lanes(lambda: ready.release())
+    workers = WorkerThreads(lambda: ready.release())
     gate = threading.Event()
     results: list[object] = []
-    lanes.start(Job("sync", lambda: gate.wait(10), lambda result, error: results.append("sync")))
-    lanes.start(Job("read", lambda: None, lambda result, error: results.append("read")))
+    workers.start(Job("sync", lambda: gate.wait(10), lambda result, error: results.append("sync")))
+    workers.start(Job("read", lambda: None, lambda result, error: results.append("read")))
     assert ready.acquire(timeout=10)
-    lanes.finish()
+    workers.finish()
     assert results == ["read"]
     gate.set()
-    lanes.stop()
-    lanes.finish()
+    workers.stop()
+    workers.finish()
     assert results == ["read", "sync"]
 
 
@@ -57,12 +57,12 @@ def test_who_ends_after_the_stop_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -
     """The descriptor that a thread would write to is closed by then, or is somebody else's."""
     monkeypatch.setattr(module, "JOIN_S_MAX", 0)
     woken: list[str] = []
-    lanes = Lanes(lambda: woken.append("too late"))
+    workers = WorkerThreads(lambda: woken.append("too late"))
     gate, ran = threading.Event(), threading.Event()
-    lanes.start(Job("sync", lambda: (ran.set(), gate.wait(10)), lambda result, error: None))
+    workers.start(Job("sync", lambda: (ran.set(), gate.wait(10)), lambda result, error: None))
     assert ran.wait(10)
-    [stuck] = lanes._threads
-    lanes.stop()
+    [stuck] = workers._threads
+    workers.stop()
     gate.set()
     stuck.join(10)
     assert not stuck.is_alive()
