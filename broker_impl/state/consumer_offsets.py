@@ -8,9 +8,7 @@ Java: `ConsumerOffsetManager`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from itertools import repeat
-from operator import add
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from broker_impl.config import BrokerConfig
@@ -28,7 +26,8 @@ GROUP_MAP_BUCKETS = 128
 TOPIC_SET_BUCKETS = 8
 """What Java's tables are made for; it decides the order of the file."""
 
-
+_Doomed = dict[str, list[dict[str, None]]]
+"""By topic the groups, or by group the topics, of rows that are being dropped."""
 DROPS_PER_SLICE = 64
 """Rows of a deleted topic or group that are dropped between two yields: 3 µs each."""
 PROGRESS_MAX = 4_000_000
@@ -52,8 +51,10 @@ class ConsumerOffsets(PersistedTable):
         self._groups_of: dict[str, dict[str, None]] = {}
         self._pulled_topics_of: dict[str, dict[str, None]] = {}
         self._pulled_groups_of: dict[str, dict[str, None]] = {}
-        self._doomed: dict[str, None] = {}
-        """Rows that are being dropped: whoever names one finds it gone."""
+        self._drops = 0
+        """Under way: whoever names a row that is still to go finds it gone."""
+        self._doomed_topics: _Doomed = {}
+        self._doomed_groups: _Doomed = {}
         self._commits = 0
         self._queues = 0
         self.data_version = DataVersion(timestamp=env.wall_ms)
@@ -71,8 +72,8 @@ class ConsumerOffsets(PersistedTable):
         A queue that the group has no progress in is passed over when the table is `full`.
         """
         key = topic + SEPARATOR + group
-        if self._doomed:
-            self._settle(key)
+        if self._drops:
+            self._settle(topic, group)
         row = self._offsets.rows.get(key)
         if row is None:
             if self.full:
@@ -99,8 +100,8 @@ class ConsumerOffsets(PersistedTable):
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """The stored progress, or a pending reset; `ABSENT` when there is none."""
         key = topic + SEPARATOR + group
-        if self._doomed:
-            self._settle(key)
+        if self._drops:
+            self._settle(topic, group)
         if self._resets and self._config.use_server_side_reset_offset:
             reset = self._resets.get(key)
             if reset is not None and queue_id in reset:
@@ -110,8 +111,8 @@ class ConsumerOffsets(PersistedTable):
 
     def queues(self, group: str, topic: str) -> Mapping[int, int] | None:
         """The progress of a group in every queue of a topic, or None."""
-        if self._doomed:
-            self._settle(topic + SEPARATOR + group)
+        if self._drops:
+            self._settle(topic, group)
         return self._offsets.rows.get(topic + SEPARATOR + group)
 
     def knows(self, group: str, topic: str, queue_id: int) -> bool:
@@ -121,8 +122,8 @@ class ConsumerOffsets(PersistedTable):
 
     def clone(self, source: str, destination: str, topic: str) -> None:
         """Give `destination` the progress of `source` in a topic."""
-        self._settle(topic + SEPARATOR + destination)
-        self._settle(topic + SEPARATOR + source)
+        self._settle(topic, destination)
+        self._settle(topic, source)
         row = self._offsets.rows.get(topic + SEPARATOR + source)
         if row is not None:
             self._queues += len(row) - len(self._offsets.put(topic + SEPARATOR + destination, dict(row)) or ())
@@ -134,8 +135,8 @@ class ConsumerOffsets(PersistedTable):
     def commit_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """The group was given the queue up to `offset`."""
         key = topic + SEPARATOR + group
-        if self._doomed:
-            self._settle(key)
+        if self._drops:
+            self._settle(topic, group)
         row = self._pulled.rows.get(key)
         if row is None:
             if self.full:
@@ -155,8 +156,8 @@ class ConsumerOffsets(PersistedTable):
 
     def query_pull(self, group: str, topic: str, queue_id: int) -> int:
         """What was handed out, or the committed progress where nothing was."""
-        if self._doomed:
-            self._settle(topic + SEPARATOR + group)
+        if self._drops:
+            self._settle(topic, group)
         row = self._pulled.rows.get(topic + SEPARATOR + group)
         found = None if row is None else row.get(queue_id)
         return self.query(group, topic, queue_id) if found is None else found
@@ -186,22 +187,24 @@ class ConsumerOffsets(PersistedTable):
     def topics_of(self, group: str) -> list[str]:
         """Topics in which the group has stored progress (`whichTopicByConsumer`)."""
         found = list(self._topics_of.rows.get(group, ()))
-        return [topic for topic in found if topic + SEPARATOR + group not in self._doomed] if self._doomed else found
+        gone = self._doomed_topics
+        return [topic for topic in found if topic not in gone or not _holds(gone, topic, group)] if gone else found
 
     def groups_of(self, topic: str) -> list[str]:
         """Groups with stored progress in the topic (`whichGroupByTopic`)."""
         found = list(self._groups_of.get(topic, ()))
-        return [group for group in found if topic + SEPARATOR + group not in self._doomed] if self._doomed else found
+        gone = self._doomed_groups
+        return [group for group in found if group not in gone or not _holds(gone, group, topic)] if gone else found
 
     def dropping_group(self, group: str) -> Generator[None, None, None]:
         """Forget all progress of a group in slices (`removeOffset`).  From the first on nobody finds any of it."""
-        topics = {**self._topics_of.rows.get(group, {}), **self._pulled_topics_of.get(group, {})}
-        return self._dropping(list(map(add, topics, repeat(SEPARATOR + group))))
+        lists = self._topics_of.drop(group), self._pulled_topics_of.pop(group, None)
+        yield from self._dropping(self._doomed_groups, group, lists, lambda topic: self._drop(topic, group))
 
     def dropping_topic(self, topic: str) -> Generator[None, None, None]:
         """Forget all progress in a topic in slices (`cleanOffsetByTopic`).  From the first on nobody finds any of it."""
-        groups = {**self._groups_of.get(topic, {}), **self._pulled_groups_of.get(topic, {})}
-        return self._dropping(list(map(add, repeat(topic + SEPARATOR), groups)))
+        lists = self._groups_of.pop(topic, None), self._pulled_groups_of.pop(topic, None)
+        yield from self._dropping(self._doomed_topics, topic, lists, lambda group: self._drop(topic, group))
 
     def clamp(self, queue_bounds: Callable[[str, int], tuple[int, int]]) -> None:
         """After recovery: no progress beyond its queue's end, or new messages would be skipped (*differs*: Java keeps it)."""
@@ -275,22 +278,39 @@ class ConsumerOffsets(PersistedTable):
             self._topics_of.touch(group)
         self._groups_of.setdefault(topic, {})[group] = None
 
-    def _dropping(self, keys: list[str]) -> Generator[None, None, None]:
-        self._doomed.update(dict.fromkeys(keys))
-        for count, key in enumerate(keys, 1):
-            self._settle(key)
-            if count % DROPS_PER_SLICE == 0:
-                yield
+    def _dropping(
+        self, doomed: _Doomed, name: str, lists: Iterable[dict[str, None] | None], drop: Callable[[str], None]
+    ) -> Generator[None, None, None]:
+        """The lists, which nobody else has any more, are emptied; while they are, they say what is doomed."""
+        left = [members for members in lists if members]
+        self._drops += 1
+        doomed[name] = [*doomed.get(name, ()), *left]
+        count = 0
+        for members in left:
+            while members:
+                drop(members.popitem()[0])
+                count += 1
+                if count % DROPS_PER_SLICE == 0:
+                    yield
+        self._drops -= 1
+        others = [members for members in doomed.pop(name, ()) if members]
+        if others:
+            doomed[name] = others
 
-    def _settle(self, key: str) -> None:
+    def _settle(self, topic: str, group: str) -> None:
         """A row that is being dropped goes now."""
-        if key in self._doomed:
-            del self._doomed[key]
-            topic, _, group = key.partition(SEPARATOR)
-            self._unlink(topic, group)
-            _out_of(self._pulled_groups_of, topic, group)
-            _out_of(self._pulled_topics_of, group, topic)
-            self._forget(key)
+        if _holds(self._doomed_topics, topic, group) or _holds(self._doomed_groups, group, topic):
+            self._drop(topic, group)
+
+    def _drop(self, topic: str, group: str) -> None:
+        for members in self._doomed_topics.get(topic, ()):
+            members.pop(group, None)
+        for members in self._doomed_groups.get(group, ()):
+            members.pop(topic, None)
+        self._unlink(topic, group)
+        _out_of(self._pulled_groups_of, topic, group)
+        _out_of(self._pulled_topics_of, group, topic)
+        self._forget(topic + SEPARATOR + group)
 
     def _unlink(self, topic: str, group: str) -> None:
         topics = self._topics_of.get(group) or {}
@@ -308,6 +328,10 @@ class ConsumerOffsets(PersistedTable):
             if row is not None:
                 self._queues -= len(row)
                 self.changes += 1
+
+
+def _holds(doomed: _Doomed, name: str, member: str) -> bool:
+    return any(member in members for members in doomed.get(name, ()))
 
 
 def _out_of(table: dict[str, dict[str, None]], key: str, member: str) -> None:

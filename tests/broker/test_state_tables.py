@@ -317,34 +317,6 @@ def test_deleting_a_topic_or_a_group_forgets_its_progress() -> None:
     assert table.topics_of("G") == []
 
 
-def test_progress_that_is_being_dropped_is_gone_for_who_looks_and_new_progress_stays() -> None:
-    """A topic of the same name may be made, and read, before the last slice of its deletion."""
-    table = offsets()
-    groups = [f"G{number}" for number in range(1_000)]
-    for group in groups:
-        for topic in ("T", "U"):
-            table.commit(group, topic, 0, 5)
-            table.commit_pull(group, topic, 0, 6)
-    work = table.dropping_topic("T")
-    next(work)
-    assert table.groups_of("T") == []
-    assert table.topics_of("G999") == ["U"]
-    assert table.query("G999", "T", 0) == table.query_pull("G998", "T", 0) == ABSENT
-    assert table.queues("G997", "T") is None
-    table.commit("G996", "T", 1, 7)
-    table.commit_pull("G995", "T", 1, 8)
-    other = table.dropping_group("G994")
-    finished(other)
-    assert 5 < sum(1 for _ in work) < 30, "slices"
-    assert table.groups_of("T") == ["G996"]
-    assert (table.query("G996", "T", 0), table.query("G996", "T", 1)) == (ABSENT, 7)
-    assert table.query_pull("G995", "T", 1) == 8
-    assert (table.query("G0", "U", 0), table.query("G994", "U", 0)) == (5, ABSENT)
-    again = offsets()
-    again.load(table.encode())
-    assert again.groups_of("T") == ["G996"]
-
-
 NAMES = st.sampled_from(["A", "B", "%RETRY%A", "x_y"])
 STEP = st.tuples(
     st.sampled_from(["commit", "pull", "drop_group", "drop_topic", "clone"]), NAMES, NAMES, st.integers(0, 3), st.integers(0, 99)
