@@ -188,7 +188,7 @@ class BrokerNode:
             Pull(engine, config, topics, groups, clients, offsets, stats, store, reads),
             SendBack(env, config, topics, groups, retries, clients, stats, intake, reads),
             self.schedule,
-            Query(config, store, reads, engine.afford),
+            Query(engine, config, store, reads),
             Positions(store, reads),
             Topics(engine, config, topics, offsets, stats, store),
             Groups(engine, groups, offsets, stats),

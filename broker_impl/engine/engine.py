@@ -78,6 +78,8 @@ class Engine:
         self._backlogs: Backlogs[Peer] = Backlogs()
         self._shares = Shares(limits, self._buffers, self._backlogs)
         self.afford = self._shares.afford
+        self.one_query = self._shares.one_query
+        self.queried = self._shares.queried
         self._client_requests = PendingClientRequests(loop)
         self._commits: NoCommits = NoCommits(loop)
         if store is not None:
@@ -284,8 +286,9 @@ class Engine:
 
         peers_max, shares = self.limits.turn_backlogs_max, self._shares
         self._backlogs.serve(peers_max, shares.full, serve)
-        shares.weighing = shares.heavy = False
-        self._backlogs.serve_large(peers_max, lambda: shares.crowded or shares.heavy, serve)
+        shares.weighing = False
+        shares.forget_work()
+        self._backlogs.serve_large(peers_max, lambda: shares.crowded or shares.worked, serve)
         shares.weighing = True
 
     def _serve(self, peer: Peer, command: Command | Unreadable) -> None:

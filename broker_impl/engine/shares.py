@@ -6,10 +6,13 @@ Requests and bytes are shared evenly by those who have something to say.  Bytes 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from broker_impl.engine.backlogs import Backlogs
 from broker_impl.engine.limits import Limits
+
+FOUND_MAX: Final = 1_024
+"""Messages that queries by key find in one turn before the next one waits, twice with the row of large ones: 9 ms each."""
 
 
 class Large(Exception):
@@ -34,6 +37,8 @@ class Shares:
         self.bytes = limits.turn_output_bytes_max
         self.weighing = False
         """Who is served now waits in the row when it wants much: not while the row itself is served, nor after the turn."""
+        self.found = 0
+        """Messages, by queries of this turn, and the queries."""
         self.heavy = False
         """A request that takes tens of milliseconds was served."""
 
@@ -43,7 +48,27 @@ class Shares:
         active = arrived + min(len(self._backlogs), limits.turn_backlogs_max)
         self.requests = min(limits.requests_max, max(limits.turn_requests_max // active, 1))
         self.bytes = limits.turn_output_bytes_max // active
+        self.forget_work()
+
+    def forget_work(self) -> None:
+        """What was heavy counts no more: the row of those who wait comes next."""
         self.heavy = False
+        self.found = 0
+
+    @property
+    def worked(self) -> bool:
+        """Enough was done that takes long."""
+        return self.heavy or self.found >= FOUND_MAX
+
+    def one_query(self) -> None:
+        """A query is about to look.  Raises `Large` when it has to wait, for others have found much."""
+        if self.found >= FOUND_MAX:
+            raise Large
+        self.found += 1
+
+    def queried(self, found: int) -> None:
+        """It has found so many messages."""
+        self.found += found
 
     @property
     def crowded(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker_impl.engine.shares import FOUND_MAX
 from rmq_store.errors import Cold
 from rmq_wire.headers.positions import GetEarliestMsgStoretime, GetMaxOffset, GetMinOffset, SearchOffset
 from rmq_wire.headers.query import QueryMessage, ViewMessage
@@ -140,3 +141,22 @@ def test_asking_makes_no_queue(harness: Harness) -> None:
         assert client.ask(GetEarliestMsgStoretime(topic=topic, queue_id=queue)).ext_map() == {"timestamp": "-1"}
     assert sorted(path.name for path in (harness.root / "consumequeue").iterdir()) == ["T"]
     assert [path.name for path in (harness.root / "consumequeue" / "T").iterdir()] == ["0"]
+
+
+def test_queries_that_find_much_are_spread_over_turns_and_others_are_served_meanwhile(tmp_path: Path) -> None:
+    """They were counted as requests only: 256 of them, with 64 messages each, kept everybody else waiting for 138 ms."""
+    harness, found, asked = Harness(tmp_path), 64, 200
+    harness.topic("T")
+    greedy, modest = harness.connect(), harness.connect()
+    for number in range(found):
+        greedy.ask(send(properties=pairs(UNIQ_KEY=f"U{number}", KEYS="shared")), b"x")
+    before = len(greedy.answers)
+    once = greedy.frame(query("shared", max_num=found)), modest.frame(query("U1"))
+    harness.driver.turn((greedy, once[0] + b"".join(greedy.frame(query("shared", max_num=found)) for _ in range(asked - 1))))
+    assert len(greedy.answers) - before <= FOUND_MAX // found + 1
+    harness.driver.turn((modest, modest.frame(GetMaxOffset(topic="T", queue_id=0))), (modest, once[1]))
+    assert modest.answers
+    assert len(greedy.answers) - before <= 4 * (FOUND_MAX // found + 1)
+    harness.driver.run()
+    assert len(greedy.answers) - before == asked
+    assert all(len(units(answer.body)) == found for answer in list(greedy.answers.values())[before:])
