@@ -20,7 +20,7 @@ from tests.java.mqadmin import CHANGING, READING, REFUSED, Call, complaints
 from tests.support.clients import JavaDriver, Printed
 from tests.support.java import OPENED, REFERENCE, classpath, java, rocketmq_home
 from tests.support.process import until
-from tests.support.reference import SMALL_STORE
+from tests.support.reference import PATIENT, SMALL_STORE
 from tests.support.subject import SUBJECTS, start_broker, start_name_server
 
 pytestmark = pytest.mark.java
@@ -49,7 +49,9 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Side]]
     with contextlib.ExitStack() as stack:
         names = {side: start_name_server(kind, directories[side] / "namesrv") for side, kind in kinds.items()}
         brokers = {
-            side: start_broker(kind, directories[side] / "broker", names[side].address, properties=SMALL_STORE, wait=False)
+            side: start_broker(
+                kind, directories[side] / "broker", names[side].address, properties={**SMALL_STORE, **PATIENT}, wait=False
+            )
             for side, kind in kinds.items()
         }
         drivers = {side: stack.enter_context(JavaDriver(directories[side] / "tools", REFERENCE)) for side in kinds}
