@@ -39,7 +39,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made(tmp_path_factory.mktemp("made") / "g", 1 << 20, duplicate=DUPLICATES) / "store"
 
 
-def run(*words: object, program: tuple[str, ...] = (sys.executable, "-m", "rmq_spark")) -> subprocess.CompletedProcess[str]:
+def run(*words: object, program: tuple[str, ...] = (sys.executable, "-m", "rmq_cli.spark")) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*program, *map(str, words)], capture_output=True, text=True, timeout=SECONDS_MAX, env=own_environment(), check=False
     )
