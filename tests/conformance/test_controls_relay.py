@@ -17,15 +17,18 @@ from conformance.controls.shadow import Shadow, shadowed
 from conformance.frames import split
 from conformance.subjects.base import Target
 from conformance.suite.link import Answer, Frame, Link, NoAnswer
+from rmq_wire.codes import RequestCode
 from rmq_wire.command import Command, decode_header
 from rmq_wire.encoding import Form, encode_request
 from tests.support.fake_remoting import answer, serve, target_at
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+NARROWED = {code & 0xFFFF for code in RequestCode if code > 0x7FFF}
+"""What the binary form leaves of the codes of POP: read as those."""
 
 
 @given(
-    st.integers(0, 30_000),
+    st.integers(0, 30_000).filter(lambda code: code not in NARROWED),
     st.integers(-(2**31), 2**31 - 1),
     st.sampled_from(Form),
     st.dictionaries(TEXTS.filter(bool), TEXTS),
