@@ -44,7 +44,7 @@ class Part(NamedTuple):
     """CPU seconds of all its processes.  More than `OVER` times this is said at the end."""
 
 
-JUDGING = ("diff", "loss", "loss_unknown", "order", "order_scan", "pending", "planted", "retries")
+JUDGING = ("diff", "loss", "loss_unknown", "pending", "planted", "retries")
 """Tests of jobs on Spark that judge what became of messages: half of the work; the others are of what they stand on."""
 PARTS = (
     Part("tidy", PYTHON, ("tidy",), 20),
@@ -61,7 +61,7 @@ PARTS = (
     Part("java", JAVA, ("java", "conformance/test_suite.py", "namesrv/test_against_java.py"), 750),
     Part("foreign", JAVA, ("foreign",), 5),
     Part("s3", SPARK, ("columns/test_s3.py", "columns/test_parquet_remote.py"), 30),
-    Part("spark", SPARK, ("spark",), 350),
+    Part("spark", SPARK, ("spark",), 400),
     Part("jobs", JOBS, tuple(f"spark/test_{job}.py" for job in JUDGING), 550),
     Part("consumption", JAVA, (), 400),
     Part("pop", JAVA, (), 300),
