@@ -58,6 +58,12 @@ class EffectiveProperties:
     subscription_expired_timeout: int
     trace_on: bool
     trace_topic_enable: bool
+    transaction_check_interval: int
+    transaction_check_max: int
+    transaction_metric_flush_interval: int
+    transaction_op_batch_interval: int
+    transaction_op_msg_max_size: int
+    transaction_time_out: int
     use_server_side_reset_offset: bool
     validate_system_topic_when_update_topic: bool
     # NettyServerConfig

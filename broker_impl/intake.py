@@ -152,6 +152,10 @@ class Intake:
         draft = self.draft(message)
         if store_host is not None:
             draft.store_host = store_host
+        return self.stage_draft(draft, wall_ms)
+
+    def stage_draft(self, draft: Draft, wall_ms: int) -> Placed:
+        """Stage what `draft` gave.  Raises `NotTaken`."""
         try:
             return self.store.stage(draft, wall_ms)
         except (Illegal, Unwritable) as error:

@@ -27,12 +27,16 @@ from broker_impl.capabilities.schedule import Schedule
 from broker_impl.capabilities.send import Send
 from broker_impl.capabilities.send_back import SendBack
 from broker_impl.capabilities.topics import Topics
+from broker_impl.capabilities.transaction_check import TransactionCheck
+from broker_impl.capabilities.transactions import Transactions
 from broker_impl.config import BrokerConfig
 from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.limits import Limits
 from broker_impl.engine.router import Router
 from broker_impl.env import Env
+from broker_impl.half_copies import HalfCopies
+from broker_impl.half_messages import HalfMessages
 from broker_impl.intake import Intake
 from broker_impl.lost_topics import look_for_topics
 from broker_impl.namesrv.registrations import Registration
@@ -50,6 +54,7 @@ from broker_impl.state.locks import QueueLocks
 from broker_impl.state.persisted import PersistedTable, Persister, load_tables
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
+from broker_impl.state.transaction_metrics import TransactionMetrics
 from broker_impl.store_settings import retention_rules, store_settings
 from broker_impl.whole_files import WholeFiles
 from rmq_store.disk.disk import Disk, Usage
@@ -57,6 +62,7 @@ from rmq_store.errors import Closed
 from rmq_store.flush import Ticket
 from rmq_store.settings import FlushDiskType
 from rmq_store.store import Store
+from rmq_wire import names
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.declare import Role
 from rmq_wire.message_id import UniqueKeyMaker, pack_host
@@ -118,10 +124,11 @@ class BrokerNode:
             env, store, limits=limits, sync_flush=config.flush_disk_type == FlushDiskType.SYNC_FLUSH.value, sync=Ticket.run
         )
         self.delay_offsets = DelayOffsets(lambda: store.flushed_offset, version_step=config.delay_offset_update_version_step)
+        self.transaction_metrics = TransactionMetrics(env.wall_ms)
         self.persister = Persister(
             self.disk,
             f"{config.store_path_root_dir}/config",
-            (self.topics, self.groups, self.offsets, self.delay_offsets),
+            (self.topics, self.groups, self.offsets, self.delay_offsets, self.transaction_metrics),
             env.log,
         )
         self.persister.load(self._read_early)
@@ -147,13 +154,19 @@ class BrokerNode:
         self._keeps_address = False
         self.topics.on_change.append(self._topics_changed)
         self.schedule: Schedule
+        self.halves: HalfMessages
+        self.transaction_check: TransactionCheck
         self._install()
         self.engine.every(config.flush_consumer_offset_interval, lambda: self._save_soon(self.offsets), first_ms=FIRST_SAVE_MS)
         self.engine.every(config.flush_delay_offset_interval, lambda: self._save_soon(self.delay_offsets), first_ms=FIRST_SAVE_MS)
+        self.engine.every(config.transaction_metric_flush_interval, lambda: self._save_soon(self.transaction_metrics))
         self.engine.every(SAVE_AGAIN_MS, lambda: self._save_soon(self.topics, self.groups))
         self._refusal: Closed | None = None
         self.engine.every(REFUSAL_LOOK_MS, self._tell_refusal)
         self.schedule.start()
+        half_topic = self.topics.get(names.TRANS_HALF_TOPIC)
+        self.halves.start(half_topic.read_queue_nums if half_topic is not None else 1)
+        self.transaction_check.start()
 
     def _tell_refusal(self) -> None:
         """One line when the store stops taking messages, and one when it takes them again."""
@@ -182,12 +195,17 @@ class BrokerNode:
         unique_keys = UniqueKeyMaker(
             ip=intake.store_host[:-4], pid=env.pid, process_number=env.rng.getrandbits(32), zone=env.zone
         )
+        self.halves = HalfMessages(engine, config, offsets, self.transaction_metrics, stats, intake, reads)
+        copies = HalfCopies(env, store)
+        self.transaction_check = TransactionCheck(engine, config, topics, clients, stats, intake, self.halves, copies)
         self.schedule = Schedule(engine, config, self.delay_offsets, stats, intake, reads)
         capabilities = (
-            Send(env, config, topics, retries, locks, stats, intake, unique_keys, self._disk_use),
+            Send(env, config, topics, retries, locks, stats, intake, self.halves, unique_keys, self._disk_use),
             Pull(engine, config, topics, groups, clients, offsets, stats, store, reads),
             SendBack(env, config, topics, groups, retries, clients, stats, intake, reads),
             self.schedule,
+            Transactions(engine, config, stats, intake, reads, self.halves, copies),
+            self.transaction_check,
             Query(engine, config, store, reads),
             Positions(store, reads),
             Topics(engine, config, topics, offsets, stats, store),
@@ -265,7 +283,10 @@ class BrokerNode:
         True when everything is written and the next start finds a clean stop.
         """
         self.schedule.stop()
+        self.transaction_check.stop()
+        self.halves.stop()
         self._sync_log()
+        self.halves.settled()
         saved = self.persister.save_all(but=self.saves.writing)
         saved = self._configuration_file.close() and saved
         return self.store.close(self.env.wall_ms) and saved

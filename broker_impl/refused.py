@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from rmq_wire.codes import RequestCode as Code
 
 _BROKER: dict[str, tuple[Code, ...]] = {
-    "transactional messages are not implemented": (Code.END_TRANSACTION, Code.RESUME_CHECK_HALF_MESSAGE),
     "request and reply between clients is not implemented": (Code.SEND_REPLY_MESSAGE, Code.SEND_REPLY_MESSAGE_V2),
     "messages with arbitrary delay are not implemented": (
         Code.GET_TIMER_CHECK_POINT,

@@ -26,7 +26,9 @@ _DIGITS: Final = b"0123456789abcdefghijklmnopqrstu"
 _HIGH: Final = bytes(_DIGITS[unit // 31] for unit in range(256))
 _LOW: Final = bytes(_DIGITS[unit % 31] for unit in range(256))
 """unit = 31 * high + low: two numbers of base 31 hold any ASCII text, so that C evaluates the polynomial, 4 times faster."""
+_LONG_SIGN: Final = 1 << 63
 _INT_DIGITS_MAX: Final = 10
+_LONG_DIGITS_MAX: Final = 19
 _TREE_CHAIN: Final = 8
 """`HashMap.TREEIFY_THRESHOLD`: a chain as long as this does not take another name quietly."""
 _TREE_TABLE: Final = 64
@@ -109,11 +111,20 @@ def _table_size(spread: Sequence[int], buckets: int) -> int:
 
 def parse_int(text: str) -> int | None:
     """`Integer.parseInt`, of ASCII digits; None where Java throws NumberFormatException."""
+    return _parse(text, _INT_DIGITS_MAX, _SIGN)
+
+
+def parse_long(text: str) -> int | None:
+    """`Long.parseLong`, the same way."""
+    return _parse(text, _LONG_DIGITS_MAX, _LONG_SIGN)
+
+
+def _parse(text: str, digits_max: int, sign: int) -> int | None:
     digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdigit()) or len(digits.lstrip("0")) > _INT_DIGITS_MAX:
+    if not (digits.isascii() and digits.isdigit()) or len(digits.lstrip("0")) > digits_max:
         return None
     number = int(digits.lstrip("0") or "0") * (-1 if text[0] == "-" else 1)
-    return number if -_SIGN <= number < _SIGN else None
+    return number if -sign <= number < sign else None
 
 
 def double_text(value: float) -> str:

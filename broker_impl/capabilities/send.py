@@ -19,6 +19,7 @@ from broker_impl.engine.answers import Answer
 from broker_impl.engine.call import Call
 from broker_impl.engine.router import Capability, answers
 from broker_impl.env import Env
+from broker_impl.half_messages import HalfMessages
 from broker_impl.intake import (
     TIMERS,
     Intake,
@@ -69,6 +70,7 @@ class Send(Capability):
         locks: QueueLocks,
         stats: Stats,
         intake: Intake,
+        halves: HalfMessages,
         unique_keys: UniqueKeyMaker,
         disk_use: Callable[[], str],
     ) -> None:
@@ -91,7 +93,18 @@ class Send(Capability):
         )
         self._shapes = Shapes(self._rewriter, SPECIAL)
         self._rules = SendRules(
-            env, config, topics, retries, locks, stats, intake, self._rewriter, self._make_key, self._answers, self._open_path
+            env,
+            config,
+            topics,
+            retries,
+            locks,
+            stats,
+            intake,
+            halves,
+            self._rewriter,
+            self._make_key,
+            self._answers,
+            self._open_path,
         )
         self._paths: dict[str, FastPath] = {}
         self._tags: dict[str, tuple[int, str]] = {}

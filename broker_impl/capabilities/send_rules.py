@@ -1,8 +1,8 @@
 """What is asked of every send, check by check, in the reference's order and with its codes and texts: clients decide by them
 whether to try another broker.
 
-Java: `SendMessageProcessor`, `AbstractSendMessageProcessor` (msgCheck, buildMsgContext).  Differences: half messages and timers
-are refused as by a broker that has them switched off; `rmq_sys_wheel_timer` and `rmq_sys_REVIVE_LOG_…` take no sends; a broken
+Java: `SendMessageProcessor`, `AbstractSendMessageProcessor` (msgCheck, buildMsgContext).  Differences: timers are
+refused as by a broker that has them switched off; `rmq_sys_wheel_timer` and `rmq_sys_REVIVE_LOG_…` take no sends; a broken
 batch is illegal (13) as a whole.
 """
 
@@ -18,6 +18,7 @@ from broker_impl.config import BrokerConfig
 from broker_impl.engine.answers import Answer, Refusal, Reply
 from broker_impl.engine.call import Call
 from broker_impl.env import Env
+from broker_impl.half_messages import HalfMessages
 from broker_impl.intake import (
     HOST_FLAGS,
     Intake,
@@ -43,6 +44,7 @@ from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.codes import ResponseCode
 from rmq_wire.errors import BadBody
 from rmq_wire.headers.send import SendMessage, SendMessageV2
+from rmq_wire.implied.transactions import is_half
 
 Sent = SendMessage | SendMessageV2
 
@@ -65,6 +67,7 @@ class SendRules:
         locks: QueueLocks,
         stats: Stats,
         intake: Intake,
+        halves: HalfMessages,
         rewriter: properties.Rewriter,
         make_key: Callable[[], str],
         answers: SendAnswers,
@@ -78,6 +81,7 @@ class SendRules:
         self._locks = locks
         self._stats = stats
         self._intake = intake
+        self._halves = halves
         self._make_key = make_key
         self._answers = answers
         self._on_plain = on_plain
@@ -157,10 +161,13 @@ class SendRules:
         queue_id = self._by_properties(topic, message, queue_id)
         if topic.attributes.get(CLEANUP_POLICY) == COMPACTION and not values.get(prop.KEYS, "").strip():
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
-        if values.get(prop.TRAN_MSG, "").lower() == "true" and not (message.reconsume_times > 0 and delay_level(values) > 0):
-            remark = f"the broker[{self._config.broker_ip1}] sending transaction message is forbidden"
-            raise Refusal(ResponseCode.NO_PERMISSION, remark)
-        placed = self._intake.put(message, self._env.wall_ms)
+        if values.get(prop.TRAN_MSG) and is_half(values, message.reconsume_times, delay_level(values)):
+            if self._config.reject_transaction_message:
+                remark = f"the broker[{self._config.broker_ip1}] sending transaction message is forbidden"
+                raise Refusal(ResponseCode.NO_PERMISSION, remark)
+            placed = self._halves.prepare(message)
+        else:
+            placed = self._intake.put(message, self._env.wall_ms)
         self._stats.add_put(message.topic, message.queue_id, 1, placed.size)
         return self._answers.one_stored(call, queue_id, placed, values[prop.UNIQ_KEY], values.get(prop.WAIT, ""))
 

@@ -19,7 +19,7 @@ class EndTransaction(RpcRequest, code=RequestCode.END_TRANSACTION, to=Role.BROKE
     tran_state_table_offset: I64
     commit_log_offset: I64
     commit_or_rollback: I32
-    msg_id: str
+    msg_id: str | None = None
     topic: str | None = None
     from_transaction_check: bool = False
     transaction_id: str | None = None

@@ -303,7 +303,6 @@ def test_attack_18_a_delayed_message_goes_where_it_was_sent_to(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        (pairs(TRAN_MSG="true"), 16),
         (pairs(INNER_NUM="5"), 13),
         (pairs(TIMER_DELAY_SEC="5"), 1),
         (pairs(TIMER_DELIVER_MS="1700000005000"), 1),

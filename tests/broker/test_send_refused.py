@@ -131,11 +131,7 @@ def test_sizes(harness: Harness) -> None:
         assert client.ask(send(), b"x").code == 0
 
 
-def test_half_messages_and_timers_are_refused_as_if_switched_off(harness: Harness) -> None:
-    assert refused(harness, send(properties=pairs(TRAN_MSG="true", PGROUP="P"), sys_flag=4)) == (
-        16,
-        "the broker[127.0.0.1] sending transaction message is forbidden",
-    )
+def test_timers_are_refused_as_if_switched_off(harness: Harness) -> None:
     for name in ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"):
         assert refused(harness, send(properties=pairs(**{name: "5"}))) == (
             1,

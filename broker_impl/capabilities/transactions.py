@@ -1,0 +1,279 @@
+"""The end of a transaction (37), and a half message that is to be checked once more (323).
+
+The producer names its half message by its place in the log and in its queue.  That is believed only when a queue entry of the
+half messages' topic points there.  A commit stores the message where it belongs; both ends are noted, and an op message says so
+later.  A half message that a check has put back lies further on by then: its copy is found by its unique key, and ends with it.
+
+Java: `EndTransactionProcessor`, `AdminBrokerProcessor.resumeCheckHalfMessage`.  *Differs*: the topic is looked at; an end that
+comes twice, or after the other one, is refused (1), where Java stores the message again; so is 323 for what is no half message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from broker_impl.config import BrokerConfig
+from broker_impl.engine.answers import LATER, Answer, Durable, Refusal, Reply, Settled
+from broker_impl.engine.call import Call, PendingAnswer
+from broker_impl.engine.cold_reads import ColdReads
+from broker_impl.engine.engine import Engine
+from broker_impl.engine.router import Capability, answers
+from broker_impl.half_copies import Half, HalfCopies
+from broker_impl.half_messages import HalfMessages
+from broker_impl.intake import Intake, Message, NotTaken, PutStatus, check_inner_batch, check_names, not_taken
+from broker_impl.state.half_messages import HalfState
+from broker_impl.state.stats import Stats
+from rmq_net.log import plain_text
+from rmq_store.errors import Cold, StoreError
+from rmq_wire import names, properties, sys_flag
+from rmq_wire import property_names as prop
+from rmq_wire.codes import ResponseCode
+from rmq_wire.errors import WireError
+from rmq_wire.headers.transactions import EndTransaction, ResumeCheckHalfMessage
+from rmq_wire.implied import transactions as rule
+from rmq_wire.message import StoredMessage, read_unit
+from rmq_wire.message_id import parse_offset_message_id
+
+NOT_FOUND: Final = "Find prepared transaction message failed"
+ENDED: Final = "the transaction of this half message has ended"
+PUT_FAILED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
+EXCEPTION: Final = "Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC."
+UNSEEN_MS: Final = 5
+UNSEEN_TRIES: Final = 400
+"""A half message that is stored and not in its queue yet is waited for so long."""
+
+
+class Unseen(Exception):
+    """The message is in the log, and its queue has not come so far."""
+
+
+class Transactions(Capability):
+    """Codes 37 and 323."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        config: BrokerConfig,
+        stats: Stats,
+        intake: Intake,
+        reads: ColdReads,
+        halves: HalfMessages,
+        copies: HalfCopies,
+    ) -> None:
+        self._engine = engine
+        self._env = engine.env
+        self._config = config
+        self._stats = stats
+        self._intake = intake
+        self._store = intake.store
+        self._reads = reads
+        self._halves = halves
+        self._copies = copies
+
+    @answers(EndTransaction, stages=True)
+    def end(self, call: Call, asked: EndTransaction) -> Answer:
+        """Commit or roll back.  Refused: 1, 13, 14, 604 with the reference's texts; an end that is neither gets no answer."""
+        how = asked.commit_or_rollback
+        if how not in (sys_flag.TRANSACTION_COMMIT, sys_flag.TRANSACTION_ROLLBACK):
+            self._env.log.info("%s does not know yet how transaction %s ended", call.peer.remote[0], asked.msg_id)
+            return LATER
+        return self._at_once_or_later(call, lambda: self._end(asked))
+
+    @answers(ResumeCheckHalfMessage, stages=True)
+    def resume(self, call: Call, asked: ResumeCheckHalfMessage) -> Answer:
+        """Put a half message back, or one that was given up, with no checks counted.  Refused: 1."""
+        try:
+            offset = parse_offset_message_id(asked.msg_id or "").physical_offset
+        except WireError:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, EXCEPTION) from None
+        return self._at_once_or_later(call, lambda: self._resume(offset))
+
+    # Attempts: what is cold, not visible or not known yet is waited for, whether or not the asker stays
+
+    def _at_once_or_later(self, call: Call, attempt: Callable[[], Settled | Durable]) -> Answer:
+        if not self._halves.loaded:
+            self._halves.when_loaded(partial(self._again, call.detach(), attempt, UNSEEN_TRIES))
+            return LATER
+        try:
+            return attempt()
+        except (Cold, Unseen) as why:
+            self._wait(why, call.detach(), attempt, UNSEEN_TRIES)
+            return LATER
+
+    def _wait(self, why: Cold | Unseen, pending: PendingAnswer, attempt: Callable[[], Settled | Durable], tries: int) -> None:
+        if isinstance(why, Cold):
+            self._reads.after(why, partial(self._again, pending, attempt, tries))
+        elif tries:
+            self._engine.at(self._env.mono_ms + UNSEEN_MS, partial(self._again, pending, attempt, tries - 1))
+        else:
+            pending.answer(Refusal(ResponseCode.SYSTEM_ERROR, NOT_FOUND))
+
+    def _again(
+        self,
+        pending: PendingAnswer,
+        attempt: Callable[[], Settled | Durable],
+        tries: int,
+        error: BaseException | None = None,
+    ) -> None:
+        answer: Settled | Durable | Refusal
+        try:
+            if error is not None:
+                raise Refusal(ResponseCode.SYSTEM_ERROR, plain_text(error))
+            answer = attempt()
+        except (Cold, Unseen) as why:
+            self._wait(why, pending, attempt, tries)
+            return
+        except Refusal as no:
+            answer = no
+        pending.answer(answer)
+
+    # Ends
+
+    def _end(self, asked: EndTransaction) -> Settled | Durable:
+        """Raises `Refusal`, `Cold`, `Unseen`."""
+        half = self._half_at(asked.commit_log_offset, (names.TRANS_HALF_TOPIC,))
+        if half is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
+        self._check(half, asked)
+        unit, values = half
+        place = rule.destination(values)
+        if place is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
+        queue_offset = self._still_open(half)
+        if asked.commit_or_rollback == sys_flag.TRANSACTION_ROLLBACK:
+            self._halves.end(unit.queue_id, queue_offset, place[0])
+            return Reply()
+        end_offset = self._commit(unit, values, *place)
+        self._halves.end(unit.queue_id, queue_offset, place[0])
+        return Durable(Reply(), end_offset, False, None, _undone)
+
+    def _check(self, half: Half, asked: EndTransaction) -> None:
+        """`rejectCommitOrRollback` and `checkPrepareMessage`.  Raises `Refusal`."""
+        unit, values = half
+        immunity_ms = rule.end_immunity_ms(values, self._config.transaction_time_out)
+        age_ms = self._env.wall_ms - unit.born_timestamp
+        if immunity_ms is not None and age_ms > immunity_ms and not asked.from_transaction_check:
+            raise Refusal(ResponseCode.ILLEGAL_OPERATION)
+        if values.get(prop.PGROUP) != asked.producer_group:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+        if unit.queue_offset != asked.tran_state_table_offset:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+
+    def _still_open(self, half: Half) -> int:
+        """Queue offset of the half message, or of the copy that counts in its place.  Raises `Refusal`, `Cold`."""
+        unit = half.unit
+        state = self._halves.state(unit.queue_id, unit.queue_offset)
+        if state is HalfState.PASSED:
+            copy = self._copies.newest(half)
+            if copy is None and not self._config.message_index_enable:
+                return unit.queue_offset
+            if copy is not None and self._halves.state(copy.queue_id, copy.queue_offset) is HalfState.OPEN:
+                return copy.queue_offset
+            raise Refusal(ResponseCode.SYSTEM_ERROR, ENDED)
+        if state is HalfState.ENDED:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, ENDED)
+        return unit.queue_offset
+
+    def _commit(self, unit: StoredMessage, values: dict[str, str], topic: str, queue_id: int) -> int:
+        """Stage the message where it belongs; its end in the log.  Raises `Refusal`."""
+        message = Message(
+            topic,
+            queue_id,
+            unit.body,
+            rule.committed_values(values),
+            flag=unit.flag,
+            sys_flag=rule.committed_sys_flag(unit.sys_flag),
+            born_timestamp=unit.born_timestamp,
+            born_host=unit.born_host,
+            reconsume_times=unit.reconsume_times,
+        )
+        try:
+            check_names(topic)
+            check_inner_batch(message.values, message.sys_flag, has_batch_queues=self._intake.has_batch_queues(topic))
+            self._intake.divert(message)
+            draft = self._intake.draft(message)
+            draft.store_host = unit.store_host
+            draft.prepared_transaction_offset = unit.physical_offset
+            placed = self._intake.stage_draft(draft, self._env.wall_ms)
+        except NotTaken as no:
+            raise self._refusal(no.status) from None
+        self._stats.add_put(message.topic, message.queue_id, 1, placed.size)
+        return placed.end_offset
+
+    def _refusal(self, status: PutStatus) -> Refusal:
+        """`sendFinalMessage`."""
+        match status:
+            case PutStatus.MESSAGE_ILLEGAL | PutStatus.PROPERTIES_SIZE_EXCEEDED:
+                limit = self._config.max_message_size
+                return Refusal(
+                    ResponseCode.MESSAGE_ILLEGAL,
+                    "The message is illegal, maybe msg body or properties length not matched. msg body length limit "
+                    f"{limit}B, msg properties length limit 32KB.",
+                )
+            case PutStatus.SERVICE_NOT_AVAILABLE:
+                return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "Service not available now.")
+            case PutStatus.CREATE_MAPPED_FILE_FAILED:
+                return Refusal(ResponseCode.SYSTEM_ERROR, "Create mapped file failed.")
+            case _:
+                return Refusal(ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR DEFAULT")
+
+    # Once more
+
+    def _resume(self, physical_offset: int) -> Durable:
+        """Raises `Refusal`, `Cold`, `Unseen`."""
+        half = self._half_at(physical_offset, (names.TRANS_HALF_TOPIC, names.TRANS_CHECK_MAX_TIME_TOPIC))
+        place = None if half is None else rule.destination(half.values)
+        if half is None or place is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, EXCEPTION)
+        unit, values = half
+        waits = [
+            one
+            for one in self._copies.all(half)
+            if self._halves.state(one.queue_id, one.queue_offset) is HalfState.OPEN
+            and one.physical_offset != unit.physical_offset
+        ]
+        is_half = unit.topic == names.TRANS_HALF_TOPIC.encode()
+        state = self._halves.state(unit.queue_id, unit.queue_offset) if is_half else HalfState.PASSED
+        if waits or state is HalfState.ENDED:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, PUT_FAILED)
+        message = Message(
+            names.TRANS_HALF_TOPIC,
+            rule.HALF_QUEUE,
+            unit.body,
+            {**values, prop.TRANSACTION_CHECK_TIMES: "0"},
+            flag=unit.flag,
+            sys_flag=unit.sys_flag,
+            born_timestamp=unit.born_timestamp,
+            born_host=unit.born_host,
+            reconsume_times=unit.reconsume_times,
+        )
+        try:
+            placed = self._intake.stage(message, self._env.wall_ms, store_host=unit.store_host)
+        except NotTaken:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, PUT_FAILED) from None
+        if state is HalfState.OPEN:
+            self._halves.move(unit.queue_id, unit.queue_offset)
+        return Durable(
+            Reply(), placed.end_offset, False, None, lambda _: Reply(code=ResponseCode.SYSTEM_ERROR, remark=PUT_FAILED)
+        )
+
+    def _half_at(self, physical_offset: int, topics: tuple[str, ...]) -> Half | None:
+        """The message of one of these topics that is stored here.  Raises `Cold`, `Unseen`."""
+        found = self._store.lookup(physical_offset, checked=True)
+        if found is None:
+            if self._store.undispatched and self._store.lookup(physical_offset) is not None:
+                raise Unseen
+            return None
+        unit = read_unit(found)
+        if unit.topic.decode("utf-8", "replace") not in topics:
+            return None
+        return Half(unit, properties.decode(unit.properties.decode("utf-8", "replace")))
+
+
+def _undone(error: BaseException) -> Settled:
+    status = not_taken(error).status if isinstance(error, StoreError) else PutStatus.SERVICE_NOT_AVAILABLE
+    illegal = status in (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
+    code = ResponseCode.MESSAGE_ILLEGAL if illegal else ResponseCode.SERVICE_NOT_AVAILABLE
+    return Reply(code=code, remark="Service not available now.")

@@ -1,0 +1,60 @@
+"""What else the log has of a half message: its copies in the half messages' topic, its commit.  Found by its unique key.
+
+Only who comes late needs this: an end of a half message that was put back since, a check after a start, a resumed check.  Without
+an index (`messageIndexEnable=false`) nothing is found, and it is as in Java.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from broker_impl.env import Env
+from rmq_store.store import Store
+from rmq_wire import names
+from rmq_wire import property_names as prop
+from rmq_wire.message import StoredMessage, read_unit
+from rmq_wire.sys_flag import TRANSACTION_COMMIT, transaction_type
+
+COPIES_MAX: Final = 64
+"""The newest that the index knows."""
+FAR_MS: Final = 10 * 365 * 86_400_000
+"""Ahead of the wall clock: it may have been turned back since a copy was stored."""
+
+
+class Half(NamedTuple):
+    """A half message and its properties."""
+
+    unit: StoredMessage
+    values: dict[str, str]
+
+
+class HalfCopies:
+    """Looks for them.  Every method may raise `Cold`."""
+
+    def __init__(self, env: Env, store: Store) -> None:
+        self._env = env
+        self._store = store
+
+    def all(self, half: Half) -> list[StoredMessage]:
+        """In the half messages' topic, itself included."""
+        found = self._with_key(names.TRANS_HALF_TOPIC, half)
+        return [one for one in found if one.body_crc == half.unit.body_crc]
+
+    def newest(self, half: Half) -> StoredMessage | None:
+        """The last copy behind it in its queue."""
+        unit = half.unit
+        behind = [one for one in self.all(half) if one.queue_id == unit.queue_id and one.queue_offset > unit.queue_offset]
+        return max(behind, key=lambda one: one.queue_offset, default=None)
+
+    def is_settled(self, half: Half, topic: str) -> bool:
+        """It was put back, or its commit is stored."""
+        return self.newest(half) is not None or any(
+            transaction_type(one.sys_flag) == TRANSACTION_COMMIT and one.prepared_transaction_offset == half.unit.physical_offset
+            for one in self._with_key(topic, half)
+        )
+
+    def _with_key(self, topic: str, half: Half) -> list[StoredMessage]:
+        key = half.values.get(prop.UNIQ_KEY)
+        if not key:
+            return []
+        return [read_unit(one) for one in self._store.query(topic, key, COPIES_MAX, 0, self._env.wall_ms + FAR_MS).units]

@@ -1,0 +1,334 @@
+"""Half messages whose end stays away: who is asked, when, how often, and what a restart, a crash or a failing disk does to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmq_store.errors import Closed, CommitFailed
+from rmq_wire.message import read_unit
+from rmq_wire.names import TRANS_GROUP
+from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from tests.support.engine import Harness
+from tests.support.requests import props
+from tests.support.transactions import GIVEN_UP, HALF, OP, Producer, bodies, end, ending, half
+
+ROUND_MS = 30_000
+
+
+def opened(root: Path, **settings: Any) -> Harness:
+    """A broker with a topic, some seconds before its first check."""
+    harness = Harness(root, **settings)
+    harness.topic("T")
+    harness.driver.advance(2_000)
+    return harness
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    return opened(tmp_path)
+
+
+def check(harness: Harness, *producers: Producer) -> None:
+    """Let one interval pass."""
+    for producer in producers:
+        producer.beat()
+    harness.driver.advance(ROUND_MS)
+
+
+def progress(harness: Harness, topic: str = HALF) -> int:
+    return harness.node.offsets.query(TRANS_GROUP, topic, 0)
+
+
+def test_the_question(harness: Harness) -> None:
+    producer = Producer(harness, says=TRANSACTION_COMMIT)
+    unit = half(harness, TAGS="A")
+    harness.driver.advance(27_999)
+    assert producer.questions() == []
+    harness.driver.advance(1)
+    [(header, body)] = producer.questions()
+    [_, copy] = harness.stored(HALF)
+    assert props(copy) == {**props(unit), "TRANSACTION_CHECK_TIMES": "1"}
+    assert (header.tran_state_table_offset, header.commit_log_offset) == (copy.queue_offset, copy.physical_offset)
+    assert (header.topic, header.bname, header.msg_id) == (HALF, "broker-a", props(unit)["UNIQ_KEY"])
+    sent = read_unit(body)
+    assert (sent.topic, sent.queue_id, bytes(sent.body)) == (b"T", 1, b"half")
+    assert (sent.queue_offset, sent.physical_offset) == (copy.queue_offset, copy.physical_offset)
+    [committed] = harness.stored("T", 1)
+    assert committed.prepared_transaction_offset == copy.physical_offset
+    assert end(harness, unit, TRANSACTION_COMMIT).code == 1
+    check(harness, producer)
+    assert producer.questions() == []
+    assert len(harness.stored("T", 1)) == 1
+
+
+def test_one_that_is_six_seconds_old_is_left_in_peace(harness: Harness) -> None:
+    producer = Producer(harness)
+    harness.driver.advance(22_000)
+    half(harness)
+    harness.driver.advance(6_000)
+    assert producer.questions() == []
+    harness.driver.advance(ROUND_MS)
+    assert len(producer.questions()) == 1
+
+
+def test_a_young_one_stops_the_check_and_an_old_one_behind_it_waits(harness: Harness) -> None:
+    producer = Producer(harness)
+    harness.driver.advance(25_000)
+    half(harness, 1)
+    half(harness, 2)
+    harness.driver.advance(3_000)
+    assert producer.questions() == []
+    check(harness, producer)
+    assert len(producer.questions()) == 2
+
+
+def test_asked_fifteen_times_and_given_up(harness: Harness) -> None:
+    producer = Producer(harness)
+    unit = half(harness, KEYS="k")
+    times = 0
+    for _ in range(20):
+        check(harness, producer)
+        times += len(producer.questions())
+    assert times == 15
+    [given_up] = harness.stored(GIVEN_UP)
+    assert props(given_up) == {**props(unit), "TRANSACTION_CHECK_TIMES": "15"}
+    assert given_up.body == unit.body
+    topic = harness.node.topics.get(GIVEN_UP)
+    assert topic is not None
+    assert (topic.perm, topic.write_queue_nums) == (6, 1)
+    assert harness.node.transaction_metrics.counts["T"][0] == 0
+    assert end(harness, harness.stored(HALF)[-1], TRANSACTION_COMMIT).code == 1
+
+
+def test_checks_count_when_nobody_is_there_to_be_asked(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    half(harness)
+    for _ in range(16):
+        check(harness)
+    assert len(harness.stored(GIVEN_UP)) == 1
+    assert harness.node.transaction_check.unasked == 15
+    assert "no producer of group P is there" in caplog.text
+
+
+def test_one_that_is_older_than_the_log_is_kept(harness: Harness) -> None:
+    unit = half(harness)
+    harness.env.advance(72 * 3_600_000 + 1)
+    check(harness)
+    [given_up] = harness.stored(GIVEN_UP)
+    assert props(given_up) == {**props(unit), "TRANSACTION_CHECK_TIMES": "1"}
+
+
+def test_another_producer_of_the_group_is_asked(harness: Harness) -> None:
+    first, second = Producer(harness), Producer(harness)
+    stranger = Producer(harness, "Q")
+    for number in range(4):
+        half(harness, number)
+    check(harness, first, second, stranger)
+    assert [len(one.questions()) for one in (first, second, stranger)] == [2, 2, 0]
+    first.client.close()
+    check(harness, second)
+    assert len(second.questions()) == 4
+
+
+def test_a_sender_may_ask_for_more_time(harness: Harness) -> None:
+    """Every check puts it back; that counts as none, and whoever ends it by its first place ends the copy."""
+    producer = Producer(harness, says=TRANSACTION_COMMIT)
+    unit = half(harness, CHECK_IMMUNITY_TIME_IN_SECONDS="600")
+    for _ in range(18):
+        check(harness, producer)
+    copies = harness.stored(HALF)[1:]
+    assert len(copies) == 18
+    assert {**props(unit), "WAIT": "false", "TRAN_PREPARED_QUEUE_OFFSET": "0"} == props(copies[-1])
+    assert end(harness, unit, TRANSACTION_COMMIT).code == 0
+    assert end(harness, unit, TRANSACTION_COMMIT).code == 1
+    for _ in range(6):
+        check(harness, producer)
+    assert producer.questions() == []
+    assert len(harness.stored("T", 1)) == 1
+
+
+def test_who_asked_for_more_time_is_asked_when_it_is_over(harness: Harness) -> None:
+    producer = Producer(harness)
+    half(harness, CHECK_IMMUNITY_TIME_IN_SECONDS="60")
+    check(harness, producer)
+    check(harness, producer)
+    assert producer.questions() == []
+    check(harness, producer)
+    assert len(producer.questions()) == 1
+
+
+def test_an_end_that_comes_after_the_question_counts_once(harness: Harness) -> None:
+    producer = Producer(harness, says=TRANSACTION_COMMIT)
+    unit = half(harness)
+    check(harness, producer)
+    assert end(harness, unit, TRANSACTION_ROLLBACK).code == 0
+    assert len(producer.questions()) == 1
+    check(harness, producer)
+    assert harness.stored("T", 1) == []
+    assert producer.questions() == []
+
+
+def test_progress_follows(harness: Harness) -> None:
+    producer = Producer(harness)
+    client = producer.client
+    for number in range(40):
+        unit = half(harness, number, client)
+        if number % 4:
+            client.ask(ending(unit, TRANSACTION_ROLLBACK))
+    check(harness, producer)
+    assert len(producer.questions()) == 10
+    assert (progress(harness), progress(harness, OP)) == (40, 1)
+    assert len(harness.stored(HALF)) == 50
+
+
+def test_op_messages_are_passed_without_gap(harness: Harness) -> None:
+    """The second op message ends nothing that is open, but the first does: neither is passed."""
+    units = [half(harness, number) for number in range(2)]
+    end(harness, units[1], TRANSACTION_ROLLBACK)
+    harness.driver.advance(3_000)
+    harness.driver.advance(22_900)
+    young = half(harness, 2)
+    end(harness, young, TRANSACTION_ROLLBACK)
+    end(harness, units[0], TRANSACTION_ROLLBACK)
+    last = half(harness, 3)
+    end(harness, half(harness, 4), TRANSACTION_ROLLBACK)
+    harness.driver.advance(5_000)
+    assert bodies(harness.stored(OP)) == [b"1,", b"2,0,4,"]
+    assert (progress(harness), progress(harness, OP)) == (last.queue_offset, 1)
+
+
+@pytest.mark.parametrize("how", [TRANSACTION_COMMIT, TRANSACTION_ROLLBACK])
+def test_a_clean_stop_writes_the_ends(harness: Harness, how: int) -> None:
+    end(harness, half(harness), how)
+    harness.restart()
+    assert bodies(harness.stored(OP)) == [b"0,"]
+    producer = Producer(harness)
+    check(harness, producer)
+    check(harness, producer)
+    assert producer.questions() == []
+    assert len(harness.stored("T", 1)) == (how == TRANSACTION_COMMIT)
+
+
+def test_a_crash_between_commit_and_op_delivers_once(harness: Harness) -> None:
+    committed, rolled_back, pending = [half(harness, number) for number in range(3)]
+    end(harness, committed, TRANSACTION_COMMIT)
+    end(harness, rolled_back, TRANSACTION_ROLLBACK)
+    harness.restart(kill=True)
+    assert harness.stored(OP) == []
+    producer = Producer(harness, says=TRANSACTION_ROLLBACK)
+    check(harness, producer)
+    asked = [header.msg_id for header, _ in producer.questions()]
+    assert asked == [props(rolled_back)["UNIQ_KEY"], props(pending)["UNIQ_KEY"]]
+    check(harness, producer)
+    assert producer.questions() == []
+    assert bodies(harness.stored("T", 1)) == [b"half"]
+
+
+def test_a_crash_after_a_check_asks_about_the_copies_only(harness: Harness) -> None:
+    for number in range(5):
+        half(harness, number)
+    producer = Producer(harness)
+    check(harness, producer)
+    assert len(producer.questions()) == 5
+    harness.restart(kill=True)
+    assert progress(harness) == -1
+    producer = Producer(harness, says=TRANSACTION_COMMIT)
+    check(harness, producer)
+    assert len(producer.questions()) == 5
+    assert len(harness.stored("T", 1)) == 5
+    check(harness, producer)
+    assert producer.questions() == []
+
+
+def test_progress_is_said_when_the_disk_has_the_copies(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    half(harness)
+    flushed = harness.node.store.flushed_offset
+    monkeypatch.setattr(type(harness.node.store), "flushed_offset", property(lambda _: flushed))
+    check(harness)
+    assert len(harness.stored(HALF)) == 2
+    assert progress(harness) == -1
+    monkeypatch.undo()
+    harness.driver.advance(1_000)
+    assert progress(harness) == 1
+
+
+def test_a_failing_append_passes_nothing_over(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer(harness)
+    for number in range(3):
+        half(harness, number)
+    store = harness.node.store
+    real = store.commit
+    broken = [True]
+
+    def commit() -> None:
+        if broken and store._log.staged:
+            store.rollback_to(0)
+            raise CommitFailed(Closed.DISK_FULL)
+        real()
+
+    monkeypatch.setattr(store, "commit", commit)
+    check(harness, producer)
+    assert producer.questions() == []
+    broken.clear()
+    check(harness, producer)
+    assert len(producer.questions()) == 3
+    assert len(harness.stored(HALF)) == 6
+
+
+def test_ends_that_are_not_written_are_written_later(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    end(harness, half(harness), TRANSACTION_ROLLBACK)
+    store = harness.node.store
+    real = store.commit
+    broken = [True]
+
+    def commit() -> None:
+        if broken and store._log.staged:
+            store.rollback_to(0)
+            raise CommitFailed(Closed.DISK_FULL)
+        real()
+
+    monkeypatch.setattr(store, "commit", commit)
+    harness.driver.advance(10_000)
+    assert harness.stored(OP) == []
+    broken.clear()
+    harness.driver.advance(1_000)
+    assert bodies(harness.stored(OP)) == [b"0,"]
+
+
+def test_a_clock_that_goes_back(harness: Harness) -> None:
+    producer = Producer(harness)
+    half(harness)
+    harness.env.wall_ms -= 7_200_000
+    check(harness, producer)
+    assert len(producer.questions()) == 1
+    assert len(harness.stored(HALF)) == 2
+
+
+def test_a_producer_that_takes_nothing_is_not_asked(harness: Harness) -> None:
+    deaf, other = Producer(harness), Producer(harness)
+    deaf.client.peer.output_bytes_max = 0
+    deaf.client.reads = False
+    deaf.client.peer.unsent_bytes = 1
+    for number in range(4):
+        half(harness, number)
+    other.beat()
+    harness.driver.advance(28_000)
+    assert len(other.questions()) == 4
+
+
+def test_many(harness: Harness) -> None:
+    """More than a slice, a bit here and there; nobody is asked twice and nobody left out."""
+    producer = Producer(harness)
+    open_ones = set()
+    for number in range(300):
+        unit = half(harness, number, producer.client)
+        if number % 7 == 3:
+            open_ones.add(props(unit)["UNIQ_KEY"])
+        else:
+            producer.client.ask(ending(unit, TRANSACTION_ROLLBACK))
+    check(harness, producer)
+    asked = [header.msg_id for header, _ in producer.questions()]
+    assert len(asked) == len(open_ones)
+    assert set(asked) == open_ones

@@ -1,0 +1,195 @@
+"""Transactions: what is stored of a half message and of its end, who can end it, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmq_wire.codes import ResponseCode
+from rmq_wire.headers.transactions import ResumeCheckHalfMessage
+from rmq_wire.message_id import offset_message_id
+from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from tests.support.engine import Harness
+from tests.support.requests import WALL_MS, pairs, props, pull, send
+from tests.support.transactions import HALF, OP, UNIQUE, bodies, end, ending, half
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    harness = Harness(tmp_path)
+    harness.topic("T")
+    harness.driver.advance(2_000)
+    return harness
+
+
+def test_a_half_message_waits_unseen(harness: Harness) -> None:
+    unit = half(harness, TAGS="A", KEYS="k")
+    assert props(unit) | {"REAL_TOPIC": "T", "REAL_QID": "1", "__transactionId__": UNIQUE.format(0)} == props(unit)
+    assert (unit.queue_id, unit.sys_flag, unit.queue_offset) == (0, 0, 0)
+    assert harness.stored("T", 1) == []
+
+
+def test_a_commit_stores_the_message_where_it_belongs(harness: Harness) -> None:
+    unit = half(harness, TAGS="A", KEYS="k", mine="value")
+    assert end(harness, unit, TRANSACTION_COMMIT).code == 0
+    [copy] = harness.stored("T", 1)
+    kept = {name: value for name, value in props(unit).items() if name not in ("REAL_TOPIC", "REAL_QID")}
+    assert props(copy) == kept
+    assert (copy.sys_flag, copy.prepared_transaction_offset) == (TRANSACTION_COMMIT, unit.physical_offset)
+    assert (copy.body, copy.born_host, copy.born_timestamp) == (unit.body, unit.born_host, unit.born_timestamp)
+    assert len(harness.node.store.query("T", "k", 32, 0, 1 << 62).units) == 1
+    assert harness.connect().ask(pull(queue_id=1, subscription="A")).code == 0
+
+
+def test_ends_are_written_together_after_a_while(harness: Harness) -> None:
+    units = [half(harness, number) for number in range(3)]
+    for unit, how in zip(units, (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, TRANSACTION_COMMIT), strict=True):
+        assert end(harness, unit, how).code == 0
+    harness.driver.advance(2_999)
+    assert harness.stored(OP) == []
+    harness.driver.advance(1)
+    [op] = harness.stored(OP)
+    assert (op.body, op.properties) == (b"0,1,2,", b"WAIT\x01true\x02TAGS\x01d\x02")
+    assert (op.born_host, op.flag, op.sys_flag) == (op.store_host, 0, 0)
+    assert bodies(harness.stored("T", 1)) == [b"half", b"half"]
+
+
+def test_many_ends_are_written_at_once(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, transactionOpMsgMaxSize="10")
+    harness.topic("T")
+    client = harness.connect()
+    for number in range(7):
+        client.ask(ending(half(harness, number, client), TRANSACTION_ROLLBACK))
+    assert bodies(harness.stored(OP)) == [b"0,1,2,3,4,"]
+    harness.driver.advance(3_000)
+    assert bodies(harness.stored(OP)) == [b"0,1,2,3,4,", b"5,6,"]
+
+
+def test_nobody_is_answered_whose_transaction_has_no_end_yet(harness: Harness) -> None:
+    unit = half(harness)
+    client = harness.connect()
+    for how in (TRANSACTION_NOT, TRANSACTION_PREPARED, 99):
+        client.send(ending(unit, how))
+    assert client.answers == {}
+    assert end(harness, unit, TRANSACTION_COMMIT).code == 0
+
+
+@pytest.mark.parametrize("first", [TRANSACTION_COMMIT, TRANSACTION_ROLLBACK])
+@pytest.mark.parametrize("second", [TRANSACTION_COMMIT, TRANSACTION_ROLLBACK])
+def test_attack_23_the_first_end_counts(harness: Harness, first: int, second: int) -> None:
+    unit = half(harness)
+    assert end(harness, unit, first).code == 0
+    assert end(harness, unit, second).code == ResponseCode.SYSTEM_ERROR
+    harness.driver.advance(4_000)
+    assert end(harness, unit, second).code == ResponseCode.SYSTEM_ERROR
+    harness.restart()
+    assert end(harness, unit, second).code == ResponseCode.SYSTEM_ERROR
+    harness.driver.advance(70_000)
+    assert end(harness, unit, second).code == ResponseCode.SYSTEM_ERROR
+    assert len(harness.stored("T", 1)) == (first == TRANSACTION_COMMIT)
+
+
+def test_two_ends_in_one_turn(harness: Harness) -> None:
+    unit = half(harness)
+    client = harness.connect()
+    client.raw(client.frame(ending(unit, TRANSACTION_COMMIT)) + client.frame(ending(unit, TRANSACTION_ROLLBACK)))
+    assert [client.answers[opaque].code for opaque in sorted(client.answers)] == [0, 1]
+    assert len(harness.stored("T", 1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "remark"),
+    [
+        ({"producer_group": "other"}, "The producer group wrong"),
+        ({"tran_state_table_offset": 7}, "The transaction state table offset wrong"),
+        ({"commit_log_offset": 1 << 62}, "Find prepared transaction message failed"),
+        ({"commit_log_offset": 1}, "Find prepared transaction message failed"),
+        ({"commit_log_offset": -1}, "Find prepared transaction message failed"),
+    ],
+)
+@pytest.mark.parametrize("how", [TRANSACTION_COMMIT, TRANSACTION_ROLLBACK])
+def test_refused(harness: Harness, how: int, change: dict[str, Any], remark: str) -> None:
+    unit = half(harness)
+    answer = end(harness, unit, how, **change)
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
+    assert harness.stored("T", 1) == []
+    assert end(harness, unit, TRANSACTION_COMMIT).code == 0
+
+
+def test_attack_22_what_only_looks_like_a_half_message_is_none(harness: Harness) -> None:
+    given = pairs(PGROUP="P", REAL_TOPIC="T", REAL_QID="1", UNIQ_KEY=UNIQUE.format(9))
+    harness.connect().ask(send(queue_id=2, properties=given), b"forged")
+    [forged] = harness.stored("T", 2)
+    answer = end(harness, forged, TRANSACTION_COMMIT)
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+    image = half(harness, body=b"x")
+    inside = half(harness, 1, body=bytes(2_000))
+    assert end(harness, image, TRANSACTION_COMMIT, commit_log_offset=inside.physical_offset + 90).code == 1
+    assert harness.stored("T", 1) == []
+
+
+def test_a_sender_does_not_count_checks(harness: Harness) -> None:
+    unit = half(harness, TRANSACTION_CHECK_TIMES="15", TRAN_PREPARED_QUEUE_OFFSET="0")
+    assert props(unit).keys().isdisjoint({"TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET"})
+
+
+def test_an_end_after_the_time_that_its_sender_set(harness: Harness) -> None:
+    unit = half(harness, CHECK_IMMUNITY_TIME_IN_SECONDS="10")
+    harness.driver.advance(10_001)
+    assert end(harness, unit, TRANSACTION_COMMIT).code == ResponseCode.ILLEGAL_OPERATION
+    assert end(harness, unit, TRANSACTION_COMMIT, from_transaction_check=True).code == 0
+    assert len(harness.stored("T", 1)) == 1
+
+
+def test_a_commit_with_a_delay_level_is_delayed(harness: Harness) -> None:
+    unit = half(harness, DELAY="1")
+    assert end(harness, unit, TRANSACTION_COMMIT).code == 0
+    assert harness.stored("T", 1) == []
+    harness.driver.advance(1_100)
+    assert bodies(harness.stored("T", 1)) == [b"half"]
+
+
+def test_a_broker_that_takes_none(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, rejectTransactionMessage="true")
+    harness.topic("T")
+    given = pairs(TRAN_MSG="true", PGROUP="P")
+    answer = harness.connect().ask(send(properties=given), b"half")
+    assert (answer.code, answer.remark) == (16, "the broker[127.0.0.1] sending transaction message is forbidden")
+
+
+def test_retries_of_old_clients_are_ordinary_sends(harness: Harness) -> None:
+    given = pairs(TRAN_MSG="true", PGROUP="P", DELAY="1")
+    assert harness.connect().ask(send(properties=given, reconsume_times=1), b"again").code == 0
+    assert harness.stored(HALF) == []
+
+
+def test_half_messages_are_counted(harness: Harness) -> None:
+    units = [half(harness, number) for number in range(3)]
+    end(harness, units[0], TRANSACTION_COMMIT)
+    harness.driver.advance(10_000)
+    text = (harness.root / "config" / "transactionMetrics").read_text()
+    version = f'{{"counter":4,"stateVersion":0,"timestamp":{WALL_MS + 2_000}}}'
+    assert text == f'{{"dataVersion":{version},"transactionCount":{{"T":{{"count":2,"timeStamp":{WALL_MS + 2_000}}}}}}}'
+    harness.restart()
+    end(harness, units[1], TRANSACTION_ROLLBACK)
+    assert harness.node.transaction_metrics.counts["T"][0] == 1
+
+
+def test_resumed(harness: Harness) -> None:
+    unit = half(harness)
+    request = ResumeCheckHalfMessage(topic="T", msg_id=offset_message_id(unit.store_host, unit.physical_offset))
+    assert harness.connect().ask(request).code == 0
+    [_, copy] = harness.stored(HALF)
+    assert props(copy) == {**props(unit), "TRANSACTION_CHECK_TIMES": "0"}
+    assert end(harness, unit, TRANSACTION_ROLLBACK).code == ResponseCode.SYSTEM_ERROR
+    assert end(harness, copy, TRANSACTION_COMMIT).code == 0
+    assert harness.connect().ask(request).code == ResponseCode.SYSTEM_ERROR
+
+
+@pytest.mark.parametrize("message_id", [None, "", "zz", "7F00000100002A9F00FFFFFFFFFFFFFF"])
+def test_nothing_to_resume(harness: Harness, message_id: str | None) -> None:
+    answer = harness.connect().ask(ResumeCheckHalfMessage(topic="T", msg_id=message_id))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark == "Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC."
