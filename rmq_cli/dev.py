@@ -31,6 +31,7 @@ EPILOG = "\b\nWhere it differs from Java's defaults (--like-java drops these):\n
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any broker property, by Java's name (repeatable).")
 @click.option("--bind", metavar="ADDRESS", help="Listen on this address.  [default: 127.0.0.1]")
 @click.option("--like-java", is_flag=True, help="Java's defaults throughout (see below).")
+@click.option("--fast-delays", is_flag=True, help="Delay levels, and so retries, of 5 to 90 ms.")
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one line of JSON when ready.")
 @click.option("--log-level", default="WARNING", show_default=True, type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]))
 @click.option("--plain-streams", is_flag=True, hidden=True, help="Serve over trio streams, as on systems without epoll.")
@@ -43,6 +44,7 @@ def command(
     settings: tuple[str, ...],
     bind: str | None,
     like_java: bool,
+    fast_delays: bool,
     as_json: bool,
     log_level: str,
     plain_streams: bool,
@@ -53,6 +55,7 @@ def command(
     rmq dev                                        store in ./.rmq, ports 9876 and 10911
     rmq dev --ephemeral --namesrv-port 0 --broker-port 0 --json
     rmq dev --set flushDiskType=SYNC_FLUSH
+    rmq dev --fast-delays                          sixteen retries until the dead letters, in a second
     """
     from rmq_cli.logs import log_to_stderr
     from rmq_cli.servers import DevPlan, dev_settings, make_store_directory, open_dev
@@ -63,6 +66,7 @@ def command(
     said = {
         "listenPort": ("--broker-port", broker_port is not None),
         "bindAddress": ("--bind", bind is not None),
+        "messageDelayLevel": ("--fast-delays", fast_delays),
         "storePathRootDir": ("--ephemeral" if ephemeral else "--store", ephemeral or store is not None),
     }
     told = dev_settings(settings, said)
@@ -88,6 +92,7 @@ def command(
             settings=told,
             bind=bind,
             like_java=like_java,
+            fast_delays=fast_delays,
             plain_streams=plain_streams,
         )
         servers, summary = open_dev(plan)

@@ -31,6 +31,7 @@ from rmq_cli.serving import Summary
 from rmq_net.shell import bound_to
 from rmq_store.disk.disk import RealDisk
 from rmq_store.errors import StoreError
+from rmq_wire.implied.delay_levels import FAST_DELAY_LEVELS
 
 LOOPBACK = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"
@@ -51,6 +52,7 @@ class DevPlan(NamedTuple):
     settings: Mapping[str, str]
     bind: str | None
     like_java: bool
+    fast_delays: bool
     plain_streams: bool
 
 
@@ -132,7 +134,9 @@ def open_dev(plan: DevPlan) -> tuple[RunningServers, Summary]:
                 places.append(place._replace(keeps_address="brokerIP1" in settings))
                 notices += config.notices if number == 0 else []
     address = reachable(names_socket)
-    summary = Summary(address, [reachable(place.sockets[0][0]) for place in places], str(plan.root), [address], notices)
+    listening_on = [reachable(place.sockets[0][0]) for place in places]
+    delays = FAST_DELAY_LEVELS if plan.fast_delays else None
+    summary = Summary(address, listening_on, str(plan.root), [address], notices, fast_delays=delays)
     return RunningServers(names, [(names_socket, MAIN_LISTENER)], places, plan.plain_streams), summary
 
 
@@ -174,6 +178,8 @@ def _dev_entries(plan: DevPlan, bind: str, number: int, settings: Mapping[str, s
         entries.update(measured_disk_ratios(usage.total, usage.used))
         if bind != LOOPBACK:
             del entries["brokerIP1"], entries["brokerIP2"]
+    if plan.fast_delays:
+        entries["messageDelayLevel"] = FAST_DELAY_LEVELS
     entries["listenPort"] = str(plan.broker_port)
     entries.update(settings)
     entries["bindAddress"] = bind

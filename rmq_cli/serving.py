@@ -27,7 +27,7 @@ class Summary(NamedTuple):
     """What to tell when ready.  `asks`: name servers, one of which must know TBW102 first; none: wait for nothing.
 
     `alone`: a broker whose name servers are elsewhere, and how they are to list it; it stays up without them, as Java's does, and
-    registers when one comes.
+    registers when one comes.  `fast_delays`: the delay levels where they are not those that everybody expects.
     """
 
     namesrv: str | None
@@ -36,6 +36,7 @@ class Summary(NamedTuple):
     asks: Sequence[str]
     notices: Sequence[str] = ()
     alone: Listed | None = None
+    fast_delays: str | None = None
 
 
 def serve(servers: RunningServers, summary: Summary, *, as_json: bool) -> None:
@@ -80,6 +81,8 @@ def _json_line(summary: Summary) -> str:
     told: dict[str, object] = {"namesrv": summary.namesrv, "broker": broker, "store": summary.store, "pid": os.getpid()}
     if len(summary.brokers) > 1:
         told["brokers"] = list(summary.brokers)
+    if summary.fast_delays is not None:
+        told["messageDelayLevel"] = summary.fast_delays
     return json.dumps(told)
 
 
@@ -92,8 +95,9 @@ def _sheet(summary: Summary) -> str:
         return f"broker ready at {brokers}, store {summary.store}, registered with no name server"
     if summary.alone is not None:
         return f"broker ready at {brokers}, store {summary.store}, name server {summary.namesrv}"
+    fast = "" if summary.fast_delays is None else f"delay levels and retries in milliseconds: {summary.fast_delays}\n"
     return f"""ready: name server {summary.namesrv}, broker {brokers}, store {summary.store}
-
+{fast}
   export NAMESRV_ADDR={summary.namesrv}
 
   DefaultMQProducer producer = new DefaultMQProducer("my-group");

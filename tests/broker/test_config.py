@@ -237,6 +237,7 @@ def test_pairs() -> None:
 
 def test_delay_levels() -> None:
     assert len(config().delay_levels) == 18
+    assert config(messageDelayLevel="5ms 2s 1m 3h 1d").delay_levels == (5, 2_000, 60_000, 10_800_000, 86_400_000)
 
 
 # -- changing

@@ -18,7 +18,9 @@ from broker_impl.dev_differences import DEV_DIFFERENCES
 from rmq_cli.ready import READY_S_MAX
 from rmq_wire.bodies.cluster import ClusterInfo
 from rmq_wire.codes import ResponseCode
+from rmq_wire.headers.configuration import GetBrokerConfig
 from rmq_wire.headers.naming import GetBrokerClusterInfo, GetRouteInfo, PutKVConfig
+from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS
 from tests.support.command import complaint, invoke
 from tests.support.requests import create_topic
 from tests.support.rmq import DEV, ROOT, Server, command, environment, run
@@ -261,6 +263,22 @@ def test_ready_without_automatic_topics(home: Path) -> None:
             assert talk.ask(GetRouteInfo(topic="TBW102")).code == ResponseCode.TOPIC_NOT_EXIST
             assert talk.ask(GetRouteInfo(topic="SELF_TEST_TOPIC")).code == ResponseCode.SUCCESS
         assert server.stop() == 0
+
+
+def test_fast_delays_are_said_when_it_is_ready(home: Path) -> None:
+    with Server(home, *DEV, "--ephemeral", "--fast-delays") as server:
+        levels = server.told["messageDelayLevel"].split(" ")
+        with Talk(server.told["broker"]) as talk:
+            shown = talk.ask(GetBrokerConfig()).body.decode()
+    assert len(levels) == len(DELAY_LEVELS_MS)
+    assert all(level.endswith("ms") for level in levels)
+    assert f"messageDelayLevel={' '.join(levels)}" in shown.splitlines()
+    server = Server(home, *DEV[:-1], "--ephemeral", "--fast-delays")
+    with server.start(wait=False):
+        assert server.line().startswith(b"ready: name server ")
+        assert server.line() == f"delay levels and retries in milliseconds: {' '.join(levels)}".encode()
+    line = complaint(*DEV, "--ephemeral", "--fast-delays", "--set", "messageDelayLevel=1s", home=home)
+    assert "--fast-delays and --set messageDelayLevel= say the same thing" in line
 
 
 def test_the_sheet_for_people(home: Path) -> None:
