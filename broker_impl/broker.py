@@ -14,10 +14,11 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import trio
 
+from broker_impl.engine.slices import Slices
 from broker_impl.namesrv.server import NameServer
 from broker_impl.node import BrokerNode
 from broker_impl.registration import Asked
@@ -37,6 +38,7 @@ NOTICE_S_MAX = 3.0
 """To connect to a broker and tell it something (Java: 3 s to connect, 300 ms to write)."""
 NOTICE_LINKS_MAX = 16
 """Connections to brokers at a time."""
+T = TypeVar("T")
 Sockets = Sequence[tuple[socket.socket, str]]
 """Listening sockets, each with the name of the listener."""
 
@@ -177,6 +179,17 @@ async def _send_notice(addr: str, frames: bytes, limiter: trio.CapacityLimiter, 
             log.warning("broker %s was not told of the new smallest id: %s", addr, reason(error))
 
 
+async def _in_slices(work: Slices[T]) -> T:
+    """Its result; others are served between two slices."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        await trio.lowlevel.checkpoint()
+
+
 @contextlib.asynccontextmanager
 async def _broker(
     place: BrokerPlace, embedded: NameServer | None, plain_streams: bool, unsaved: list[str]
@@ -186,7 +199,7 @@ async def _broker(
     try:
         async with _serving(node.engine, place.sockets, plain_streams):
             if embedded is not None:
-                node.register_with(embedded, keeps_address=place.keeps_address)
+                await _in_slices(node.register_with(embedded, keeps_address=place.keeps_address))
             async with keep_registered(node):
                 yield
             if embedded is not None:
@@ -215,7 +228,7 @@ class _NameServerLinks:
         while True:
             self._wake = trio.Event()
             self._env.refresh()
-            for asked in self._registrar.due(self._env.mono_ms):
+            for asked in await _in_slices(self._registrar.due(self._env.mono_ms)):
                 self._nursery.start_soon(self._ask, asked)
             due_ms = self._registrar.next_due_ms()
             pause_s = math.inf if due_ms is None else max(due_ms - self._env.mono_ms, 0) / MS_PER_S

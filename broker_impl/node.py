@@ -34,6 +34,7 @@ from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.limits import Limits
 from broker_impl.engine.router import Router
+from broker_impl.engine.slices import Slices
 from broker_impl.env import Env
 from broker_impl.half_copies import HalfCopies
 from broker_impl.half_messages import HalfMessages
@@ -151,6 +152,8 @@ class BrokerNode:
         )
         self.registrar = Registrar(self.announcement, config.name_servers, env.mono_ms, env.log)
         self._embedded: NameServer | None = None
+        self._offered: dict[str, TopicConfig] = {}
+        """What the name server of this process is being told."""
         self._keeps_address = False
         self.topics.on_change.append(self._topics_changed)
         self.schedule: Schedule
@@ -224,38 +227,54 @@ class BrokerNode:
 
     # -- name servers
 
-    def register_with(self, name_server: NameServer, *, keeps_address: bool = False) -> None:
-        """Enter this broker into a name server of the same process, and keep its topics up to date there.
+    def register_with(self, name_server: NameServer, *, keeps_address: bool = False) -> Slices[None]:
+        """Enter this broker into a name server of the same process, in slices, and keep its topics up to date there.
 
         `keeps_address`: everybody is told brokerIP1; else each asker an address that it reaches.
         """
         self._embedded = name_server
         self._keeps_address = keeps_address
-        self._tell_embedded()
         self.engine.every(self.config.register_name_server_period, self._tell_embedded)
+        return self._telling_embedded()
 
     def _tell_embedded(self) -> None:
         """Everything; again and again, as over the wire, so that a route that was deleted there comes back."""
-        if self._embedded is not None:
-            self._embedded.embed(self._embeddable(self.announcement.registration()))
+        self.engine.in_background(self._telling_embedded())
+
+    def _telling_embedded(self) -> Slices[None]:
+        """What changes meanwhile is told at once, and put into what is still to be told."""
+        if self._embedded is None:
+            return
+        offered = self._offered = {}
+        for _ in self.announcement.offering(offered):
+            yield None
+            if self._offered is not offered:
+                return
+        for _ in self._embedded.embedding(self._embeddable(offered)):
+            yield None
+            if self._offered is not offered:
+                return
 
     def withdraw_from(self, name_server: NameServer) -> None:
         """Take it out again."""
         self._embedded = None
+        self._offered = {}
         name_server.withdraw(self.announcement.unregistration())
 
     def _topics_changed(self, changed: Iterable[TopicConfig]) -> None:
         changed = list(changed)
         self.registrar.topics_changed(changed)
         if self._embedded is not None:
-            self._embedded.embed(self._embeddable(self.announcement.registration(changed)))
+            offered = self.announcement.offered(changed)
+            self._offered.update(offered)
+            self._embedded.embed(self._embeddable(offered))
 
     def _register_anew(self) -> None:
         self.registrar.everything_changed()
         self._tell_embedded()
 
-    def _embeddable(self, registration: Registration) -> Registration:
-        return registration._replace(embedded=True, keeps_address=self._keeps_address)
+    def _embeddable(self, offered: dict[str, TopicConfig]) -> Registration:
+        return self.announcement.registration(offered)._replace(embedded=True, keeps_address=self._keeps_address)
 
     # -- files
 

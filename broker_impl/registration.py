@@ -9,15 +9,17 @@ minute (apache/rocketmq#9411).
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from broker_impl.engine.slices import ROWS_PER_SLICE, Slices, joined
 from broker_impl.namesrv.registrations import Registration, Unregistration
 from rmq_net.log import Log
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.kv import KVTable
-from rmq_wire.bodies.registration import RegisterBrokerBody, write_compressed
+from rmq_wire.bodies.registration import RegisterBrokerBody, compressed_pieces
 from rmq_wire.bodies.route import QueueData, TopicRouteData
 from rmq_wire.bodies.topics import PERM_READ, PERM_WRITE, TopicConfig, TopicConfigTable
 from rmq_wire.checksum import body_crc
@@ -95,33 +97,39 @@ class Announcement:
         self.settings = settings
         self.topics = topics
 
-    def registration(self, changed: Iterable[TopicConfig] | None = None) -> Registration:
-        """For a name server in this process: `NameServer.embed`."""
+    def registration(self, topics: dict[str, TopicConfig]) -> Registration:
+        """For a name server in this process: `NameServer.embed`.  `topics` are `offered`."""
         who = self.identity
-        table = self._offered(self.topics.table.values() if changed is None else changed)
         version = self.topics.data_version
-        return Registration(who.cluster, who.name, who.broker_id, who.addr, who.ha_addr, table, version, acting_master=False)
+        return Registration(who.cluster, who.name, who.broker_id, who.addr, who.ha_addr, topics, version, acting_master=False)
 
     def unregistration(self) -> Unregistration:
         """The same at the end: `NameServer.withdraw`."""
         who = self.identity
         return Unregistration(who.cluster, who.name, who.broker_id, who.addr)
 
-    def registers(self, changed: Iterable[TopicConfig] | None = None) -> list[tuple[Request, bytes]]:
+    def registers(self, changed: Iterable[TopicConfig] | None = None) -> Slices[list[tuple[Request, bytes]]]:
         """Code 103 with its body: one request, or several when the table is to be split."""
-        table = self._offered(self.topics.table.values() if changed is None else changed)
+        table: dict[str, TopicConfig] = {}
+        yield from self.offering(table, None if changed is None else list(changed))
         size = max(len(table), 1)
         if self.settings.enable_split_registration and changed is None:
             size = self.settings.split_registration_size
         items = list(table.items())
-        return [self._register(dict(items[start : start + size])) for start in range(0, max(len(items), 1), size)]
+        found = []
+        for start in range(0, max(len(items), 1), size):
+            found.append((yield from self._register(dict(items[start : start + size]))))
+            yield None
+        return found
 
-    def single_topics(self, changed: Iterable[TopicConfig]) -> list[tuple[Request, bytes]]:
+    def single_topics(self, changed: Iterable[TopicConfig]) -> Slices[list[tuple[Request, bytes]]]:
         """Code 217, one per topic: what `enableSingleTopicRegister` wants instead of an increment."""
-        return [
-            (RegisterTopic(topic=name), TopicRouteData(queue_datas=[self._queues(config)]).encode())
-            for name, config in self._offered(changed).items()
-        ]
+        found: list[tuple[Request, bytes]] = []
+        for count, (name, config) in enumerate(self.offered(changed).items(), 1):
+            found.append((RegisterTopic(topic=name), TopicRouteData(queue_datas=[self._queues(config)]).encode()))
+            if count % ROWS_PER_SLICE == 0:
+                yield None
+        return found
 
     def question(self) -> tuple[Request, bytes]:
         """Code 322: do you have this version?"""
@@ -134,7 +142,7 @@ class Announcement:
         who = self.identity
         return UnregisterBroker(broker_name=who.name, broker_addr=who.addr, cluster_name=who.cluster, broker_id=who.broker_id)
 
-    def _register(self, table: dict[str, TopicConfig]) -> tuple[Request, bytes]:
+    def _register(self, table: dict[str, TopicConfig]) -> Slices[tuple[Request, bytes]]:
         version = self.topics.data_version
         said = RegisterBrokerBody(
             topic_config_serialize_wrapper=TopicConfigTable(
@@ -146,7 +154,7 @@ class Announcement:
             )
         )
         compressed = self.settings.compressed_register
-        body = write_compressed(said) if compressed else said.encode()
+        body = yield from joined(compressed_pieces(said) if compressed else said.pieces(), bytes_max=sys.maxsize)
         who = self.identity
         header = RegisterBroker(
             broker_name=who.name,
@@ -160,7 +168,16 @@ class Announcement:
         )
         return header, body
 
-    def _offered(self, topics: Iterable[TopicConfig]) -> dict[str, TopicConfig]:
+    def offering(self, offered: dict[str, TopicConfig], topics: Sequence[TopicConfig] | None = None) -> Slices[None]:
+        """Fill `offered` with these topics, or all as each is when its turn comes; one that is deleted meanwhile is left out."""
+        names = [config.topic_name for config in topics] if topics is not None else list(self.topics.table)
+        given = {config.topic_name: config for config in topics} if topics is not None else self.topics.table
+        for start in range(0, len(names), 4 * ROWS_PER_SLICE):
+            if start:
+                yield None
+            offered.update(self.offered(given[name] for name in names[start : start + 4 * ROWS_PER_SLICE] if name in given))
+
+    def offered(self, topics: Iterable[TopicConfig]) -> dict[str, TopicConfig]:
         """By name, with no more permission than the broker itself has."""
         permission = self.settings.broker_permission
         if permission & PERM_READ and permission & PERM_WRITE:
@@ -245,14 +262,14 @@ class Registrar:
             target.all_wanted = True
         self._woken()
 
-    def due(self, now_ms: int) -> list[Asked]:
-        """What to ask now; each name server at most one question at a time."""
+    def due(self, now_ms: int) -> Slices[list[Asked]]:
+        """What to ask now; each name server at most one question at a time.  Nobody may ask again before this has ended."""
         found = []
         for target in self._targets.values():
             if self._left or target.asking or now_ms < target.retry_ms:
                 continue
-            self._fill(target, now_ms)
-            if target.queue:
+            yield from self._fill(target, now_ms)
+            if target.queue and not self._left:
                 target.asking = True
                 found.append(target.queue[0])
         return found
@@ -317,7 +334,7 @@ class Registrar:
         if self.on_due is not None:
             self.on_due()
 
-    def _fill(self, target: _Target, now_ms: int) -> None:
+    def _fill(self, target: _Target, now_ms: int) -> Slices[None]:
         """Decide what this name server is asked next."""
         if target.queue:
             return
@@ -330,13 +347,13 @@ class Registrar:
         if target.all_wanted:
             target.all_wanted = False
             target.changed.clear()
-            self._put(target, self.announcement.registers())
+            self._put(target, (yield from self.announcement.registers()))
         elif target.changed:
             changed, target.changed = list(target.changed.values()), {}
             if self.settings.enable_single_topic_register:
-                self._put(target, self.announcement.single_topics(changed), SINGLE_TOPIC_TIMEOUT_MS)
+                self._put(target, (yield from self.announcement.single_topics(changed)), SINGLE_TOPIC_TIMEOUT_MS)
             else:
-                self._put(target, self.announcement.registers(changed))
+                self._put(target, (yield from self.announcement.registers(changed)))
 
     def _following(self, now_ms: int) -> int:
         """The next regular time after `now_ms`."""

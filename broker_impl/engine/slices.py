@@ -50,7 +50,7 @@ def in_turn(works: Iterable[Iterator[None]]) -> Slices[None]:
         yield from work
 
 
-def joined(pieces: Iterable[bytes | Pause | None]) -> Slices[bytes]:
+def joined(pieces: Iterable[bytes | Pause | None], bytes_max: int = FRAME_BYTES_MAX) -> Slices[bytes]:
     """All pieces as one text.  What stands in place of a piece is handed on: a pause of whoever makes them.
 
     Raises `Refusal` above what a frame holds; until then nobody would know.
@@ -65,8 +65,8 @@ def joined(pieces: Iterable[bytes | Pause | None]) -> Slices[bytes]:
             if rows < ROWS_PER_SLICE and size < BYTES_PER_SLICE:
                 continue
             total += size
-            if total > FRAME_BYTES_MAX:
-                raise Refusal(ResponseCode.SYSTEM_ERROR, f"an answer of more than {FRAME_BYTES_MAX} bytes")
+            if total > bytes_max:
+                raise Refusal(ResponseCode.SYSTEM_ERROR, f"an answer of more than {bytes_max} bytes")
         rows = size = 0
         yield None if isinstance(piece, bytes) else piece
     return b"".join(found)

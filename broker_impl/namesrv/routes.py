@@ -86,7 +86,9 @@ class RouteTable:
         return finished(self.registering(asked, mono_ms))
 
     def registering(self, asked: Registration, mono_ms: int) -> Slices[Registered | None]:
-        """The same in slices: the broker at once, then its topics.  What is left of them is dropped when the broker goes."""
+        """The same in slices: the broker at once, then its topics.  What is left of them is dropped when the broker goes, or
+        another connection registers it; an embedded one may say news meanwhile.
+        """
         key = (asked.cluster, asked.addr)
         known = self.brokers.get(asked.name)
         holder = known.broker_addrs.get(asked.broker_id) if known else None
@@ -113,7 +115,8 @@ class RouteTable:
         if asked.broker_id == MASTER_ID or self._is_prime_slave(asked, broker):
             for _ in self._take_topics(asked, broker, changed=changed):
                 yield None
-                if self.live.get(key) is not live:
+                now = self.live.get(key)
+                if now is not live and not (now is not None and now.embedded and now.name == asked.name and asked.embedded):
                     return Registered()
         self._take_filter_servers(key, asked.filter_servers)
         if asked.broker_id < min_before:
@@ -196,9 +199,10 @@ class RouteTable:
             for topic in gone:
                 self._drop_queues(topic, asked.name)
         wipe = asked.broker_id != MASTER_ID and broker.enable_acting_master
-        for count, (topic, config) in enumerate(asked.topics.items(), 1):
+        for count, topic in enumerate(list(asked.topics), 1):
             if count % (4 * ROWS_PER_SLICE) == 0:
                 yield None
+            config = asked.topics[topic]
             if not changed and asked.name in self.topics.get(topic, ()):
                 continue
             queues = QueueData(

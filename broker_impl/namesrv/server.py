@@ -12,6 +12,7 @@ from broker_impl.engine.engine import Engine
 from broker_impl.engine.limits import Limits
 from broker_impl.engine.peer import Peer
 from broker_impl.engine.router import Router
+from broker_impl.engine.slices import Slices, finished
 from broker_impl.env import Env
 from broker_impl.namesrv.brokers import Brokers
 from broker_impl.namesrv.config import NamesrvConfig
@@ -73,7 +74,11 @@ class NameServer:
 
     def embed(self, registration: Registration) -> Registered | None:
         """Enter a broker of this process, or its news.  It does not expire; `withdraw` takes it out."""
-        return self.table.register(registration._replace(embedded=True, link=None), self.engine.env.mono_ms)
+        return finished(self.embedding(registration))
+
+    def embedding(self, registration: Registration) -> Slices[Registered | None]:
+        """The same in slices.  Meanwhile news of the same broker may be entered; they are put into these topics, too."""
+        return self.table.registering(registration._replace(embedded=True, link=None), self.engine.env.mono_ms)
 
     def withdraw(self, gone: Unregistration) -> None:
         """Take a broker of this process out."""

@@ -90,6 +90,8 @@ class Body(msgspec.Struct, rename="camel", kw_only=True):
                 yield from table_pieces(((key, dialect.value(row)) for key, row in value.items() if row is not None), dialect)
             elif isinstance(value, list):
                 yield from list_pieces(map(dialect.value, value))
+            elif isinstance(value, Body):
+                yield from value.pieces(dialect)
             else:
                 yield dialect.value(value)
         yield b"{}" if before == b"{" else b"}"

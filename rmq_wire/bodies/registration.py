@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from typing import ClassVar, Final
 
 import msgspec
@@ -166,14 +166,26 @@ def _check_count(count: int) -> None:
 
 def write_compressed(body: RegisterBrokerBody) -> bytes:
     """The zlib spelling, for a name server that is told `compressed`=true."""
+    return b"".join(compressed_pieces(body))
+
+
+def compressed_pieces(body: RegisterBrokerBody) -> Iterator[bytes]:
+    """The same, a row at a time."""
+    packer = zlib.compressobj(_LEVEL)
+    yield from map(packer.compress, _inflated_pieces(body))
+    yield packer.flush()
+
+
+def _inflated_pieces(body: RegisterBrokerBody) -> Iterator[bytes]:
     table = body.topic_config_serialize_wrapper
-    pieces: list[bytes] = [_sized(table.data_version.encode()), _COUNT.pack(len(table.topic_config_table))]
-    pieces += [_sized(_topic_text(config).encode()) for config in table.topic_config_table.values()]
-    pieces.append(_sized(msgspec.json.encode(body.filter_server_list or [])))
+    yield _sized(table.data_version.encode()) + _COUNT.pack(len(table.topic_config_table))
+    for config in table.topic_config_table.values():
+        yield _sized(_topic_text(config).encode())
+    yield _sized(msgspec.json.encode(body.filter_server_list or []))
     mappings = table.topic_queue_mapping_info_map or {}
-    pieces.append(_COUNT.pack(len(mappings)))
-    pieces += [_sized(fastjson.dumps_fastjson(mapping)) for mapping in mappings.values()]
-    return zlib.compress(b"".join(pieces), _LEVEL)
+    yield _COUNT.pack(len(mappings))
+    for mapping in mappings.values():
+        yield _sized(fastjson.dumps_fastjson(mapping))
 
 
 def _sized(piece: bytes) -> bytes:
