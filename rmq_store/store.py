@@ -291,8 +291,12 @@ class Store(Reading):
 
     def clean_expired_queues(self) -> int:
         """Remove queues whose newest message the log has lost; how many (Java: ConsumeQueueStore.cleanExpired)."""
+        return exhausted(self.cleaning_expired_queues())
+
+    def cleaning_expired_queues(self) -> Generator[None, None, int]:
+        """The same with pauses. An error of the disk refuses appends."""
         try:
-            return self._queues.remove_expired(self._log.min_offset)
+            return (yield from self._queues.removing_expired(self._log.min_offset))
         except OSError as reason:
             self._writability.failed(reason)
             return 0
@@ -326,6 +330,10 @@ class Store(Reading):
     def topics(self) -> dict[str, dict[int, tuple[int, int]]]:
         """topic: {queue id: (min offset, max offset)} of queues that ever had a message."""
         return {topic: bounds for topic in self._queues.topics() if (bounds := self._queues.bounds_of(topic))}
+
+    def topic_names(self) -> list[str]:
+        """Of all topics with a queue, also of those that never had a message."""
+        return self._queues.topics()
 
     def delete_topics(self, topics: Iterable[str]) -> int:
         """Remove the queues of these topics, and of their messages on the way; all stay in the log. How many topics existed."""

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 from broker_impl.config import BrokerConfig
 from broker_impl.engine.answers import LATER, Answer, Reply
 from broker_impl.engine.call import Call
+from broker_impl.engine.peer import Peer
 from broker_impl.engine.router import Capability, answers
+from broker_impl.engine.slices import ROWS_PER_SLICE, Slices
 from broker_impl.state.topics import TopicTable
 from broker_impl.store_settings import retention_rules
 from rmq_net.service import Job
@@ -34,8 +36,8 @@ class FilesStore(Protocol):
     retention: Retention
 
     def retain_by(self, rules: RetentionRules) -> None: ...
-    def clean_expired_queues(self) -> int: ...
-    def topics(self) -> dict[str, dict[int, tuple[int, int]]]: ...
+    def cleaning_expired_queues(self) -> Generator[None, None, int]: ...
+    def topic_names(self) -> list[str]: ...
     def deleting_topics(self, topics: Iterable[str]) -> Generator[None, None, int]: ...
 
 
@@ -53,21 +55,29 @@ class Files(Capability):
     @answers(CleanExpiredConsumeQueue)
     def clean_expired_queues(self, call: Call, asked: CleanExpiredConsumeQueue) -> Answer:
         """Remove queues whose messages have all gone with the log."""
-        count = self._store.clean_expired_queues()
-        self._engine.env.log.warning("%d queues without a message left are removed for %s", count, call.peer)
-        return Reply()
+        self._engine.in_background(self._cleaning_expired_queues(call.peer), call.detach().acknowledge)
+        return LATER
+
+    def _cleaning_expired_queues(self, asker: Peer) -> Slices[None]:
+        count = yield from self._store.cleaning_expired_queues()
+        self._engine.env.log.warning("%d queues without a message left are removed for %s", count, asker)
 
     @answers(CleanUnusedTopic)
     def clean_unused_topics(self, call: Call, asked: CleanUnusedTopic) -> Answer:
         """Remove the queues of topics that are not configured any more, but those of system topics and light queues."""
-        unused = [
-            topic
-            for topic in self._store.topics()
-            if topic not in self._topics and not self._topics.is_system(topic) and not names.is_lmq(topic)
-        ]
-        self._engine.env.log.warning("the queues of topics %s are removed for %s", unused, call.peer)
-        self._engine.in_background(self._store.deleting_topics(unused), call.detach().acknowledge)
+        self._engine.in_background(self._cleaning_unused_topics(call.peer), call.detach().acknowledge)
         return LATER
+
+    def _cleaning_unused_topics(self, asker: Peer) -> Slices[None]:
+        found, count = self._store.topic_names(), 0
+        for start in range(0, len(found), ROWS_PER_SLICE):
+            unused = [topic for topic in found[start : start + ROWS_PER_SLICE] if self._is_unused(topic)]
+            count += yield from self._store.deleting_topics(unused)
+            yield None
+        self._engine.env.log.warning("the queues of %d topics are removed for %s", count, asker)
+
+    def _is_unused(self, topic: str) -> bool:
+        return topic not in self._topics and not self._topics.is_system(topic) and not names.is_lmq(topic)
 
     @answers(DeleteExpiredCommitLog)
     def delete_expired_log_files(self, call: Call, asked: DeleteExpiredCommitLog) -> Answer:

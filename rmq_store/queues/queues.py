@@ -21,6 +21,8 @@ from rmq_store.settings import StoreSettings
 from rmq_wire.names import LMQ_PREFIX, is_system_topic, path_problem
 
 QUEUE_ID_MAX = (1 << 31) - 1
+TOPICS_AT_ONCE = 16
+"""looked at, or deleted, between two pauses"""
 
 
 class Queues:
@@ -263,19 +265,22 @@ class Queues:
             self._batch_topics.discard(topic)
             self.unsynced_directories[self.directory] = None
 
-    def remove_expired(self, log_min: int) -> int:
+    def removing_expired(self, log_min: int) -> Generator[None, None, int]:
         """Remove every queue whose newest message begins before this log position, but those of system topics and those with
-
-        messages on their way; how many. A queue made again begins at 0, as in Java. Raises OSError.
+        messages on their way, with a pause after each, and after some that stay; how many. A queue made again begins at 0, as
+        in Java. Raises OSError.
         """
         disk = self._files.disk
         count = 0
-        for topic in self.topics():
+        for number, topic in enumerate(self.topics(), 1):
+            if number % TOPICS_AT_ONCE == 0:
+                yield
             unopened = self.unopened.queues(topic)
             if is_system_topic(topic) or (unopened and not any(0 <= row.end_physical < log_min for row in unopened)):
                 continue
             for queue in self.of_topic(topic):
-                if not 0 <= queue.end_physical < log_min or queue.next_offset != queue.max_offset:
+                expired = 0 <= queue.end_physical < log_min and queue.next_offset == queue.max_offset
+                if not expired or queue.is_deleted or self.find(topic, queue.queue_id) is not queue:
                     continue
                 del self.by_topic[topic][queue.queue_id]
                 queue.is_deleted = True
@@ -284,7 +289,9 @@ class Queues:
                 if isinstance(queue, ExtendedConsumeQueue):
                     _remove_empty(disk, queue.ext.directory)
                 count += 1
-            if not self.by_topic[topic]:
+                if self.by_topic[topic]:
+                    yield
+            if self.by_topic.get(topic) == {}:
                 del self.by_topic[topic]
                 self.unopened.forget(topic)
                 _remove_empty(disk, self._topic_path(topic))
