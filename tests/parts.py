@@ -60,7 +60,7 @@ PARTS = (
     Part("docker", PYTHON, ("docker",), 5),
     Part("java", JAVA, ("java", "conformance/test_suite.py", "namesrv/test_against_java.py"), 750),
     Part("foreign", JAVA, ("foreign",), 5),
-    Part("s3", SPARK, ("columns/test_s3.py", "columns/test_parquet_remote.py"), 30),
+    Part("s3", SPARK, ("columns/test_s3.py", "columns/test_export_destination.py"), 30),
     Part("spark", SPARK, ("spark",), 400),
     Part("jobs", JOBS, tuple(f"spark/test_{job}.py" for job in JUDGING), 550),
     Part("consumption", JAVA, (), 400),

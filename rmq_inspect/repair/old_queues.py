@@ -17,8 +17,8 @@ from rmq_inspect.decode.queues import QueueUnit, bounds, unit_at
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress
 from rmq_inspect.repair.report import Report
-from rmq_store.queues.previous_queues import Place, PreviousQueues
 from rmq_wire.implied.filler import is_filler
+from rmq_wire.implied.previous_queues import Place, PreviousQueues
 from rmq_wire.implied.queue_entries import GAP_MAX
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_FIRST, EXT_ADDRESS_LAST, EXT_UNIT_HEAD_FLAT
 from rmq_wire.message import StoredMessage

@@ -33,7 +33,7 @@ from rmq_spark.measuring import (
     source_of,
     without,
 )
-from rmq_spark.outcome import Figure, Outcome, Plot
+from rmq_spark.outcome import Figure, Outcome, Plot, Table
 from rmq_spark.progress import on_its_way, progress_of, timer_passed, usual_delay_ms
 from rmq_spark.session import Progress, watched
 from rmq_spark.tables import table_of
@@ -41,7 +41,7 @@ from rmq_wire import property_names as prop
 from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, WHEEL_TIMER_TOPIC
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 PARAMETERS: Final = (Parameter("fail_on_dead", bool, "Each dead letter is a finding."),)
 EXAMPLES: Final = ("/data/broker-a/store", "/data/brokers --topic Orders --fail-on-dead")
@@ -280,74 +280,83 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     with watched(spark, "chains", tell):
         total = found.agg(*sums, F.sum((~F.col("originInLog")).cast("int")).alias("noOrigin")).first()
     assert total is not None
-    groups = found.groupBy("brokerName", "group").agg(*sums)
-    topics = found.groupBy("brokerName", "originTopic").agg(*sums)
-    dead = found.where(F.col("state") == DEAD)
-    given_up = dead.groupBy("brokerName", "group", "retryTimes").agg(
-        F.count("*").alias("dead"), F.max("deadTimestamp").alias("lastDead")
+    groups, topics = (found.groupBy("brokerName", one).agg(*sums) for one in ("group", "originTopic"))
+    worst_groups, worst_topics = (
+        collected(sums_of.orderBy(F.desc("chains"), "brokerName", one))
+        for sums_of, one in ((groups, "group"), (topics, "originTopic"))
     )
-    order = (F.desc("chains"), "brokerName")
-    worst_groups = collected(groups.orderBy(*order, "group"))
-    worst_topics = collected(topics.orderBy(*order, "originTopic"))
-    steps = found.groupBy("retryTimes").count().orderBy("retryTimes").limit(WORST).collect()
-    dead_count = int(total[DEAD] or 0)
-    forgotten = found.where(F.col("state") == UNDELIVERED)
-    forgotten_count = int(total[UNDELIVERED] or 0)
-    is_dead_wrong = bool(dead_count and given["fail_on_dead"])
-    verdict = f"{total['chains']} chains, {dead_count} of them dead"
-    verdict += f", {forgotten_count} never delivered" if forgotten_count else ""
+    dead, forgotten = int(total[DEAD] or 0), int(total[UNDELIVERED] or 0)
+    is_dead_wrong = bool(dead and given["fail_on_dead"])
+    verdict = f"{total['chains']} chains, {dead} of them dead"
+    verdict += f", {forgotten} never delivered" if forgotten else ""
     return Outcome(
         "retries",
         verdict,
-        not (is_dead_wrong or forgotten_count),
-        figures=[
-            Figure("chains", "messages that were retried or died", total["chains"]),
-            Figure("retries", "retries in all", total["retries"] or 0),
-            Figure("retryTimesMax", "most of one", total["retryTimesMax"] or 0),
-            *[Figure(state, label, total[state] or 0) for state, label in LABELS.items()],
-            Figure("noOrigin", "whose origin is not in the log any more", total["noOrigin"] or 0),
-        ],
+        not (is_dead_wrong or forgotten),
+        figures=_figures(total),
         tables=[
-            table_of(
-                "dead",
-                "Dead letters, the newest first",
-                _CHAIN,
-                collected(dead.orderBy(F.desc("deadTimestamp"), "uniqKey")),
-                dead_count,
-                is_dead_wrong,
-            ),
-            table_of(
-                "undelivered",
-                "Retries that the broker has passed, and never delivered",
-                _CHAIN,
-                collected(forgotten.orderBy(F.desc("lastRetry"), "uniqKey")),
-                forgotten_count,
-                bool(forgotten_count),
-            ),
+            _dead_table(found, dead, is_dead_wrong),
+            _undelivered_table(found, forgotten),
             table_of("groups", "Groups", ("brokerName", "group", *_SUMS), worst_groups, groups.count()),
             table_of("topics", "Where they came from", ("brokerName", "originTopic", *_SUMS), worst_topics, topics.count()),
-            table_of(
-                "givenUp",
-                "Given up after so many retries",
-                ("brokerName", "group", "retryTimes", "dead", "lastDead"),
-                collected(given_up.orderBy(F.desc("dead"), "brokerName", "group", "retryTimes")),
-                given_up.count(),
-            ),
-            table_of(
-                "chains",
-                "Most retried",
-                _CHAIN,
-                collected(found.orderBy(F.desc("retryTimes"), "brokerName", "group", "uniqKey")),
-                total["chains"],
-            ),
+            _given_up_table(found),
+            _most_retried_table(found, total["chains"]),
         ],
-        plots=[
-            Plot("Chains by group", bars=[(row["group"], float(row["chains"])) for row in worst_groups[:BARS]]),
-            Plot("Chains by retries", bars=[(str(row["retryTimes"]), float(row["count"])) for row in steps]),
-        ],
+        plots=_plots(found, worst_groups),
         notes=["consumed: the group's position is behind the last copy, and no further one was made"],
         frames={"retries": found, "groups": groups, "topics": topics},
     )
+
+
+def _figures(total: Row) -> list[Figure]:
+    return [
+        Figure("chains", "messages that were retried or died", total["chains"]),
+        Figure("retries", "retries in all", total["retries"] or 0),
+        Figure("retryTimesMax", "most of one", total["retryTimesMax"] or 0),
+        *[Figure(state, label, total[state] or 0) for state, label in LABELS.items()],
+        Figure("noOrigin", "whose origin is not in the log any more", total["noOrigin"] or 0),
+    ]
+
+
+def _dead_table(found: DataFrame, count: int, is_finding: bool) -> Table:
+    from pyspark.sql import functions as F
+
+    rows = found.where(F.col("state") == DEAD).orderBy(F.desc("deadTimestamp"), "uniqKey")
+    return table_of("dead", "Dead letters, the newest first", _CHAIN, collected(rows), count, is_finding)
+
+
+def _undelivered_table(found: DataFrame, count: int) -> Table:
+    from pyspark.sql import functions as F
+
+    rows = found.where(F.col("state") == UNDELIVERED).orderBy(F.desc("lastRetry"), "uniqKey")
+    title = "Retries that the broker has passed, and never delivered"
+    return table_of("undelivered", title, _CHAIN, collected(rows), count, bool(count))
+
+
+def _given_up_table(found: DataFrame) -> Table:
+    from pyspark.sql import functions as F
+
+    by = ("brokerName", "group", "retryTimes")
+    given_up = (
+        found.where(F.col("state") == DEAD).groupBy(*by).agg(F.count("*").alias("dead"), F.max("deadTimestamp").alias("lastDead"))
+    )
+    rows = collected(given_up.orderBy(F.desc("dead"), *by))
+    return table_of("givenUp", "Given up after so many retries", (*by, "dead", "lastDead"), rows, given_up.count())
+
+
+def _most_retried_table(found: DataFrame, count: int) -> Table:
+    from pyspark.sql import functions as F
+
+    rows = found.orderBy(F.desc("retryTimes"), "brokerName", "group", "uniqKey")
+    return table_of("chains", "Most retried", _CHAIN, collected(rows), count)
+
+
+def _plots(found: DataFrame, worst_groups: list[dict[str, Any]]) -> list[Plot]:
+    steps = found.groupBy("retryTimes").count().orderBy("retryTimes").limit(WORST).collect()
+    return [
+        Plot("Chains by group", bars=[(row["group"], float(row["chains"])) for row in worst_groups[:BARS]]),
+        Plot("Chains by retries", bars=[(str(row["retryTimes"]), float(row["count"])) for row in steps]),
+    ]
 
 
 LABELS: Final = {

@@ -16,7 +16,7 @@ from rmq_store.disk.disk import write_all
 from rmq_store.disk.segments import Segments, note_dirty
 from rmq_store.layouts import EXT_END, EXT_UNIT
 from rmq_store.queues.consume_queue import UNIT_FIELDS, ConsumeQueue, Entering
-from rmq_store.queues.previous_queues import NOTHING_KNOWN, Place, PreviousQueues
+from rmq_wire.implied.previous_queues import NOTHING_KNOWN, Place, PreviousQueues
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_FIRST, EXT_ADDRESS_LAST, EXT_END_BYTES
 
 EXT_BYTES: Final = EXT_UNIT.size

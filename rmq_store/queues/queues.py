@@ -15,9 +15,9 @@ from rmq_store.errors import Closed, ForeignFile, Illegal, IllegalKind, Unwritab
 from rmq_store.queues.batch_queue import BatchConsumeQueue
 from rmq_store.queues.consume_queue import NOTHING, ConsumeQueue
 from rmq_store.queues.extended_queue import ExtendedConsumeQueue
-from rmq_store.queues.previous_queues import NOTHING_KNOWN, PreviousQueues
 from rmq_store.queues.unopened import Unopened
 from rmq_store.settings import StoreSettings
+from rmq_wire.implied.previous_queues import NOTHING_KNOWN, PreviousQueues
 from rmq_wire.names import LMQ_PREFIX, is_system_topic, path_problem
 
 QUEUE_ID_MAX = (1 << 31) - 1

@@ -15,12 +15,12 @@ from rmq_store.disk.segments import OpenFiles
 from rmq_store.index.index import Index
 from rmq_store.log.commit_log import CommitLog
 from rmq_store.queues.batch_queue import BatchConsumeQueue
-from rmq_store.queues.previous_queues import PreviousQueues
 from rmq_store.queues.queues import Queues
 from rmq_store.recovery.boot_mark import Cache
 from rmq_store.recovery.recovery import Recovery
 from rmq_store.recovery.report import Report
 from rmq_store.settings import StoreSettings
+from rmq_wire.implied.previous_queues import PreviousQueues
 from rmq_wire.times import Zone
 
 

@@ -20,7 +20,6 @@ from rmq_store.log.commit_log import CommitLog, Staged
 from rmq_store.log.property_staging import PropertyStaging
 from rmq_store.log.walk import Doubts, LogWalk
 from rmq_store.queues.consume_queue import NOTHING, ConsumeQueue
-from rmq_store.queues.previous_queues import NOTHING_KNOWN, Place, PreviousQueues
 from rmq_store.queues.queues import Queues
 from rmq_store.recovery import index_repair, queue_repair
 from rmq_store.recovery.boot_mark import Cache
@@ -32,6 +31,7 @@ from rmq_store.recovery.stored_units import StoredUnits
 from rmq_store.settings import StoreSettings
 from rmq_wire import property_names as prop
 from rmq_wire.implied.index_keys import is_indexed, key_hash
+from rmq_wire.implied.previous_queues import NOTHING_KNOWN, Place, PreviousQueues
 from rmq_wire.implied.queue_entries import GAP_MAX, UNQUEUED, why_no_queue
 from rmq_wire.message import StoredMessage
 from rmq_wire.properties import find

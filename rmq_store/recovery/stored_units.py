@@ -8,12 +8,12 @@ from rmq_store.errors import Illegal
 from rmq_store.log.commit_log import Staged
 from rmq_store.log.property_staging import PropertyStaging
 from rmq_store.queues.consume_queue import ConsumeQueue
-from rmq_store.queues.previous_queues import Place, PreviousQueues
 from rmq_store.queues.queues import Queues
 from rmq_store.settings import StoreSettings
 from rmq_wire import property_names as prop
 from rmq_wire.implied.delay_levels import due_time
 from rmq_wire.implied.index_keys import index_keys
+from rmq_wire.implied.previous_queues import Place, PreviousQueues
 from rmq_wire.implied.queue_entries import OFFSET_END, UNQUEUED
 from rmq_wire.implied.tags import stored_tags_code, tags_code
 from rmq_wire.message import StoredMessage

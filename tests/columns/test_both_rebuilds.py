@@ -13,10 +13,10 @@ from hypothesis import strategies as some
 from rmq_columns import parse_options
 from rmq_columns.rebuild import work
 from rmq_store.disk.disk import RealDisk
-from rmq_store.queues.previous_queues import NOTHING_KNOWN
 from rmq_store.recovery.rebuild import rebuild
 from rmq_store.settings import StoreSettings
 from rmq_wire import property_names as prop
+from rmq_wire.implied.previous_queues import NOTHING_KNOWN
 from rmq_wire.implied.queue_entries import GAP_MAX, OFFSET_END
 from rmq_wire.message import pack_unit
 from rmq_wire.message_id import pack_host

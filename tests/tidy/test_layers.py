@@ -23,7 +23,7 @@ MAY_ENTER = {
     "conformance": {"rmq_wire", "rmq_net", "rmq_client", "rmq_inspect"},
     "rmq_cli": set(PRODUCT_ROOMS),
 }
-EXTRA_ARROWS = {"rmq_inspect.repair.repair": {"rmq_store"}, "rmq_inspect.repair.old_queues": {"rmq_store"}}
+EXTRA_ARROWS = {"rmq_inspect.repair.repair": {"rmq_store"}}
 """Module -> rooms that this one module may enter besides."""
 OURS_ALONE = {"construct": ("rmq_wire.layout",), "docker": ("conformance",), "requests": ("conformance",)}
 """Package -> those (rooms, packages, modules) that may import it."""
