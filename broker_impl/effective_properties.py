@@ -14,6 +14,7 @@ class EffectiveProperties:
     broker_id: int
     broker_name: str
     # BrokerConfig
+    allow_recall_when_broker_not_writeable: bool
     auto_create_subscription_group: bool
     auto_create_topic_enable: bool
     auto_delete_unused_stats: bool
@@ -45,6 +46,7 @@ class EffectiveProperties:
     msg_trace_topic_name: str
     namesrv_addr: str | None
     notify_consumer_ids_changed_enable: bool
+    recall_message_enable: bool
     region_id: str
     register_broker_timeout_mills: int
     register_name_server_period: int
@@ -74,6 +76,7 @@ class EffectiveProperties:
     connect_timeout_millis: int
     # MessageStoreConfig
     access_message_in_memory_max_ratio: int
+    append_topic_for_timer_delete_key: bool
     clean_file_forcibly_enable: bool
     clean_resource_interval: int
     default_query_max_num: int
@@ -104,6 +107,7 @@ class EffectiveProperties:
     mapped_file_size_commit_log: int
     mapped_file_size_consume_queue: int
     mapped_file_size_consume_queue_ext: int
+    mapped_file_size_timer_log: int
     mapper_file_size_batch_consume_queue: int
     max_hash_slot_num: int
     max_index_num: int
@@ -120,4 +124,10 @@ class EffectiveProperties:
     store_path_commit_log: str | None
     store_path_root_dir: str
     sync_flush_timeout: int
+    timer_congest_num_each_slot: int
+    timer_flush_interval_ms: int
+    timer_max_delay_sec: int
+    timer_precision_ms: int
+    timer_roll_window_slot: int
+    timer_stop_enqueue: bool
     timer_wheel_enable: bool

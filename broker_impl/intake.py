@@ -4,14 +4,15 @@ The reference runs hooks before each put; the order of their checks decides whic
 lengths, inner batches, timers, delay levels.  A delay level moves the message into SCHEDULE_TOPIC_XXXX and writes down where it
 belongs.  `NotTaken` carries Java's put status; what a client is told for it is the business of whoever answers.
 
+A message that names a time goes into the timer's topic likewise.
+
 Java: `HookUtils` (checkBeforePutMessage, checkInnerBatch, handleScheduleMessage), `MessageExtBrokerInner`, `PutMessageStatus`.
-Left out: timers.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from broker_impl.engine.answers import Refusal
@@ -22,6 +23,7 @@ from rmq_store.store import Store
 from rmq_wire import names, properties, sys_flag
 from rmq_wire import property_names as prop
 from rmq_wire.codes import ResponseCode
+from rmq_wire.implied import timers
 from rmq_wire.implied.delay_levels import delay_of
 from rmq_wire.implied.index_keys import index_keys
 from rmq_wire.implied.tags import tags_code
@@ -29,7 +31,6 @@ from rmq_wire.java import parse_int
 
 STORED_TOPIC_BYTES_MAX: Final = 255
 """`HookUtils.MAX_TOPIC_LENGTH`: what a directory name may have."""
-TIMERS: Final = (prop.TIMER_DELIVER_MS, prop.TIMER_DELAY_MS, prop.TIMER_DELAY_SEC)
 HOST_FLAGS: Final = sys_flag.BORN_HOST_V6 | sys_flag.STORE_HOST_V6
 """Set by the store from the addresses; a client that set them itself would make a unit that nobody can read."""
 
@@ -45,6 +46,8 @@ class PutStatus(enum.Enum):
     SERVICE_NOT_AVAILABLE = enum.auto()
     CREATE_MAPPED_FILE_FAILED = enum.auto()
     WHEEL_TIMER_NOT_ENABLE = enum.auto()
+    WHEEL_TIMER_MSG_ILLEGAL = enum.auto()
+    WHEEL_TIMER_FLOW_CONTROL = enum.auto()
     LMQ_CONSUME_QUEUE_NUM_EXCEEDED = enum.auto()
 
 
@@ -101,10 +104,14 @@ class Message:
         self.reconsume_times = reconsume_times
 
 
+SlotOf = Callable[[Mapping[str, str], int], int | None]
+"""The slot (ms) of a message with these properties now (ms), None when it is due.  Raises `NotTaken`."""
+
+
 class Intake:
     """Puts messages.  `delay_levels_ms`: the delay of level 1, 2, …  `store_host`: packed address and port, for every unit.
 
-    `has_batch_queues`: does this topic have them?
+    `has_batch_queues`: does this topic have them?  `slot_of`: the timer's; None: there is no timer.
     """
 
     def __init__(
@@ -114,7 +121,9 @@ class Intake:
         store_host: bytes,
         delay_levels_ms: tuple[int, ...],
         has_batch_queues: Callable[[str], bool] = lambda _: False,
+        slot_of: SlotOf | None = None,
     ) -> None:
+        self._slot_of = slot_of
         self.has_batch_queues = has_batch_queues
         self.store = store
         self.store_host = store_host
@@ -124,20 +133,20 @@ class Intake:
         """Check, divert if it is to be delayed, stage.  Raises `NotTaken`; the message may be changed then."""
         check_names(message.topic)
         check_inner_batch(message.values, message.sys_flag, self.has_batch_queues(message.topic))
-        self.divert(message)
+        self.divert(message, wall_ms)
         return self.stage(message, wall_ms)
 
-    def divert(self, message: Message) -> None:
-        """Send a message with a delay level the long way round (`handleScheduleMessage`).  Raises `NotTaken` for a timer."""
+    def divert(self, message: Message, wall_ms: int) -> None:
+        """Send a message with a delay level or a time the long way round (`handleScheduleMessage`).  Raises `NotTaken`."""
         if sys_flag.transaction_type(message.sys_flag) in (sys_flag.TRANSACTION_PREPARED, sys_flag.TRANSACTION_ROLLBACK):
             return
         values = message.values
         level = delay_level(values)
         if level <= 0:
-            if is_timer(message.topic, values):
-                raise NotTaken(PutStatus.WHEEL_TIMER_NOT_ENABLE)
+            if timers.is_timer(message.topic, values):
+                self._divert_timer(message, wall_ms)
             return
-        for name in TIMERS:
+        for name in timers.TIMES:
             values.pop(name, None)
         if level > len(self.delay_levels_ms):
             level = len(self.delay_levels_ms)
@@ -146,6 +155,15 @@ class Intake:
         values[prop.REAL_QID] = str(message.queue_id)
         message.topic = names.SCHEDULE_TOPIC
         message.queue_id = level - 1
+
+    def _divert_timer(self, message: Message, wall_ms: int) -> None:
+        if self._slot_of is None:
+            raise NotTaken(PutStatus.WHEEL_TIMER_NOT_ENABLE)
+        slot_ms = self._slot_of(message.values, wall_ms)
+        if slot_ms is not None:
+            timers.divert(message.topic, message.queue_id, message.values, slot_ms)
+            message.topic = names.WHEEL_TIMER_TOPIC
+            message.queue_id = 0
 
     def stage(self, message: Message, wall_ms: int, *, store_host: bytes | None = None) -> Placed:
         """Stage as it is.  `store_host`: that of the original when it is not ours.  Raises `NotTaken`."""
@@ -247,13 +265,6 @@ def java_int(text: str) -> int:
     raise Refusal(ResponseCode.SYSTEM_ERROR, f'java.lang.NumberFormatException: For input string: "{text[:64]}"')
 
 
-def is_timer(topic: str, values: dict[str, str]) -> bool:
-    """`HookUtils.checkIfTimerMessage` of a message without delay level."""
-    if topic == names.WHEEL_TIMER_TOPIC or prop.TIMER_OUT_MS in values:
-        return False
-    return any(name in values for name in TIMERS)
-
-
 def check_names(topic: str) -> None:
     """Topic lengths (`checkBeforePutMessage`): only retry topics may be longer than 127 bytes.  Raises `NotTaken`."""
     size = len(topic.encode("utf-8", "replace"))
@@ -275,4 +286,4 @@ def has_other_type(values: dict[str, str]) -> bool:
     return not _OTHER_TYPES.isdisjoint(values)
 
 
-_OTHER_TYPES: Final = frozenset({prop.DELAY, *TIMERS, prop.SHARDING_KEY})
+_OTHER_TYPES: Final = frozenset({prop.DELAY, *timers.TIMES, prop.SHARDING_KEY})

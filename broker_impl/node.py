@@ -26,6 +26,7 @@ from broker_impl.capabilities.runtime import Runtime
 from broker_impl.capabilities.schedule import Schedule
 from broker_impl.capabilities.send import Send
 from broker_impl.capabilities.send_back import SendBack
+from broker_impl.capabilities.timers import SlotRule, Timers
 from broker_impl.capabilities.topics import Topics
 from broker_impl.capabilities.transaction_check import TransactionCheck
 from broker_impl.capabilities.transactions import Transactions
@@ -56,13 +57,15 @@ from broker_impl.state.persisted import PersistedTable, Persister, load_tables
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
 from broker_impl.state.transaction_metrics import TransactionMetrics
-from broker_impl.store_settings import retention_rules, store_settings
+from broker_impl.store_settings import retention_rules, store_settings, timer_settings
 from broker_impl.whole_files import WholeFiles
 from rmq_store.disk.disk import Disk, Usage
 from rmq_store.errors import Closed
 from rmq_store.flush import Ticket
 from rmq_store.settings import FlushDiskType
 from rmq_store.store import Store
+from rmq_store.timer.flush import TimerFlusher
+from rmq_store.timer.machine import Timer
 from rmq_wire import names
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.declare import Role
@@ -159,6 +162,11 @@ class BrokerNode:
         self.schedule: Schedule
         self.halves: HalfMessages
         self.transaction_check: TransactionCheck
+        self.timers: Timers
+        self.timer: Timer | None = None
+        if config.timer_wheel_enable:
+            tell = env.log.warning
+            self.timer = Timer(self.disk, timer_settings(config), store, store.written_offset, env.wall_ms, tell)
         self._install()
         self.engine.every(config.flush_consumer_offset_interval, lambda: self._save_soon(self.offsets), first_ms=FIRST_SAVE_MS)
         self.engine.every(config.flush_delay_offset_interval, lambda: self._save_soon(self.delay_offsets), first_ms=FIRST_SAVE_MS)
@@ -170,6 +178,7 @@ class BrokerNode:
         half_topic = self.topics.get(names.TRANS_HALF_TOPIC)
         self.halves.start(half_topic.read_queue_nums if half_topic is not None else 1)
         self.transaction_check.start()
+        self.timers.start()
 
     def _tell_refusal(self) -> None:
         """One line when the store stops taking messages, and one when it takes them again."""
@@ -194,6 +203,7 @@ class BrokerNode:
             store_host=pack_host(env.host, config.listen_port),
             delay_levels_ms=config.delay_levels,
             has_batch_queues=self._has_batch_queues,
+            slot_of=None if self.timer is None else SlotRule(env, config, self.timer),
         )
         unique_keys = UniqueKeyMaker(
             ip=intake.store_host[:-4], pid=env.pid, process_number=env.rng.getrandbits(32), zone=env.zone
@@ -202,6 +212,8 @@ class BrokerNode:
         copies = HalfCopies(env, store)
         self.transaction_check = TransactionCheck(engine, config, topics, clients, stats, intake, self.halves, copies)
         self.schedule = Schedule(engine, config, self.delay_offsets, stats, intake, reads)
+        flusher = None if self.timer is None else TimerFlusher(self.disk, self.timer)
+        self.timers = Timers(engine, config, topics, stats, intake, reads, self.timer, flusher)
         capabilities = (
             Send(env, config, topics, retries, locks, stats, intake, self.halves, unique_keys, self._disk_use),
             Pull(engine, config, topics, groups, clients, offsets, stats, store, reads),
@@ -209,6 +221,7 @@ class BrokerNode:
             self.schedule,
             Transactions(engine, config, stats, intake, reads, self.halves, copies),
             self.transaction_check,
+            self.timers,
             Query(engine, config, store, reads),
             Positions(store, reads),
             Topics(engine, config, topics, offsets, stats, store),
@@ -219,7 +232,7 @@ class BrokerNode:
             CallConsumer(engine, config, topics, groups, clients, store),
             Locks(engine, locks),
             ConsumeProgress(engine, config, topics, groups, offsets, clients, stats, store),
-            Runtime(engine, config, stats, store, lambda: self.delay_offsets.progress, self._usage),
+            Runtime(engine, config, stats, store, lambda: self.delay_offsets.progress, self._usage, self.timers.figures),
             Configuration(config, self._configuration_file, self._register_anew),
             Files(engine, config, topics, store),
         )
@@ -304,8 +317,10 @@ class BrokerNode:
         self.schedule.stop()
         self.transaction_check.stop()
         self.halves.stop()
+        self.timers.stop()
         self._sync_log()
         self.halves.settled()
+        self.timers.close()
         saved = self.persister.save_all(but=self.saves.writing)
         saved = self._configuration_file.close() and saved
         return self.store.close(self.env.wall_ms) and saved

@@ -13,12 +13,6 @@ from rmq_wire.codes import RequestCode as Code
 
 _BROKER: dict[str, tuple[Code, ...]] = {
     "request and reply between clients is not implemented": (Code.SEND_REPLY_MESSAGE, Code.SEND_REPLY_MESSAGE_V2),
-    "messages with arbitrary delay are not implemented": (
-        Code.GET_TIMER_CHECK_POINT,
-        Code.GET_TIMER_METRICS,
-        Code.RECALL_MESSAGE,
-        Code.SWITCH_TIMER_ENGINE,
-    ),
     "POP consumption is not implemented": (
         Code.QUERY_ASSIGNMENT,
         Code.SET_MESSAGE_REQUEST_MODE,

@@ -14,8 +14,9 @@ from broker_impl.config import BrokerConfig
 from broker_impl.engine.limits import Limits
 from rmq_store.disk_space import RetentionRules, hours
 from rmq_store.settings import StoreSettings
+from rmq_store.timer.settings import TimerSettings
 
-Told = TypeVar("Told", StoreSettings, RetentionRules)
+Told = TypeVar("Told", StoreSettings, RetentionRules, TimerSettings)
 
 
 def store_settings(config: BrokerConfig, open_files_max: int = Limits().open_files_max) -> StoreSettings:
@@ -29,6 +30,11 @@ def store_settings(config: BrokerConfig, open_files_max: int = Limits().open_fil
         disk_space_warning_level_ratio=config.disk_space_warning_level_ratio / 100,
         open_files_max=open_files_max,
     )
+
+
+def timer_settings(config: BrokerConfig) -> TimerSettings:
+    """What the timer is told, from the start on."""
+    return _converted(config, TimerSettings)
 
 
 def retention_rules(config: BrokerConfig) -> RetentionRules:

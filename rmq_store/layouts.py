@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmq_wire.layout import checkpoint, consume_queue, index, message
+from rmq_wire.layout import checkpoint, consume_queue, index, message, timer
 from rmq_wire.layout.flat import Flat, length_of
 from rmq_wire.layout.message import BORN_V6, FIXED, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
 
@@ -25,3 +25,10 @@ INDEX_SLOT: Final = index.SLOT_FLAT.packed
 INDEX_ENTRY: Final = index.ENTRY_FLAT.packed
 CHECKPOINT: Final = checkpoint.FIELDS_FLAT.packed
 CHECKPOINT_FILE_BYTES: Final = checkpoint.FILE_SIZE
+TIMER_UNIT: Final = timer.LOG_UNIT_FLAT.packed
+TIMER_BLANK: Final = timer.LOG_BLANK_FLAT.packed
+TIMER_BLANK_MAGIC: Final = timer.BLANK_MAGIC
+TIMER_SLOT: Final = timer.SLOT_FLAT.packed
+TIMER_TICK: Final = timer.SLOT_FLAT.field("tick")
+TIMER_CHECK: Final = timer.CHECK_FLAT.packed
+TIMER_CHECK_FILE_BYTES: Final = timer.CHECK_FILE_SIZE

@@ -127,6 +127,11 @@ def _parse(text: str, digits_max: int, sign: int) -> int | None:
     return number if -sign <= number < sign else None
 
 
+def long_of(number: int) -> int:
+    """What a Java `long` holds after arithmetic that gave this number: its low 64 bits, signed."""
+    return (number + _LONG_SIGN & 2 * _LONG_SIGN - 1) - _LONG_SIGN
+
+
 def double_text(value: float) -> str:
     """`Double.toString`: plain from 0.001 up to 10 million, else digits with an exponent; at least one digit behind the point."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:

@@ -1,7 +1,7 @@
 """How the broker is doing: everything that `brokerStatus` and `clusterList` show (28), one counter at a time (315).
 
 All values are texts under Java's names; tools parse them as numbers and fail on a missing one, so figures of machinery that
-does not exist here (thread pools, the timer wheel) are there as zero.  Java: `AdminBrokerProcessor.prepareRuntimeInfo`,
+does not exist here (thread pools) are there as zero.  Java: `AdminBrokerProcessor.prepareRuntimeInfo`,
 `DefaultMessageStore.getRuntimeInfo`, `ScheduleMessageService.buildRunningStats`, `BrokerStats`.
 """
 
@@ -55,7 +55,8 @@ class RuntimeStore(Protocol):
 class Runtime(Capability):
     """Registers the sampling of the counters with the engine.
 
-    `delay_offsets()`: progress by delay level; `usage(path)`: the file system that holds a path, or None.
+    `delay_offsets()`: progress by delay level; `usage(path)`: the file system that holds a path, or None;
+    `timer()`: its figures.
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class Runtime(Capability):
         store: RuntimeStore,
         delay_offsets: Callable[[], Mapping[int, int]],
         usage: Callable[[str], Usage | None],
+        timer: Callable[[], dict[str, str]],
     ) -> None:
+        self._timer = timer
         self._config = config
         self._stats = stats
         self._store = store
@@ -145,11 +148,7 @@ class Runtime(Capability):
             "msgGetTotalYesterdayMorning": str(stats.get_yesterday_morning),
             "msgGetTotalTodayMorning": str(stats.get_today_morning),
             "msgGetTotalTodayNow": str(stats.get_now),
-            "timerReadBehind": "0",
-            "timerOffsetBehind": "0",
-            "timerCongestNum": "0",
-            "timerEnqueueTps": "0.0",
-            "timerDequeueTps": "0.0",
+            **self._timer(),
         }
 
     def _pools(self) -> dict[str, str]:

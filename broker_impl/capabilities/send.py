@@ -20,11 +20,7 @@ from broker_impl.engine.call import Call
 from broker_impl.engine.router import Capability, answers
 from broker_impl.env import Env
 from broker_impl.half_messages import HalfMessages
-from broker_impl.intake import (
-    TIMERS,
-    Intake,
-    NotTaken,
-)
+from broker_impl.intake import Intake, NotTaken
 from broker_impl.retries import Retries
 from broker_impl.state.locks import QueueLocks
 from broker_impl.state.stats import Stats
@@ -35,6 +31,7 @@ from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.headers.send import SendBatchMessage, SendMessage, SendMessageV2
 from rmq_wire.implied.index_keys import index_keys
 from rmq_wire.implied.tags import tags_code
+from rmq_wire.implied.timers import TIMES
 from rmq_wire.message_id import UniqueKeyMaker
 from rmq_wire.property_shapes import Shapes
 
@@ -43,7 +40,7 @@ PATHS_MAX: Final = 4_096
 TAGS_MAX: Final = 4_096
 TAG_CHARACTERS_MAX: Final = 128
 """Tags whose hashes are remembered: applications have dozens of short ones."""
-SPECIAL: Final = frozenset({prop.DELAY, *TIMERS, prop.TRAN_MSG, prop.INNER_NUM, prop.LITE_TOPIC, prop.PRIORITY})
+SPECIAL: Final = frozenset({prop.DELAY, *TIMES, prop.TRAN_MSG, prop.INNER_NUM, prop.LITE_TOPIC, prop.PRIORITY})
 """Properties that make a send more than an append."""
 
 
@@ -90,6 +87,7 @@ class Send(Capability):
             sync_flush=config.flush_disk_type == "SYNC_FLUSH",
             max_message_size=lambda: config.max_message_size,
             disk_use=disk_use,
+            timer_limits=lambda: (config.timer_max_delay_sec, config.timer_congest_num_each_slot),
         )
         self._shapes = Shapes(self._rewriter, SPECIAL)
         self._rules = SendRules(

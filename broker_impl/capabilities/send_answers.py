@@ -28,6 +28,7 @@ from rmq_wire.codes import ResponseCode
 from rmq_wire.command import ONE_WAY, AnswerTemplate, Form
 from rmq_wire.encoding import frame_prefix
 from rmq_wire.headers.send import SendMessageResponse
+from rmq_wire.implied.timers import MAX_DELAY_S
 from rmq_wire.message_id import offset_message_id
 
 LIGHT_QUEUES_EXCEEDED: Final = (
@@ -41,7 +42,11 @@ _json: Final = msgspec.json.Encoder().encode
 
 
 class SendAnswers:
-    """The answers of one broker.  `max_message_size` and `disk_use()` (the text of the used ratios) go into remarks."""
+    """The answers of one broker.
+
+    What goes into remarks: `max_message_size()`, `disk_use()` (the text of the used ratios), `timer_limits()` (seconds ahead, and
+    messages in a slot).
+    """
 
     def __init__(
         self,
@@ -52,7 +57,9 @@ class SendAnswers:
         sync_flush: bool,
         max_message_size: Callable[[], int],
         disk_use: Callable[[], str],
+        timer_limits: Callable[[], tuple[int, int]] = lambda: (MAX_DELAY_S, 0),
     ) -> None:
+        self._timer_limits = timer_limits
         self._sync_flush = sync_flush
         self._failed = self._undone
         self.ext = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
@@ -65,6 +72,8 @@ class SendAnswers:
         self._nameless = self._template(ResponseCode.SUCCESS, _FIELDS[:-1])
         self._late_nameless = self._template(ResponseCode.FLUSH_DISK_TIMEOUT, _FIELDS[:-1])
         self._inner = self._template(ResponseCode.SUCCESS, (*_FIELDS, "batch_uniq_id"))
+        self._recallable = self._template(ResponseCode.SUCCESS, (*_FIELDS, "recall_handle"))
+        self._late_recallable = self._template(ResponseCode.FLUSH_DISK_TIMEOUT, (*_FIELDS, "recall_handle"))
         self._late_inner = self._template(ResponseCode.FLUSH_DISK_TIMEOUT, (*_FIELDS, "batch_uniq_id"))
 
     def _template(self, code: int, fields: tuple[str, ...]) -> AnswerTemplate:
@@ -115,11 +124,18 @@ class SendAnswers:
         """FLUSH_DISK_TIMEOUT for the same."""
         return self._late_inner.render(form, opaque, message_id, queue_id, queue_offset, unique_key, unique_key)
 
-    def one_stored(self, call: Call, queue_id: int, placed: Placed, unique_key: str, wait: str) -> Answer:
+    def one_stored(
+        self, call: Call, queue_id: int, placed: Placed, unique_key: str, wait: str, recall_handle: str | None = None
+    ) -> Answer:
         """What the handler returns when one message is staged."""
         command = call.command
         if command.flag & ONE_WAY:
             return LATER
+        if recall_handle is not None:
+            message_id = self.message_id(placed.physical_offset)
+            said = (command.form, command.opaque, message_id, queue_id, placed.queue_offset, unique_key, recall_handle)
+            late_one = partial(self._late_recallable.render, *said)
+            return Durable(self._recallable.render(*said), placed.end_offset, _waits(wait), late_one, self._failed)
         form, opaque, at, queue_offset = command.form, command.opaque, placed.physical_offset, placed.queue_offset
         frame = self.one(form, opaque, at, queue_id, queue_offset, unique_key)
         if not self._sync_flush:
@@ -167,6 +183,24 @@ class SendAnswers:
                 code, remark = ResponseCode.SYSTEM_ERROR, "create mapped file failed, server is busy or broken."
             case PutStatus.WHEEL_TIMER_NOT_ENABLE:
                 code, remark = ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false"
+            case PutStatus.WHEEL_TIMER_MSG_ILLEGAL:
+                code, remark = (
+                    ResponseCode.MESSAGE_ILLEGAL,
+                    (
+                        "timer message illegal, the delay time should not be bigger than the max delay "
+                        f"{self._timer_limits()[0] * 1000}ms; or if set del msg, the delay time should be bigger than the "
+                        "current time"
+                    ),
+                )
+            case PutStatus.WHEEL_TIMER_FLOW_CONTROL:
+                most = self._timer_limits()[1]
+                code, remark = (
+                    ResponseCode.SYSTEM_ERROR,
+                    (
+                        f"timer message is under flow control, max num limit is {2 * most} or the current value is greater "
+                        f"than {most} and less than {2 * most}, trigger random flow control"
+                    ),
+                )
             case PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED:
                 code, remark = ResponseCode.LMQ_QUOTA_EXCEEDED, LIGHT_QUEUES_EXCEEDED
             case PutStatus.SERVICE_NOT_AVAILABLE:

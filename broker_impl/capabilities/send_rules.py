@@ -1,9 +1,8 @@
 """What is asked of every send, check by check, in the reference's order and with its codes and texts: clients decide by them
 whether to try another broker.
 
-Java: `SendMessageProcessor`, `AbstractSendMessageProcessor` (msgCheck, buildMsgContext).  Differences: timers are
-refused as by a broker that has them switched off; `rmq_sys_wheel_timer` and `rmq_sys_REVIVE_LOG_…` take no sends; a broken
-batch is illegal (13) as a whole.
+Java: `SendMessageProcessor`, `AbstractSendMessageProcessor` (msgCheck, buildMsgContext).  Differences: a batch takes no time;
+`rmq_sys_wheel_timer` and `rmq_sys_REVIVE_LOG_…` take no sends; a broken batch is illegal (13) as a whole.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from broker_impl.intake import (
     check_names,
     delay_level,
     has_other_type,
-    is_timer,
 )
 from broker_impl.remarks import FAQ
 from broker_impl.retries import DLQ_QUEUES, Retries
@@ -44,7 +42,9 @@ from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.codes import ResponseCode
 from rmq_wire.errors import BadBody
 from rmq_wire.headers.send import SendMessage, SendMessageV2
+from rmq_wire.implied.timers import is_timer
 from rmq_wire.implied.transactions import is_half
+from rmq_wire.recall_handle import handle_of
 
 Sent = SendMessage | SendMessageV2
 
@@ -169,7 +169,8 @@ class SendRules:
         else:
             placed = self._intake.put(message, self._env.wall_ms)
         self._stats.add_put(message.topic, message.queue_id, 1, placed.size)
-        return self._answers.one_stored(call, queue_id, placed, values[prop.UNIQ_KEY], values.get(prop.WAIT, ""))
+        handle = handle_of(values, self._config.broker_name) if prop.TIMER_OUT_MS in values else None
+        return self._answers.one_stored(call, queue_id, placed, values[prop.UNIQ_KEY], values.get(prop.WAIT, ""), handle)
 
     def _give_up_or_retry(self, call: Call, asked: Sent, message: Message) -> None:
         """A consumer that could not give a message back sends it itself (`handleRetryAndDLQ`)."""
@@ -219,7 +220,7 @@ class SendRules:
         if delay_level(common) > 0 or sys_flag.transaction_type(asked.sys_flag) != sys_flag.TRANSACTION_NOT:
             raise NotTaken(PutStatus.MESSAGE_ILLEGAL, "a batch with a delay or a transaction")
         if is_timer(asked.topic, common):
-            raise NotTaken(PutStatus.WHEEL_TIMER_NOT_ENABLE)
+            raise NotTaken(PutStatus.WHEEL_TIMER_MSG_ILLEGAL, "a batch with a time")
         if len(body) > self._config.max_message_size:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.RuntimeException: message body size exceeded")
         flags = asked.sys_flag & ~HOST_FLAGS | (sys_flag.MULTI_TAGS if topic.topic_filter_type == MULTI_TAG else 0)

@@ -192,7 +192,7 @@ class Transactions(Capability):
         try:
             check_names(topic)
             check_inner_batch(message.values, message.sys_flag, has_batch_queues=self._intake.has_batch_queues(topic))
-            self._intake.divert(message)
+            self._intake.divert(message, self._env.wall_ms)
             draft = self._intake.draft(message)
             draft.store_host = unit.store_host
             draft.prepared_transaction_offset = unit.physical_offset

@@ -22,6 +22,8 @@ LOG_UNIT: Final = Struct(
     "topic_hash" / Int32sb * "hash of the topic it will be delivered to",
     "reserved" / Int64sb * "0",
 )
+BLANK_MAGIC: Final = 0xCBD43194 - (1 << 32)
+"""`TimerLog.BLANK_MAGIC_CODE`."""
 LOG_BLANK: Final = Struct(
     "size" / Int32sb * "bytes left in this file, this field included",
     "previous" / Int64sb * "0",
@@ -51,4 +53,5 @@ CHECK_FILE: Final = Padded(CHECK_FILE_SIZE, CHECK)
 
 CHECK_FLAT: Final = flat(CHECK)
 LOG_UNIT_FLAT: Final = flat(LOG_UNIT)
+LOG_BLANK_FLAT: Final = flat(LOG_BLANK)
 SLOT_FLAT: Final = flat(SLOT)

@@ -304,8 +304,9 @@ def test_attack_18_a_delayed_message_goes_where_it_was_sent_to(tmp_path: Path) -
     ("text", "code"),
     [
         (pairs(INNER_NUM="5"), 13),
-        (pairs(TIMER_DELAY_SEC="5"), 1),
-        (pairs(TIMER_DELIVER_MS="1700000005000"), 1),
+        (pairs(TIMER_DELAY_SEC="soon"), 13),
+        (pairs(TIMER_DELIVER_MS="9" * 19), 13),
+        (pairs(TIMER_DELIVER_MS="1", TIMER_DEL_UNIQKEY="K"), 13),
         (pairs(DELAY="1_0"), 1),
         (pairs(DELAY="99999999999"), 1),
     ],

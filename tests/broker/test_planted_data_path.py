@@ -179,7 +179,7 @@ def delivered_copies_are_delayed_again(patch: pytest.MonkeyPatch) -> None:
 
     def stage(self: Intake, message: Any, wall_ms: int, **more: Any) -> Any:
         if message.topic != "SCHEDULE_TOPIC_XXXX":
-            self.divert(message)
+            self.divert(message, wall_ms)
         return real(self, message, wall_ms, **more)
 
     patch.setattr(Intake, "stage", stage)

@@ -181,7 +181,7 @@ def test_a_unit_without_home_is_passed_over(harness: Harness, monkeypatch: pytes
 
 
 def divert_to(name: str) -> Any:
-    def divert(message: Any) -> None:
+    def divert(message: Any, _: int) -> None:
         message.values["REAL_TOPIC"], message.values["REAL_QID"] = name, "1"
         message.topic, message.queue_id = SCHEDULE, 0
 

@@ -131,7 +131,9 @@ def test_sizes(harness: Harness) -> None:
         assert client.ask(send(), b"x").code == 0
 
 
-def test_timers_are_refused_as_if_switched_off(harness: Harness) -> None:
+def test_timers_without_a_wheel(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, timerWheelEnable="false")
+    harness.topic("T")
     for name in ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"):
         assert refused(harness, send(properties=pairs(**{name: "5"}))) == (
             1,
@@ -218,7 +220,7 @@ def test_what_a_batch_may_not_have(harness: Harness) -> None:
     assert refused(harness, *batch(GOOD, properties=pairs(INNER_NUM="1"))) == (13, ILLEGAL)
     assert refused(harness, *batch(GOOD, sys_flag=4)) == (13, ILLEGAL)
     assert refused(harness, *batch(GOOD, sys_flag=0x80)) == (13, ILLEGAL)
-    assert refused(harness, *batch(GOOD, properties=pairs(TIMER_DELAY_MS="1")))[0] == 1
+    assert refused(harness, *batch(GOOD, properties=pairs(TIMER_DELAY_MS="1")))[0] == 13
     retry = "batch request does not support retry group %RETRY%G"
     assert refused(harness, *batch(GOOD, topic="%RETRY%G")) == (13, retry)
     long = "%RETRY%" + "g" * 121

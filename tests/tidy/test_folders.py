@@ -28,6 +28,7 @@ ARROWS = {
         "index": "disk queues log",
         "read": "disk queues log index",
         "recovery": "disk queues log index",
+        "timer": "disk read log",
     },
     "rmq_inspect": {
         "decode": "",

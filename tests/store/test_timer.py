@@ -1,0 +1,378 @@
+"""The timer: when what waits comes out of the wheel, how often, and what a stop or a damaged file does to it."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+
+from rmq_store.errors import Closed, ForeignFile, Unwritable
+from rmq_store.layouts import TIMER_CHECK, TIMER_UNIT
+from rmq_wire import names, properties
+from rmq_wire import property_names as prop
+from rmq_wire.message import StoredMessage
+from tests.support.memory_disk import Fault
+from tests.support.store_rig import ROOT, START_MS
+from tests.support.timer_rig import LOG_UNITS, SLOTS, TimerRig
+
+LOG = f"{ROOT}/timerlog/{0:020d}"
+WHEEL = f"{ROOT}/timerwheel"
+CHECK = f"{ROOT}/config/timercheck"
+
+
+def values_of(message: StoredMessage) -> dict[str, str]:
+    return properties.decode(message.properties.decode())
+
+
+@pytest.mark.parametrize("after_ms", [1, 999, 1_000, 1_001, 59_999, 60_000])
+def test_not_early_and_at_most_a_second_late(after_ms: int) -> None:
+    rig = TimerRig()
+    rig.send(START_MS + after_ms)
+    rig.wait(after_ms - 1, every_ms=100)
+    assert rig.keys() == []
+    rig.wait(1_000, every_ms=100)
+    assert rig.keys() == ["K1"]
+    [message] = rig.messages()
+    assert START_MS + after_ms <= message.store_timestamp < START_MS + after_ms + 1_000
+
+
+def test_what_the_delivered_one_says() -> None:
+    rig = TimerRig()
+    rig.wait(300)
+    rig.send(START_MS + 5_500, mine="x")
+    rig.turn()
+    rig.wait(10_000)
+    [message] = rig.messages()
+    said = values_of(message)
+    assert said.pop("TIMER_DEQUEUE_MS") == str(message.store_timestamp)
+    assert said == {
+        "UNIQ_KEY": "K1",
+        "mine": "x",
+        "TIMER_DELIVER_MS": str(START_MS + 5_500),
+        "TIMER_OUT_MS": str(START_MS + 5_000),
+        "TIMER_ENQUEUE_MS": str(START_MS),
+        "REAL_TOPIC": "T",
+        "REAL_QID": "0",
+    }
+
+
+def test_order_is_that_of_slots_and_in_a_slot_that_of_sending() -> None:
+    rig = TimerRig()
+    for number, after_ms in enumerate([9_000, 3_000, 9_500, 3_500, 9_400, 60_000]):
+        rig.send(START_MS + after_ms, f"{number}")
+    rig.wait(61_000)
+    assert rig.keys() == ["1", "3", "0", "2", "4", "5"]
+
+
+def test_due_before_it_could_enter() -> None:
+    rig = TimerRig()
+    rig.send(START_MS + 1_500)
+    rig.wall_ms += 10_000
+    rig.turn()
+    [message] = rig.messages()
+    assert values_of(message)["TIMER_ENQUEUE_MS"] == str((1 << 63) - 1)
+    assert rig.timer.log.end == 0
+    assert rig.timer.metrics.counts == {}
+
+
+def test_rolling() -> None:
+    rig = TimerRig()
+    rig.send(START_MS + 200_000)
+    rig.wait(199_999)
+    assert rig.keys() == []
+    rig.wait(1_000)
+    [message] = rig.messages()
+    assert values_of(message)["TIMER_ROLL_TIMES"] == "3"
+    assert rig.keys(names.WHEEL_TIMER_TOPIC) == ["K1"] * 4
+    assert rig.timer.metrics.counts["T"][0] == 0
+
+
+@pytest.mark.parametrize("after_ms", [5_000, 65_000, 130_000, 200_000])
+def test_recalled_whatever_it_rolled(after_ms: int) -> None:
+    rig = TimerRig()
+    rig.send(START_MS + after_ms, "gone")
+    rig.send(START_MS + after_ms, "stays")
+    rig.wait(2_000)
+    rig.recall("gone", START_MS + after_ms)
+    rig.wait(after_ms)
+    assert rig.keys() == ["stays"]
+    assert rig.timer.metrics.counts["T"][0] == 0
+    assert rig.timer.waiting == 0
+
+
+def test_a_mark_without_a_message_takes_nothing() -> None:
+    rig = TimerRig()
+    rig.send(START_MS + 5_000, "other")
+    rig.recall("nobody", START_MS + 5_000)
+    rig.wait(6_000)
+    assert rig.keys() == ["other"]
+    assert rig.timer.metrics.counts["T"][0] == 0
+
+
+def test_a_key_with_its_topic() -> None:
+    rig = TimerRig(changes={"append_topic_for_timer_delete_key": True})
+    rig.send(START_MS + 5_000, "K")
+    rig.send(START_MS + 5_000, "L")
+    rig.send(START_MS + 5_000, "mark", **{prop.TIMER_DEL_UNIQKEY: "T+K"})
+    rig.send(START_MS + 5_000, "mark", **{prop.TIMER_DEL_UNIQKEY: "L"})
+    rig.wait(6_000)
+    assert rig.keys() == ["L"]
+
+
+def test_many_in_one_slot_come_in_counted_steps() -> None:
+    rig = TimerRig(store_changes={"mapped_file_size_commit_log": 1 << 20})
+    for _ in range(500):
+        rig.send(START_MS + 5_000)
+    rig.turn()
+    rig.wall_ms += 5_000
+    steps = 0
+    before = 0
+    while rig.step():
+        steps += 1
+        assert len(rig.keys()) - before <= 32
+        before = len(rig.keys())
+    assert rig.keys() == [f"K{number + 1}" for number in range(500)]
+    assert rig.timer.waiting == 0
+
+
+@pytest.mark.parametrize("stop", ["clean", "kill"])
+@pytest.mark.parametrize("at_ms", [0, 1_000, 4_000, 70_000])
+def test_every_stop_loses_nothing(stop: str, at_ms: int) -> None:
+    rig = TimerRig()
+    keys = [rig.send(START_MS + after_ms) for after_ms in (1_500, 3_000, 61_000, 125_000)]
+    rig.wait(at_ms)
+    rig.reopen() if stop == "clean" else rig.crash()
+    rig.wait(200_000)
+    assert sorted(rig.keys() if stop == "clean" else set(rig.keys())) == sorted(keys)
+
+
+def test_a_clean_stop_repeats_nothing() -> None:
+    rig = TimerRig()
+    keys = []
+    for number in range(40):
+        keys.append(rig.send(rig.wall_ms + 1_500 + 7 * number))
+        rig.wait(700, every_ms=350)
+        rig.reopen()
+    rig.wait(5_000)
+    assert sorted(rig.keys()) == sorted(keys)
+
+
+def test_what_became_due_while_nothing_ran() -> None:
+    rig = TimerRig()
+    rig.send(START_MS + 5_000)
+    rig.wait(1_000)
+    rig.close()
+    rig.wall_ms += 600_000
+    rig.open()
+    rig.turn()
+    assert rig.keys() == ["K1"]
+
+
+def test_longer_away_than_the_wheel_reaches() -> None:
+    rig = TimerRig()
+    rig.send(START_MS + 5_000)
+    rig.wait(1_000)
+    rig.close()
+    rig.wall_ms += 1_000 * SLOTS * 5
+    rig.open()
+    rig.send(rig.wall_ms + 3_000, "new")
+    rig.wait(4_000)
+    assert rig.keys() == ["new"]  # as in Java: a slot older than the wheel is not read any more
+
+
+def test_the_clock_jumps_ahead_and_back() -> None:
+    rig = TimerRig()
+    rig.send(START_MS + 50_000, "late")
+    rig.send(START_MS + 3_000, "soon")
+    rig.wait(1_000)
+    rig.wall_ms -= 3_600_000
+    rig.turn()
+    assert rig.keys() == []
+    rig.wall_ms += 3_600_000
+    rig.wait(3_000)
+    assert rig.keys() == ["soon"]
+    rig.wall_ms += 3_600_000
+    rig.turn()
+    assert rig.keys() == ["soon", "late"]
+
+
+def test_a_full_file_is_ended_by_a_blank_and_the_chain_goes_on() -> None:
+    rig = TimerRig(store_changes={"mapped_file_size_commit_log": 1 << 20})
+    for _ in range(2 * LOG_UNITS + 5):
+        rig.send(START_MS + 5_000)
+    rig.turn()
+    assert len(rig.timer.log.segments.starts) == 3
+    rig.crash()
+    rig.wait(5_000)
+    assert len(rig.keys()) == 2 * LOG_UNITS + 5
+
+
+def test_log_files_go_when_the_commit_log_has_lost_their_messages() -> None:
+    rig = TimerRig(store_changes={"mapped_file_size_commit_log": 1 << 20})
+    for _ in range(2 * LOG_UNITS):
+        rig.send(START_MS + 5_000)
+    rig.turn()
+    log = rig.timer.log
+    last = log.unit(log.last_unit_at)
+    assert last is not None
+    assert log.delete_before(last.physical_offset) == 0
+    assert log.delete_before(last.physical_offset + 1) == 1
+    assert log.delete_before(1 << 60) == 0  # the last one stays
+    rig.wait(5_000)
+    assert len(rig.keys()) == LOG_UNITS
+
+
+def test_the_check_file_waits_for_the_commit_log() -> None:
+    rig = TimerRig()
+    rig.send(START_MS + 5_000)
+    rig.turn()
+    assert rig.flusher.begin(0, rig.wall_ms) is None
+    assert rig.flush()
+    read_ms, position, offset, master, *_ = TIMER_CHECK.unpack(rig.disk.contents()[CHECK][: TIMER_CHECK.size])
+    assert (read_ms, position, offset, master) == (rig.timer.read_ms, 52, 1, 1)
+    assert len(rig.disk.contents()[CHECK]) == 4096
+
+
+def test_nothing_is_written_before_the_first_timer() -> None:
+    rig = TimerRig()
+    rig.wait(30_000)
+    rig.close()
+    assert not [name for name in rig.disk.contents() if "timer" in name]
+
+
+def test_a_failed_append_is_done_again() -> None:
+    rig = TimerRig()
+    rig.send(START_MS + 2_000)
+    rig.turn()
+    rig.wall_ms += 3_000
+
+    def refuse(_: StoredMessage) -> None:
+        raise Unwritable(Closed.DISK_FULL)
+
+    rig.refuse = refuse
+    with pytest.raises(Unwritable):
+        rig.step()
+    rig.refuse = None
+    rig.turn()
+    assert rig.keys() == ["K1"]
+
+
+def test_a_full_disk_under_the_timer_log() -> None:
+    rig = TimerRig()
+    rig.send(START_MS + 2_000)
+    rig.disk.faults.append(Fault("create", path_part="timerlog"))
+    with pytest.raises(OSError, match="No space"):
+        rig.step()
+    rig.turn()
+    rig.wait(3_000)
+    assert rig.keys() == ["K1"]
+
+
+def test_a_full_disk_under_the_wheel_is_tried_again() -> None:
+    rig = TimerRig()
+    rig.send(START_MS + 5_000)
+    rig.turn()
+    rig.rig.sync()
+    rig.disk.faults.append(Fault("write", path_part="timerwheel", error=errno.ENOSPC))
+    with pytest.raises(OSError, match="No space"):
+        rig.flush()
+    assert rig.flush()
+    rig.crash("synced")
+    rig.wait(6_000)
+    assert rig.keys() == ["K1"]
+
+
+def test_a_failed_sync_is_the_last() -> None:
+    rig = TimerRig()
+    rig.send(START_MS + 5_000)
+    rig.turn()
+    rig.rig.sync()
+    rig.disk.faults.append(Fault("sync", path_part="timerlog", error=errno.EIO))
+    with pytest.raises(OSError, match="error"):
+        rig.flush()
+    rig.wait(1_000)
+    assert not rig.flush()
+    rig.crash("synced")
+    rig.wait(6_000)
+    assert rig.keys() == ["K1"]
+
+
+@pytest.mark.parametrize("lost", [LOG, WHEEL, CHECK, "all"])
+def test_a_lost_file(lost: str) -> None:
+    rig = TimerRig()
+    keys = [rig.send(START_MS + after_ms) for after_ms in (5_000, 30_000, 90_000)]
+    rig.wait(2_000)
+    rig.close()
+    for path in (LOG, WHEEL, CHECK) if lost == "all" else (lost,):
+        rig.disk.unlink(path)
+    rig.open()
+    rig.wait(100_000)
+    assert sorted(rig.keys()) == sorted(keys)
+
+
+def test_a_wheel_of_another_size_is_refused() -> None:
+    rig = TimerRig()
+    rig.send(START_MS + 5_000)
+    rig.wait(2_000)
+    rig.close()
+    rig.disk.open(WHEEL).set_length(4096)
+    with pytest.raises(ForeignFile, match="the wheel is made anew from its topic"):
+        rig.open()
+
+
+def test_a_unit_that_is_no_timer_is_passed_over() -> None:
+    rig = TimerRig()
+    rig.put(names.WHEEL_TIMER_TOPIC, {"UNIQ_KEY": "forged"}, b"x")
+    rig.put(names.WHEEL_TIMER_TOPIC, {"UNIQ_KEY": "forged", "TIMER_OUT_MS": str(START_MS + 1_000)}, b"x")
+    rig.send(START_MS + 2_000)
+    rig.wait(3_000)
+    assert rig.keys() == ["K1"]
+    assert len(rig.said) == 2
+
+
+def test_a_chain_that_leads_to_alien_units_ends() -> None:
+    rig = TimerRig()
+    rig.send(START_MS + 5_000, "A")
+    rig.send(START_MS + 9_000, "B")
+    rig.turn()
+    fields = list(TIMER_UNIT.unpack(rig.disk.contents()[LOG][52:104]))
+    fields[1] = 0  # the chain of B leads to A
+    rig.timer.log.segments.file(0).write_at(52, TIMER_UNIT.pack(*fields))
+    rig.wait(10_000)
+    assert rig.keys() == ["A", "B"]
+    assert "its chain ends there" in rig.said[0]
+
+
+def test_cold_bytes_wait_for_a_thread() -> None:
+    rig = TimerRig()
+    rig.send(START_MS + 5_000)
+    rig.wait(1_000)
+    rig.reopen()
+    rig.disk.cold.add(LOG)
+    rig.wait(5_000)
+    assert rig.keys() == ["K1"]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_power_cuts(seed: int) -> None:
+    """Whatever is lost of what was not synced: what the disk has of the timer's topic comes, not early, and not without end."""
+    chance = random.Random(seed)
+    rig = TimerRig()
+    for _ in range(3):
+        for _ in range(chance.randrange(1, 25)):
+            rig.send(rig.wall_ms + chance.randrange(1_001, 200_000))
+            if chance.random() < 0.4:
+                rig.turn()
+            if chance.random() < 0.3:
+                rig.wait(chance.randrange(1, 5_000), every_ms=1_000)
+            if chance.random() < 0.2:
+                rig.flush(sync_log=chance.random() < 0.7)
+        rig.crash(chance.choice(["all", "synced", chance]))
+    waiting = set(rig.keys(names.WHEEL_TIMER_TOPIC))
+    rig.wait(230_000, every_ms=5_000)
+    came = rig.keys()
+    assert set(came) == waiting | set(came)
+    assert len(came) <= 4 * len(waiting) + 4
+    for message in rig.messages():
+        assert message.store_timestamp >= int(values_of(message)["TIMER_DELIVER_MS"])
