@@ -18,7 +18,7 @@ from conformance.subjects.java import rocketmq_home
 from conformance.subjects.own import OwnSubject, registered
 from conformance.subjects.ports import BROKER_PORTS
 from conformance.subjects.process import ServerProcess
-from conformance.subjects.properties import NOT_OURS, OURS_ONLY, OWN_BROKER_PROPERTIES, OWN_NAMESRV_PROPERTIES
+from conformance.subjects.properties import OURS_ONLY, OWN_BROKER_PROPERTIES, OWN_NAMESRV_PROPERTIES
 from conformance.version import version_of
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -123,7 +123,7 @@ class OursSubject(OwnSubject):
     def start(self) -> Target:
         names = OurNameServer(self.directory / "namesrv", port=self.namesrv_port, properties=OWN_NAMESRV_PROPERTIES)
         self.run(names)
-        told = {key: value for key, value in OWN_BROKER_PROPERTIES.items() if key not in NOT_OURS}
+        told = dict(OWN_BROKER_PROPERTIES)
         properties = {**told, **OURS_ONLY, **self.properties}
         broker = OurBroker(self.directory / "broker", names.address, port=self.broker_port, properties=properties)
         self.run(broker)

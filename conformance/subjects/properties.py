@@ -57,9 +57,6 @@ OWN_BROKER_PROPERTIES: Final[Mapping[str, str]] = {
     **PATIENT,
 }
 
-NOT_OURS: Final = frozenset({"recallMessageEnable"})
-"""Properties whose value above our broker refuses to start with, as long as it cannot do what they ask for."""
-
 OURS_ONLY: Final[Mapping[str, str]] = {"diskSpaceWarningLevelRatio": "99", "diskSpaceCleanForciblyRatio": "99"}
 """What Java takes as system properties (`java.DISK`)."""
 
