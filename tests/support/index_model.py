@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 
 from rmq_wire.implied.index_keys import index_hash
 from rmq_wire.layout import index as layout
-from rmq_wire.layout.flat import flat
 
 
 @dataclass
@@ -21,8 +20,10 @@ class _File:
     entries: list[tuple[int, int, int, int]] = field(default_factory=list)
 
 
-_ENTRY = flat(layout.ENTRY).packed
-"""Fields in the order of `_File.entries`: a million simulated lives build many of them."""
+_HEADER, _SLOT, _ENTRY = layout.HEADER_FLAT.packed, layout.SLOT_FLAT.packed, layout.ENTRY_FLAT.packed
+"""A million simulated lives build many of them."""
+_hash = lru_cache(4096)(index_hash)
+"""Those lives use the same few topics and keys."""
 
 
 class IndexModel:
@@ -41,7 +42,7 @@ class IndexModel:
                 full = self.files[-1]
                 self.files.append(_File(full.end_time, full.end_physical, full.end_time, full.end_physical))
             file = self.files[-1]
-            key_hash = index_hash(topic, key)
+            key_hash = _hash(topic, key)
             slot = key_hash % self.slot_num
             seconds = max(time - file.begin_time, 0) // 1000 if file.begin_time > 0 else 0
             file.entries.append((key_hash, physical, seconds, file.slots.get(slot, 0)))
@@ -55,21 +56,11 @@ class IndexModel:
         return [self._bytes(file) for file in self.files]
 
     def _bytes(self, file: _File) -> bytes:
-        header = {
-            "begin_timestamp": file.begin_time,
-            "end_timestamp": file.end_time,
-            "begin_physical_offset": file.begin_physical,
-            "end_physical_offset": file.end_physical,
-            "slot_count": len(file.slots),
-            "index_count": file.count,
-        }
-        data = bytes(layout.HEADER.build(header))
-        data += b"".join(_slot(file.slots.get(n, 0)) for n in range(self.slot_num))
-        data += bytes(layout.ENTRY.sizeof())
-        data += b"".join(_ENTRY.pack(*entry) for entry in file.entries)
-        return data + bytes((self.index_num - file.count) * layout.ENTRY.sizeof())
-
-
-@cache
-def _slot(newest: int) -> bytes:
-    return bytes(layout.SLOT.build({"newest": newest}))
+        header = _HEADER.pack(file.begin_time, file.end_time, file.begin_physical, file.end_physical, len(file.slots), file.count)
+        slots = bytearray(self.slot_num * _SLOT.size)
+        for slot, newest in file.slots.items():
+            _SLOT.pack_into(slots, slot * _SLOT.size, newest)
+        entries = bytearray(self.index_num * _ENTRY.size)  # the first has no message
+        for number, entry in enumerate(file.entries, 1):
+            _ENTRY.pack_into(entries, number * _ENTRY.size, *entry)
+        return header + slots + entries

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC
+from functools import lru_cache
 from typing import Any
 
 from rmq_store.disk.disk import Disk, RealDisk
@@ -47,12 +48,18 @@ def draft(
     number: int, topic: str = "TopicA", queue_id: int = 0, body_bytes: int = 40, tags: str | None = None, **more: object
 ) -> Draft:
     """Message `number`: body, unique key and key tell which it is."""
-    tags = f"Tag{number % 3}" if tags is None else tags
-    unique, key = f"7F0000010007AAAA{number:016X}", f"key{number}"
-    properties = f"KEYS\x01{key} shared\x02UNIQ_KEY\x01{unique}\x02TAGS\x01{tags}\x02".encode()
+    properties, code, keys = _described(number, f"Tag{number % 3}" if tags is None else tags)
     body = (b"%d:" % number).ljust(body_bytes, b".")
-    values: dict[str, object] = {"tags_code": tags_code(tags), "keys": index_keys(unique, f"{key} shared", tags), **more}
+    values: dict[str, object] = {"tags_code": code, "keys": keys, **more}
     return Draft(topic, queue_id, body, properties, START_MS, HOST, HOST, **values)  # type: ignore[arg-type]
+
+
+@lru_cache(1024)
+def _described(number: int, tags: str) -> tuple[bytes, int, tuple[str, ...]]:
+    """Properties, code of the tags and keys: every simulated life begins with the same numbers."""
+    unique, keys = f"7F0000010007AAAA{number:016X}", f"key{number} shared"
+    properties = f"KEYS\x01{keys}\x02UNIQ_KEY\x01{unique}\x02TAGS\x01{tags}\x02".encode()
+    return properties, tags_code(tags), index_keys(unique, keys, tags)
 
 
 def number_of(unit_body: bytes | bytearray | memoryview) -> int:

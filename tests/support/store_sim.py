@@ -472,7 +472,7 @@ class Sim:
             first = self.first[topic, queue_id]
             assert store.queue_bounds(topic, queue_id) == (first, first + len(stored))
             self.seen[topic, queue_id] = first + len(stored)
-            for one in stored[-3:] + stored[:1]:
+            for one in stored[:1] + stored[1:][-3:]:
                 view = store.lookup(one.placed.physical_offset, checked=True)
                 assert view is not None
                 unit = read_unit(view)
@@ -481,7 +481,7 @@ class Sim:
         for path, data in self.disk.live_contents("/consumequeue/"):
             assert any(data), f"{path} has no entry"
         if self.rig.settings.message_index_enable:
-            for one in self.log[-5:] + self.log[:2]:
+            for one in self.log[:2] + self.log[2:][-5:]:
                 found = store.query(one.topic, one.keys[0], 10, 0, 1 << 60).units
                 assert [number_of(read_unit(unit).body) for unit in found] == [one.number]
 
