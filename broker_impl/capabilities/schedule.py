@@ -1,8 +1,9 @@
 """Delay levels: what waits in SCHEDULE_TOPIC_XXXX goes to its own topic when its time has come.
 
 A level is a queue in the order of due times, since all that is in it waits equally long; its unit's tag code is the due time.  So
-each level needs one deadline: that of the first unit that is not delivered.  Due units are copied a slice at a time; progress
-moves only when the slice is written, so an append that fails is tried again and nothing is passed over.  Due times are wall time
+each level needs one deadline: that of the first unit that is not delivered.  Due units are copied a slice at a time, one slice a
+turn, the levels one after the other; progress moves only when the slice is written, so an append that fails is tried again and
+nothing is passed over.  Due times are wall time
 and deadlines are not, hence a look at least every second; a due time that lies too far ahead (the clock was turned back) is now.
 
 Java: `ScheduleMessageService` (one polling thread per level).  *Differs*: a unit that can never be stored (its name is unlawful,
@@ -11,6 +12,7 @@ it is too large by now) is passed over with an error in the log, where Java trie
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -20,10 +22,12 @@ from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.deadlines import Deadline
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability
+from broker_impl.engine.slices import BYTES_PER_SLICE
 from broker_impl.intake import Intake, Message, NotTaken, PutStatus
 from broker_impl.state.delay_offsets import DelayOffsets
 from broker_impl.state.stats import Stats
 from rmq_store.errors import Cold
+from rmq_store.log.draft import Placed
 from rmq_store.results import Arrived
 from rmq_wire import names, properties
 from rmq_wire import property_names as prop
@@ -44,7 +48,7 @@ ERROR_MS: Final = 1_000
 LOOK_MS_MAX: Final = 1_000
 """The wall clock is looked at this often."""
 UNITS_PER_SLICE: Final = 32
-"""Units that one level delivers in one go, some 30 µs each."""
+"""Units that one level delivers in one go, some 30 µs each; fewer of large ones (`BYTES_PER_SLICE`)."""
 
 
 class Undeliverable(Exception):
@@ -68,7 +72,11 @@ class Schedule(Capability):
         self._delays = dict(enumerate(intake.delay_levels_ms, 1))
         self._alarms: dict[int, Deadline] = {}
         self._busy: set[int] = set()
-        """Levels that wait for a commit or for a read."""
+        """Levels that wait for a commit, for a read or for their turn."""
+        self._staged = False
+        """This turn has its slice."""
+        self._next: deque[int] = deque()
+        """Levels that wait for their turn."""
         self._started = False
 
     def start(self) -> None:
@@ -85,6 +93,7 @@ class Schedule(Capability):
         for alarm in self._alarms.values():
             alarm.cancel()
         self._alarms.clear()
+        self._next.clear()
 
     def _arrived(self, arrived: Sequence[Arrived]) -> None:
         for topic, queue_id, _, due_ms, _ in arrived:
@@ -104,6 +113,10 @@ class Schedule(Capability):
     def _deliver(self, level: int) -> None:
         """Copy what is due, at most a slice of it.  Ends with an alarm set, or busy, or nothing left to wait for."""
         del self._alarms[level]
+        if self._staged:
+            self._busy.add(level)
+            self._next.append(level)
+            return
         try:
             self._deliver_slice(level)
         except Exception:
@@ -119,15 +132,18 @@ class Schedule(Capability):
                 "delay level %d: its queue is %d..%d, delivery goes on at %d, not at %d", level, lowest, highest, offset, begin
             )
         last = min(highest, offset + UNITS_PER_SLICE)
-        end_offset = 0
+        start_offset = end_offset = 0
         wait_ms = 0
         cold: Cold | None = None
         try:
-            while offset < last:
+            while offset < last and end_offset - start_offset < BYTES_PER_SLICE:
                 wait_ms = self._wait_ms(level, offset)
                 if wait_ms > 0:
                     break
-                end_offset = self._deliver_one(level, offset) or end_offset
+                placed = self._deliver_one(level, offset)
+                if placed is not None:
+                    start_offset = start_offset or placed.physical_offset
+                    end_offset = placed.end_offset
                 offset += 1
         except Cold as there:
             cold = there
@@ -136,6 +152,7 @@ class Schedule(Capability):
             wait_ms = RETRY_MS
         if end_offset:
             self._busy.add(level)
+            self._staged = True
             self._engine.after_commit(partial(self._written, level, offset, end_offset, cold, wait_ms))
             return
         if highest > 0:
@@ -145,8 +162,12 @@ class Schedule(Capability):
     def _written(
         self, level: int, offset: int, end_offset: int, cold: Cold | None, wait_ms: int, error: BaseException | None
     ) -> None:
-        """The slice is in the log, or it is not and is done again."""
+        """The slice is in the log, or it is not and is done again.  First the levels that waited meanwhile."""
+        self._staged = False
         self._busy.discard(level)
+        if self._next:
+            self._busy.discard(self._next[0])
+            self._look_in(self._next.popleft(), 0)
         if error is not None:
             self._look_in(level, RETRY_MS)
             return
@@ -172,18 +193,18 @@ class Schedule(Capability):
         now_ms = self._env.wall_ms
         return 0 if due_ms > now_ms + self._delays[level] else due_ms - now_ms
 
-    def _deliver_one(self, level: int, offset: int) -> int:
-        """Stage the copy of one unit; its end in the log, 0 when there is nothing to deliver.  Raises `Cold`, `NotTaken`."""
+    def _deliver_one(self, level: int, offset: int) -> Placed | None:
+        """Stage the copy of one unit; its place, None when there is nothing to deliver.  Raises `Cold`, `NotTaken`."""
         physical_offset, size, _ = self._store.queue_unit(names.SCHEDULE_TOPIC, level - 1, offset)
         found = self._store.lookup(physical_offset)
         if found is None or len(found) != size:
-            return 0
+            return None
         try:
             original = read_unit(found)
             topic, queue_id, values = _destination(original)
         except (Undeliverable, BadRecord) as why:
             self._env.log.error("delay level %d: offset %d is passed over: %s", level, offset, why)
-            return 0
+            return None
         if self._config.enable_lmq and light_names(topic, original.properties):
             values.pop(prop.DELAY, None)  # Java encodes what it has changed only for messages to light queues
             values[prop.WAIT] = "false"
@@ -203,12 +224,12 @@ class Schedule(Capability):
         except NotTaken as no:
             if no.status in NEVER:
                 self._env.log.error("delay level %d: offset %d can never be stored in %s: %s", level, offset, topic, no)
-                return 0
+                return None
             raise
         if self._config.enable_schedule_message_stats:
             self._stats.add_get(SCHEDULE_GROUP, names.SCHEDULE_TOPIC, level - 1, 1, placed.size)
             self._stats.add_put(topic, queue_id, 1, placed.size)
-        return placed.end_offset
+        return placed
 
 
 def _destination(original: StoredMessage) -> tuple[str, int, dict[str, str]]:

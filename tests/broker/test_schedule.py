@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from broker_impl.capabilities.schedule import UNITS_PER_SLICE
+from broker_impl.engine.slices import BYTES_PER_SLICE
 from rmq_store.errors import Closed, Cold, CommitFailed
 from rmq_wire.headers.positions import GetMaxOffset
 from tests.support.engine import Harness
@@ -198,6 +200,112 @@ def test_the_clock_steps(harness: Harness) -> None:
     harness.env.wall_ms += 3_600_000
     harness.driver.advance(1_000)
     assert len(harness.stored("T", 1)) == 2
+
+
+class Delivered:
+    """How many copies each turn stages, and how many bytes."""
+
+    def __init__(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.turns: list[list[int]] = []
+        intake, turn = harness.capability(310)._intake, harness.driver.turn
+        real = intake.stage
+
+        def stage(*arguments: Any, **more: Any) -> Any:
+            placed = real(*arguments, **more)
+            self.turns[-1].append(placed.size)
+            return placed
+
+        def counted(*arrived: Any) -> None:
+            self.turns.append([])
+            turn(*arrived)
+
+        monkeypatch.setattr(intake, "stage", stage)
+        monkeypatch.setattr(harness.driver, "turn", counted)
+
+    def most(self) -> tuple[int, int]:
+        """Copies of the turn with most of them; bytes of the turn with most, without the last copy."""
+        return max(len(turn) for turn in self.turns), max(sum(turn[:-1]) for turn in self.turns)
+
+
+def test_all_levels_due_at_once_take_turns(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One slice a turn of all eighteen together, so that whoever sends meanwhile is served after each; none waits for another."""
+    each = 2 * UNITS_PER_SLICE + 1
+    client = harness.connect()
+    for level in range(1, 19):
+        for number in range(each):
+            client.ask(send(properties=pairs(UNIQ_KEY="K" * 32, DELAY=str(level))), b"%d %d" % (level, number))
+    harness.restart()
+    harness.env.advance(3 * 3_600_000)
+    delivered = Delivered(harness, monkeypatch)
+    client = harness.connect()
+    harness.driver.advance(2_000)
+    assert delivered.most()[0] == UNITS_PER_SLICE
+    copies = [tuple(map(int, bytes(unit.body).split())) for unit in harness.stored("T", 0)]
+    assert sorted(copies) == [(level, number) for level in range(1, 19) for number in range(each)]
+    assert [level for level, _ in copies[: 18 * UNITS_PER_SLICE : UNITS_PER_SLICE]] == list(range(1, 19)), "each once, then again"
+    for level in range(1, 19):
+        assert [number for of, number in copies if of == level] == list(range(each))
+
+
+def test_a_slice_has_few_large_messages(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(8):
+        delayed(harness, 1, bytes(BYTES_PER_SLICE // 3))
+    delivered = Delivered(harness, monkeypatch)
+    harness.driver.advance(1_000)
+    assert len(harness.stored("T", 1)) == 8
+    copies, bytes_before_the_last = delivered.most()
+    assert 1 < copies < 5
+    assert bytes_before_the_last < BYTES_PER_SLICE
+
+
+def test_a_burst_does_not_keep_a_sender_waiting(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20 * UNITS_PER_SLICE):
+        delayed(harness, 1, b"%d" % number)
+    delivered = Delivered(harness, monkeypatch)
+    harness.env.advance(1_000)
+    client = harness.connect()
+    for number in range(10):
+        opaque = client.frame(send(queue_id=0), b"%d" % number)
+        harness.driver.turn((client, opaque))
+        assert len(client.answers) == number + 1, "answered in the turn in which it came"
+    assert sum(len(turn) for turn in delivered.turns) < 20 * UNITS_PER_SLICE + 10, "in the middle of the burst"
+    harness.driver.run()
+    assert len(harness.stored("T", 1)) == 20 * UNITS_PER_SLICE
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_the_clock_jumps_while_all_levels_wait(harness: Harness, hours: int) -> None:
+    """Nothing is lost, nothing comes twice, and nothing waits longer than its level says."""
+    for level in range(1, 19):
+        delayed(harness, level, b"%d" % level)
+    harness.driver.advance(500)
+    harness.env.wall_ms += hours * 3_600_000
+    harness.driver.advance(7_200_000)
+    assert sorted(int(bytes(unit.body)) for unit in harness.stored("T", 1)) == list(range(1, 19))
+    harness.restart()
+    harness.driver.advance(7_200_000)
+    assert len(harness.stored("T", 1)) == 18
+
+
+def test_levels_of_ones_own_and_a_restart_with_others(tmp_path: Path) -> None:
+    """What waits keeps its time, unless that lies farther ahead than its level now says; a level that is gone stands still."""
+    harness = Harness(tmp_path, messageDelayLevel="2s 1h 5ms")
+    harness.topic("T")
+    harness.driver.advance(2_000)
+    for level in (1, 2, 3, 9):
+        delayed(harness, level, b"%d" % level)
+    harness.driver.advance(5)
+    assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"3", b"9"]
+    harness.driver.advance(1_995)
+    assert [bytes(unit.body) for unit in harness.stored("T", 1)][2:] == [b"1"]
+    harness.settings["messageDelayLevel"] = "3s"
+    harness.restart()
+    harness.driver.advance(60_000)
+    assert len(harness.stored("T", 1)) == 3
+    harness.settings["messageDelayLevel"] = "3s 1s"
+    harness.restart()
+    harness.driver.advance(1_000)
+    assert [bytes(unit.body) for unit in harness.stored("T", 1)][3:] == [b"2"]
 
 
 def test_java_s_offsets_are_asked_for(harness: Harness) -> None:

@@ -1,4 +1,6 @@
-"""A stock ordered consumer whose listener fails: tries in place, nothing overtakes, and at last the dead letters."""
+"""A stock ordered consumer: what each answer of its listener does, with and without autoCommit; nothing overtakes, and what fails
+too often is a dead letter.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +41,81 @@ def test_what_fails_in_order_is_tried_in_place_and_given_up(subject: Subject, cl
     told = TRIES if clients.version == REFERENCE else TRIES - 1  # not above its maximum: the group's lock makes it a dead letter
     assert {(m["reconsume_times"], m["properties"]["RETRY_TOPIC"], m["tags"]) for m in dead} == {(told, topic, "T")}
     assert drain(clients, subject, fresh, f"%RETRY%{group}", 0) == []
+
+
+SUSPEND = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
+
+
+def heard(clients: JavaDriver, consumer: str) -> list[tuple[str, int]]:
+    return [(message["body"], message["reconsume_times"]) for message in clients.messages(consumer)]
+
+
+def test_without_auto_commit_the_listener_says_when(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
+    """What a ROLLBACK puts back is all since the last COMMIT; what was not committed comes again to the next consumer."""
+    topic, group = fresh("ordered"), fresh("group")
+    script = f"SUCCESS,SUCCESS,ROLLBACK,SUCCESS,SUCCESS,COMMIT,{SUSPEND},SUCCESS"
+    options: dict[str, Any] = {"group": group, "orderly": True, "suspend_ms": 50}
+    with producer(clients, subject, fresh, queues=1) as p:
+        clients.call("send", producer=p, topic=topic, form="sync", count=4, body="m")
+        with push(clients, subject, fresh, topic, script=script, **options) as c:
+            clients.wait(lambda: len(clients.messages(c)) == 8, "eight calls of the listener")
+            assert [body for body, _ in heard(clients, c)] == ["m0", "m1", "m2", "m0", "m1", "m2", "m3", "m3"]
+            assert [times for _, times in heard(clients, c)] == [0] * 7 + [1]
+        with push(clients, subject, fresh, topic, script="COMMIT", **options) as c:
+            clients.wait_messages(c, 1)
+            clients.call("send", producer=p, topic=topic, body="end")
+            clients.wait_messages(c, 2)
+            assert heard(clients, c) == [("m3", 0), ("end", 0)], "m3 was never committed, all before it was"
+
+
+def test_with_auto_commit_every_answer_but_suspend_is_a_success(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
+    topic, group = fresh("ordered"), fresh("group")
+    script = f"ROLLBACK,COMMIT,{SUSPEND},NULL,THROW,SUCCESS"
+    options: dict[str, Any] = {"group": group, "orderly": True, "auto_commit": True, "suspend_ms": 50}
+    with producer(clients, subject, fresh, queues=1) as p:
+        clients.call("send", producer=p, topic=topic, form="sync", count=3, body="m")
+        with push(clients, subject, fresh, topic, script=script, **options) as c:
+            clients.wait(lambda: len(clients.messages(c)) == 6, "six calls of the listener")
+            assert heard(clients, c) == [("m0", 0), ("m1", 0), ("m2", 0), ("m2", 1), ("m2", 2), ("m2", 3)]
+            until(lambda: clients.call("push.cached", consumer=c) == 0, "the last answer", seconds=30)
+        with push(clients, subject, fresh, topic, script="SUCCESS", **options) as c:
+            clients.call("send", producer=p, topic=topic, body="end")
+            clients.wait_messages(c, 1)
+            assert heard(clients, c) == [("end", 0)]
+
+
+def test_a_batch_is_put_back_whole(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
+    """One of three has had its tries and is given up; the others have not, so all three come again, and it is given up twice."""
+    topic, group = fresh("ordered"), fresh("group")
+    options: dict[str, Any] = {"group": group, "orderly": True, "auto_commit": True, "suspend_ms": 50, "gated": True}
+    with (
+        producer(clients, subject, fresh, queues=1) as p,
+        push(clients, subject, fresh, topic, script=SUSPEND, batch=3, max_reconsume=1, **options) as c,
+    ):
+        clients.call("send", producer=p, topic=topic, body="m0")
+        clients.wait_messages(c, 1)
+        clients.call("send", producer=p, topic=topic, body="m1")
+        clients.call("send", producer=p, topic=topic, body="m2")
+        until(lambda: clients.call("push.cached", consumer=c) == 3, "the other two beside the first", seconds=30)
+        clients.call("push.release", consumer=c, calls=9)
+        dead = until(lambda: dead_letters(clients, subject, fresh, group, 4), "dead letters", seconds=30)
+        assert heard(clients, c) == [("m0", 0), ("m0", 1), ("m1", 0), ("m2", 0), ("m0", 1), ("m1", 1), ("m2", 1)]
+    assert [message["body"] for message in dead] == ["m0", "m0", "m1", "m2"]
+
+
+def test_one_hot_queue_of_five_holds_up_no_other(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
+    """The listener does not come back from the hot queue's first message before all of the others' have come, in order."""
+    topic, queues, each = fresh("hot"), 5, 40
+    with (
+        producer(clients, subject, fresh, queues=queues) as p,
+        push(clients, subject, fresh, topic, orderly=True, threads=4, gated=True, gated_queue=2) as c,
+    ):
+        clients.call("send", producer=p, topic=topic, form="selector", count=queues * each, body="", spread=queues)
+        messages = clients.wait_messages(c, (queues - 1) * each + 1)
+        clients.call("push.release", consumer=c, calls=each)
+    for queue in range(queues):
+        offsets = [message["offset"] for message in messages if message["queue"] == queue]
+        assert offsets == list(range(1 if queue == 2 else each))
 
 
 def dead_letters(clients: JavaDriver, subject: Subject, fresh: Fresh, group: str, count: int) -> list[dict[str, Any]] | None:

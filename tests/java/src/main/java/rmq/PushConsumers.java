@@ -4,6 +4,8 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -18,6 +20,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 /** Push consumers by name; every message they are given becomes an event. */
 final class PushConsumers {
     private final Map<String, DefaultMQPushConsumer> consumers = new ConcurrentHashMap<>();
+    private final Map<String, Semaphore> gates = new ConcurrentHashMap<>();
     private final AtomicLong sequence = new AtomicLong();
 
     void register(Map<String, Driver.Operation> operations) {
@@ -25,6 +28,12 @@ final class PushConsumers {
         operations.put("push.stop", Waker.beside(this::stop));
         operations.put("push.queues", args -> Clients.tellQueues(
             of(args).getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet()));
+        operations.put("push.cached", args -> of(args).getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable()
+            .values().stream().mapToLong(queue -> queue.getMsgCount().get()).sum());
+        operations.put("push.release", args -> {
+            gates.get(args.text("consumer")).release(args.number("calls", 1));
+            return true;
+        });
         operations.put("push.suspend", args -> {
             of(args).suspend();
             return true;
@@ -65,7 +74,12 @@ final class PushConsumers {
         String name = args.text("name");
         int failures = args.number("failures", 0);
         int delayLevel = args.number("delay_level", 0);
-        if (args.flag("orderly")) {
+        if (args.flag("gated")) {
+            gates.put(name, new Semaphore(0));
+        }
+        if (args.has("script")) {
+            consumer.registerMessageListener(scripted(name, args));
+        } else if (args.flag("orderly")) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
                 tell(name, messages, args);
                 return messages.get(0).getReconsumeTimes() < failures ? ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
@@ -82,6 +96,21 @@ final class PushConsumers {
         consumers.put(name, consumer);
         consumer.start();
         return consumer.buildMQClientId();
+    }
+
+    /** Call n of the listener answers the n-th word of `script`, the last word from then on; THROW and NULL are words, too. */
+    private MessageListenerOrderly scripted(String name, Args args) {
+        String[] words = args.text("script").split(",");
+        AtomicInteger calls = new AtomicInteger();
+        return (messages, context) -> {
+            tell(name, messages, args);
+            context.setAutoCommit(args.flag("auto_commit"));
+            String word = words[Math.min(calls.getAndIncrement(), words.length - 1)];
+            if (word.equals("THROW")) {
+                throw new IllegalStateException("as the script says");
+            }
+            return word.equals("NULL") ? null : ConsumeOrderlyStatus.valueOf(word);
+        };
     }
 
     private Object stop(Args args) {
@@ -101,6 +130,10 @@ final class PushConsumers {
             Driver.print(event);
         }
         try {
+            boolean isGated = !args.has("gated_queue") || messages.get(0).getQueueId() == args.number("gated_queue", 0);
+            if (gates.containsKey(consumer) && isGated) {
+                gates.get(consumer).acquire();
+            }
             Thread.sleep(args.number("work_ms", 0));
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
