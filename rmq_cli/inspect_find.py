@@ -12,6 +12,7 @@ from rmq_cli.inspect_common import json_option, open_store, store_argument
 from rmq_cli.inspect_selection import Notes, body_option, chosen, selection_options, wanted_of, write_messages
 from rmq_inspect.decode.records import BodyForm
 from rmq_inspect.errors import CannotLook
+from rmq_inspect.explain.outlook import Outlooks
 
 ID_CHARACTERS = (32, 56)
 NOT_FOUND = 1
@@ -43,7 +44,8 @@ def command(
     if wanted == type(wanted)():
         raise CannotLook("nothing to find was named: give an id or a key, or --tag, --topic, --since")
     notes = Notes()
-    units = chosen(open_store(directory, commit_logs), wanted, options, notes)
-    if not write_messages(units, BodyForm(form), notes, as_json=as_json, full=full):
+    store = open_store(directory, commit_logs)
+    units = chosen(store, wanted, options, notes)
+    if not write_messages(units, BodyForm(form), notes, Outlooks(store), as_json=as_json, full=full):
         click.echo("rmq: nothing found", err=True)
         raise SystemExit(NOT_FOUND)

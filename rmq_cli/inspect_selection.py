@@ -15,6 +15,7 @@ from rmq_inspect.decode.directory import StoreDirectory
 from rmq_inspect.decode.log import Unit
 from rmq_inspect.decode.records import BodyForm, body_text, cells, json_line, pad, printable, properties_of, record_of, topic_of
 from rmq_inspect.decode.select import Wanted, messages
+from rmq_inspect.explain.outlook import Outlooks
 from rmq_inspect.times import parse, short_text_of, text_of, zone_text
 from rmq_wire import property_names as prop
 
@@ -101,24 +102,28 @@ def _of_topic(units: Iterator[Unit], store: StoreDirectory, topic: str) -> Itera
     yield from units
 
 
-def write_messages(units: Iterable[Unit], form: BodyForm, notes: Notes, *, as_json: bool, full: bool) -> int:
+def write_messages(units: Iterable[Unit], form: BodyForm, notes: Notes, outlooks: Outlooks, *, as_json: bool, full: bool) -> int:
     """As JSON lines, as sheets or as a table, and what there was to note about them; how many."""
     write = write_records if as_json else write_sheets if full else write_table
-    count = write(units, form)
+    count = write(units, form, outlooks)
+    outlooks.close()
     clear_progress()
     notes.close()
     return count
 
 
-def write_records(units: Iterable[Unit], form: BodyForm) -> int:
-    """One JSON object a line; how many."""
+def write_records(units: Iterable[Unit], form: BodyForm, outlooks: Outlooks | None = None) -> int:
+    """One JSON object a line, with the outlook where somebody wants it; how many."""
     count = 0
     for count, unit in enumerate(units, 1):  # noqa: B007
-        click.echo(json_line(record_of(unit, form)))
+        record = record_of(unit, form)
+        if outlooks is not None and (outlook := outlooks.of(unit.message)) is not None:
+            record["outlook"] = outlook.as_json()
+        click.echo(json_line(record))
     return count
 
 
-def write_table(units: Iterable[Unit], form: BodyForm) -> int:
+def write_table(units: Iterable[Unit], form: BodyForm, _outlooks: Outlooks) -> int:
     """A table that is written while it is read; how many."""
     columns = width()
     count = 0
@@ -158,16 +163,16 @@ def _row(unit: Unit, form: BodyForm, columns: int) -> str:
     return (line + body_text(message, form, max(columns - cells(line), 8))).rstrip()
 
 
-def write_sheets(units: Iterable[Unit], form: BodyForm) -> int:
+def write_sheets(units: Iterable[Unit], form: BodyForm, outlooks: Outlooks) -> int:
     """Every field of every message, one below the other; how many."""
     count = 0
     for count, unit in enumerate(units, 1):
         clear_progress()
-        click.echo(("\n" if count > 1 else "") + "\n".join(sheet(unit, form)))
+        click.echo(("\n" if count > 1 else "") + "\n".join(sheet(unit, form, outlooks)))
     return count
 
 
-def sheet(unit: Unit, form: BodyForm) -> list[str]:
+def sheet(unit: Unit, form: BodyForm, outlooks: Outlooks) -> list[str]:
     """The lines about one message."""
     record = record_of(unit, BodyForm.NONE)
     lines = [f"{printable(unit.file.name)} byte {unit.at}: {record['storeSize']} bytes"]
@@ -181,6 +186,8 @@ def sheet(unit: Unit, form: BodyForm) -> list[str]:
         elif isinstance(value, bool):
             value = "yes" if value else "no"
         lines.append(f"  {name:<26} {'' if value is None else printable(str(value))}".rstrip())
+    if (outlook := outlooks.of(unit.message)) is not None:
+        lines.append(f"  {'outlook':<26} {outlook.kind}, {outlook.state}: {outlook.says}")
     lines.append("  properties")
     lines += [f"    {printable(name):<24} {printable(value)}" for name, value in record["properties"].items()]
     if form is not BodyForm.NONE:

@@ -27,6 +27,7 @@ from rmq_inspect.decode.queues import UNIT
 from rmq_inspect.decode.records import BodyForm, json_line, pad, printable
 from rmq_inspect.decode.select import Wanted
 from rmq_inspect.errors import CannotLook
+from rmq_inspect.explain.outlook import Outlooks
 from rmq_inspect.times import text_of
 
 KINDS: Final = {
@@ -80,9 +81,12 @@ def command(
         shown.file(files.lone_file(path, KINDS[kind]), wanted)
         return
     store, under = files.locate(path)
+    shown.outlooks = Outlooks(store)
     if store.root.samefile(path) or wanted != Wanted(queue_offset=wanted.queue_offset):
         try:
-            shown.messages(chosen(open_store(store.root, commit_logs), wanted, options, shown.notes))
+            store = open_store(store.root, commit_logs)
+            shown.outlooks = Outlooks(store)
+            shown.messages(chosen(store, wanted, options, shown.notes))
         except NoSuchTopic as reason:
             tell_no_topic(reason)
             raise SystemExit(NOTHING_THERE) from None
@@ -116,12 +120,13 @@ class _Shown:
         self._form = form
         self._options = options
         self.notes = Notes()
+        self.outlooks = Outlooks()
         self.hints = False
         self.is_all = False
         """nothing was chosen"""
 
     def messages(self, units: Iterator[Unit]) -> None:
-        count = write_messages(units, self._form, self.notes, as_json=self._json, full=self._full)
+        count = write_messages(units, self._form, self.notes, self.outlooks, as_json=self._json, full=self._full)
         if not count:
             click.echo(f"rmq: no messages{' yet' if self.is_all and not self.notes.count else ''}", err=True)
         self._hint(count)

@@ -63,6 +63,9 @@ def _print(stats: Stats) -> None:
     kinds += [f"{stats.inner_batches:,} inner batches"] if stats.inner_batches else []
     if kinds:
         click.echo("of these " + ", ".join(kinds))
+    for kind, one in stats.still_to_come.items():
+        due = f", due from {text_of(one.first_due_ms)} to {text_of(one.last_due_ms)}" if one.first_due_ms >= 0 else ""
+        click.echo(f"still to come: {one.messages:,} {kind}{due}")
     _print_topics(stats)
     _print_rates(stats)
     _print_sizes(stats)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from rmq_inspect.decode import queues
 from rmq_inspect.decode.directory import StoreDirectory, StoreFile
@@ -19,6 +19,7 @@ from rmq_inspect.decode.index_file import ENTRY, HEADER, SLOT, Entry, IndexReade
 from rmq_inspect.decode.log import Log, Unit
 from rmq_inspect.decode.records import host_text, light_offsets, printable, topic_of
 from rmq_inspect.errors import CannotLook
+from rmq_inspect.explain.outlook import Outlooks
 from rmq_inspect.times import text_of
 from rmq_wire.errors import BadHeader, BadRecord
 from rmq_wire.implied.index_keys import index_hash, stored_index_keys
@@ -55,6 +56,21 @@ class Step:
         return made if self.found is None else {**made, "found": self.found}
 
 
+class _Look(Log):
+    """The log of a store, and what becomes of its messages."""
+
+    def __init__(self, store: StoreDirectory) -> None:
+        super().__init__(store.commit_log)
+        self.outlooks = Outlooks(store)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def close(self) -> None:
+        self.outlooks.close()
+        super().close()
+
+
 # By key
 
 
@@ -69,7 +85,7 @@ def by_key(store: StoreDirectory, topic: str, key: str, *, is_tag: bool = False,
         return
     wanted = index_hash(topic, text)
     hits = 0
-    with Log(store.commit_log) as log:
+    with _Look(store) as log:
         for file in reversed(store.index):
             for step in _index_steps(store, log, file, slots, wanted, text, topic):
                 hits += bool(step.found)
@@ -99,7 +115,7 @@ def _hash_steps(topic: str, text: str, is_tag: bool) -> Iterator[Step]:
 
 
 def _index_steps(
-    store: StoreDirectory, log: Log, file: StoreFile, slots: int | None, wanted: int, text: str, topic: str
+    store: StoreDirectory, log: _Look, file: StoreFile, slots: int | None, wanted: int, text: str, topic: str
 ) -> Iterator[Step]:
     with IndexReader(file, slots) as reader:
         header = reader.header
@@ -135,7 +151,7 @@ def _index_steps(
 
 
 def _lagging_steps(
-    log: Log, file: StoreFile, reader: IndexReader, seen: set[int], wanted: int, text: str, topic: str
+    log: _Look, file: StoreFile, reader: IndexReader, seen: set[int], wanted: int, text: str, topic: str
 ) -> Iterator[Step]:
     """Entries that are written while their slots are still in a broker's memory."""
     says = ["The store is open or was not closed in order, so slots may lag behind the entries: those were looked at one by one."]
@@ -167,7 +183,7 @@ def _entry_step(file: StoreFile, reader: IndexReader, entry: Entry, wanted: int)
     return Step(f"Entry {entry.number}", says, file.name, entry.at, entry.raw, flat_fields(ENTRY, entry.raw, entry.at))
 
 
-def _hit_step(log: Log, entry: Entry, topic: str, text: str) -> Step:
+def _hit_step(log: _Look, entry: Entry, topic: str, text: str) -> Step:
     try:
         unit = log.unit(entry.physical_offset)
     except BadRecord as reason:
@@ -198,7 +214,7 @@ def by_queue(store: StoreDirectory, topic: str, queue_id: int, queue_offset: int
     unit = yield from _queue_unit_steps(files, queue_offset)
     if unit is None:
         return
-    with Log(store.commit_log) as log:
+    with _Look(store) as log:
         yield from _log_steps(log, unit.physical_offset, topic, queue_id, queue_offset, unit)
 
 
@@ -248,7 +264,7 @@ def _batch_steps(store: StoreDirectory, files: list[StoreFile], topic: str, queu
     ]
     fields = flat_fields(queues.BATCH, raw, last.at)
     yield Step("The unit of a batch queue", says, last.file.name, last.at, raw, fields)
-    with Log(store.commit_log) as log:
+    with _Look(store) as log:
         yield from _log_steps(log, last.physical_offset, topic, queue_id, last.base_offset, None)
 
 
@@ -258,7 +274,7 @@ def _code_text(unit: queues.QueueUnit) -> str:
 
 
 def _log_steps(
-    log: Log, offset: int, topic: str | None, queue_id: int, queue_offset: int, unit: queues.QueueUnit | None
+    log: _Look, offset: int, topic: str | None, queue_id: int, queue_offset: int, unit: queues.QueueUnit | None
 ) -> Iterator[Step]:
     yield _file_step(log, offset)
     try:
@@ -287,7 +303,7 @@ def _log_steps(
     yield step
 
 
-def _file_step(log: Log, offset: int) -> Step:
+def _file_step(log: _Look, offset: int) -> Step:
     file = log.file_of(offset)
     if file is None:
         return Step("Which log file", [f"none holds byte {offset}"])
@@ -297,9 +313,11 @@ def _file_step(log: Log, offset: int) -> Step:
     )
 
 
-def _unit_step(log: Log, unit: Unit) -> Step:
+def _unit_step(log: _Look, unit: Unit) -> Step:
     message = unit.message
     says = [f"{printable(topic_of(message))} [{message.queue_id}] @{message.queue_offset}, {message.total_size} bytes"]
+    if (outlook := log.outlooks.of(message)) is not None:
+        says.append(f"{outlook.kind}, {outlook.state}: {outlook.says}")
     return Step(f"Commit log at {message.physical_offset}", says, unit.file.name, unit.at, unit.raw[:32], unit_fields(unit))
 
 
@@ -315,7 +333,7 @@ def by_id(store: StoreDirectory, text: str) -> Iterator[Step]:
         f"offset of the log {hex_text(raw[-8:])} = {parsed.physical_offset}",
     ]
     yield Step("The id taken apart", says)
-    with Log(store.commit_log) as log:
+    with _Look(store) as log:
         steps = list(_log_steps(log, parsed.physical_offset, None, -1, -1, None))
         if steps[-1].found:
             stored = log.unit(parsed.physical_offset).message.store_host
@@ -335,7 +353,7 @@ def _maybe_unique(text: str) -> Iterator[Step]:
 
 def by_offset(store: StoreDirectory, offset: int) -> Iterator[Step]:
     """Offset of the log -> unit."""
-    with Log(store.commit_log) as log:
+    with _Look(store) as log:
         yield from _log_steps(log, offset, None, -1, -1, None)
 
 
@@ -356,7 +374,7 @@ def by_time(store: StoreDirectory, topic: str, queue_id: int, time_ms: int) -> I
         turn = "" if stored is None else ": too early, go right" if stored < time_ms else ": late enough, go left"
         probes.append(Step(f"Look at offset {unit.queue_offset}", [said + turn], unit.file.name, unit.at, unit.raw))
 
-    with Log(store.commit_log) as log:
+    with _Look(store) as log:
         found = queues.first_stored_at(files, log, time_ms, probe)
     yield from probes
     if found >= end:

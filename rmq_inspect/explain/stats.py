@@ -13,6 +13,7 @@ from typing import Any, Final
 from rmq_inspect.decode.directory import StoreDirectory
 from rmq_inspect.decode.log import Spoilt, Unit, pieces
 from rmq_inspect.decode.records import TRANSACTIONS, compression_of
+from rmq_inspect.explain.outlook import STILL_TO_COME, Outlook, Outlooks, State
 from rmq_inspect.progress import Progress, quiet
 from rmq_wire import property_names as prop
 from rmq_wire import sys_flag as flags
@@ -46,6 +47,21 @@ class Count:
             self.first_ms = stored_ms
         if stored_ms > self.last_ms:
             self.last_ms = stored_ms
+
+
+@dataclass(slots=True)
+class StillToCome:
+    """Messages for which the broker has something to do at a time, wall time in ms; -1: none has one."""
+
+    messages: int = 0
+    first_due_ms: int = -1
+    last_due_ms: int = -1
+
+    def add(self, due_ms: int | None) -> None:
+        self.messages += 1
+        if due_ms is not None:
+            self.first_due_ms = due_ms if self.first_due_ms < 0 else min(due_ms, self.first_due_ms)
+            self.last_due_ms = max(due_ms, self.last_due_ms)
 
 
 class Buckets:
@@ -104,6 +120,8 @@ class Stats:
     compressed: dict[str, int] = field(default_factory=dict)
     transactions: dict[str, int] = field(default_factory=dict)
     inner_batches: int = 0
+    still_to_come: dict[str, StillToCome] = field(default_factory=dict)
+    """kind -> delayed, timed and half messages that wait, and what recalls timed ones"""
     buckets: Buckets = field(default_factory=Buckets)
     files: dict[str, dict[str, int]] = field(default_factory=dict)
     """kind -> files, bytes, allocated bytes"""
@@ -130,6 +148,10 @@ class Stats:
             "compressed": self.compressed,
             "transactions": self.transactions,
             "innerBatches": self.inner_batches,
+            "stillToCome": {
+                kind: {"messages": one.messages, "firstDue": one.first_due_ms, "lastDue": one.last_due_ms}
+                for kind, one in self.still_to_come.items()
+            },
             "bucketMs": self.buckets.width_ms,
             "rates": [{"from": begin, "messages": count, "bytes": size} for begin, count, size in self.buckets.rows()],
             "files": self.files,
@@ -157,17 +179,21 @@ def collect(store: StoreDirectory, progress: Progress = quiet) -> Stats:
     _count_files(store, stats)
     if store.commit_log:
         stats.log_start = store.commit_log[0].start
+    outlooks = Outlooks(store)
     for piece in pieces(store.commit_log, progress=progress):
         if isinstance(piece, Unit):
-            _take(stats, piece)
+            _take(stats, piece, outlooks.of(piece.message))
         elif isinstance(piece, Spoilt):
             stats.spoilt += 1
             stats.spoilt_bytes += piece.end - piece.at
+    outlooks.close()
     return stats
 
 
-def _take(stats: Stats, unit: Unit) -> None:
+def _take(stats: Stats, unit: Unit, outlook: Outlook | None) -> None:
     message = unit.message
+    if outlook is not None and outlook.state is State.WAITING and outlook.kind in STILL_TO_COME:
+        stats.still_to_come.setdefault(str(outlook.kind), StillToCome()).add(outlook.due_ms)
     size, stored = message.total_size, message.store_timestamp
     stats.total.add(size, stored)
     stats.body_bytes += len(message.body)

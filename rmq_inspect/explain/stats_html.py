@@ -18,6 +18,13 @@ def page(stats: Stats, title: str) -> str:
         ("stored", f"{text_of(total.first_ms)} to {text_of(total.last_ms)} ({span})" if total.messages else "nothing"),
         ("with tags", f"{stats.with_tags:,}"),
         ("with keys", f"{stats.with_keys:,} ({stats.keys:,} keys)"),
+        *(
+            (
+                f"{kind}, still to come",
+                f"{one.messages:,}" + (f", next {text_of(one.first_due_ms)}" if one.first_due_ms >= 0 else ""),
+            )
+            for kind, one in stats.still_to_come.items()
+        ),
         ("spoilt", f"{stats.spoilt:,} stretches, {bytes_text(stats.spoilt_bytes)}"),
     )
     parts = [

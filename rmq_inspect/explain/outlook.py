@@ -1,0 +1,287 @@
+"""What a broker will still do with a stored message, and when: delayed, timed and half messages, and what ends these.
+
+What a message implies is `rmq_wire.implied`; how far the broker has come stands in its own files: `config/delayOffset.json`,
+`config/timercheck`, `config/consumerOffset.json` (group CID_RMQ_SYS_TRANS) and the op messages behind that.  A missing file says
+that nothing was done yet, as it does for a broker that starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from rmq_columns.checks.readers import Readers
+from rmq_inspect.decode import queues
+from rmq_inspect.decode.directory import StoreDirectory
+from rmq_inspect.decode.files import checkpoint_of, config_value
+from rmq_inspect.decode.log import Log
+from rmq_inspect.decode.records import printable, properties_of, topic_of
+from rmq_inspect.errors import CannotLook
+from rmq_inspect.times import text_of
+from rmq_wire import names
+from rmq_wire import property_names as prop
+from rmq_wire import sys_flag as flags
+from rmq_wire.errors import BadRecord, WireError
+from rmq_wire.implied import timers, transactions
+from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS, due_time, stored_level
+from rmq_wire.implied.topics import is_users_topic
+from rmq_wire.message import StoredMessage
+from rmq_wire.names import SCHEDULE_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_GROUP, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+
+OFFSETS_SHOWN: Final = 20
+"""Of one op message."""
+OPEN_FILES_MAX: Final = 8
+_CHECKS: Final = transactions.CheckRules()
+
+
+class Kind(StrEnum):
+    """Of messages for which a broker has still something to do, or had."""
+
+    DELAYED = "delayed"
+    TIMED = "timed"
+    RECALL = "recall"
+    """of a timed message"""
+    HALF = "half"
+    OP = "op"
+    """ends half messages"""
+    COMMIT = "commit"
+    """of a half message"""
+    GIVEN_UP = "given up"
+    """a half message that nobody ended"""
+
+
+STILL_TO_COME: Final = (Kind.DELAYED, Kind.TIMED, Kind.RECALL, Kind.HALF)
+"""Kinds that wait for something."""
+
+
+class State(StrEnum):
+    """How far the broker is with it."""
+
+    WAITING = "waiting"
+    PASSED = "passed"
+    """The broker has been there: it was delivered, put back behind the others, or dropped."""
+    ENDED = "ended"
+    """A half message with its op."""
+    DONE = "done"
+    """It is what it was to become."""
+
+
+class Outlook(NamedTuple):
+    """topic, queue_id: where it will come to, as far as it says so.  due_ms: when, wall time; None where no time is known."""
+
+    kind: Kind
+    state: State
+    topic: str | None
+    queue_id: int | None
+    due_ms: int | None
+    says: str
+    """one line for people"""
+
+    def as_json(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "kind": str(self.kind),
+            "state": str(self.state),
+            "topic": self.topic,
+            "queueId": self.queue_id,
+            "dueTimestamp": self.due_ms,
+            "says": self.says,
+        }
+
+
+class Outlooks:
+    """The outlook of each message of one store.  store: None for a lone file, of which nothing else is known."""
+
+    def __init__(self, store: StoreDirectory | None = None) -> None:
+        self._store = store
+        self._readers = Readers(OPEN_FILES_MAX)
+        self._levels: Mapping[Any, Any] | None = None
+        self._timer: Mapping[str, int] | None = None
+        self._positions: Mapping[Any, Any] | None = None
+        self._ended: set[tuple[int, int]] | None = None
+
+    def close(self) -> None:
+        """Of the files that were opened; more than once is allowed."""
+        self._readers.close()
+
+    def of(self, message: StoredMessage) -> Outlook | None:
+        """None for a message that lies where it belongs and has nothing to do with others."""
+        topic = bytes(message.topic)
+        made = _MAKERS.get(topic)
+        if made is not None:
+            return made(self, message)
+        if flags.transaction_type(message.sys_flag) == flags.TRANSACTION_COMMIT and is_users_topic(topic_of(message)):
+            return _commit(message)  # a copy that was sent back keeps the flag, but commits nothing
+        return None
+
+    # Delayed
+
+    def _delayed(self, message: StoredMessage) -> Outlook:
+        values = properties_of(message)
+        level = stored_level(values.get(prop.DELAY, "").encode())
+        topic, queue_id = _real_place(values)
+        due = self._due(message)
+        passed = message.queue_offset < _number(self._level_progress(), message.queue_id + 1)
+        where = _where(topic, queue_id)
+        says = (
+            f"level {level} has gone on behind it: it was delivered to {where}, or dropped"
+            if passed
+            else f"goes to {where} at {_when(due)} (delay level {level})"
+        )
+        return Outlook(Kind.DELAYED, State.PASSED if passed else State.WAITING, topic, queue_id, due, says)
+
+    def _due(self, message: StoredMessage) -> int | None:
+        """Its queue unit says so, with the levels that the broker had; without one the usual levels do."""
+        stored = message.store_timestamp
+        files = self._store.queues.get((SCHEDULE_TOPIC, message.queue_id)) if self._store is not None else None
+        if files:
+            with contextlib.suppress(CannotLook):
+                unit = queues.unit_at(files, message.queue_offset, self._readers)
+                if unit is not None and unit.physical_offset == message.physical_offset and unit.tags_code >= stored:
+                    return unit.tags_code
+        return due_time(bytes(message.properties), stored, DELAY_LEVELS_MS)
+
+    def _level_progress(self) -> Mapping[Any, Any]:
+        if self._levels is None:
+            self._levels = _table(self._config("delayOffset.json"), "offsetTable")
+        return self._levels
+
+    # Timed
+
+    def _timed(self, message: StoredMessage) -> Outlook:
+        values = properties_of(message)
+        topic, queue_id = _real_place(values)
+        try:
+            due = timers.due_of(values)
+        except timers.NoTimer as reason:
+            return Outlook(Kind.TIMED, State.WAITING, topic, queue_id, None, f"the broker cannot deliver it: {reason}")
+        read_ms, read_offset = self._timer_progress()
+        entered = message.queue_offset < read_offset
+        slot, magic = timers.step(
+            due, message.store_timestamp, window_slots=timers.ROLL_WINDOW_SLOTS, precision_ms=timers.PRECISION_MS
+        )
+        passed = entered and slot < read_ms
+        recalled = values.get(prop.TIMER_DEL_UNIQKEY)
+        if recalled is not None:
+            says = f"keeps the timed message with unique key {printable(recalled)} from being delivered at {_when(due)}"
+            return Outlook(Kind.RECALL, State.PASSED if passed else State.WAITING, topic, queue_id, due, says)
+        where = _where(topic, queue_id)
+        if passed:
+            rolled = "stored anew on its way to" if magic & timers.ROLLS else "delivered to"
+            says = f"the wheel has turned past it: it was {rolled} {where}, or recalled"
+        else:
+            says = f"goes to {where} at {_when(due)}, unless it is recalled"
+            says += f"; stored anew at {_when(slot)} on its way" if magic & timers.ROLLS else ""
+        return Outlook(Kind.TIMED, State.PASSED if passed else State.WAITING, topic, queue_id, due, says)
+
+    def _timer_progress(self) -> tuple[int, int]:
+        """(time up to which slots were read, first message that has not entered the wheel)"""
+        if self._timer is None:
+            self._timer = {}
+            if self._store is not None and self._store.timer_check is not None:
+                with contextlib.suppress(CannotLook):
+                    self._timer = checkpoint_of(self._store.timer_check)
+        return self._timer.get("last_read_ms", 0), self._timer.get("last_queue_offset", 0)
+
+    # Transactions
+
+    def _half(self, message: StoredMessage) -> Outlook:
+        values = properties_of(message)
+        topic, queue_id = _real_place(values)
+        where, group = _where(topic, queue_id), values.get(prop.PGROUP)
+        wish_ms = transactions.check_immunity_ms(values, _CHECKS.timeout_ms)
+        due = message.born_timestamp + (_CHECKS.timeout_ms if wish_ms is None else wish_ms)
+        if message.queue_offset < self._position(TRANS_HALF_TOPIC, message.queue_id):
+            state, says = State.PASSED, f"the broker has gone on behind it: it was ended, put back or given up; meant for {where}"
+        elif (message.queue_id, message.queue_offset) in self._ended_halves():
+            state, says = State.ENDED, f"its end is stored: nothing more comes of it; meant for {where}"
+        else:
+            asked = max(transactions.check_times(values), 0)
+            state = State.WAITING
+            says = (
+                f"meant for {where}; its producer group {printable(group or '(none)')} is asked for its end"
+                f" from {_when(due)} on (so far {asked} of {_CHECKS.check_max} times)"
+            )
+        return Outlook(Kind.HALF, state, topic, queue_id, due, says)
+
+    def _position(self, topic: str, queue_id: int) -> int:
+        if self._positions is None:
+            self._positions = _table(self._config("consumerOffset.json"), "offsetTable")
+        return _number(self._positions.get(f"{topic}@{TRANS_GROUP}"), queue_id)
+
+    def _ended_halves(self) -> set[tuple[int, int]]:
+        """(queue, offset) of those that op messages name behind the broker's position."""
+        if self._ended is None:
+            self._ended = set()
+            if self._store is not None:
+                with Log(self._store.commit_log) as log:
+                    for (topic, queue_id), files in self._store.queues.items():
+                        if topic == TRANS_OP_HALF_TOPIC:
+                            for unit in queues.written(files, self._position(topic, queue_id)):
+                                with contextlib.suppress(BadRecord):
+                                    body = log.unit(unit.physical_offset, unit.size).message.body
+                                    self._ended.update((queue_id, offset) for offset in transactions.op_offsets(body))
+        return self._ended
+
+    def _op(self, message: StoredMessage) -> Outlook:
+        offsets = transactions.op_offsets(message.body)
+        listed = ", ".join(map(str, offsets[:OFFSETS_SHOWN]))
+        more = f" and {len(offsets) - OFFSETS_SHOWN} more" if len(offsets) > OFFSETS_SHOWN else ""
+        says = f"ends the half messages of queue {message.queue_id} at {listed}{more}" if offsets else "ends nothing"
+        return Outlook(Kind.OP, State.DONE, TRANS_HALF_TOPIC, message.queue_id, None, says)
+
+    def _given_up(self, message: StoredMessage) -> Outlook:
+        values = properties_of(message)
+        topic, queue_id = _real_place(values)
+        says = f"a half message meant for {_where(topic, queue_id)} that nobody ended: it stays here"
+        return Outlook(Kind.GIVEN_UP, State.DONE, topic, queue_id, None, says)
+
+    def _config(self, name: str) -> Mapping[Any, Any]:
+        """Empty where neither the file nor its backup can be read."""
+        for file in (self._store.config.get(name), self._store.config.get(f"{name}.bak")) if self._store is not None else ():
+            with contextlib.suppress(CannotLook, WireError):
+                if file is not None and isinstance(value := config_value(file), dict):
+                    return value
+        return {}
+
+
+def _commit(message: StoredMessage) -> Outlook:
+    says = f"commits the half message at byte {message.prepared_transaction_offset} of the log"
+    return Outlook(Kind.COMMIT, State.DONE, topic_of(message), message.queue_id, None, says)
+
+
+def _real_place(values: Mapping[str, str]) -> tuple[str | None, int | None]:
+    queue_id = values.get(prop.REAL_QID, "")
+    return values.get(prop.REAL_TOPIC), int(queue_id) if queue_id.isascii() and queue_id.isdigit() and len(
+        queue_id
+    ) < 10 else None
+
+
+def _where(topic: str | None, queue_id: int | None) -> str:
+    return f"{printable(topic) if topic is not None else '(no topic)'} [{'?' if queue_id is None else queue_id}]"
+
+
+def _when(time_ms: int | None) -> str:
+    return "an unknown time" if time_ms is None else text_of(time_ms)
+
+
+def _table(value: Mapping[Any, Any], name: str) -> Mapping[Any, Any]:
+    table = value.get(name)
+    return table if isinstance(table, dict) else {}
+
+
+def _number(table: Any, key: int) -> int:
+    """Of a table whose keys are written bare or quoted; 0 without one."""
+    found = table.get(key, table.get(str(key), 0)) if isinstance(table, dict) else 0
+    return found if isinstance(found, int) else 0
+
+
+_MAKERS: Final = {
+    SCHEDULE_TOPIC.encode(): Outlooks._delayed,
+    names.WHEEL_TIMER_TOPIC.encode(): Outlooks._timed,
+    TRANS_HALF_TOPIC.encode(): Outlooks._half,
+    TRANS_OP_HALF_TOPIC.encode(): Outlooks._op,
+    TRANS_CHECK_MAX_TIME_TOPIC.encode(): Outlooks._given_up,
+}
