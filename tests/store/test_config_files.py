@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 from collections.abc import Iterable
@@ -38,6 +39,29 @@ def test_what_is_written_is_read() -> None:
     assert load(disk) == [3]
     assert disk.contents()[PATH + ".bak"] == b"[1,2]"
     assert disk.crash("synced").contents() == disk.contents()
+
+
+def test_what_comes_in_many_pieces_is_written_in_few() -> None:
+    disk = MemoryDisk()
+    pieces = [b'["', *(bytes([65 + number]) * (400 << 10) for number in range(7)), b'"]']
+    config_files.persist_config(disk, PATH, pieces)
+    writes = [size for operation, path, _, size in disk.log if operation == "write" and path.startswith(PATH)]
+    assert len(writes) == 3, "once a megabyte has come together, and what is left"
+    assert disk.contents()[PATH] == b"".join(pieces)
+
+
+def test_a_file_that_the_disk_cannot_read_is_named_by_the_error() -> None:
+    disk = MemoryDisk()
+    config_files.persist_config(disk, PATH, [b"[1]"])
+
+    def unreadable(operation: str, _path: str) -> None:
+        if operation == "read":
+            raise OSError(errno.EIO, "as a descriptor's error comes, without a name")
+
+    disk.before = unreadable
+    with pytest.raises(OSError, match="without a name") as raised:
+        load(disk)
+    assert (raised.value.errno, raised.value.filename) == (errno.EIO, PATH)
 
 
 @pytest.mark.parametrize("torn", [b"", b"{", b"[1", b"\xff\xfe"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from rmq_store.disk.checkpoint import Checkpoint
@@ -56,6 +58,41 @@ def test_after_four_tickets_of_the_log_it_is_the_turn_of_the_queues() -> None:
         assert ticket is not None
         turns += "L" if ticket.upto >= 0 else "q"
     assert turns == "LLLLq" * 6
+
+
+def test_a_message_between_two_flushes_waits_for_the_next_one() -> None:
+    rig = Rig(MemoryDisk(), small(flush_commit_log_least_pages=0))
+    rig.mono_ms += 500
+    assert begin(rig) is None, "there is nothing to flush yet"
+    rig.mono_ms += 10
+    rig.put(draft(0))
+    assert begin(rig) is None
+    rig.mono_ms += 490
+    ticket = begin(rig)
+    assert ticket is not None
+    assert rig.store.flushed_offset == ticket.upto == rig.store.written_offset
+
+
+def test_the_next_flush_is_an_interval_behind_one_that_was_forced() -> None:
+    rig = Rig(MemoryDisk(), small(flush_commit_log_least_pages=0))
+    rig.put(draft(0))
+    rig.mono_ms += 400
+    assert begin(rig, force=True) is not None
+    rig.put(draft(1))
+    rig.mono_ms += 499
+    assert begin(rig) is None
+    rig.mono_ms += 1
+    assert begin(rig) is not None
+
+
+def test_a_ticket_that_lacked_a_descriptor_comes_again_before_any_other() -> None:
+    rig = Rig(MemoryDisk(), sync_settings())
+    rig.put(draft(0))
+    ticket = rig.store.begin_sync(rig.mono_ms, True)
+    assert ticket is not None
+    rig.store.end_sync(ticket, OSError(errno.EMFILE, "no descriptor"))
+    rig.put(draft(1))
+    assert rig.store.begin_sync(rig.mono_ms, False) is ticket
 
 
 def test_names_are_synced_with_the_first_portion_and_not_again() -> None:

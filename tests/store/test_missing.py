@@ -101,6 +101,18 @@ def test_a_queue_that_is_not_whole_is_told_and_made_again(noted: bool) -> None:
         assert rig.store.report.sentences() == [], name
 
 
+@pytest.mark.parametrize("holes", [7, 8, 9, 12])
+def test_of_many_reasons_to_make_queues_again_the_first_eight_are_told(holes: int) -> None:
+    disk, rig = filled()
+    assert rig.store.close(rig.wall_ms)
+    places = [(queue_id, number) for queue_id in range(4) for number in (1, 3, 5)][:holes]
+    without(*(queue_path(*place) for place in places))(disk)
+    rig.open()
+    said = rig.store.report.sentences()
+    assert [line for line in said if line.endswith(" is missing")] == [f"{queue_path(*place)} is missing" for place in places[:8]]
+    assert said.count("and more") == (holes > 8)
+
+
 @pytest.mark.parametrize("noted", [True, False])
 def test_a_log_file_between_others_is_refused_with_the_command_and_nothing_is_touched(noted: bool) -> None:
     disk, rig = filled()
@@ -219,7 +231,9 @@ def test_a_log_file_that_was_emptied_is_refused_with_the_command_and_nothing_is_
     kept = disk.contents()[path]
     overwritten(path, 0, bytes(FILE))(disk)
     before = disk.contents()
-    with pytest.raises(StoreDamaged, match=f"{path} does not begin with a message, .*rmq inspect repair {ROOT} --to"):
+    following = f"{ROOT}/commitlog/{(number + 1) * FILE:020d}"
+    sentence = f"{path} does not begin with a message, the log goes on with {following}: .*rmq inspect repair {ROOT} --to"
+    with pytest.raises(StoreDamaged, match=sentence):
         rig.open()
     assert disk.contents() == before
     overwritten(path, 0, kept)(disk)

@@ -68,8 +68,12 @@ def test_a_file_that_was_removed_may_come_back_elsewhere() -> None:
     assert files.path(0) == f"{A}/{0:020d}"
     files.remove(0)
     files.full = frozenset({A})
+    assert files.path(0) == f"{B}/{0:020d}", "where it would be made now"
+    files.full = frozenset({B})
     files.create(0)
-    assert files.path(0) == f"{B}/{0:020d}"
+    assert files.path(0) == f"{A}/{0:020d}", "where it was made"
+    files.full = frozenset({A})
+    assert files.file(0).length() == FILE
 
 
 def test_the_same_piece_in_two_directories_is_refused() -> None:

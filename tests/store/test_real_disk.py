@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rmq_store.disk.disk import RealDisk, RealFile, write_all
+from rmq_store.disk.disk import Entry, Kind, RealDisk, RealFile, write_all
 from rmq_store.errors import ForeignFile
 from tests.support.memory_disk import Fault, MemoryDisk
 
@@ -28,7 +28,7 @@ def file(tmp_path: Path) -> RealFile:
 def failing(number: int, calls: list[Any] | None = None) -> Callable[..., Any]:
     """A system call that only fails."""
 
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: Any, **_options: Any) -> Any:
         if calls is not None:
             calls.append(arguments)
         raise OSError(number, os.strerror(number))
@@ -221,6 +221,43 @@ def test_only_what_is_in_the_way_is_said_to_be_foreign(tmp_path: Path, monkeypat
     monkeypatch.setattr("os.open", failing(errno.EMFILE))
     with pytest.raises(OSError, match="Too many open files"):
         disk.open(f"{tmp_path}/file")
+
+
+def test_a_link_is_seen_as_one_and_never_followed(tmp_path: Path, file: RealFile) -> None:
+    disk = RealDisk()
+    os.utime(tmp_path / "f", ns=(0, 0))
+    for name, target in (("to a file", "f"), ("to a directory", "."), ("to nothing", "none")):
+        os.symlink(target, tmp_path / name)
+        with pytest.raises(ForeignFile):
+            disk.stamp(f"{tmp_path}/{name}")
+        assert disk.modified_ms(f"{tmp_path}/{name}") > 0
+    os.mkdir(tmp_path / "d")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ForeignFile):
+        disk.stamp(f"{tmp_path}/pipe")
+    assert disk.entries(str(tmp_path)) == [
+        Entry("d", Kind.DIRECTORY, 0),
+        Entry("f", Kind.FILE, len(TEXT)),
+        Entry("pipe", Kind.OTHER, 0),
+        Entry("to a directory", Kind.LINK, 0),
+        Entry("to a file", Kind.LINK, 0),
+        Entry("to nothing", Kind.LINK, 0),
+    ]
+    assert disk.entries(f"{tmp_path}/none") == []
+
+
+def test_a_disk_without_second_names_says_so_and_other_errors_pass(
+    tmp_path: Path, file: RealFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = RealDisk()
+    assert disk.link(file.path, f"{tmp_path}/second")
+    with pytest.raises(FileExistsError):
+        disk.link(file.path, f"{tmp_path}/second")
+    monkeypatch.setattr("os.link", failing(errno.EPERM))
+    assert not disk.link(file.path, f"{tmp_path}/third")
+    monkeypatch.setattr("os.link", failing(errno.EIO))
+    with pytest.raises(OSError, match="Input/output error"):
+        disk.link(file.path, f"{tmp_path}/third")
 
 
 def test_a_directory_that_another_makes_at_the_same_time_is_as_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
