@@ -26,6 +26,7 @@ final class Producers {
     private static final int ASYNC_WAIT_S = 30;
 
     private final Map<String, DefaultMQProducer> producers = new ConcurrentHashMap<>();
+    private final Map<String, List<MessageExt>> checked = new ConcurrentHashMap<>();
     private final Map<String, Flood> floods = new ConcurrentHashMap<>();
 
     void register(Map<String, Driver.Operation> operations) {
@@ -33,6 +34,7 @@ final class Producers {
         operations.put("producer.stop", Waker.beside(this::stop));
         operations.put("producer.queues", args -> Clients.tellQueues(of(args).fetchPublishMessageQueues(args.text("topic"))));
         operations.put("producer.create_topic", this::createTopic);
+        operations.put("producer.checked", args -> Clients.tellMessages(new ArrayList<>(checked.get(args.text("producer")))));
         operations.put("send", this::send);
         operations.put("flood.start", this::floodStart);
         operations.put("flood.count", args -> floods.get(args.text("flood")).acknowledged.size());
@@ -68,8 +70,13 @@ final class Producers {
         return true;
     }
 
-    /** Its messages are committed, rolled back or left open as the argument `outcome` of each says. */
-    private static DefaultMQProducer transactional(Args args) {
+    /**
+     * Its messages are committed, rolled back or left open as the argument `outcome` of each says.  Asked about one it says what
+     * the message's own property `checked` says, without one: commit.
+     */
+    private DefaultMQProducer transactional(Args args) {
+        List<MessageExt> asked = Collections.synchronizedList(new ArrayList<>());
+        checked.put(args.text("name"), asked);
         TransactionMQProducer producer = new TransactionMQProducer(args.text("group"));
         producer.setTransactionListener(new TransactionListener() {
             @Override
@@ -79,7 +86,9 @@ final class Producers {
 
             @Override
             public LocalTransactionState checkLocalTransaction(MessageExt message) {
-                return LocalTransactionState.COMMIT_MESSAGE;
+                asked.add(message);
+                String said = message.getUserProperty("checked");
+                return said == null ? LocalTransactionState.COMMIT_MESSAGE : LocalTransactionState.valueOf(said);
             }
         });
         return producer;
