@@ -48,7 +48,11 @@ class HalfCopies:
 
     def is_settled(self, half: Half, topic: str) -> bool:
         """It was put back, or its commit is stored."""
-        return self.newest(half) is not None or any(
+        return self.newest(half) is not None or self.is_committed(half, topic)
+
+    def is_committed(self, half: Half, topic: str) -> bool:
+        """Its commit is stored where it belongs."""
+        return any(
             transaction_type(one.sys_flag) == TRANSACTION_COMMIT and one.prepared_transaction_offset == half.unit.physical_offset
             for one in self._with_key(topic, half)
         )

@@ -84,8 +84,7 @@ class HalfMessages:
         """Queue -> (end in the log of what it rests on, progress of half messages, of op messages) that is not said yet."""
         self._waiting: list[Callable[[], None]] = []
         self.loaded = False
-        self.recovered: dict[int, int] = {}
-        """Queue -> its end at the start: before it, a copy or a commit may be in the log that progress does not know."""
+        self._ends_at_start: dict[int, int] = {}
 
     # Start and stop
 
@@ -93,12 +92,12 @@ class HalfMessages:
         """Begin with what progress and op messages say; `queues` as the topic of half messages has them."""
         for queue_id in range(queues):
             lowest, highest = self._store.queue_bounds(names.TRANS_HALF_TOPIC, queue_id)
-            self.recovered[queue_id] = highest
+            self._ends_at_start[queue_id] = highest
             first = max(self._progress(names.TRANS_HALF_TOPIC, queue_id), lowest)
             op_lowest, _ = self._store.queue_bounds(names.TRANS_OP_HALF_TOPIC, queue_id)
             op_first = max(self._progress(names.TRANS_OP_HALF_TOPIC, queue_id), op_lowest)
             self._queues[queue_id] = HalfQueue(first, op_first)
-        if not any(highest for highest in self.recovered.values()):
+        if not any(highest for highest in self._ends_at_start.values()):
             self._load_ended(None, None)
         else:
             self._engine.in_background(self._load(), self._load_ended)
@@ -130,7 +129,7 @@ class HalfMessages:
 
     def _load(self) -> Generator[Pause | None]:
         for queue_id, queue in self._queues.items():
-            highest = self.recovered[queue_id]
+            highest = self._ends_at_start[queue_id]
             for offsets in self.ops(queue_id, queue.op_first):
                 if isinstance(offsets, list):
                     for offset in offsets:
@@ -213,6 +212,10 @@ class HalfMessages:
     def state(self, queue_id: int, offset: int) -> HalfState:
         """What is known of a half message."""
         return self._queue(queue_id).ended.state(offset)
+
+    def is_older_than_start(self, queue_id: int, offset: int) -> bool:
+        """A copy of it, or its commit, may be in the log without progress or an op message that says so: there was a crash."""
+        return offset < self._ends_at_start.get(queue_id, 0)
 
     def end(self, queue_id: int, offset: int, topic: str) -> None:
         """It has ended, when what is staged in this turn is written; for whoever asks from now on.  `topic`: where it belongs."""

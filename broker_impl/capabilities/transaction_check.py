@@ -155,8 +155,8 @@ class TransactionCheck(Capability):
             return
         unit, values = half
         place = rule.destination(values)
-        known = offset < self._halves.recovered.get(queue_id, 0)
-        if place is None or (known and self._copies.is_settled(half, place[0])):
+        is_older = self._halves.is_older_than_start(queue_id, offset)
+        if place is None or (is_older and self._copies.is_settled(half, place[0])):
             return
         now_ms = self._env.wall_ms
         rules = rule.CheckRules(

@@ -37,6 +37,8 @@ from rmq_wire.message import StoredMessage, read_unit
 from rmq_wire.message_id import parse_offset_message_id
 
 NOT_FOUND: Final = "Find prepared transaction message failed"
+NO_REMARK: Final = "not set any response code"
+"""What Java's answer says where nobody has said anything."""
 ENDED: Final = "the transaction of this half message has ended"
 PUT_FAILED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 EXCEPTION: Final = "Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC."
@@ -141,10 +143,10 @@ class Transactions(Capability):
         place = rule.destination(values)
         if place is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
-        queue_offset = self._still_open(half)
+        queue_offset = self._still_open(half, place[0])
         if asked.commit_or_rollback == sys_flag.TRANSACTION_ROLLBACK:
             self._halves.end(unit.queue_id, queue_offset, place[0])
-            return Reply()
+            return Reply(remark=NO_REMARK)
         end_offset = self._commit(unit, values, *place)
         self._halves.end(unit.queue_id, queue_offset, place[0])
         return Durable(Reply(), end_offset, False, None, _undone)
@@ -155,26 +157,28 @@ class Transactions(Capability):
         immunity_ms = rule.end_immunity_ms(values, self._config.transaction_time_out)
         age_ms = self._env.wall_ms - unit.born_timestamp
         if immunity_ms is not None and age_ms > immunity_ms and not asked.from_transaction_check:
-            raise Refusal(ResponseCode.ILLEGAL_OPERATION)
+            raise Refusal(ResponseCode.ILLEGAL_OPERATION, NO_REMARK)
         if values.get(prop.PGROUP) != asked.producer_group:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
         if unit.queue_offset != asked.tran_state_table_offset:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
 
-    def _still_open(self, half: Half) -> int:
+    def _still_open(self, half: Half, topic: str) -> int:
         """Queue offset of the half message, or of the copy that counts in its place.  Raises `Refusal`, `Cold`."""
         unit = half.unit
-        state = self._halves.state(unit.queue_id, unit.queue_offset)
-        if state is HalfState.PASSED:
+        queue_id, offset = unit.queue_id, unit.queue_offset
+        state = self._halves.state(queue_id, offset)
+        if state is HalfState.PASSED or self._halves.is_older_than_start(queue_id, offset):
             copy = self._copies.newest(half)
-            if copy is None and not self._config.message_index_enable:
-                return unit.queue_offset
-            if copy is not None and self._halves.state(copy.queue_id, copy.queue_offset) is HalfState.OPEN:
-                return copy.queue_offset
+            if copy is not None:
+                offset, state = copy.queue_offset, self._halves.state(queue_id, copy.queue_offset)
+            elif self._config.message_index_enable and self._copies.is_committed(half, topic):
+                state = HalfState.ENDED
+            elif not self._config.message_index_enable:
+                state = HalfState.OPEN
+        if state is not HalfState.OPEN:
             raise Refusal(ResponseCode.SYSTEM_ERROR, ENDED)
-        if state is HalfState.ENDED:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, ENDED)
-        return unit.queue_offset
+        return offset
 
     def _commit(self, unit: StoredMessage, values: dict[str, str], topic: str, queue_id: int) -> int:
         """Stage the message where it belongs; its end in the log.  Raises `Refusal`."""
