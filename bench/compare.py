@@ -53,6 +53,7 @@ ROWS = (
     Row("send 16 x 16", "send", 16, 16, False, 1.0, 0.6),
     Row("send 1 x 1", "send", 1, 1, False, None, None),
     Row("send 64 x 1, sync flush", "send", 64, 1, True, 1.0, 0.6),
+    Row("transaction (half + commit) 16 x 16", "transact", 16, 16, False, 1.0, 0.7),
     Row("pull 32, 1 connection", "pull", 1, 32, False, 0.9, None),
     Row("pull 32, 16 connections", "pull", 16, 32, False, 0.9, None),
 )
@@ -117,7 +118,7 @@ def median(figures: list[Figure]) -> Figure:
 
 def measure(row: Row, sides: tuple[Side, Side], rounds: int, seconds: float) -> dict[str, Any]:
     """All rounds of one row on both sides, taking turns."""
-    topic = "bench_pull" if row.kind == "pull" else f"bench_{row.connections}_{row.depth}"
+    topic = "bench_pull" if row.kind == "pull" else f"bench_{row.kind}_{row.connections}_{row.depth}"
     if row.kind == "pull":
         for side in sides:
             drive(side, ROWS[0], topic, 6.0, 0.5)

@@ -1,10 +1,12 @@
 /* A neutral load generator for RocketMQ brokers: one thread, epoll, N connections with M requests in flight each.
  *
  *   load send HOST PORT TOPIC CONNECTIONS IN_FLIGHT SECONDS WARM_SECONDS [BODY_BYTES]
+ *   load transact HOST PORT TOPIC CONNECTIONS IN_FLIGHT SECONDS WARM_SECONDS [BODY_BYTES]
  *   load pull HOST PORT TOPIC CONNECTIONS MESSAGES SECONDS WARM_SECONDS [FIRST_OFFSET [once | MESSAGES_A_SECOND]]
  *
  * send: SEND_MESSAGE_V2 with a JSON header as the stock Java client writes it, six properties (UNIQ_KEY, KEYS, TAGS, WAIT and
- * two of a user), eight queues in turn, one write() a request, as Netty does.  pull: PULL_MESSAGE of MESSAGES units, one request in
+ * two of a user), eight queues in turn, one write() a request, as Netty does.  transact: the same as a half message, then
+ * END_TRANSACTION that commits it, asked with an answer: a message counts when that has come.  pull: PULL_MESSAGE of MESSAGES units, one request in
  * flight a connection, each connection reading its queue from the start again when it has reached the end; with `once` it stops
  * there, and the run ends with the last of them.  MESSAGES_A_SECOND paces all connections together, as consumers that have work to
  * do with what they get.
@@ -37,14 +39,21 @@ struct peer {
     char *out;           /* what the socket did not take yet */
     size_t out_at, out_have;
     long long offset;
+    struct half *ends;   /* half messages that are to be committed next */
+    int ends_have;
+};
+
+struct half {
+    long long log, queue;
 };
 
 static int64_t sent_at[OPAQUES];
+static char is_end[OPAQUES];
 static uint64_t histogram[BUCKETS + 1];
 static uint64_t answered, messages, refused, opaque;
 static int first_refusal = -1;
 static char refusal_text[160];
-static int measuring, pulling, once, reading;
+static int measuring, pulling, transacting, once, reading;
 static double pace_us, paced_until;
 static int body_bytes = 1024, pull_count = 32;
 static long long first_offset;
@@ -91,12 +100,23 @@ static size_t send_frame(char *at, unsigned id) {
     char header[1024];
     int64_t wall = wall_ms();
     int n = snprintf(header, sizeof header,
-        "{\"code\":310,\"extFields\":{\"a\":\"bench_producer\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"8\",\"e\":\"%u\",\"f\":\"0\",\"g\":\"%lld\","
+        "{\"code\":310,\"extFields\":{\"a\":\"bench_producer\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"8\",\"e\":\"%u\",\"f\":\"%d\",\"g\":\"%lld\","
         "\"h\":\"0\",\"i\":\"UNIQ_KEY\\u00017F00000123456B884D57%08llX%04X\\u0002KEYS\\u0001order-%llu\\u0002WAIT\\u0001true\\u0002TAGS\\u0001TagA\\u0002"
-        "region\\u0001eu-1\\u0002trace\\u0001abcdef0123456789\\u0002\",\"j\":\"0\",\"k\":\"false\",\"m\":\"false\",\"n\":\"broker-a\"},"
+        "region\\u0001eu-1\\u0002trace\\u0001abcdef0123456789\\u0002%s\",\"j\":\"0\",\"k\":\"false\",\"m\":\"false\",\"n\":\"broker-a\"},"
         "\"flag\":0,\"language\":\"JAVA\",\"opaque\":%u,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}",
-        topic, id % QUEUES, (long long)wall, (unsigned long long)(wall & 0xFFFFFFFF), id & 0xFFFF, (unsigned long long)id, id);
+        topic, id % QUEUES, transacting ? 4 : 0, (long long)wall, (unsigned long long)(wall & 0xFFFFFFFF), id & 0xFFFF,
+        (unsigned long long)id, transacting ? "TRAN_MSG\\u0001true\\u0002PGROUP\\u0001bench_producer\\u0002" : "", id);
     return frame(at, header, (size_t)n, body, (size_t)body_bytes);
+}
+
+static size_t end_frame(char *at, unsigned id, const struct half *half) {
+    char header[1024];
+    int n = snprintf(header, sizeof header,
+        "{\"code\":37,\"extFields\":{\"producerGroup\":\"bench_producer\",\"topic\":\"%s\",\"tranStateTableOffset\":\"%lld\","
+        "\"commitLogOffset\":\"%lld\",\"commitOrRollback\":\"8\",\"fromTransactionCheck\":\"false\",\"msgId\":\"7F00000123456B884D57\"},"
+        "\"flag\":0,\"language\":\"JAVA\",\"opaque\":%u,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}",
+        topic, half->queue, half->log, id);
+    return frame(at, header, (size_t)n, "", 0);
 }
 
 static size_t pull_frame(char *at, unsigned id, const struct peer *peer) {
@@ -134,7 +154,8 @@ static void ask(struct peer *peer, int epoll) {
     peer->ask_at = 0;
     static char at[2 << 20];
     unsigned id = (unsigned)(opaque++ % OPAQUES);
-    size_t bytes = pulling ? pull_frame(at, id, peer) : send_frame(at, id);
+    is_end[id] = peer->ends_have > 0;
+    size_t bytes = pulling ? pull_frame(at, id, peer) : is_end[id] ? end_frame(at, id, &peer->ends[--peer->ends_have]) : send_frame(at, id);
     sent_at[id] = now_us();
     size_t done = 0;
     if (peer->out_have == 0) {
@@ -178,7 +199,14 @@ static void answer(struct peer *peer, const char *header, size_t header_bytes, s
         }
         if (code == 0 || code == 19 || code == 20 || code == 21) return;
     } else if (code == 0) {
-        if (measuring) messages++;
+        const char *place = transacting && !is_end[id % OPAQUES] ? memmem(header, header_bytes, "\"msgId\":\"", 9) : NULL;
+        if (place) {
+            char log[17] = {0};
+            memcpy(log, place + 9 + 16, 16);
+            peer->ends[peer->ends_have++] = (struct half){strtoll(log, NULL, 16), number_after(header, header_bytes, "\"queueOffset\":\"")};
+        } else if (measuring) {
+            messages++;
+        }
         return;
     }
     if (measuring) refused++;
@@ -233,10 +261,11 @@ static void receive(struct peer *peer, int epoll) {
 
 int main(int argc, char **argv) {
     if (argc < 9) {
-        fprintf(stderr, "usage: load send|pull HOST PORT TOPIC CONNECTIONS IN_FLIGHT|MESSAGES SECONDS WARM_SECONDS [BODY_BYTES|FIRST_OFFSET]\n");
+        fprintf(stderr, "usage: load send|transact|pull HOST PORT TOPIC CONNECTIONS IN_FLIGHT|MESSAGES SECONDS WARM_SECONDS [BODY_BYTES|FIRST_OFFSET]\n");
         return 2;
     }
     pulling = !strcmp(argv[1], "pull");
+    transacting = !strcmp(argv[1], "transact");
     topic = argv[4];
     int connections = atoi(argv[5]), depth = pulling ? 1 : atoi(argv[6]);
     double seconds = atof(argv[7]), warm = atof(argv[8]);
@@ -250,7 +279,8 @@ int main(int argc, char **argv) {
     int epoll = epoll_create1(0);
     struct peer *peers = calloc((size_t)connections, sizeof *peers);
     for (int i = 0; i < connections; i++) {
-        peers[i] = (struct peer){.fd = dial(argv[2], atoi(argv[3])), .queue = i % QUEUES, .in = malloc(BUFFER), .out = malloc(BUFFER), .offset = first_offset};
+        peers[i] = (struct peer){.fd = dial(argv[2], atoi(argv[3])), .queue = i % QUEUES, .in = malloc(BUFFER), .out = malloc(BUFFER), .offset = first_offset,
+            .ends = malloc((size_t)depth * sizeof(struct half))};
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = &peers[i]};
         epoll_ctl(epoll, EPOLL_CTL_ADD, peers[i].fd, &event);
     }

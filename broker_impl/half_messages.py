@@ -191,17 +191,17 @@ class HalfMessages:
         return placed
 
     def put_back(self, unit: StoredMessage, values: dict[str, str]) -> Placed:
-        """Stage a copy at the end of its queue (`renewHalfMessageInner`: without flag and attempts).  Raises `NotTaken`."""
+        """Stage a copy at the end of its queue (`renewHalfMessageInner`).  Raises `NotTaken`."""
         message = Message(
             names.TRANS_HALF_TOPIC,
             unit.queue_id,
             unit.body,
             values,
-            flag=0,
+            flag=unit.flag,
             sys_flag=unit.sys_flag,
             born_timestamp=unit.born_timestamp,
             born_host=unit.born_host,
-            reconsume_times=0,
+            reconsume_times=unit.reconsume_times,
         )
         placed = self._intake.stage(message, self._env.wall_ms, store_host=unit.store_host)
         self._stats.add_put(names.TRANS_HALF_TOPIC, unit.queue_id, 1, placed.size)

@@ -33,7 +33,7 @@ from rmq_wire.codes import ResponseCode
 from rmq_wire.errors import WireError
 from rmq_wire.headers.transactions import EndTransaction, ResumeCheckHalfMessage
 from rmq_wire.implied import transactions as rule
-from rmq_wire.message import StoredMessage, read_unit
+from rmq_wire.message import read_unit
 from rmq_wire.message_id import parse_offset_message_id
 
 NOT_FOUND: Final = "Find prepared transaction message failed"
@@ -143,11 +143,11 @@ class Transactions(Capability):
         place = rule.destination(values)
         if place is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
-        queue_offset = self._still_open(half, place[0])
+        queue_offset, physical_offset = self._still_open(half, place[0])
         if asked.commit_or_rollback == sys_flag.TRANSACTION_ROLLBACK:
             self._halves.end(unit.queue_id, queue_offset, place[0])
             return Reply(remark=NO_REMARK)
-        end_offset = self._commit(unit, values, *place)
+        end_offset = self._commit(half, place, physical_offset)
         self._halves.end(unit.queue_id, queue_offset, place[0])
         return Durable(Reply(), end_offset, False, None, _undone)
 
@@ -163,25 +163,26 @@ class Transactions(Capability):
         if unit.queue_offset != asked.tran_state_table_offset:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
 
-    def _still_open(self, half: Half, topic: str) -> int:
-        """Queue offset of the half message, or of the copy that counts in its place.  Raises `Refusal`, `Cold`."""
+    def _still_open(self, half: Half, topic: str) -> tuple[int, int]:
+        """Queue and log offset of the half message, or of the copy that counts in its place.  Raises `Refusal`, `Cold`."""
         unit = half.unit
-        queue_id, offset = unit.queue_id, unit.queue_offset
-        state = self._halves.state(queue_id, offset)
-        if state is HalfState.PASSED or self._halves.is_older_than_start(queue_id, offset):
+        state = self._halves.state(unit.queue_id, unit.queue_offset)
+        if state is HalfState.PASSED or self._halves.is_older_than_start(unit.queue_id, unit.queue_offset):
             copy = self._copies.newest(half)
             if copy is not None:
-                offset, state = copy.queue_offset, self._halves.state(queue_id, copy.queue_offset)
+                unit, state = copy, self._halves.state(copy.queue_id, copy.queue_offset)
             elif self._config.message_index_enable and self._copies.is_committed(half, topic):
                 state = HalfState.ENDED
             elif not self._config.message_index_enable:
                 state = HalfState.OPEN
         if state is not HalfState.OPEN:
             raise Refusal(ResponseCode.SYSTEM_ERROR, ENDED)
-        return offset
+        return unit.queue_offset, unit.physical_offset
 
-    def _commit(self, unit: StoredMessage, values: dict[str, str], topic: str, queue_id: int) -> int:
+    def _commit(self, half: Half, place: tuple[str, int], physical_offset: int) -> int:
         """Stage the message where it belongs; its end in the log.  Raises `Refusal`."""
+        unit, values = half
+        topic, queue_id = place
         message = Message(
             topic,
             queue_id,
@@ -199,7 +200,7 @@ class Transactions(Capability):
             self._intake.divert(message, self._env.wall_ms)
             draft = self._intake.draft(message)
             draft.store_host = unit.store_host
-            draft.prepared_transaction_offset = unit.physical_offset
+            draft.prepared_transaction_offset = physical_offset
             placed = self._intake.stage_draft(draft, self._env.wall_ms)
         except NotTaken as no:
             raise self._refusal(no.status) from None

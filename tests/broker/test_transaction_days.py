@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -14,8 +15,11 @@ from broker_impl.capabilities.transactions import Transactions
 from broker_impl.half_copies import HalfCopies
 from broker_impl.half_messages import HalfMessages
 from broker_impl.state.half_messages import EndedHalves, HalfState
-from rmq_wire.names import TRANS_OP_HALF_TOPIC
-from tests.support.planting import FAILURES, Plant, find_by_seed
+from rmq_wire.implied import transactions as rule
+from rmq_wire.names import TRANS_GROUP, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from tests.support.engine import Harness
+from tests.support.node_ids import function_of
+from tests.support.planting import FAILURES, Plant, find, find_by_seed
 from tests.support.transaction_sim import day
 
 DAYS = 15
@@ -43,7 +47,7 @@ def ends_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_was_rolled_back_may_be_committed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Transactions, "_still_open", lambda _self, half, _topic: half.unit.queue_offset)
+    patch.setattr(Transactions, "_still_open", lambda _self, half, _topic: (half.unit.queue_offset, half.unit.physical_offset))
 
 
 def op_messages_are_passed_with_a_gap(patch: pytest.MonkeyPatch) -> None:
@@ -81,13 +85,50 @@ PLANTS: tuple[Plant, ...] = (
     a_check_passes_them_over,
     ends_are_forgotten,
     what_was_rolled_back_may_be_committed,
-    op_messages_are_passed_with_a_gap,
     a_late_end_does_not_find_the_copy,
     a_crash_is_not_thought_of,
     a_stop_forgets_ends,
     the_neighbour_ends,
     progress_is_one_too_far,
 )
+
+
+def every_copy_counts_the_same_check(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("rmq_wire.implied.transactions.asked_values", lambda values: dict(values))
+
+
+def progress_is_said_at_once(patch: pytest.MonkeyPatch) -> None:
+    def say(self: HalfMessages, queue_id: int, op_first: int) -> None:
+        self._offsets.commit(TRANS_GROUP, TRANS_HALF_TOPIC, queue_id, self.first(queue_id))
+
+    patch.setattr(HalfMessages, "say", say)
+
+
+def a_young_one_is_asked_about(patch: pytest.MonkeyPatch) -> None:
+    real = rule.verdict
+    patch.setattr(
+        "rmq_wire.implied.transactions.verdict",
+        lambda values, born_ms, now_ms, rules: real(values, born_ms - 1, now_ms, rules),
+    )
+
+
+BY_TEST: dict[Plant, str] = {
+    op_messages_are_passed_with_a_gap: "test_op_messages_are_passed_without_gap",
+    every_copy_counts_the_same_check: "test_asked_fifteen_times_and_given_up",
+    progress_is_said_at_once: "test_progress_is_said_when_the_disk_has_the_copies",
+    a_young_one_is_asked_about: "test_one_that_is_six_seconds_old_is_left_in_peace",
+}
+
+
+@pytest.mark.parametrize("plant", BY_TEST, ids=lambda plant: plant.__name__)
+def test_planted_and_found_by_a_test(plant: Plant, tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    harness.topic("T")
+    harness.driver.advance(2_000)
+    check = function_of(f"tests/broker/test_transaction_check.py::{BY_TEST[plant]}")
+    with pytest.MonkeyPatch.context() as patch:
+        arguments = (harness, patch) if "monkeypatch" in inspect.signature(check).parameters else (harness,)
+        find(plant, check, *arguments)
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)

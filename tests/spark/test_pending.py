@@ -10,9 +10,12 @@ import pytest
 
 from rmq_columns import BadOption, read_store
 from rmq_store.disk.disk import RealDisk
+from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from tests.spark.kit import figures, job, made, planted
+from tests.support.engine import Harness
 from tests.support.store_rig import Rig, draft, small
 from tests.support.stores import golden_of, golden_store
+from tests.support.transactions import UNIQUE, end, half
 
 LOG_BYTES = 14 << 20
 """Rounds enough that something was delivered."""
@@ -247,3 +250,33 @@ def test_part_of_the_log_is_refused(spark: Any, broken: Path) -> None:
 def test_a_time_that_is_none(spark: Any, broken: Path) -> None:
     with pytest.raises(BadOption, match="max_lateness: 'soon' is no duration"):
         job(spark, "pending", broken / "store", max_lateness="soon")
+
+
+# --- half messages of our own broker
+
+
+def test_half_messages_of_ours(spark: Any, tmp_path: Path) -> None:
+    """As those of Java: committed and rolled back with an op message, committed without one, asked about, given up, open."""
+    harness = Harness(tmp_path / "store", transactionCheckMax="2")
+    harness.topic("T")
+    harness.driver.advance(2_000)
+    half(harness, 0)
+    for _ in range(2):
+        harness.driver.advance(30_000)
+    for number, how in ((1, TRANSACTION_COMMIT), (2, TRANSACTION_ROLLBACK)):
+        end(harness, half(harness, number), how)
+    harness.driver.advance(10_000)
+    half(harness, 3)
+    harness.driver.advance(30_000)
+    end(harness, half(harness, 4), TRANSACTION_COMMIT)
+    waits = half(harness, 5)
+    now = harness.env.wall_ms
+    outcome = job(spark, "pending", tmp_path / "store", now=now, max_half_age="20s")
+    counted = figures(outcome)
+    assert (counted["halfEnded"], counted["committedWithoutOp"], counted["discarded"]) == (2, 1, 1)
+    assert counted["halfAgain"] == 3, "twice the one that was given up, once the one that was asked about"
+    rows = {row.uniqKey: row for row in outcome.frames["pending"].where("state = 'waiting'").collect()}
+    assert set(rows) == {UNIQUE.format(3), UNIQUE.format(5)}
+    assert rows[UNIQUE.format(5)].physicalOffset == waits.physical_offset
+    assert (rows[UNIQUE.format(3)].isOverdue, rows[UNIQUE.format(5)].isOverdue) == (True, False)
+    assert (rows[UNIQUE.format(3)].topic, rows[UNIQUE.format(3)].queueId, rows[UNIQUE.format(3)].group) == ("T", 1, "P")

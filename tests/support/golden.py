@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from conformance.captures.frames import load
 from conformance.frames import glance
+from rmq_wire.message import MAGIC_BLANK, StoredMessage, read_size_and_magic, read_unit
 
 GOLDEN: Final = Path(__file__).resolve().parents[2] / "conformance" / "golden"
 STORE: Final = GOLDEN / "store-5.5.0"
@@ -53,6 +54,21 @@ def store_file(name: str) -> bytes:
 def store_files(under: str) -> dict[str, bytes]:
     """All files under one directory of the store, by name."""
     return {name: store_file(name) for name in sorted(store_sizes()) if name.startswith(f"{under}/")}
+
+
+@cache
+def stored_units() -> tuple[StoredMessage, ...]:
+    """All messages in the store's log."""
+    found: list[StoredMessage] = []
+    for data in store_files("commitlog").values():
+        at = 0
+        while True:
+            size, magic = read_size_and_magic(data, at)
+            if magic == MAGIC_BLANK or size <= 0:
+                break
+            found.append(read_unit(data, at))
+            at += size
+    return tuple(found)
 
 
 @cache

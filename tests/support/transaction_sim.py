@@ -18,7 +18,7 @@ from tests.support.engine import Harness
 from tests.support.transactions import GIVEN_UP, HALF, UNIQUE, Producer, ending, half
 
 STEPS = 60
-LAST_ROUNDS = 4
+LAST_ROUNDS = 6
 UNKNOWN_MAX = 6
 """How often a producer does not know yet: less often than it is asked."""
 
