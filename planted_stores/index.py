@@ -18,6 +18,7 @@ from planted_stores.units import digits, hexadecimal
 from rmq_columns.decode.dtypes import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, Bytes, Ints
 from rmq_wire.implied.index_keys import index_hash
 from rmq_wire.java import string_hash
+from rmq_wire.layout.index import Geometry
 from rmq_wire.times import compact_time
 
 BATCH_MESSAGES: Final = 64 * SLOTS
@@ -98,16 +99,15 @@ class _IndexFile:
 
     def __init__(self, directory: Path, plan: Plan, now_ms: int) -> None:
         self.slots = np.zeros(plan.sizes.hash_slots, np.int32)
-        self.entries_max = plan.sizes.index_entries
+        self.geometry = Geometry(plan.sizes.hash_slots, plan.sizes.index_entries)
         self.header: Any = np.zeros(1, INDEX_HEADER)
-        self.entries_at = INDEX_HEADER.itemsize + len(self.slots) * INDEX_SLOT.itemsize
         self.next = 1
         self.file = (directory / compact_time(now_ms, datetime.UTC)).open("xb")
-        self.file.truncate(self.entries_at + self.entries_max * INDEX_ENTRY.itemsize)
+        self.file.truncate(self.geometry.size)
 
     @property
     def room(self) -> int:
-        return self.entries_max - self.next
+        return self.geometry.entries - self.next
 
     def add(self, hashes: Ints, physical: Ints, stored_ms: Ints) -> None:
         if self.next == 1:
@@ -127,7 +127,7 @@ class _IndexFile:
         entries["key_hash"], entries["physical_offset"] = hashes, physical
         entries["seconds"] = (stored_ms - int(self.header["begin_timestamp"][0])) // 1000
         entries["previous"][order] = previous
-        self.file.seek(self.entries_at + self.next * INDEX_ENTRY.itemsize)
+        self.file.seek(self.geometry.entry_at(self.next))
         self.file.write(entries.tobytes())
         self.next += len(hashes)
         self.header["end_timestamp"], self.header["end_physical_offset"] = stored_ms[-1], physical[-1]

@@ -2,8 +2,7 @@
 
 A chain may only lead to older entries of the same slot.  So one pass over the entries in the order in which they were written,
 with the newest entry of each slot at hand, checks every link, every slot and the absence of cycles; its memory depends on the
-number of slots alone.  How many slots a file has is written nowhere: the defaults are tried, else the count is found from the
-first entries.  `entries` holds the entries against the log.
+number of slots alone.  `entries` holds the entries against the log.
 Source: `IndexFile`, `IndexHeader` of the reference.
 """
 
@@ -12,42 +11,25 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from rmq_columns.checks.files import CheckedFile, CheckedReader
 from rmq_columns.checks.findings import NOWHERE, Findings
-from rmq_columns.decode.dtypes import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, Records, gather, records
+from rmq_columns.decode.dtypes import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, Records, records
+from rmq_columns.decode.index_slots import Header, geometry_of
 from rmq_columns.errors import CannotLook, FileGone
 from rmq_wire.layout import index
+from rmq_wire.layout.index import Geometry
 
-DEFAULT_SLOTS: Final = 5_000_000
-"""maxHashSlotNum"""
-DEFAULT_ENTRIES: Final = 20_000_000
-"""maxIndexNum"""
 RUN_ENTRIES: Final = 1 << 18
 FENCE_ENTRIES: Final = 4096
 """Entries between two fence posts."""
 ODD_KEPT_MAX: Final = 256
 GUESS_FILES_MAX: Final = 8
-GUESS_BYTES: Final = 4 << 20
-"""Read at once where the slots have to be guessed."""
-FITTING_ENTRIES: Final = 66
-"""So many entries are tried under a guess, about."""
 COUNT_AT: Final = index.HEADER_FLAT.at["index_count"]
-
-
-class Geometry(NamedTuple):
-    """How a file is divided."""
-
-    slots: int
-    entries: int
-
-    @property
-    def entries_at(self) -> int:
-        return INDEX_HEADER.itemsize + self.slots * INDEX_SLOT.itemsize
 
 
 @dataclass
@@ -146,63 +128,7 @@ def slots_of(files: Sequence[CheckedFile], size: int) -> int | None:
 
 
 def _geometry(reader: CheckedReader, head: Any, size: int, slots: int | None) -> Geometry | None:
-    room = size - INDEX_HEADER.itemsize
-    if slots is None and room == _room(DEFAULT_SLOTS, DEFAULT_ENTRIES):
-        slots = DEFAULT_SLOTS
-    if slots is not None and 0 < slots * INDEX_SLOT.itemsize < room:
-        return _divided(room, slots)
-    return guess_geometry(reader, head, room)
-
-
-def _room(slots: int, entries: int) -> int:
-    return slots * INDEX_SLOT.itemsize + entries * INDEX_ENTRY.itemsize
-
-
-def _divided(room: int, slots: int) -> Geometry:
-    return Geometry(slots, (room - slots * INDEX_SLOT.itemsize) // INDEX_ENTRY.itemsize)
-
-
-def guess_geometry(reader: CheckedReader, head: Any, room: int) -> Geometry | None:
-    """Where the first entry can be: it has the header's first offset, no previous, and a slot that is in use.
-
-    The usual four entries a slot are tried first, then every place of the file.  None when there is none.
-    """
-    usual = _divided(room, room // _room(1, DEFAULT_ENTRIES // DEFAULT_SLOTS))
-    if usual.slots > 0 and _room(*usual) == room and _fits(reader, usual, head):
-        return usual
-    step = INDEX_SLOT.itemsize
-    for begin, data in reader.chunks(0, room, GUESS_BYTES):
-        data += reader.read(begin + len(data), INDEX_ENTRY.itemsize)
-        raw = np.frombuffer(data, np.uint8)
-        at = np.arange(0, len(raw) - INDEX_ENTRY.itemsize + 1, step)
-        slots = (at + begin - INDEX_HEADER.itemsize - INDEX_ENTRY.itemsize) // step
-        first = gather(raw, at, INDEX_ENTRY)
-        good = (first["physical_offset"] == head["begin_physical_offset"]) & (first["previous"] == 0)
-        good &= first["key_hash"] > 0  # 0 is lawful, but so are zeros everywhere in an empty part of the file
-        good &= (slots > 0) & ((room - slots * step) % INDEX_ENTRY.itemsize == 0)
-        for number in np.flatnonzero(good).tolist():
-            geometry = _divided(room, int(slots[number]))
-            if _fits(reader, geometry, head):
-                return geometry
-    return None
-
-
-def _fits(reader: CheckedReader, geometry: Geometry, head: Any) -> bool:
-    """Whether the first entries' slots lead to them or to later ones, and entry 0 is empty."""
-    if any(reader.read(geometry.entries_at, INDEX_ENTRY.itemsize)):
-        return False
-    count = min(max(int(head["index_count"]), 2), geometry.entries, FITTING_ENTRIES)
-    good = looked_at = 0
-    for number, entry in enumerate(read_entries(reader, geometry, 1, count - 1), 1):
-        key_hash, offset, _, previous = entry.tolist()
-        if not entry.tobytes().strip(b"\0"):
-            continue
-        at = INDEX_HEADER.itemsize + key_hash % geometry.slots * INDEX_SLOT.itemsize
-        slot = records(reader.read(at, INDEX_SLOT.itemsize), INDEX_SLOT)
-        fits = key_hash >= 0 and len(slot) == 1 and slot[0]["newest"] >= number and previous < number
-        good += bool(fits and offset >= head["begin_physical_offset"])
-        looked_at += 1
-    return looked_at > 0 and good * 4 >= looked_at * 3
+    return geometry_of(reader, size, Header(int(head["begin_physical_offset"]), int(head["index_count"])), slots)
 
 
 class _Chains:
@@ -234,7 +160,7 @@ class _Chains:
         return read_entries(self._reader, self._geometry, number, count)
 
     def _at(self, number: int) -> int:
-        return self._geometry.entries_at + number * INDEX_ENTRY.itemsize
+        return self._geometry.entry_at(number)
 
     def _links(self, entries: Records, number: int) -> None:
         numbers = np.arange(number, number + len(entries), dtype=np.int64)
@@ -282,7 +208,7 @@ class _Chains:
     def _slots(self) -> None:
         per_run = RUN_ENTRIES
         for begin in range(0, self._geometry.slots, per_run):
-            at = INDEX_HEADER.itemsize + begin * INDEX_SLOT.itemsize
+            at = self._geometry.slot_at(begin)
             count = min(per_run, self._geometry.slots - begin)
             data = self._reader.read(at, count * INDEX_SLOT.itemsize).ljust(count * INDEX_SLOT.itemsize, b"\0")
             found = records(data, INDEX_SLOT)["newest"].astype(np.int64)
@@ -313,5 +239,4 @@ class _Chains:
 
 def read_entries(reader: CheckedReader, geometry: Geometry, number: int, count: int) -> Records:
     """Entries from this number on."""
-    at = geometry.entries_at + number * INDEX_ENTRY.itemsize
-    return records(reader.read(at, count * INDEX_ENTRY.itemsize), INDEX_ENTRY)
+    return records(reader.read(geometry.entry_at(number), count * INDEX_ENTRY.itemsize), INDEX_ENTRY)

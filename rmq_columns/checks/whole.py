@@ -370,7 +370,7 @@ class Whole:
             if state.last_offset >= end and state.count > 1:
                 odd.append((state.count - 1, state.last_offset))
             for number, offset in odd:
-                at = geometry.entries_at + number * 20
+                at = geometry.entry_at(number)
                 past = offset >= end
                 if past and self._scope.live:
                     continue

@@ -1,79 +1,115 @@
 """How many hash slots an index file has: it does not say, since that is a setting of the broker that wrote it.
 
-Most sizes tell it.  For others the newest entry is looked for, by the offset that it and the header name; a number of slots
-counts when the newest entries, their slots and their chains agree with it.  Source: `IndexFile`, `IndexHeader`.
+Most sizes tell it.  For others the first entry is looked for, by the offset that it and the header name; a number of slots counts
+when most of the first entries' slots lead to them or to later ones, so that neither some damage nor what is not written yet
+hinders.  numpy is loaded only where all of a file has to be searched.  Source: `IndexFile`, `IndexHeader`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol
 
-import numpy as np
+from rmq_wire.layout.index import (
+    DEFAULT_ENTRIES,
+    DEFAULT_SLOTS,
+    ENTRIES_PER_SLOT,
+    ENTRY_FLAT,
+    HEADER_FLAT,
+    SLOT_FLAT,
+    Geometry,
+    divided,
+)
 
-from rmq_columns.decode.dtypes import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, records
-from rmq_columns.files.filesystem import File
-
-DEFAULT_SLOTS: Final = 5_000_000
-DEFAULT_ENTRIES: Final = 20_000_000
-"""`maxHashSlotNum`, `maxIndexNum`."""
-SLOTS_OF_ENTRIES: Final = 4
-"""What people who change both keep: a slot to four entries."""
-CHECKED_ENTRIES: Final = 64
-CANDIDATES_MAX: Final = 1 << 16
-BLOCK_BYTES: Final = 1 << 20
-_OFFSET: Final = INDEX_HEADER["end_physical_offset"]
-_OFFSET_AT: Final = 0 if INDEX_ENTRY.fields is None else INDEX_ENTRY.fields["physical_offset"][1]
-
-
-def slots_of(file: File, header: Any) -> int:
-    """0 when it cannot be told.  header: a record of `INDEX_HEADER`."""
-    room = file.size() - INDEX_HEADER.itemsize
-    if room == DEFAULT_SLOTS * INDEX_SLOT.itemsize + DEFAULT_ENTRIES * INDEX_ENTRY.itemsize:
-        return DEFAULT_SLOTS
-    by_ratio, rest = divmod(max(room, 0), INDEX_SLOT.itemsize + SLOTS_OF_ENTRIES * INDEX_ENTRY.itemsize)
-    newest = int(header["index_count"]) - 1
-    if rest == 0 and by_ratio and _holds(file, by_ratio, newest):
-        return by_ratio
-    for slots in _candidates(file, header, newest):
-        if _holds(file, slots, newest):
-            return slots
-    return by_ratio if rest == 0 else 0
+FITTING_ENTRIES: Final = 66
+"""So many entries are tried under a guess, about."""
+BLOCK_BYTES: Final = 4 << 20
+"""Read at once where all of a file is searched."""
 
 
-def _holds(file: File, slots: int, newest: int) -> bool:
-    """Whether newest entries, their chains and their slots agree with this many slots."""
-    first = max(newest - CHECKED_ENTRIES + 1, 1)
-    at = INDEX_HEADER.itemsize + slots * INDEX_SLOT.itemsize + first * INDEX_ENTRY.itemsize
-    entries = records(file.read(at, (newest - first + 1) * INDEX_ENTRY.itemsize), INDEX_ENTRY)
-    if newest < 1 or len(entries) < newest - first + 1 or (entries["key_hash"] < 0).any():
+class Source(Protocol):
+    """An open index file."""
+
+    def read(self, at: int, size: int) -> bytes: ...
+
+    def data_ranges(self, start: int = 0) -> Iterable[tuple[int, int]]: ...
+
+
+class Header(NamedTuple):
+    """What is needed of a file's header: the first entry's physical offset, and the number of the next entry."""
+
+    begin_physical_offset: int
+    index_count: int
+
+
+def geometry_of(source: Source, size: int, header: Header, slots: int | None = None) -> Geometry | None:
+    """size: what the file should have.  slots: maxHashSlotNum when it is known.  None when nothing tells it."""
+    if slots is None and size == Geometry(DEFAULT_SLOTS, DEFAULT_ENTRIES).size:
+        slots = DEFAULT_SLOTS
+    if slots is not None and slots > 0 and Geometry(slots, 0).size < size:
+        return divided(size, slots)
+    usual = _usual(size)
+    fitting = usual if usual is not None and _fits(source, usual, header) else None
+    if fitting is not None and _begins(source, fitting, header):
+        return fitting
+    return _searched(source, size, header) or fitting
+
+
+def likely_geometry(source: Source, size: int, header: Header) -> Geometry | None:
+    """The same; where the entries do not tell it, or there are none, what the size alone says."""
+    usual = _usual(size)
+    return (usual if header.index_count <= 1 else geometry_of(source, size, header)) or usual
+
+
+def _usual(size: int) -> Geometry | None:
+    """With four entries to a slot, if the size can be that."""
+    found = divided(size, (size - HEADER_FLAT.size) // (SLOT_FLAT.size + ENTRIES_PER_SLOT * ENTRY_FLAT.size))
+    return found if found.slots > 0 and found.size == size else None
+
+
+def _begins(source: Source, geometry: Geometry, header: Header) -> bool:
+    """Whether entry 1 is the one that the header names, and has none before it."""
+    data = source.read(geometry.entry_at(1), ENTRY_FLAT.size).ljust(ENTRY_FLAT.size, b"\0")
+    key_hash, offset, _, previous = ENTRY_FLAT.packed.unpack(data)
+    return bool(key_hash > 0 and offset == header.begin_physical_offset and previous == 0)
+
+
+def _searched(source: Source, size: int, header: Header) -> Geometry | None:
+    """Where the first entry can be: it has the header's first offset, no previous, and a slot that is in use."""
+    import numpy as np
+
+    from rmq_columns.decode.dtypes import INDEX_ENTRY, gather
+
+    step = SLOT_FLAT.size
+    for start, end in source.data_ranges():
+        for begin in range(start - start % step, min(end, size), BLOCK_BYTES):
+            raw = np.frombuffer(source.read(begin, min(BLOCK_BYTES, end - begin) + ENTRY_FLAT.size), np.uint8)
+            at = np.arange(0, len(raw) - ENTRY_FLAT.size + 1, step)
+            slots = (at + begin - HEADER_FLAT.size - ENTRY_FLAT.size) // step
+            first = gather(raw, at, INDEX_ENTRY)
+            good = (first["physical_offset"] == header.begin_physical_offset) & (first["previous"] == 0)
+            good &= first["key_hash"] > 0  # 0 is lawful, but so are zeros everywhere in an empty part of the file
+            good &= (slots > 0) & ((size - HEADER_FLAT.size - slots * step) % ENTRY_FLAT.size == 0)
+            for number in np.flatnonzero(good).tolist():
+                geometry = divided(size, int(slots[number]))
+                if _fits(source, geometry, header):
+                    return geometry
+    return None
+
+
+def _fits(source: Source, geometry: Geometry, header: Header) -> bool:
+    """Whether the first entries' slots lead to them or to later ones, and entry 0 is empty."""
+    count = min(max(header.index_count, 2), geometry.entries, FITTING_ENTRIES)
+    data = source.read(geometry.entry_at(0), count * ENTRY_FLAT.size)
+    if any(data[: ENTRY_FLAT.size]):
         return False
-    newest_of: dict[int, int] = {}
-    for number, entry in enumerate(entries, first):
-        slot, previous = int(entry["key_hash"]) % slots, int(entry["previous"])
-        before = newest_of.get(slot)
-        if not (previous == before if before is not None else 0 <= previous < first):
-            return False
-        newest_of[slot] = number
-    return all(_slot(file, slot) == number for slot, number in newest_of.items())
-
-
-def _slot(file: File, slot: int) -> int:
-    raw = file.read(INDEX_HEADER.itemsize + slot * INDEX_SLOT.itemsize, INDEX_SLOT.itemsize)
-    return int(records(raw, INDEX_SLOT)["newest"][0]) if len(raw) == INDEX_SLOT.itemsize else 0
-
-
-def _candidates(file: File, header: Any, newest: int) -> Iterator[int]:
-    wanted = np.array([header["end_physical_offset"]], _OFFSET).tobytes()
-    tried = 0
-    for begin, end in file.data_ranges(INDEX_HEADER.itemsize):
-        for at in range(begin, end, BLOCK_BYTES):
-            data = file.read(at, min(BLOCK_BYTES, end - at) + len(wanted) - 1)
-            hit = data.find(wanted)
-            while hit >= 0 and tried < CANDIDATES_MAX:
-                tried += 1
-                entry_at = at + hit - _OFFSET_AT
-                slots, rest = divmod(entry_at - newest * INDEX_ENTRY.itemsize - INDEX_HEADER.itemsize, INDEX_SLOT.itemsize)
-                if rest == 0 and slots > 0:
-                    yield slots
-                hit = data.find(wanted, hit + 1)
+    good = looked_at = 0
+    whole = len(data) - len(data) % ENTRY_FLAT.size
+    for number, (key_hash, offset, seconds, previous) in enumerate(ENTRY_FLAT.packed.iter_unpack(data[:whole])):
+        if not any((key_hash, offset, seconds, previous)):
+            continue
+        slot = source.read(geometry.slot_at(key_hash % geometry.slots), SLOT_FLAT.size)
+        fits = key_hash >= 0 and len(slot) == SLOT_FLAT.size and SLOT_FLAT.packed.unpack(slot)[0] >= number and previous < number
+        good += bool(fits and offset >= header.begin_physical_offset)
+        looked_at += 1
+    return looked_at > 0 and good * 4 >= looked_at * 3

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from rmq_columns.decode.dtypes import BATCH_UNIT, INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, QUEUE_UNIT, Mask, Records, records
-from rmq_columns.decode.index_slots import slots_of
+from rmq_columns.decode.dtypes import BATCH_UNIT, INDEX_ENTRY, INDEX_HEADER, QUEUE_UNIT, Mask, Records, records
+from rmq_columns.decode.index_slots import Header, likely_geometry
 from rmq_columns.decode.queues import is_empty, is_filler, is_written
 from rmq_columns.errors import CannotRead, FileGone, Malformed
 from rmq_columns.files.filesystem import File, Tree, joined
@@ -22,6 +22,7 @@ from rmq_columns.read.options import Mode, Options, Table
 from rmq_columns.read.plan import CLOCK_STEP_MS, Part, Split, first_store_timestamp
 from rmq_columns.read.schema import CORRUPT
 from rmq_columns.read.stores import BATCH_QUEUES, EXTENSIONS, QUEUES, LogFile, chosen
+from rmq_wire.layout.index import divided
 
 Row = dict[str, Any]
 
@@ -180,18 +181,18 @@ def _index_file(maker: _Maker, part: Part, file: File) -> Iterator[pa.RecordBatc
     count = int(header["index_count"])
     if count <= 1 or not _may_hold(maker.options, header):
         return
-    slots = maker.options.hash_slots or slots_of(file, header)
-    entries_at = INDEX_HEADER.itemsize + slots * INDEX_SLOT.itemsize
-    end = entries_at + count * INDEX_ENTRY.itemsize
-    if not slots or end > part.end:
-        why = "more entries than there is room for" if slots else "the number of its hash slots cannot be told (give hashSlots)"
-        yield from maker.rows(maker.bad(part.path, 0, why))
-        if not slots:
-            return
-    first = entries_at + INDEX_ENTRY.itemsize  # entry 0 is never used
+    given, size = maker.options.hash_slots, file.size()
+    geometry = divided(size, given) if given else likely_geometry(file, size, Header(int(header["begin_physical_offset"]), count))
+    if geometry is None:
+        yield from maker.rows(maker.bad(part.path, 0, "the number of its hash slots cannot be told (give hashSlots)"))
+        return
+    end = geometry.entry_at(count)
+    if end > part.end:
+        yield from maker.rows(maker.bad(part.path, 0, "more entries than there is room for"))
+    first = geometry.entry_at(1)  # entry 0 is never used
     for at, entries in _blocks(file, INDEX_ENTRY, min(end, part.end), maker.options.block_bytes, first):
-        number = (at - entries_at) // INDEX_ENTRY.itemsize + np.arange(len(entries))
-        yield from _entries(maker, part, entries, number, header, slots, at)
+        number = (at - first) // INDEX_ENTRY.itemsize + 1 + np.arange(len(entries))
+        yield from _entries(maker, part, entries, number, header, geometry.slots, at)
 
 
 def _entries(

@@ -1,8 +1,6 @@
-"""One index file: its header, how many hash slots it has (it does not say), a slot, an entry, a chain.
+"""One index file: its header, a slot, an entry, a chain.
 
-The number of slots is a setting of the broker that wrote it (`maxHashSlotNum`).  It is found from what must hold: the newest
-entry lies where the header's count says, its slot names it, and its chain leads backwards.  Chains are followed only from
-higher to lower numbers, so a cyclic one ends.  Source: `IndexFile`, `IndexHeader` of the reference.
+Chains are followed only from higher to lower numbers, so a cyclic one ends.  Source: `IndexFile`, `IndexHeader` of the reference.
 """
 
 from __future__ import annotations
@@ -11,17 +9,13 @@ from collections.abc import Collection, Iterator
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+from rmq_columns.decode import index_slots
 from rmq_inspect.decode.directory import StoreDirectory, StoreFile
 from rmq_wire.layout import index
 
 HEADER: Final = index.HEADER_FLAT
 SLOT: Final = index.SLOT_FLAT
 ENTRY: Final = index.ENTRY_FLAT
-DEFAULT_SLOTS: Final = 5_000_000
-DEFAULT_ENTRIES: Final = 20_000_000
-"""`maxHashSlotNum`, `maxIndexNum`."""
-SLOTS_OF_ENTRIES: Final = 4
-"""What people who change both keep: a slot to four entries."""
 CHECKED_ENTRIES: Final = 64
 CHAIN_STEPS_MAX: Final = 1_000_000
 """Entries looked at for one key in one file; an honest chain has some dozens."""
@@ -69,7 +63,12 @@ class IndexReader:
         self._reader = file.open()
         self.size = self._reader.size()
         self.header = Header(*HEADER.packed.unpack(self._reader.read(0, HEADER.size).ljust(HEADER.size, b"\0")))
-        self.slots = slots if slots is not None else self._guess_slots()
+        head = index_slots.Header(self.header.begin_physical_offset, self.header.index_count)
+        found = (
+            index.divided(self.size, slots) if slots is not None else index_slots.likely_geometry(self._reader, self.size, head)
+        )
+        self.geometry = found or index.divided(self.size, 0)
+        self.slots = self.geometry.slots
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +79,7 @@ class IndexReader:
     @property
     def capacity(self) -> int:
         """Entries for which there is room, the unused one included."""
-        return max((self.size - HEADER.size - self.slots * SLOT.size) // ENTRY.size, 0)
+        return self.geometry.entries
 
     @property
     def count(self) -> int:
@@ -89,11 +88,11 @@ class IndexReader:
 
     def slot_at(self, slot: int) -> int:
         """Byte of a slot."""
-        return HEADER.size + slot * SLOT.size
+        return self.geometry.slot_at(slot)
 
     def entry_at(self, number: int) -> int:
         """Byte of an entry."""
-        return HEADER.size + self.slots * SLOT.size + number * ENTRY.size
+        return self.geometry.entry_at(number)
 
     def slot(self, slot: int) -> int:
         """The number of its newest entry, as it stands there."""
@@ -130,63 +129,27 @@ class IndexReader:
 
     def slots_may_lag(self, store: StoreDirectory) -> bool:
         """Whether entries may be there to which no slot leads yet: of a store that runs, was killed, or was copied meanwhile."""
-        return self.file in store.index[-OPEN_FILES:] and (store.abort is not None or not self._holds(self.slots))
+        return self.file in store.index[-OPEN_FILES:] and (store.abort is not None or not self._leads_to_newest())
 
     def with_hashes(self, hashes: Collection[int]) -> Iterator[Entry]:
         """All entries with one of these hashes, oldest first, by reading every entry: slots and chains are not asked."""
         return (entry for entry in self.entries() if entry.key_hash in hashes)
 
-    # --- how many slots
-
-    def _guess_slots(self) -> int:
-        room = self.size - HEADER.size
-        if room == DEFAULT_SLOTS * SLOT.size + DEFAULT_ENTRIES * ENTRY.size:
-            return DEFAULT_SLOTS
-        by_ratio, rest = divmod(max(room, 0), SLOT.size + SLOTS_OF_ENTRIES * ENTRY.size)
-        if rest == 0 and by_ratio and (self.header.index_count <= 1 or self._holds(by_ratio)):
-            return by_ratio
-        found = self._searched_slots() if self.header.index_count > 1 else 0
-        return found or (by_ratio if rest == 0 else 0)
-
-    def _holds(self, slots: int) -> bool:
-        """Whether newest entries and their slots agree with this many slots."""
+    def _leads_to_newest(self) -> bool:
+        """Whether the newest entries and their slots agree."""
         newest = self.header.index_count - 1
         count = min(newest, CHECKED_ENTRIES)
         first = newest - count + 1
-        data = self._reader.read(HEADER.size + slots * SLOT.size + first * ENTRY.size, count * ENTRY.size)
-        if slots < 1 or len(data) < count * ENTRY.size:
+        data = self._reader.read(self.entry_at(first), count * ENTRY.size)
+        if self.slots < 1 or len(data) < count * ENTRY.size:
             return False
         newest_of: dict[int, int] = {}
         for place, (key_hash, physical, seconds, previous) in enumerate(ENTRY.packed.iter_unpack(data)):
             number = first + place
-            slot = key_hash % slots
+            slot = key_hash % self.slots
             before = newest_of.get(slot)
             expected = previous == before if before is not None else 0 <= previous < first
             if key_hash < 0 or physical < 0 or seconds < 0 or not expected:
                 return False
             newest_of[slot] = number
-        return all(self._slot_of(slot) == number for slot, number in newest_of.items())
-
-    def _slot_of(self, slot: int) -> int:
-        return int(SLOT.packed.unpack(self._reader.read(self.slot_at(slot), SLOT.size).ljust(SLOT.size, b"\0"))[0])
-
-    def _searched_slots(self) -> int:
-        """Where the newest entry is, by the offset that it and the header name."""
-        wanted = ENTRY.field("physical_offset").pack(self.header.end_physical_offset)
-        newest = self.header.index_count - 1
-        overlap = len(wanted) - 1
-        for begin, end in self._reader.data_ranges(HEADER.size):
-            for at, data in self._reader.chunks(begin, end):
-                data += self._reader.read(at + len(data), overlap)
-                hit = data.find(wanted)
-                tried = 0
-                while hit >= 0 and tried < 1 << 16:
-                    tried += 1
-                    slots, rest = divmod(at + hit - ENTRY_OFFSET_AT - newest * ENTRY.size - HEADER.size, SLOT.size)
-                    if rest == 0 and slots > 0 and self._holds(slots):
-                        return slots
-                    hit = data.find(wanted, hit + 1)
-        return 0
-
-
-ENTRY_OFFSET_AT: Final = ENTRY.at["physical_offset"]
+        return all(self.slot(slot) == number for slot, number in newest_of.items())

@@ -177,14 +177,14 @@ def _in_index(file: StoreFile, other: StoreFile, at: int, slots: int | None) -> 
         found, end = _in_fixed(file, other, HEADER, 0, at, "header", 0)
         return found, found.byte + SHOWN_BYTES - found.byte % SHOWN_BYTES if found and found.byte < 32 else end
     with IndexReader(file, slots) as reader:
-        known, entries_at = reader.slots, reader.entry_at(0)
-    if not known:
+        geometry = reader.geometry
+    if not geometry.slots:
         return None, file.size
-    if at < entries_at:
-        number = (at - HEADER.size) // SLOT.size
-        return _in_fixed(file, other, SLOT, HEADER.size + number * SLOT.size, at, "slot", number)
-    number = (at - entries_at) // ENTRY.size
-    return _in_fixed(file, other, ENTRY, entries_at + number * ENTRY.size, at, "entry", number)
+    if at < geometry.entry_at(0):
+        number = (at - geometry.slot_at(0)) // SLOT.size
+        return _in_fixed(file, other, SLOT, geometry.slot_at(number), at, "slot", number)
+    number = (at - geometry.entry_at(0)) // ENTRY.size
+    return _in_fixed(file, other, ENTRY, geometry.entry_at(number), at, "entry", number)
 
 
 class _InLog:

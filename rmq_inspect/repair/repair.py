@@ -22,7 +22,7 @@ from rmq_columns.checks.findings import Findings
 from rmq_columns.files.syncs import make_directories, sync_directory, sync_tree
 from rmq_inspect.decode import files as small_files
 from rmq_inspect.decode.directory import StoreDirectory, StoreFile
-from rmq_inspect.decode.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS, SLOTS_OF_ENTRIES, IndexReader
+from rmq_inspect.decode.index_file import IndexReader
 from rmq_inspect.decode.queues import BATCH, UNIT
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress, quiet
@@ -38,6 +38,7 @@ from rmq_store.errors import StoreError
 from rmq_store.recovery.rebuild import rebuild
 from rmq_store.settings import StoreSettings
 from rmq_wire.layout.consume_queue import EXT_END_BYTES
+from rmq_wire.layout.index import DEFAULT_ENTRIES, DEFAULT_SLOTS, ENTRIES_PER_SLOT
 
 UNITS_PER_FILE: Final = 300_000
 """Of a consume queue by default (`mappedFileSizeConsumeQueue`)."""
@@ -232,7 +233,7 @@ def _index_sizes(store: StoreDirectory, slots: int | None, report: Report) -> tu
         except CannotLook as reason:
             report.notes.append(str(reason))
     if slots:
-        return slots, slots * SLOTS_OF_ENTRIES
+        return slots, slots * ENTRIES_PER_SLOT
     if store.index:
         report.notes.append(
             f"no index file tells its sizes; taken are {DEFAULT_SLOTS} slots and {DEFAULT_ENTRIES} entries (--hash-slots)"

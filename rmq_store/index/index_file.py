@@ -21,6 +21,7 @@ from rmq_store.index.key_hashes import SUFFIX, WORD, KeyHashes
 from rmq_store.layouts import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from rmq_store.log.commit_log import Staged
 from rmq_wire.implied.index_keys import HASH_MAX, is_indexed
+from rmq_wire.layout.index import Geometry
 
 HEADER_BYTES: Final = INDEX_HEADER.size
 SLOT_BYTES: Final = INDEX_SLOT.size
@@ -45,6 +46,7 @@ class IndexFile:
         self.path = path
         self.slot_num = slot_num
         self.index_num = index_num
+        self._entries_at = Geometry(slot_num, 0).size
         self.begin_timestamp = 0
         self.end_timestamp = 0
         self.begin_physical = 0
@@ -73,7 +75,7 @@ class IndexFile:
         return file_bytes(self.slot_num, self.index_num)
 
     def entry_at(self, number: int) -> int:
-        return HEADER_BYTES + self.slot_num * SLOT_BYTES + number * ENTRY_BYTES
+        return self._entries_at + number * ENTRY_BYTES
 
     @property
     def is_full(self) -> bool:
@@ -304,7 +306,7 @@ class IndexFile:
 
 
 def file_bytes(slot_num: int, index_num: int) -> int:
-    return HEADER_BYTES + slot_num * SLOT_BYTES + index_num * ENTRY_BYTES
+    return Geometry(slot_num, index_num).size
 
 
 def _native(data: bytes) -> array[int]:

@@ -5,7 +5,7 @@ Source: `IndexHeader`, `IndexFile` of the reference.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from construct import Int32sb, Int64sb, Struct
 
@@ -30,3 +30,33 @@ ENTRY: Final = Struct(
 HEADER_FLAT: Final = flat(HEADER)
 SLOT_FLAT: Final = flat(SLOT)
 ENTRY_FLAT: Final = flat(ENTRY)
+DEFAULT_SLOTS: Final = 5_000_000
+DEFAULT_ENTRIES: Final = 20_000_000
+"""`maxHashSlotNum`, `maxIndexNum`."""
+ENTRIES_PER_SLOT: Final = DEFAULT_ENTRIES // DEFAULT_SLOTS
+"""What people who change both keep."""
+
+
+class Geometry(NamedTuple):
+    """How a file is divided; nothing in it says that.  entries: for how many there is room, the unused entry 0 included."""
+
+    slots: int
+    entries: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self.entry_at(self.entries)
+
+    def slot_at(self, slot: int) -> int:
+        """Byte of the file at which a slot begins."""
+        return HEADER_FLAT.size + slot * SLOT_FLAT.size
+
+    def entry_at(self, number: int) -> int:
+        """Byte of the file at which an entry begins."""
+        return self.slot_at(self.slots) + number * ENTRY_FLAT.size
+
+
+def divided(size: int, slots: int) -> Geometry:
+    """A file of so many bytes with so many slots."""
+    return Geometry(slots, max((size - Geometry(slots, 0).size) // ENTRY_FLAT.size, 0))
