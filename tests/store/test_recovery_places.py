@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rmq_store.disk.disk import RealDisk
-from rmq_store.errors import StoreDamaged
+from rmq_store.errors import InvariantBroken, StoreDamaged
 from rmq_store.log.draft import Draft
 from rmq_store.recovery import recovery
 from rmq_wire.implied.tags import tags_code
@@ -34,6 +34,59 @@ def contents(rig: Rig) -> dict[str, bytes]:
 def plain(number: int) -> Draft:
     """A message without keys, which the index has nothing of."""
     return Draft("TopicA", 0, b"%d:" % number, b"TAGS\x01a\x02", START_MS, HOST, HOST, tags_code=tags_code("a"), keys=())
+
+
+@pytest.mark.parametrize("left", [b"", b"7", b"4711", b"1234567890"], ids=len)
+def test_the_mark_of_a_running_store_says_whose_it_is_and_no_more(left: bytes) -> None:
+    """The process before may have had a longer number."""
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    rig.put(draft(0))
+    disk.open(f"{ROOT}/abort").set_length(0)
+    disk.open(f"{ROOT}/abort").write_at(0, left)
+    killed(rig, disk)
+    assert contents(rig)[f"{ROOT}/abort"] == b"4711"
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_promise_that_a_start_finds_broken_refuses_it_and_leaves_the_mark_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, clean: bool
+) -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    rig.put(draft(0))
+    if clean:
+        assert rig.store.close(rig.wall_ms)
+
+    def broken(*_arguments: object) -> None:
+        raise InvariantBroken("an example", "nothing")
+
+    rig.disk = disk.crash("all")
+    with monkeypatch.context() as patch:
+        patch.setattr(recovery.Recovery, "run", broken)
+        with pytest.raises(StoreDamaged, match="an example"):
+            rig.open()
+    assert (f"{ROOT}/abort" in contents(rig)) is not clean
+    rig.open()
+    assert rig.store.report.clean is clean
+    assert rig.numbers() == [0]
+
+
+def test_an_index_file_whose_messages_were_all_lost_goes_and_no_other() -> None:
+    """Its first entry belongs behind the log's end: 63 messages of four entries fill four files of 63."""
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    placed = [rig.put(draft(number))[0] for number in range(73)]
+    rig.wait(1500)
+    before = [path for path in contents(rig) if "/index/" in path]
+    assert len(before) == 5
+    assert placed[-1].end_offset <= FILE
+    disk.open(f"{ROOT}/commitlog/{0:020d}").write_at(placed[63].physical_offset, bytes(FILE - placed[63].physical_offset))
+    killed(rig, disk)
+    assert rig.store.written_offset == placed[63].physical_offset
+    assert [path for path in contents(rig) if "/index/" in path] == before[:-1]
+    found = [len(rig.store.query("TopicA", f"key{number}", 10, 0, START_MS * 2).units) for number in range(73)]
+    assert found == [1] * 63 + [0] * 10
 
 
 def test_a_torn_unit_in_a_later_file_is_cleared() -> None:
