@@ -104,7 +104,7 @@ def broker(directory: Path) -> Iterator[tuple[Server, Side, int]]:
     }
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     with Server(directory, program=[sys.executable, "-O", *command("broker", "--json", *words)[1:]]) as server:
-        port = split(server.told["broker"])[1]
+        port = split(server.ready["broker"])[1]
         yield server, Side("ours", port, server.pid), port
         server.stop()
 

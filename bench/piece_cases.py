@@ -218,7 +218,7 @@ def _request(code: int, body: bytes = b"", /, **ext: str) -> bytes:
     return encode_request(code, None, body, opaque=1, ext=ext, version=513)
 
 
-def _registration(body: bytes, name: str = "stranger", **ext: str) -> bytes:
+def _registration(body: bytes, name: str = "unknown", **ext: str) -> bytes:
     named = {"brokerName": name, "brokerAddr": f"10.0.0.9:{name}", "clusterName": "C", "haServerAddr": "", "brokerId": "0"}
     return _request(103, body, **{**named, "compressed": "false", "bodyCrc32": "0", **ext})
 

@@ -1,6 +1,6 @@
 """The longest that one request keeps everybody else waiting: each code of both servers with its largest input, legal and not.
 
-An engine runs pieces: a turn, what follows it, what a finished job tells it.  Between two pieces others are served, so what
+An engine runs pieces: a turn, what follows it, what a finished job hands it.  Between two pieces others are served, so what
 counts is the worst one.  Each case asks once, in receives of the size that a shell takes, of a server with large tables
 (`bench.piece_cases`).  Milliseconds are CPU of the engine's thread; what jobs do on threads of their own is left out.
 

@@ -3,7 +3,7 @@
 For each size a clean store is made in a scratch directory and lies in the page cache then.  A round is, for each size: the files
 read plainly, then the load; one round before those that count warms the JVM.  Medians of the rounds.  GB are 10^9 bytes of the
 commit log up to its last message, whatever else a load reads; core seconds are those of driver, JVM and Python workers together.
-Starting the session is told apart, and so is what a load costs where there is next to nothing to do (`fixed`): GB/s have it in
+Starting the session is timed apart, as is what a load costs where there is next to nothing to do (`fixed`): GB/s have it in
 them.
 
 By default: 5 rounds at 1, 2 and 8 GB, targets held against the figure at 2 GB, cost per GB held together over the sizes; about 10
@@ -101,8 +101,8 @@ def figures(spark: SparkSession, rows: list[Row], stores: dict[float, Made], rou
     found = {}
     for row in rows:
         found[row.name] = measure(spark, stores, row, rounds)
-        told = ", ".join(f"{size:g} GB {figure.seconds:.2f} s" for size, figure in found[row.name].items())
-        print(f"  {row.name}: {told}", file=sys.stderr)
+        text = ", ".join(f"{size:g} GB {figure.seconds:.2f} s" for size, figure in found[row.name].items())
+        print(f"  {row.name}: {text}", file=sys.stderr)
     return found
 
 
@@ -163,12 +163,12 @@ def main() -> None:
     begun = time.monotonic()
     result = bench(options)
     result |= {"tookS": time.monotonic() - begun, "date": str(date.today())}
-    told = "\n".join(page(result)) + "\n"
-    print(told, end="")
+    text = "\n".join(page(result)) + "\n"
+    print(text, end="")
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")
     if options.markdown:
-        options.markdown.write_text(told)
+        options.markdown.write_text(text)
     sys.exit(bool(missed(result["rows"])))
 
 

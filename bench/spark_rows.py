@@ -101,7 +101,7 @@ def counted(spark: SparkSession, store: Made) -> None:
 
 
 def audit_log(spark: SparkSession, store: Made) -> None:
-    """Chain, check sums, continuity of queue offsets, as the log alone tells them."""
+    """Chain, check sums, continuity of queue offsets, as the log alone shows them."""
     _run(spark, store, "audit", no_queues=True, no_index=True)
 
 

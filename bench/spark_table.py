@@ -1,4 +1,4 @@
-"""What `make bench-spark` tells: a line for each load held against its target, a line for what each costs per GB at every size.
+"""What `make bench-spark` reports: a line for each load held against its target, a line for what each costs per GB at every size.
 
 Cost is wall time per GB, everything in it.  The target is held against the cost without what a query costs that has next to
 nothing to do (`fixed`, a tenth of a second of Spark's): that part belongs to no GB, and the faster a load is, the more of its

@@ -37,7 +37,7 @@ from tests.support.talk import Talk
 BUSY_TOPIC = "busy"
 KIB_PER_MIB = 1024
 MAPS_MAX = 65_530
-"""Of a process, unless Linux is told otherwise (vm.max_map_count)."""
+"""Of a process, unless Linux is set otherwise (vm.max_map_count)."""
 FILES_OF_JAVA = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], MAPS_MAX) - 4_096
 """Queue files that leave it room for everything else."""
 TOPICS_AT_ONCE = 8
@@ -134,7 +134,7 @@ def creations_ms(port: int, stop: threading.Event) -> list[float]:
     return sorted(found)
 
 
-def told(latencies: list[float]) -> str:
+def latencies_text(latencies: list[float]) -> str:
     """Some of their quantiles."""
     at = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
     return ", ".join(f"{name} {latencies[int(len(latencies) * part)]:.2f}" for name, part in at.items()) + " ms"
@@ -151,15 +151,15 @@ def one_side(name: str, broker: Any, empty_mib: float, topics: int, seconds: flo
     print(f"{name}: {(rss_anon_mib(broker.pid) - empty_mib) * KIB_PER_MIB / topics:.2f} KiB a topic when ready")
     make_topic(broker.port, BUSY_TOPIC, 8)
     print(f"{name}: {(rss_anon_mib(broker.pid) - empty_mib) * KIB_PER_MIB / topics:.2f} KiB a topic after the first creation")
-    print(f"{name}: sends alone, {told(sends_ms(broker.port, seconds))}")
+    print(f"{name}: sends alone, {latencies_text(sends_ms(broker.port, seconds))}")
     made: list[float] = []
     stop = threading.Event()
     maker = threading.Thread(target=lambda: made.extend(creations_ms(broker.port, stop)))
     maker.start()
-    print(f"{name}: sends beside creations, {told(sends_ms(broker.port, seconds))}")
+    print(f"{name}: sends beside creations, {latencies_text(sends_ms(broker.port, seconds))}")
     stop.set()
     maker.join()
-    print(f"{name}: {len(made) / seconds:.1f} creations a second, {told(made)}")
+    print(f"{name}: {len(made) / seconds:.1f} creations a second, {latencies_text(made)}")
     started = time.perf_counter()
     broker.stop()
     print(f"{name}: stopped after {time.perf_counter() - started:.2f} s")
@@ -192,24 +192,24 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--java", action="store_true", help="the real broker beside it")
     parser.add_argument("--files", action="store_true", help="every queue has a message and a file")
-    parser.add_argument("--java-topics", type=int, help="as many topics for Java; all that limits allow unless told")
-    told_to = parser.parse_args()
+    parser.add_argument("--java-topics", type=int, help="as many topics for Java; all that limits allow unless given")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch, JavaNameServer(Path(scratch) / "ns") as names:
         root = Path(scratch)
-        kinds = {"ours": OurBroker, **({"java": JavaBroker} if told_to.java else {})}
-        java_topics = told_to.java_topics or min(
-            told_to.topics, FILES_OF_JAVA // told_to.queues if told_to.files else told_to.topics
+        kinds = {"ours": OurBroker, **({"java": JavaBroker} if options.java else {})}
+        java_topics = options.java_topics or min(
+            options.topics, FILES_OF_JAVA // options.queues if options.files else options.topics
         )
         for name, kind in kinds.items():
             empty = idle_mib(kind(root / f"{name}-empty", names.address, name=f"{name}-empty", properties=FILE_SIZES))
             broker = kind(root / name, names.address, name=name, properties=FILE_SIZES)
-            topics = java_topics if name == "java" else told_to.topics
-            write_topics(Path(broker.store), topics, told_to.queues)
-            if told_to.files:
-                write_queues(Path(broker.store), topics, told_to.queues)
-            print(f"{name}: {topics} topics of {told_to.queues} queues{' with files' * told_to.files}")
-            one_side(name, broker, empty, topics, told_to.seconds)
-        write_topics(root / "pieces", told_to.topics, told_to.queues)
+            topics = java_topics if name == "java" else options.topics
+            write_topics(Path(broker.store), topics, options.queues)
+            if options.files:
+                write_queues(Path(broker.store), topics, options.queues)
+            print(f"{name}: {topics} topics of {options.queues} queues{' with files' * options.files}")
+            one_side(name, broker, empty, topics, options.seconds)
+        write_topics(root / "pieces", options.topics, options.queues)
         pieces(root / "pieces")
 
 

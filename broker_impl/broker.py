@@ -1,8 +1,8 @@
 """The composition root: the only module here that knows trio.
 
-`RunningServers` are what one process runs: a name server, brokers, or both.  `run` serves until it is told to stop, and stops
+`RunningServers` are what one process runs: a name server, brokers, or both.  `run` serves until it is stopped, and stops
 in order: brokers take their leave of the name servers, pending answers go out, stores close, the name server goes last.
-Behaviour is elsewhere: engines decide, shells move bytes, `registration` says what to tell which name server and when.
+Behaviour is elsewhere: engines decide, shells move bytes, `registration` says what to send to which name server and when.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HEAP_SLACK_BYTES = 16 * 1024 * 1024
 """Freed memory that the process keeps for what comes next: a turn's worth of full pulls (4 MiB) and to spare."""
 MS_PER_S = 1_000
 NOTICE_S_MAX = 3.0
-"""To connect to a broker and tell it something (Java: 3 s to connect, 300 ms to write)."""
+"""To connect to a broker and send it a notice (Java: 3 s to connect, 300 ms to write)."""
 NOTICE_LINKS_MAX = 16
 """Connections to brokers at a time."""
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class ShellLike(Protocol):
 
 
 class BrokerPlace(NamedTuple):
-    """A broker and the sockets that it answers on.  `keeps_address`: an embedded name server tells everybody brokerIP1."""
+    """A broker and the sockets that it answers on.  `keeps_address`: an embedded name server answers brokerIP1 to everybody."""
 
     node: BrokerNode
     sockets: Sockets
@@ -156,7 +156,7 @@ async def _serving(service: Service[Any], sockets: Sockets, plain_streams: bool)
 
 
 async def _send_notices(names: NameServer) -> None:
-    """Send brokers what the name server has to tell them, for ever; each address has its notices in order."""
+    """Send brokers the notices of the name server, for ever; each address has its notices in order."""
     limiter = trio.CapacityLimiter(NOTICE_LINKS_MAX)
     while True:
         wake = trio.Event()
@@ -168,7 +168,7 @@ async def _send_notices(names: NameServer) -> None:
 
 
 async def _send_notice(addr: str, frames: bytes, limiter: trio.CapacityLimiter, log: Log) -> None:
-    """Nobody answers a notice; a broker that cannot be told learns the same when it registers next."""
+    """Nobody answers a notice; a broker that cannot be reached learns the same when it registers next."""
     host, _, port = addr.rpartition(":")
     async with limiter:
         try:
@@ -176,7 +176,7 @@ async def _send_notice(addr: str, frames: bytes, limiter: trio.CapacityLimiter, 
                 async with await trio.open_tcp_stream(host.strip("[]"), int(port)) as stream:
                     await stream.send_all(frames)
         except (OSError, ValueError, OverflowError, trio.TooSlowError, trio.BrokenResourceError) as error:
-            log.warning("broker %s was not told of the new smallest id: %s", addr, reason(error))
+            log.warning("broker %s was not notified of the new smallest id: %s", addr, reason(error))
 
 
 async def _in_slices(work: Slices[T]) -> T:
@@ -236,7 +236,7 @@ class _NameServerLinks:
                 await self._wake.wait()
 
     async def leave(self) -> None:
-        """Tell everybody who may know us that we go; who does not answer is left alone."""
+        """Unregister from everybody who may know us; who does not answer is left alone."""
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as nursery:
                 for asked in self._registrar.leave():

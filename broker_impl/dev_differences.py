@@ -14,14 +14,14 @@ class Difference(NamedTuple):
 
 DEV_DIFFERENCES: dict[str, Difference] = {
     "bindAddress": Difference("127.0.0.1", "nobody else can connect"),
-    "brokerIP1": Difference("127.0.0.1", "the address that is told to clients"),
+    "brokerIP1": Difference("127.0.0.1", "the address that is given to clients"),
     "brokerIP2": Difference("127.0.0.1", "as brokerIP1"),
     "brokerName": Difference("broker-a", "Java takes the host name; a store then follows you to another machine"),
     "enablePropertyFilter": Difference("true", "as most installations have it; SQL92 itself is still refused"),
     "cleanFileForciblyEnable": Difference("false", "a disk that is full of other things costs no message before its time"),
     "diskSpaceWarningLevelRatio": Difference(None, "measured: Java stops at 90 % of the disk, however much the rest is"),
 }
-"""What `rmq dev` sets unless it is told `--like-java`."""
+"""What `rmq dev` sets unless it is given `--like-java`."""
 
 DEV_FREE_BYTES_MIN = 512 << 20
 """`rmq dev` takes messages until the disk has less room than this (room for half a commit log file)."""

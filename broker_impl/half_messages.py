@@ -241,7 +241,7 @@ class HalfMessages:
         self._queue(queue_id).ended.pass_to(offset)
 
     def say(self, queue_id: int, op_first: int) -> None:
-        """Tell others of the progress as soon as the disk has what it rests on: all that is in the log now."""
+        """Let others know the progress as soon as the disk has what it rests on: all that is in the log now."""
         queue = self._queue(queue_id)
         queue.op_first = op_first
         self._unsafe[queue_id] = (self._store.written_offset, queue.ended.first, op_first)

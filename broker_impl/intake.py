@@ -2,7 +2,7 @@
 
 The reference runs hooks before each put; the order of their checks decides which error a sender sees, so it is kept: name
 lengths, inner batches, timers, delay levels.  A delay level moves the message into SCHEDULE_TOPIC_XXXX and writes down where it
-belongs.  `NotTaken` carries Java's put status; what a client is told for it is the business of whoever answers.
+belongs.  `NotTaken` carries Java's put status; what a client is answered for it is the business of whoever answers.
 
 A message that names a time goes into the timer's topic likewise.
 

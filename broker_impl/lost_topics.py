@@ -1,7 +1,7 @@
 """A log with messages and no table of topics: somebody has taken the table away, for it is written before a first answer leaves.
 
-Going on without it, as Java does, tells consumers that their topics do not exist, and makes topics anew with other numbers of
-queues as messages come.  After a stop that was not clean the first message may be there before the table: then that is only told.
+Going on without it, as Java does, answers consumers that their topics do not exist, and makes topics anew with other numbers of
+queues as messages come.  After a stop that was not clean the first message may be there before the table: that is only logged.
 """
 
 from __future__ import annotations

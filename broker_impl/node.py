@@ -156,7 +156,7 @@ class BrokerNode:
         self.registrar = Registrar(self.announcement, config.name_servers, env.mono_ms, env.log)
         self._embedded: NameServer | None = None
         self._offered: dict[str, TopicConfig] = {}
-        """What the name server of this process is being told."""
+        """What the name server of this process is being given."""
         self._keeps_address = False
         self.topics.on_change.append(self._topics_changed)
         self.schedule: Schedule
@@ -165,22 +165,22 @@ class BrokerNode:
         self.timers: Timers
         self.timer: Timer | None = None
         if config.timer_wheel_enable:
-            tell = env.log.warning
-            self.timer = Timer(self.disk, timer_settings(config), store, store.written_offset, env.wall_ms, tell)
+            report = env.log.warning
+            self.timer = Timer(self.disk, timer_settings(config), store, store.written_offset, env.wall_ms, report)
         self._install()
         self.engine.every(config.flush_consumer_offset_interval, lambda: self._save_soon(self.offsets), first_ms=FIRST_SAVE_MS)
         self.engine.every(config.flush_delay_offset_interval, lambda: self._save_soon(self.delay_offsets), first_ms=FIRST_SAVE_MS)
         self.engine.every(config.transaction_metric_flush_interval, lambda: self._save_soon(self.transaction_metrics))
         self.engine.every(SAVE_AGAIN_MS, lambda: self._save_soon(self.topics, self.groups))
         self._refusal: Closed | None = None
-        self.engine.every(REFUSAL_LOOK_MS, self._tell_refusal)
+        self.engine.every(REFUSAL_LOOK_MS, self._report_refusal)
         self.schedule.start()
         half_topic = self.topics.get(names.TRANS_HALF_TOPIC)
         self.halves.start(half_topic.read_queue_nums if half_topic is not None else 1)
         self.transaction_check.start()
         self.timers.start()
 
-    def _tell_refusal(self) -> None:
+    def _report_refusal(self) -> None:
         """One line when the store stops taking messages, and one when it takes them again."""
         why = self.store.refusal
         if why is self._refusal:
@@ -224,15 +224,15 @@ class BrokerNode:
             self.timers,
             Query(engine, config, store, reads),
             Positions(store, reads),
-            Topics(engine, config, topics, offsets, stats, store),
+            Topics(engine, reads, config, topics, offsets, stats, store),
             Groups(engine, groups, offsets, stats),
             Listings(config, env, topics, groups, offsets, clients, self.delay_offsets.encode),
             Offsets(config, topics, groups, offsets, store),
             ClientManagement(engine, config, topics, groups, clients),
             CallConsumer(engine, config, topics, groups, clients, store),
             Locks(engine, locks),
-            ConsumeProgress(engine, config, topics, groups, offsets, clients, stats, store),
-            Runtime(engine, config, stats, store, lambda: self.delay_offsets.progress, self._usage, self.timers.figures),
+            ConsumeProgress(reads, config, topics, groups, offsets, clients, stats, store),
+            Runtime(engine, reads, config, stats, store, lambda: self.delay_offsets.progress, self._usage, self.timers.figures),
             Configuration(config, self._configuration_file, self._register_anew),
             Files(engine, config, topics, store),
         )
@@ -243,19 +243,19 @@ class BrokerNode:
     def register_with(self, name_server: NameServer, *, keeps_address: bool = False) -> Slices[None]:
         """Enter this broker into a name server of the same process, in slices, and keep its topics up to date there.
 
-        `keeps_address`: everybody is told brokerIP1; else each asker an address that it reaches.
+        `keeps_address`: everybody is given brokerIP1; else each asker an address that it reaches.
         """
         self._embedded = name_server
         self._keeps_address = keeps_address
-        self.engine.every(self.config.register_name_server_period, self._tell_embedded)
-        return self._telling_embedded()
+        self.engine.every(self.config.register_name_server_period, self._register_embedded)
+        return self._registering_embedded()
 
-    def _tell_embedded(self) -> None:
+    def _register_embedded(self) -> None:
         """Everything; again and again, as over the wire, so that a route that was deleted there comes back."""
-        self.engine.in_background(self._telling_embedded())
+        self.engine.in_background(self._registering_embedded())
 
-    def _telling_embedded(self) -> Slices[None]:
-        """What changes meanwhile is told at once, and put into what is still to be told."""
+    def _registering_embedded(self) -> Slices[None]:
+        """What changes meanwhile is registered at once, and put into what is still to be registered."""
         if self._embedded is None:
             return
         offered = self._offered = {}
@@ -284,7 +284,7 @@ class BrokerNode:
 
     def _register_anew(self) -> None:
         self.registrar.everything_changed()
-        self._tell_embedded()
+        self._register_embedded()
 
     def _embeddable(self, offered: dict[str, TopicConfig]) -> Registration:
         return self.announcement.registration(offered)._replace(embedded=True, keeps_address=self._keeps_address)
@@ -304,7 +304,7 @@ class BrokerNode:
             return None
 
     def _disk_use(self) -> str:
-        """Used parts of the partitions as Java's remark tells them (`diskUtil`)."""
+        """Used parts of the partitions as Java's remark states them (`diskUtil`)."""
         info: Mapping[str, str] = self.store.runtime_info(self.env.wall_ms)
         physical, logical = info.get("commitLogDiskRatio", "-1"), info.get("consumeQueueDiskRatio", "-1")
         return f"CL: {float(physical):5.2f} CQ: {float(logical):5.2f} INDEX: {float(logical):5.2f}"

@@ -93,7 +93,7 @@ class Properties:
         self.unknown: dict[str, str] = {}
         """Properties that are none of the keys; kept, for the file may be a Java server's too."""
         self.on_update: list[Callable[[set[str]], None]] = []
-        """Told the names of the keys that a request has changed."""
+        """Called with the names of the keys that a request has changed."""
         self._texts: dict[str, str] = {}
         self._set: set[str] = set()
         faults: list[str] = []
@@ -221,7 +221,7 @@ class Properties:
         return sorted(name for name in names if name in self.keys and self.keys[name].next_start)
 
     def way_back(self) -> Callable[[], None]:
-        """What makes all values again what they are now, and tells the listeners."""
+        """What makes all values again what they are now, and calls the listeners."""
         texts, was_set, unknown = self._texts.copy(), self._set.copy(), self.unknown.copy()
         now = [(key.attribute, getattr(self, key.attribute)) for key in self.keys.values() if key.status == "effective"]
 

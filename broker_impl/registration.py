@@ -215,7 +215,7 @@ class _Target:
         self.retry_ms = now_ms
         self.failures = 0
         self.said = ""
-        """Why it failed last, as the log was told; empty while it answers."""
+        """Why it failed last, as it was logged; empty while it answers."""
         self.all_wanted = True
         self.changed: dict[str, TopicConfig] = {}
         self.queue: deque[Asked] = deque()
@@ -251,7 +251,7 @@ class Registrar:
         return [target.namesrv for target in self._targets.values() if target.registered]
 
     def topics_changed(self, changed: Sequence[TopicConfig]) -> None:
-        """These topics are new or different: tell everybody at once.  (A listener for `TopicTable.on_change`.)"""
+        """These topics are new or different: register them everywhere at once.  (A listener for `TopicTable.on_change`.)"""
         for target in self._targets.values():
             target.changed.update((config.topic_name, config) for config in changed)
         self._woken()
@@ -315,7 +315,7 @@ class Registrar:
         return f"name server {asked.namesrv}: {why}"
 
     def disconnected(self, namesrv: str) -> None:
-        """The connection to it broke: it has dropped us from its routes, so it is told everything as soon as it can be
+        """The connection to it broke: it has dropped us from its routes, so it is sent everything as soon as it can be
         reached.
         """
         target = self._targets[namesrv]

@@ -34,7 +34,7 @@ ONE_WAY = 2
 Fence = Callable[[InvariantBroken], None]
 """`Store.fence`."""
 Then = Callable[[Refusal | None], None]
-"""Told when the changes made so far are on the disk (None), or are taken back (what to answer)."""
+"""Called when the changes made so far are on the disk (None), or are taken back (what to answer)."""
 
 
 class Loop(Protocol):
@@ -71,7 +71,7 @@ class Saves:
         self._gathering = False
         self._writing: set[PersistedTable] = set()
         self._waiting: dict[PersistedTable, deque[tuple[int, Then]]] = {table: deque() for table in persister.tables}
-        """By table: (change that must be on the disk, who is told); the numbers only grow."""
+        """By table: (change that must be on the disk, who is called); the numbers only grow."""
         self._again: list[tuple[Peer, Command]] = []
         for table in persister.tables:
             table.on_dirty = self._changed

@@ -1,4 +1,4 @@
-"""What the store is told, from the broker's properties: once at its start, and by what it deletes, at any time.
+"""What the store is given, from the broker's properties: once at its start, and by what it deletes, at any time.
 
 Both sides have Java's names in snake case, so what they share is converted by name; only what differs stands here.
 """
@@ -16,7 +16,7 @@ from rmq_store.disk_space import RetentionRules, hours
 from rmq_store.settings import StoreSettings
 from rmq_store.timer.settings import TimerSettings
 
-Told = TypeVar("Told", StoreSettings, RetentionRules, TimerSettings)
+Converted = TypeVar("Converted", StoreSettings, RetentionRules, TimerSettings)
 
 
 def store_settings(config: BrokerConfig, open_files_max: int = Limits().open_files_max) -> StoreSettings:
@@ -33,7 +33,7 @@ def store_settings(config: BrokerConfig, open_files_max: int = Limits().open_fil
 
 
 def timer_settings(config: BrokerConfig) -> TimerSettings:
-    """What the timer is told, from the start on."""
+    """What the timer is given, from the start on."""
     return _converted(config, TimerSettings)
 
 
@@ -42,7 +42,7 @@ def retention_rules(config: BrokerConfig) -> RetentionRules:
     return _converted(config, RetentionRules, delete_when=hours(config.delete_when))
 
 
-def _converted(config: BrokerConfig, kind: type[Told], **others: object) -> Told:
+def _converted(config: BrokerConfig, kind: type[Converted], **others: object) -> Converted:
     """Each field from the property with its name, but for the others."""
     shared = {name: getattr(config, name) for name in kind.__struct_fields__ if hasattr(config, name)}
     return msgspec.convert(shared | others, kind)

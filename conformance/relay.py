@@ -43,7 +43,7 @@ class Watch:
         """What this side says is no frames from here on."""
 
     def closed(self, by_server: bool) -> None:
-        """Nothing comes from this side any more.  The side that closed the connection is told first."""
+        """Nothing comes from this side any more.  The side that closed the connection comes first."""
 
 
 Meet = Callable[[Address, Address], Watch]

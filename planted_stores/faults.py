@@ -92,7 +92,7 @@ class Planter:
             for _ in range(wanted.get(kind, 0)):
                 KINDS[kind](self, kind)
             for number in self.gaps if kind == "gap" else ():  # when all are known
-                self._tell(kind, number, f"{GAP} queue offsets before this message are nowhere")
+                self._plant(kind, number, f"{GAP} queue offsets before this message are nowhere")
         return self.done
 
     def _pick(self, eligible: list[bool], behind: int = 0) -> int:
@@ -110,7 +110,7 @@ class Planter:
         self.used.add(number)
         return number
 
-    def _tell(
+    def _plant(
         self, kind: str, number: int, what: str, *, unique: int | None = None, place: tuple[str, int] | None = None
     ) -> Fault:
         plan, one = self.plan, np.array([number])
@@ -139,7 +139,7 @@ class Planter:
     def lost(self, kind: str) -> None:
         number = self._pick(self.plain)
         identity = LOST_NUMBER + number
-        fault = self._tell(kind, number, "acknowledged, not in the log; another message has its place", unique=identity)
+        fault = self._plant(kind, number, "acknowledged, not in the log; another message has its place", unique=identity)
         born = int(self.plan.born_ms(np.array([number]))[0])
         key = f"{KEY_PREFIX}{identity % 10**10:010}"
         self.done.sent.append(sent_row(fault.topic, fault.queueId, fault.uniqKey, key, fault.queueOffset, born))
@@ -149,7 +149,7 @@ class Planter:
         changes = self.plan.changes
         (changes.identity if kind == "duplicate" else changes.key)[number] = other
         what = "unique key" if kind == "duplicate" else "business key"
-        self._tell(kind, number, f"has the {what} of the message at {int(self.plan.physical(np.array([other]))[0])}")
+        self._plant(kind, number, f"has the {what} of the message at {int(self.plan.physical(np.array([other]))[0])}")
 
     def _pair(self) -> tuple[int, int]:
         """A message and an earlier one of its topic."""
@@ -176,19 +176,19 @@ class Planter:
         self.plan.changes.identity |= {number: other, other: number}
         key = dict(self.plan.slots[number % SLOTS].values)["__SHARDINGKEY"]
         behind = int(self.plan.physical(np.array([other]))[0])
-        self._tell(kind, number, f"of sharding key {key}, stands before its predecessor, which is at {behind}")
+        self._plant(kind, number, f"of sharding key {key}, stands before its predecessor, which is at {behind}")
 
     def late(self, kind: str) -> None:
         number = self._pick(self.plain)
         late = LATE_MS + self.rng.randrange(LATE_MS)
         self.plan.changes.late_ms[number] = late
-        self._tell(kind, number, f"stored {late} ms after it was born")
+        self._plant(kind, number, f"stored {late} ms after it was born")
 
     def timer_late(self, kind: str) -> None:
         number, delivered = self._delivery(self.timed, Kind.TIMED_DELIVERED)
         self.plan.changes.wait_ms[number] = TIMER_WAIT_MS
         stored = self.plan.stored_ms(np.array([delivered, number])).tolist()
-        self._tell(kind, delivered, f"delivered {stored[0] - stored[1] - TIMER_WAIT_MS} ms after it was due")
+        self._plant(kind, delivered, f"delivered {stored[0] - stored[1] - TIMER_WAIT_MS} ms after it was due")
 
     def _delivery(self, eligible: list[bool], kind: Kind) -> tuple[int, int]:
         """A message that waits, and the one that carries it on."""
@@ -209,7 +209,7 @@ class Planter:
         eligible, copy = (self.delayed, Kind.DELIVERED) if is_delayed else (self.timed, Kind.TIMED_DELIVERED)
         number, delivered = self._delivery(eligible, copy)
         self.plan.changes.ordinary[delivered] = 1
-        self._tell(kind, number, f"due, and never delivered: another message is at {self._at(delivered)}, in its copy's place")
+        self._plant(kind, number, f"due, and never delivered: another message is at {self._at(delivered)}, in its copy's place")
 
     def open(self, kind: str) -> None:
         """The op names the half message before it once more, as an op may; the broker's position waits for the first."""
@@ -228,7 +228,7 @@ class Planter:
         if kind == "half-open":
             self.plan.changes.ordinary[commit] = 1
             what += f"; it was not committed, another message is at {self._at(commit)}"
-        fault = self._tell(kind, number, what)
+        fault = self._plant(kind, number, what)
         end = self.plan.queue_end(self.plan.queues.index((fault.topic, fault.queueId)))
         key = (fault.topic, fault.queueId)
         self.done.ahead[key] = min(fault.queueOffset - end, self.done.ahead.get(key, 0))
@@ -237,10 +237,10 @@ class Planter:
         number = self._pick(self.plain)
         if kind == "index-missing":
             self.plan.changes.no_index[number] = 1
-            self._tell(kind, number, "has no index entries")
+            self._plant(kind, number, "has no index entries")
         else:
             self.plan.changes.index_shift[number] = 4
-            self._tell(kind, number, "the index entry of its business key points 4 bytes beside it")
+            self._plant(kind, number, "the index entry of its business key points 4 bytes beside it")
 
     def queue(self, kind: str) -> None:
         number = self._pick(self.plain)
@@ -256,7 +256,7 @@ class Planter:
         else:
             self.done.patches.append((place[0], place[1] + _QUEUE_AT["tags_code"] + 7, b"\x01"))
             what = "its queue unit has another tags code"
-        self._tell(kind, number, what, place=place)
+        self._plant(kind, number, what, place=place)
 
     def unit(self, kind: str) -> None:
         number = self._pick(self.plain)
@@ -274,7 +274,7 @@ class Planter:
                 offset = int(self.plan.queue_offset(np.array([number]))[0])
                 at, what = _HEAD.at["queue_offset"], f"its queue offset says {AHEAD} more"
                 change = _difference(offset, offset + AHEAD)
-        fault = self._tell(kind, number, what)
+        fault = self._plant(kind, number, what)
         self.done.patches.append((fault.file, fault.fileOffset + at, change))
 
     def tail(self, kind: str) -> None:

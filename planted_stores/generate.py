@@ -65,7 +65,7 @@ class Made:
 
 
 def generate(directory: Path, wanted: Wanted, progress: Callable[[int, int], None] | None = None) -> Made:
-    """Write everything.  progress: told bytes of log written and in all.
+    """Write everything.  progress: called with bytes of log written and in all.
 
     Raises FileExistsError unless the directory is empty or absent; NoPlace where the store is too small for its faults;
     ValueError for sizes that do not fit each other; OSError.
@@ -89,9 +89,9 @@ def generate(directory: Path, wanted: Wanted, progress: Callable[[int, int], Non
             sent.writelines(planted.sent)
     with (directory / "faults.jsonl").open("w", encoding="ascii") as ledger:
         ledger.writelines(line + "\n" for line in ledger_lines(planted.faults))
-    told = {"messages": plan.count, "logBytes": written, "logEnd": plan.log_end, "indexEntries": entries}
+    summary = {"messages": plan.count, "logBytes": written, "logEnd": plan.log_end, "indexEntries": entries}
     asked = {**asdict(wanted), "faults": dict(wanted.faults)}
-    (directory / "summary.json").write_text(json.dumps({"wanted": asked, "made": told}, indent=1) + "\n")
+    (directory / "summary.json").write_text(json.dumps({"wanted": asked, "made": summary}, indent=1) + "\n")
     return Made(store, plan.count, written, plan.log_end, entries, planted)
 
 
@@ -158,7 +158,7 @@ def _write_all(directory: Path, plan: Plan, wanted: Wanted, progress: Callable[[
     """(index entries, bytes of log)."""
     written = 0
 
-    def tell(more: int) -> None:
+    def report(more: int) -> None:
         nonlocal written
         written += more
         if progress is not None:
@@ -167,14 +167,14 @@ def _write_all(directory: Path, plan: Plan, wanted: Wanted, progress: Callable[[
     if wanted.workers < 1:
         _begin(plan, wanted.with_sent)
         for first, last in tasks(plan):
-            tell(_task(directory, first, last))
+            report(_task(directory, first, last))
         return _index(directory) if wanted.with_index else 0, written
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(wanted.workers, context, _begin, (plan, wanted.with_sent)) as pool:
         index: Future[int] | None = pool.submit(_index, directory) if wanted.with_index else None
         waiting = [pool.submit(_task, directory, first, last) for first, last in tasks(plan)]
         for one in as_completed(waiting):
-            tell(one.result())
+            report(one.result())
         return index.result() if index is not None else 0, written
 
 

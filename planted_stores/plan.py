@@ -228,9 +228,9 @@ def changed(values: Ints, numbers: Ints, table: dict[int, int]) -> Ints:
         return values
     keys: Ints = np.fromiter(table.keys(), np.int64, len(table))
     order = np.argsort(keys)
-    keys, told = keys[order], np.fromiter(table.values(), np.int64, len(table))[order]
+    keys, listed = keys[order], np.fromiter(table.values(), np.int64, len(table))[order]
     at = np.minimum(np.searchsorted(keys, numbers), len(keys) - 1)
-    return np.where(keys[at] == numbers, told[at], values)
+    return np.where(keys[at] == numbers, listed[at], values)
 
 
 def _ranks(of: Ints) -> tuple[Ints, Ints]:

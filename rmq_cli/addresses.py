@@ -43,7 +43,7 @@ def listen_if_free(host: str, port: int) -> socket.socket | None:
 
 
 def reachable(sock: socket.socket) -> str:
-    """`host:port` to tell a client on this machine: a wildcard address is reached by loopback."""
+    """`host:port` to give a client on this machine: a wildcard address is reached by loopback."""
     host, port = bound_to(sock)
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1"
@@ -51,7 +51,7 @@ def reachable(sock: socket.socket) -> str:
 
 
 def resolved(name: str) -> str:
-    """The address to store of a `brokerIP1` that may be a host name (clients are told the name itself): IPv4 first, as in Java.
+    """The address to store of a `brokerIP1` that may be a host name (clients are given the name itself): IPv4 first, as in Java.
 
     Raises `Complaint` when it has none.
     """

@@ -30,7 +30,7 @@ class TooFewDescriptors(Complaint):
 
 
 class Unread(Complaint):
-    """Nobody reads what is printed any more: there is nothing to complain of, and nobody to be told."""
+    """Nobody reads what is printed any more: there is nothing to complain of, and nobody to read it."""
 
     status = 128 + 13
-    """As a shell tells the end by SIGPIPE."""
+    """As a shell reports the end by SIGPIPE."""

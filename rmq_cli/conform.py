@@ -23,13 +23,13 @@ import click
 if TYPE_CHECKING:
     from conformance.subjects.base import Target
     from conformance.suite.case import Case
-    from conformance.suite.results import CaseTold, Run
+    from conformance.suite.results import CaseResult, Run
     from conformance.suite.runner import Limits, Selection
 
 SUBCOMMANDS: Final = {
     "record": ("conform_capture", "Keep what a client and a server say to each other in a file."),
     "show": ("conform_capture", "Print such a file as a timeline, every field decoded."),
-    "replay": ("conform_capture", "Say it again to another server; tell what is different."),
+    "replay": ("conform_capture", "Say it again to another server; report what is different."),
     "rounds": ("conform_rounds", "Run the suite many times; each round must come as expected."),
     "controls": ("conform_controls", "Put defects into a good server; each must be noticed."),
     "serve": ("conform_serve", "A server that torments clients by a script."),
@@ -98,7 +98,7 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 @click.option("--slow", is_flag=True, help="Also the cases that take more than 20 s.")
 @click.option("--list", "listing", is_flag=True, help="Only list the cases (slow ones with --slow; --json: as JSON).")
 @click.option("--coverage", is_flag=True, help="Only list which request codes the cases exercise.")
-@click.option("--seed", type=int, help="Order of the cases; a random one is taken, and told, without it.")
+@click.option("--seed", type=int, help="Order of the cases; a random one is taken, and printed, without it.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=16, show_default=True, help="Cases at once.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE", help="Write everything.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML; an expected failure passes there with --expected.")
@@ -116,7 +116,7 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 @click.option("-v", "--verbose", is_flag=True, help="Also each case that failed as expected, not only how many by cause.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Run the conformance suite against real servers, any of them; tell case by case where they depart from RocketMQ.
+    """Run the conformance suite against real servers, any of them; report case by case where they depart from RocketMQ.
 
     \b
     rmq conform --ours
@@ -351,30 +351,30 @@ class _Progress(contextlib.AbstractContextManager["_Progress"]):
         self._clear()
 
     def starting(self, label: str) -> None:
-        """Told when the subject is about to start, which may take its time."""
+        """Called when the subject is about to start, which may take its time."""
         self._label = label
         self._show(f"{label}: starting")
 
     def begun(self, target: Target) -> None:
-        """Told when it runs."""
+        """Called when it runs."""
         self._label = target.label
         self._next = time.monotonic() + self._pause_s
         self._show(f"{target.label}: broker {target.broker}, {self._of} cases")
 
-    def done(self, told: CaseTold) -> None:
-        """Told of each case that has ended; one that surprises is told at once on a terminal."""
+    def done(self, result: CaseResult) -> None:
+        """Called with each case that has ended; one that surprises is printed at once on a terminal."""
         from conformance.suite.report.text import case_lines
 
         self._ended += 1
-        if not told.as_expected and told.outcome != "passed":
+        if not result.as_expected and result.outcome != "passed":
             self._bad += 1
             if self._terminal:
                 self._clear()
-                click.echo("\n".join(case_lines(told)), err=True)
+                click.echo("\n".join(case_lines(result)), err=True)
         now = time.monotonic()
         if now >= self._next:
             self._next = now + self._pause_s
-            self._show(f"{self._label}: {self._ended} of {self._of}, {self._bad} not as they should be; {told.id}")
+            self._show(f"{self._label}: {self._ended} of {self._of}, {self._bad} not as they should be; {result.id}")
 
     def _show(self, line: str) -> None:
         if self._terminal:

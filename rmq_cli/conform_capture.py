@@ -35,8 +35,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON val
     "--broker",
     "brokers",
     multiple=True,
-    metavar="TOLD=REAL",
-    help="A broker that tells clients the address TOLD, where the relay can listen, and is at REAL: no answer is altered for it.",
+    metavar="ADVERTISED=REAL",
+    help="A broker at REAL that gives clients ADVERTISED, where the relay can listen: no answer is altered for it.",
 )
 @click.option("--subject", default="", help="What is recorded; asked of the broker when not given.")
 @click.option("--about", default="", help="A line for the reader.")
@@ -85,11 +85,11 @@ def record(
 def _pair(text: str) -> tuple[str, str]:
     from conformance.subjects.remoting import split_address
 
-    told, equals, real = text.partition("=")
+    advertised, equals, real = text.partition("=")
     if not equals:
-        raise ValueError(f"--broker {text!r} is not TOLD=REAL")
-    split_address(told), split_address(real)
-    return told, real
+        raise ValueError(f"--broker {text!r} is not ADVERTISED=REAL")
+    split_address(advertised), split_address(real)
+    return advertised, real
 
 
 def _run(words: Sequence[str], relay: str) -> int:
@@ -154,8 +154,8 @@ def show(
 def _with_question(capture: Capture, event: int) -> list[int]:
     from conformance.captures.decoding import decode_all
 
-    told = decode_all(capture.events)[event]
-    return [event] if told is None or told.question is None else [told.question, event]
+    one = decode_all(capture.events)[event]
+    return [event] if one is None or one.question is None else [one.question, event]
 
 
 @click.command("replay")
@@ -215,8 +215,8 @@ def _line(difference: Difference) -> str:
 
     finding = difference.finding
     head = f"{difference.at_ms:>10.3f}  C{difference.connection} #{difference.event}  {difference.asked or '-'}"
-    told = f"{finding.path}: {finding.why}: recorded {finding.expected!r}, here {finding.found!r}"
-    return f"{head}  {fit(printable(told), VALUE_COLUMNS)}"
+    text = f"{finding.path}: {finding.why}: recorded {finding.expected!r}, here {finding.found!r}"
+    return f"{head}  {fit(printable(text), VALUE_COLUMNS)}"
 
 
 def _read(file: Path) -> Capture:

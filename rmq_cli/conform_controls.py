@@ -12,11 +12,11 @@ import click
 
 if TYPE_CHECKING:
     from conformance.controls.defect import Defect
-    from conformance.controls.run import Controls, DefectTold
+    from conformance.controls.run import Controls, DefectResult
     from conformance.subjects.base import Subject
 
 FAILED: Final = 1
-TOLD_EVERY: Final = 20
+PRINTED_EVERY: Final = 20
 """Defects to a line of progress."""
 _FILE = click.Path(path_type=Path, dir_okay=False)
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -75,16 +75,16 @@ def controls(
     if len(words) != 1:
         raise click.UsageError("name one server: --ours, --jars VERSION or --kept FILE")
     with tempfile.TemporaryDirectory(prefix="rmq-conform-", ignore_cleanup_errors=True) as scratch:
-        told, dead = _run(subject_of(words[0], Path(scratch), java=java), defects, jobs)
-    click.echo("\n".join([*lines(told.defects), *good_failures(told), summary(told)]))
+        results, dead = _run(subject_of(words[0], Path(scratch), java=java), defects, jobs)
+    click.echo("\n".join([*lines(results.defects), *good_failures(results), summary(results)]))
     if json_file is not None:
         try:
-            write(json_file, told)
+            write(json_file, results)
         except OSError as reason:
             raise Complaint(f"{reason.filename}: {reason.strerror}") from None
     if dead:
-        raise Complaint(f"{told.target.label}: the server ended in the middle of the run")
-    raise SystemExit(FAILED if told.bad or told.good_failures else 0)
+        raise Complaint(f"{results.target.label}: the server ended in the middle of the run")
+    raise SystemExit(FAILED if results.bad or results.good_failures else 0)
 
 
 def _run(subject: Subject, defects: Sequence[Defect], jobs: int) -> tuple[Controls, bool]:
@@ -97,15 +97,15 @@ def _run(subject: Subject, defects: Sequence[Defect], jobs: int) -> tuple[Contro
 
     ended = 0
 
-    def done(told: DefectTold) -> None:
+    def done(result: DefectResult) -> None:
         nonlocal ended
         ended += 1
-        if ended % TOLD_EVERY == 0:
-            say(f"{subject.label}: {ended} of {len(defects)}; {told.name}: {told.outcome}")
+        if ended % PRINTED_EVERY == 0:
+            say(f"{subject.label}: {ended} of {len(defects)}; {result.name}: {result.outcome}")
 
     with subject as target:
-        told = run_trio(partial(control, target, defects, jobs=jobs, say=say, done=done))
-        return told, not subject.alive()
+        results = run_trio(partial(control, target, defects, jobs=jobs, say=say, done=done))
+        return results, not subject.alive()
 
 
 def _document(file: Path) -> None:

@@ -153,7 +153,7 @@ async def _serve(script: Script, port: int, like: tuple[int, ...], quirks: bool,
                 click.echo(f"{script.name}: {script.title}", err=quiet)
                 await _until_gone(server, idle)
                 nursery.cancel_scope.cancel()
-            return judge(script, server.events, client="unknown", behaves_like=like, quirks=quirks, told=False)
+            return judge(script, server.events, client="unknown", behaves_like=like, quirks=quirks, reports=False)
     except* OSError as wrong:
         reason = wrong.exceptions[0]
     raise Complaint(f"port {port} cannot be listened at: {reason}")
@@ -197,7 +197,7 @@ async def _torture(
 
     def keep(verdict: Verdict) -> None:
         verdicts.append(verdict)
-        _tell(verdict)
+        _print_failures(verdict)
 
     async with _client(label, command, like, java) as client:
         client.at_once = jobs or client.at_once
@@ -273,7 +273,7 @@ def _list(only: list[str], as_json: bool) -> None:
         click.echo(f"{script.name:<{width}}  {script.title}")
 
 
-def _tell(verdict: Verdict) -> None:
+def _print_failures(verdict: Verdict) -> None:
     click.echo(f"{verdict.outcome:<7} {verdict.script} ({verdict.seconds:g} s)")
     for one in verdict.expectations:
         if one.passed is False:

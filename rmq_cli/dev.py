@@ -69,14 +69,14 @@ def command(
         "messageDelayLevel": ("--fast-delays", fast_delays),
         "storePathRootDir": ("--ephemeral" if ephemeral else "--store", ephemeral or store is not None),
     }
-    told = dev_settings(settings, said)
+    chosen = dev_settings(settings, said)
     log_to_stderr(log_level)
     with contextlib.ExitStack() as stack:
         stack.enter_context(stoppable())
         if ephemeral:
             root = stack.enter_context(tempfile.TemporaryDirectory(prefix="rmq-"))
         else:
-            wanted = told.get("storePathRootDir", ".rmq") if store is None else store
+            wanted = chosen.get("storePathRootDir", ".rmq") if store is None else store
             if not wanted:
                 raise Complaint("the store directory has no name; give --store one, or leave it out for ./.rmq")
             try:
@@ -89,7 +89,7 @@ def command(
             namesrv_port=namesrv_port,
             broker_port=BROKER_PORT if broker_port is None else broker_port,
             brokers=brokers,
-            settings=told,
+            settings=chosen,
             bind=bind,
             like_java=like_java,
             fast_delays=fast_delays,

@@ -28,7 +28,7 @@ SHOWN_PARTS: Final = 10
 """Characters of the bar."""
 
 PLACE: Final = click.Path(path_type=Path, readable=False)
-"""A file or directory; whether it may be read is told by who reads it, for all commands in the same words."""
+"""A file or directory; whether it may be read is reported by who reads it, for all commands in the same words."""
 commit_log_option = click.option(
     "--commit-log",
     "commit_logs",
@@ -74,7 +74,7 @@ def check_topic(store: StoreDirectory, topic: str) -> None:
         raise NoSuchTopic(no_such_topic(topic, known, root))
 
 
-def tell_no_topic(reason: NoSuchTopic) -> None:
+def print_no_topic(reason: NoSuchTopic) -> None:
     clear_progress()
     click.echo(f"rmq: {reason}", err=True)
 
@@ -101,7 +101,7 @@ def log_directories(store: StoreDirectory) -> list[str]:
 
 
 def check_outside(path: Path, directory: Path, commit_logs: Sequence[Path] = ()) -> None:
-    """Raises `CannotLook` when a file that is to be written lies in the store: Java does not start on one with strange files."""
+    """Raises `CannotLook` when a file that is to be written lies in the store: Java does not start on one with unknown files."""
     there = os.path.realpath(path)
     for one in (directory, *commit_logs):
         here = os.path.realpath(one)

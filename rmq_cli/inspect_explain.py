@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from rmq_cli.inspect_common import NoSuchTopic, check_topic, json_option, open_store, store_argument, tell_no_topic, width
+from rmq_cli.inspect_common import NoSuchTopic, check_topic, json_option, open_store, print_no_topic, store_argument, width
 from rmq_inspect.decode.directory import StoreDirectory
 from rmq_inspect.decode.fields import Field, hex_text
 from rmq_inspect.decode.records import fit, json_line, printable
@@ -75,7 +75,7 @@ def command(
             if topic is not None:
                 check_topic(store, topic)
         except NoSuchTopic as reason:
-            tell_no_topic(reason)
+            print_no_topic(reason)
         raise SystemExit(NOT_FOUND)
 
 

@@ -72,20 +72,20 @@ def _make_tables(store: StoreDirectory, *, as_json: bool) -> None:
     made = repair_in_place(store, time.time_ns() // NANOSECONDS_PER_MS, progress=progress())
     clear_progress()
     if as_json:
-        told = {
+        line = {
             "made": sorted(made.texts),
             "topics": made.topics,
             "groups": made.groups,
             "broken": made.broken,
             "gone": made.gone,
         }
-        click.echo(json_line(told))
+        click.echo(json_line(line))
     else:
         if not made.texts and not made.gone:
             click.echo("no table is lost")
         counts = {TOPICS: _many(made.topics, "topic"), GROUPS: _many(made.groups, "group")}
         for name in sorted(made.texts):
-            click.echo(f"made again: config/{name}, {counts[name]} (what no message tells is as by default)")
+            click.echo(f"made again: config/{name}, {counts[name]} (what no message says is as by default)")
         for name in made.broken:
             click.echo(f"moved aside: config/{name}, now {name}.broken")
         for name, why in made.gone.items():

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from rmq_cli.inspect_common import PLACE, NoSuchTopic, commit_log_option, json_option, open_store, tell_no_topic, width
+from rmq_cli.inspect_common import PLACE, NoSuchTopic, commit_log_option, json_option, open_store, print_no_topic, width
 from rmq_cli.inspect_selection import (
     TABLE_ROWS,
     Notes,
@@ -88,7 +88,7 @@ def command(
             shown.outlooks = Outlooks(store)
             shown.messages(chosen(store, wanted, options, shown.notes))
         except NoSuchTopic as reason:
-            tell_no_topic(reason)
+            print_no_topic(reason)
             raise SystemExit(NOTHING_THERE) from None
         return
     if not under:

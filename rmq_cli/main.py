@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import click
 
 from rmq_cli.complaint import Complaint, Unread
-from rmq_cli.printing import told_output
+from rmq_cli.printing import complaining_output
 
 SUBCOMMANDS = {
     "dev": "Start a name server and a broker in one process, ready for a Java client.",
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if os.getpid() == 1:
         _heed_sigterm_from_the_start()
     try:
-        with told_output():
+        with complaining_output():
             rmq.main(args=arguments, prog_name="rmq")
     except Unread as unread:
         sys.exit(unread.status)

@@ -26,7 +26,7 @@ def command(
     rmq namesrv --port 0 --json
     rmq namesrv -c namesrv.properties --bind 0.0.0.0
 
-    It believes whoever connects, as Java's does; so it listens on loopback unless it is told otherwise.
+    It believes whoever connects, as Java's does; so it listens on loopback unless it is set otherwise.
     """
     from rmq_cli.logs import log_to_stderr
     from rmq_cli.servers import open_name_server

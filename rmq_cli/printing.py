@@ -14,7 +14,7 @@ from typing import Any, TextIO, cast
 from rmq_cli.complaint import Complaint, Unread
 
 
-class _Told:
+class _Output:
     """A text stream whose write errors are complaints.  Everything else is the stream's own."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -55,12 +55,12 @@ class _Told:
 
 
 @contextlib.contextmanager
-def told_output() -> Iterator[None]:
+def complaining_output() -> Iterator[None]:
     """Inside the block `sys.stdout` complains; at its end it is flushed.  Raises `Complaint`."""
     stream = sys.stdout
     if stream is None:  # the process was started with the descriptor closed
         raise Complaint("standard output is closed: give it a place to go, for example >/dev/null")
-    sys.stdout = cast(TextIO, _Told(stream))
+    sys.stdout = cast(TextIO, _Output(stream))
     try:
         yield
         sys.stdout.flush()

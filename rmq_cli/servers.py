@@ -1,6 +1,6 @@
 """From arguments to servers that are ready to run: configuration read and checked, ports bound, stores opened.
 
-Everything that can be wrong is found here, before anything serves, and told in one line each (`Complaint`).
+Everything that can be wrong is found here, before anything serves, and reported in one line each (`Complaint`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PORT_STEP = 10
 
 
 class DevPlan(NamedTuple):
-    """What `rmq dev` was told."""
+    """What `rmq dev` was given."""
 
     root: Path
     namesrv_port: int
@@ -92,7 +92,7 @@ def dev_settings(texts: Sequence[str], options: Mapping[str, tuple[str, bool]]) 
 
     Raises `Complaint` when a thing is said twice.
     """
-    with _told():
+    with _complaining():
         settings = _settings(texts)
     for key, (option, given) in options.items():
         if given:
@@ -113,14 +113,14 @@ def _settings(texts: Sequence[str]) -> dict[str, str]:
 
 def open_dev(plan: DevPlan) -> tuple[RunningServers, Summary]:
     """The name server and the brokers of `rmq dev`.  Raises `Complaint`."""
-    with _told():
+    with _complaining():
         limits = limits_for(1 + plan.brokers, plan.brokers)
         settings = plan.settings
         bind = settings.get("bindAddress") or plan.bind or (EVERYWHERE if plan.like_java else LOOPBACK)
         names_socket = listen(bind, plan.namesrv_port, "name server", "--namesrv-port")
         bind = bound_to(names_socket)[0]
         own = own_address() if bind in (EVERYWHERE, "::") else bind
-        _tell_brokers_apart(plan)
+        _distinguish_brokers(plan)
         directory = plan.root / "namesrv"
         files = {"kvConfigPath": str(directory / "kvConfig.json"), "configStorePath": str(directory / "namesrv.properties")}
         listening = {"listenPort": str(bound_to(names_socket)[1]), "bindAddress": bind}
@@ -140,7 +140,7 @@ def open_dev(plan: DevPlan) -> tuple[RunningServers, Summary]:
     return RunningServers(names, [(names_socket, MAIN_LISTENER)], places, plan.plain_streams), summary
 
 
-def _tell_brokers_apart(plan: DevPlan) -> None:
+def _distinguish_brokers(plan: DevPlan) -> None:
     """A setting counts for all brokers of the process: one that gives two of them a name or a log in common is refused."""
     if plan.brokers == 1:
         return
@@ -193,12 +193,12 @@ def open_broker(
     config_file: Path | None, namesrv: str | None, settings: Sequence[str], *, plain_streams: bool
 ) -> tuple[RunningServers, Summary]:
     """One broker that registers with name servers elsewhere.  Raises `Complaint`."""
-    with _told():
+    with _complaining():
         limits = limits_for(1, 1)
         entries = _file_entries(config_file)
-        entries.update(told := _settings(settings))
+        entries.update(given := _settings(settings))
         if namesrv is not None:
-            _not_twice(told, "namesrvAddr", "-n")
+            _not_twice(given, "namesrvAddr", "-n")
             entries["namesrvAddr"] = namesrv
         entries.setdefault("listenPort", "10911")
         path = None if config_file is None else str(config_file.absolute())
@@ -217,7 +217,7 @@ def open_name_server(
     config_file: Path | None, port: int | None, bind: str | None, *, plain_streams: bool
 ) -> tuple[RunningServers, Summary]:
     """A name server alone.  Raises `Complaint`."""
-    with _told():
+    with _complaining():
         limits = limits_for(1, 0)
         entries = _file_entries(config_file)
         if port is not None:
@@ -289,7 +289,7 @@ def _not_twice(settings: Mapping[str, str], key: str, option: str) -> None:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _complaining() -> Iterator[None]:
     """What is wrong with configuration or store, as one line."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""Run servers until they are told to stop, and say when they are ready."""
+"""Run servers until they are stopped, and say when they are ready."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger("rmq.cli")
 
 
 class Summary(NamedTuple):
-    """What to tell when ready.  `asks`: name servers, one of which must know TBW102 first; none: wait for nothing.
+    """What to print when ready.  `asks`: name servers, one of which must know TBW102 first; none: wait for nothing.
 
     `alone`: a broker whose name servers are elsewhere, and how they are to list it; it stays up without them, as Java's does, and
     registers when one comes.  `fast_delays`: the delay levels where they are not those that everybody expects.
@@ -78,12 +78,12 @@ def _first(group: BaseExceptionGroup[Complaint]) -> Complaint:
 
 def _json_line(summary: Summary) -> str:
     broker = summary.brokers[0] if summary.brokers else None
-    told: dict[str, object] = {"namesrv": summary.namesrv, "broker": broker, "store": summary.store, "pid": os.getpid()}
+    line: dict[str, object] = {"namesrv": summary.namesrv, "broker": broker, "store": summary.store, "pid": os.getpid()}
     if len(summary.brokers) > 1:
-        told["brokers"] = list(summary.brokers)
+        line["brokers"] = list(summary.brokers)
     if summary.fast_delays is not None:
-        told["messageDelayLevel"] = summary.fast_delays
-    return json.dumps(told)
+        line["messageDelayLevel"] = summary.fast_delays
+    return json.dumps(line)
 
 
 def _sheet(summary: Summary) -> str:

@@ -50,7 +50,7 @@ def command(
     from planted_stores.generate import Wanted, faults_of, generate
     from rmq_columns.times_and_sizes import size_bytes
 
-    tell = progress()
+    report = progress()
     begun = time.monotonic()
     try:
         wanted = Wanted(
@@ -62,7 +62,7 @@ def command(
             with_sent=not no_sent,
             workers=(os.cpu_count() or 1) if workers is None else workers,
         )
-        made = generate(directory, wanted, lambda done, of: tell(f"writing, {bytes_text(done)} of {bytes_text(of)}", done, of))
+        made = generate(directory, wanted, lambda done, of: report(f"writing, {bytes_text(done)} of {bytes_text(of)}", done, of))
     except OSError as reason:
         raise Complaint(f"{directory}: {reason.strerror}" if reason.strerror else str(reason)) from reason
     except NoPlace as reason:
@@ -71,7 +71,7 @@ def command(
         raise Complaint(str(reason)) from reason
     finally:
         clear_progress()
-    told = {
+    line = {
         "store": str(made.store),
         "messages": made.messages,
         "logBytes": made.log_bytes,
@@ -79,7 +79,7 @@ def command(
         "faults": len(made.planted.faults),
     }
     if as_json:
-        click.echo(json_line(told))
+        click.echo(json_line(line))
         return
     took = span_text(round((time.monotonic() - begun) * 1000))
     click.echo(

@@ -1,6 +1,6 @@
 """Runs one job: what was asked is checked before Spark starts, which takes seconds; what went wrong becomes one line.
 
-Standard output gets the summary or the JSON and nothing else; what the JVM prints is kept from both streams and told only when
+Standard output gets the summary or the JSON and nothing else; what the JVM prints is kept from both streams and shown only when
 it ended by itself.
 """
 
@@ -81,8 +81,8 @@ def run_job(job: str, module: ModuleType, request: Request) -> int:
                 _write_found(spark, outcome, request)
     finally:
         clear_progress()
-        if outcome is not None:  # what was found after hours is told also when the disk is full, or nobody waits any longer
-            _tell(outcome, as_json=common["json"])
+        if outcome is not None:  # what was found after hours is printed also when the disk is full, or nobody waits any longer
+            _print_outcome(outcome, as_json=common["json"])
     if common["html"]:
         _write_page(outcome, common["html"], _about(source, request, begun))
     return CLEAN if outcome.is_clean else FOUND
@@ -106,7 +106,7 @@ def _write_found(spark: SparkSession, outcome: Outcome, request: Request) -> Non
     click.echo(f"rmq: written to {place}: {', '.join(names) or 'nothing'}", err=True)
 
 
-def _tell(outcome: Outcome, *, as_json: bool) -> None:
+def _print_outcome(outcome: Outcome, *, as_json: bool) -> None:
     if as_json:
         click.echo(json_line(outcome.as_json()))
         return
@@ -206,7 +206,7 @@ def session(master: str | None, settings: Mapping[str, str], name: str) -> Itera
     except Exception as error:
         if not reasons.is_of_spark(error):
             raise
-        raise Complaint(_told(error, said, spark)) from error
+        raise Complaint(_reason(error, said, spark)) from error
     finally:
         if spark is not None and there is None:
             _stop(spark)
@@ -214,7 +214,7 @@ def session(master: str | None, settings: Mapping[str, str], name: str) -> Itera
 
 @contextlib.contextmanager
 def _silent_logging() -> Iterator[None]:
-    """What py4j logs of a call that was interrupted, or of a JVM that is gone, is told in our one line."""
+    """What py4j logs of a call that was interrupted, or of a JVM that is gone, is said in our one line."""
     root, nowhere = logging.getLogger(), logging.NullHandler()
     root.addHandler(nowhere)
     try:
@@ -223,7 +223,7 @@ def _silent_logging() -> Iterator[None]:
         root.removeHandler(nowhere)
 
 
-def _told(error: Exception, said: Said | None, spark: SparkSession | None) -> str:
+def _reason(error: Exception, said: Said | None, spark: SparkSession | None) -> str:
     """One line, and those of the JVM where it ended by itself, or those of a worker where our code is to blame."""
     clear_progress()
     if reasons.NOT_STARTED in str(error) and said is not None:
@@ -238,7 +238,7 @@ def _told(error: Exception, said: Said | None, spark: SparkSession | None) -> st
 
 
 def _is_jvm_gone(error: Exception, spark: SparkSession | None) -> bool:
-    """Told by the error, or, where py4j only knows that a call failed, by the process itself."""
+    """Known by the error, or, where py4j only knows that a call failed, by the process itself."""
     if type(error).__name__ in reasons.GONE:
         return True
     process = None if spark is None else spark.sparkContext._gateway.proc

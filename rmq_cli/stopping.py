@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 STATUS_OF_SIGNAL = 128
-"""Exit status of a program that a signal has ended, as shells tell it: 128 and the signal's number."""
+"""Exit status of a program that a signal has ended, as shells report it: 128 and the signal's number."""
 
 
 @contextlib.contextmanager

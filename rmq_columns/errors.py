@@ -37,7 +37,7 @@ class FileGone(CannotRead):
 class NotPermitted(StoreError):
     """A file or directory that its owner keeps from whoever asks.
 
-    No `CannotRead`: what is wrong with a store is told as a finding, and a row without it would say that it is not there.
+    No `CannotRead`: what is wrong with a store is reported as a finding, and a row without it would say that it is not there.
     """
 
     def __str__(self) -> str:

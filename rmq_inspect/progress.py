@@ -9,4 +9,4 @@ Progress = Callable[[str, int, int], None]
 
 
 def quiet(_what: str, _done: int, _of: int) -> None:
-    """Tells nobody."""
+    """Reports to nobody."""

@@ -101,11 +101,11 @@ class Connection:
             raise ConnectionLost(self.why)
         return question.answer
 
-    async def tell(self, request: Request, body: Buffer = b"") -> None:
+    async def send_oneway(self, request: Request, body: Buffer = b"") -> None:
         """Send what is not answered.  Raises `ConnectionLost`."""
         if self.closed.is_set():
             raise ConnectionLost(self.why)
-        self._send(self._conversation.tell(request, body))
+        self._send(self._conversation.send_oneway(request, body))
         await trio.lowlevel.checkpoint()
 
     async def send(self, data: Buffer) -> None:

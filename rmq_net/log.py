@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 LINES_MAX: Final = 20
-"""Lines of a kind per window: enough to see what is going on.  Strangers can cause some 15 kinds at WARNING: 5 KB a second."""
+"""Lines of a kind per window: enough to see what is going on.  Unknown peers cause some 15 kinds at WARNING: 5 KB a second."""
 WINDOW_MS: Final = 10_000
 NAMES_MAX: Final = 16
 """Of a list so many are shown."""
@@ -31,7 +31,7 @@ class Log:
         self._said: dict[str, int] = {}
         """By kind: lines wanted in this window."""
         self.left_out = 0
-        """Lines that nobody has been told of yet."""
+        """Lines left out that nobody has heard of yet."""
 
     def rename(self, name: str) -> None:
         """From now on to the logger of this name."""

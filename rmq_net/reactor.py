@@ -268,7 +268,7 @@ class Reactor:
                 self._lose(link, str(error))
 
     def _lose(self, link: Link, why: str) -> None:
-        """The connection has ended: forget it, tell the service."""
+        """The connection has ended: forget it, and let the service know."""
         if self._links.pop(link.fd, None) is None:
             return
         del self._by_peer[link.peer]
@@ -285,7 +285,7 @@ class Reactor:
     # Accepting
 
     def listen(self, sock: socket.socket, name: str) -> None:
-        """Accept on this listening, non-blocking socket.  Its name tells the service which port a peer came through."""
+        """Accept on this listening, non-blocking socket.  Its name shows the service which port a peer came through."""
         fd = sock.fileno()
         self._listeners[fd] = (sock, name)
         self.poller.register(fd, READ)

@@ -1,7 +1,7 @@
 """Spark over stores: the data source `rocketmq_store`, made of what `rmq_columns` plans and reads.
 
 Needs PySpark, numpy and pyarrow, which the extra `[spark]` brings; this module itself needs none of them, so that whoever lacks
-one is told which (`MissingPackage`).  Spark finds the format by the top-level module `pyspark_rocketmq_store`; `register(spark)`
+reads which (`MissingPackage`).  Spark finds the format by the top-level module `pyspark_rocketmq_store`; `register(spark)`
 does it by hand.
 """
 

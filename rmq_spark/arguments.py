@@ -1,4 +1,4 @@
-"""How a job is told what to do: its parameters, declared once, and what was given for them, by a command or from a notebook.
+"""How a job is given what to do: its parameters, declared once, and what was given for them, by a command or from a notebook.
 
 A job's module declares `PARAMETERS`; its command has an option for each (`--max-lag` for `max_lag`), its function a keyword.
 Both go through `arguments_of`, which gives a value of the right type for every one of them, and to the format `rocketmq_store`

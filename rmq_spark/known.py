@@ -20,7 +20,7 @@ LEVELS_MAX: Final = 1 << 31
 
 
 class Broker(NamedTuple):
-    """One store.  topics: those of topics.json or with a directory of queue files; None where neither tells."""
+    """One store.  topics: those of topics.json or with a directory of queue files; None where neither says."""
 
     name: str
     logStart: int
@@ -106,10 +106,10 @@ def delay_offsets(source: Source) -> dict[str, dict[int, int]]:
     found = {}
     for store, tree in stores_of(source):
         if store.config(tree, "delayOffset.json") is not None:
-            told = _table(store, tree, "delayOffset.json", "offsetTable").items()
+            read = _table(store, tree, "delayOffset.json", "offsetTable").items()
             found[store.broker_name] = {
                 int(level) - 1: at
-                for level, at in told
+                for level, at in read
                 if str(level).isdecimal() and 0 < int(level) < LEVELS_MAX and type(at) is int and 0 <= at < 1 << 63
             }
     return found
@@ -125,6 +125,6 @@ def timer_progress(source: Source) -> dict[str, TimerProgress]:
         path = joined(store.root, "config", TIMER_CHECK)
         if store.root and (tree.file_size(path) or 0) >= layout.size:
             with tree.open(path) as file:
-                told = dict(zip(layout.names, layout.packed.unpack(file.read(0, layout.size)), strict=True))
-            found[store.broker_name] = TimerProgress(told["last_read_ms"], told["last_queue_offset"])
+                read = dict(zip(layout.names, layout.packed.unpack(file.read(0, layout.size)), strict=True))
+            found[store.broker_name] = TimerProgress(read["last_read_ms"], read["last_queue_offset"])
     return found

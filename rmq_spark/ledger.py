@@ -1,8 +1,8 @@
 """Ledgers of what producers say was acknowledged: JSON lines, CSV with a header, or Parquet; columns by the names that there are.
 
-A row is one acknowledged send, as Java's `SendResult` tells of it: topic, queueId, queueOffset, msgId (the unique key),
+A row is one acknowledged send, as Java's `SendResult` has it: topic, queueId, queueOffset, msgId (the unique key),
 offsetMsgId (store host and physical offset).  The unique keys and offsetMsgIds of a batch stand in one row with commas between
-them; they become a row each, their offsets counted from the first.  delayed, which `SendResult` does not tell: whether the
+them; they become a row each, their offsets counted from the first.  delayed, which `SendResult` does not have: whether the
 message was delayed, timed or half, so that its place was one in a topic of the system's.
 """
 
@@ -44,7 +44,7 @@ LEDGER_PARAMETERS: Final = (
         "File or directory with what was acknowledged (JSON lines, CSV, Parquet).  May be repeated.",
         is_many=True,
     ),
-    Parameter("ledger_format", str, "Of the ledger.  Told by the names of its files by default.", choices=FORMATS),
+    Parameter("ledger_format", str, "Of the ledger.  Known by the names of its files by default.", choices=FORMATS),
     Parameter(
         "column",
         str,
@@ -57,7 +57,7 @@ LEDGER_PARAMETERS: Final = (
 
 
 def format_of(paths: Sequence[str]) -> str:
-    """By the names of the files; of a local directory by those in it; JSON where they do not tell."""
+    """By the names of the files; of a local directory by those in it; JSON where they do not show it."""
     for path in paths:
         names = [path]
         if "://" not in path and Path(path).is_dir():
@@ -113,7 +113,7 @@ def read_ledger(
 
 
 def place_of(message_id: str) -> Column:
-    """Physical offset that an offsetMsgId (a column) tells; null where it is none that a log can have."""
+    """Physical offset that an offsetMsgId (a column) holds; null where it is none that a log can have."""
     from pyspark.sql import functions as F
 
     return F.conv(F.right(message_id, F.lit(16)), 16, 10).try_cast("bigint")

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO, Final
 
-TOLD_LINES_MAX: Final = 20
+LAST_LINES_MAX: Final = 20
 _NOISE: Final = ("WARNING: ", "Setting default log level", "To adjust logging level", "Using Spark's default log4j", "Picked up ")
 _TAIL_BYTES: Final = 8192
 
@@ -28,7 +28,7 @@ class Said:
         """The last ones."""
         end = os.fstat(self._file.fileno()).st_size
         tail = os.pread(self._file.fileno(), _TAIL_BYTES, max(end - _TAIL_BYTES, 0)).decode(errors="replace")
-        return [line for line in tail.splitlines() if line.strip() and not line.startswith(_NOISE)][-TOLD_LINES_MAX:]
+        return [line for line in tail.splitlines() if line.strip() and not line.startswith(_NOISE)][-LAST_LINES_MAX:]
 
 
 @contextlib.contextmanager

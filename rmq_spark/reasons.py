@@ -1,6 +1,6 @@
 """What went wrong in Spark, in one line: its messages hold Python's tracebacks of workers, Java's stacks, or both.
 
-An error of ours (a store's bytes, an option, a package) is told as it was raised.  Of the rest the innermost reason is taken.
+An error of ours (a store's bytes, an option, a package) is reported as it was raised.  Of the rest the innermost reason is taken.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ NO_ANSWER: Final = "Py4JError"
 
 def why_not_started(said: Sequence[str]) -> str:
     """What a JVM that ended before it could be talked to printed: the line that says why."""
-    telling = [line for line in said if not line.startswith(_BESIDE)]
-    if any("UnsupportedClassVersionError" in line for line in telling):
+    reasons = [line for line in said if not line.startswith(_BESIDE)]
+    if any("UnsupportedClassVersionError" in line for line in reasons):
         return "Spark needs a JDK, 17 or later: set JAVA_HOME"
     why = (
-        re.sub(r"^(Exception in thread \S+ )?([\w.$]+(Exception|Error): )?", "", telling[0].strip())
-        if telling
+        re.sub(r"^(Exception in thread \S+ )?([\w.$]+(Exception|Error): )?", "", reasons[0].strip())
+        if reasons
         else "no reason given"
     )
     return f"Spark did not start: {why}"

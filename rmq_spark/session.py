@@ -85,7 +85,7 @@ def make_session(master: str | None, settings: Mapping[str, str], name: str = "r
 
 
 def _collector(settings: Mapping[str, str]) -> str:
-    """Nothing where somebody else has chosen one: a JVM that is told of two does not start."""
+    """Nothing where somebody else has chosen one: a JVM that is given two does not start."""
     elsewhere = [os.environ.get(name, "") for name in JVM_VARIABLES]
     return (
         "" if any("GC" in one for one in (*elsewhere, settings.get("spark.driver.defaultJavaOptions", ""))) else f"{COLLECTOR} "
@@ -93,7 +93,7 @@ def _collector(settings: Mapping[str, str]) -> str:
 
 
 def _without_submitted(settings: Mapping[str, str]) -> dict[str, str]:
-    """Those of which `spark-submit` was told nothing: what a session is built with would outweigh its words."""
+    """Those which `spark-submit` was not given: what a session is built with would outweigh its words."""
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()  # connects to the JVM, from which SparkConf takes what was submitted
@@ -102,7 +102,7 @@ def _without_submitted(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def watched(spark: SparkSession, what: str, tell: Progress) -> Iterator[None]:
+def watched(spark: SparkSession, what: str, progress: Progress) -> Iterator[None]:
     """While the block runs Spark, say how many of its tasks are done; interrupted (Ctrl-C), end them."""
     context = spark.sparkContext
     group = f"rmq-{uuid.uuid4()}"
@@ -120,7 +120,7 @@ def watched(spark: SparkSession, what: str, tell: Progress) -> Iterator[None]:
                 if (stage := tracker.getStageInfo(one)) is not None
             ]
             if of := sum(stage.numTasks for stage in stages):
-                tell(what, sum(stage.numCompletedTasks for stage in stages), of)
+                progress(what, sum(stage.numCompletedTasks for stage in stages), of)
 
     looker = threading.Thread(target=look, name="progress", daemon=True)
     looker.start()

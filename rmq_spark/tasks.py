@@ -77,7 +77,7 @@ class TaskSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """As `spread` was told."""
+        """As `spread` was given."""
         from pyspark.sql.types import StructType
 
         return StructType.fromJson(json.loads(self.options["rows"]))

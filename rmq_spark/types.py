@@ -1,7 +1,7 @@
 """The columns of a table in Spark's types, and which of them a schema of the user asks for.
 
-Spark compares the first batch of a task with the schema that it was told, field by field, and takes no other type instead: each
-of our Arrow types has exactly one of Spark's.  What a sound message always has is told to be not null, which spares the JVM a
+Spark compares the first batch of a task with the schema that it was given, field by field, and takes no other type instead: each
+of our Arrow types has exactly one of Spark's.  What a sound message always has is declared not null, which spares the JVM a
 look at every value; where a row may stand for damage (mode PERMISSIVE), and in every other table, any column may be null.
 """
 
@@ -62,13 +62,13 @@ def _never_null(field: spark.StructField) -> spark.StructField:
     return spark.StructField(field.name, kind, nullable=False)
 
 
-def arrow_schema(told: spark.StructType, options: Options) -> pa.Schema:
-    """The columns of these options as Spark was told of them: null or not null, as only Arrow's schema can say.
+def arrow_schema(known: spark.StructType, options: Options) -> pa.Schema:
+    """The columns of these options as Spark was given them: null or not null, as only Arrow's schema can say.
 
-    told: what `spark_schema` said, or a schema that `narrowed` took.
+    known: what `spark_schema` gave, or a schema that `narrowed` took.
     """
     fields = []
-    for field, own in zip(told.fields, schema_of(options), strict=True):
+    for field, own in zip(known.fields, schema_of(options), strict=True):
         is_full = isinstance(field.dataType, spark.MapType) and not field.dataType.valueContainsNull
         fields.append(pa.field(own.name, FULL_TEXTS if is_full else own.type, field.nullable))
     return pa.schema(fields)
@@ -78,7 +78,7 @@ def narrowed(options: Options, asked: spark.StructType) -> Options:
     """The options that read exactly the columns of this schema, in its order.
 
     Spark's readers hand over either the schema that we named or the user's own (`.schema("topic string, queueId int")`), which is
-    the only way in which Spark 4 tells a source that few columns are enough.  Raises `BadOption` for a column that there is not,
+    the only way in which Spark 4 says that few columns are enough.  Raises `BadOption` for a column that there is not,
     that the option `columns` left out, that is of another type, or that may not be null.
     """
     if not asked.fields:

@@ -1,7 +1,7 @@
 """Everything that a job found, as files: a directory for each of its frames, Parquet or lines of JSON, written by Spark's tasks.
 
 A place is looked at before the job runs: hours of work must not end with a directory that is taken.  Nothing is ever written into
-a store: the Java broker does not start on one with strange files.
+a store: the Java broker does not start on one with unknown files.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def write_frames(
     outcome: Outcome,
     directory: str,
     kind: str,
-    tell: Progress,
+    progress: Progress,
     *,
     overwrite: bool,
     stores: Sequence[str] = (),
@@ -182,7 +182,7 @@ def write_frames(
     root = f"file://{place}" if is_local(directory) else place  # Hadoop's paths are URIs whose % means itself
     for name, frame in outcome.frames.items():
         _check_apart(f"{place}/{name}", stores)
-        with watched(spark, f"writing {name}", tell):
+        with watched(spark, f"writing {name}", progress):
             frame.write.format(kind).mode("overwrite" if overwrite else "errorifexists").save(f"{root}/{name}")
         if is_local(directory):
             _check_arrived(f"{place}/{name}")

@@ -68,7 +68,7 @@ class DiskSpace:
     """Ratios are parts in whole percent, rounded up as Java does; negative while unknown."""
 
     def __init__(self, disk: Disk, settings: StoreSettings, segments: Segments, writability: Writability) -> None:
-        """`segments`: the log's; told which of their directories are full."""
+        """`segments`: the log's; it is given which of their directories are full."""
         self.rules = RetentionRules(disk_space_warning_level_ratio=_percent(settings.disk_space_warning_level_ratio))
         self.log_ratio = UNKNOWN
         """of the least full log directory"""

@@ -1,4 +1,4 @@
-"""What the store is told: directories, sizes, intervals and limits, under the names of `MessageStoreConfig` 5.5.0.
+"""What the store is given: directories, sizes, intervals and limits, under the names of `MessageStoreConfig` 5.5.0.
 
 Values are plain numbers with their unit in the name; nobody here reads a configuration file.  Defaults are Java's unless the
 docstring of the field says otherwise.
@@ -91,7 +91,7 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     access_message_in_memory_max_ratio: int = 40
     """Percent of `physical_memory_bytes` that counts as "in memory" in the pull limits."""
     physical_memory_bytes: int = 16 * 1024 * MEBIBYTE
-    """Told by the composition root; Java asks the operating system."""
+    """Set by the composition root; Java asks the operating system."""
     max_filter_message_size: int = 16_000
     """Queue bytes that one pull may scan."""
     max_msgs_num_batch: int = 64

@@ -293,7 +293,7 @@ VERSION_RESETS_OFFSET: Final = 28
 (`Broker2Client.resetOffset`, `getConsumeStatus`)."""
 VERSION_REGISTERS_WITH_BODY: Final = 37
 """V3_0_11: a broker from here on registers with a `RegisterBrokerBody` (name server, `DefaultRequestProcessor`)."""
-VERSION_TELLS_RUNNING_INFO: Final = 62
+VERSION_REPORTS_RUNNING_INFO: Final = 62
 """V3_1_8_SNAPSHOT: a consumer from here on answers GET_CONSUMER_RUNNING_INFO and CONSUME_MESSAGE_DIRECTLY
 (`AdminBrokerProcessor.callConsumer`)."""
 VERSION_SENDS_MAX_RECONSUME_TIMES: Final = 121

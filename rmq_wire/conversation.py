@@ -163,7 +163,7 @@ class Conversation:
         self._pending[opaque] = Pending(opaque, code, deadline_ms, tag)
         return opaque, encode_request(code, header or request, body, opaque=opaque, form=self._form, ext=ext)
 
-    def tell(self, request: Request, body: Buffer = b"", *, ext: dict[str, str] | None = None) -> bytes:
+    def send_oneway(self, request: Request, body: Buffer = b"", *, ext: dict[str, str] | None = None) -> bytes:
         """The frame of a one-way request."""
         return encode_request(request.code, request, body, opaque=self._take_opaque(), form=self._form, oneway=True, ext=ext)
 

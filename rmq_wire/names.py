@@ -156,7 +156,7 @@ def is_not_sendable(topic: str) -> bool:
 
 
 def not_sendable_remark(topic: str) -> str:
-    """What a send to such a topic is told (`AbstractSendMessageProcessor.msgCheck`)."""
+    """What a send to such a topic is answered (`AbstractSendMessageProcessor.msgCheck`)."""
     return f"Sending message to topic[{topic}] is forbidden."
 
 

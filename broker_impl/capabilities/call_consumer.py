@@ -66,7 +66,7 @@ class CallConsumer(Capability):
 
     @answers(ConsumeMessageDirectly)
     def consume(self, call: Call, asked: ConsumeMessageDirectly) -> Answer:
-        """Let one consumer consume one stored message, and tell how it went."""
+        """Let one consumer consume one stored message, and answer how it went."""
         client = self._find(asked.consumer_group, asked.client_id or "")
         try:
             offset = parse_offset_message_id(asked.msg_id or "").physical_offset

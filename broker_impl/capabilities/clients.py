@@ -227,16 +227,16 @@ class ClientManagement(Capability):
 
     def _notices(self) -> Slices[None]:
         """In slices: a client may belong to a thousand groups, and a group have thousands of members."""
-        told = 0
+        notified = 0
         while self._to_notify:
             name = next(iter(self._to_notify))
             del self._to_notify[name]
             group = self._clients.consumer_group(name)
             for peer in list(group.members) if group is not None else ():
                 if not peer.closed and peer.closing is None:
-                    self._engine.tell(peer, NotifyConsumerIdsChanged(consumer_group=name))
-                told += 1
-                if told % ROWS_PER_SLICE == 0:
+                    self._engine.send_oneway(peer, NotifyConsumerIdsChanged(consumer_group=name))
+                notified += 1
+                if notified % ROWS_PER_SLICE == 0:
                     yield None
 
     def _notified(self, _: object, error: BaseException | None) -> None:

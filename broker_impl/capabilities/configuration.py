@@ -24,7 +24,7 @@ from rmq_wire.headers.configuration import GetBrokerConfig, GetBrokerConfigRespo
 
 
 class Configuration(Capability):
-    """`register()` tells the name servers of all topics."""
+    """`register()` sends all topics to the name servers."""
 
     def __init__(self, config: BrokerConfig, files: WholeFiles, register: Callable[[], None] = lambda: None) -> None:
         self._config = config

@@ -12,8 +12,7 @@ from typing import Protocol
 from broker_impl.config import BrokerConfig
 from broker_impl.engine.answers import Answer, Pause, Reply
 from broker_impl.engine.call import Call
-from broker_impl.engine.cold import warmed
-from broker_impl.engine.engine import Engine
+from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import body_of, joined, spelled
 from broker_impl.state.clients import Clients
@@ -44,7 +43,7 @@ class ConsumeProgress(Capability):
 
     def __init__(
         self,
-        engine: Engine,
+        reads: ColdReads,
         config: BrokerConfig,
         topics: TopicTable,
         groups: GroupTable,
@@ -53,7 +52,7 @@ class ConsumeProgress(Capability):
         stats: Stats,
         store: ProgressStore,
     ) -> None:
-        self._engine = engine
+        self._reads = reads
         self._config = config
         self._topics = topics
         self._groups = groups
@@ -131,7 +130,7 @@ class ConsumeProgress(Capability):
                 pull_offset=max(consumed, self._offsets.query_pull(group, topic, queue_id)) if with_pulled else 0,
             )
             if consumed > 0:
-                stored_ms = yield from warmed(self._engine, partial(self._store.store_time_at, topic, queue_id, consumed - 1))
+                stored_ms = yield from self._reads.warmed(partial(self._store.store_time_at, topic, queue_id, consumed - 1))
                 row.last_timestamp = max(0, stored_ms)
             body.offset_table[MessageQueue(topic, self._config.broker_name, queue_id)] = row
             if queue_id % QUEUES_PER_SLICE == QUEUES_PER_SLICE - 1:

@@ -45,7 +45,7 @@ class Groups(Capability):
 
     @answers(UpdateAndCreateSubscriptionGroup)
     def create(self, call: Call, asked: UpdateAndCreateSubscriptionGroup) -> Answer:
-        """Create the group, or make it as told."""
+        """Create the group, or make it as asked for."""
         if call.body:
             self._put(call, (call.read(SubscriptionGroupConfig),))
         return Reply()
@@ -70,7 +70,7 @@ class Groups(Capability):
 
     @answers(DeleteSubscriptionGroup)
     def delete(self, call: Call, asked: DeleteSubscriptionGroup) -> Answer:
-        """Delete the group, and its progress when told so."""
+        """Delete the group, and its progress when asked to."""
         call.env.log.info("group %s is deleted by %s", asked.group_name, call.peer)
         self._groups.delete(asked.group_name)
         self._groups.when_saved(lambda no: self._clear(asked) if no is None else None)
@@ -87,7 +87,7 @@ class Groups(Capability):
 
     @answers(UpdateGroupForbidden)
     def forbid(self, call: Call, asked: UpdateGroupForbidden) -> Answer:
-        """May the group read the topic?  Sets it first when told so."""
+        """May the group read the topic?  Sets it first when asked to."""
         if asked.readable is not None:
             self._check(asked.group)
             problem = names.topic_problem(asked.topic)

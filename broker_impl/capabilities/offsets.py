@@ -1,4 +1,4 @@
-"""How far a group has read: asked (14) and told (15).
+"""How far a group has read: queried (14) and updated (15).
 
 Java takes any queue id and any offset; here a commit must name a queue that the topic has, and an offset that can have been
 read, so that the table cannot be made to grow from outside (*differs*, code 29).  A question never makes a queue.

@@ -417,7 +417,7 @@ class Pull(Capability):
             self._look_again(held.asked, pending, first=False)
 
     def _ask_again(self, asked: PullMessage, pending: PendingAnswer) -> Settled:
-        """The peer does not take what it has: it is told to pull the same offset once more, when it has read so far."""
+        """The peer does not take what it has: it is asked to pull the same offset once more, when it has read so far."""
         lowest, highest = self._store.queue_bounds(asked.topic, asked.queue_id)
         status, code = GetStatus.NO_MATCHED_MESSAGE, ResponseCode.PULL_RETRY_IMMEDIATELY
         template = self._templates.get((status, code)) or self._template(status, code)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from broker_impl.config import BrokerConfig
 from broker_impl.engine.answers import Answer, Pause, Refusal, Reply
 from broker_impl.engine.call import Call
-from broker_impl.engine.cold import warmed
+from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.router import Capability, answers
 from broker_impl.state.stats import HOURS_MS, MINUTES_MS, SECONDS_MS, Snapshot, Stats
 from rmq_store.disk.disk import Usage
@@ -62,6 +62,7 @@ class Runtime(Capability):
     def __init__(
         self,
         engine: Engine,
+        reads: ColdReads,
         config: BrokerConfig,
         stats: Stats,
         store: RuntimeStore,
@@ -78,7 +79,7 @@ class Runtime(Capability):
         for period_ms in (SECONDS_MS, MINUTES_MS, HOURS_MS):
             engine.every(period_ms, lambda period_ms=period_ms: engine.in_background(stats.sample(period_ms)), first_ms=0)  # type: ignore[misc, arg-type]
         engine.every(CLEAN_MS, lambda: engine.in_background(stats.dropping_idle()))
-        self._engine = engine
+        self._engine, self._reads = engine, reads
         self._await_morning()
 
     @answers(GetBrokerRuntimeInfo)
@@ -91,7 +92,7 @@ class Runtime(Capability):
         return self._runtime(table)
 
     def _runtime(self, table: dict[str, str]) -> Generator[Pause | None, None, Reply]:
-        earliest = yield from warmed(self._engine, self._store.earliest_message_time)
+        earliest = yield from self._reads.warmed(self._store.earliest_message_time)
         table["earliestMessageTimeStamp"] = str(earliest)
         table.update(self._disk())
         table.update(self._broker())

@@ -1,4 +1,4 @@
-"""What a sender is told when its message is stored, and the texts of the reference for when it is not.
+"""What a sender is answered when its message is stored, and the texts of the reference for when it is not.
 
 The success is the answer that leaves most often: templates hold all of it but four values, and for one message in the JSON form
 one format has the message id in it, too.  Every answer of a send, the refusals too, carries region and trace switch beside its
@@ -117,7 +117,7 @@ class SendAnswers:
         return self._late.render(form, opaque, message_id, queue_id, queue_offset, unique_key)
 
     def inner(self, form: Form, opaque: int, message_id: str, queue_id: int, queue_offset: int, unique_key: str) -> bytes:
-        """SUCCESS for a batch stored as one unit: its sender is told so by a further field."""
+        """SUCCESS for a batch stored as one unit: a further field of the answer says so."""
         return self._inner.render(form, opaque, message_id, queue_id, queue_offset, unique_key, unique_key)
 
     def late_inner(self, form: Form, opaque: int, message_id: str, queue_id: int, queue_offset: int, unique_key: str) -> bytes:
@@ -169,7 +169,7 @@ class SendAnswers:
         return self.refusal(status)
 
     def refusal(self, status: PutStatus) -> Reply:
-        """What a sender is told of a put that failed."""
+        """What a sender is answered for a put that failed."""
         match status:
             case PutStatus.MESSAGE_ILLEGAL | PutStatus.PROPERTIES_SIZE_EXCEEDED:
                 code, remark = (

@@ -56,7 +56,7 @@ COMPACTION: Final = "COMPACTION"
 
 
 class SendRules:
-    """Answers a send.  `on_plain(topic)` is told of a topic that takes ordinary messages, before one is stored in it."""
+    """Answers a send.  `on_plain(topic)` hears of a topic that takes ordinary messages, before one is stored in it."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Topics by the hand of a tool: create, change, delete, look at (17, 18, 215, 351, 202).
 
 Names are checked before anything else, for they become directories.  A change is on disk before its answer leaves and before the
-registration is told; when it cannot be written it is taken back and the answer is 1.  Java: `AdminBrokerProcessor`
+registration hears of it; when it cannot be written it is taken back and the answer is 1.  Java: `AdminBrokerProcessor`
 (updateAndCreateTopic, …List, deleteTopic, getTopicConfig, getTopicStatsInfo).  Differences: queue numbers have a limit; a name to
 delete exists, or is lawful.
 """
@@ -15,7 +15,7 @@ from typing import Protocol
 from broker_impl.config import BrokerConfig
 from broker_impl.engine.answers import LATER, Answer, Pause, Refusal, Reply
 from broker_impl.engine.call import Call, PendingAnswer
-from broker_impl.engine.cold import warmed
+from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import ROWS_PER_SLICE, Slices, begun, in_turn, spelled
@@ -33,7 +33,7 @@ from rmq_wire.headers.stats import GetTopicStatsInfo
 from rmq_wire.headers.topics import CreateTopic, CreateTopicList, DeleteTopic, GetTopicConfig
 
 QUEUES_MAX = 16_384
-"""Queues of one topic.  Java has no limit, and loops over as many as it was told; the largest built-in topic has 1,024."""
+"""Queues of one topic.  Java has no limit, and loops over as many as it was given; the largest built-in topic has 1,024."""
 TOPICS_PER_REQUEST_MAX = 2_000
 """Topics of one list, which are made all or none, at once."""
 QUEUES_PER_SLICE = 32
@@ -57,13 +57,14 @@ class Topics(Capability):
     def __init__(
         self,
         engine: Engine,
+        reads: ColdReads,
         config: BrokerConfig,
         topics: TopicTable,
         offsets: ConsumerOffsets,
         stats: Stats,
         store: TopicStore,
     ) -> None:
-        self._engine = engine
+        self._engine, self._reads = engine, reads
         self._config = config
         self._topics = topics
         self._offsets = offsets
@@ -72,7 +73,7 @@ class Topics(Capability):
 
     @answers(CreateTopic)
     def create(self, call: Call, asked: CreateTopic) -> Answer:
-        """Create the topic, or make it as told; attributes are changes to what it has."""
+        """Create the topic, or make it as asked for; attributes are changes to what it has."""
         self._check_name(asked.topic)
         if asked.topic_filter_type not in FILTER_TYPES:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{asked.topic_filter_type}] value invalid")
@@ -100,7 +101,7 @@ class Topics(Capability):
 
     @answers(CreateTopicList)
     def create_list(self, call: Call, asked: CreateTopicList) -> Answer:
-        """Create or change several; one that is as told already ends the request without any change, as in Java."""
+        """Create or change several; one that is as asked for already ends the request without any change, as in Java."""
         topics = call.read(TopicConfigList).topic_config_list
         if len(topics) > TOPICS_PER_REQUEST_MAX:
             raise Refusal(ResponseCode.INVALID_PARAMETER, f"More than {TOPICS_PER_REQUEST_MAX} topics in one request.")
@@ -183,7 +184,7 @@ class Topics(Capability):
             least, most = (max(0, bound) for bound in self._store.queue_bounds(name, queue_id))
             written_ms = 0
             if most > 0:
-                written_ms = yield from warmed(self._engine, partial(self._store.store_time_at, name, queue_id, most - 1))
+                written_ms = yield from self._reads.warmed(partial(self._store.store_time_at, name, queue_id, most - 1))
             queue = MessageQueue(topic=name, broker_name=self._config.broker_name, queue_id=queue_id)
             table.offset_table[queue] = TopicOffset(min_offset=least, max_offset=most, last_update_timestamp=written_ms)
             if queue_id % QUEUES_PER_SLICE == QUEUES_PER_SLICE - 1:

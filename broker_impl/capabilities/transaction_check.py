@@ -233,7 +233,7 @@ class TransactionCheck(Capability):
             topic.encode(),
             properties.encode_java({**values, prop.WAIT: "false"}),
         )
-        self._engine.tell(peer, question, body)
+        self._engine.send_oneway(peer, question, body)
 
     def _give_up(self, half: Half, topic: str) -> None:
         """It is asked about no more (`resolveDiscardMsg`).  Raises `NotTaken`."""

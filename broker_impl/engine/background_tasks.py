@@ -21,7 +21,7 @@ Ended = Callable[[Any, BaseException | None], None]
 
 
 class Task:
-    """One generator, and who is told its result: an asker (`pending`), or `ended(result, error)`."""
+    """One generator, and who gets its result: an asker (`pending`), or `ended(result, error)`."""
 
     __slots__ = ("ended", "error", "generator", "pause", "pending", "result")
 

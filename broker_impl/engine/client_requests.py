@@ -41,10 +41,10 @@ class PendingClientRequests:
         opaque, frame = peer.conversation.ask(request, body=body, deadline_ms=now + timeout_ms, tag=(then, due))
         self._buffers.push(peer, frame)
 
-    def tell(self, peer: Peer, request: Request, body: bytes) -> None:
+    def send_oneway(self, peer: Peer, request: Request, body: bytes) -> None:
         """Send what is not answered."""
         if not peer.closed and peer.closing is None:
-            self._buffers.push(peer, peer.conversation.tell(request, body))
+            self._buffers.push(peer, peer.conversation.send_oneway(request, body))
 
     def answered(self, peer: Peer, response: Command) -> None:
         """A response came in."""

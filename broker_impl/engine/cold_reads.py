@@ -7,10 +7,11 @@ place, and waits again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
+from typing import TypeVar
 
-from broker_impl.engine.answers import LATER, Answer, Durable, Refusal, Settled, Unsaved
+from broker_impl.engine.answers import LATER, Answer, Durable, Pause, Refusal, Settled, Unsaved
 from broker_impl.engine.call import Call, PendingAnswer
 from broker_impl.engine.engine import Engine
 from rmq_net.log import plain_text
@@ -18,6 +19,7 @@ from rmq_net.service import Job
 from rmq_store.errors import Cold
 from rmq_wire.codes import ResponseCode
 
+T = TypeVar("T")
 Then = Callable[[BaseException | None], None]
 Attempt = Callable[[], Settled | Durable]
 
@@ -48,6 +50,31 @@ class ColdReads:
         except Cold as cold:
             self.after(cold, partial(self._again, attempt, call.detach()))
             return LATER
+
+    def warmed(self, read: Callable[[], T]) -> Generator[Pause, None, T]:
+        """The result of `read`, for a background task: it pauses while a thread loads what `read` found cold.
+
+        Raises what the load or the read raises.
+        """
+        while True:
+            try:
+                return read()
+            except Cold as cold:
+                yield from self._loaded(cold)
+
+    def _loaded(self, cold: Cold) -> Generator[Pause, None, None]:
+        pause = Pause()
+        wrong: list[BaseException] = []
+
+        def then(error: BaseException | None) -> None:
+            if error is not None:
+                wrong.append(error)
+            pause.end()
+
+        self.after(cold, then)
+        yield pause
+        if wrong:
+            raise wrong[0] from None
 
     def _read(self, cold: Cold, error: BaseException | None) -> None:
         for then in self._waiting.pop(cold):

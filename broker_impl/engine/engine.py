@@ -130,9 +130,9 @@ class Engine:
         """
         self._client_requests.ask(peer, request, body, timeout_ms, then)
 
-    def tell(self, peer: Peer, request: Request, body: bytes = b"") -> None:
+    def send_oneway(self, peer: Peer, request: Request, body: bytes = b"") -> None:
         """Send a client something that it does not answer."""
-        self._client_requests.tell(peer, request, body)
+        self._client_requests.send_oneway(peer, request, body)
 
     def close(self, peer: Peer, why: str, *, level: int = logging.WARNING) -> None:
         """Close a connection at the end of this turn; what it was sent before still goes out."""
@@ -162,7 +162,7 @@ class Engine:
         return peer
 
     def closed(self, peer: Peer, why: str) -> None:
-        """A connection has gone: whoever waits for it is told."""
+        """A connection has gone: whoever waits for it gets an error."""
         if not peer.closed:
             self.env.refresh()
             peer.closed = True

@@ -40,9 +40,9 @@ UNTOUCHED_REMARK = "not set any response code"
 class Brokers(Capability):
     """Who is there."""
 
-    def __init__(self, table: RouteTable, told: RouteAnswers, kv: KvTable, config: NamesrvConfig) -> None:
+    def __init__(self, table: RouteTable, route_answers: RouteAnswers, kv: KvTable, config: NamesrvConfig) -> None:
         self.table = table
-        self.told = told
+        self.route_answers = route_answers
         self.kv = kv
         self.config = config
 
@@ -89,7 +89,7 @@ class Brokers(Capability):
         asker_host = peer.local[0]
         header = RegisterBrokerResponse(
             ha_server_addr=found.ha_addr,
-            master_addr=self.told.addr(asked.cluster_name, found.master_addr, asker_host),
+            master_addr=self.route_answers.addr(asked.cluster_name, found.master_addr, asker_host),
         )
         ordered = self.kv.of(ORDER_TOPIC_CONFIG) if self.config.return_order_topic_config_to_broker else None
         return (yield from spelled(KVTable(table=dict(ordered)), header=header)) if ordered is not None else Reply(header)
@@ -119,7 +119,7 @@ class Brokers(Capability):
     @answers(GetBrokerMemberGroup)
     def member_group(self, call: Call, asked: GetBrokerMemberGroup) -> Answer:
         """A master and its slaves."""
-        group = self.told.members(asked.cluster_name, asked.broker_name, call.peer.local[0])
+        group = self.route_answers.members(asked.cluster_name, asked.broker_name, call.peer.local[0])
         body = BrokerMemberGroupAnswer(broker_member_group=group).encode_fastjson()
         return Reply(remark=UNTOUCHED_REMARK, body=body)
 
@@ -129,7 +129,7 @@ class Brokers(Capability):
         return begun(self._cluster_info(call.peer.local[0]))
 
     def _cluster_info(self, asker_host: str) -> Slices[Reply]:
-        return (yield from spelled((yield from self.told.clusters(asker_host)), FASTJSON))
+        return (yield from spelled((yield from self.route_answers.clusters(asker_host)), FASTJSON))
 
     @answers(WipeWritePermOfBroker)
     def wipe_write_perm(self, call: Call, asked: WipeWritePermOfBroker) -> Answer:

@@ -18,7 +18,7 @@ from rmq_net.log import plain_text
 
 AT_START: Final = {"listenPort": "9876", "bindAddress": "127.0.0.1"}
 """What the server starts with where the class's default means nothing, or too much: Java listens on every address (0.0.0.0), we
-do so only when told to, for whoever reaches the port may change everything."""
+do so only when it is set, for whoever reaches the port may change everything."""
 
 _CLIENT: Final = "NettyClientConfig"
 """Java reads these keys from the file too; they are listed only when the file had them."""

@@ -1,7 +1,7 @@
-"""What the name server tells brokers unasked: that the smallest broker id under their name changed (code 905, one-way).
+"""What the name server sends to brokers unasked: that the smallest broker id under their name changed (code 905, one-way).
 
-Brokers are told at the address that they registered, on a connection of the name server's making, for they do not expect
-requests on their own.  Here is who is to be told what; who has sockets takes it from here.  Only with
+Brokers are notified at the address that they registered, on a connection of the name server's making, for they do not expect
+requests on their own.  Here is who is to be notified of what; who has sockets takes it from here.  Only with
 `notifyMinBrokerIdChanged=true`, as in Java (`RouteInfoManager.notifyMinBrokerIdChanged`).
 """
 
@@ -38,7 +38,7 @@ class Notices:
         self._opaque = itertools.count(1)
 
     def min_id_changed(self, change: MinIdChanged) -> None:
-        """Tell everybody in `change.tell`.  Java leaves `brokerName` out, too."""
+        """Notify everybody in `change.notified`.  Java leaves `brokerName` out, too."""
         request = NotifyMinBrokerIdChange(
             min_broker_id=change.min_broker_id,
             min_broker_addr=change.min_broker_addr,
@@ -46,13 +46,13 @@ class Notices:
             ha_broker_addr=change.ha_addr,
         )
         self._log.info(
-            "smallest broker id is %d at %s now, gone: %s; told: %s",
+            "smallest broker id is %d at %s now, gone: %s; notified: %s",
             change.min_broker_id,
             change.min_broker_addr,
             change.offline_addr or "nobody",
-            change.tell,
+            change.notified,
         )
-        for addr in change.tell:
+        for addr in change.notified:
             frame = encode_request(request.code, request, opaque=next(self._opaque), oneway=True)
             self._waiting.append(Notice(addr, frame))
         self.on_due()

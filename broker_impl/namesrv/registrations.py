@@ -22,7 +22,7 @@ class Registration(NamedTuple):
 
     `acting_master`: None from a broker that does not know the option.  `timeout_ms`: how long it lives without a sign of life.
     `topics`: by name; exactly one is an increment.  `filter_servers`: None says nothing about them.  `link`: the connection it
-    came in on.  `embedded`: it runs in this process, cannot expire, and each asker is told an address of it that the asker
+    came in on.  `embedded`: it runs in this process, cannot expire, and each asker is given an address of it that the asker
     reaches, unless `keeps_address`.
     """
 
@@ -60,9 +60,9 @@ class Registered(NamedTuple):
 
 
 class MinIdChanged(NamedTuple):
-    """The smallest broker id under a name changed (code 905): whom to tell, and what."""
+    """The smallest broker id under a name changed (code 905): whom to notify, and of what."""
 
-    tell: list[str]
+    notified: list[str]
     min_broker_id: int
     min_broker_addr: str
     offline_addr: str | None

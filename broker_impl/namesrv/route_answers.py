@@ -1,6 +1,6 @@
-"""What a name server tells about its tables: routes, clusters, members, topic lists.  Reads `RouteTable`, changes nothing.
+"""What a name server answers about its tables: routes, clusters, members, topic lists.  Reads `RouteTable`, changes nothing.
 
-Orders are those of Java's hash maps where a tool prints them as they come.  A broker that runs in our own process is told under
+Orders are those of Java's hash maps where a tool prints them as they come.  A broker that runs in our own process is shown under
 the host that the asker itself is connected to: loopback to a client on loopback, the outer address to one from outside.
 """
 
@@ -48,12 +48,12 @@ class RouteAnswers:
             return None
         names = yield from in_javas_order(queues)
         order = yield from in_javas_order(names, _copied_buckets(len(names)))
-        told = yield from self._all_told(order, asker_host)
-        brokers = [table.brokers[name] for name in told]
+        shown = yield from self._all_shown(order, asker_host)
+        brokers = [table.brokers[name] for name in shown]
         mappings = table.mappings.get(topic)
         route = TopicRouteData(
-            queue_datas=[queues[name] for name in names if name in queues and name in told],
-            broker_datas=list(told.values()),
+            queue_datas=[queues[name] for name in names if name in queues and name in shown],
+            broker_datas=list(shown.values()),
             topic_queue_mapping_by_broker=dict(mappings) if mappings is not None else None,
         )
         if table.filter_servers:
@@ -68,20 +68,20 @@ class RouteAnswers:
 
     def clusters(self, asker_host: str | None = None) -> Slices[ClusterInfo]:
         """Everybody."""
-        told = yield from self._all_told(list(self.table.brokers), asker_host)
+        shown = yield from self._all_shown(list(self.table.brokers), asker_host)
         return ClusterInfo(
-            broker_addr_table=told,
+            broker_addr_table=shown,
             cluster_addr_table={cluster: list(names) for cluster, names in self.table.clusters.items()},
         )
 
     def members(self, cluster: str, name: str, asker_host: str | None = None) -> BrokerMemberGroup:
         """A broker's master and slaves, empty when it is not here.  The cluster is only echoed, as Java does."""
         broker = self.table.brokers.get(name)
-        addrs = self._told(broker, asker_host).broker_addrs if broker is not None else {}
+        addrs = self._shown(broker, asker_host).broker_addrs if broker is not None else {}
         return BrokerMemberGroup(cluster=cluster, broker_name=name, broker_addrs=addrs)
 
     def addr(self, cluster: str, addr: str | None, asker_host: str | None) -> str | None:
-        """An address of a broker as this asker is told it."""
+        """An address of a broker as this asker is given it."""
         if addr is None or asker_host is None:
             return addr
         live = self.table.live.get((cluster, addr))
@@ -101,7 +101,7 @@ class RouteAnswers:
         table = self.table
         listed = dict.fromkeys(name for cluster, names in table.clusters.items() for name in (cluster, *names))
         for name in iteration_order(table.brokers, _BROKER_BUCKETS)[:1]:
-            addrs = self._told(table.brokers[name], asker_host).broker_addrs
+            addrs = self._shown(table.brokers[name], asker_host).broker_addrs
             return TopicList(topic_list=list(listed), broker_addr=addrs[min(addrs)])
         return TopicList(topic_list=list(listed))
 
@@ -137,24 +137,24 @@ class RouteAnswers:
                     found.append(topic)
         return TopicList(topic_list=found)
 
-    def _all_told(self, names: list[str], asker_host: str | None) -> Slices[dict[str, BrokerData]]:
+    def _all_shown(self, names: list[str], asker_host: str | None) -> Slices[dict[str, BrokerData]]:
         """By name, of those that are here at the end."""
         brokers = self.table.brokers
-        told = {}
+        shown = {}
         for count, name in enumerate(names, 1):
             if count % (2 * ROWS_PER_SLICE) == 0:
                 yield None
             if name in brokers:
-                told[name] = self._told(brokers[name], asker_host)
-        return {name: data for name, data in told.items() if name in brokers}
+                shown[name] = self._shown(brokers[name], asker_host)
+        return {name: data for name, data in shown.items() if name in brokers}
 
-    def _told(self, broker: BrokerData, asker_host: str | None) -> BrokerData:
+    def _shown(self, broker: BrokerData, asker_host: str | None) -> BrokerData:
         """A copy, with addresses that the asker reaches."""
-        told = broker.copy()
+        shown = broker.copy()
         if asker_host is not None:
-            for number, addr in told.broker_addrs.items():
-                told.broker_addrs[number] = self.addr(broker.cluster, addr, asker_host) or addr
-        return told
+            for number, addr in shown.broker_addrs.items():
+                shown.broker_addrs[number] = self.addr(broker.cluster, addr, asker_host) or addr
+        return shown
 
 
 def near_zone(route: TopicRouteData, zone: str) -> TopicRouteData:

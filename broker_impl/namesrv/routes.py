@@ -120,7 +120,7 @@ class RouteTable:
                     return Registered()
         self._take_filter_servers(key, asked.filter_servers)
         if asked.broker_id < min_before:
-            self._tell_min_id(broker, None, asked.ha_addr)
+            self._notify_min_id(broker, None, asked.ha_addr)
         return self._master_of(asked, broker)
 
     def _is_embedded(self, asked: Registration, holder: str | None) -> bool:
@@ -289,7 +289,7 @@ class RouteTable:
             self._clean_topics(removed, reduced - removed)
         for name, addr in least_gone.items():
             if name in self.brokers and self.brokers[name].enable_acting_master:
-                self._tell_min_id(self.brokers[name], addr, None)
+                self._notify_min_id(self.brokers[name], addr, None)
 
     def _leave_cluster(self, cluster: str, name: str) -> None:
         """The cluster's list loses the name when none of its brokers is live there any more; the name goes with the others."""
@@ -336,15 +336,15 @@ class RouteTable:
             del self.topics[topic]
             self.mappings.pop(topic, None)
 
-    def _tell_min_id(self, broker: BrokerData, offline_addr: str | None, ha_addr: str | None) -> None:
-        """Java: `notifyMinBrokerIdChanged`.  After a loss all that remain are told, after a gain all but the new one."""
+    def _notify_min_id(self, broker: BrokerData, offline_addr: str | None, ha_addr: str | None) -> None:
+        """Java: `notifyMinBrokerIdChanged`.  After a loss all that remain are notified, after a gain all but the new one."""
         if self.on_min_id_changed is None or not self.settings.notify_min_broker_id_changed:
             return
         addrs = broker.broker_addrs
         least = min(addrs)
         everybody = offline_addr is not None or len(addrs) == 1
-        tell = [addr for number, addr in addrs.items() if everybody or number != least]
-        self.on_min_id_changed(MinIdChanged(tell, least, addrs[least], offline_addr, ha_addr))
+        notified = [addr for number, addr in addrs.items() if everybody or number != least]
+        self.on_min_id_changed(MinIdChanged(notified, least, addrs[least], offline_addr, ha_addr))
 
     # -- signs of life and versions -----------------------------------------------------------------------------------
 

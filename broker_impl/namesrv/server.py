@@ -53,14 +53,14 @@ class NameServer:
         self.notices = Notices(env.log)
         """For who can connect to brokers."""
         self.table = RouteTable(config, env.log, self.notices.min_id_changed)
-        self.told = RouteAnswers(self.table, lambda: config.support_acting_master)
+        self.route_answers = RouteAnswers(self.table, lambda: config.support_acting_master)
         self.kv = KvTable()
         load_config(disk, config.kv_config_path, self.kv.load, env.log.warning)
         self._files = files = WholeFiles(self.engine, disk)
         capabilities = (
-            Brokers(self.table, self.told, self.kv, config),
-            Routes(self.told, self.kv, config, env.mono_ms),
-            TopicLists(self.table, self.told, config),
+            Brokers(self.table, self.route_answers, self.kv, config),
+            Routes(self.route_answers, self.kv, config, env.mono_ms),
+            TopicLists(self.table, self.route_answers, config),
             KeyValues(self.kv, files, config.kv_config_path),
             Configuration(config, files),
         )

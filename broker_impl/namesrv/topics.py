@@ -38,8 +38,8 @@ MS_PER_S = 1000
 class Routes(Capability):
     """Where a topic is.  `started_ms`: mono time of the start, for `needWaitForService`."""
 
-    def __init__(self, told: RouteAnswers, kv: KvTable, config: NamesrvConfig, started_ms: int) -> None:
-        self.told = told
+    def __init__(self, route_answers: RouteAnswers, kv: KvTable, config: NamesrvConfig, started_ms: int) -> None:
+        self.route_answers = route_answers
         self.kv = kv
         self.config = config
         self.started_ms = started_ms
@@ -53,7 +53,7 @@ class Routes(Capability):
         return begun(self._route(asked, call.peer.local[0], strict))
 
     def _route(self, asked: GetRouteInfo, asker_host: str, strict: bool) -> Slices[Reply]:
-        route = yield from self.told.finding_route(asked.topic, asker_host)
+        route = yield from self.route_answers.finding_route(asked.topic, asker_host)
         if route is None:
             remark = f"No topic route info in name server for the topic: {asked.topic}{FAQ}"
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
@@ -70,9 +70,9 @@ class Routes(Capability):
 class TopicLists(Capability):
     """Which topics there are; and single topics entered and forgotten."""
 
-    def __init__(self, table: RouteTable, told: RouteAnswers, config: NamesrvConfig) -> None:
+    def __init__(self, table: RouteTable, route_answers: RouteAnswers, config: NamesrvConfig) -> None:
         self.table = table
-        self.told = told
+        self.route_answers = route_answers
         self.config = config
 
     @answers(GetAllTopicListFromNameserver)
@@ -80,32 +80,32 @@ class TopicLists(Capability):
         """Every topic."""
         if not self.config.enable_all_topic_list:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "disable")
-        return begun(spelled(self.told.all_topics()))
+        return begun(spelled(self.route_answers.all_topics()))
 
     @answers(GetTopicsByCluster)
     def of_cluster(self, call: Call, asked: GetTopicsByCluster) -> Answer:
         """A cluster's topics."""
-        return self._listed(lambda: self.told.topics_of_cluster(asked.cluster))
+        return self._listed(lambda: self.route_answers.topics_of_cluster(asked.cluster))
 
     @answers(GetUnitTopicList)
     def of_unit(self, call: Call, _: GetUnitTopicList) -> Answer:
         """This unit's topics."""
-        return self._listed(self.told.unit_topics)
+        return self._listed(self.route_answers.unit_topics)
 
     @answers(GetHasUnitSubTopicList)
     def subscribed_by_units(self, call: Call, _: GetHasUnitSubTopicList) -> Answer:
         """Topics that units subscribe."""
-        return self._listed(self.told.unit_sub_topics)
+        return self._listed(self.route_answers.unit_sub_topics)
 
     @answers(GetHasUnitSubUnunitTopicList)
     def subscribed_by_units_of_none(self, call: Call, _: GetHasUnitSubUnunitTopicList) -> Answer:
         """Topics that units subscribe and that are of none."""
-        return self._listed(self.told.unit_sub_ununit_topics)
+        return self._listed(self.route_answers.unit_sub_ununit_topics)
 
     @answers(GetSystemTopicListFromNs)
     def system(self, call: Call, _: GetSystemTopicListFromNs) -> Answer:
         """Names of clusters and brokers."""
-        return begun(spelled(self.told.system_topics(call.peer.local[0])))
+        return begun(spelled(self.route_answers.system_topics(call.peer.local[0])))
 
     @answers(RegisterTopic)
     def register_topic(self, call: Call, asked: RegisterTopic) -> Answer:

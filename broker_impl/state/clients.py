@@ -2,7 +2,7 @@
 
 A member is a connection, not a client id: one client on two connections counts twice, as in Java.  What each connection
 belongs to is kept beside the tables, so that a close costs what it removes.  Changes of a group's members or subscriptions go
-to listeners, one of which tells the members (code 40).  Silence is measured on the monotonic clock; wall time is only shown.
+to listeners, one of which notifies the members (code 40).  Silence is measured on the monotonic clock; wall time is only shown.
 
 Java: `ConsumerManager`, `ConsumerGroupInfo`, `ProducerManager`, `ClientChannelInfo`.
 """
@@ -170,7 +170,7 @@ class Clients:
     def register_consumer(self, client: Client, data: ConsumerData, *, notify: bool, with_subscriptions: bool = True) -> bool:
         """A heartbeat of one member; true when members or subscriptions changed (`registerConsumer`, `…WithoutSub`).
 
-        `notify`: the group's own switch for telling its members.
+        `notify`: the group's own switch for notifying its members.
         """
         group = self._consumers.get(data.group_name)
         if group is None:

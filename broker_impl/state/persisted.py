@@ -180,7 +180,7 @@ class PersistedTable:
         self.on_dirty: Callable[[PersistedTable], None] | None = None
         """Called at each change that Java writes to disk at once.  None: nobody writes this table."""
         self.when_saved: Callable[[Callable[[Any], None]], None] = lambda then: then(None)
-        """Tells somebody when all changes so far are on the disk (None), or are taken back (the refusal to answer with)."""
+        """Calls somebody when all changes so far are on the disk (None), or are taken back (the refusal to answer with)."""
         self._undos: deque[tuple[int, Callable[[], object]]] = deque()
         """(change, what takes it back) of those that the disk does not have."""
 

@@ -1,7 +1,7 @@
 """The topics of this broker: those it makes for itself at start, those clients make by sending, those tools make.
 
 The file's topics are put over the built-in ones, so what an operator changed stays changed.  Creation by sending copies the
-permissions of a template topic (TBW102); every change gets a new data version, is written at once, and is told to the
+permissions of a template topic (TBW102); every change gets a new data version, is written at once, and is given to the
 registration.  A name that could not be a directory is never taken, wherever it comes from.
 
 Java: `TopicConfigManager`, `TopicValidator`.  Left out: static topics, tiered storage.
@@ -217,7 +217,7 @@ class TopicTable(PersistedTable):
         return count
 
     def announce(self, topics: Sequence[TopicConfig]) -> None:
-        """Tell whoever registers that these changed."""
+        """Call whoever registers: these changed."""
         for listener in self.on_change:
             listener(topics)
 

@@ -45,10 +45,10 @@ def listed_brokers(namesrv: str) -> list[Listed]:
 def broker_version(broker: str) -> str:
     """What a broker calls its version (`V5_5_0`); empty when it does not say."""
     try:
-        told = fastjson.loads(_ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO))
+        answer = fastjson.loads(_ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO))
     except (CannotReach, BadBody):
         return ""
-    table = told.get("table") if isinstance(told, dict) else None
+    table = answer.get("table") if isinstance(answer, dict) else None
     return str(table.get("brokerVersionDesc", "")) if isinstance(table, dict) else ""
 
 

@@ -133,8 +133,8 @@ class Body(NamedTuple):
     problem: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        told = {"kind": self.kind, "value": self.value}
-        return told if self.problem is None else {**told, "problem": self.problem}
+        line = {"kind": self.kind, "value": self.value}
+        return line if self.problem is None else {**line, "problem": self.problem}
 
 
 def decode_body(code: int, *, is_answer: bool, ext: dict[str, str], version: int, raw: bytes) -> Body | None:

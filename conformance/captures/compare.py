@@ -96,12 +96,12 @@ class _Comparison:
     def _bodies(self, old: Said, new: Said) -> Iterator[Finding]:
         if old.body is None or new.body is None:
             if old.body is not new.body:
-                told = [ABSENT if body is None else body.kind for body in (old.body, new.body)]
-                yield Finding("body", told[0], told[1], "only one has a body")
+                kinds = [ABSENT if body is None else body.kind for body in (old.body, new.body)]
+                yield Finding("body", kinds[0], kinds[1], "only one has a body")
             return
         if (old.body.kind, old.body.problem) != (new.body.kind, new.body.problem):
-            told = [body.problem or body.kind for body in (old.body, new.body)]
-            yield Finding("body", told[0], told[1], "a body of another kind")
+            kinds = [body.problem or body.kind for body in (old.body, new.body)]
+            yield Finding("body", kinds[0], kinds[1], "a body of another kind")
             return
         if old.body.kind == PROPERTIES and self._everything is None:
             self._everything = Kind.PLACE
@@ -201,7 +201,7 @@ def _queue_within(value: dict[str, Any], queue: Queue | None) -> Queue | None:
 
 
 def _known_name(of: str, key: str) -> str:
-    """The name that tells the kind of a member of the object that has the name `of`."""
+    """The name of the kind of a member of the object that has the name `of`."""
     if of == "brokerAddrs":  # stand under the brokers' numbers
         return "brokerAddr"
     if of == "properties":  # applications choose names, too

@@ -22,7 +22,7 @@ from rmq_wire.errors import BadFrame, BadHeader
 from rmq_wire.properties import decode as decode_properties
 
 ASKS: Final = "request"
-TELLS: Final = "one-way"
+ONEWAY: Final = "one-way"
 ANSWERS: Final = "answer"
 UNREADABLE: Final = "unreadable"
 
@@ -134,7 +134,7 @@ def said(command: Command | Unreadable | str, frame: Frame, asked: int | None) -
     about = asked if is_answer else command.code
     what, name = (ANSWERS, response_name(command.code)) if is_answer else (ASKS, request_name(command.code))
     if what == ASKS and command.is_oneway:
-        what = TELLS
+        what = ONEWAY
     raw = bytes(command.body)
     body = decode_body(-1 if about is None else about, is_answer=is_answer, ext=ext, version=command.version, raw=raw)
     has_table = bool(ext) or bool(bytes(command.raw_ext))

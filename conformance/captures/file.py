@@ -102,19 +102,19 @@ def event_json(event: Frame | Mark, said: Said | None, *, raw: bool = True) -> d
 
 def said_json(said: Said) -> dict[str, Any]:
     """The decoded part of a frame's line."""
-    told: dict[str, Any] = {"what": said.what, "code": said.code, "name": said.name, "opaque": said.opaque}
+    line: dict[str, Any] = {"what": said.what, "code": said.code, "name": said.name, "opaque": said.opaque}
     if said.what == "answer":
-        told["asked"] = said.asked_name
-    told |= {"form": said.form.name, "flag": said.flag, "language": said.language, "version": said.version}
+        line["asked"] = said.asked_name
+    line |= {"form": said.form.name, "flag": said.flag, "language": said.language, "version": said.version}
     if said.remark is not None:
-        told["remark"] = said.remark
+        line["remark"] = said.remark
     if said.ext is not None:
-        told["fields"] = said.fields()
+        line["fields"] = said.fields()
     if said.body is not None:
-        told["body"] = said.body.as_json()
+        line["body"] = said.body.as_json()
     if said.problem is not None:
-        told["problem"] = said.problem
-    return told
+        line["problem"] = said.problem
+    return line
 
 
 def read(path: Path) -> Capture:
@@ -143,7 +143,7 @@ def _capture(path: Path, lines: list[tuple[int, dict[str, Any]]]) -> Capture:
     try:
         servers = tuple(Server(**server) for server in head["servers"])
         events = []
-        for number, line in lines[1:]:  # noqa: B007  (told in the error)
+        for number, line in lines[1:]:  # noqa: B007  (named in the error)
             events.append(_event(line))
         return Capture(head["command"], head["subject"], head["about"], int(head["wall_ms"]), servers, tuple(events))
     except KeyError as wrong:

@@ -1,6 +1,6 @@
 """Files of bare frames: the golden frames `conformance/golden/*.bin`, each beside a text that lists them.
 
-Frames stand one after the other, each tells its own length.  Who said what stands in the text: one line a frame.
+Frames stand one after the other, each states its own length.  Who said what stands in the text: one line a frame.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ARROW: Final = re.compile(r" *(\d+) (\d+)(->|<-) ")
 
 
 def pick(frames: Iterable[Frame], *, per_kind: int = 2, bytes_max: int = 8_192) -> list[Frame]:
-    """The first requests of each code and direction, and their answers by outcome: enough to tell a format by.
+    """The first requests of each code and direction, and their answers by outcome: enough to know a format by.
 
     Longer frames than `bytes_max` are left out, whole exchanges with them.
     """

@@ -1,6 +1,6 @@
 """Keeps what a stock client and a server say to each other: relays on loopback with a tape.
 
-They change no byte unless they are told how (`Alter`).  A client comes through one because it is told the relay's address: as its
+They change no byte unless they are given how (`Alter`).  A client comes through one because it gets the relay's address as its
 name server, and as its broker either because the broker advertises the relay's address as its own (a broker that listens on
 127.0.0.1:P with `brokerIP1=127.0.0.2` sends its clients to 127.0.0.2:P; all of 127/8 is loopback on Linux) or because the route
 answers are altered on their way (`conformance.captures.session`).  The relays run on a thread of their own: whoever records waits
@@ -43,7 +43,7 @@ class Mark(NamedTuple):
     connection: int
     at_ms: float
     what: str
-    """`open`; `close` by the side that `by_server` tells; `lost`: the bytes of one side are no frames from here on."""
+    """`open`; `close` by the side that `by_server` names; `lost`: the bytes of one side are no frames from here on."""
     by_server: bool = False
     client: str = ""
     """`host:port` from which the server sees the client come (the relay's own), when it opens."""

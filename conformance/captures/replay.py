@@ -17,7 +17,7 @@ import trio
 
 from conformance.captures.asking import CannotReach, Listed, listed_brokers
 from conformance.captures.compare import ABSENT, Finding, findings
-from conformance.captures.decoding import ANSWERS, ASKS, TELLS, UNREADABLE, Said, decode_all, request_name, said
+from conformance.captures.decoding import ANSWERS, ASKS, ONEWAY, UNREADABLE, Said, decode_all, request_name, said
 from conformance.captures.file import BROKER, Capture
 from conformance.captures.kinds import ANY_NUMBER_OF, Learned
 from conformance.captures.recorder import Frame, Mark
@@ -54,8 +54,14 @@ class Difference(NamedTuple):
     finding: Finding
 
     def as_json(self) -> dict[str, Any]:
-        told = {"event": self.event, "ms": self.at_ms, "connection": self.connection, "opaque": self.opaque, "asked": self.asked}
-        return {"type": "difference", **told, **self.finding._asdict()}
+        decoded = {
+            "event": self.event,
+            "ms": self.at_ms,
+            "connection": self.connection,
+            "opaque": self.opaque,
+            "asked": self.asked,
+        }
+        return {"type": "difference", **decoded, **self.finding._asdict()}
 
 
 class Report(NamedTuple):
@@ -204,7 +210,7 @@ class _Replay:
             if number is not None:
                 await live.send(answer_here(event.data, heard, number, self._learned))
             return
-        self._requests += heard.what in (ASKS, TELLS)
+        self._requests += heard.what in (ASKS, ONEWAY)
         data = event.data if heard.what == UNREADABLE else request_here(event.data, heard, self._learned)
         if not await live.send(data):
             self._note(at, event, heard, Finding("connection", "open", live.why_ended or "closed", "it could not be said"))
@@ -230,8 +236,8 @@ class _Replay:
         """Whether the same had come on this connection already: its number does not count."""
         earlier = zip(self._capture.events[:at], self._said[:at], strict=True)
         return any(
-            one.connection == event.connection and told is not None and told.name == heard.name and told.to_client
-            for one, told in earlier
+            one.connection == event.connection and decoded is not None and decoded.name == heard.name and decoded.to_client
+            for one, decoded in earlier
         )
 
     def _compare(self, at: int, event: Frame, heard: Said, question: Said | None, got: Heard) -> None:
@@ -280,11 +286,11 @@ class _Replay:
 
     def _unanswered(self, connection: int) -> set[int]:
         """Opaques of the questions of a connection that have no answer in the recording."""
-        answered = {told.question for told in self._said if told is not None and told.what == ANSWERS}
+        answered = {decoded.question for decoded in self._said if decoded is not None and decoded.what == ANSWERS}
         return {
-            told.opaque
-            for at, (event, told) in enumerate(zip(self._capture.events, self._said, strict=True))
-            if told is not None and told.what == ASKS and event.connection == connection and at not in answered
+            decoded.opaque
+            for at, (event, decoded) in enumerate(zip(self._capture.events, self._said, strict=True))
+            if decoded is not None and decoded.what == ASKS and event.connection == connection and at not in answered
         }
 
     def _orders(self) -> None:
@@ -298,8 +304,8 @@ class _Replay:
                     one, other = self._said[first], self._said[second]
                     assert one is not None
                     assert other is not None
-                    told = f"after the answer to {one.asked_name} {one.opaque}"
-                    finding = Finding("order", told, told.replace("after", "before", 1), "answers in another order")
+                    decoded = f"after the answer to {one.asked_name} {one.opaque}"
+                    finding = Finding("order", decoded, decoded.replace("after", "before", 1), "answers in another order")
                     self._note(second, self._capture.events[second], other, finding)
                     break
 

@@ -1,9 +1,9 @@
 """A recording of everything that clients say to a name server and to the brokers that it knows.
 
-One relay stands before the name server; clients are given its address.  Each broker address that an answer of a server tells gets
+One relay stands before the name server; clients are given its address.  Each broker address that an answer of a server names gets
 a relay with a port of its own, and the client reads that relay's address in place of the broker's: so any broker can be
 recorded, also one whose `brokerIP1` cannot be changed.  Kept is what the server said and heard, before and after such changes.
-A broker that is told with `advertised` is recorded without changing a byte: it tells clients an address at which a relay listens.
+A broker that is named with `advertised` is recorded byte for byte: it gives clients an address at which a relay listens.
 What a client takes out of a message id (the address of its store host) is not changed: it goes past the relay.
 """
 
@@ -25,7 +25,7 @@ from conformance.subjects.remoting import split_address
 from rmq_wire.command import Command
 from rmq_wire.encoding import frame_prefix
 
-_TOLD: Final = re.compile(rb'"brokerAddrs":\{((?:[^{}"]|"[^"]*")*)\}')
+_ADDRESSES: Final = re.compile(rb'"brokerAddrs":\{((?:[^{}"]|"[^"]*")*)\}')
 """The table of a broker's addresses in a route, a cluster or a member group."""
 _QUOTED: Final = re.compile(rb'"([^"\s/]+:\d{1,5})"')
 _JSON_FORM: Final = 0
@@ -35,19 +35,19 @@ class Recording:
     """Relays on loopback before one name server and its brokers; a context manager."""
 
     def __init__(self, namesrv: str, listen: Address = ("127.0.0.1", 0), advertised: Mapping[str, str] | None = None) -> None:
-        """`advertised`: address that a broker tells its clients, and at which a relay can listen -> where the broker is.
+        """`advertised`: address that a broker gives its clients, and at which a relay can listen -> where the broker is.
 
         Raises `OSError` when an address cannot be listened at, `ValueError` when one is none.
         """
         self._namesrv = namesrv
         self._host = listen[0]
         self._relayed: dict[str, str] = {}
-        """Address that a server tells -> address that clients read in its place."""
+        """Address that a server gives -> address that clients read in its place."""
         self._advertised = dict(advertised or {})
         self._recorder = Recorder(listen, split_address(namesrv), alter=self._alter)
         try:
-            for told, real in self._advertised.items():
-                self._recorder.also(split_address(told), split_address(real))
+            for address, real in self._advertised.items():
+                self._recorder.also(split_address(address), split_address(real))
         except BaseException:
             self._recorder.give_up()
             raise
@@ -62,7 +62,7 @@ class Recording:
         self._recorder.__exit__()
 
     def relay_of(self, broker: str) -> str:
-        """The address at which clients find a broker, for those that are told one and do not ask the name server."""
+        """The address at which clients find a broker, for those that are given one and do not ask the name server."""
         self._recorder.call(lambda: self._relay_for(broker))
         return self._relayed.get(broker, broker)
 
@@ -85,7 +85,7 @@ class Recording:
     def _alter(self, to_server: bool, frame: bytes) -> bytes:
         form, header, body = split(frame)
         if not to_server:
-            for table in _TOLD.finditer(body):
+            for table in _ADDRESSES.finditer(body):
                 for address in _QUOTED.finditer(table[1]):
                     self._relay_for(address[1].decode("ascii", "replace"))
         pairs = [(real, relay) if not to_server else (relay, real) for real, relay in self._relayed.items()]

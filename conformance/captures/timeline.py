@@ -61,10 +61,10 @@ def code_named(text: str) -> str | None:
 def as_json(capture: Capture, shown: Shown) -> Iterator[dict[str, Any]]:
     """The events that are shown, as the file has them but without the raw frames; answers with their round trip in ms."""
     said = decode_all(capture.events)
-    for at, (event, told) in enumerate(zip(capture.events, said, strict=True)):
-        if shown.wants(at, event, told):
-            line = {"event": at, **event_json(event, told, raw=False)}
-            trip_ms = _round_trip_ms(capture, event, told)
+    for at, (event, one) in enumerate(zip(capture.events, said, strict=True)):
+        if shown.wants(at, event, one):
+            line = {"event": at, **event_json(event, one, raw=False)}
+            trip_ms = _round_trip_ms(capture, event, one)
             yield line if trip_ms is None else {**line, "round_trip_ms": trip_ms}
 
 
@@ -77,9 +77,9 @@ def _lines(capture: Capture, shown: Shown) -> Iterator[str]:
     yield from _heading(capture)
     said = decode_all(capture.events)
     servers = _Servers(capture)
-    for at, (event, told) in enumerate(zip(capture.events, said, strict=True)):
-        if shown.wants(at, event, told):
-            yield from _event(capture, event, told, servers, shown)
+    for at, (event, one) in enumerate(zip(capture.events, said, strict=True)):
+        if shown.wants(at, event, one):
+            yield from _event(capture, event, one, servers, shown)
 
 
 class _Servers:

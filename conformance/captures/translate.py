@@ -52,7 +52,7 @@ TIED_PROPERTIES: Final[dict[str, Kind]] = {
     properties.ORIGIN_MESSAGE_ID: Kind.MESSAGE_ID,
     properties.POP_CK: Kind.HANDLE,
 }
-"""Message properties that clients fill with what a server told, or with a time to come."""
+"""Message properties that clients fill with what a server answered, or with a time to come."""
 TIED_MEMBERS: Final[dict[str, Kind]] = {"timestamp": Kind.TIME, "counter": Kind.COUNTER, "pt": Kind.TIME}
 """Members of JSON bodies: of data versions, and the pop time of a batch of acknowledgements."""
 

@@ -2,7 +2,7 @@
 
 Questions that were asked of a server together, on one connection or on several, met in its threads by chance.  Their answers show
 in which order they were served: each is asked when those answered before it have their answers.  A question that a server holds
-back (a pull) is asked at its place: its answer says when there was something to tell, not when it was asked.  What woke such a
+back (a pull) is asked at its place: its answer says when there was something to report, not when it was asked.  What woke such a
 pull is not asked later than the pull's answer.
 """
 
@@ -53,24 +53,24 @@ def in_turn(said: Sequence[Said | None], server_of: Sequence[str]) -> Turns:
     """Answer -> question, of those that are not held back."""
     unasked: list[int] = []
     """Events at which the server says something that waited for something else to happen."""
-    for at, told in enumerate(said):
-        if told is None:
+    for at, one in enumerate(said):
+        if one is None:
             continue
-        asked = None if told.question is None else said[told.question]
-        if asked is not None and not told.to_client and asked.name not in HELD:
-            questions[at] = told.question if told.question is not None else at
-        elif (told.to_client and told.question is None) or (asked is not None and asked.name in HELD):
+        asked = None if one.question is None else said[one.question]
+        if asked is not None and not one.to_client and asked.name not in HELD:
+            questions[at] = one.question if one.question is not None else at
+        elif (one.to_client and one.question is None) or (asked is not None and asked.name in HELD):
             unasked.append(at)
     answers = sorted(questions)
     after: dict[int, list[int]] = defaultdict(list)
     for place, answer in enumerate(answers):
         question = questions[answer]
-        told = said[question]
-        assert told is not None
-        assert told.what == ASKS
+        one = said[question]
+        assert one is not None
+        assert one.what == ASKS
         next_unasked = bisect_right(unasked, question)
         limit = min(answer, unasked[next_unasked]) if next_unasked < len(unasked) else answer
-        before = [one for one in answers[:place] if question < one < limit and server_of[one] == server_of[question]]
+        before = [at for at in answers[:place] if question < at < limit and server_of[at] == server_of[question]]
         if before:
             after[before[-1]].append(question)
     return Turns(dict(after), frozenset(question for late in after.values() for question in late))

@@ -85,7 +85,7 @@ class _World:
     def __init__(self, target: Target, mutate: Mutate) -> None:
         self.mutate = mutate
         self.state: dict[Any, Any] = {}
-        self.told_broker = target.broker.encode()
+        self.target_broker = target.broker.encode()
         self.broker = b""
         """The relay's address in its place."""
         self.clients: dict[int, int] = {}
@@ -156,7 +156,7 @@ class _Spoiled(Watch):
         """Addresses that would show the relay; whether there were any."""
         world, before = self._world, answer.body
         if request.code in ROUTES:
-            answer.body = before.replace(b'"' + world.told_broker + b'"', b'"' + world.broker + b'"')
+            answer.body = before.replace(b'"' + world.target_broker + b'"', b'"' + world.broker + b'"')
         elif request.code in CONNECTIONS:
             answer.body = re.sub(rb"127\.0\.0\.1:(\d+)", self._client_of, before)
         elif request.code in UNITS and answer.code in (ResponseCode.SUCCESS,):

@@ -30,8 +30,8 @@ from conformance.controls.shadow import Shadow, Spoil, shadowed
 from conformance.subjects.base import Target
 from conformance.suite import expected
 from conformance.suite.case import Case, load
-from conformance.suite.results import FAILED, PASSED, SKIPPED, CaseTold, TargetTold, anywhere, suite_version
-from conformance.suite.runner import CASE_S, absent_needs, not_for, run_case, tell_target
+from conformance.suite.results import FAILED, PASSED, SKIPPED, CaseResult, TargetInfo, anywhere, suite_version
+from conformance.suite.runner import CASE_S, absent_needs, not_for, run_case, target_info
 
 FORMAT: Final = 1
 JOBS: Final = 8
@@ -52,7 +52,7 @@ class Caught(msgspec.Struct):
     seconds: float
 
 
-class DefectTold(msgspec.Struct, omit_defaults=True):
+class DefectResult(msgspec.Struct, omit_defaults=True):
     """What came of one defect."""
 
     name: str
@@ -78,18 +78,22 @@ class Controls(msgspec.Struct):
 
     format: int
     suite_version: str
-    target: TargetTold
+    target: TargetInfo
     started: str
     """UTC, ISO 8601."""
     seconds: float
-    defects: list[DefectTold]
+    defects: list[DefectResult]
     good_failures: list[Caught] = []
     """Cases that failed on the good server, though nobody expects that: they say nothing of a defect, and the run is bad."""
 
     @property
-    def bad(self) -> list[DefectTold]:
+    def bad(self) -> list[DefectResult]:
         """Those that make the exit status 1, as `good_failures` do."""
-        return [told for told in self.defects if told.outcome == NOT_CAUGHT or (told.outcome == NOT_SHOWN and not told.expected)]
+        return [
+            result
+            for result in self.defects
+            if result.outcome == NOT_CAUGHT or (result.outcome == NOT_SHOWN and not result.expected)
+        ]
 
 
 def read(path: Path) -> Controls:
@@ -97,10 +101,10 @@ def read(path: Path) -> Controls:
     return msgspec.json.decode(path.read_bytes(), type=Controls)
 
 
-def write(path: Path, told: Controls) -> None:
+def write(path: Path, result: Controls) -> None:
     """Write it, indented."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(json.loads(msgspec.json.encode(told)), indent=1, ensure_ascii=False)
+    text = json.dumps(json.loads(msgspec.json.encode(result)), indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
 
 
@@ -115,10 +119,10 @@ async def control(
     defects: Iterable[Defect],
     *,
     jobs: int = JOBS,
-    done: Callable[[DefectTold], None] = lambda told: None,
+    done: Callable[[DefectResult], None] = lambda result: None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Controls:
-    """Run them.  jobs: defects at once; done: told of each defect; say: told of progress before."""
+    """Run them.  jobs: defects at once; done: called with each defect; say: called with progress before."""
     started, began = datetime.datetime.now(datetime.UTC), trio.current_time()
     wanted = list(defects)
     quick = [case for case in load().values() if not case.slow]
@@ -130,11 +134,11 @@ async def control(
     await course.try_good(tries, jobs)
     good_failures = course.good_failures()
     say(f"{target.label}: {len(wanted)} defects")
-    told: dict[str, DefectTold] = {}
+    result: dict[str, DefectResult] = {}
 
     async def spoil(one: Defect) -> None:
-        told[one.name] = await course.spoil(one, plan[one.name])
-        done(told[one.name])
+        result[one.name] = await course.spoil(one, plan[one.name])
+        done(result[one.name])
 
     alone = [one for one in wanted if any(case.alone for case in plan[one.name])]
     await _several([partial(spoil, one) for one in wanted if one not in alone], jobs)
@@ -142,10 +146,10 @@ async def control(
     return Controls(
         FORMAT,
         suite_version(),
-        anywhere(tell_target(target)),
+        anywhere(target_info(target)),
         started.isoformat(timespec="seconds").replace("+00:00", "Z"),
         round(trio.current_time() - began, 3),
-        [told[one.name] for one in wanted],
+        [result[one.name] for one in wanted],
         good_failures,
     )
 
@@ -155,7 +159,7 @@ class _Course:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._good: dict[tuple[str, str], CaseTold] = {}
+        self._good: dict[tuple[str, str], CaseResult] = {}
         """What came of a case without a defect, by side and id."""
         self._expected = expected.load(target.label)
         self._mark = "".join(secrets.choice(_LETTERS) for _ in range(5))
@@ -172,43 +176,43 @@ class _Course:
             await _several([partial(attempt, *one) for one in both if not one[1].alone], jobs)
             await _several([partial(attempt, *one) for one in both if one[1].alone], 1)
 
-    async def spoil(self, one: Defect, cases: Sequence[Case]) -> DefectTold:
+    async def spoil(self, one: Defect, cases: Sequence[Case]) -> DefectResult:
         """The cases that pass without the defect, against it."""
-        told = DefectTold(one.name, one.capability, one.side, one.wrong, [], NOT_CAUGHT)
+        result = DefectResult(one.name, one.capability, one.side, one.wrong, [], NOT_CAUGHT)
         able = [case for case in cases if self._good[one.side, case.id].outcome == PASSED]
         if not able:
-            return self._not_shown(told, [self._good[one.side, case.id] for case in cases])
-        told.cases = [case.id for case in able]
+            return self._not_shown(result, [self._good[one.side, case.id] for case in cases])
+        result.cases = [case.id for case in able]
         async with self._behind(one.side, one.mutate or unchanged, one.spoil) as target:
             for case in able:
                 found = await self._run(case, target)
                 if found.outcome == FAILED:
-                    told.caught_by.append(Caught(case.id, found.why[:WHY_CHARACTERS_MAX], found.seconds))
+                    result.caught_by.append(Caught(case.id, found.why[:WHY_CHARACTERS_MAX], found.seconds))
                 else:
-                    told.overlooked_by.append(case.id if found.outcome == PASSED else f"{case.id}: {found.outcome} {found.why}")
-        if told.caught_by:
-            told.outcome = CAUGHT
-        return told
+                    result.overlooked_by.append(case.id if found.outcome == PASSED else f"{case.id}: {found.outcome} {found.why}")
+        if result.caught_by:
+            result.outcome = CAUGHT
+        return result
 
     def good_failures(self) -> list[Caught]:
         """Cases that failed without a defect, though nobody expects that."""
         expected.apply(self._good.values(), self._expected)
-        unexpected = {told.id: told for told in self._good.values() if told.outcome != PASSED and not told.as_expected}
-        return [Caught(told.id, told.why[:WHY_CHARACTERS_MAX], told.seconds) for _, told in sorted(unexpected.items())]
+        unexpected = {result.id: result for result in self._good.values() if result.outcome != PASSED and not result.as_expected}
+        return [Caught(result.id, result.why[:WHY_CHARACTERS_MAX], result.seconds) for _, result in sorted(unexpected.items())]
 
-    def _not_shown(self, told: DefectTold, good: Sequence[CaseTold]) -> DefectTold:
+    def _not_shown(self, result: DefectResult, good: Sequence[CaseResult]) -> DefectResult:
         """None of the cases passes here, defect or not."""
-        told.outcome = NOT_SHOWN
-        told.expected = bool(good) and all(case.expected == FAILED or case.outcome == SKIPPED for case in good)
-        told.why = "; ".join(dict.fromkeys(case.reason or f"{case.id} {case.outcome}: {case.why}" for case in good))
-        told.why = told.why[:WHY_CHARACTERS_MAX] or "no case of those that must notice it is for this server"
-        return told
+        result.outcome = NOT_SHOWN
+        result.expected = bool(good) and all(case.expected == FAILED or case.outcome == SKIPPED for case in good)
+        result.why = "; ".join(dict.fromkeys(case.reason or f"{case.id} {case.outcome}: {case.why}" for case in good))
+        result.why = result.why[:WHY_CHARACTERS_MAX] or "no case of those that must notice it is for this server"
+        return result
 
-    async def _run(self, case: Case, target: Target) -> CaseTold:
+    async def _run(self, case: Case, target: Target) -> CaseResult:
         self._runs += 1
-        told = await run_case(case, target, f"{self._mark}{self._runs:x}", CASE_S)
-        told.frames.clear()
-        return told
+        result = await run_case(case, target, f"{self._mark}{self._runs:x}", CASE_S)
+        result.frames.clear()
+        return result
 
     @asynccontextmanager
     async def _behind(self, side: str, mutate: Mutate, spoil: Spoil | None) -> AsyncIterator[Target]:

@@ -138,7 +138,7 @@ DEFECTS: Final = {
         spoil=queues(lambda entries: [(place + 1, size, code) for place, size, code in entries]),
     ),
     "store.entry-size-off": Row(
-        "tells another size in the queue entry",
+        "states another size in the queue entry",
         "store.queue-entries",
         spoil=queues(lambda entries: [(place, size - 4, code) for place, size, code in entries]),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from conformance.controls.defect import Defect
-from conformance.controls.run import CAUGHT, NOT_CAUGHT, NOT_SHOWN, Controls, DefectTold
+from conformance.controls.run import CAUGHT, NOT_CAUGHT, NOT_SHOWN, Controls, DefectResult
 from conformance.suite.report.markdown import table
 
 HEAD = """# Negative controls
@@ -21,19 +21,19 @@ one of the cases that are declared for it; these pass without it, through the sa
 """
 
 
-def good_failures(told: Controls) -> list[str]:
+def good_failures(results: Controls) -> list[str]:
     """A line for each case that failed without a defect."""
-    return [f"{case.case} failed without a defect: {case.why}" for case in told.good_failures]
+    return [f"{case.case} failed without a defect: {case.why}" for case in results.good_failures]
 
 
-def lines(told: Iterable[DefectTold]) -> list[str]:
+def lines(results: Iterable[DefectResult]) -> list[str]:
     """A line for each defect: its name, what came of it, and who noticed."""
-    rows = list(told)
+    rows = list(results)
     width = max((len(row.name) for row in rows), default=0)
     return [f"{row.name:{width}}  {_outcome(row)}" for row in rows]
 
 
-def _outcome(row: DefectTold) -> str:
+def _outcome(row: DefectResult) -> str:
     if row.outcome == CAUGHT:
         missed = f"  (not by {', '.join(row.overlooked_by)})" if row.overlooked_by else ""
         return f"caught by {', '.join(caught.case for caught in row.caught_by)}{missed}"
@@ -42,13 +42,13 @@ def _outcome(row: DefectTold) -> str:
     return f"NOT CAUGHT by {', '.join(row.overlooked_by)}"
 
 
-def summary(told: Controls) -> str:
+def summary(results: Controls) -> str:
     """One line."""
-    counts = {outcome: sum(row.outcome == outcome for row in told.defects) for outcome in (CAUGHT, NOT_CAUGHT, NOT_SHOWN)}
+    counts = {outcome: sum(row.outcome == outcome for row in results.defects) for outcome in (CAUGHT, NOT_CAUGHT, NOT_SHOWN)}
     shown = [f"{counts[CAUGHT]} caught", f"{counts[NOT_CAUGHT]} not caught"]
     if counts[NOT_SHOWN]:
         shown.append(f"{counts[NOT_SHOWN]} not shown")
-    return f"{told.target.label}: {len(told.defects)} defects: {', '.join(shown)} in {told.seconds:.0f} s"
+    return f"{results.target.label}: {len(results.defects)} defects: {', '.join(shown)} in {results.seconds:.0f} s"
 
 
 def document(declared: Sequence[Defect], runs: Sequence[Controls]) -> str:
@@ -70,7 +70,7 @@ def _subjects(runs: Sequence[Controls]) -> list[str]:
     return [f"- {summary(run)} ({run.started[:10]})" for run in runs]
 
 
-def _cell(row: DefectTold | None) -> str:
+def _cell(row: DefectResult | None) -> str:
     if row is None:
         return "not run"
     if row.outcome == CAUGHT:

@@ -75,12 +75,12 @@ DEFECTS: Final = {
         answers(Code.GET_TOPIC_CONFIG, of(ResponseCode.TOPIC_NOT_EXIST, code(ResponseCode.SYSTEM_ERROR))),
     ),
     "topics.stats-off-by-one": Row(
-        "tells queue ends of one less",
+        "reports queue ends of one less",
         "topics.stats",
         answers(Code.GET_TOPIC_STATS_INFO, text(rb'(?<="maxOffset":)\d+', lambda end: b"%d" % max(int(end[0]) - 1, 0))),
     ),
     "topics.not-registered": Row(
-        "does not tell the name server of new topics",
+        "does not register new topics with the name server",
         "topics.route-follows",
         together(requests(CREATE, remembered), answers(Code.GET_ROUTEINFO_BY_TOPIC, no_route)),
     ),
@@ -103,7 +103,7 @@ DEFECTS: Final = {
         "does not count what is put", "runtime.counts", answers(INFO, text(rb'("putMessageTimesTotal":)"?\d+"?', rb'\1"7"'))
     ),
     "runtime.name-wrong": Row(
-        "tells another broker's name in its configuration",
+        "reports another broker's name in its configuration",
         "runtime.config.read",
         answers(Code.GET_BROKER_CONFIG, text(rb"(?m)^brokerName=.*$", b"brokerName=nobody")),
     ),
@@ -113,7 +113,7 @@ DEFECTS: Final = {
         answers(Code.UPDATE_BROKER_CONFIG, code(ResponseCode.SUCCESS)),
     ),
     "runtime.lag-wrong": Row(
-        "tells the queue's end as the group's place",
+        "reports the queue's end as the group's place",
         "runtime.consume-stats",
         answers(Code.GET_CONSUME_STATS, text(rb'"consumerOffset":\d+', b'"consumerOffset":3')),
     ),

@@ -102,7 +102,9 @@ DEFECTS: Final = {
     "offsets.one-way-commit-forgotten": Row(
         "does not count one-way commits", "offsets.one-way-commit", requests(COMMIT, one_way_dropped)
     ),
-    "offsets.query-off-by-one": Row("tells a progress of one less", "offsets.commit-then-query", answers(ASK, add("offset", -1))),
+    "offsets.query-off-by-one": Row(
+        "answers a committed offset of one less", "offsets.commit-then-query", answers(ASK, add("offset", -1))
+    ),
     "offsets.groups-share": Row("keeps one progress for all groups", "offsets.per-group", requests((COMMIT, ASK), groups_share)),
     "offsets.queues-share": Row(
         "keeps one progress for all queues", "offsets.per-group", requests((COMMIT, ASK), constant(queueId="0"))
@@ -113,12 +115,12 @@ DEFECTS: Final = {
         answers(ASK, of(ResponseCode.QUERY_NOT_FOUND, code(ResponseCode.SUCCESS, offset="0"))),
     ),
     "offsets.max-off-by-one": Row(
-        "tells the last message's offset as the end",
+        "answers the last message's offset as the end",
         "offsets.max-and-min send.max-offset-after",
         answers(Code.GET_MAX_OFFSET, add("offset", -1)),
     ),
     "offsets.min-off-by-one": Row(
-        "tells the second message's offset as the start", "offsets.max-and-min", answers(Code.GET_MIN_OFFSET, add("offset", 1))
+        "answers the second message's offset as the start", "offsets.max-and-min", answers(Code.GET_MIN_OFFSET, add("offset", 1))
     ),
     "offsets.time-after": Row(
         "finds the message behind a time, not the one at it",
@@ -126,7 +128,7 @@ DEFECTS: Final = {
         requests(Code.SEARCH_OFFSET_BY_TIMESTAMP, time_after),
     ),
     "offsets.earliest-now": Row(
-        "tells no time of the oldest message",
+        "answers no time of the oldest message",
         "offsets.earliest-time",
         answers(Code.GET_EARLIEST_MSG_STORETIME, constant(timestamp="-1")),
     ),
@@ -149,7 +151,7 @@ DEFECTS: Final = {
     ),
     # Members
     "clients.notice-dropped": Row(
-        "does not tell members of a change", "clients.notice.joins clients.notice.goes", notices(CHANGED, dropped)
+        "does not notify members of a change", "clients.notice.joins clients.notice.goes", notices(CHANGED, dropped)
     ),
     "clients.notice-wants-answer": Row(
         "asks for an answer to its notices", "clients.notice.joins", notices(CHANGED, mark(off=frames.ONE_WAY))

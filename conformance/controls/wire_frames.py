@@ -111,7 +111,7 @@ DEFECTS: Final = {
         "hangs up in the middle of an answer", "send.view-by-id query.view.unit", answers(Code.VIEW_MESSAGE_BY_ID, cut_short)
     ),
     "frame.length-too-large": Row(
-        "tells a length that is one more than the frame's", "query.view.unit", answers(Code.VIEW_MESSAGE_BY_ID, length_too_large)
+        "states a length that is one more than the frame's", "query.view.unit", answers(Code.VIEW_MESSAGE_BY_ID, length_too_large)
     ),
     "frame.unknown-code-accepted": Row(
         "answers 0 to codes that nobody knows", "frame.unknown-code", every_answer(of(UNKNOWN, code(ResponseCode.SUCCESS)))

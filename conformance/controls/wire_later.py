@@ -139,7 +139,7 @@ DEFECTS: Final = {
     ),
     # POP
     "pop.receipt-wrong": Row(
-        "tells offsets that are not those of the messages",
+        "answers offsets that are not those of the messages",
         "pop.answer-header pop.acknowledged",
         answers(POP, of(ResponseCode.SUCCESS, receipt_wrong)),
     ),

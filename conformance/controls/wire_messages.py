@@ -47,9 +47,9 @@ NOWHERE: Final = {"msgId": "7F000001000000000000000000000000", "queueId": "0", "
 
 def id_of_another(seen: Seen) -> None:
     """64 bytes before."""
-    told = str(seen.reply.ext.get("msgId", ""))
-    if re.fullmatch("[0-9A-F]{32}", told):
-        seen.reply.ext["msgId"] = f"{told[:16]}{max(int(told[16:], 16) - 64, 0):016X}"
+    msg_id = str(seen.reply.ext.get("msgId", ""))
+    if re.fullmatch("[0-9A-F]{32}", msg_id):
+        seen.reply.ext["msgId"] = f"{msg_id[:16]}{max(int(msg_id[16:], 16) - 64, 0):016X}"
 
 
 def body_flipped(seen: Seen) -> None:
@@ -188,9 +188,9 @@ DEFECTS: Final = {
     "pull.next-offset-too-low": Row(
         "brings the last message again", "pull.found pull.count pull.lite", answers(PULLS, of(FOUND, add("nextBeginOffset", -1)))
     ),
-    "pull.min-offset-wrong": Row("tells a start that is not the queue's", "pull.found", answers(PULLS, add("minOffset", 1))),
+    "pull.min-offset-wrong": Row("answers a start that is not the queue's", "pull.found", answers(PULLS, add("minOffset", 1))),
     "pull.max-offset-wrong": Row(
-        "tells an end that is not the queue's", "pull.found pull.nothing-new", answers(PULLS, add("maxOffset", -1))
+        "answers an end that is not the queue's", "pull.found pull.nothing-new", answers(PULLS, add("maxOffset", -1))
     ),
     "pull.tags-ignored": Row("brings messages of all tags", "pull.tags", requests(PULLS, constant(subscription="*"))),
     "pull.count-ignored": Row("brings as many as fit", "pull.count", requests(PULLS, constant(maxMsgNums="32"))),
@@ -256,7 +256,7 @@ DEFECTS: Final = {
         requests(Code.QUERY_MESSAGE, constant(beginTimestamp="0", endTimestamp=str(1 << 62))),
     ),
     "query.header-zero": Row(
-        "does not tell how far the index is",
+        "does not answer how far the index is",
         "query.answer-header",
         answers(Code.QUERY_MESSAGE, constant(indexLastUpdatePhyoffset="0", indexLastUpdateTimestamp="0")),
     ),

@@ -19,7 +19,7 @@ ADDRESSES: Final = re.compile(rb'(?<="brokerAddrs":\{)[^}]*(?=\})')
 
 
 def never_expires(seen: Seen) -> None:
-    """The last route of a topic is told for ever."""
+    """The last route of a topic is answered for ever."""
     topic = seen.request.ext.get("topic")
     if seen.reply.code == ResponseCode.SUCCESS:
         seen.state[topic] = seen.reply.body
@@ -50,15 +50,15 @@ DEFECTS: Final = {
         "drops brokers that send heartbeats", "names.stays.heartbeat", requests(Code.BROKER_HEARTBEAT, accepted)
     ),
     "names.slave-missing": Row(
-        "tells clients of masters only",
+        "shows clients masters only",
         "names.register.slave",
         answers(ROUTE, text(ADDRESSES, lambda table: table[0].split(b",")[0])),
     ),
-    "names.master-not-told": Row(
-        "does not tell a slave its master", "names.register.slave", answers(REGISTER, gone("masterAddr", "haServerAddr"))
+    "names.master-not-answered": Row(
+        "does not answer a slave its master", "names.register.slave", answers(REGISTER, gone("masterAddr", "haServerAddr"))
     ),
     "names.queues-wrong": Row(
-        "tells another number of queues",
+        "answers another number of queues",
         "names.register.route",
         answers(ROUTE, text(rb'(?<="readQueueNums":)\d+', lambda count: b"%d" % (int(count[0]) + 1))),
     ),
@@ -84,12 +84,12 @@ DEFECTS: Final = {
         "takes registrations whose body is broken", "names.register.broken-body", requests(REGISTER, constant(bodyCrc32="0"))
     ),
     "names.one-broker-only": Row(
-        "tells of one broker of a topic",
+        "names one broker of a topic",
         "names.route.two-brokers",
         answers(ROUTE, table(lambda route: route.update(brokerDatas=route["brokerDatas"][:1]))),
     ),
     "names.zone-ignored": Row(
-        "tells clients of all zones",
+        "shows clients all zones",
         "names.zone.filter",
         requests(ROUTE, gone("zoneMode", "zoneName", "__ZONE_MODE", "__ZONE_NAME")),
     ),

@@ -40,14 +40,14 @@ def masters(namesrv: str) -> dict[str, tuple[str, str]]:
 
 
 def broker_config(broker: str) -> dict[str, str]:
-    """All properties of a broker, as it tells them.  Raises `OSError`; empty where it does not tell."""
+    """All properties of a broker, as it reports them.  Raises `OSError`; empty where it does not report any."""
     answer = remoting.ask(broker, remoting.GET_BROKER_CONFIG)
     lines = answer.body.decode(errors="replace").splitlines() if answer.code == remoting.SUCCESS else []
     return {key: value for key, equals, value in (line.partition("=") for line in lines) if equals}
 
 
 def runtime(broker: str, pause: Callable[[float], None] = time.sleep) -> dict[str, str]:
-    """The runtime figures of a broker, which may have started just now.  Raises `OSError`; empty where it does not tell."""
+    """The runtime figures of a broker, which may have started just now.  Raises `OSError`; empty where it does not report any."""
     answer = remoting.ask(broker, remoting.GET_BROKER_RUNTIME_INFO)
     for _ in range(SAMPLING_TRIES):
         if SAMPLING not in (answer.remark or ""):
@@ -77,8 +77,8 @@ def find(
     if name not in listed:
         raise SubjectFailed(f"the name server {namesrv} lists no master {name}: there are {', '.join(listed)}")
     broker, cluster = listed[name]
-    told = _asked(broker, f"broker {name} that {namesrv} lists", lambda: runtime(broker))
-    says = told.get("brokerVersionDesc", "")
+    figures = _asked(broker, f"broker {name} that {namesrv} lists", lambda: runtime(broker))
+    says = figures.get("brokerVersionDesc", "")
     return Target(
         label=label,
         kind=kind,
@@ -112,7 +112,7 @@ class AddressSubject:
         config = _asked(self.address, "broker", lambda: broker_config(self.address))
         namesrv = config.get("namesrvAddr", "").split(";")[0].strip()
         if not namesrv:
-            raise SubjectFailed(f"{self.address} is a broker that tells no name server: name that one")
+            raise SubjectFailed(f"{self.address} is a broker that names no name server: name that one")
         name = self.broker_name or config.get("brokerName")
         return find(namesrv, broker_name=name, store=self.store, details={"found by": f"the broker {self.address}"})
 

@@ -35,8 +35,8 @@ class Target:
     version       of the reference whose behaviour is expected; None: unknown
     namesrv       host:port; broker: host:port of the master
     store         a directory of its files that can be read here, or None
-    details       told in the report: image id, Java version, commit, command lines
-    config        broker properties by Java's names: those that were set (own subjects), all that it tells (the others)
+    details       shown in the report: image id, Java version, commit, command lines
+    config        broker properties by Java's names: those that were set (own subjects), all that it reports (the others)
     """
 
     label: str

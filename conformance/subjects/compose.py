@@ -70,7 +70,7 @@ class ComposeSubject:
             return replace(target, label=self.label)
         except BaseException as why:
             log = self.log_tail()
-            with contextlib.suppress(SubjectFailed):  # what went wrong first is told
+            with contextlib.suppress(SubjectFailed):  # what went wrong first is reported
                 self.__exit__()
             if isinstance(why, NotReady):
                 raise SubjectFailed(f"{self.label}: {why}", log) from None

@@ -56,8 +56,8 @@ def translated(what: str) -> Iterator[None]:
     try:
         yield
     except (docker.errors.DockerException, requests.exceptions.RequestException) as why:
-        told = getattr(why, "explanation", None) or str(why)
-        raise SubjectFailed(f"{what}: {told}") from None
+        explanation = getattr(why, "explanation", None) or str(why)
+        raise SubjectFailed(f"{what}: {explanation}") from None
 
 
 def daemon() -> Any:
@@ -116,7 +116,7 @@ class DockerSubject:
                 return self._start(client)
         except BaseException as why:
             log = self.log_tail()
-            with contextlib.suppress(SubjectFailed):  # what went wrong first is told
+            with contextlib.suppress(SubjectFailed):  # what went wrong first is reported
                 self.__exit__()
             if isinstance(why, SubjectFailed) and not why.log:
                 why.log = log

@@ -70,7 +70,7 @@ def library(version: str) -> Path:
     profiles = PROFILES.get(version, PROFILES_ELSE)
     want = hashlib.sha256(POM.read_bytes() + " ".join((version, *profiles)).encode()).hexdigest()
     stamp = directory / FETCHED
-    if _told(stamp) == want:
+    if _stamped(stamp) == want:
         return directory
     maven = shutil.which("mvn")
     if maven is None:
@@ -82,7 +82,7 @@ def library(version: str) -> Path:
         directory.parent.mkdir(parents=True, exist_ok=True)
         with (directory.parent / ".fetch.lock").open("w") as lock:  # one at a time: several runs may share the directory
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if _told(stamp) != want:
+            if _stamped(stamp) != want:
                 print(f"fetching the jars of Apache RocketMQ {version} into {directory} (some 20 s)", file=sys.stderr)
                 _fetch(maven, version, profiles, directory, want)
     except OSError as why:
@@ -90,7 +90,7 @@ def library(version: str) -> Path:
     return directory
 
 
-def _told(stamp: Path) -> str:
+def _stamped(stamp: Path) -> str:
     return stamp.read_text().strip() if stamp.exists() else ""
 
 

@@ -112,7 +112,7 @@ class JavaServer(ServerProcess):
         self.address = f"127.0.0.1:{self.port}"
         self.properties: dict[str, str] = {"listenPort": str(self.port), **(properties or {})}
         self.jvm = [*jvm, "-Xms64m", f"-Xmx{heap}", "-XX:MaxDirectMemorySize=1g"]
-        if not version.startswith("4."):  # 4.x listens on every address and cannot be told otherwise
+        if not version.startswith("4."):  # 4.x listens on every address and has no setting for it
             self.properties.setdefault("bindAddress", "127.0.0.1")
 
     def classpath(self) -> str:

@@ -38,11 +38,11 @@ class OurServer(ServerProcess):
     def environment(self) -> Mapping[str, str]:
         return {**rocketmq_home(self.directory), "PYTHONPATH": str(ROOT), "HOME": str(self.directory)}
 
-    def told(self) -> dict[str, Any]:
+    def reported(self) -> dict[str, Any]:
         """The JSON line of the latest start; empty when there is none yet."""
         lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.startswith("{")]
-        told: dict[str, Any] = json.loads(lines[-1]) if lines else {}
-        return told
+        reported: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+        return reported
 
 
 class OurNameServer(OurServer):
@@ -123,8 +123,8 @@ class OursSubject(OwnSubject):
     def start(self) -> Target:
         names = OurNameServer(self.directory / "namesrv", port=self.namesrv_port, properties=OWN_NAMESRV_PROPERTIES)
         self.run(names)
-        told = dict(OWN_BROKER_PROPERTIES)
-        properties = {**told, **OURS_ONLY, **self.properties}
+        reported = dict(OWN_BROKER_PROPERTIES)
+        properties = {**reported, **OURS_ONLY, **self.properties}
         broker = OurBroker(self.directory / "broker", names.address, port=self.broker_port, properties=properties)
         self.run(broker)
         return self.target(version_of(REFERENCE), names, broker, _which(), {})

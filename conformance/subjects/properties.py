@@ -1,7 +1,7 @@
-"""What own subjects are told: every interval that a case would otherwise wait for, and store files of a few megabytes.
+"""What own subjects are given: every interval that a case would otherwise wait for, and store files of a few megabytes.
 
 Kept as they are: what clients see of it in ordinary life (delay levels, the precision of the timer, `maxMessageSize`, limits).
-A case that waits reads the interval out of `Target.config`, and takes Java's default where it is not told.
+A case that waits reads the interval out of `Target.config`, and takes Java's default where it is not given.
 Names as in BrokerConfig, MessageStoreConfig and NamesrvConfig of 5.5.0; other versions ignore the names that they do not know
 (MixAll.properties2Object).
 """

@@ -1,6 +1,6 @@
 """The smallest client that can ask a server something: one blocking request on one connection.
 
-Deliberately independent of `rmq_wire` and `rmq_net`: it tells the harness whether a server is ready and who it is, and must keep
+Deliberately independent of `rmq_wire` and `rmq_net`: it shows the harness whether a server is ready and who it is, and must keep
 working while those packages are under test.  JSON header form only.
 """
 

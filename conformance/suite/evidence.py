@@ -1,6 +1,6 @@
 """Evidence decoded: each frame's code by name, header fields, remark and the beginning of its body, as the report shows them.
 
-Only looks: what cannot be read is told as bytes.  Of a case with many frames the first and the last are told.
+Only looks: what cannot be read is shown as bytes.  Of a case with many frames the first and the last are shown.
 """
 
 from __future__ import annotations
@@ -11,55 +11,55 @@ from typing import Final
 
 from conformance.frames import PREFIX_BYTES, split
 from conformance.suite.link import Frame
-from conformance.suite.results import FrameTold
+from conformance.suite.results import FrameRecord
 from rmq_wire.codes import LanguageCode, RequestCode, ResponseCode
 from rmq_wire.command import Command, Limits, decode_header
 from rmq_wire.encoding import ONE_WAY, RESPONSE, Form
 from rmq_wire.errors import WireError
 
 BODY_BYTES_MAX: Final = 400
-"""Of a body, told."""
+"""Of a body, shown."""
 FIELD_CHARACTERS_MAX: Final = 400
 FRAMES_MAX: Final = 60
-"""Of one case, told: the first half and the last half of it."""
+"""Of one case, shown: the first half and the last half of it."""
 _LIMITS: Final = Limits(frame_bytes_max=2**31 - 1)
 _REQUESTS: Final = {int(code): code.name for code in RequestCode}
 _RESPONSES: Final = {int(code): code.name for code in ResponseCode}
 _LANGUAGES: Final = {int(code): code.name for code in LanguageCode}
 
 
-def tell(frames: Sequence[Frame], count: int = FRAMES_MAX) -> list[FrameTold]:
+def decoded_frames(frames: Sequence[Frame], count: int = FRAMES_MAX) -> list[FrameRecord]:
     """Up to `count` frames decoded; a note stands where some were left out."""
     if len(frames) <= count:
-        return [tell_one(frame) for frame in frames]
+        return [decoded_frame(frame) for frame in frames]
     half = count // 2
     left_out = len(frames) - 2 * half
-    gap = FrameTold(-1, False, frames[half].at_s, 0, "end", note=f"{left_out} frames left out")
-    return [*map(tell_one, frames[:half]), gap, *map(tell_one, frames[-half:])]
+    gap = FrameRecord(-1, False, frames[half].at_s, 0, "end", note=f"{left_out} frames left out")
+    return [*map(decoded_frame, frames[:half]), gap, *map(decoded_frame, frames[-half:])]
 
 
-def tell_one(frame: Frame) -> FrameTold:
+def decoded_frame(frame: Frame) -> FrameRecord:
     """One frame decoded."""
-    told = FrameTold(frame.connection, frame.to_server, round(frame.at_s, 4), frame.size, note=frame.note)
+    record = FrameRecord(frame.connection, frame.to_server, round(frame.at_s, 4), frame.size, note=frame.note)
     if not frame.data and frame.note:
-        told.kind = "end"
-        return told
+        record.kind = "end"
+        return record
     command = _decode(frame.data)
     if command is None:
-        _tell_body(told, frame.data, frame.size)
-        return told
+        _set_body(record, frame.data, frame.size)
+        return record
     answers = bool(command.flag & RESPONSE)
-    told.kind = "response" if answers else "one-way" if command.flag & ONE_WAY else "request"
-    told.code = command.code
-    told.code_name = (_RESPONSES if answers else _REQUESTS).get(command.code, "")
-    told.opaque = command.opaque
-    told.form = Form(command.form).name
-    told.language = _LANGUAGES.get(command.language, str(command.language))
-    told.version = command.version
-    told.remark = _cut(command.remark) if command.remark is not None else None
-    told.fields = {name: _cut(value) for name, value in command.ext_map().items()}
-    _tell_body(told, bytes(command.body), len(command.body) + frame.size - len(frame.data))
-    return told
+    record.kind = "response" if answers else "one-way" if command.flag & ONE_WAY else "request"
+    record.code = command.code
+    record.code_name = (_RESPONSES if answers else _REQUESTS).get(command.code, "")
+    record.opaque = command.opaque
+    record.form = Form(command.form).name
+    record.language = _LANGUAGES.get(command.language, str(command.language))
+    record.version = command.version
+    record.remark = _cut(command.remark) if command.remark is not None else None
+    record.fields = {name: _cut(value) for name, value in command.ext_map().items()}
+    _set_body(record, bytes(command.body), len(command.body) + frame.size - len(frame.data))
+    return record
 
 
 def _decode(data: bytes) -> Command | None:
@@ -80,12 +80,12 @@ def _decode(data: bytes) -> Command | None:
     return command
 
 
-def _tell_body(told: FrameTold, body: bytes, size: int) -> None:
-    told.body_bytes = size
+def _set_body(record: FrameRecord, body: bytes, size: int) -> None:
+    record.body_bytes = size
     shown = body[:BODY_BYTES_MAX]
     text = _text(shown, whole=len(shown) == size)
-    told.body_hex = text is None
-    told.body = shown.hex() if text is None else text
+    record.body_hex = text is None
+    record.body = shown.hex() if text is None else text
 
 
 def _text(shown: bytes, whole: bool) -> str | None:

@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from conformance.suite.results import FAILED, CaseTold
+from conformance.suite.results import FAILED, CaseResult
 
 DIRECTORY: Final = Path(__file__).with_name("expected")
 ROOT: Final = Path(__file__).parents[2]
@@ -80,7 +80,7 @@ def _entry(path: Path, entry: Mapping[str, Any]) -> Expectation:
     return Expectation(tuple(cases), reason, see)
 
 
-def apply(cases: Iterable[CaseTold], expectations: Iterable[Expectation]) -> None:
+def apply(cases: Iterable[CaseResult], expectations: Iterable[Expectation]) -> None:
     """Write into each case what is expected of it."""
     known = list(expectations)
     for case in cases:

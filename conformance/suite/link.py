@@ -74,18 +74,18 @@ class NoAnswer(Exception):
     """The server did not answer: in time, or at all because the connection ended.  Says which and what was asked."""
 
 
-class Told(dict[str, T]):
-    """What an answer tells by name.  To take a member that is not there is the server's failure, not an error of the suite's."""
+class JsonObject(dict[str, T]):
+    """What an answer holds, by name.  To take a member that is not there is the server's failure, not an error of the suite's."""
 
     def __missing__(self, name: str) -> NoReturn:
         raise BadBody(f"it has no {name!r}, only {', '.join(map(str, self)) or 'nothing'}")
 
 
-def _told(value: Any) -> Any:
-    """JSON with `Told` for objects."""
+def _objects(value: Any) -> Any:
+    """JSON with `JsonObject` for objects."""
     if isinstance(value, dict):
-        return Told({name: _told(member) for name, member in value.items()})
-    return [_told(member) for member in value] if isinstance(value, list) else value
+        return JsonObject({name: _objects(member) for name, member in value.items()})
+    return [_objects(member) for member in value] if isinstance(value, list) else value
 
 
 class Answer:
@@ -95,7 +95,7 @@ class Answer:
         self.command = command
         self.code = command.code
         self.remark = command.remark
-        self.ext: dict[str, str] = Told(command.ext_map())
+        self.ext: dict[str, str] = JsonObject(command.ext_map())
         self.body = bytes(command.body)
         self.took_s = took_s
 
@@ -105,7 +105,7 @@ class Answer:
 
     def json(self) -> Any:
         """The body as JSON in the dialect of either version (bare integer keys included).  Raises `BadBody`."""
-        return _told(fastjson.loads(self.body))
+        return _objects(fastjson.loads(self.body))
 
     def __repr__(self) -> str:
         return f"Answer(code={self.code}, remark={self.remark!r}, ext={self.ext}, body of {len(self.body)} bytes)"
@@ -195,7 +195,7 @@ class Link:
             raise NoAnswer(f"the answer to request {opaque} cannot be read: {found.command.why}")
         return Answer(found.command, trio.current_time() - started)
 
-    async def tell(self, request: Request, body: bytes = b"", *, ext: Mapping[str, str] | None = None) -> int:
+    async def send_oneway(self, request: Request, body: bytes = b"", *, ext: Mapping[str, str] | None = None) -> int:
         """Send a one-way request; its number."""
         opaque = next(self._opaques)
         fields = {**request.encode(), **(ext or {})}
@@ -214,7 +214,7 @@ class Link:
         return opaque
 
     async def send(self, data: bytes, *, chunk: int = 0) -> bool:
-        """Send bytes as they are, chunk by chunk if told so.  Whether the connection took them: it may have ended."""
+        """Send bytes as they are, chunk by chunk if wanted so.  Whether the connection took them: it may have ended."""
         await self.open()
         async with self._sending:
             self._keep(True, data)

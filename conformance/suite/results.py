@@ -29,7 +29,7 @@ class BadResults(Exception):
     """A file is not an outcome of this suite; one line."""
 
 
-class CheckTold(msgspec.Struct, omit_defaults=True):
+class CheckResult(msgspec.Struct, omit_defaults=True):
     """One judged statement of a case."""
 
     what: str
@@ -38,7 +38,7 @@ class CheckTold(msgspec.Struct, omit_defaults=True):
     seen: str = ""
 
 
-class FrameTold(msgspec.Struct, omit_defaults=True):
+class FrameRecord(msgspec.Struct, omit_defaults=True):
     """One frame of a case's evidence, decoded as far as it can be."""
 
     connection: int
@@ -69,7 +69,7 @@ class FrameTold(msgspec.Struct, omit_defaults=True):
     note: str = ""
 
 
-class CaseTold(msgspec.Struct, omit_defaults=True):
+class CaseResult(msgspec.Struct, omit_defaults=True):
     """What came of one case."""
 
     id: str
@@ -89,9 +89,9 @@ class CaseTold(msgspec.Struct, omit_defaults=True):
     see: str = ""
     """The place in the documents that explains it."""
     codes: list[int] = []
-    checks: list[CheckTold] = []
+    checks: list[CheckResult] = []
     notes: dict[str, str] = {}
-    frames: list[FrameTold] = []
+    frames: list[FrameRecord] = []
     trace: str = ""
     """The traceback of an error."""
 
@@ -108,7 +108,7 @@ class CaseTold(msgspec.Struct, omit_defaults=True):
         return self.outcome == (self.expected or PASSED)
 
 
-class TargetTold(msgspec.Struct):
+class TargetInfo(msgspec.Struct):
     """Whom the run asked: `conformance.subjects.base.Target` in plain values."""
 
     label: str
@@ -127,7 +127,7 @@ class TargetTold(msgspec.Struct):
 class Run(msgspec.Struct):
     """One run of the suite against one subject."""
 
-    target: TargetTold
+    target: TargetInfo
     started: str
     """UTC, ISO 8601."""
     seconds: float
@@ -138,15 +138,15 @@ class Run(msgspec.Struct):
     """In the name of every topic and group that it made."""
     ended: str
     """Empty: all cases were run; else why it stopped before."""
-    cases: list[CaseTold]
+    cases: list[CaseResult]
 
     @property
-    def failed_must(self) -> list[CaseTold]:
+    def failed_must(self) -> list[CaseResult]:
         """The MUST cases that failed, and the errors of any level."""
         return [case for case in self.cases if case.outcome == ERROR or (case.outcome == FAILED and case.level == "must")]
 
     @property
-    def surprises(self) -> list[CaseTold]:
+    def surprises(self) -> list[CaseResult]:
         """The cases that came otherwise than expected."""
         return [case for case in self.cases if not case.as_expected]
 
@@ -164,9 +164,9 @@ class Run(msgspec.Struct):
     def expectation_line(self) -> str:
         """One line: how much of it came as expected."""
         known, unexpected = sum(self.known.values()), len(self.surprises)
-        told = "as expected" if not unexpected and not self.ended else "not as expected"
+        verdict = "as expected" if not unexpected and not self.ended else "not as expected"
         passed = sum(case.outcome == PASSED and case.as_expected for case in self.cases)
-        return f"{told}: {passed} passed, {known} known, {self.count(SKIPPED)} skipped, {unexpected} unexpected"
+        return f"{verdict}: {passed} passed, {known} known, {self.count(SKIPPED)} skipped, {unexpected} unexpected"
 
     def count(self, outcome: str, level: str = "") -> int:
         """How many cases came out so."""
@@ -190,14 +190,14 @@ def brief(run: Run) -> Run:
     return msgspec.structs.replace(run, target=anywhere(run.target), cases=cases)
 
 
-def anywhere(target: TargetTold) -> TargetTold:
+def anywhere(target: TargetInfo) -> TargetInfo:
     """The target without this machine's paths: command lines, directories."""
     config = {name: value for name, value in target.config.items() if os.sep not in value}
     details = {name: value for name, value in target.details.items() if not name.startswith("command")}
     return msgspec.structs.replace(target, config=config, details=details)
 
 
-def _without_evidence(case: CaseTold) -> CaseTold:
+def _without_evidence(case: CaseResult) -> CaseResult:
     return msgspec.structs.replace(case, checks=[check for check in case.checks if not check.holds], frames=[], trace="")
 
 
@@ -248,9 +248,9 @@ def merge(matrices: Iterable[Matrix]) -> list[Run]:
     return list(latest.values())
 
 
-def rows(runs: Iterable[Run]) -> Mapping[str, dict[str, CaseTold]]:
+def rows(runs: Iterable[Run]) -> Mapping[str, dict[str, CaseResult]]:
     """The matrix: case id -> label -> what came of it, capability by capability."""
-    found: dict[str, dict[str, CaseTold]] = {}
+    found: dict[str, dict[str, CaseResult]] = {}
     for run in runs:
         for case in run.cases:
             found.setdefault(case.id, {})[run.target.label] = case

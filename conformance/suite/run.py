@@ -16,7 +16,7 @@ from conformance.subjects.remoting import split_address
 from conformance.suite import expected
 from conformance.suite.case import Case
 from conformance.suite.cleaning import CLEANING_S, CLEANING_SHORT_S, clean, prepare
-from conformance.suite.results import CaseTold, Run
+from conformance.suite.results import CaseResult, Run
 from conformance.suite.runner import OWN_KINDS, Limits, run, run_trio
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class KeptSubject:
         try:
             target = msgspec.json.decode(self._file.read_bytes(), type=Target, dec_hook=lambda kind, value: kind(value))
         except (OSError, msgspec.MsgspecError) as error:
-            raise SubjectFailed(f"{self._file} does not tell where a subject is: {error}") from None
+            raise SubjectFailed(f"{self._file} does not say where a subject is: {error}") from None
         self.label = target.label
         try:
             for address in (target.namesrv, target.broker):
@@ -96,7 +96,7 @@ def run_on(
     limits: Limits = Limits(),  # noqa: B008 (immutable)
     expectations: str = "",
     begun: Callable[[Target], None] = lambda target: None,
-    done: Callable[[CaseTold], None] = lambda told: None,
+    done: Callable[[CaseResult], None] = lambda ended: None,
     logs: Path | None = None,
 ) -> Run:
     """Start the subject, run the cases, end it.  The result says of each case what was expected of it.
@@ -108,14 +108,16 @@ def run_on(
         rules = expected.load(expectations or target.label)
         begun(target)
 
-        def told(case: CaseTold) -> None:
+        def ended(case: CaseResult) -> None:
             expected.apply([case], rules)
             done(case)
 
         if _was_found(subject, target):
             run_trio(prepare, target)
         restart = getattr(subject, "restart_broker", None)
-        outcome = run_trio(partial(run, cases, target, seed=seed, limits=limits, alive=subject.alive, restart=restart, done=told))
+        outcome = run_trio(
+            partial(run, cases, target, seed=seed, limits=limits, alive=subject.alive, restart=restart, done=ended)
+        )
         expected.apply(outcome.cases, rules)
         if _was_found(subject, target):
             outcome.target.details["deleted afterwards"] = run_trio(

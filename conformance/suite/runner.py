@@ -22,9 +22,9 @@ import trio
 
 from conformance.subjects.base import Target
 from conformance.suite.case import Case, Level, Need
-from conformance.suite.evidence import tell
+from conformance.suite.evidence import decoded_frames
 from conformance.suite.link import NoAnswer
-from conformance.suite.results import ERROR, FAILED, NOT_RUN, PASSED, SKIPPED, CaseTold, CheckTold, Run, TargetTold
+from conformance.suite.results import ERROR, FAILED, NOT_RUN, PASSED, SKIPPED, CaseResult, CheckResult, Run, TargetInfo
 from conformance.suite.trial import CaseFailed, CaseSkipped, Restart, Trial
 from conformance.version import dotted
 from rmq_wire.errors import WireError
@@ -45,7 +45,7 @@ OWN_KINDS: Final = frozenset({"jars", "docker", "ours"})
 INTERRUPTED: Final = "the run was interrupted"
 """`Run.ended` after Ctrl-C."""
 ROOT: Final = Path(__file__).resolve().parents[2]
-"""Told paths begin here: whose machine it was is nobody's business."""
+"""Shown paths begin here: whose machine it was is nobody's business."""
 _FAILURES: Final = CaseFailed | NoAnswer | WireError | TimeoutError | trio.TooSlowError
 """What a case raises when it is the server's fault."""
 _MARK_LETTERS: Final = string.ascii_lowercase + string.digits
@@ -78,7 +78,7 @@ class Limits(NamedTuple):
     slow_case_s: float = SLOW_CASE_S
 
 
-Watcher = Callable[[CaseTold], None]
+Watcher = Callable[[CaseResult], None]
 
 
 class Restarter(Protocol):
@@ -95,12 +95,12 @@ async def run(
     limits: Limits = Limits(),  # noqa: B008 (immutable)
     alive: Callable[[], bool] = lambda: True,
     restart: Restarter | None = None,
-    done: Watcher = lambda told: None,
+    done: Watcher = lambda result: None,
 ) -> Run:
     """Run these cases; never raises for what a case or the server does.
 
-    alive: whether the server's processes live; restart: stops the broker, by SIGKILL when told `kill=True`, and starts it again;
-    blocks; done: told of every case that has ended.  Cases that were not run, because the
+    alive: whether the server's processes live; restart: stops the broker, by SIGKILL with `kill=True`, and starts it again;
+    blocks; done: called with every case that has ended.  Cases that were not run, because the
     server died, are in the result as `not run`, and `Run.ended` says why.
     """
     started, began = datetime.datetime.now(datetime.UTC), trio.current_time()
@@ -112,7 +112,7 @@ async def run(
     for number, case in enumerate(order):
         why = not_for(case, target, absent)
         if why:
-            course.end(told_of(case, SKIPPED, why=why))
+            course.end(result_of(case, SKIPPED, why=why))
         else:
             ready.append((case, f"{course.mark}{number:x}"))
     try:
@@ -122,17 +122,17 @@ async def run(
             raise
         course.ended = INTERRUPTED
     for case, _ in ready:
-        if case.id not in course.told:
-            course.told[case.id] = told_of(case, NOT_RUN, why=course.why_not_run(case.id))
+        if case.id not in course.results:
+            course.results[case.id] = result_of(case, NOT_RUN, why=course.why_not_run(case.id))
     return Run(
-        target=tell_target(target),
+        target=target_info(target),
         started=started.isoformat(timespec="seconds").replace("+00:00", "Z"),
         seconds=round(trio.current_time() - began, 3),
         seed=seed,
         jobs=limits.jobs,
         mark=course.mark,
         ended=course.ended,
-        cases=[course.told[case.id] for case in sorted(cases, key=lambda case: case.id)],
+        cases=[course.results[case.id] for case in sorted(cases, key=lambda case: case.id)],
     )
 
 
@@ -142,7 +142,7 @@ class _Course:
     def __init__(
         self, target: Target, limits: Limits, alive: Callable[[], bool], restart: Restarter | None, done: Watcher
     ) -> None:
-        self.told: dict[str, CaseTold] = {}
+        self.results: dict[str, CaseResult] = {}
         self.ended = ""
         self.mark = "".join(secrets.choice(_MARK_LETTERS) for _ in range(_MARK_LENGTH))
         self._target = target
@@ -153,9 +153,9 @@ class _Course:
         self._done = done
         self._under_way: set[str] = set()
 
-    def end(self, told: CaseTold) -> None:
-        self.told[told.id] = told
-        self._done(told)
+    def end(self, result: CaseResult) -> None:
+        self.results[result.id] = result
+        self._done(result)
 
     def why_not_run(self, id: str) -> str:
         """Of a case without an outcome."""
@@ -178,10 +178,10 @@ class _Course:
         for case, mark in entries:
             limit_s = self._limits.slow_case_s if case.slow else self._limits.case_s
             self._under_way.add(case.id)
-            told = await run_case(case, self._target, mark, limit_s, self._restart)
+            result = await run_case(case, self._target, mark, limit_s, self._restart)
             self._under_way.discard(case.id)
-            self.end(told)
-            if told.outcome in (FAILED, ERROR):
+            self.end(result)
+            if result.outcome in (FAILED, ERROR):
                 await self._look(scope, knock=True)
 
     async def _restart(self, kill: bool) -> None:
@@ -211,7 +211,7 @@ class _Course:
             scope.cancel()
 
 
-async def run_case(case: Case, target: Target, mark: str, limit_s: float, restart: Restart | None = None) -> CaseTold:
+async def run_case(case: Case, target: Target, mark: str, limit_s: float, restart: Restart | None = None) -> CaseResult:
     """Run one case and sort what comes of it."""
     began = trio.current_time()
     found: list[BaseException] = []
@@ -230,30 +230,30 @@ async def run_case(case: Case, target: Target, mark: str, limit_s: float, restar
                 nursery.cancel_scope.cancel()
     except Exception as error:
         found += _leaves(error)
-    told = told_of(case, PASSED)
+    result = result_of(case, PASSED)
     if scope.cancelled_caught and not found:
         found = [TimeoutError(f"it did not end within {limit_s:g} s")]
     if found:
-        _sort(told, found)
-    told.seconds = round(trio.current_time() - began, 3)
+        _sort(result, found)
+    result.seconds = round(trio.current_time() - began, 3)
     if trial is not None:
-        told.checks = [CheckTold(*check) for check in trial.checks]
-        told.notes = dict(trial.notes)
-        told.frames = tell(trial.evidence)
-        if told.outcome == FAILED and (not told.checks or told.checks[-1].holds):
-            told.checks.append(CheckTold(told.why, False))
-    return told
+        result.checks = [CheckResult(*check) for check in trial.checks]
+        result.notes = dict(trial.notes)
+        result.frames = decoded_frames(trial.evidence)
+        if result.outcome == FAILED and (not result.checks or result.checks[-1].holds):
+            result.checks.append(CheckResult(result.why, False))
+    return result
 
 
-def _sort(told: CaseTold, found: list[BaseException]) -> None:
+def _sort(result: CaseResult, found: list[BaseException]) -> None:
     """Whose fault it is: the worst of what was raised decides."""
     ours = [error for error in found if not isinstance(error, CaseSkipped | _FAILURES)]
     failed = [error for error in found if not isinstance(error, CaseSkipped) and error not in ours]
-    told.outcome = ERROR if ours else FAILED if failed else SKIPPED
+    result.outcome = ERROR if ours else FAILED if failed else SKIPPED
     worst = (ours or failed or found)[0]
-    told.why = " ".join(f"{'' if isinstance(worst, CaseFailed | CaseSkipped) else _kind(worst)}{worst}".split())
+    result.why = " ".join(f"{'' if isinstance(worst, CaseFailed | CaseSkipped) else _kind(worst)}{worst}".split())
     if ours:
-        told.trace = "".join(traceback.format_exception(worst))
+        result.trace = "".join(traceback.format_exception(worst))
 
 
 def _kind(error: BaseException) -> str:
@@ -327,16 +327,16 @@ async def _connects(address: str) -> bool:
     return False
 
 
-def told_of(case: Case, outcome: str, *, why: str = "") -> CaseTold:
+def result_of(case: Case, outcome: str, *, why: str = "") -> CaseResult:
     """A case's record with this outcome."""
-    return CaseTold(
+    return CaseResult(
         case.id, case.level.value, case.title, case.rests_on, outcome, why=" ".join(why.split()), codes=list(case.codes)
     )
 
 
-def tell_target(target: Target) -> TargetTold:
+def target_info(target: Target) -> TargetInfo:
     """The target in plain values."""
-    return TargetTold(
+    return TargetInfo(
         label=target.label,
         kind=target.kind,
         version=dotted(target.version) if target.version else "",

@@ -170,7 +170,7 @@ class Trial:
             self.skip(f"here {setting} is {seen}")
 
     def note(self, name: str, value: Any) -> None:
-        """Tell the report what was seen, unjudged."""
+        """Put into the report what was seen, unjudged."""
         self.notes[name] = _text(value)
 
     def answer(
@@ -222,7 +222,7 @@ class Trial:
         attributes: str = "",
         order: bool = False,
     ) -> str:
-        """Make a topic on the broker (17); its name.  queues: read queues, and write queues unless told."""
+        """Make a topic on the broker (17); its name.  queues: read queues, and write queues unless given."""
         name = name or self.name()
         asked = CreateTopic(
             topic=name,

@@ -1,6 +1,6 @@
 """The clients that are tormented: a command run for each script, or a stock Java client that lives through many scripts.
 
-A client is told where the name server is, which topic it is about and what to do (`ClientPart`), and prints one JSON line for
+A client is given where the name server is, which topic it is about and what to do (`ClientPart`), and prints one JSON line for
 each thing that its application sees: `sent`, `failed`, `started`, `received`, in the end `done`.  A program that prints
 nothing of the kind is judged by its frames alone.
 """
@@ -19,7 +19,7 @@ import trio
 
 from conformance.torture.script import ClientPart
 
-Tell = Callable[[dict[str, Any]], None]
+Report = Callable[[dict[str, Any]], None]
 """Takes each line that a program prints."""
 RUN_S_MAX: Final = 85.0
 """A program that has not ended by then is killed; no script of the package needs half of it."""
@@ -42,13 +42,13 @@ class Client(Protocol):
     at_once: int
     is_resident: bool
 
-    async def run(self, part: ClientPart, namesrv: str, topic: str, tell: Tell) -> None:
+    async def run(self, part: ClientPart, namesrv: str, topic: str, report: Report) -> None:
         """Run its program once, to its end.  Raises `ClientFailed`."""
         ...
 
 
 def settings(part: ClientPart) -> dict[str, str]:
-    """What a program is told, as texts."""
+    """What a program is given, as texts."""
     plain: dict[str, Any] = {field: getattr(part, field) for field in part.__struct_fields__}
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in plain.items()}
 
@@ -75,7 +75,7 @@ class CommandClient:
         except (KeyError, ValueError, IndexError) as wrong:
             raise ClientFailed(f"the client's command: {wrong}; known names are {', '.join(names)}") from None
 
-    async def run(self, part: ClientPart, namesrv: str, topic: str, tell: Tell) -> None:
+    async def run(self, part: ClientPart, namesrv: str, topic: str, report: Report) -> None:
         """One process; its standard error goes where ours goes."""
         command = self._fill(part, namesrv, topic)
         try:
@@ -86,9 +86,9 @@ class CommandClient:
         try:
             with trio.move_on_after(RUN_S_MAX):
                 async for line in _lines(process.stdout):
-                    told = _told(line)
-                    if told is not None:
-                        tell(told)
+                    event = _event(line)
+                    if event is not None:
+                        report(event)
                 await process.wait()
         finally:
             if process.returncode is None:
@@ -96,7 +96,7 @@ class CommandClient:
             with trio.CancelScope(shield=True):
                 await process.wait()
         if process.returncode:
-            tell({"event": "ended", "status": process.returncode})
+            report({"event": "ended", "status": process.returncode})
 
 
 class ResidentClient:
@@ -112,30 +112,30 @@ class ResidentClient:
         self._writing = trio.Lock()
         self._gone = False
         self._open: set[str] = set()
-        self._tell: dict[str, Tell] = {}
+        self._report: dict[str, Report] = {}
         self._ended: dict[str, trio.Event] = {}
 
     async def read(self) -> None:
         """Hand out what the program prints; returns when it has ended."""
         assert self._process.stdout is not None
         async for line in _lines(self._process.stdout):
-            told = _told(line)
-            if told is None or told.get("run") not in self._tell:
+            event = _event(line)
+            if event is None or event.get("run") not in self._report:
                 continue
-            run = told.pop("run")
-            self._tell[run](told)
-            if told["event"] in ("done", "crashed"):
+            run = event.pop("run")
+            self._report[run](event)
+            if event["event"] in ("done", "crashed"):
                 self._open.discard(run)
                 self._ended[run].set()
         self._gone = True
         for ended in self._ended.values():
             ended.set()
 
-    async def run(self, part: ClientPart, namesrv: str, topic: str, tell: Tell) -> None:
+    async def run(self, part: ClientPart, namesrv: str, topic: str, report: Report) -> None:
         """One line, until its program says that it is done."""
         self._runs += 1
         run = str(self._runs)
-        self._tell[run], self._ended[run] = tell, trio.Event()
+        self._report[run], self._ended[run] = report, trio.Event()
         self._open.add(run)
         words: Mapping[str, str] = {"run": run, "namesrv": namesrv, "topic": topic, **settings(part)}
         assert self._process.stdin is not None
@@ -146,7 +146,7 @@ class ResidentClient:
             raise await self._end() from None
         with trio.move_on_after(RUN_S_MAX):
             await self._ended[run].wait()
-        del self._tell[run]
+        del self._report[run]
         if self._gone and run in self._open:
             raise await self._end()
 
@@ -182,7 +182,7 @@ async def resident(
             await process.wait()
 
 
-def _told(line: bytes) -> dict[str, Any] | None:
+def _event(line: bytes) -> dict[str, Any] | None:
     """The object of a line, when it is one that says what an application saw."""
     try:
         read = json.loads(line)

@@ -1,7 +1,7 @@
 """Whether a client did what a script expects, judged over the recorded events alone.
 
 One function per check, named after it; each returns whether it holds and one line on what was seen instead of an opinion.  What
-only the client's own program can tell (`reported`, `delivered`, that it lives) is not judged when it told nothing.
+only the client's own program can report (`reported`, `delivered`, that it lives) is not judged when it reported nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from conformance.torture.server import is_at
 
 ALIVE: Final = "the client lives on and ends when its program does"
 SENDS: Final = ("send", "send-async", "send-oneway")
-Told = tuple[bool | None, str]
+Judgement = tuple[bool | None, str]
 """Whether it holds (None: cannot be judged), and what was seen."""
 
 
@@ -47,15 +47,15 @@ class Verdict(msgspec.Struct, kw_only=True):
     timeline: list[Event]
 
 
-def judge(script: Script, events: Events, *, client: str, behaves_like: tuple[int, ...], quirks: bool, told: bool) -> Verdict:
+def judge(script: Script, events: Events, *, client: str, behaves_like: tuple[int, ...], quirks: bool, reports: bool) -> Verdict:
     """The verdict.  behaves_like: whose behaviour is expected; quirks: whether the client owes Java's oddities, too;
-    told: whether its program printed what its application saw."""
+    reports: whether its program printed what its application saw."""
     judged: list[Judged] = []
     for expect in script.expect:
         if applies(expect, behaves_like):
             passed, seen = _CHECKS[expect.check](script, expect, events)
             judged.append(Judged(what=expect.what, level=expect.level, passed=passed, seen=seen))
-    if told:
+    if reports:
         passed, seen = _alive(events)
         judged.append(Judged(what=ALIVE, level="MUST", passed=passed, seen=seen))
     if not any(event.kind == "torment" for event in events.all):
@@ -73,7 +73,7 @@ def judge(script: Script, events: Events, *, client: str, behaves_like: tuple[in
     )
 
 
-def _alive(events: Events) -> Told:
+def _alive(events: Events) -> Judgement:
     ends = [line["event"] for line in _app(events) if line["event"] in ("done", "crashed", "ended")]
     return ends == ["done"], f"its program said {', '.join(ends) or 'nothing'} at the end"
 
@@ -98,11 +98,11 @@ def _torments(expect: Expect, events: Events) -> list[Event]:
     return [event for event in events.of("torment") if event.step == expect.step]
 
 
-def _reported(script: Script, expect: Expect, events: Events) -> Told:
+def _reported(script: Script, expect: Expect, events: Events) -> Judgement:
     """How many of the messages the application heard this outcome for, with this error, code and status where they are named."""
     lines = _app(events, "sent", "failed")
     if not _app(events):
-        return None, "the program told nothing"
+        return None, "the program reported nothing"
     wanted = {"ok": ("sent",), "failed": ("failed",), "any": ("sent", "failed")}[expect.outcome]
     code = response_code(expect.code) if expect.code else None
     keys = _keys(script, expect)
@@ -135,11 +135,11 @@ def _untrue(lines: Sequence[dict[str, Any]], events: Events) -> dict[str, Any] |
     return None
 
 
-def _delivered(script: Script, expect: Expect, events: Events) -> Told:
+def _delivered(script: Script, expect: Expect, events: Events) -> Judgement:
     """How often each message was accepted by the application; ordered: within each queue in the order of offsets."""
     lines = [line for line in _app(events, "received") if not line.get("refused")]
     if not _app(events):
-        return None, "the program told nothing"
+        return None, "the program reported nothing"
     counts = Counter(line["message"] for line in lines)
     good = all(_in(counts[key], expect) for key in _keys(script, expect))
     seen = f"{_count(len(counts), 'different message')}, given {_count(sum(counts.values()), 'time')}"
@@ -153,14 +153,14 @@ def _delivered(script: Script, expect: Expect, events: Events) -> Told:
     return good, seen + ", in order"
 
 
-def _sent_copies(script: Script, expect: Expect, events: Events) -> Told:
+def _sent_copies(script: Script, expect: Expect, events: Events) -> Judgement:
     """How many requests the client made to send each of the messages."""
     counts = Counter(event.message for event in events.of("request") if event.message)
     keys = _keys(script, expect)
     return all(_in(counts[key], expect) for key in keys), _tally("requests", [counts[key] for key in keys])
 
 
-def _stored_copies(script: Script, expect: Expect, events: Events) -> Told:
+def _stored_copies(script: Script, expect: Expect, events: Events) -> Judgement:
     """How many times each of the messages was stored."""
     counts = Counter(event.message for event in events.of("stored"))
     keys = _keys(script, expect)
@@ -176,19 +176,19 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _requests(script: Script, expect: Expect, events: Events) -> Told:
+def _requests(script: Script, expect: Expect, events: Events) -> Judgement:
     """How many requests of a code came to a place in the whole run."""
     code = request_code(expect.on)
     found = [event for event in events.of("request") if code in (None, event.code) and is_at(expect.where, event.where)]
     return _in(len(found), expect), _count(len(found), "request")
 
 
-def _retried(script: Script, expect: Expect, events: Events) -> Told:
+def _retried(script: Script, expect: Expect, events: Events) -> Judgement:
     """After each torment the same message is sent again in time; `other` says whether to another broker or queue."""
     return _each(expect, events, lambda torment, event: event.code == torment.code and event.message == torment.message)
 
 
-def _repeats(script: Script, expect: Expect, events: Events) -> Told:
+def _repeats(script: Script, expect: Expect, events: Events) -> Judgement:
     """After each torment a request of this code (or the tormented one's) comes in time."""
     code = request_code(expect.on)
 
@@ -198,7 +198,7 @@ def _repeats(script: Script, expect: Expect, events: Events) -> Told:
     return _each(expect, events, asks)
 
 
-def _each(expect: Expect, events: Events, is_next: Callable[[Event, Event], bool]) -> Told:
+def _each(expect: Expect, events: Events, is_next: Callable[[Event, Event], bool]) -> Judgement:
     """The first request after each torment that `is_next`: whether it is there, in time and in the right place."""
     torments = _torments(expect, events)
     after: list[int] = []
@@ -224,7 +224,7 @@ def _elsewhere(other: str, torment: Event, event: Event) -> bool:
     return other != "same-broker" or event.where == torment.where
 
 
-def _waits(script: Script, expect: Expect, events: Events) -> Told:
+def _waits(script: Script, expect: Expect, events: Events) -> Judgement:
     """After each torment the same queue is asked again, not before `min` ms and within `within_ms`."""
     return _each(expect, events, lambda torment, event: _same(torment, event))
 
@@ -233,7 +233,7 @@ def _same(torment: Event, event: Event) -> bool:
     return (event.code, event.where, event.topic, event.queue) == (torment.code, torment.where, torment.topic, torment.queue)
 
 
-def _kept(script: Script, expect: Expect, events: Events) -> Told:
+def _kept(script: Script, expect: Expect, events: Events) -> Judgement:
     """The connection of the first torment (at that place) goes on being used."""
     torments = [torment for torment in _torments(expect, events) if is_at(expect.where, torment.where)]
     if not torments:
@@ -244,7 +244,7 @@ def _kept(script: Script, expect: Expect, events: Events) -> Told:
     return bool(used), f"{_count(len(used), 'frame')} came over it afterwards"
 
 
-def _closed_by_client(script: Script, expect: Expect, events: Events) -> Told:
+def _closed_by_client(script: Script, expect: Expect, events: Events) -> Judgement:
     """The client itself closes the connection of each torment in time."""
     after: list[int] = []
     for torment in _torments(expect, events):
@@ -259,13 +259,13 @@ def _closed_by_client(script: Script, expect: Expect, events: Events) -> Told:
     return bool(after) and max(after) <= expect.within_ms, f"after {max(after)} ms" if after else "no torment"
 
 
-def _connections(script: Script, expect: Expect, events: Events) -> Told:
+def _connections(script: Script, expect: Expect, events: Events) -> Judgement:
     """How many connections the client made to a place in the whole run."""
     count = sum(is_at(expect.where, event.where) for event in events.of("connect"))
     return _in(count, expect), _count(count, "connection")
 
 
-def _asked_answered(script: Script, expect: Expect, events: Events) -> Told:
+def _asked_answered(script: Script, expect: Expect, events: Events) -> Judgement:
     """What was asked of the client is answered with this code; with `max = 0`, not at all."""
     answers = [event for event in events.of("client-answer") if not event.note]
     seen = f"answered with {[event.code for event in answers]}" if answers else "not answered"
@@ -275,7 +275,7 @@ def _asked_answered(script: Script, expect: Expect, events: Events) -> Told:
     return bool(answers) and all(code in (None, event.code) for event in answers), seen
 
 
-_CHECKS: Final[dict[str, Callable[[Script, Expect, Events], Told]]] = {
+_CHECKS: Final[dict[str, Callable[[Script, Expect, Events], Judgement]]] = {
     "asked-answered": _asked_answered,
     "closed-by-client": _closed_by_client,
     "connections": _connections,

@@ -22,14 +22,14 @@ Made by `make pages` from `conformance/torture/scripts/*.toml` and `conformance/
 `rmq conform torture --client NAME --out FILE` wrote; its `--results FILE --document FILE` make such a page of other clients.
 
 A script starts a name server and one or two brokers on loopback that are honest but for one thing; a small program sends or
-consumes a few messages; what comes over the wire next, and what the program is told, is judged.  MUST: what any client owes its
+consumes a few messages; what comes over the wire next, and what the program is given, is judged.  MUST: what any client owes its
 application.  QUIRK: what the Java client does, and nobody need copy.  "Seen" is what happened in the recorded run, per client.
 Expectations hold for the versions that were run; where 4.9.8 and 5.5.0 differ, the script says so by `since` and `before`.
 
 ## Torment a client of your own
 
 `rmq conform serve --script half-answer` prints `NAMESRV_ADDR` and a topic, waits for any client, and says when it has gone what
-it did wrong; `--timeline` shows every frame.  What the client's application was told remains open there.
+it did wrong; `--timeline` shows every frame.  What the client's application was given remains open there.
 
 `rmq conform torture --client-command './mine {namesrv} {topic} {program} {count} {timeout_ms}'` runs a command for each script
 and reads what it prints.  The words that are filled in:
@@ -91,14 +91,14 @@ def _oddities(verdicts: list[Verdict], clients: list[str]) -> list[str]:
             if one.level == "QUIRK":
                 found.setdefault((verdict.script, one.what), {})[verdict.client] = one
     rows = (
-        (f"[{script}](#{script})", what, *(_told(told.get(client)) for client in clients))
-        for (script, what), told in sorted(found.items())
+        (f"[{script}](#{script})", what, *(_cell_of(by_client.get(client)) for client in clients))
+        for (script, what), by_client in sorted(found.items())
     )
     heads = ("script", "the client", *clients)
     return ["## What an application may not expect", "", "The QUIRKs of all scripts.", "", table(heads, rows)]
 
 
-def _told(one: Judged | None) -> str:
+def _cell_of(one: Judged | None) -> str:
     return f"{MARKS[one.passed]}: {one.seen}" if one is not None else ""
 
 
@@ -116,7 +116,9 @@ def _section(name: str, of: dict[str, Verdict], clients: list[str]) -> list[str]
     for client in clients:
         for one in of[client].expectations if client in of else []:
             listed.setdefault((one.level, one.what), {})[client] = one
-    judged = ((level, what, *(_told(told.get(client)) for client in clients)) for (level, what), told in listed.items())
+    judged = (
+        (level, what, *(_cell_of(by_client.get(client)) for client in clients)) for (level, what), by_client in listed.items()
+    )
     return [*rows, "", table(("level", "the client", *clients), judged)]
 
 

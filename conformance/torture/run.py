@@ -38,11 +38,11 @@ async def torment(script: Script, client: Client) -> Verdict:
     """One script against one client.  A program that cannot be run makes the verdict `broken`."""
     async with serving(script) as server:
 
-        def tell(line: dict[str, Any]) -> None:
+        def report(line: dict[str, Any]) -> None:
             server.events.add("app", "client", message=str(line.get("message", "")), app=line)
 
         try:
-            await client.run(script.client, server.namesrv, server.topic, tell)
+            await client.run(script.client, server.namesrv, server.topic, report)
         except ClientFailed as wrong:
             verdict = _verdict(script, server, client)
             verdict.outcome = "broken"
@@ -82,5 +82,7 @@ async def all_gone(server: Server) -> None:
 
 
 def _verdict(script: Script, server: Server, client: Client) -> Verdict:
-    told = any(event.app for event in server.events.all)
-    return judge(script, server.events, client=client.label, behaves_like=client.behaves_like, quirks=client.quirks, told=told)
+    reports = any(event.app for event in server.events.all)
+    return judge(
+        script, server.events, client=client.label, behaves_like=client.behaves_like, quirks=client.quirks, reports=reports
+    )

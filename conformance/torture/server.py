@@ -102,7 +102,7 @@ class Server:
         peer = Peer(self._numbers, where, stream)
         self.events.add("connect", where, connection=peer.number)
         self.connections[peer.number] = peer
-        self._tell_change()
+        self._signal_change()
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write, peer, nursery.cancel_scope)
@@ -111,11 +111,11 @@ class Server:
         finally:
             del self.connections[peer.number]
             self.events.add("closed-by-server" if peer.ended_here else "closed-by-client", where, connection=peer.number)
-            self._tell_change()
+            self._signal_change()
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(stream)
 
-    def _tell_change(self) -> None:
+    def _signal_change(self) -> None:
         self.changed.set()
         self.changed = trio.Event()
 

@@ -90,11 +90,11 @@ def _double(step: Step, answer: Answer) -> list[Move]:
 
 def _unknown_opaque(step: Step, answer: Answer) -> list[Move]:
     """After `count` answers to questions that nobody asked, in the same segment."""
-    strangers = b"".join(
+    unknown = b"".join(
         encode(Answer(code=1, opaque=number, form=answer.form, remark=step.remark, ext={"offset": "7"}))
         for number in (STRANGE_OPAQUE, -1, STRANGE_OPAQUE + 1)[: step.count]
     )
-    return [Put(strangers + encode(answer))]
+    return [Put(unknown + encode(answer))]
 
 
 def _null_fields(step: Step, answer: Answer) -> list[Move]:

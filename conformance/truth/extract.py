@@ -107,11 +107,11 @@ def _bodies(jars: Sequence[str]) -> dict[str, Any]:
     with _compiled("Bodies", jars) as class_path:
         found = _run(class_path, USUAL, "Bodies", *READ_BODIES)
     alike: dict[str, dict[str, Any]] = {}
-    for name, told in sorted(found["types"].items()):
-        row = alike.setdefault(json.dumps(told), {"types": []})
+    for name, read in sorted(found["types"].items()):
+        row = alike.setdefault(json.dumps(read), {"types": []})
         row["types"].append(name)
-        row["refused"] = [given for given, value in told.items() if value == REFUSED]
-        row["told"] = {given: value for given, value in told.items() if value != REFUSED}
+        row["refused"] = [given for given, value in read.items() if value == REFUSED]
+        row["read"] = {given: value for given, value in read.items() if value != REFUSED}
     return {**found, "types": list(alike.values())}
 
 
@@ -219,7 +219,7 @@ def switched(lines: Sequence[str]) -> set[int]:
 
 
 def registered(lines: Sequence[str], wanted: Callable[[str], bool]) -> set[int]:
-    """The codes handed to `registerProcessor` of a server that is wanted, told by how it is loaded right before the code."""
+    """The codes handed to `registerProcessor` of a server that is wanted, known by how it is loaded right before the code."""
     found: set[int] = set()
     loaded, server, code = "", "", None
     for line in lines:

@@ -114,7 +114,7 @@ class _Store:
     def finish(self) -> StoreAudit:
         found, whole = self.found, self.whole
         if found.compared[0]:
-            whole.tell_waiting()
+            whole.report_waiting()
         found.consume_queues = whole.queues
         found.queue_units = sum(max(one.end - one.first, 0) for one in whole.queues.values() if not one.is_batch)
         found.index_entries = sum(max(one.count - 1, 0) for one in whole.index)

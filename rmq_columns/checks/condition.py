@@ -17,7 +17,7 @@ class Condition:
     """How the store was left."""
 
     locked_by: int | None = None
-    """process that holds the lock now; 0 when it cannot be told which"""
+    """process that holds the lock now; 0 when it is not known which"""
     has_abort: bool = False
     notes: list[str] = field(default_factory=list)
 
@@ -43,7 +43,7 @@ def condition_of(lock: str | os.PathLike[str] | None, has_abort: bool) -> Condit
 
 
 def _lock_holder(lock: str | os.PathLike[str]) -> int | None:
-    """Who holds a lock on this file, as the kernel lists it; None also where the kernel does not tell."""
+    """Who holds a lock on this file, as the kernel lists it; None also where the kernel does not say."""
     try:
         status = os.stat(lock, follow_symlinks=False)
         place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"

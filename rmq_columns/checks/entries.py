@@ -50,7 +50,7 @@ class IndexCheck:
     def __init__(self, files: list[IndexState], findings: Findings, settled: bool) -> None:
         self._files = [one for one in files if one.geometry is not None and one.count > 1]
         self._compares = bool(self._files) or (settled and bool(files) and all(map(_is_empty, files)))
-        if not all(one.is_ordered for one in self._files):  # said already; where its entries belong cannot be told
+        if not all(one.is_ordered for one in self._files):  # said already; where its entries belong is unknown
             self._files, self._compares = [], False
         self._findings = findings
         self._settled = settled

@@ -127,7 +127,7 @@ KINDS: Final[dict[str, Kind]] = {
         _ERROR,
         "queue offsets are skipped in the log",
         "Messages of that queue are lost, or were stored elsewhere; consumers get OFFSET errors or skip.",
-        "Compare with a replica; the queue's unit tells where the lost message was.",
+        "Compare with a replica; the queue's unit says where the lost message was.",
     ),
     "log-sequence-back": Kind(
         _ERROR,
@@ -278,7 +278,7 @@ KINDS: Final[dict[str, Kind]] = {
     "index-wrong": Kind(
         _WARNING,
         "an index entry that no message of the log has",
-        "A key query reads a wrong place of the log; or the message's keys are damaged, which only its own check sum would tell.",
+        "A key query reads a wrong place of the log; or the message's keys are damaged, which only its own check sum would show.",
         _REBUILD_INDEX,
     ),
     "index-time": Kind(
@@ -339,7 +339,7 @@ KINDS: Final[dict[str, Kind]] = {
     "stray": Kind(
         _WARNING,
         "something that no broker put there",
-        "Java refuses a store with strange files among those of the log and queues; elsewhere it goes unseen.",
+        "Java refuses a store with unknown files among those of the log and queues; elsewhere it goes unseen.",
         "Move it out of the store.",
     ),
     "file-unreadable": Kind(
@@ -413,12 +413,12 @@ class Findings:
 
     def hidden(self) -> Iterator[tuple[str, str, int]]:
         """(code, file, how many) of those that were counted only."""
-        told: dict[tuple[str, str], int] = {}
+        reported: dict[tuple[str, str], int] = {}
         for one in self.kept:
-            told[one.code, one.file] = told.get((one.code, one.file), 0) + one.times
+            reported[one.code, one.file] = reported.get((one.code, one.file), 0) + one.times
         for (code, file), count in self.counts.items():
-            if count > told.get((code, file), 0):
-                yield code, file, count - told.get((code, file), 0)
+            if count > reported.get((code, file), 0):
+                yield code, file, count - reported.get((code, file), 0)
 
     def codes(self) -> set[str]:
         return {code for code, _ in self.counts}

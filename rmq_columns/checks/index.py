@@ -117,7 +117,7 @@ def _written(reader: CheckedReader, geometry: Geometry, count: int) -> int:
 
 
 def slots_of(files: Sequence[CheckedFile], size: int) -> int | None:
-    """maxHashSlotNum of a store, found in the first of its index files that tells; None when none does."""
+    """maxHashSlotNum of a store, found in the first of its index files that says it; None when none does."""
     for file in files[:GUESS_FILES_MAX]:
         with contextlib.suppress(CannotLook), file.open() as reader:
             head = records(reader.read(0, INDEX_HEADER.itemsize), INDEX_HEADER)

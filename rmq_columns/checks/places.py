@@ -29,8 +29,8 @@ from rmq_wire.names import SCHEDULE_TOPIC
 LOOKED_AT_MAX: Final = 256
 """Differing units of one run that are looked at one by one; more are counted like the last of them."""
 WAITING_KEPT_MAX: Final = 64
-TOLD_MAX: Final = 100_000
-"""Queue units of one log file that are remembered as told; of more some are told twice."""
+REPORTED_MAX: Final = 100_000
+"""Queue units of one log file that are remembered as reported; of more some are reported twice."""
 NO_PLACE: Final = 1 << 63
 """Behind every physical offset."""
 EXTENSIONS_BEGIN: Final = 1 << 63
@@ -190,12 +190,12 @@ class Places:
         bad = placed & (codes != expected) & (codes > EXTENSION_ADDRESS_MAX)
         for row in np.flatnonzero(bad)[:LOOKED_AT_MAX].tolist():
             offset = int(wanted.queue_offset[row])
-            self._tell(kind, key, state, offset, f"{codes[row]} instead of {expected[row]}", report, 0, 1)
+            self._report(kind, key, state, offset, f"{codes[row]} instead of {expected[row]}", report, 0, 1)
 
         for row in np.flatnonzero(placed & (codes <= EXTENSION_ADDRESS_MAX)).tolist():
             if not self._extended(key, int(codes[row]), int(wanted.tags_code[row]), int(wanted.store_timestamp[row])):
                 text = f"its extension at {int(codes[row]) + EXTENSIONS_BEGIN} is not there, or another message's"
-                self._tell("queue-extension", key, state, int(wanted.queue_offset[row]), text, report, 0, 1)
+                self._report("queue-extension", key, state, int(wanted.queue_offset[row]), text, report, 0, 1)
 
     def _extended(self, key: Key, address: int, tags_code: int, store_timestamp: int) -> bool:
         """Whether consumequeue_ext holds this message's tags and time there; due times of delayed messages are not looked at."""
@@ -209,7 +209,7 @@ class Places:
                 return bool(size > 0 and timestamp == store_timestamp and (code == tags_code or key[0] == SCHEDULE_TOPIC))
         return False
 
-    def _tell(
+    def _report(
         self, code: str, key: Key, state: QueueState, offset: int, text: str, report: LogReport, at: int, count: int
     ) -> None:
         """A finding in the queue file that holds this offset, or in the log where none does."""
@@ -239,7 +239,7 @@ class Places:
                     if len(report.waiting) < WAITING_KEPT_MAX:
                         report.waiting.append((*key, offset, own))
                 else:
-                    self._tell(
+                    self._report(
                         "queue-unit-missing", key, state, offset, f"no unit for the message at {own}", report, int(at[row]), 1
                     )
                 continue
@@ -251,24 +251,24 @@ class Places:
                 if there.size == size:
                     shifts[there.queue_offset - offset] += 1
             wrong.append((offset, f"it has ({place}, {size}), the message is ({own}, {wanted.size[row]})"))
-        if len(report.told) < TOLD_MAX:
-            report.told.update((*key, offset) for offset, _ in wrong[:LOOKED_AT_MAX])
+        if len(report.reported) < REPORTED_MAX:
+            report.reported.update((*key, offset) for offset, _ in wrong[:LOOKED_AT_MAX])
         if shifts and (most := shifts.most_common(1)[0])[1] > 1:
-            self._tell(
+            self._report(
                 "queue-shifted", key, state, wrong[0][0], f"from here on units stand {-most[0]:+d} beside", report, 0, len(wrong)
             )
             return
         for offset, text in wrong[:LOOKED_AT_MAX]:
-            self._tell("queue-unit-wrong", key, state, offset, text, report, 0, 1)
+            self._report("queue-unit-wrong", key, state, offset, text, report, 0, 1)
 
     def _rival(self, key: Key, offset: int, place: int, own: int, at: Any, report: LogReport) -> None:
         """The queue has another message with this offset: a later one when the topic was made anew; an earlier one is damage."""
         if place > own:
             report.superseded += 1
-        elif (*key, offset) not in report.told:
+        elif (*key, offset) not in report.reported:
             text = f"{key[0]} queue {key[1]} offset {offset}: the queue has the message at {place}"
             report.findings.add("log-sequence-back", report.name, int(at), text)
-            report.told.add((*key, offset))
+            report.reported.add((*key, offset))
 
     # --- batch consume queues
 
@@ -292,7 +292,7 @@ class Places:
                 report.findings.add("queue-unit-missing", report.name, int(at[row]), f"{text} has no unit")
             elif int(unit["size"]) != wanted.size[row] or int(unit["base_offset"]) != wanted.queue_offset[row]:
                 report.findings.add("queue-unit-wrong", report.name, int(at[row]), f"{text}: its unit says {unit.tolist()}")
-                report.told.add((*key, int(wanted.queue_offset[row])))
+                report.reported.add((*key, int(wanted.queue_offset[row])))
             elif int(unit["tags_code"]) != wanted.tags_code[row]:
                 report.findings.add("queue-tags-code", report.name, int(at[row]), f"{text}: {unit['tags_code']}")
 
@@ -325,7 +325,7 @@ def find_dangling(
     file: CheckedFile,
     bounds: LogBounds,
     log: LogPlaces,
-    told: set[tuple[str, int, int]],
+    reported: set[tuple[str, int, int]],
     gaps: list[tuple[int, int]],
     repaired: bool = False,
 ) -> Findings:
@@ -341,7 +341,7 @@ def find_dangling(
         there = log.row_at(place)
         if there is not None and there == (*key, offset, size):
             continue
-        if (there is not None and key[0].startswith("%LMQ%")) or (*key, offset) in told:
+        if (there is not None and key[0].startswith("%LMQ%")) or (*key, offset) in reported:
             continue
         if there is None and bounds.grows and log.is_gone(place):  # retention took it meanwhile
             continue

@@ -105,7 +105,7 @@ def check_queue(
     return state, findings
 
 
-def tell_past(past: Past, end: int, findings: Findings) -> None:
+def report_past(past: Past, end: int, findings: Findings) -> None:
     """end: of the log, which they point behind."""
     text = f"{past.units} unit(s) point behind byte {end}, where the log ends at the latest"
     findings.add("queue-past-log", past.name, past.at, text, past.units)
@@ -155,7 +155,7 @@ class _QueueFile:
             if self._bounds.grows:
                 self._state.past.append(past)
             else:
-                tell_past(past, self._bounds.end, self._findings)
+                report_past(past, self._bounds.end, self._findings)
         if self._holes:
             text = f"unit {self._base + self._ended_at} is empty, {self._holes} written one(s) stand behind it"
             self._findings.add("queue-hole", name, self._ended_at * size, text)
@@ -203,7 +203,7 @@ class _QueueFile:
         limits = np.concatenate(([self._state.previous_end], (offsets + sizes)[:-1]))
         before = np.concatenate(([self._state.previous_offset], offsets[:-1]))
         self._state.previous_end, self._state.previous_offset = int(offsets[-1] + sizes[-1]), int(offsets[-1])
-        bad = (offsets < limits) & (offsets != before)  # two that lead to one place are told when the log is looked at
+        bad = (offsets < limits) & (offsets != before)  # two that lead to one place are reported when the log is looked at
         if self._state.is_batch:  # Java's own rule there is weaker: a start above the last start
             bad = offsets < before
         for row in np.flatnonzero(bad)[:1].tolist():

@@ -1,4 +1,4 @@
-"""What the checks of the log tell one another: what a worker is told, what it has to tell, and the records in between.
+"""What the checks of the log hand one another: what a worker is given, what it has to report, and the records in between.
 
 No check is in here but one, which is made within a file and again over the files' edges: whether a step in a queue's offsets is
 explained.
@@ -24,7 +24,7 @@ QUEUES_MAX: Final = 200_000
 
 @dataclass
 class Known:
-    """What all workers are told: the queues and index files as they are by themselves."""
+    """What all workers are given: the queues and index files as they are by themselves."""
 
     queues: dict[Key, QueueState]
     index: list[IndexState]
@@ -74,7 +74,7 @@ class LogPart(NamedTuple):
 
 @dataclass
 class LogReport:
-    """What one file has to tell, or a part of it.  Positions count from the file's beginning."""
+    """What one file has to report, or a part of it.  Positions count from the file's beginning."""
 
     name: str
     start: int
@@ -106,7 +106,7 @@ class LogReport:
     edges: dict[Key, Edge] = field(default_factory=dict)
     matched: dict[tuple[str, int, int], int] = field(default_factory=dict)
     """(topic, queue id, file start) -> queue units that this file's messages have"""
-    told: set[tuple[str, int, int]] = field(default_factory=set)
+    reported: set[tuple[str, int, int]] = field(default_factory=set)
     """(topic, queue id, queue offset) that have a finding already"""
     waiting: list[tuple[str, int, int, int]] = field(default_factory=list)
     """(topic, queue id, queue offset, physical offset) of units without a queue unit yet"""
@@ -152,7 +152,7 @@ class Step(NamedTuple):
 
 def judge_step(step: Step, file: str, gaps: Ranges, fillers: Ranges, report: LogReport) -> None:
     """A gap of the log between explains a skipped offset, and so does a filler of a repair.  Where a queue begins at 0 again its
-    units tell which message counts.  gaps, fillers: ascending, in the terms of the step's places."""
+    units say which message counts.  gaps, fillers: ascending, in the terms of the step's places."""
     name = f"{step.key[0]} queue {step.key[1]}"
     if step.found == 0:
         return
@@ -165,7 +165,7 @@ def judge_step(step: Step, file: str, gaps: Ranges, fillers: Ranges, report: Log
             report.findings.add("log-sequence-gap", file, step.at, text, missing)
     else:
         report.findings.add("log-sequence-back", file, step.at, f"{name}: offset {step.found} after {step.expected - 1}")
-        report.told.add((*step.key, step.found))
+        report.reported.add((*step.key, step.found))
 
 
 def _is_between(ranges: Ranges, step: Step) -> bool:

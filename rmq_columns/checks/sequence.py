@@ -15,8 +15,8 @@ from rmq_columns.checks.queues import Key
 from rmq_columns.checks.report import QUEUES_MAX, Edge, LogReport, Step, judge_step
 from rmq_columns.decode.dtypes import Ints
 
-TOLD_PER_QUEUE_MAX: Final = 64
-"""Broken steps of one queue in one block that are told; more are not counted."""
+REPORTED_PER_QUEUE_MAX: Final = 64
+"""Broken steps of one queue in one block that are reported; more are not counted."""
 _FIRST, _FIRST_AT, _NEXT, _LAST_AT, _UNITS = range(5)
 
 
@@ -64,7 +64,7 @@ class Sequences:
         before[begins] = np.where(is_new, places[begins], self._table[_LAST_AT][numbers])
         broken = np.flatnonzero(offsets != expected)
         if len(broken):
-            self._tell(groups, broken, numbers, (expected, offsets, before, places))
+            self._report_breaks(groups, broken, numbers, (expected, offsets, before, places))
         ends = np.concatenate((begins[1:], [len(offsets)]))
         kept, new = numbers >= 0, is_new & (numbers >= 0)
         table = self._table
@@ -86,13 +86,13 @@ class Sequences:
             self._table = wider
         return numbers, is_new
 
-    def _tell(self, groups: Grouped, broken: Ints, numbers: Ints, columns: tuple[Ints, Ints, Ints, Ints]) -> None:
+    def _report_breaks(self, groups: Grouped, broken: Ints, numbers: Ints, columns: tuple[Ints, Ints, Ints, Ints]) -> None:
         expected, offsets, before, places = columns
-        told: dict[int, int] = {}
+        reported: dict[int, int] = {}
         owners = np.searchsorted(groups.begins, broken, side="right") - 1
         for row, owner in zip(broken.tolist(), owners.tolist(), strict=True):
-            told[owner] = told.get(owner, 0) + 1
-            if numbers[owner] < 0 or told[owner] > TOLD_PER_QUEUE_MAX:
+            reported[owner] = reported.get(owner, 0) + 1
+            if numbers[owner] < 0 or reported[owner] > REPORTED_PER_QUEUE_MAX:
                 continue
             step = Step(groups.keys[owner], int(expected[row]), int(offsets[row]), int(before[row]), int(places[row]))
             judge_step(step, self._name, self._report.gaps, self._report.fillers, self._report)

@@ -22,7 +22,7 @@ from rmq_columns.read.stores import BATCH_QUEUES, EXTENSIONS, QUEUES, LogFile, S
 
 @dataclass(frozen=True)
 class Listed:
-    """One store.  topics: by name, those of topics.json, None where that cannot be told."""
+    """One store.  topics: by name, those of topics.json, None where that is unknown."""
 
     store: Store
     is_local: bool
@@ -56,7 +56,7 @@ def _listed(store: Store, options: Options) -> Listed:
         )
     elif not store.root:
         notes.append("only a log was given: there were no queues and no index to compare")
-    if not tree.is_local or not store.root:  # whether a broker writes there cannot be told: what is just written is no damage
+    if not tree.is_local or not store.root:  # whether a broker writes there is unknown: what is just written is no damage
         return Listed(store, tree.is_local, StoreFiles(log), Condition(locked_by=0), None, tuple(notes))
     queues, batch_queues, extensions = (_queues(tree, store, options, name) for name in (QUEUES, BATCH_QUEUES, EXTENSIONS))
     index = [_file(store, options, one) for one in store.index_files(tree)]

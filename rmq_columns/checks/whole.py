@@ -19,7 +19,7 @@ from rmq_columns.checks.files import CheckedFile, base_name, is_gone, usual_size
 from rmq_columns.checks.findings import NOWHERE, Findings
 from rmq_columns.checks.index import IndexState, slots_of
 from rmq_columns.checks.places import LogPlaces, find_dangling
-from rmq_columns.checks.queues import Key, LogBounds, QueueState, tell_past
+from rmq_columns.checks.queues import Key, LogBounds, QueueState, report_past
 from rmq_columns.checks.report import Edge, Known, LogReport, Step, judge_step
 from rmq_columns.decode.dtypes import QUEUE_UNIT, records
 from rmq_columns.decode.scan import Ending
@@ -31,7 +31,7 @@ DEFAULT_QUEUE_BYTES: Final = 6_000_000
 DEFAULT_BATCH_QUEUE_BYTES: Final = 13_800_000
 DEFAULT_LOG_BYTES: Final = 1 << 30
 DEFAULT_INDEX_BYTES: Final = 420_000_040
-HOMELESS_TOLD_MAX: Final = 1000
+ORPHANS_REPORTED_MAX: Final = 1000
 OPEN_INDEX_FILES: Final = 2
 """Of a store that was not closed in order: the newest, and the one before it, whose slots may be on their way to the disk."""
 
@@ -162,7 +162,7 @@ class Whole:
         end = max(last_file() + self.log_bytes, self.bounds.end) if past else 0
         for one in past:
             if one.farthest >= end:
-                tell_past(one, end, self.findings)
+                report_past(one, end, self.findings)
 
     def index_tasks(self) -> list[IndexTask]:
         """One for each index file."""
@@ -187,7 +187,7 @@ class Whole:
     # --- the log
 
     def known(self, times: Sequence[int] = ()) -> Known:
-        """What who checks the log must be told.  times: as in `Known`."""
+        """What who checks the log must be given.  times: as in `Known`."""
         dispatched_end = max((one.last_physical_end for one in self.queues.values()), default=-1)
         scope = self._scope
         return Known(
@@ -308,7 +308,7 @@ class Whole:
                 deleted += count
             elif last < begins.get(key[0], -1):  # the topic was deleted and made again
                 one.superseded += count
-            elif not waits and number < HOMELESS_TOLD_MAX:
+            elif not waits and number < ORPHANS_REPORTED_MAX:
                 text = f"{count} message(s) of {key[0]} queue {key[1]}, the last in {one.name}"
                 tree = f"consumequeue/{key[0]}/{key[1]}"
                 self.findings.add("queue-missing", tree, NOWHERE, text, count)
@@ -331,10 +331,10 @@ class Whole:
 
     def dangling(self) -> tuple[list[DanglingTask], Dangling]:
         """Queue files with more units than messages have, and how to find which are the ones too many."""
-        told: set[tuple[str, int, int]] = set()
+        reported: set[tuple[str, int, int]] = set()
         gaps: list[tuple[int, int]] = []
         for one in self.reports:
-            told |= one.told
+            reported |= one.reported
             gaps += [(one.start + begin, one.start + end) for begin, end in one.gaps]
         tasks = [
             DanglingTask(key, state, file)
@@ -342,9 +342,9 @@ class Whole:
             for file in state.files
             if self._matched.get((*key, file.start), 0) != state.inside.get(file.start, 0)
         ]
-        return tasks, Dangling(self.bounds, self.log, told, gaps, any(one.fillers for one in self.reports))
+        return tasks, Dangling(self.bounds, self.log, reported, gaps, any(one.fillers for one in self.reports))
 
-    def tell_waiting(self) -> None:
+    def report_waiting(self) -> None:
         """Messages that are not in their queues yet."""
         count = sum(one.waiting_count for one in self.reports)
         if not count:
@@ -392,16 +392,18 @@ class Dangling:
 
     bounds: LogBounds
     log: Sequence[CheckedFile]
-    told: set[tuple[str, int, int]]
+    reported: set[tuple[str, int, int]]
     gaps: list[tuple[int, int]]
     repaired: bool
 
     def find(self, tasks: Sequence[DanglingTask]) -> Iterator[Findings]:
-        """Of each task.  A file that cannot be read has been told already."""
+        """Of each task.  A file that cannot be read has been reported already."""
         places = LogPlaces(self.log)
         try:
             for task in tasks:
                 with contextlib.suppress(CannotLook):
-                    yield find_dangling(task.key, task.state, task.file, self.bounds, places, self.told, self.gaps, self.repaired)
+                    yield find_dangling(
+                        task.key, task.state, task.file, self.bounds, places, self.reported, self.gaps, self.repaired
+                    )
         finally:
             places.readers.close()

@@ -1,6 +1,6 @@
 """How many hash slots an index file has: it does not say, since that is a setting of the broker that wrote it.
 
-Most sizes tell it.  For others the first entry is looked for, by the offset that it and the header name; a number of slots counts
+Most sizes show it.  For others the first entry is looked for, by the offset that it and the header name; a number of slots counts
 when most of the first entries' slots lead to them or to later ones, so that neither some damage nor what is not written yet
 hinders.  numpy is loaded only where all of a file has to be searched.  Source: `IndexFile`, `IndexHeader`.
 """
@@ -56,7 +56,7 @@ def geometry_of(source: Source, size: int, header: Header, slots: int | None = N
 
 
 def likely_geometry(source: Source, size: int, header: Header) -> Geometry | None:
-    """The same; where the entries do not tell it, or there are none, what the size alone says."""
+    """The same; where the entries do not show it, or there are none, what the size alone says."""
     usual = _usual(size)
     return (usual if header.index_count <= 1 else geometry_of(source, size, header)) or usual
 

@@ -83,7 +83,7 @@ class Entry:
     nextPhysicalOffset: int | None
     """where it ends; None when the units of the split's files say that they are elsewhere: it says nothing of the log's end"""
     lastPrint: int | None
-    """by which it is known again; None where that cannot be told any more"""
+    """by which it is known again; None where that is no longer known"""
     trailing: list[int]
     """physicalOffset of the rows behind it that are no sound message: what follows may come to stand in their place"""
     verified: bool

@@ -17,7 +17,7 @@ from rmq_columns.read.options import MIB, Mode, Options, Table, size_of
 from rmq_columns.read.schema import CORRUPT, schema_of
 
 PARTITIONS: Final = {"brokerName": "brokerName", "topic": "topic", "date": "storeTimestamp", "queueId": "queueId"}
-"""What a directory may be named for -> the column that tells it."""
+"""What a directory may be named for -> the column that says it."""
 DATE: Final = "date"
 """Of the store time, in UTC: YYYY-MM-DD.  The one partition column that is no column of the table."""
 QUEUE_ORDER: Final = ("topic", "queueId", "queueOffset")

@@ -340,7 +340,7 @@ def export_store(
 ) -> Summary:
     """The whole export in this process, without Spark; started again with the same arguments it goes on.
 
-    progress: told splits done and in all.  Raises what the three steps raise.
+    progress: called with splits done and in all.  Raises what the three steps raise.
     """
     prepared = prepare(to, options, files or FileOptions(), increment, pruned=pruned)
     while True:

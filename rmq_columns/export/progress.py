@@ -34,7 +34,7 @@ class Reached:
     top: tuple[int, int] | None = None
     """the first message of the last file that had one: place and print"""
     misplaced: str = ""
-    """the file that was written to last, if its units say that they are elsewhere: nobody can tell what came since"""
+    """the file that was written to last, if its units say that they are elsewhere: what came since is unknown"""
 
 
 def reached(plans: Iterable[Plan], done: Mapping[int, Done]) -> dict[LogKey, Reached]:
@@ -166,7 +166,7 @@ def _misplaced(path: str) -> CannotExport:
     return CannotExport(
         path,
         0,
-        "the units of this file say that they are elsewhere in the log: nobody can tell what of it came since.  What is "
+        "the units of this file say that they are elsewhere in the log: what of it came since is unknown.  What is "
         "exported stays; export the log as it is now to another directory",
     )
 

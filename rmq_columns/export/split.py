@@ -123,7 +123,7 @@ def _wrong(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
 
 def _has_packed(batch: pa.RecordBatch) -> bool:
     if "sysFlag" not in batch.schema.names or batch["sysFlag"].null_count:
-        return True  # it cannot be told
+        return True  # it is not known
     return bool((batch["sysFlag"].to_numpy() & flags.COMPRESSED).any())
 
 
@@ -260,7 +260,7 @@ def _without_pruned(there: Destination, one: Numbered, entry: Entry) -> Entry:
 
 
 def _last_print(one: Numbered, place: int | None) -> int | None:
-    """Of the last message, by which it is known again; None where it cannot be told: the file is gone, or misplaced."""
+    """Of the last message, by which it is known again; None where it is unknown: the file is gone, or misplaced."""
     for part in one.split.parts:
         at = 0 if place is None else place - part.file_start
         if place is not None and part.start <= at < part.end and not part.displaced_by:

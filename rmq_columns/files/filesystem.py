@@ -199,7 +199,7 @@ class LocalFile:
                 data = os.lseek(self._descriptor, start, os.SEEK_DATA)
                 hole = os.lseek(self._descriptor, data, os.SEEK_HOLE)
             except (OSError, AttributeError) as reason:
-                if not isinstance(reason, OSError) or reason.errno != errno.ENXIO:  # nobody tells: all of it may be data
+                if not isinstance(reason, OSError) or reason.errno != errno.ENXIO:  # nobody knows: all of it may be data
                     yield start, end
                 return
             yield data, min(hole, end)

@@ -154,7 +154,7 @@ class Pairs:
     def _alike(self) -> tuple[Ints, Ints]:
         """(a number for each unit, the first unit of each number): those with one number have the same names in the same order.
 
-        All names of a unit stand together in Arrow's buffers, and so do their sizes: each is a text to be told from others.
+        All names of a unit stand together in Arrow's buffers, and so do their sizes: each is a text to be kept from others.
         """
         every = np.arange(self._rows)
         if not len(self._names):

@@ -27,7 +27,7 @@ def read_split(split: Split, *, batch_bytes: int | None = None, schema: pa.Schem
     """The rows of one split, each batch with the schema of `schema_of`.
 
     batch_bytes: of messages with their bodies, about so many in each batch; by default there are `batchRows` rows in it.
-    schema: of messages, the same columns for a reader who is told which of them, and which values of a map, are never null.
+    schema: of messages, the same columns for a reader who is given which of them, and which values of a map, are never null.
 
     Raises `Malformed` in mode FAILFAST, `SeamMismatch` when the split does not end where the next one begins, `CannotRead`;
     ValueError for a null where the schema says that there is none.

@@ -1,7 +1,7 @@
 """Names, types and order of the columns of each table.
 
 Types are those that Spark takes without a change: `string` and `binary` with 32-bit offsets, no dictionaries, times in
-microseconds UTC.  In Arrow every column may be null; what Spark is told stands in `rmq_spark.types`.
+microseconds UTC.  In Arrow every column may be null; what Spark is given stands in `rmq_spark.types`.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ class Store:
         return held if isinstance(held, dict) else None
 
     def topics(self, tree: Tree) -> dict[str, Any] | None:
-        """Topic -> its configuration, as topics.json has it; None where that cannot be told.  Raises `CannotRead`."""
+        """Topic -> its configuration, as topics.json has it; None where that is unknown.  Raises `CannotRead`."""
         return self.config_table(tree, "topics.json", "topicConfigTable")
 
     def tree(self, options: Options) -> Tree:
@@ -175,7 +175,7 @@ def list_stores(options: Options) -> list[Store]:
             for root, logs, lone in _stores_at(tree, path, options)
         ]
     _refuse_twice(found)
-    found = found if options.broker_names else _told_apart(found)
+    found = found if options.broker_names else _distinguished(found)
     _refuse_equal_names(found)
     return found
 
@@ -236,7 +236,7 @@ def _broker_name(root: str) -> str:
     return name or root
 
 
-def _told_apart(stores: list[Store]) -> list[Store]:
+def _distinguished(stores: list[Store]) -> list[Store]:
     """Names that two brokers have are replaced by their paths.  Single files of one directory are of one broker."""
     brokers: dict[str, set[str]] = {}
     for store in stores:
@@ -245,7 +245,7 @@ def _told_apart(stores: list[Store]) -> list[Store]:
 
 
 def _place(store: Store) -> str:
-    """By which a broker is told from all others."""
+    """By which a broker is known from all others."""
     return _scheme(store) + (store.root or store.logs[0])
 
 

@@ -184,7 +184,7 @@ def _index_file(maker: _Maker, part: Part, file: File) -> Iterator[pa.RecordBatc
     given, size = maker.options.hash_slots, file.size()
     geometry = divided(size, given) if given else likely_geometry(file, size, Header(int(header["begin_physical_offset"]), count))
     if geometry is None:
-        yield from maker.rows(maker.bad(part.path, 0, "the number of its hash slots cannot be told (give hashSlots)"))
+        yield from maker.rows(maker.bad(part.path, 0, "the number of its hash slots is unknown (give hashSlots)"))
         return
     end = geometry.entry_at(count)
     if end > part.end:

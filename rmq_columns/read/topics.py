@@ -23,7 +23,7 @@ LISTED_MAX: Final = 5
 
 
 def topics_of(store: Store, tree: Tree) -> frozenset[str] | None:
-    """By every name that the store has for one; None where nothing there tells.  Raises `NotPermitted`."""
+    """By every name that the store has for one; None where nothing there says.  Raises `NotPermitted`."""
     if not store.root:
         return None
     names = {one.name for above in (QUEUES, BATCH_QUEUES) for one in tree.entries(joined(store.root, above)) or ()}
@@ -61,7 +61,7 @@ def no_such_topic(asked: str, known: Iterable[str], where: str) -> str:
 
 
 class Missing(NamedTuple):
-    """What is said of a topic that was asked for and is not known.  is_sure: that every store has told its topics."""
+    """What is said of a topic that was asked for and is not known.  is_sure: that every store has named its topics."""
 
     line: str
     is_sure: bool

@@ -2,7 +2,7 @@
 
 Not everything that differs is wrong.  Units before the log's beginning lead to messages that retention took, so a rebuilt queue
 begins behind them; a deleted topic has messages in the log and no queue; addresses of extensions depend on extensions that are
-gone.  What is left is a difference, and the first one of each queue is told.
+gone.  What is left is a difference, and the first one of each queue is reported.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class Maker:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.queues: list[Key] = []
-        self.strangers = 0
+        self.in_no_queue = 0
         """messages whose topic, queue or offset cannot be those of a queue"""
         self._numbers: dict[tuple[bytes, int], int] = {}
 
@@ -98,7 +98,7 @@ class Maker:
         offset = units["queue_offset"].astype(np.int64)
         queued = is_queued(units["sys_flag"])
         sane = queued & is_offset(offset)
-        self.strangers += int(queued.sum() - sane.sum())
+        self.in_no_queue += int(queued.sum() - sane.sum())
         if not sane.all():
             units, offset = units.take(sane), offset[sane]
         if not len(units):
@@ -136,7 +136,7 @@ class Maker:
             if number is None:
                 number = self._new(topic, queue_id)
             if number < _NOWHERE:
-                self.strangers += repeated
+                self.in_no_queue += repeated
             numbers.append(max(number, _NOWHERE))
             allows.append(number >= _NOWHERE and allows_light_queues(topic.decode()))
         return np.array(numbers, np.int64)[place], np.array(allows, np.bool_)[place]

@@ -53,7 +53,7 @@ def check_place(to: str, stores: Iterable[Store]) -> None:
             raise CannotRead(to, -1, "is not empty, and nothing that an earlier run made")
         if (other := store_around(to)) is not None:
             raise CannotRead(to, -1, f"lies in the store {other}: a store is never written to")
-    ours = {MARK, MARK + _NEW, UNFINISHED, *_told(to)["made"]} if names else set()
+    ours = {MARK, MARK + _NEW, UNFINISHED, *_marked(to)["made"]} if names else set()
     if strange := sorted(set(names) - ours):
         raise CannotRead(to, -1, f"holds {strange[0]}, which no earlier run made: name another directory, or move it away")
 
@@ -66,16 +66,16 @@ def making(to: str, run: str, targets: Sequence[Target]) -> Iterator[None]:
     """
     with translated_writing(to):
         make_directories(to)
-        told = _told(to)
+        marked = _marked(to)
         _discard(to)
-        _mark(to, {**told, "run": run})
+        _mark(to, {**marked, "run": run})
         for target in targets:
             for part in (FIRST, SECOND, WHOLE):
                 os.makedirs(target.of(part).above)
     try:
         yield
     except BaseException:
-        with suppress(OSError):  # what went wrong first is what is told
+        with suppress(OSError):  # what went wrong first is what is reported
             _discard(to, run)
         raise
     with translated_writing(to):
@@ -85,8 +85,8 @@ def making(to: str, run: str, targets: Sequence[Target]) -> Iterator[None]:
 def finish(to: str, run: str, targets: Sequence[Target]) -> None:
     """Put what was made in the place of what an earlier run made.  Raises `CannotRead`, also when another start took over."""
     with translated_writing(to):
-        told = _told(to)
-        if told["run"] != run:
+        marked = _marked(to)
+        if marked["run"] != run:
             raise CannotRead(to, -1, "another start took this directory over")
         found: dict[str, str] = {}
         for target in targets:
@@ -95,15 +95,15 @@ def finish(to: str, run: str, targets: Sequence[Target]) -> None:
             trees = {inside: whole} if inside != os.curdir else {tree: os.path.join(whole, tree) for tree in os.listdir(whole)}
             found |= trees
             sync_tree(whole)  # nothing that is not on the disk takes the place of what was there
-        _mark(to, {**told, "complete": False, "made": sorted({*told["made"], *found})})
+        _mark(to, {**marked, "complete": False, "made": sorted({*marked["made"], *found})})
         old = os.path.join(to, UNFINISHED, run, _OLD)
         os.makedirs(old)
-        there = [name for name in told["made"] if os.path.lexists(os.path.join(to, name))]
+        there = [name for name in marked["made"] if os.path.lexists(os.path.join(to, name))]
         pairs = [(os.path.join(to, name), os.path.join(old, name)) for name in there]
         try:
             _rename_all(pairs + [(source, os.path.join(to, name)) for name, source in found.items()])
         except OSError:
-            _mark(to, told)
+            _mark(to, marked)
             raise
         sync_directory(to)
         _mark(to, {"complete": True, "made": sorted(found), "run": run})
@@ -128,26 +128,26 @@ def work_of(to: str, run: str, number: int) -> str:
     return os.path.join(to, UNFINISHED, run, str(number))
 
 
-def _told(to: str) -> dict[str, Any]:
+def _marked(to: str) -> dict[str, Any]:
     """What the mark says.  Raises `CannotRead` for one that is none."""
     path = os.path.join(to, MARK)
     try:
         with open(path, "rb") as file:
-            told = json.loads(file.read(_MARK_BYTES_MAX))
+            marked = json.loads(file.read(_MARK_BYTES_MAX))
     except FileNotFoundError:
         return {"complete": False, "made": [], "run": ""}
     except ValueError:
-        told = None
-    made = told.get("made") if isinstance(told, dict) else None
+        marked = None
+    made = marked.get("made") if isinstance(marked, dict) else None
     if not isinstance(made, list) or not all(isinstance(one, str) and one == os.path.basename(one) and one for one in made):
         raise CannotRead(path, -1, "does not say what an earlier run made: name another directory")
-    return {"complete": bool(told.get("complete")), "made": made, "run": str(told.get("run"))}
+    return {"complete": bool(marked.get("complete")), "made": made, "run": str(marked.get("run"))}
 
 
-def _mark(to: str, told: dict[str, Any]) -> None:
+def _mark(to: str, marked: dict[str, Any]) -> None:
     path = os.path.join(to, MARK)
     with open(path + _NEW, "w", encoding="utf-8") as file:
-        json.dump(told, file, indent=1)
+        json.dump(marked, file, indent=1)
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())

@@ -33,7 +33,7 @@ from rmq_wire.layout.message import BORN_V6, FIXED, HEAD_FLAT, MAGIC_V1, MAGIC_V
 from rmq_wire.names import SCHEDULE_TOPIC
 
 LOOKED_AT_MAX: Final = 256
-"""Queues whose files tell how large files of queues are."""
+"""Queues whose files show how large files of queues are."""
 UNITS_READ: Final = 1024
 """Of a queue of delayed messages, in search of one whose message is still in the log."""
 NOT_IN_NAMES: Final = re.compile(r"[\x00-\x1f/\\]")
@@ -84,8 +84,8 @@ def plan_build(
 ) -> tuple[list[Plan], list[Task]]:
     """What is to be made, and the tasks of the first round.
 
-    levels: `messageDelayLevel`; without it the store's own delayed messages tell, and what they do not is Java's default.
-    queue_file_bytes: `mappedFileSizeConsumeQueue` where no queue file tells it.  batch_topics: with queue.type=BatchCQ, beside
+    levels: `messageDelayLevel`; without it the store's own delayed messages say, and what they do not is Java's default.
+    queue_file_bytes: `mappedFileSizeConsumeQueue` where no queue file says.  batch_topics: with queue.type=BatchCQ, beside
     those that the stores name.  extensions: `enableConsumeQueueExt` was on from the beginning, also of queues that have none now.
 
     Nothing is written yet; that the place can be used is known.  Raises `BadOption`, `CannotRead`, ValueError.
@@ -198,11 +198,11 @@ def _stored_ms(tree: Tree, logs: Sequence[LogFile], physical: int) -> int:
     return -1
 
 
-def _target(tree: Tree, store: Store, root: str, work: str, told: int | None) -> Target:
+def _target(tree: Tree, store: Store, root: str, work: str, given: int | None) -> Target:
     """File sizes: those that most files of the store's queues have."""
     units = QUEUE_UNIT.itemsize
     own = _file_bytes(tree, store, QUEUES, units) or UNITS_PER_FILE * units
-    own = own if told is None else -(-told // units) * units
+    own = own if given is None else -(-given // units) * units
     batch = _file_bytes(tree, store, BATCH_QUEUES, BATCH_UNIT.itemsize) or UNITS_PER_FILE * BATCH_UNIT.itemsize
     extension = _file_bytes(tree, store, EXTENSIONS, 1)
     least = EXTENSION_BYTES + EXT_END_BYTES

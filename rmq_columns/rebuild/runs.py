@@ -1,6 +1,6 @@
 """Parts of queues that were found one apart from the other, put together: what stands, what does not, what is missing between.
 
-Each part of the log tells the runs of consecutive offsets that it has of a queue.  In the order of the log they make the queue,
+Each part of the log reports the runs of consecutive offsets that it has of a queue.  In the order of the log they make the queue,
 by the rules of a broker that dispatches its log from the first file on: the next run continues the queue; or it begins earlier
 (the topic was deleted and made again) and what stood there goes; or later, and the offsets between lead to its first message
 without tags, unless they are so many that the queue begins anew there.
@@ -40,7 +40,7 @@ RUNS: Final = pa.schema(
 )
 """A row is a `Run` of a queue; or, of the kinds below, something that was met in a split: `units` of them, `bytes` long."""
 DAMAGE: Final = "damage"
-STRANGERS: Final = "strangers"
+IN_NO_QUEUE: Final = "in no queue"
 
 
 @dataclass(slots=True)
@@ -143,7 +143,7 @@ def settle(kind: Kind, runs: Iterable[Run]) -> Settled:
 
 
 def _cut(made: Settled, run: Run) -> None:
-    """Forget what stands from this run's offset on; of a batch queue, whose runs do not tell the offsets of their units, all."""
+    """Forget what stands from this run's offset on; of a batch queue, whose runs do not have the offsets of their units, all."""
     offset, before = run.first, made.units
     if offset <= made.start or made.kind is Kind.BATCH:
         _begin(made, run)

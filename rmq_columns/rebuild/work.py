@@ -1,6 +1,6 @@
 """Consume queues of whole stores from their logs: what a task does with its split; and all of it in turn, without Spark.
 
-First each split writes its units where their own offsets say and tells the runs it met.  That is all for a queue whose runs
+First each split writes its units where their own offsets say and reports the runs it met.  That is all for a queue whose runs
 follow one another.  A queue that began anew in the log, and every batch queue (whose units have no place of their own), is made
 in a second round: its pieces then are known, each split writes those that begin in it.  Memory is bounded by `GATHERED_MAX`.
 """
@@ -25,12 +25,12 @@ from rmq_columns.rebuild.entries import Entries, Key, Kind, Maker
 from rmq_columns.rebuild.files import EXTENSION, EXTENSION_BYTES, SECOND, complete, extension_addresses
 from rmq_columns.rebuild.place import finish, making
 from rmq_columns.rebuild.plan import Plan, Task, plan_build
-from rmq_columns.rebuild.runs import DAMAGE, RUNS, STRANGERS, Run, Settled, extend, found_runs, places, settle
+from rmq_columns.rebuild.runs import DAMAGE, IN_NO_QUEUE, RUNS, Run, Settled, extend, found_runs, places, settle
 
 GATHERED_MAX: Final = 1 << 19
 """Units kept before they are written: some 30 MB."""
 ROWS_MAX: Final = 1 << 14
-"""Runs told at once."""
+"""Runs reported at once."""
 NOT_COMPACTED: Final = -1
 
 
@@ -42,7 +42,7 @@ class Made:
     queues: dict[Key, Settled] = field(default_factory=dict)
     bytes: dict[Key, int] = field(default_factory=dict)
     damaged_bytes: int = 0
-    strangers: int = 0
+    in_no_queue: int = 0
 
 
 # --- one split
@@ -79,7 +79,7 @@ class _Builder:
                     self._damage(item)
         self._write()
         if self.task.pieces is None:
-            yield from self._told()
+            yield from self._rows()
 
     def _take(self, item: Batch, own_start: int, path: str) -> None:
         units = item.units
@@ -138,7 +138,7 @@ class _Builder:
             units = _batch_units(chosen) if key.kind is Kind.BATCH else _plain_units(chosen)
             self.target.write(key, place, units.view(np.uint8).data)
 
-    def _told(self) -> Iterator[pa.RecordBatch]:
+    def _rows(self) -> Iterator[pa.RecordBatch]:
         plan, number = self.task.plan, self.task.number
         rows: list[tuple[Any, ...]] = []
         for queue, runs in self.runs.items():
@@ -164,7 +164,7 @@ class _Builder:
                 if len(rows) >= ROWS_MAX:
                     yield _batch(rows)
                     rows = []
-        for kind, count, size in ((DAMAGE, self.damages, self.damaged), (STRANGERS, self.maker.strangers, 0)):
+        for kind, count, size in ((DAMAGE, self.damages, self.damaged), (IN_NO_QUEUE, self.maker.in_no_queue, 0)):
             if count:
                 rows.append((plan.store.broker_name, None, None, kind, plan.number, number, 0, 0, count, 0, 0, 0, size))
         if rows:
@@ -269,8 +269,8 @@ def take_row(made: Made, runs: dict[Key, list[Run]], row: Mapping[str, Any]) -> 
     """One row of `RUNS`."""
     if row["kind"] == DAMAGE:
         made.damaged_bytes += row["bytes"]
-    elif row["kind"] == STRANGERS:
-        made.strangers += row["units"]
+    elif row["kind"] == IN_NO_QUEUE:
+        made.in_no_queue += row["units"]
     else:
         runs.setdefault(Key(row["topic"], row["queueId"], Kind(row["kind"])), []).append(run_of(row))
 

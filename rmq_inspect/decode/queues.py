@@ -123,7 +123,7 @@ def bounds(files: Sequence[StoreFile]) -> tuple[int, int]:
 
 
 Probe = Callable[[QueueUnit, int | None], None]
-"""Told each unit that was looked at, and the store time of its message (None: it cannot be read)."""
+"""Called with each unit that was looked at, and the store time of its message (None: it cannot be read)."""
 
 
 def first_stored_at(files: Sequence[StoreFile], log: Log, time_ms: int, probe: Probe | None = None) -> int:

@@ -83,7 +83,7 @@ class Reader:
                 data = os.lseek(self._descriptor, start, os.SEEK_DATA)
                 hole = os.lseek(self._descriptor, data, os.SEEK_HOLE)
             except OSError as reason:
-                if reason.errno != errno.ENXIO:  # a file system that does not tell
+                if reason.errno != errno.ENXIO:  # a file system that does not say
                     yield start, end
                 return
             except AttributeError:  # an operating system that does not

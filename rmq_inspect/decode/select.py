@@ -1,7 +1,7 @@
 """Which messages: the ways to get at them, and what is asked of each.
 
 A key is looked up in the index, a topic goes by its consume queues, everything else walks the log.  What the index or the queues
-do not cover is walked; hashes only propose, texts decide.  Whoever asks is told which way was taken and what could not be read.
+do not cover is walked; hashes only propose, texts decide.  Whoever asks hears which way was taken and what could not be read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LATER_MAX: Final = 1000
 """Messages one after another that were stored behind the wanted time, until all behind them count as such: a single one may have
 a spoilt store time, and clocks are set back."""
 Note = Callable[[str], None]
-"""Told in one line what was skipped or which way was taken."""
+"""Called with one line: what was skipped or which way was taken."""
 
 
 def _silent(_line: str) -> None:

@@ -3,7 +3,7 @@
 Files are paired by what they are (log files by their offset, queues by topic and number, index files by age) and compared byte by
 byte in chunks; only where two differ is the record around that byte taken apart.  Zeros behind the shorter file's end are no
 difference: preallocated room means nothing.  What must differ between two stores with the same messages (names of index files,
-the checkpoint, abort and lock, counters and times in configuration) is told as such, and counts only when asked for.
+the checkpoint, abort and lock, counters and times in configuration) is reported as such, and counts only when asked for.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Difference:
 def differences(
     left: StoreDirectory, right: StoreDirectory, *, slots: int | None = None, progress: Progress = quiet
 ) -> Iterator[Difference]:
-    """All of them, record by record, the log first.  slots: of index files that do not tell.  Raises `CannotLook`."""
+    """All of them, record by record, the log first.  slots: of index files that do not say.  Raises `CannotLook`."""
     yield from _rows("commitlog", left.commit_log, right.commit_log, slots, progress)
     for tree in ("queues", "batch_queues", "extensions"):
         ours, theirs = getattr(left, tree), getattr(right, tree)

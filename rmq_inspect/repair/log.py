@@ -159,7 +159,7 @@ class _LogWriter:
         return 0 <= self._lost_at < file_end and self._lost_at >= self._position
 
     def _mark(self, room: int) -> None:
-        """A filler before the blank, where the end of a file was lost: it tells later that something was.  A file that is missing
+        """A filler before the blank, where the end of a file was lost: it shows later that something was.  A file that is missing
         as a whole begins with one, for brokers look at a file's first unit."""
         if room >= UNIT_BYTES_MIN:
             self._filler(min(UNIT_BYTES_MIN + len(FILLER_TOPIC), room))

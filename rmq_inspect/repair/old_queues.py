@@ -1,4 +1,4 @@
-"""What the queue files of a damaged store know beside its log, for the rebuild that replaces them; and what that rebuild tells.
+"""What the queue files of a damaged store know beside its log, for the rebuild that replaces them; and what that rebuild reports.
 
 The engine of the store makes the new queues from the log (`rmq_store.recovery.rebuild`).  An old queue says when a delayed
 message was due under levels that are unknown by now, which bit map an extension had, and which of two messages with one offset
@@ -125,7 +125,7 @@ class OldQueues(PreviousQueues):
             return None
         return _Extension(tags_code, bit_map) if len(bit_map) == bit_map_size else None
 
-    # --- what they are told
+    # --- what they are given
 
     def skipped(self, unit: StoredMessage, why: str) -> None:
         if not is_filler(unit):

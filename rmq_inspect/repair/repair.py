@@ -2,7 +2,7 @@
 
 DIR is only read.  NEWDIR must be new; while it is being made it holds the file `abort`, so that a broker which is started on
 half of it takes it for what it is.  The log comes first (`repair.log`); then the engine of the store makes queues, index and
-checkpoint of it as at any start (`rmq_store.recovery.rebuild`), and is told what only the old queues know (`repair.old_queues`).
+checkpoint of it as at any start (`rmq_store.recovery.rebuild`), and is given what only the old queues know (`repair.old_queues`).
 Configuration is taken over where it can be read, from its backup where only that can; the timer's files as they are, for every
 offset in them is still right, when their sizes are.
 
@@ -57,8 +57,8 @@ def repair(
 ) -> Report:
     """Make the new store; what was saved and lost.
 
-    slots: `maxHashSlotNum` where no index file tells it; `maxIndexNum` is then taken to be four times that, as by default.
-    queue_file_bytes: `mappedFileSizeConsumeQueue` where no queue file tells it.
+    slots: `maxHashSlotNum` where no index file says; `maxIndexNum` is then taken to be four times that, as by default.
+    queue_file_bytes: `mappedFileSizeConsumeQueue` where no queue file says.
 
     Raises `CannotLook` when the new directory is not new, or nothing can be saved; `NotPermitted`.
     """
@@ -66,7 +66,7 @@ def repair(
         raise CannotLook(
             f"{store.root}: no commit log file, so there is nothing to repair (--commit-log DIR, if it is elsewhere)"
         )
-    for file in store.commit_log:  # what may not be read is told before anything is made
+    for file in store.commit_log:  # what may not be read is reported before anything is made
         with contextlib.suppress(CannotLook):
             file.open().close()
     _check_place(store, to)
@@ -140,14 +140,14 @@ def _repair(store: StoreDirectory, to: Path, slots: int | None, queue_file_bytes
     log_file_bytes = write_log(store.commit_log, to / "commitlog", report, progress)
     _derive(store, to, report, log_file_bytes, slots, queue_file_bytes, progress)
     _timer(store, to, report)
-    _tell(report)
+    _summarize(report)
     sync_tree(str(to))
     (to / ABORT).unlink()
     sync_directory(str(to))
     return report
 
 
-def _tell(report: Report) -> None:
+def _summarize(report: Report) -> None:
     if report.restarts:
         times = f"{report.restarts} time(s) a queue begins anew in the log"
         report.notes.append(f"{times}: its topic was deleted and made again, only the messages of its last life are in it")
@@ -196,16 +196,16 @@ def _derive(
     entries = sum(end - start for start, end in made.bounds.values()) + sum(made.batch_entries.values())
     report.queue_units = entries - bridged
     report.index_files, report.index_entries = made.index_files, made.index_entries
-    if strangers := sorted({topic for topic, _ in made.bounds} - {topic for topic, _ in store.queues}) if store.queues else []:
-        named = ", ".join(strangers[:5]) + (f" and {len(strangers) - 5} more" if len(strangers) > 5 else "")
+    if unknown := sorted({topic for topic, _ in made.bounds} - {topic for topic, _ in store.queues}) if store.queues else []:
+        named = ", ".join(unknown[:5]) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
         report.notes.append(f"topics without a queue before, with one now: {named} (deleted ones? then delete them again)")
 
 
-def _queue_file_bytes(store: StoreDirectory, told: int | None, report: Report) -> int:
-    default = -(-told // UNIT.size) * UNIT.size if told else UNITS_PER_FILE * UNIT.size
+def _queue_file_bytes(store: StoreDirectory, given: int | None, report: Report) -> int:
+    default = -(-given // UNIT.size) * UNIT.size if given else UNITS_PER_FILE * UNIT.size
     found = _file_bytes(store.queues, default, unit=UNIT.size)
-    if not told and not any(store.queues.values()):
-        report.notes.append(f"no queue file tells its size; taken is {found} (--queue-file-bytes: mappedFileSizeConsumeQueue)")
+    if not given and not any(store.queues.values()):
+        report.notes.append(f"no queue file says its size; taken is {found} (--queue-file-bytes: mappedFileSizeConsumeQueue)")
     return found
 
 
@@ -224,7 +224,7 @@ def _file_bytes(rows: dict[tuple[str, int], list[StoreFile]], default: int, *, u
 
 
 def _index_sizes(store: StoreDirectory, slots: int | None, report: Report) -> tuple[int, int]:
-    """`maxHashSlotNum`, `maxIndexNum`: those of the newest file that tells, else the defaults."""
+    """`maxHashSlotNum`, `maxIndexNum`: those of the newest file that says, else the defaults."""
     for file in reversed(store.index):
         try:
             with IndexReader(file, slots) as reader:
@@ -236,7 +236,7 @@ def _index_sizes(store: StoreDirectory, slots: int | None, report: Report) -> tu
         return slots, slots * ENTRIES_PER_SLOT
     if store.index:
         report.notes.append(
-            f"no index file tells its sizes; taken are {DEFAULT_SLOTS} slots and {DEFAULT_ENTRIES} entries (--hash-slots)"
+            f"no index file says its sizes; taken are {DEFAULT_SLOTS} slots and {DEFAULT_ENTRIES} entries (--hash-slots)"
         )
     return DEFAULT_SLOTS, DEFAULT_ENTRIES
 
@@ -252,7 +252,7 @@ def _batch_topics(store: StoreDirectory, report: Report) -> set[str]:
             return {topic for topic, config in table.items() if (config.get("attributes") or {}).get("queue.type") == "BatchCQ"}
         except (CannotLook, KeyError, TypeError, AttributeError):
             continue
-    report.notes.append("no topics.json can be read: the broker will know no topic until it is told again (mqadmin updateTopic)")
+    report.notes.append("no topics.json can be read: the broker will know no topic until it is made again (mqadmin updateTopic)")
     return {topic for topic, _ in store.batch_queues}
 
 

@@ -1,8 +1,8 @@
 """Topics and groups of a store whose tables are lost, made again from its log and queues.
 
 A table is lost when neither its file nor the backup can be read; topics also when there is no file and the log has messages.
-Queues tell a topic and how many queues it has at least; the log tells what had no queue yet.  A retry or dead-letter topic tells
-its group.  What no message tells (permissions, attributes, order, empty topics and queues) begins as a broker would make it.
+Queues show a topic and how many queues it has at least; the log shows what had no queue yet.  A retry or dead-letter topic shows
+its group.  What no message says (permissions, attributes, order, empty topics and queues) begins as a broker would make it.
 Progress cannot be made from messages.
 """
 
@@ -35,11 +35,11 @@ READERS: Final[dict[str, Callable[[Any], object]]] = {
     "delayOffset.json": DelayOffsetTable.from_plain,
 }
 """The tables without which a broker does not start when they cannot be read."""
-NO_PROGRESS: Final = "no message tells it: groups begin where their clients say (mqadmin resetOffsetByTime sets them back)"
+NO_PROGRESS: Final = "no message says it: groups begin where their clients say (mqadmin resetOffsetByTime sets them back)"
 UNMAKEABLE: Final = {
     "consumerOffset.json": NO_PROGRESS,
     "lmqConsumerOffset.json": NO_PROGRESS,
-    "delayOffset.json": "no message tells it: every delayed message that is still in the log is delivered again",
+    "delayOffset.json": "no message says it: every delayed message that is still in the log is delivered again",
 }
 """What follows when they are gone."""
 BACKUP: Final = ".bak"

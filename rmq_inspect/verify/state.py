@@ -39,7 +39,7 @@ def condition_of(store: StoreDirectory) -> Condition:
 
 
 def check_strays(store: StoreDirectory, findings: Findings) -> None:
-    """Links, pipes, strange names."""
+    """Links, pipes, unknown names."""
     for name, why in store.strays:
         findings.add("stray", name, NOWHERE, why)
     if store.stray_count > len(store.strays):

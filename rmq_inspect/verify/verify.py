@@ -101,7 +101,7 @@ class _Verification:
             tasks, last = checks.dangling()
             for found in last.find(tasks):
                 self._findings.merge(found)
-            checks.tell_waiting()
+            checks.report_waiting()
         if self._scope.with_index:
             checks.hold_index_against_the_end(end)
         return report

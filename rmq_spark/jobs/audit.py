@@ -62,9 +62,9 @@ def audit(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     return spark.createDataFrame(finding_rows(found), FINDINGS)
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
-    """Look, and tell."""
-    found = look(spark, source, given, tell)
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
+    """Look, and report."""
+    found = look(spark, source, given, progress)
     errors, warnings = (sum(row[7] for row in finding_rows(found) if row[3] == severity) for severity in ("error", "warning"))
     findings, queues, files = finding_rows(found), queue_rows(found), file_rows(found)
     messages, used = sum(row[3] for row in files), sum(row[4] for row in files)
@@ -89,7 +89,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     return Outcome("audit", verdict, not findings, figures, tables, _plots(found, files), _notes(found), frames, messages)
 
 
-def look(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> list[StoreAudit]:
+def look(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> list[StoreAudit]:
     """The audit of each store, done by Spark's tasks.  Raises `BadOption`, `CannotRead`."""
     from rmq_columns.checks.audit import Choice
     from rmq_columns.checks.audit import audit as audit_stores
@@ -102,7 +102,7 @@ def look(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progr
     choice = Choice(not given["no_queues"], not given["no_index"], not given["no_crc"], pieces)
 
     def in_tasks(what: str, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        with watched(spark, what, tell):
+        with watched(spark, what, progress):
             rows = gathered(spark, partial(boxed, work), items)
         return [pickle.loads(zlib.decompress(row["answer"])) for row in rows]
 
@@ -117,7 +117,7 @@ def boxed(work: Callable[[Any], Any], item: Any) -> Iterator[pa.RecordBatch]:
     yield pa.record_batch({"answer": pa.array([answer], pa.binary())})
 
 
-# --- what is told
+# --- what is reported
 
 
 def finding_rows(found: Sequence[StoreAudit]) -> list[tuple[Any, ...]]:

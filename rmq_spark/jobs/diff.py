@@ -2,7 +2,7 @@
 
 Each task sums the digests of its split by queue and block of 4096 offsets (`rmq_columns.read.digests`); blocks are joined by
 queue and number, so physical offsets may differ.  Only where the digests differ are messages looked at one by one.  A queue that
-ends earlier on one side is told as one range, not as its messages: a replica that is still being copied is behind, and what it
+ends earlier on one side is one range, not its messages: a replica that is still being copied is behind, and what it
 has may be equal all the same.  Where both have their messages at the same physical offsets, a queue that ends early although
 later messages are there has lost some.
 
@@ -65,12 +65,12 @@ def ranges(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     return compare(spark, source_of(paths, rest), given, silent).ranges
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
     """For the command line."""
     from pyspark.sql import functions as F
 
-    found = compare(spark, source, given, tell)
-    with watched(spark, "count", tell):
+    found = compare(spark, source, given, progress)
+    with watched(spark, "count", progress):
         counts = {row["outcome"]: row["count"] for row in found.messages.groupBy("outcome").count().collect()}
         by_range = (
             found.ranges.groupBy("outcome", "side").agg(F.count("*").alias("queues"), F.sum("count").alias("count")).collect()
@@ -81,7 +81,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     lost = [row for row in by_range if row["outcome"] not in (BEHIND, LATER)]
     is_clean = not found.different_blocks and not lost and (not ends or bool(given["common"]))
     problems = [f"{count} message(s) {'differ' if name == DIFFERS else name}" for name, count in sorted(counts.items())]
-    problems += [TOLD[row["outcome"]].format(row["side"], row["count"], row["queues"]) for row in [*lost, *ends]]
+    problems += [PROBLEMS[row["outcome"]].format(row["side"], row["count"], row["queues"]) for row in [*lost, *ends]]
     rest = found.different_blocks - found.looked_into
     problems += [f"{rest} more blocks of 4096 offsets differ"] if rest > 0 else []
     equal = "what both hold is equal" if problems else "equal"
@@ -108,7 +108,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     return outcome
 
 
-TOLD: Final = {
+PROBLEMS: Final = {
     BEHIND: "the {0} is behind by {1} message(s) at the end of {2} queue(s)",
     LATER: "the {0} begins later: {1} message(s) at the beginning of {2} queue(s) are not there any more",
     LOST: "the {0} lacks {1} message(s) at an end of {2} queue(s) although its log goes on",

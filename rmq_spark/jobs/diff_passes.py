@@ -103,7 +103,7 @@ def tasks_of(source: Source, given: Mapping[str, Any]) -> list[DigestTask]:
     return found
 
 
-def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], tell: Progress) -> Compared:
+def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], progress: Progress) -> Compared:
     """All passes.  Raises `BadOption`, `CannotRead`."""
     from pyspark.sql import functions as F
 
@@ -112,10 +112,10 @@ def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], tell:
 
     tasks = tasks_of(source, given)
     parts = spread(spark, digest_split, tasks, DIGESTS).persist()
-    with watched(spark, "digest both stores", tell):
-        told = parts.groupBy("side", F.isnull("topic").alias("isDamage"))
+    with watched(spark, "digest both stores", progress):
+        parts_of_side = parts.groupBy("side", F.isnull("topic").alias("isDamage"))
         sizes = F.sum(F.when(F.isnull("topic"), F.col("sum0"))).alias("bytes")
-        totals = told.agg(F.sum("count").alias("count"), sizes).collect()
+        totals = parts_of_side.agg(F.sum("count").alias("count"), sizes).collect()
         parts = _together(parts)
     sound = parts.where("topic is not null")
     blocks, queues = _joined(sound).persist(), _queues(sound).persist()
@@ -125,10 +125,10 @@ def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], tell:
     is_border = (F.col("block") >= 0) & ~F.col("isEven") & ((first < F.col("low")) | (last > F.col("high")))
     different = held.where("isDifferent").where(is_common).withColumn("isBorder", is_border).persist()
     borders = _border_blocks(queues).persist()
-    with watched(spark, "compare blocks", tell):
+    with watched(spark, "compare blocks", progress):
         equal, same = _equal_blocks(blocks, F.col("startsAlike") & F.col("endsAlike"))
         edges = borders.count()
-    bounded = _bounded(spark, sound, tasks, borders, edges, tell)
+    bounded = _bounded(spark, sound, tasks, borders, edges, progress)
     again = None
     if bounded is not None:
         joined = _joined(bounded)
@@ -138,13 +138,13 @@ def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], tell:
     suspects = different.where("not isBorder").select(*BLOCK)
     suspects = suspects if again is None else suspects.unionByName(again).distinct()
     suspects = suspects.join(queues.select(*QUEUE, "low", "high"), list(QUEUE)).persist()
-    with watched(spark, "compare borders", tell):
+    with watched(spark, "compare borders", progress):
         number = suspects.count()
         is_even = not edges and not queues.where("not isEven").limit(1).collect()
         in_order = suspects.orderBy("block", *QUEUE).limit(given["max_blocks"])
         chosen = in_order.collect() if number else []
     nothing = spark.createDataFrame([], _MESSAGES)
-    messages = _messages(spark, sound, tasks, chosen, given["exact"], tell) if chosen else nothing
+    messages = _messages(spark, sound, tasks, chosen, given["exact"], progress) if chosen else nothing
     same_places = 0 < equal == same
     counted = suspects.groupBy(*QUEUE).agg(F.count("*").alias("differentBlocks"))
     ranges = spark.createDataFrame([], _RANGES)
@@ -250,7 +250,7 @@ def _border_blocks(queues: DataFrame) -> DataFrame:
 
 
 def _bounded(
-    spark: SparkSession, parts: DataFrame, tasks: list[DigestTask], borders: DataFrame, count: int, tell: Progress
+    spark: SparkSession, parts: DataFrame, tasks: list[DigestTask], borders: DataFrame, count: int, progress: Progress
 ) -> DataFrame | None:
     """Digests of the border blocks within the common ranges alone, and where the messages beyond lie; None without any.
 
@@ -267,15 +267,15 @@ def _bounded(
         edges = borders.where(F.pmod(F.xxhash64(*QUEUE), F.lit(rounds)) == number).collect()
         if not edges:
             continue
-        found = spread(spark, digest_split, _again(spark, parts, tasks, edges, tell), DIGESTS).persist()
-        with watched(spark, "digest the ends of queues", tell):
+        found = spread(spark, digest_split, _again(spark, parts, tasks, edges, progress), DIGESTS).persist()
+        with watched(spark, "digest the ends of queues", progress):
             found = _together(found)
         every = found if every is None else every.unionByName(found)
     return every
 
 
 def _again(
-    spark: SparkSession, parts: DataFrame, tasks: list[DigestTask], blocks: Iterable[Any], tell: Progress
+    spark: SparkSession, parts: DataFrame, tasks: list[DigestTask], blocks: Iterable[Any], progress: Progress
 ) -> list[DigestTask]:
     """The tasks that meet these blocks (rows with low and high), each with those that it meets."""
     from pyspark.sql import functions as F
@@ -285,7 +285,7 @@ def _again(
     wanted = {(row["brokerName"], row["topic"], row["queueId"], row["block"]): (row["low"], row["high"]) for row in blocks}
     rows = [list(one) for one in wanted]
     asked = spark.createDataFrame(rows, "brokerName string, topic string, queueId int, block long")
-    with watched(spark, "find the blocks again", tell):
+    with watched(spark, "find the blocks again", progress):
         met = parts.select("split", *BLOCK).join(F.broadcast(asked), list(BLOCK)).distinct().collect()
     of_task: dict[int, dict[Queue, Wanted]] = {}
     for row in met:
@@ -359,7 +359,7 @@ def _ranges(parts: DataFrame, queues: DataFrame, bounded: DataFrame | None, *, s
 
 
 def _messages(
-    spark: SparkSession, parts: DataFrame, tasks: list[DigestTask], blocks: list[Any], is_exact: bool, tell: Progress
+    spark: SparkSession, parts: DataFrame, tasks: list[DigestTask], blocks: list[Any], is_exact: bool, progress: Progress
 ) -> DataFrame:
     """The messages of these blocks that differ, or that one side lacks."""
     from pyspark.sql import Window
@@ -368,8 +368,8 @@ def _messages(
     from rmq_columns.read.digests import DETAILS, detail_split
     from rmq_spark.tasks import spread
 
-    details = spread(spark, detail_split, _again(spark, parts, tasks, blocks, tell), DETAILS).persist()
-    with watched(spark, "look into blocks", tell):
+    details = spread(spark, detail_split, _again(spark, parts, tasks, blocks, progress), DETAILS).persist()
+    with watched(spark, "look into blocks", progress):
         details = _together(details)
     key = (*QUEUE, "queueOffset", "nth")
     # more than one message of an offset: a topic that was made again

@@ -128,8 +128,8 @@ def found_in(spark: SparkSession, source: Source, by: str, twice: DataFrame | No
         (F.unix_millis("storeTimestamp") - F.unix_millis(first)).alias("msAfterFirst"),
     )
     body = F.struct("bodySize", "bodyCrc", F.col("sysFlag").bitwiseAND(COMPRESSION))
-    told = rows.select("topic", "key", body.alias("body"), place.alias("place"))
-    grouped = told.groupBy("topic", "key").agg(
+    located = rows.select("topic", "key", body.alias("body"), place.alias("place"))
+    grouped = located.groupBy("topic", "key").agg(
         F.count("*").alias("copies"),
         F.max("place.msAfterFirst").alias("msApart"),
         (F.min("body") == F.max("body")).alias("bodiesEqual"),
@@ -138,7 +138,7 @@ def found_in(spark: SparkSession, source: Source, by: str, twice: DataFrame | No
     return grouped.where("copies > 1").withColumn("places", F.transform("places", lambda one: one.dropFields("number")))
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
     """Both passes; the second only when a hash came twice."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
@@ -153,11 +153,11 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
         F.expr(f"count_if({CORRUPT} is not null)").alias("corrupt"),
     )
     twice = candidates(every.observe(seen, *counts)).persist()
-    with watched(spark, "counting keys", tell):
+    with watched(spark, "counting keys", progress):
         suspects = twice.count()
         totals = observed(seen, every, *counts)
     found = found_in(spark, source, by, twice, suspects <= BROADCAST_ROWS).persist()
-    with watched(spark, "comparing those that came twice", tell):
+    with watched(spark, "comparing those that came twice", progress):
         sums = _sums(found) if suspects else []
         worst = collected(found.orderBy(F.desc("copies"), "topic", "key")) if suspects else []
     keys, copies = sum(one["keys"] for one in sums), sum(one["copies"] for one in sums)

@@ -89,14 +89,14 @@ def export(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     return manifest_frame(spark, prepared.job.to, finished)
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
     """Raises `BadOption`, `StoreError`."""
-    prepared, finished = write(spark, source, given, tell)
+    prepared, finished = write(spark, source, given, progress)
     return _outcome(spark, prepared, finished)
 
 
 def write(
-    spark: SparkSession, source: Source, given: Mapping[str, Any], tell: Progress, work: Work | None = None
+    spark: SparkSession, source: Source, given: Mapping[str, Any], progress: Progress, work: Work | None = None
 ) -> tuple[Prepared, Finished]:
     """Plans or goes on, writes, and makes it complete.  work: in place of `work_on`, for tests.
 
@@ -115,7 +115,7 @@ def write(
     prepared = begin(given["increment"])
     while prepared.todo:
         try:
-            with watched(spark, "write Parquet", tell):
+            with watched(spark, "write Parquet", progress):
                 gathered(spark, partial(work or work_on, prepared.job), prepared.todo)
             break
         except Exception:  # whatever Spark makes of what a task met

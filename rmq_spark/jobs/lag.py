@@ -58,7 +58,7 @@ AHEAD, BELOW, UNKNOWN, GONE, NEVER, BEHIND, DONE = "ahead", "below", "unknown", 
 STATES: Final = {
     AHEAD: "ahead of the queue's end: messages to come will be skipped",
     BELOW: "below the queue's beginning: messages were deleted before the group read them",
-    UNKNOWN: "nothing of the queue is on disk: whether the position is right cannot be told",
+    UNKNOWN: "nothing of the queue is on disk: whether the position is right is unknown",
     GONE: "of a topic that there is not any more",
     NEVER: "nothing was committed",
     BEHIND: "some messages are left to read",
@@ -214,7 +214,7 @@ def _judged(joined: DataFrame, given: dict[str, Any]) -> DataFrame:
 def wanted_of(offsets: list[dict[str, Any]], topics: list[dict[str, Any]], configured: Collection[str]) -> list[Wanted]:
     """A row for each queue of each group; queues without a position, too.  Rows of the tables consumerOffsets and topics.
 
-    configured: names of brokers that have told their topics.
+    configured: names of brokers that have named their topics.
     """
     queues = {(row["brokerName"], row["topic"]): max(row["readQueueNums"] or 0, 0) for row in topics}
     held: dict[tuple[str, str, str], dict[int, dict[str, Any]]] = defaultdict(dict)
@@ -243,7 +243,7 @@ def _queues_of(key: tuple[str, str, str], known: dict[int, dict[str, Any]], coun
 def retry_group(topic: str, groups: set[str]) -> str | None:
     """Whose retry topic this is: `%RETRY%group`, by POP `%RETRY%group_topic` or `%RETRY%group+topic` (`KeyBuilder`).
 
-    The last two are told by the groups that there are; a name that is no group's is a group of its own.  None for other topics.
+    The last two are known by the groups that there are; a name that is no group's is a group of its own.  None for other topics.
     """
     if not topic.startswith(RETRY_PREFIX):
         return None
@@ -254,12 +254,12 @@ def retry_group(topic: str, groups: set[str]) -> str | None:
     return max(owners, key=len, default=name.partition("+")[0])
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
     """Queues of groups, their sums, and what is wrong with positions."""
     from pyspark.sql import functions as F
 
     every = rows(spark, source, given).persist()
-    with watched(spark, "queues", tell):
+    with watched(spark, "queues", progress):
         total = every.agg(
             F.count("*").alias("rows"),
             F.countDistinct("brokerName", "group").alias("groups"),
@@ -302,8 +302,8 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     if not total["rows"] and not spoilt:
         verdict = "no group has committed anything"
     if bare:
-        told = f"; {verdict}" if len(bare) < len(brokers) else ""
-        verdict = f"nothing can be told of {', '.join(bare)}: no consumerOffset.json{told}"
+        more = f"; {verdict}" if len(bare) < len(brokers) else ""
+        verdict = f"nothing is known of {', '.join(bare)}: no consumerOffset.json{more}"
     return Outcome(
         "lag",
         verdict,

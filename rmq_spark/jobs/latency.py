@@ -160,14 +160,14 @@ def quantile_name(quantile: float) -> str:
     return f"p{quantile * 100:g}".replace(".", "_")
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
     """Counts once, the worst messages once; trace and join where there is one."""
     from pyspark.sql import functions as F
 
     limit = None if given["max_latency"] is None else span_text(given["max_latency"])
     late_ms = NEVER_MS if limit is None else given["max_latency"]
     found = counts(spark, source, given, late_ms).persist()
-    with watched(spark, "latencies", tell):
+    with watched(spark, "latencies", progress):
         total = found.agg(
             F.sum(F.when(F.col("topic").isNotNull(), F.col("messages"))).alias("messages"),
             F.sum(F.when(F.col("topic").isNull(), F.col("messages"))).alias("unreadable"),
@@ -177,7 +177,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     assert total is not None
     late, skewed = (int(total["late"] or 0) if limit is not None else 0), int(total["skewed"] or 0)
     worst = _worst(spark, source)
-    with watched(spark, "worst messages", tell):
+    with watched(spark, "worst messages", progress):
         rows = collected(worst.orderBy(F.desc("latencyMs"), "brokerName", "physicalOffset"))
     classes = collected(quantiles(found, ("class",)).orderBy(F.desc("messages")))
     plain = next((row for row in classes if row["class"] == PLAIN), {})
@@ -224,8 +224,8 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
         messages=(total["messages"] or 0) + (total["unreadable"] or 0),
     )
     if skewed:
-        _tell_clocks(spark, source, outcome, tell)
-    _tell_consumption(spark, source, given, outcome, tell)
+        _report_clocks(spark, source, outcome, progress)
+    _report_consumption(spark, source, given, outcome, progress)
     return outcome
 
 
@@ -242,33 +242,33 @@ def _worst(spark: SparkSession, source: Source) -> DataFrame:
     return found.where("topic is not null").select(*_WORST)
 
 
-def _tell_clocks(spark: SparkSession, source: Source, outcome: Outcome, tell: Progress) -> None:
+def _report_clocks(spark: SparkSession, source: Source, outcome: Outcome, progress: Progress) -> None:
     """Which producers' clocks are ahead."""
     from pyspark.sql import functions as F
 
     address = F.regexp_replace("bornHost", ":[0-9]+$", "").alias("bornHost")
     ahead = messages(spark, source, ",bornHost").where((F.col("class") == PLAIN) & (F.col("latencyMs") < 0))
     by_host = ahead.groupBy(address).agg(F.count("*").alias("messages"), (-F.min("latencyMs")).alias("maxAheadMs"))
-    with watched(spark, "clocks", tell):
+    with watched(spark, "clocks", progress):
         rows = collected(by_host.orderBy(F.desc("maxAheadMs"), "bornHost"))
     columns = ("bornHost", "messages", "maxAheadMs")
     outcome.tables.append(table_of("clockSkew", "Producers whose clock is ahead of the broker's", columns, rows, len(rows)))
     outcome.frames["clockSkew"] = by_host
 
 
-def _tell_consumption(spark: SparkSession, source: Source, given: dict[str, Any], outcome: Outcome, tell: Progress) -> None:
+def _report_consumption(spark: SparkSession, source: Source, given: dict[str, Any], outcome: Outcome, progress: Progress) -> None:
     from pyspark.sql import functions as F
 
     topic = given["trace_topic"]
     traced = consumption.traces(spark, source, topic).persist()
-    with watched(spark, "trace", tell):
+    with watched(spark, "trace", progress):
         kinds = {row["traceType"]: row["count"] for row in traced.groupBy("traceType").count().collect()}
     if not kinds:
         outcome.notes.append(f"no message trace in {topic}: nothing is known of consumption")
         return
     deliveries = consumption.consumed(spark, source, traced).persist()
     groups = consumption.by_group(deliveries)
-    with watched(spark, "consumption", tell):
+    with watched(spark, "consumption", progress):
         rows = collected(groups.orderBy("successRate", F.desc("deliveries"), "group", "topic"))
     succeeded = sum(row["succeeded"] for row in rows)
     ended = succeeded + sum(row["failed"] for row in rows)
@@ -283,8 +283,8 @@ def _tell_consumption(spark: SparkSession, source: Source, given: dict[str, Any]
     ]
     outcome.tables.append(table_of("consumption", "Stored to consumed, by group", _CONSUMPTION, rows, len(rows)))
     outcome.frames.update({"consumption": deliveries, "consumptionByGroup": groups})
-    told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    outcome.notes.append(f"message trace: {told}; waitMs is of first deliveries, by the consumers' clocks")
+    kinds_text = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    outcome.notes.append(f"message trace: {kinds_text}; waitMs is of first deliveries, by the consumers' clocks")
 
 
 def _notes(source: Source, given: dict[str, Any], total: Any) -> list[str]:

@@ -2,11 +2,11 @@
 
 Each row of the ledger gets one verdict:
 
-    stored       in the log where its producer was told, and its queue's unit points to it
+    stored       in the log where its producer's answer said, and its queue's unit points to it
     waiting      kept, but not in its topic yet: delayed, timed, or a half message
     recalled     it was timed, and recalled before it was due
     expired      its place lies before the first that its queue still has: gone by retention
-    elsewhere    in the log, at another queue or queue offset than its producer was told
+    elsewhere    in the log, at another queue or queue offset than its producer's answer said
     unindexed    in the log, but its queue has no unit for it, or one that points to something else: nobody gets it
     unreadable   it has its place, but its bytes there are damaged (what is no message, or a body with another CRC)
     undelivered  its broker has passed it in the topic of delayed or timed messages, and its own topic has no copy: nobody gets it
@@ -14,7 +14,7 @@ Each row of the ledger gets one verdict:
     unknown      cannot tell: expired or lost, waiting or lost, rolled back or lost, kept by this broker or by that one
 
 A message is found by its topic and unique key, or, where the ledger has none, by its offsetMsgId, or by queue and queue offset.
-The place that a producer of delayed, timed or half messages was told is that in the system's topic, so for those any place is
+The place that a producer of delayed, timed or half messages was answered is that in the system's topic, so for those any place is
 right (`loss_verdicts`, `loss_waiting`).  The ledger is never brought to the driver: it is joined with narrow columns of the log
 and of the queues.  A message of the ledger's topics that the ledger does not have is counted, and a finding with `--strict` only.
 
@@ -72,7 +72,7 @@ def loss(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     return judge(Matching(spark, source_of(paths, rest), given), silent)[0].drop("units")
 
 
-def judge(job: Matching, tell: Progress) -> tuple[DataFrame, DataFrame, int]:
+def judge(job: Matching, progress: Progress) -> tuple[DataFrame, DataFrame, int]:
     """(verdicts, persisted; the log; how many messages the ledger does not have)."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
@@ -81,12 +81,12 @@ def judge(job: Matching, tell: Progress) -> tuple[DataFrame, DataFrame, int]:
     log = job.log()
     own = f"size({sql.HERE}))"
     matched = job.matched(log.observe(bits, *job.detour_bits()))
-    unknown = F.expr(f"sum(if(told is null, {own}, 0))").alias("unknown")
+    unknown = F.expr(f"sum(if(claimed is null, {own}, 0))").alias("unknown")
     met = job.met(matched.observe(seen, unknown)).persist()
-    with watched(job.spark, "matching ledger and log", tell):
+    with watched(job.spark, "matching ledger and log", progress):
         met.count()
     verdicts = job.verdicts(met, job.detours(observed(bits, log, *job.detour_bits())))
-    with watched(job.spark, "judging", tell):
+    with watched(job.spark, "judging", progress):
         there = {row["verdict"] for row in verdicts.select("verdict").distinct().collect()}
     if there & {"lost", "unknown"}:
         verdicts = job.unreadable(verdicts)
@@ -94,7 +94,7 @@ def judge(job: Matching, tell: Progress) -> tuple[DataFrame, DataFrame, int]:
         verdicts = loss_waiting.judged(job.spark, job.source, verdicts)
     if job.has_one_identity:
         return verdicts.persist(), log, int(observed(seen, matched, unknown)["unknown"] or 0)
-    with watched(job.spark, "what the ledger does not have", tell):
+    with watched(job.spark, "what the ledger does not have", progress):
         return verdicts.persist(), log, job.not_in_ledger(log).count()
 
 
@@ -129,14 +129,14 @@ def by_group(job: Matching, verdicts: DataFrame) -> DataFrame:
     )
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
     """Join once, keep the verdicts, and sum them up."""
     from pyspark.sql import functions as F
 
-    with watched(spark, "reading the ledger", tell):
+    with watched(spark, "reading the ledger", progress):
         job = Matching(spark, source, given)
-    verdicts, log, more = judge(job, tell)
-    with watched(spark, "summing up", tell):
+    verdicts, log, more = judge(job, progress)
+    with watched(spark, "summing up", progress):
         sums = verdicts.groupBy("topic", "verdict").agg(
             F.count("*").alias("n"), F.expr("count_if(size(deadIn) > 0)").alias("dead")
         )
@@ -184,9 +184,7 @@ def _notes(job: Matching, verdicts: DataFrame, counts: dict[str, int]) -> list[s
     """What could not be looked at, and why."""
     notes = []
     if counts["unknown"]:
-        notes.append(
-            f"of {counts['unknown']} messages it cannot be told what became of them; docs/spark-jobs.md says when that is"
-        )
+        notes.append(f"of {counts['unknown']} messages it is not known what became of them; docs/spark-jobs.md says when that is")
         known = [one.name for one in job.brokers]
         others = verdicts.where("verdict = 'unknown'").select("brokerName").distinct()
         missing = sorted(

@@ -33,7 +33,7 @@ TOPICS_MAX: Final = 10_000
 BUCKET_BITS: Final = 20
 """Of a place in the log: damaged ranges are found by such pieces of 1 MiB."""
 OF_QUEUES: Final = ("queueIds", "topics", "verifyCrc", "decompress", "columns", "kafkaCompatible")
-TOLD: Final = ("queueId", "queueOffset", "uniqKey", "offsetMsgId", "brokerName")
+CLAIMED: Final = ("queueId", "queueOffset", "uniqKey", "offsetMsgId", "brokerName")
 _WORD_BITS, _WORDS = 64, 16
 _BROKERS: Final = "array<struct<name: string, logStart: bigint, hasQueues: boolean>>"
 
@@ -178,30 +178,32 @@ class Matching:
         return rows.groupBy("topic", "match").agg(F.collect_list("place").alias("places"))
 
     def matched(self, log: DataFrame) -> DataFrame:
-        """The ledger with its candidates; rows without `told` are messages that the ledger does not have."""
+        """The ledger with its candidates; rows without `claimed` are messages that the ledger does not have."""
         from pyspark.sql import functions as F
 
         rows = self.rows.where(self.usable)
-        rows = rows.select("topic", F.struct(*TOLD, "delayed", place_of("offsetMsgId").alias("idPlace")).alias("told"))
-        rows = rows.withColumn("match", _identity("told."))
+        rows = rows.select("topic", F.struct(*CLAIMED, "delayed", place_of("offsetMsgId").alias("idPlace")).alias("claimed"))
+        rows = rows.withColumn("match", _identity("claimed."))
         return rows.join(self.candidates(log), ["topic", "match"], "full_outer")
 
     def met(self, matched: DataFrame) -> DataFrame:
         """Each row of the ledger with all that `loss_verdicts` asks for."""
         from pyspark.sql import functions as F
 
-        rows = matched.where("told is not null").withColumn("places", F.expr(sql.OF_BROKER)).withColumn("best", F.expr(sql.BEST))
+        rows = (
+            matched.where("claimed is not null").withColumn("places", F.expr(sql.OF_BROKER)).withColumn("best", F.expr(sql.BEST))
+        )
         rows = rows.select(
             "topic",
-            "told",
+            "claimed",
             "best",
             "places",
             F.expr(sql.DEAD_IN).alias("deadIn"),
             F.expr("if(best.isWaiting, best.own, topic)").alias("unitTopic"),
-            F.expr("coalesce(best.queueId, told.queueId)").alias("queueId"),
-            F.expr("coalesce(best.queueOffset, told.queueOffset)").alias("queueOffset"),
-            F.expr("if(best is null, told.queueId, null)").alias("missedQueueId"),
-            F.expr("coalesce(best.brokerName, told.brokerName)").alias("broker"),
+            F.expr("coalesce(best.queueId, claimed.queueId)").alias("queueId"),
+            F.expr("coalesce(best.queueOffset, claimed.queueOffset)").alias("queueOffset"),
+            F.expr("if(best is null, claimed.queueId, null)").alias("missedQueueId"),
+            F.expr("coalesce(best.brokerName, claimed.brokerName)").alias("broker"),
         )
         unit, queue = F.struct("brokerName", "physicalOffset", "size"), F.struct("brokerName", "first", "end")
         units = self.units().groupBy(F.col("topic").alias("unitTopic"), "queueId", "queueOffset")
@@ -222,7 +224,7 @@ class Matching:
         every = [(one.name, one.logStart, one.hasQueues) for one in self.brokers]
         rows = []
         for topic in self.topics:
-            knowing = [told for told, one in zip(every, self.brokers, strict=True) if one.may_have(topic)]
+            knowing = [row for row, one in zip(every, self.brokers, strict=True) if one.may_have(topic)]
             rows.append((topic, knowing or every, every))
         return self.spark.createDataFrame(rows, f"topic string, knowing {_BROKERS}, everyBroker {_BROKERS}")
 
@@ -230,12 +232,12 @@ class Matching:
         """A row for each of the ledger's, as `loss` says, and `units`."""
         from pyspark.sql import functions as F
 
-        rows = met.withColumn("mayDetour", F.coalesce("told.delayed", _among("topic", detours))).withColumn(
-            "asTold", F.expr(sql.AS_TOLD)
+        rows = met.withColumn("mayDetour", F.coalesce("claimed.delayed", _among("topic", detours))).withColumn(
+            "asClaimed", F.expr(sql.AS_CLAIMED)
         )
         return rows.withColumn("verdict", F.expr(sql.VERDICT)).select(
             "topic",
-            *(F.col(f"told.{name}").alias(name) for name in TOLD),
+            *(F.col(f"claimed.{name}").alias(name) for name in CLAIMED),
             "verdict",
             F.expr(sql.FOUND_BROKER).alias("foundBrokerName"),
             F.col("best.own").alias("foundTopic"),
@@ -283,7 +285,7 @@ class Matching:
         from pyspark.sql import functions as F
 
         rows = log.where("own is not null and not isWaiting and deadIn is null").where(_among("topic", self.topics))
-        told = self.rows.where(self.usable)
+        usable = self.rows.where(self.usable)
         ways: list[tuple[bool, Any, Any]] = [
             (self.has_keys, F.col("uniqKey"), F.col("uniqKey")),
             (self.has_ids, _id("messageId"), _id("offsetMsgId")),
@@ -291,7 +293,7 @@ class Matching:
         ]
         for is_used, of_log, of_ledger in ways:
             if is_used:
-                named = told.where(_identity().eqNullSafe(of_ledger)).select("topic", of_ledger.alias("match"))
+                named = usable.where(_identity().eqNullSafe(of_ledger)).select("topic", of_ledger.alias("match"))
                 rows = rows.withColumn("match", of_log).join(named, ["topic", "match"], "left_anti")
         return rows.drop("own", "isWaiting", "isMoved", "deadIn", "match", "messageId", CORRUPT)
 

@@ -1,13 +1,13 @@
 """What becomes of a row of the ledger, once it has met the messages and queue units that may be its own: Spark's SQL.
 
-Columns: told (what the ledger says: queueId, queueOffset, uniqKey, idPlace, brokerName, delayed); places, best and units
-(messages and units found); heldBy (brokers that have a message for it in its topic); queues (bounds of the queue it was told);
+Columns: claimed (what the ledger says: queueId, queueOffset, uniqKey, idPlace, brokerName, delayed); places, best and units
+(messages and units found); heldBy (brokers that have a message for it in its topic); queues (bounds of the ledger's queue);
 systemQueues (those of the system's queues of that number); brokers (those on which it may be: name, logStart, hasQueues);
 mayDetour (whether it may be delayed, timed or half first: as the ledger says, else as others of its topic are).
 
 A message that is not found has expired where its place lies before the beginning of what its broker still has, and is lost where
 it lies behind.  Three things hide the place: no broker is named and they differ; there is neither a queue offset nor a physical
-one; or the place may be that in the system's topic, of which the copy that was delivered later is not told.  Then it is unknown
+one; or the place may be that in the system's topic, of which the later copy is not claimed.  Then it is unknown
 which of the two it is, unless retention has taken nothing: all is there from the first byte on, so what is not there is lost.
 """
 
@@ -21,11 +21,11 @@ _WAITING: Final = "filter(places, one -> one.deadIn is null and one.isWaiting)"
 _LATEST: Final = f"get(array_sort({_WAITING}, (one, other) -> int(sign(other.physicalOffset - one.physicalOffset))), 0)"
 """Of a message that was rolled by the timer, or put back by a check, the last one counts."""
 BEST: Final = f"""coalesce(
-    get({HERE} and one.queueId = told.queueId and one.queueOffset = told.queueOffset), 0),
+    get({HERE} and one.queueId = claimed.queueId and one.queueOffset = claimed.queueOffset), 0),
     get({HERE} and one.isMoved), 0),
     get({HERE}), 0),
     {_LATEST})"""
-OF_BROKER: Final = "filter(places, one -> told.brokerName is null or one.brokerName = told.brokerName)"
+OF_BROKER: Final = "filter(places, one -> claimed.brokerName is null or one.brokerName = claimed.brokerName)"
 HELD_BY: Final = f"array_distinct(transform({HERE}), one -> one.brokerName))"
 POINTED_AT: Final = """coalesce(
     get(filter(places, one -> one.deadIn is null and one.isWaiting = best.isWaiting and one.queueId = best.queueId
@@ -34,34 +34,34 @@ POINTED_AT: Final = """coalesce(
     best)"""
 """Of several messages that claim one place, the one that its queue unit points to."""
 DEAD_IN: Final = "array_distinct(filter(transform(places, one -> one.deadIn), one -> one is not null))"
-MAY_BE_ON: Final = "if(told.brokerName is null, knowing, filter(everyBroker, one -> one.name = told.brokerName))"
+MAY_BE_ON: Final = "if(claimed.brokerName is null, knowing, filter(everyBroker, one -> one.name = claimed.brokerName))"
 FOUND_BROKER: Final = "coalesce(broker, get(units, 0).brokerName, if(size(brokers) = 1, get(brokers, 0).name, null))"
 
 _AT_QUEUE: Final = """get(transform(filter(queues, queue -> queue.brokerName = one.name),
-    queue -> if(told.queueOffset < queue.first, 'expired', 'lost')), 0)"""
+    queue -> if(claimed.queueOffset < queue.first, 'expired', 'lost')), 0)"""
 _ON_EACH: Final = f"""array_distinct(transform(brokers, one -> case
     when one.logStart = 0 then 'lost'
-    when told.idPlace is not null then if(told.idPlace < one.logStart, 'expired', 'lost')
-    when told.queueOffset is null or told.queueId is null then 'unknown'
+    when claimed.idPlace is not null then if(claimed.idPlace < one.logStart, 'expired', 'lost')
+    when claimed.queueOffset is null or claimed.queueId is null then 'unknown'
     else coalesce({_AT_QUEUE}, 'unknown') end))"""
-_AS_TOLD: Final = f"if(size({_ON_EACH}) = 1, get({_ON_EACH}, 0), 'unknown')"
+AS_CLAIMED: Final = f"if(size({_ON_EACH}) = 1, get({_ON_EACH}, 0), 'unknown')"
 _OF_ITS_BROKERS: Final = "exists(brokers, one -> one.name = queue.brokerName and one.logStart > 0)"
 _OTHERWISE: Final = f"""(mayDetour and case
-    when told.idPlace is not null then asTold = 'expired'
-    when asTold = 'expired' then exists(systemQueues, queue -> told.queueOffset < queue.end and {_OF_ITS_BROKERS})
-    else exists(systemQueues, queue -> told.queueOffset < queue.first and {_OF_ITS_BROKERS}) end)"""
+    when claimed.idPlace is not null then asClaimed = 'expired'
+    when asClaimed = 'expired' then exists(systemQueues, queue -> claimed.queueOffset < queue.end and {_OF_ITS_BROKERS})
+    else exists(systemQueues, queue -> claimed.queueOffset < queue.first and {_OF_ITS_BROKERS}) end)"""
 """Whether it would be another verdict, or none, if its place is one in a system's topic: before the first that this still has,
 the copy may have expired or be lost."""
-AS_TOLD: Final = _AS_TOLD
 _OF_DETOUR: Final = """if(exists(brokers, one -> one.logStart > 0 and coalesce(
-    not exists(systemQueues, queue -> queue.brokerName = one.name and told.queueOffset >= queue.first)
-    or exists(systemQueues, queue -> queue.brokerName = one.name and told.queueOffset < queue.first), true)),
+    not exists(systemQueues, queue -> queue.brokerName = one.name and claimed.queueOffset >= queue.first)
+    or exists(systemQueues, queue -> queue.brokerName = one.name and claimed.queueOffset < queue.first), true)),
     'unknown', 'lost')"""
 _MISSING: Final = f"""case
-    when told.delayed and told.idPlace is null and told.queueId is not null and told.queueOffset is not null then {_OF_DETOUR}
-    when asTold <> 'unknown' and coalesce({_OTHERWISE}, false) then 'unknown'
-    else asTold end"""
-_AMBIGUOUS: Final = """(told.uniqKey is null and told.idPlace is null and told.brokerName is null
+    when claimed.delayed and claimed.idPlace is null and claimed.queueId is not null and claimed.queueOffset is not null
+        then {_OF_DETOUR}
+    when asClaimed <> 'unknown' and coalesce({_OTHERWISE}, false) then 'unknown'
+    else asClaimed end"""
+_AMBIGUOUS: Final = """(claimed.uniqKey is null and claimed.idPlace is null and claimed.brokerName is null
     and size(heldBy) < size(brokers))"""
 """By its place alone, on several brokers: a message is there on some of them, and nobody knows whether it is this one."""
 _INDEXED: Final = """(not exists(everyBroker, one -> one.name = best.brokerName and one.hasQueues) or coalesce(
@@ -70,9 +70,9 @@ VERDICT: Final = f"""case
     when best is null then {_MISSING}
     when best.isCorrupt then 'unreadable'
     when not best.isMoved and not best.isWaiting
-        and (told.queueId <> best.queueId or told.queueOffset <> best.queueOffset) then 'elsewhere'
+        and (claimed.queueId <> best.queueId or claimed.queueOffset <> best.queueOffset) then 'elsewhere'
     when {_AMBIGUOUS} then 'unknown'
     when not {_INDEXED} then 'unindexed'
     when best.isWaiting then 'waiting'
     else 'stored' end"""
-"""Needs the column asTold (`AS_TOLD`), too."""
+"""Needs the column asClaimed (`AS_TOLD`), too."""

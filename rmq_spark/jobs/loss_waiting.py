@@ -3,8 +3,8 @@
 What the broker says of its progress is read first, and the log after that (once more, as `pending` does): what was delivered by
 then has its copy in the log.
 
-    delayed   delayOffset.json tells the next offset of each level
-    timed     timercheck tells up to which time the wheel was read, and up to where its topic was taken into it
+    delayed   delayOffset.json has the next offset of each level
+    timed     timercheck has up to which time the wheel was read, and up to where its topic was taken into it
     half      an op message, or the position of the broker's own group
 
 A message that its broker has passed without a copy in its topic is undelivered.  Where the copy may only be behind the end of

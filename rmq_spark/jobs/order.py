@@ -8,7 +8,7 @@ What counts as a break:
                 of the log, in which its offsets are given: they begin anew where a topic was deleted and made again.
     moved       of two messages of one topic and sharding key that follow each other by store time, the later one stands in
                 another queue, or on another broker.  Queues of a topic being added moves keys once; `--allow-moves` then
-                tells of moves without calling them a finding.
+                reports moves without calling them a finding.
     queueOrder  of two messages of one queue that follow each other in the log, the later one has not the greater queue offset.
                 Where it is 0, the topic was made again, or the broker has lost count: a note says how many these are.
     clock       of two messages that follow each other in the log, the later one was stored before the earlier one, by more than
@@ -128,8 +128,8 @@ def keyed(spark: SparkSession, rows: DataFrame, given: dict[str, Any]) -> DataFr
         number = asked[len(LEDGER) :]
         ledger = read_ledger(spark, given["ledger"], given["ledger_format"], given["column"], (number,))
         ledger = ledger.where("uniqKey is not null")
-        numbers = ledger.groupBy("topic", "uniqKey").agg(F.min(F.expr(f"try_cast(`{number}` as bigint)")).alias("told"))
-        return own.drop("sequence").join(numbers, ["topic", "uniqKey"], "left").withColumnRenamed("told", "sequence")
+        numbers = ledger.groupBy("topic", "uniqKey").agg(F.min(F.expr(f"try_cast(`{number}` as bigint)")).alias("numbered"))
+        return own.drop("sequence").join(numbers, ["topic", "uniqKey"], "left").withColumnRenamed("numbered", "sequence")
     return own.withColumn("sequence", F.expr("try_cast(trim(sequence) as bigint)"))
 
 
@@ -197,15 +197,15 @@ def seams(rows: DataFrame, tolerance_ms: int) -> DataFrame:
     return order_broken.select(*COLUMNS).unionByName(clock.select(*COLUMNS))
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
     """One pass over the store; windows over what is sharded."""
     from pyspark.sql import functions as F
 
     rows = scanned(spark, source, given).persist()
-    with watched(spark, "reading the log", tell):
+    with watched(spark, "reading the log", progress):
         tags = {row["tag"]: row["count"] for row in rows.groupBy("tag").count().collect()}
     found = found_in(spark, rows, given).persist()
-    with watched(spark, "comparing by key", tell):
+    with watched(spark, "comparing by key", progress):
         sums = found.groupBy("kind", "topic").agg(F.count("*").alias("breaks"), F.count_distinct("key").alias("keys")).collect()
         first = found.orderBy(F.expr(f"array_position(array{KINDS}, kind)"), "topic", "key", "storeTimestamp", "physicalOffset")
         worst = collected(first)

@@ -131,7 +131,7 @@ def now_ms(given: dict[str, Any]) -> int:
     return round(time.time() * 1000) if given["now"] is None else int(given["now"])
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
     """One pass over the log; everything else is joins of what waits."""
     from pyspark.sql import functions as F
 
@@ -139,7 +139,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     given = {**given, "now": now_ms(given)}
     every, rows = promises(spark, source, progress_of(spark, source))
     every = every.persist()
-    with watched(spark, "reading the log", tell):
+    with watched(spark, "reading the log", progress):
         states = {
             (row["kind"], row["state"]): row["n"] for row in every.groupBy("kind", "state").agg(F.count("*").alias("n")).collect()
         }
@@ -147,7 +147,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     waiting = open_ones(every, given)
     late = every.where(F.col("latenessMs") > given["max_lateness"])
     due = "; ".join(f"count_if(overdueMs > {-ms}) as `{name}`" for name, ms in STEPS.items())
-    with watched(spark, "summing up", tell):
+    with watched(spark, "summing up", progress):
         by_topic = (
             waiting.groupBy("kind", "topic")
             .agg(

@@ -165,14 +165,14 @@ def delayed(spark: SparkSession, source: Source, rows: DataFrame, progress: Data
     own = own.join(units, ["brokerName", "queueId", "queueOffset"], "left")
     own = own.join(F.broadcast(progress), "brokerName", "left")
     stored = F.unix_millis("storeTimestamp")
-    told = F.when((F.col("unitAt") == F.col("physicalOffset")) & (F.col("tagsCode") >= stored), F.col("tagsCode"))
-    # where no queue unit tells when a message is due, the usual delay does
-    due = time_at(F.coalesce(told, stored + usual_delay_ms("queueId")))
+    due_at = F.when((F.col("unitAt") == F.col("physicalOffset")) & (F.col("tagsCode") >= stored), F.col("tagsCode"))
+    # where no queue unit says when a message is due, the usual delay does
+    due = time_at(F.coalesce(due_at, stored + usual_delay_ms("queueId")))
     own = own.withColumn("dueTimestamp", due)
     # what is not passed waits, whenever it is due: it is overdue then
     without_copy = on_its_way("unix_millis(dueTimestamp)", "true", "queueOffset < coalesce(delayOffsets[queueId], 0)")
     state = F.expr(f"case when came is not null then 'delivered' else {without_copy} end")
-    return _told(own.withColumn("state", state), "delayed")
+    return _rows(own.withColumn("state", state), "delayed")
 
 
 def timed(rows: DataFrame) -> DataFrame:
@@ -188,10 +188,10 @@ def timed(rows: DataFrame) -> DataFrame:
     own = _with_copies(promises, rows).join(markers.distinct(), ["brokerName", "uniqKey"], "left")
     state = F.expr("case when came is not null then 'delivered' when isRecalled then 'recalled' else 'waiting' end")
     due = time_at(F.expr("coalesce(try_cast(outMs as bigint), unix_millis(storeTimestamp))"))
-    return _told(own.withColumn("dueTimestamp", due).withColumn("state", state), "timed")
+    return _rows(own.withColumn("dueTimestamp", due).withColumn("state", state), "timed")
 
 
-def _told(own: DataFrame, kind: str) -> DataFrame:
+def _rows(own: DataFrame, kind: str) -> DataFrame:
     from pyspark.sql import functions as F
 
     return own.select(
@@ -241,7 +241,7 @@ def half(rows: DataFrame, positions: DataFrame) -> DataFrame:
         " when queueOffset < offset then 'discarded' else 'waiting' end"
     )
     due = time_at(F.unix_millis("bornTimestamp") + TRANSACTION_TIMEOUT_MS)
-    return _told(own.withColumn("dueTimestamp", due).withColumn("state", state), "half")
+    return _rows(own.withColumn("dueTimestamp", due).withColumn("state", state), "half")
 
 
 def pop(rows: DataFrame, positions: DataFrame) -> DataFrame:

@@ -43,8 +43,8 @@ PARAMETERS: Final = (
         is_required=True,
     ),
     Parameter("compare", bool, "Hold the store's own queues against them."),
-    Parameter("delay_levels", str, "messageDelayLevel, where no delayed message tells it.", metavar="LEVELS"),
-    Parameter("queue_file_bytes", int, "mappedFileSizeConsumeQueue, where no queue file tells it.", least=20),
+    Parameter("delay_levels", str, "messageDelayLevel, where no delayed message says it.", metavar="LEVELS"),
+    Parameter("queue_file_bytes", int, "mappedFileSizeConsumeQueue, where no queue file says.", least=20),
     Parameter(
         "batch_topic",
         str,
@@ -96,7 +96,7 @@ def comparison(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
 # --- making
 
 
-def build(spark: SparkSession, source: Source, given: Mapping[str, Any], tell: Progress) -> tuple[Options, list[Made]]:
+def build(spark: SparkSession, source: Source, given: Mapping[str, Any], progress: Progress) -> tuple[Options, list[Made]]:
     """Make the queues of all stores.  Raises `BadOption`, `StoreError`."""
     from rmq_columns import BadOption
     from rmq_columns.rebuild.plan import plan_build
@@ -119,30 +119,30 @@ def build(spark: SparkSession, source: Source, given: Mapping[str, Any], tell: P
         raise reason if isinstance(reason, BadOption) else BadOption(f"delay_levels: {reason}") from reason
     made = [Made(plan) for plan in plans]
     with making_all(plans):
-        if (rows := _few(spark, tasks, tell)) is not None:
+        if (rows := _few(spark, tasks, progress)) is not None:
             _take(made, rows)
         else:
             runs = spread(spark, build_split, tasks, RUNS).persist()
             try:
-                with watched(spark, "write queue units", tell):
+                with watched(spark, "write queue units", progress):
                     count = runs.count()
-                _take(made, _collected(spark, runs, made, tell, is_small=count <= RUNS_TAKEN_MAX))
+                _take(made, _collected(spark, runs, made, progress, is_small=count <= RUNS_TAKEN_MAX))
             finally:
                 runs.unpersist()
         if again := second_round(tasks, {one.plan.number: to_write_again(one) for one in made}):
-            with watched(spark, "write queues that began anew", tell):
+            with watched(spark, "write queues that began anew", progress):
                 gathered(spark, build_split, again)  # there are no rows
         finish_all(made)
     return options, made
 
 
-def _few(spark: SparkSession, tasks: Sequence[Task], tell: Progress) -> list[dict[str, Any]] | None:
+def _few(spark: SparkSession, tasks: Sequence[Task], progress: Progress) -> list[dict[str, Any]] | None:
     """All runs, straight from the tasks; None where there may be too many of them for that."""
     from rmq_spark.tasks import gathered
 
     if len(tasks) > TASKS_TAKEN_MAX:
         return None
-    with watched(spark, "write queue units", tell):
+    with watched(spark, "write queue units", progress):
         rows = gathered(spark, partial(bounded, RUNS_TAKEN_MAX // max(len(tasks), 1)), tasks)
     return None if any(row["kind"] == TOO_MANY for row in rows) else rows
 
@@ -162,11 +162,13 @@ def bounded(runs_max: int, task: Task) -> Iterator[pa.RecordBatch]:
     yield from held if count <= runs_max else [pa.RecordBatch.from_pylist([{"kind": TOO_MANY}], RUNS)]
 
 
-def _collected(spark: SparkSession, runs: DataFrame, made: Sequence[Made], tell: Progress, *, is_small: bool) -> Iterable[Row]:
+def _collected(
+    spark: SparkSession, runs: DataFrame, made: Sequence[Made], progress: Progress, *, is_small: bool
+) -> Iterable[Row]:
     """As few of the persisted runs as say everything.  Raises `CannotRead`."""
     from rmq_columns.errors import CannotRead
 
-    with watched(spark, "put the queues together", tell):
+    with watched(spark, "put the queues together", progress):
         parts = [runs] if is_small else _aggregated(runs)
         collected = [part.collect() for part in parts]
     if len(collected[-1]) > RUNS_MAX and not is_small:
@@ -191,9 +193,9 @@ def _aggregated(runs: DataFrame) -> list[DataFrame]:
     from pyspark.sql import functions as F
 
     from rmq_columns.rebuild.entries import Kind
-    from rmq_columns.rebuild.runs import DAMAGE, STRANGERS
+    from rmq_columns.rebuild.runs import DAMAGE, IN_NO_QUEUE
 
-    is_other = F.col("kind").isin(DAMAGE, STRANGERS)
+    is_other = F.col("kind").isin(DAMAGE, IN_NO_QUEUE)
     before = F.lag("endOffset").over(Window.partitionBy(*KEY).orderBy("firstPhysicalOffset"))
     queues = runs.where(~is_other).withColumn("before", before)
     is_simple = F.col("kind").isin(Kind.PLAIN.value, Kind.LIGHT.value)
@@ -272,12 +274,12 @@ def compared(spark: SparkSession, options: Options, made: Iterable[Made]) -> Dat
     return spread(spark, compare_queues, tasks, COMPARED)
 
 
-# --- telling
+# --- reporting
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
     """For the command line."""
-    options, made = build(spark, source, given, tell)
+    options, made = build(spark, source, given, progress)
     queues = [(one, key, queue) for one in made for key, queue in one.queues.items()]
     damaged = sum(one.damaged_bytes for one in made)
     bridged = sum(queue.bridged for _, _, queue in queues)
@@ -292,7 +294,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
         Figure(
             "brokenQueues", "queues that begin anew elsewhere than at offset 0", sum(queue.breaks > 0 for _, _, queue in queues)
         ),
-        Figure("strangeMessages", "messages whose topic, queue or offset cannot be", sum(one.strangers for one in made)),
+        Figure("strangeMessages", "messages whose topic, queue or offset cannot be", sum(one.in_no_queue for one in made)),
         Figure("damagedBytes", "bytes of the log that are no message", damaged, Unit.BYTES),
     ]
     outcome.frames["queues"] = partial(frame_of, spark, made)
@@ -300,10 +302,10 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     outcome.plots = [_plot(queues)]
     outcome.notes = _notes(made, given)
     if given["compare"]:
-        problems += _compare(spark, options, made, tell, outcome)
-    told = f"{len(queues)} queues with {units} units"
-    told += ", equal to the store's" if given["compare"] and outcome.is_clean else ""
-    outcome.verdict = f"{told}; {', '.join(problems)}" if problems else told
+        problems += _compare(spark, options, made, progress, outcome)
+    verdict = f"{len(queues)} queues with {units} units"
+    verdict += ", equal to the store's" if given["compare"] and outcome.is_clean else ""
+    outcome.verdict = f"{verdict}; {', '.join(problems)}" if problems else verdict
     return outcome
 
 
@@ -313,20 +315,20 @@ def problems_of(made: Sequence[Made]) -> list[str]:
     counts = {
         "offsets have no message": sum(queue.bridged for queue in queues),
         "queue(s) begin anew elsewhere than at offset 0": sum(queue.breaks > 0 for queue in queues),
-        "message(s) can be in no queue": sum(one.strangers for one in made),
+        "message(s) can be in no queue": sum(one.in_no_queue for one in made),
         "bytes of the log are no message": sum(one.damaged_bytes for one in made),
     }
     return [f"{count} {what}" for what, count in counts.items() if count]
 
 
-def _compare(spark: SparkSession, options: Options, made: list[Made], tell: Progress, outcome: Outcome) -> list[str]:
+def _compare(spark: SparkSession, options: Options, made: list[Made], progress: Progress, outcome: Outcome) -> list[str]:
     """Adds what the comparison found; what is wrong."""
     from pyspark.sql import functions as F
 
     from rmq_columns.rebuild.compare import SOUND
 
     rows = compared(spark, options, made).persist()
-    with watched(spark, "compare with the store's queues", tell):
+    with watched(spark, "compare with the store's queues", progress):
         counts = {row["outcome"]: row["count"] for row in rows.groupBy("outcome").count().collect()}
         worst = rows.where(~F.col("outcome").isin(*SOUND)).orderBy(F.desc("differentUnits"), "topic", "queueId").limit(WORST)
         wrong = worst.collect()
@@ -419,8 +421,10 @@ def _plot(queues: Rows) -> Plot:
 def _notes(made: Sequence[Made], given: Mapping[str, Any]) -> list[str]:
     notes = [f"the queues are in {one.plan.target.root}" for one in made]
     for one in made:
-        if one.strangers:
-            notes.append(f"{one.plan.store.broker_name}: {one.strangers} message(s) say a topic, queue or offset that cannot be")
+        if one.in_no_queue:
+            notes.append(
+                f"{one.plan.store.broker_name}: {one.in_no_queue} message(s) say a topic, queue or offset that cannot be"
+            )
         if again := sum(queue.lives > 1 for queue in one.queues.values()):
             notes.append(f"{one.plan.store.broker_name}: {again} queue(s) begin anew in the log: their last life was made")
         if dropped := sum(queue.dropped for queue in one.queues.values() if queue.breaks):

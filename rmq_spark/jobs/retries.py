@@ -172,7 +172,7 @@ def copies(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def _retry_topics(source: Source) -> tuple[dict[str, str], bool]:
-    """(retry and dead-letter topics that the brokers tell of -> their groups; whether these are all, since each broker tells)."""
+    """(retry and dead-letter topics that the brokers name -> their groups; whether these are all, since each names its own)."""
     everywhere = Source(source.paths, without(source.options, ("topics", "queueIds")))
     brokers = brokers_of(everywhere)
     listed = {topic for broker in brokers for topic in broker.topics or ()}
@@ -265,7 +265,7 @@ def _origins(spark: SparkSession, source: Source, wanted: DataFrame) -> DataFram
     return every.select(*CHAIN, *[F.col(f"one.{name}") for name in parts])
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
     """Chains, and their sums by group and origin."""
     from pyspark.sql import functions as F
 
@@ -277,7 +277,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
         F.max("retryTimes").alias("retryTimesMax"),
         *counted,
     )
-    with watched(spark, "chains", tell):
+    with watched(spark, "chains", progress):
         total = found.agg(*sums, F.sum((~F.col("originInLog")).cast("int")).alias("noOrigin")).first()
     assert total is not None
     groups, topics = (found.groupBy("brokerName", one).agg(*sums) for one in ("group", "originTopic"))

@@ -6,7 +6,7 @@ written to and have no message count as empty ones.
 
 Keys: the KEYS property, cut at blanks as the broker's index cuts it; the most frequent and the heaviest ones of each topic and
 broker.  Up to 64 GiB of log all are counted.  Above (`--approximate`) a first pass counts by hash in 2**20 buckets, a second one
-only the keys of the heaviest buckets: counts are exact, and it is told how many messages a key that was missed may have at most.
+only the keys of the heaviest buckets: counts are exact, and it reports how many messages a missed key may have at most.
 
 Not clean: only what `--max-skew` forbids.
 """
@@ -180,13 +180,13 @@ def gini(values: Iterable[float]) -> float:
     return 2 * sum(place * value for place, value in enumerate(ordered, 1)) / (count * total) - (count + 1) / count
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
     """One pass for queues and producers, one or two for keys."""
     from pyspark.sql import functions as F
 
     found = counts(spark, source, given).persist()
     queues = by_queue(found)
-    with watched(spark, "queues and producers", tell):
+    with watched(spark, "queues and producers", progress):
         held = [row.asDict() for row in queues.collect()]  # as many as a broker has queues
         broken = found.where("not ofHost and topic is null").agg(F.sum("messages").alias("count")).first()
     limit = given["max_skew"]
@@ -196,7 +196,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], tell: Progre
     hosts = by_host(found)
     keys, missed = keys_of(spark, source, given)
     keys = keys.persist()
-    with watched(spark, "keys", tell):
+    with watched(spark, "keys", progress):
         frequent = collected(keys.orderBy(F.desc("messages"), F.desc("bytes"), *TOPIC, "key"))
         heavy = collected(keys.orderBy(F.desc("bytes"), *TOPIC, "key"))
         key_count = keys.count()

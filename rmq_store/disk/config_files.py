@@ -31,10 +31,10 @@ WRITE_BYTES: Final = 1 << 20
 """Chunks are gathered to so much before they are written."""
 
 
-def load_config(disk: Disk, path: str, decode: Callable[[bytes], T], tell: Callable[[str], None]) -> T | None:
+def load_config(disk: Disk, path: str, decode: Callable[[bytes], T], report: Callable[[str], None]) -> T | None:
     """The decoded content of `path`, else of its backup; None when neither exists (or both are empty).
 
-    `decode` raises ValueError or WireError for text it cannot read; what else it raises is a bug and passes.  `tell` hears one
+    `decode` raises ValueError or WireError for text it cannot read; what else it raises is a bug and passes.  `report` hears one
     line when the backup had to serve.  Raises StoreDamaged when nothing readable is left of a file that exists, OSError.
     """
     failures = []
@@ -48,21 +48,21 @@ def load_config(disk: Disk, path: str, decode: Callable[[bytes], T], tell: Calla
             failures.append(f"{candidate}: {wrong}")
             continue
         if candidate != path:
-            _make_way(disk, path, failures, tell)
+            _make_way(disk, path, failures, report)
         return decoded
     if failures:
         raise StoreDamaged(f"no readable copy of {path} is left; mend or remove it: " + "; ".join(failures))
     return None
 
 
-def _make_way(disk: Disk, path: str, failures: list[str], tell: Callable[[str], None]) -> None:
+def _make_way(disk: Disk, path: str, failures: list[str], report: Callable[[str], None]) -> None:
     """The backup was read: a main file that is torn must not become the backup at the next write, nor be lost."""
     if failures:
         disk.rename(path, path + BROKEN_SUFFIX)
-        tell(f"{failures[0]}; its backup is used, the unreadable file is kept as {path}{BROKEN_SUFFIX}")
+        report(f"{failures[0]}; its backup is used, the unreadable file is kept as {path}{BROKEN_SUFFIX}")
     else:
         _unlink(disk, path)
-        tell(f"{path} is missing or empty; its backup is used")
+        report(f"{path} is missing or empty; its backup is used")
     disk.sync_directory(path.rpartition("/")[0])
 
 

@@ -104,7 +104,7 @@ class Lock(Protocol):
     """Held until released."""
 
     def is_held(self) -> bool:
-        """Nobody else can have it, whatever became of the file. Raises OSError when that cannot be told."""
+        """Nobody else can have it, whatever became of the file. Raises OSError when that cannot be found out."""
         ...
 
     def release(self) -> None: ...

@@ -39,7 +39,7 @@ class RealLock:
         _HELD.add(self._identity)
 
     def is_held(self) -> bool:
-        """Nobody else can have it: the name leads to our file, or is made to.  Raises OSError when that cannot be told."""
+        """Nobody else can have it: the name leads to our file, or is made to.  Raises OSError when that cannot be found out."""
         for _ in range(2):
             found = _look(self._path)
             if found is not None:

@@ -2,7 +2,7 @@
 
 A file lies in the directory that its number (start divided by size) picks among the sorted ones that are neither read-only nor
 full; when all are full, among all that are not read-only.  Whatever lies in any of them is the log, in order of names.  Which
-directories are full is told from outside: `full` changes while the broker runs.
+directories are full is set from outside: `full` changes while the broker runs.
 (Java: MultiPathMappedFileQueue)
 """
 

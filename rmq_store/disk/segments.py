@@ -104,7 +104,7 @@ class Segments:
         """Read the directory. Returns the paths of empty files, to be removed: the last one may be empty after any stop (as for
         Java), others only when the last stop was not clean, for a power cut may take a new file's length.
 
-        Raises ForeignFile for what the Java broker would refuse too (links, strange names, wrong sizes) and for names that
+        Raises ForeignFile for what the Java broker would refuse too (links, unknown names, wrong sizes) and for names that
         are not a multiple of the file size.
         """
         entries = self._entries()

@@ -1,7 +1,7 @@
 """One batch consume queue: units of several messages each, back to back; a file's name says bytes, not offsets.
 
 A unit holds where its message unit lies, when it was stored, the offset of its first message and how many there are: one for an
-ordinary message, more for an inner batch.  Since offsets do not tell the place of a unit, each file's first offset is kept in
+ordinary message, more for an inner batch.  Since offsets do not give the place of a unit, each file's first offset is kept in
 memory, and within a file the unit is found by halving.  (Java: BatchConsumeQueue)
 """
 

@@ -50,7 +50,7 @@ class Queues:
         self._extends = settings.enable_consume_queue_ext
         self._extended: set[str] = set()
         """topic/queue id with extensions on disk: they are read also when no new ones are made"""
-        self._is_told = has_batch_queues
+        self._has_batch = has_batch_queues
         self._previous = previous
         self._doomed: dict[str, list[ConsumeQueue]] = {}
         """queues of deleted topics whose files are not all removed"""
@@ -151,7 +151,7 @@ class Queues:
                 self._remove_doomed(topic)
         except OSError as reason:
             raise Unwritable(Closed.DISK_FULL, f"old files of {topic} cannot be removed: {reason}") from reason
-        if topic not in self._batch_topics and self._is_told is not None and self._is_told(topic):
+        if topic not in self._batch_topics and self._has_batch is not None and self._has_batch(topic):
             self._batch_topics.add(topic)
         is_batch = topic in self._batch_topics
         size = self._batch_file_bytes if is_batch else self._file_bytes
@@ -206,8 +206,8 @@ class Queues:
     def _check_kind(self, root: str, topic: str) -> None:
         """Raises ForeignFile where Java refuses, too: queues of a kind that the topic does not have."""
         is_batch = root == self.batch_directory
-        told = self._is_told(topic) if self._is_told is not None else is_batch or topic in self._batch_topics
-        if told is not is_batch:
+        expected = self._has_batch(topic) if self._has_batch is not None else is_batch or topic in self._batch_topics
+        if expected is not is_batch:
             kind = "batch queues" if is_batch else "ordinary queues"
             raise ForeignFile(f"{root}/{topic} holds {kind}, which the topic does not have (queue.type): move it away")
         if is_batch:

@@ -2,7 +2,7 @@
 
 A log file that is missing between others, or was emptied, cannot be made again, and whatever lies behind it is no continuation:
 the start is refused.  Queues are made again from the log, all of them, when one of them lacks a file or has entries that lead
-nowhere; that is told.  What the stop wrote down (`inventory`) says exactly what there was.  Without it, as after a stop of Java's
+nowhere; that is reported.  What the stop wrote down (`inventory`) says what there was.  Without it, as after a stop of Java's
 broker, the files themselves and the log's first messages have to do, and what is gone as a whole goes unseen.
 (Java looks at nothing of this: ConsumeQueue.recover, MappedFileQueue.load)
 """
@@ -27,13 +27,13 @@ from rmq_wire.message import MAGIC_BLANK, read_size_and_magic
 
 BEGINNINGS: Final = UNIT_MAGICS | {MAGIC_BLANK}
 FIRST_BYTES: Final = 4 << 20
-"""Of the log: whose messages are looked for in their queues when nothing tells what there was."""
+"""Of the log: whose messages are looked for in their queues when nothing says what there was."""
 QUEUES_SCANNED: Final = 4_096
 UNITS_SCANNED: Final = 256 * 1024
 """Queue entries read at one start, the newest of each queue: 50 ms."""
 TAIL_BYTES: Final = 64 * 1024
 """Behind a queue's end, looked at for entries that its end does not count."""
-TOLD_MAX: Final = 8
+REPORTED_MAX: Final = 8
 """Sentences about queues; then how many more."""
 
 
@@ -82,8 +82,8 @@ class Missing:
 
     def in_queues(self) -> list[str]:
         """Why queues have to be made again; nothing when they need not."""
-        found = list(islice(self._found(), TOLD_MAX + 1))
-        return [*found[:TOLD_MAX], "and more"] if len(found) > TOLD_MAX else found
+        found = list(islice(self._found(), REPORTED_MAX + 1))
+        return [*found[:REPORTED_MAX], "and more"] if len(found) > REPORTED_MAX else found
 
     def _found(self) -> Iterator[str]:
         for queue in self._queues.opened():

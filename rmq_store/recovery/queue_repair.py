@@ -47,7 +47,7 @@ def find_end(queue: ConsumeQueue) -> None:
 def _units_in(queue: ConsumeQueue, file: File, places: int) -> int:
     """How many of the file's places have a unit; those without one come after them.
 
-    Most queues of a broker with many have few messages: one read of the first page tells, where halving takes twenty.
+    Most queues of a broker with many have few messages: one read of the first page shows it, where halving takes twenty.
     """
     size = queue.unit_bytes
     page = file.read_at(0, min(PAGE_UNITS, places) * size)
@@ -285,7 +285,7 @@ def write_again(file: File) -> None:
 
 
 def _set_end(queue: ConsumeQueue, place: int, offset: int = 0) -> None:
-    """Units end before this place. `offset`: the next message's, if no unit is left to tell it."""
+    """Units end before this place. `offset`: the next message's, if no unit is left to state it."""
     queue.end_physical = NOTHING
     if isinstance(queue, BatchConsumeQueue):
         _set_batch_end(queue, place, offset)

@@ -97,28 +97,28 @@ class Step:
 
 
 class Timer:
-    """`tell` hears what was found at the start, and what is passed over.  Raises ForeignFile, StoreDamaged, OSError."""
+    """`report` hears what was found at the start, and what is passed over.  Raises ForeignFile, StoreDamaged, OSError."""
 
     def __init__(
-        self, disk: Disk, settings: TimerSettings, store: Reading, log_end: int, wall_ms: int, tell: Callable[[str], None]
+        self, disk: Disk, settings: TimerSettings, store: Reading, log_end: int, wall_ms: int, report: Callable[[str], None]
     ) -> None:
         root = settings.store_path_root_dir
         self.settings = settings
         self._store = store
-        self._tell = tell
+        self._report = report
         self.log = TimerLog(disk, root, settings.mapped_file_size_timer_log)
         self.wheel = TimerWheel(disk, root, 2 * settings.wheel_slots, settings.timer_precision_ms)
         self.check_file = CheckFile(disk, root)
         self.metrics = TimerMetrics()
         self.metrics_path = f"{root}/config/timermetrics"
         self._window_slots = timers.usable_window(settings.timer_roll_window_slot)
-        load_config(disk, self.metrics_path, self.metrics.load, tell)
+        load_config(disk, self.metrics_path, self.metrics.load, report)
         check = self.check_file.read()
         has_wheel = self.wheel.load()
         self.log.load()
         recovered = recover(check, has_wheel, self.log, self.wheel, store, log_end, wall_ms)
         for said in recovered.said:
-            tell(said)
+            report(said)
         self.queue_offset = recovered.queue_offset
         """The next message of the timer's topic that enters the wheel."""
         self.read_ms = recovered.read_ms
@@ -205,7 +205,7 @@ class Timer:
             try:
                 self._enqueue_one(step, offset, physical_offset, size, wall_ms, deliver)
             except (NoTimer, BadRecord) as why:
-                self._tell(f"offset {offset} of the timer's queue is passed over: {why}")
+                self._report(f"offset {offset} of the timer's queue is passed over: {why}")
             offset += 1
             step.queue_offset = offset
             step.source_end = physical_offset + size
@@ -313,7 +313,7 @@ class Timer:
         unit = self.log.unit(at)
         step.looked += 1
         if unit is None or self.wheel.tick(unit.slot_ms) != slot.tick:
-            self._tell(f"the timer's log has no unit of slot {slot.tick} at {at}: its chain ends there")
+            self._report(f"the timer's log has no unit of slot {slot.tick} at {at}: its chain ends there")
             slot.at = NO_UNIT
             return
         (slot.marks if unit.magic & DELETES and not unit.magic & ROLLS else slot.messages).append(at)
@@ -326,7 +326,7 @@ class Timer:
             slot.deleted.add(values.get(prop.TIMER_DEL_UNIQKEY, ""))
             self.metrics.add(values.get(prop.REAL_TOPIC), 1, self.write_ms)
         except (NoTimer, BadRecord) as why:
-            self._tell(f"a mark in the timer's log at {slot.marks[-1]} is passed over: {why}")
+            self._report(f"a mark in the timer's log at {slot.marks[-1]} is passed over: {why}")
         slot.marks.pop()
 
     def _take_out(self, step: Step, at: int, slot: _Reading, wall_ms: int, deliver: Deliver) -> None:
@@ -344,7 +344,7 @@ class Timer:
             timers.note_dequeue(values, write_ms, wall_ms, rolls=rolls)
             step.end_offset = deliver(message, values, rolls) or step.end_offset
         except (NoTimer, BadRecord) as why:
-            self._tell(f"what the timer's log says at {at} is passed over: {why}")
+            self._report(f"what the timer's log says at {at} is passed over: {why}")
 
     def _at(self, step: Step, at: int) -> tuple[StoredMessage, Values, int, int]:
         """The message that the unit here names, its properties, when it entered the wheel, and the unit's magic."""

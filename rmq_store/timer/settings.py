@@ -1,4 +1,4 @@
-"""What the timer is told, under the names of `MessageStoreConfig` 5.5.0."""
+"""What the timer is given, under the names of `MessageStoreConfig` 5.5.0."""
 
 from __future__ import annotations
 

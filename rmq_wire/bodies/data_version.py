@@ -1,4 +1,4 @@
-"""The version that a table carries: what tells a name server, a slave or a paging client that it has changed."""
+"""The version that a table carries: by which a name server, a slave or a paging client sees that it has changed."""
 
 from __future__ import annotations
 

@@ -35,4 +35,4 @@ TopicFilterType = Annotated[str, names_of("SINGLE_TAG", "MULTI_TAG")]
 GroupRetryPolicyType = Annotated[str, names_of("EXPONENTIAL", "CUSTOMIZED")]
 MessageRequestMode = Annotated[str, names_of("PULL", "POP")]
 CMResult = Annotated[str, names_of("CR_SUCCESS", "CR_LATER", "CR_ROLLBACK", "CR_COMMIT", "CR_THROW_EXCEPTION", "CR_RETURN_NULL")]
-"""How a message went that a consumer was told to consume."""
+"""How a message went that a consumer was asked to consume."""

@@ -1,7 +1,7 @@
-"""What a broker tells a name server about itself (code 103), in its three spellings.
+"""What a broker registers of itself with a name server (code 103), in its three spellings.
 
 JSON is the usual one.  `compressedRegister` sends a zlib stream of length-prefixed pieces instead, which some Java versions do
-not announce in the header: the first byte tells.  Brokers before 3.0.11 send the topic table alone.  A stream is inflated
+not announce in the header: the first byte shows it.  Brokers before 3.0.11 send the topic table alone.  A stream is inflated
 piece by piece against a cap and each length is checked before anything of that size exists, for a name server takes these
 bytes from anybody (Java: `RegisterBrokerBody.decode` allocates what the length says).
 """
@@ -165,7 +165,7 @@ def _check_count(count: int) -> None:
 
 
 def write_compressed(body: RegisterBrokerBody) -> bytes:
-    """The zlib spelling, for a name server that is told `compressed`=true."""
+    """The zlib spelling, for a name server that is sent `compressed`=true."""
     return b"".join(compressed_pieces(body))
 
 

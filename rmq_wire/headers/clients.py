@@ -1,4 +1,4 @@
-"""Who is connected: heartbeats, leaving, lists of members, and what a broker asks of or tells its clients."""
+"""Who is connected: heartbeats, leaving, lists of members, and what a broker asks of its clients or notifies them of."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class RegisterBroker(Request, code=RequestCode.REGISTER_BROKER, to=Role.NAME_SER
 
     `broker_id`: 0 is the master.  `heartbeat_timeout_millis`: how long without a word until it counts as gone.  `body_crc32`: of
     the body, 0 for unchecked.  `zone_name` is an ext field beside the header class.  The answer's body is the `KVTable` of
-    ordered topics, when the name server is told to give it.  Source: `RegisterBrokerRequestHeader`.
+    ordered topics, when the name server is set to give it.  Source: `RegisterBrokerRequestHeader`.
     """
 
     broker_name: str

@@ -1,4 +1,4 @@
-"""How far groups have consumed: asking, telling, resetting, copying."""
+"""How far groups have consumed: querying, updating, resetting, copying."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class GetMaxOffsetResponse(Header):
 class GetMaxOffset(TopicQueueRequest, code=RequestCode.GET_MAX_OFFSET, to=Role.BROKER, reply=GetMaxOffsetResponse):
     """Where will this queue's next message go?  Source: `GetMaxOffsetRequestHeader`.
 
-    `committed`: count only what consumers may see; only static topics tell the difference.
+    `committed`: count only what consumers may see; only static topics differ.
     """
 
     topic: str

@@ -39,7 +39,7 @@ class ExchangeHAInfoResponse(Header):
 
 
 class ExchangeHAInfo(Request, code=RequestCode.EXCHANGE_BROKER_HA_INFO, to=Role.BROKER, reply=ExchangeHAInfoResponse):
-    """Brokers of one name tell each other where the master replicates and how far it has flushed.
+    """Brokers of one name report to each other where the master replicates and how far it has flushed.
 
     Source: `ExchangeHAInfoRequestHeader`.
     """

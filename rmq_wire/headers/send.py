@@ -16,7 +16,7 @@ class SendMessageResponse(Header, fast=True):
 
     `msg_id` is the offset message id (for a batch: all of them, joined by commas), `recall_handle` names a delayed message that
     can still be called back, `batch_uniq_id` is only set for batch consume queues.  `msg_region` and `trace_on` are ext fields
-    that the broker adds beside the header class: they tell a client whether and for which region to trace.
+    that the broker adds beside the header class: they say to a client whether and for which region to trace.
     """
 
     msg_id: str

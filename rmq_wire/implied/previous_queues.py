@@ -1,4 +1,4 @@
-"""What a rebuild is told beside the log: queues that are made anew had files before, and those know things that no message says.
+"""What a rebuild is given beside the log: queues that are made anew had files before, and those know things that no message says.
 
 When delayed messages were due under levels that are configured no more, which extensions had bit maps, which of two messages with
 one offset was the queue's.  `PreviousQueues` knows nothing, as at a broker's start: what is lost is lost.  Whoever has the old
@@ -46,10 +46,10 @@ class PreviousQueues:
         return True
 
     def skipped(self, unit: StoredMessage, why: str) -> None:
-        """Told of messages that no queue can hold."""
+        """Called with messages that no queue can hold."""
 
     def walked(self, position: int) -> None:
-        """Told how far the log is read."""
+        """Called with how far the log is read."""
 
 
 NOTHING_KNOWN = PreviousQueues()

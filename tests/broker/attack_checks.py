@@ -25,12 +25,12 @@ def unchanged(broker: Siege, body: bytes, code: int) -> None:
     """The change is refused with this code; memory, the file and every other file are as they were."""
     before = files_below(broker.scratch)
     with broker.unharmed():
-        stranger = broker.connect()
-        answer = stranger.ask(UpdateBrokerConfig(), body)
+        unknown = broker.connect()
+        answer = unknown.ask(UpdateBrokerConfig(), body)
         assert answer.code == code, answer.remark
         assert is_safe_echo(answer.remark)
         assert files_below(broker.scratch) == before
-        stranger.tell(UpdateBrokerConfig(), body)
+        unknown.send_oneway(UpdateBrokerConfig(), body)
         assert files_below(broker.scratch) == before
 
 
@@ -47,9 +47,9 @@ def check_plans_are_bounded(broker: Siege, count: int) -> None:
     """Send messages with ever new names; what is kept of them has an end."""
     handler: Any = broker.node.engine._rows[RequestCode.SEND_MESSAGE_V2].handle
     rewriter = handler.__self__._rewriter
-    stranger = broker.connect()
+    unknown = broker.connect()
     for n in range(count):
-        stranger.tell(send("T", properties=f"name{n}\x01v\x02"), b"x")
+        unknown.send_oneway(send("T", properties=f"name{n}\x01v\x02"), b"x")
     assert len(rewriter._plans) <= 1_024
     assert java.permutation.cache_info().maxsize == 4_096
 

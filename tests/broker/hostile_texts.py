@@ -1,4 +1,4 @@
-"""Texts that a stranger might send wherever a text goes."""
+"""Texts that an unknown peer might send wherever a text goes."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 `with siege(tmp_path) as broker:` gives a whole broker on an engine.  `with broker.unharmed():` holds the attack itself: after it
 the stored messages, tables, configuration and directories are what they were, and a witness that was connected all the time
 sends one more message and reads all of its own.  At the end of every siege nothing of ours has failed, whatever log lines
-strangers caused are one printable line each, and the store closes cleanly and opens again with the same messages.
+unknown peers caused are one printable line each, and the store closes cleanly and opens again with the same messages.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Lines(logging.Handler):
     def check(self) -> None:
         """Each line is one line, and every character of it can be shown on a terminal."""
         for line in self.messages:
-            assert line.isprintable(), f"a log line that a stranger wrote: {line!r}"
+            assert line.isprintable(), f"a log line that an unknown peer wrote: {line!r}"
         for text in self.formatted:
-            assert all(line.isprintable() for line in text.split("\n")), f"a traceback with a stranger's text: {text!r}"
+            assert all(line.isprintable() for line in text.split("\n")), f"a traceback with an unknown peer's text: {text!r}"
 
 
 @contextlib.contextmanager
@@ -156,15 +156,15 @@ class Siege(Harness):
     # Attackers
 
     def attack(self, data: bytes) -> Client:
-        """A stranger connects and sends these bytes."""
-        stranger = self.connect()
-        stranger.raw(data)
-        return stranger
+        """An unknown peer connects and sends these bytes."""
+        unknown = self.connect()
+        unknown.raw(data)
+        return unknown
 
-    def closed_with(self, stranger: Client, *why: str) -> None:
-        """The stranger was closed, and a log line says who it was and why."""
-        assert stranger.closed, "the connection is still open"
-        host, port = stranger.peer.remote
+    def closed_with(self, unknown: Client, *why: str) -> None:
+        """The unknown peer was closed, and a log line says who it was and why."""
+        assert unknown.closed, "the connection is still open"
+        host, port = unknown.peer.remote
         assert self.lines.about(f"{host}:{port}", *why), f"no line about {host}:{port} and {why}: {self.lines.messages[-5:]}"
 
     def raise_siege(self) -> None:

@@ -162,9 +162,9 @@ def test_a_topic_that_cannot_be_saved_is_not_acknowledged(broker: Harness, tmp_p
 def test_a_one_way_request_is_checked_and_not_answered(broker: Harness) -> None:
     """Attack 10."""
     client = broker.connect()
-    client.tell(create("a/b"))
-    client.tell(create("OneWay"))
-    client.tell(DeleteTopic(topic="TBW102"))
+    client.send_oneway(create("a/b"))
+    client.send_oneway(create("OneWay"))
+    client.send_oneway(DeleteTopic(topic="TBW102"))
     assert client.answers == {}
     assert "OneWay" in broker.node.topics
     assert "TBW102" in broker.node.topics

@@ -188,7 +188,7 @@ def test_attack_38_bodies_that_are_no_properties(tmp_path: Path, body: bytes) ->
 # 39: secrets
 
 
-def test_attack_39_secrets_are_not_told(tmp_path: Path) -> None:
+def test_attack_39_secrets_are_not_answered(tmp_path: Path) -> None:
     """Server bug V10."""
     path = configured(tmp_path)
     path.write_text("initAuthenticationUser={}\nmySecretKey=open sesame\nsome.password=open sesame\naccessKey=open sesame\n")

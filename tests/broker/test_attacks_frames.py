@@ -52,12 +52,12 @@ def sieged_topic(tmp_path: Path, **options: Any) -> Iterator[Siege]:
 @pytest.mark.parametrize("at_once", [True, False], ids=["whole", "byte-by-byte"])
 def test_attack_01_impossible_prefix(tmp_path: Path, data: bytes, why: str, at_once: bool) -> None:
     with siege(tmp_path) as broker, broker.unharmed():
-        stranger = broker.connect()
+        unknown = broker.connect()
         for piece in [data] if at_once else [data[at : at + 1] for at in range(len(data))]:
-            stranger.raw(piece)
-            assert stranger.peer.conversation.bytes_pending <= len(data)
-        broker.closed_with(stranger, why)
-        assert not stranger.answers
+            unknown.raw(piece)
+            assert unknown.peer.conversation.bytes_pending <= len(data)
+        broker.closed_with(unknown, why)
+        assert not unknown.answers
 
 
 def test_attack_01_the_length_is_judged_before_the_rest_comes(tmp_path: Path) -> None:
@@ -67,9 +67,9 @@ def test_attack_01_the_length_is_judged_before_the_rest_comes(tmp_path: Path) ->
 
 def test_attack_01_good_requests_before_the_bad_frame_are_answered(tmp_path: Path) -> None:
     with siege(tmp_path) as broker, broker.unharmed():
-        stranger = broker.attack(json_frame(json_header()) + prefix(-1, 0) + json_frame(json_header(8)))
-        assert list(stranger.answers) == [7]
-        broker.closed_with(stranger, "frame length of")
+        unknown = broker.attack(json_frame(json_header()) + prefix(-1, 0) + json_frame(json_header(8)))
+        assert list(unknown.answers) == [7]
+        broker.closed_with(unknown, "frame length of")
 
 
 # 2: half a frame, and time
@@ -79,14 +79,14 @@ def test_attack_02_a_thousand_peers_announce_16_mib_and_send_a_byte_a_second(tmp
     """Memory follows what came; nobody stays longer than 10 s without a frame."""
     with siege(tmp_path) as broker, broker.unharmed():
         announced = prefix(FRAME_BYTES_MAX - 4, 200)
-        strangers = [broker.connect() for _ in range(1_000)]
-        broker.driver.run(*[(stranger, announced) for stranger in strangers])
+        unknown_peers = [broker.connect() for _ in range(1_000)]
+        broker.driver.run(*[(unknown, announced) for unknown in unknown_peers])
         for _ in range(10):
-            broker.driver.run(*[(stranger, b"{") for stranger in strangers if not stranger.closed])
-            assert sum(stranger.peer.conversation.bytes_pending for stranger in strangers) <= 1_000 * 32
+            broker.driver.run(*[(unknown, b"{") for unknown in unknown_peers if not unknown.closed])
+            assert sum(unknown.peer.conversation.bytes_pending for unknown in unknown_peers) <= 1_000 * 32
             broker.driver.advance(1_000)
             broker.keep_faith()
-        assert all(stranger.closed for stranger in strangers)
+        assert all(unknown.closed for unknown in unknown_peers)
         assert broker.lines.about("no complete frame within 10000 ms")
 
 
@@ -94,11 +94,11 @@ def test_attack_02_a_thousand_peers_announce_16_mib_and_send_a_byte_a_second(tmp
 def test_attack_02_half_a_frame_and_silence(tmp_path: Path, sent: bytes) -> None:
     """No byte, some, or the 11 that stall a proxy's detection."""
     with siege(tmp_path) as broker, broker.unharmed():
-        stranger = broker.attack(sent)
+        unknown = broker.attack(sent)
         broker.driver.advance(9_999)
-        assert not stranger.closed
+        assert not unknown.closed
         broker.driver.advance(1)
-        broker.closed_with(stranger, "no complete frame within 10000 ms", f"{len(sent)} bytes came")
+        broker.closed_with(unknown, "no complete frame within 10000 ms", f"{len(sent)} bytes came")
 
 
 def test_attack_02_a_slow_frame_after_a_good_one(tmp_path: Path) -> None:
@@ -275,9 +275,9 @@ def test_attack_04_ten_thousand_connections(tmp_path: Path) -> None:
 )
 def test_attack_05_binary_header_lengths(tmp_path: Path, data: bytes) -> None:
     with siege(tmp_path) as broker, broker.unharmed():
-        stranger = broker.attack(data)
-        broker.closed_with(stranger, "binary header")
-        assert not stranger.answers
+        unknown = broker.attack(data)
+        broker.closed_with(unknown, "binary header")
+        assert not unknown.answers
 
 
 # 9: answers that nobody asked for
@@ -291,16 +291,16 @@ def forged(opaque: int, form: Form) -> bytes:
 
 def test_attack_09_answers_that_nobody_asked_for(tmp_path: Path) -> None:
     with siege(tmp_path) as broker, broker.unharmed():
-        stranger = broker.connect()
-        stranger.ask(GetMaxOffset(topic=WITNESS, queue_id=0))
+        unknown = broker.connect()
+        unknown.ask(GetMaxOffset(topic=WITNESS, queue_id=0))
         for opaque in (0, 1, -1, 2**31 - 1):
             for form in FORMS:
-                stranger.raw(forged(opaque, form))
-        assert not stranger.closed
+                unknown.raw(forged(opaque, form))
+        assert not unknown.closed
         assert broker.node.engine._client_requests.unasked == 8
         # A response that is marked one-way is a response all the same, and nothing is run for it.
-        stranger.raw(json_frame(json_header(code=215, flag=RESPONSE | ONE_WAY, extFields={"topic": WITNESS})))
-        assert not stranger.answers
+        unknown.raw(json_frame(json_header(code=215, flag=RESPONSE | ONE_WAY, extFields={"topic": WITNESS})))
+        assert not unknown.answers
 
 
 # 10: without an answer
@@ -308,25 +308,25 @@ def test_attack_09_answers_that_nobody_asked_for(tmp_path: Path) -> None:
 
 def test_attack_10_admin_requests_marked_one_way_pass_the_same_checks(tmp_path: Path) -> None:
     with siege(tmp_path) as broker, broker.unharmed():
-        stranger = broker.connect()
-        stranger.tell(UpdateBrokerConfig(), b"brokerConfigPath=/tmp/x\nmaxMessageSize=1")
-        stranger.tell(UpdateBrokerConfig(), b"storePathRootDir=/tmp/x\nmaxMessageSize=1")
-        stranger.tell(UpdateBrokerConfig(), b"maxMessageSize=1\\nlistenPort=1")
-        stranger.tell(DeleteTopic(topic="SCHEDULE_TOPIC_XXXX"))
-        stranger.tell(DeleteTopic(topic="../config"))
-        stranger.tell(UnregisterClient(client_id="x", producer_group="nobody"))
-        stranger.raw(encode_request(9_999, None, opaque=7, oneway=True))
-        stranger.raw(json_frame(b'{"code":30,"opaque":7,"flag":2,"extFields":[}}'))
-        assert not stranger.answers
-        assert not stranger.closed
+        unknown = broker.connect()
+        unknown.send_oneway(UpdateBrokerConfig(), b"brokerConfigPath=/tmp/x\nmaxMessageSize=1")
+        unknown.send_oneway(UpdateBrokerConfig(), b"storePathRootDir=/tmp/x\nmaxMessageSize=1")
+        unknown.send_oneway(UpdateBrokerConfig(), b"maxMessageSize=1\\nlistenPort=1")
+        unknown.send_oneway(DeleteTopic(topic="SCHEDULE_TOPIC_XXXX"))
+        unknown.send_oneway(DeleteTopic(topic="../config"))
+        unknown.send_oneway(UnregisterClient(client_id="x", producer_group="nobody"))
+        unknown.raw(encode_request(9_999, None, opaque=7, oneway=True))
+        unknown.raw(json_frame(b'{"code":30,"opaque":7,"flag":2,"extFields":[}}'))
+        assert not unknown.answers
+        assert not unknown.closed
 
 
 def test_attack_10_a_one_way_query_is_served_and_not_answered(tmp_path: Path) -> None:
     with siege(tmp_path) as broker, broker.unharmed():
-        stranger = broker.connect()
-        stranger.tell(QueryConsumerOffset(consumer_group="g", topic=WITNESS, queue_id=0))
-        stranger.tell(pull(WITNESS))
-        stranger.tell(pull(WITNESS, offset=1, flags=SUSPEND | 4))
+        unknown = broker.connect()
+        unknown.send_oneway(QueryConsumerOffset(consumer_group="g", topic=WITNESS, queue_id=0))
+        unknown.send_oneway(pull(WITNESS))
+        unknown.send_oneway(pull(WITNESS, offset=1, flags=SUSPEND | 4))
         broker.driver.advance(20_000)
-        assert not stranger.answers
-        assert stranger.peer.sent_bytes == 0
+        assert not unknown.answers
+        assert unknown.peer.sent_bytes == 0

@@ -24,12 +24,12 @@ MIB = 1 << 20
 
 def refused_by_number(broker: Siege, data: bytes) -> Command | None:
     """The answer with code 1 to request 7, or None when the connection was closed without one."""
-    stranger = broker.attack(data)
-    if stranger.closed:
-        broker.closed_with(stranger)
-        assert not stranger.answers
+    unknown = broker.attack(data)
+    if unknown.closed:
+        broker.closed_with(unknown)
+        assert not unknown.answers
         return None
-    answer = stranger.answers.pop(7)
+    answer = unknown.answers.pop(7)
     assert answer.code == 1
     assert is_safe_echo(answer.remark), answer.remark
     return answer
@@ -140,9 +140,9 @@ def test_attack_07_surrogates_and_control_characters_are_only_text(tmp_path: Pat
                 f'{{"code":{code},"opaque":7,"extFields":{{"topic":"{WITNESS}","queueId":"0","consumerGroup":"g",'
                 f'"setZeroIfNotFound":"false","{name}":{text}}}}}'
             )
-            stranger = broker.attack(json_frame(header.encode()))
-            if not stranger.closed:
-                assert stranger.answers.pop(7).code in (0, 1, 22)
+            unknown = broker.attack(json_frame(header.encode()))
+            if not unknown.closed:
+                assert unknown.answers.pop(7).code in (0, 1, 22)
 
 
 def test_attack_07_of_two_equal_names_the_last_counts(tmp_path: Path) -> None:

@@ -39,9 +39,9 @@ def test_attack_14_a_body_is_stored_and_handed_out_as_it_came(tmp_path: Path, sy
     bomb = zlib.compress(bytes(50_000_000), 9)
     with siege(tmp_path) as broker:
         broker.topic("T")
-        stranger = broker.connect()
-        assert stranger.ask(send("T", sys_flag=sys_flag), bomb).code == 0
-        [unit] = units(stranger.ask(pull("T")).body)
+        unknown = broker.connect()
+        assert unknown.ask(send("T", sys_flag=sys_flag), bomb).code == 0
+        [unit] = units(unknown.ask(pull("T")).body)
         assert unit.body == bomb
         assert unit.sys_flag & 1
 
@@ -132,9 +132,9 @@ def test_attack_15_a_batch_of_another_kind(tmp_path: Path, more: dict[str, Any])
 
 def test_attack_15_one_message_too_large_spoils_its_batch(tmp_path: Path) -> None:
     with two_topics(tmp_path) as broker, broker.unharmed():
-        stranger = broker.connect()
-        assert stranger.ask(send_batch(), GOOD + pack_items([Item(0, bytes(1 << 20), b"")])).code == 13
-        assert stranger.ask(send_batch(), pack_items([Item(0, bytes(700_000), b"")] * 2)).code == 13
+        unknown = broker.connect()
+        assert unknown.ask(send_batch(), GOOD + pack_items([Item(0, bytes(1 << 20), b"")])).code == 13
+        assert unknown.ask(send_batch(), pack_items([Item(0, bytes(700_000), b"")] * 2)).code == 13
 
 
 # 16: a body that is a message
@@ -182,12 +182,12 @@ def test_attack_16_a_body_that_is_a_stored_unit_is_never_found(tmp_path: Path) -
         at, inner_at = forge(broker, "T")
         heartbeat(broker.connect(), "Mine", "Secret")
         with broker.unharmed("topics"):
-            stranger = broker.connect()
-            assert stranger.ask(ViewMessage(offset=at)).code == 0
-            answer = stranger.ask(ViewMessage(offset=inner_at))
+            unknown = broker.connect()
+            assert unknown.ask(ViewMessage(offset=at)).code == 0
+            answer = unknown.ask(ViewMessage(offset=inner_at))
             assert (answer.code, answer.remark) == (1, f"can not find message by the offset, {inner_at}")
             back = ConsumerSendMsgBack(offset=inner_at, group="Mine", delay_level=0, origin_topic="Secret")
-            assert stranger.ask(back).code in (1, 16)
+            assert unknown.ask(back).code in (1, 16)
             end = EndTransaction(
                 producer_group="P",
                 tran_state_table_offset=0,
@@ -197,14 +197,14 @@ def test_attack_16_a_body_that_is_a_stored_unit_is_never_found(tmp_path: Path) -
                 msg_id="x",
                 transaction_id="x",
             )
-            assert stranger.ask(end).code in (1, 3)
+            assert unknown.ask(end).code in (1, 3)
             host = broker.stored("Secret", 0)[0].store_host
             direct = ConsumeMessageDirectly(
-                consumer_group="Mine", client_id=f"c{stranger.peer.id}", msg_id=offset_message_id(host, inner_at), topic="Secret"
+                consumer_group="Mine", client_id=f"c{unknown.peer.id}", msg_id=offset_message_id(host, inner_at), topic="Secret"
             )
-            assert stranger.ask(direct).code == 1
+            assert unknown.ask(direct).code == 1
             for offset in (*range(inner_at - 3, inner_at + 4), -1, I64_MAX, -(2**63), broker.node.store.written_offset):
-                assert stranger.ask(ViewMessage(offset=offset)).code == 1
+                assert unknown.ask(ViewMessage(offset=offset)).code == 1
 
 
 def test_attack_16_every_offset_but_the_beginnings_of_units_is_empty(tmp_path: Path) -> None:
@@ -390,8 +390,8 @@ def test_attack_19_properties_beyond_a_java_short(tmp_path: Path, text: str) -> 
 )
 def test_attack_20_and_21_sends_to_the_brokers_own_topics(tmp_path: Path, topic: str) -> None:
     with two_topics(tmp_path) as broker, broker.unharmed():
-        stranger = broker.connect()
+        unknown = broker.connect()
         for asked, body in ((send(topic), b"x"), (send_batch(topic), GOOD), (send(topic, properties=pairs(DELAY="1")), b"x")):
-            answer = stranger.ask(asked, body)
+            answer = unknown.ask(asked, body)
             assert (answer.code, answer.remark) == (16, f"Sending message to topic[{topic}] is forbidden.")
-        stranger.tell(send(topic), b"x")
+        unknown.send_oneway(send(topic), b"x")

@@ -63,7 +63,7 @@ bad_names = pytest.mark.parametrize("name", BAD_NAMES.values(), ids=BAD_NAMES.ke
 @bad_names
 def test_attack_31_a_topic_that_is_a_path(tmp_path: Path, name: str) -> None:
     with two_topics(tmp_path) as broker, broker.unharmed():
-        stranger = broker.connect()
+        unknown = broker.connect()
         queues: dict[str, Any] = {
             "default_topic": "TBW102",
             "read_queue_nums": 4,
@@ -81,10 +81,10 @@ def test_attack_31_a_topic_that_is_a_path(tmp_path: Path, name: str) -> None:
             (DeleteTopic(topic=name), b""),
         ]
         for asked, body in requests:
-            answer = stranger.ask(asked, body)
+            answer = unknown.ask(asked, body)
             assert answer.code == 29, (type(asked).__name__, answer.remark)
             assert len(answer.remark or "") < 4_096 + 200
-        assert stranger.ask(pull(name)).code == 17
+        assert unknown.ask(pull(name)).code == 17
         assert "Good" not in broker.node.topics
 
 
@@ -118,12 +118,12 @@ def test_attack_32_a_group_that_is_a_path(tmp_path: Path, name: str) -> None:
     with two_topics(tmp_path) as broker:
         [secret] = broker.stored("Secret", 0)
         with broker.unharmed():
-            stranger = broker.connect()
+            unknown = broker.connect()
             subscription = {"topic": "T", "subString": "*", "subVersion": 1}
             consumer = {"groupName": name, "consumeType": "CONSUME_PASSIVELY", "subscriptionDataSet": [subscription]}
             producer = {"groupName": name}
             body = json.dumps({"clientID": name[:128], "consumerDataSet": [consumer], "producerDataSet": [producer]}).encode()
-            assert stranger.ask(Heartbeat(), body).code == 0
+            assert unknown.ask(Heartbeat(), body).code == 0
             assert not broker.node.clients.consumer_groups
             group = json.dumps({"groupName": name}).encode()
             good = json.dumps({"groupConfigList": [{"groupName": "Good"}, {"groupName": name}]}).encode()
@@ -138,12 +138,12 @@ def test_attack_32_a_group_that_is_a_path(tmp_path: Path, name: str) -> None:
                 (GetConsumerListByGroup(consumer_group=name), b"", 1),
             ]
             for asked, body, code in refused:
-                answer = stranger.ask(asked, body)
+                answer = unknown.ask(asked, body)
                 assert answer.code == code, (type(asked).__name__, answer.code, answer.remark)
-            assert stranger.ask(UnregisterClient(client_id="c", producer_group=name, consumer_group=name)).code == 0
-            assert stranger.ask(DeleteSubscriptionGroup(group_name=name, clean_offset=True)).code in (0, 29)
+            assert unknown.ask(UnregisterClient(client_id="c", producer_group=name, consumer_group=name)).code == 0
+            assert unknown.ask(DeleteSubscriptionGroup(group_name=name, clean_offset=True)).code in (0, 29)
             locks = json.dumps({"consumerGroup": name, "clientId": name, "mqSet": [{"topic": name, "queueId": 0}]}).encode()
-            assert stranger.ask(LockBatchMq(), locks).code in (0, 1)
+            assert unknown.ask(LockBatchMq(), locks).code in (0, 1)
 
 
 @bad_names
@@ -179,9 +179,9 @@ def test_attack_32_names_in_the_files_of_the_store(tmp_path: Path, name: str) ->
 
 def test_attack_33_system_topics_stay(tmp_path: Path) -> None:
     with siege(tmp_path) as broker, broker.unharmed():
-        stranger = broker.connect()
+        unknown = broker.connect()
         for name in sorted(broker.node.topics.system | names.SYSTEM_TOPICS | {"rmq_sys_anything"}):
-            assert stranger.ask(DeleteTopic(topic=name)).code == 29, name
+            assert unknown.ask(DeleteTopic(topic=name)).code == 29, name
 
 
 def test_attack_33_what_is_no_queue_file_survives_its_topic(tmp_path: Path) -> None:

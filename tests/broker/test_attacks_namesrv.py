@@ -69,7 +69,7 @@ def test_attack_13_a_compressed_registration(tmp_path: Path, inner: bytes) -> No
         session = registered(tmp_path)
         before = session.ask(106).body
         evil = {**MASTER, "brokerName": "evil", "compressed": "true"}
-        answer = session.ask(103, evil, zlib.compress(inner, 1)[:16_000_000], who="stranger")
+        answer = session.ask(103, evil, zlib.compress(inner, 1)[:16_000_000], who="unknown")
         assert answer.code == 1, answer
         assert session.ask(106).body == before
         assert session.server.engine.counters.errors == 0
@@ -79,34 +79,34 @@ def test_attack_13_a_compressed_registration(tmp_path: Path, inner: bytes) -> No
 # 40: what anybody may do, and what not
 
 
-def test_attack_40_a_stranger_registers_another_master_as_in_java_and_the_log_tells(tmp_path: Path) -> None:
+def test_attack_40_an_unknown_peer_registers_another_master_as_in_java_and_it_is_logged(tmp_path: Path) -> None:
     with logged() as lines:
         session = registered(tmp_path)
         table = {"dataVersion": {"counter": 9, "timestamp": 9, "stateVersion": 0}, "topicConfigTable": TOPICS}
         evil = {**MASTER, "brokerAddr": "6.6.6.6:666"}
-        assert session.ask(103, evil, {"topicConfigSerializeWrapper": table}, who="stranger").code == 0
+        assert session.ask(103, evil, {"topicConfigSerializeWrapper": table}, who="unknown").code == 0
         assert session.route("T1") == {"broker-a": {"0": "6.6.6.6:666"}}
         assert lines.about("broker moved", "6.6.6.6:666", "10.0.0.1:10911")
         lines.check()
         assert session.server.engine.counters.errors == 0
 
 
-def test_attack_40_what_a_stranger_may_do_to_a_broker_is_logged(tmp_path: Path) -> None:
+def test_attack_40_what_an_unknown_peer_may_do_to_a_broker_is_logged(tmp_path: Path) -> None:
     with logged() as lines:
         session = registered(tmp_path)
-        stranger = "{}:{}".format(*session.client("stranger").peer.remote)
-        assert session.ask(205, {"brokerName": "broker-a"}, who="stranger").code == 0
-        assert lines.about("wiped write permission of broker-a", stranger)
-        assert session.ask(216, {"topic": "T1"}, who="stranger").code == 0
-        assert lines.about("T1", stranger), lines.messages
-        assert session.ask(100, {"namespace": "n", "key": "k", "value": "v\n\x1b[31m"}, who="stranger").code == 0
-        assert lines.about("n", "k", stranger), lines.messages
-        assert session.ask(104, MASTER, who="stranger").code == 0
+        unknown = "{}:{}".format(*session.client("unknown").peer.remote)
+        assert session.ask(205, {"brokerName": "broker-a"}, who="unknown").code == 0
+        assert lines.about("wiped write permission of broker-a", unknown)
+        assert session.ask(216, {"topic": "T1"}, who="unknown").code == 0
+        assert lines.about("T1", unknown), lines.messages
+        assert session.ask(100, {"namespace": "n", "key": "k", "value": "v\n\x1b[31m"}, who="unknown").code == 0
+        assert lines.about("n", "k", unknown), lines.messages
+        assert session.ask(104, MASTER, who="unknown").code == 0
         assert lines.about("broker gone: broker-a"), lines.messages
         lines.check()
 
 
-def test_attack_40_a_broker_of_the_same_process_is_not_moved_by_strangers(tmp_path: Path) -> None:
+def test_attack_40_a_broker_of_the_same_process_is_not_moved_by_unknown_peers(tmp_path: Path) -> None:
     """`rmq dev`: nobody from outside takes the place of the embedded broker, or takes it out."""
     with logged() as lines:
         session = EngineSession(str(tmp_path))
@@ -115,8 +115,8 @@ def test_attack_40_a_broker_of_the_same_process_is_not_moved_by_strangers(tmp_pa
         before = session.ask(106).body
         table = {"dataVersion": {"counter": 9, "timestamp": 9, "stateVersion": 0}, "topicConfigTable": TOPICS}
         for addr in ("6.6.6.6:666", "127.0.0.1:10911"):
-            session.ask(103, {**MASTER, "brokerAddr": addr}, {"topicConfigSerializeWrapper": table}, who="stranger")
-            session.ask(104, {**MASTER, "brokerAddr": addr}, who="stranger")
+            session.ask(103, {**MASTER, "brokerAddr": addr}, {"topicConfigSerializeWrapper": table}, who="unknown")
+            session.ask(104, {**MASTER, "brokerAddr": addr}, who="unknown")
         assert session.ask(106).body == before
         lines.check()
 
@@ -137,7 +137,7 @@ def test_attack_40_a_broker_of_the_same_process_is_not_moved_by_strangers(tmp_pa
 def test_attack_36_to_38_at_the_name_server(tmp_path: Path, line: bytes, code: int) -> None:
     session = registered(tmp_path)
     before, files = session.ask(319).body, files_below(tmp_path)
-    assert session.ask(318, {}, b"orderMessageEnable=true\n" + line, who="stranger").code == code
+    assert session.ask(318, {}, b"orderMessageEnable=true\n" + line, who="unknown").code == code
     assert session.ask(319).body == before
     assert files_below(tmp_path) == files
 
@@ -148,11 +148,11 @@ def test_attack_50_at_the_name_server(tmp_path: Path, text: str) -> None:
         session = registered(tmp_path)
         for request in REQUESTS.values():
             fields = {field.wire: text if field.kind is str else "0" for field in request.fields()}
-            session.client("stranger").raw(header_and_body(request.code, fields, b"", Form.JSON))
-            if session.client("stranger").closed:
-                session.clients.pop("stranger")
+            session.client("unknown").raw(header_and_body(request.code, fields, b"", Form.JSON))
+            if session.client("unknown").closed:
+                session.clients.pop("unknown")
             else:
-                session.client("stranger").answers.pop(7, None)
+                session.client("unknown").answers.pop(7, None)
         assert session.server.engine.counters.errors == 0, lines.formatted[-3:]
         assert all(len(line) < 1_500 for line in lines.messages)
         lines.check()

@@ -143,15 +143,15 @@ def test_attack_12_a_heartbeat_with_a_hundred_thousand_members(tmp_path: Path, b
 
 def test_attack_12_many_heartbeats_leave_with_their_connection(tmp_path: Path) -> None:
     with siege(tmp_path) as broker, broker.unharmed("groups", "topics"):
-        stranger = broker.connect()
+        unknown = broker.connect()
         for n in range(10):
             body = heartbeat_of(
                 consumerDataSet=[{"groupName": f"g{n}-{k}", "subscriptionDataSet": [{"topic": f"t{n}.{k}"}]} for k in range(50)],
                 producerDataSet=[{"groupName": f"p{n}.{k}"} for k in range(50)],
             )
-            stranger.ask(Heartbeat(), body)
+            unknown.ask(Heartbeat(), body)
         assert len(broker.node.clients.consumer_groups) == 500
-        stranger.close()
+        unknown.close()
         clients = broker.node.clients
         assert not clients.consumer_groups
         assert not clients.producer_groups
@@ -254,36 +254,36 @@ def test_attack_27_more_waiting_pulls_than_are_held(tmp_path: Path, monkeypatch:
 
 def test_attack_29_progress_in_a_million_queues(tmp_path: Path) -> None:
     with two_topics(tmp_path) as broker, broker.unharmed():
-        stranger = broker.connect()
+        unknown = broker.connect()
         for queue_id in (4, 5, 1_000_000, I32_MAX, -1, -(2**31)):
-            answer = stranger.ask(UpdateConsumerOffset(consumer_group="G", topic="T", queue_id=queue_id, commit_offset=0))
+            answer = unknown.ask(UpdateConsumerOffset(consumer_group="G", topic="T", queue_id=queue_id, commit_offset=0))
             assert answer.code == 29, answer.remark
         for number in range(3_000):
-            stranger.tell(UpdateConsumerOffset(consumer_group="G", topic="T", queue_id=4 + number, commit_offset=0))
+            unknown.send_oneway(UpdateConsumerOffset(consumer_group="G", topic="T", queue_id=4 + number, commit_offset=0))
         for topic in ("Unknown", "../x", ""):
-            code = stranger.ask(UpdateConsumerOffset(consumer_group="G", topic=topic, queue_id=0, commit_offset=0)).code
+            code = unknown.ask(UpdateConsumerOffset(consumer_group="G", topic=topic, queue_id=0, commit_offset=0)).code
             assert code in (17, 29)
         for group in ("Unknown", "../x", ""):
-            code = stranger.ask(UpdateConsumerOffset(consumer_group=group, topic="T", queue_id=0, commit_offset=0)).code
+            code = unknown.ask(UpdateConsumerOffset(consumer_group=group, topic="T", queue_id=0, commit_offset=0)).code
             assert code in (26, 29)
 
 
 @pytest.mark.parametrize("offset", [-5, -1, -(2**63), 2, I64_MAX])
 def test_attack_29_progress_beyond_the_queue(tmp_path: Path, offset: int) -> None:
     with two_topics(tmp_path) as broker, broker.unharmed():
-        stranger = broker.connect()
+        unknown = broker.connect()
         commit = UpdateConsumerOffset(consumer_group="G", topic="Secret", queue_id=0, commit_offset=offset)
-        assert stranger.ask(commit).code == 29
-        stranger.tell(commit)
+        assert unknown.ask(commit).code == 29
+        unknown.send_oneway(commit)
         by_pull = pull("Secret", flags=SUBSCRIPTION | 1, commit_offset=offset)
-        assert stranger.ask(by_pull).code == 0
+        assert unknown.ask(by_pull).code == 0
         broker.driver.advance(20_000)
-        assert stranger.ask(QueryConsumerOffset(consumer_group="G", topic="Secret", queue_id=0)).ext_map() == {"offset": "0"}
+        assert unknown.ask(QueryConsumerOffset(consumer_group="G", topic="Secret", queue_id=0)).ext_map() == {"offset": "0"}
 
 
 def test_attack_29_reading_makes_no_queue(tmp_path: Path) -> None:
     with two_topics(tmp_path) as broker, broker.unharmed("groups"):
-        stranger = broker.connect()
+        unknown = broker.connect()
         queues = [
             ("Unknown", 0),
             ("T", 3),
@@ -307,7 +307,7 @@ def test_attack_29_reading_makes_no_queue(tmp_path: Path) -> None:
                 GetTopicStatsInfo(topic=topic),
                 QueryMessage(topic=topic, key="k", max_num=1, begin_timestamp=0, end_timestamp=I64_MAX),
             ):
-                stranger.ask(asked)
+                unknown.ask(asked)
         assert {topic: set(found) for topic, found in broker.node.store._queues.by_topic.items()} == known
 
 
@@ -319,18 +319,18 @@ def test_attack_30_a_query_for_everything(tmp_path: Path) -> None:
         for n in range(100):
             broker.witness.ask(send("T", properties=pairs(UNIQ_KEY=f"{n:032}", KEYS="k")), b"%d" % n)
         with broker.unharmed():
-            stranger = broker.connect()
+            unknown = broker.connect()
             for most in (I32_MAX, 1_000, 65):
                 asked = QueryMessage(topic="T", key="k", max_num=most, begin_timestamp=0, end_timestamp=I64_MAX)
-                answer = stranger.ask(asked)
+                answer = unknown.ask(asked)
                 assert answer.code == 0
                 assert len(units(answer.body)) == 64
             for most in (0, -1, -(2**31)):
                 asked = QueryMessage(topic="T", key="k", max_num=most, begin_timestamp=0, end_timestamp=I64_MAX)
-                assert len(units(stranger.ask(asked).body)) <= 64
+                assert len(units(unknown.ask(asked).body)) <= 64
             for begin, end in ((I64_MAX, 0), (-(2**63), -(2**63)), (I64_MAX, I64_MAX)):
                 asked = QueryMessage(topic="T", key="k", max_num=10, begin_timestamp=begin, end_timestamp=end)
-                assert stranger.ask(asked).code in (0, 22)
+                assert unknown.ask(asked).code in (0, 22)
 
 
 def test_attack_30_keys_with_one_hash_are_told_apart(tmp_path: Path) -> None:

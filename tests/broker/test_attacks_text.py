@@ -73,17 +73,17 @@ def test_attack_50_in_names_that_clients_give_themselves(tmp_path: Path, text: s
 
 @hostile
 def test_attack_50_in_remarks(tmp_path: Path, text: str) -> None:
-    """Nothing of ours formats a stranger's text; the header stays JSON that any reader takes."""
+    """Nothing of ours formats an unknown peer's text; the header stays JSON that any reader takes."""
     with two_topics(tmp_path) as broker:
-        stranger = broker.connect()
+        unknown = broker.connect()
         asked: list[Any] = [GetTopicConfig(topic=text), GetSubscriptionGroupConfig(group=text), send(text), pull(text)]
         for request in asked:
             frame = header_and_body(request.code, {**request.encode()}, b"x", Form.JSON)
-            stranger.raw(frame)
-            if stranger.closed:
-                stranger = broker.connect()
+            unknown.raw(frame)
+            if unknown.closed:
+                unknown = broker.connect()
                 continue
-            answer = stranger.answers.pop(7)
+            answer = unknown.answers.pop(7)
             assert answer.code != 0
 
 

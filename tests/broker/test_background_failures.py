@@ -8,7 +8,6 @@ import pytest
 
 from broker_impl.engine.answers import Pause, Reply, Settled
 from broker_impl.engine.call import Call
-from broker_impl.engine.cold import warmed
 from broker_impl.engine.cold_reads import ColdReads
 from rmq_store.errors import Cold
 from rmq_wire.codes import ResponseCode
@@ -39,18 +38,18 @@ def test_a_slice_that_raises_takes_back_what_it_staged_and_no_more() -> None:
     store = FakeStore()
     server = Server(store=store)
     ends: list[str] = []
-    told: list[str] = []
+    reported: list[str] = []
 
     def work() -> Slices:
         store.stage("first slice")
         yield
         store.stage("second slice")
-        server.engine.after_commit(lambda error: told.append(str(error)))
+        server.engine.after_commit(lambda error: reported.append(str(error)))
         raise ValueError("half way")
 
     server.engine.in_background(work(), lambda _result, error: ends.append(str(error)))
     server.driver.run()
-    assert ends == told == ["half way"]
+    assert ends == reported == ["half way"]
     assert server.connect().ask(put("afterwards")).code == SUCCESS
     assert store.written == ["first slice", "afterwards"]
 
@@ -158,7 +157,7 @@ def test_long_work_hears_that_what_it_reads_cannot_be_loaded() -> None:
         loads.append("tried")
         raise unreadable()
 
-    server.engine.in_background(warmed(server.engine, read), lambda result, error: ends.append((result, str(error))))
+    server.engine.in_background(ColdReads(server.engine).warmed(read), lambda result, error: ends.append((result, str(error))))
     server.driver.run()
     assert ends == [(None, "[Errno 5] Input/output error")]
     assert loads == ["tried"], "not again and again"
@@ -177,7 +176,7 @@ def test_nobody_is_kept_awake_by_a_cold_read() -> None:
         return "read"
 
     def work() -> Generator[Pause | None, None, Reply]:
-        return Reply(remark=(yield from warmed(server.engine, read)))
+        return Reply(remark=(yield from ColdReads(server.engine).warmed(read)))
 
     server.kit.answer = work()
     opaque = client.send(question())  # fails when the engine asks for turn after turn
@@ -196,7 +195,7 @@ def test_a_handler_without_an_answer_is_a_bug_that_is_answered_and_counted() -> 
     server.kit.answer = None  # type: ignore[assignment]
     answer = client.ask(question())
     assert (answer.code, server.engine.counters.errors) == (ResponseCode.SYSTEM_ERROR, 1)
-    client.tell(question())
+    client.send_oneway(question())
     assert server.engine.counters.errors == 2
     assert client.ask(where(7)).code == 0
 

@@ -1,4 +1,4 @@
-"""What strangers make a broker remember has an end: topics, groups, subscriptions, locks, progress, counters."""
+"""What unknown peers make a broker remember has an end: topics, groups, subscriptions, locks, progress, counters."""
 
 from __future__ import annotations
 
@@ -120,15 +120,15 @@ def test_attack_10_what_one_connection_subscribes_to_has_an_end(tmp_path: Path, 
     monkeypatch.setattr("broker_impl.capabilities.clients.SAID_BYTES_MAX", 100_000)
     harness = Harness(tmp_path)
     harness.topic("T")
-    stranger, client = harness.connect(), harness.connect()
-    codes = [stranger.ask(Heartbeat(), consumers(range(number, number + 1), "x" * 30_000)).code for number in range(5)]
+    unknown, client = harness.connect(), harness.connect()
+    codes = [unknown.ask(Heartbeat(), consumers(range(number, number + 1), "x" * 30_000)).code for number in range(5)]
     assert codes == [0, 0, 0, FAILED, FAILED]
     for _ in range(3):
-        assert stranger.ask(Heartbeat(), consumers(range(3), "x" * 30_000)).code == 0, "what is said again counts once"
+        assert unknown.ask(Heartbeat(), consumers(range(3), "x" * 30_000)).code == 0, "what is said again counts once"
     assert client.ask(Heartbeat(), consumers(range(3))).code == 0, "others in its groups are not blamed for it"
     assert client.ask(Heartbeat(), consumers(range(5, 6), "x" * 90_000)).code == 0
     name = HeartbeatData(client_id="c", producer_data_set=[ProducerData(group_name="P" * 2_000)])
-    assert stranger.ask(Heartbeat(), name.encode()).code == 0
+    assert unknown.ask(Heartbeat(), name.encode()).code == 0
     assert not harness.node.clients.producer_groups, "passed over, as other names that cannot be"
 
 

@@ -52,7 +52,7 @@ class World:
         return notices
 
 
-def test_a_new_member_and_a_new_topic_are_told_to_all() -> None:
+def test_all_are_notified_of_a_new_member_and_a_new_topic() -> None:
     world = World()
     one, two = world.peer(1), world.peer(2)
     assert world.beat(one, "G", "T")
@@ -98,7 +98,7 @@ def test_a_topic_that_is_not_named_any_more_is_dropped() -> None:
     assert world.heard() == [("G", 1)]
 
 
-def test_broadcasting_groups_and_groups_that_do_not_want_it_are_not_told() -> None:
+def test_broadcasting_groups_and_groups_that_do_not_want_it_are_not_notified() -> None:
     world = World()
     assert world.beat(world.peer(1), "G", "T", model="BROADCASTING")
     assert world.beat(world.peer(2), "H", "T", notify=False)
@@ -125,7 +125,7 @@ def test_one_connection_that_changes_its_id_stays_one_member() -> None:
     assert world.clients.consumer_ids("G") == ["b"]
 
 
-def test_a_close_ends_memberships_and_tells_the_others() -> None:
+def test_a_close_ends_memberships_and_notifies_the_others() -> None:
     world = World()
     one, two = world.peer(1), world.peer(2)
     for peer in (one, two):
@@ -191,7 +191,7 @@ def test_silence_is_measured_from_the_last_heartbeat_whatever_the_wall_clock_doe
     assert list(world.clients.silent()) == []
 
 
-def test_fingerprints_tell_a_change() -> None:
+def test_fingerprints_show_a_change() -> None:
     world = World()
     assert not world.clients.fingerprint_changed("G", 5)
     assert not world.clients.fingerprint_changed("G", 5)

@@ -57,7 +57,7 @@ def test_what_is_flushed_already_waits_for_nothing() -> None:
     assert not server.driver.jobs
 
 
-def test_a_disk_that_hangs_a_second_time_is_told_of_a_second_time() -> None:
+def test_a_disk_that_hangs_a_second_time_is_logged_a_second_time() -> None:
     server = Server(store=FakeStore(sync_flush=True))
     client = server.connect()
     for opaque in (1, 2):

@@ -183,7 +183,7 @@ def test_what_would_break_a_promise_is_refused(key: str, value: str) -> None:
         config(**{key: value})
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     with pytest.raises(BadConfig) as caught:
         config(maxMessageSize="x", brokerRole="SLAVE", brokerName="a/b", namesrvAddr="nowhere;x:" + "9" * 5_000)
     assert len(caught.value.faults) == 5

@@ -85,7 +85,7 @@ def test_a_bad_frame_closes_its_peer_only_after_the_good_ones_were_answered(capl
     assert "length" in line
 
 
-def test_log_lines_of_strangers_are_limited_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_of_unknown_peers_are_limited_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     server = Server()
     for _ in range(100):
         server.connect().raw(b"\xff" * 16)
@@ -99,8 +99,8 @@ def test_one_way_requests_are_never_answered() -> None:
     server = Server()
     client = server.connect()
     for queue_id in (5, -1, -2):
-        client.tell(where(queue_id))
-    client.tell(GetConsumerListByGroup(consumer_group="2"))
+        client.send_oneway(where(queue_id))
+    client.send_oneway(GetConsumerListByGroup(consumer_group="2"))
     assert not client.answers
     assert [seen for seen in server.kit.seen if isinstance(seen, tuple)] == [(1, 5), (1, -1), (1, -2)]
     assert server.kit.seen[-2:] == [0, 1]

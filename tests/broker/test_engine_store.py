@@ -70,7 +70,7 @@ def test_what_a_turn_staged_before_a_bad_frame_is_kept() -> None:
 def test_one_way_sends_are_written_and_not_answered() -> None:
     server, store = server_with()
     client = server.connect()
-    client.tell(put("a"))
+    client.send_oneway(put("a"))
     assert store.written == ["a"]
     assert not client.answers
 
@@ -146,7 +146,7 @@ def test_who_stages_outside_a_request_hears_of_the_commit(error: Exception | Non
     assert store.written == ([] if error else ["due"])
 
 
-def test_a_failed_commit_is_told_to_the_long_work_that_staged() -> None:
+def test_the_background_task_that_staged_hears_of_a_failed_commit() -> None:
     server, store = server_with()
     client = server.connect()
     store.commit_error = CommitRefused("full")
@@ -158,7 +158,7 @@ def test_a_failed_commit_is_told_to_the_long_work_that_staged() -> None:
 # Dispatch
 
 
-def test_dispatch_follows_the_answers_and_is_told() -> None:
+def test_dispatch_follows_the_answers_and_is_reported() -> None:
     server, store = server_with()
     client = server.connect()
     arrived: list[str] = []

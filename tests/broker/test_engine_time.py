@@ -212,7 +212,7 @@ def test_two_thousand_idle_peers_are_looked_at_rarely() -> None:
 # Questions
 
 
-def test_a_client_is_asked_and_its_answer_told_to_the_asker() -> None:
+def test_a_client_is_asked_and_the_asker_gets_its_answer() -> None:
     server = Server()
     asker, one, two = server.connect(), server.connect(), server.connect()
     one.on_request = lambda request: answer_of(11)
@@ -268,7 +268,7 @@ def test_open_questions_are_limited() -> None:
 def test_a_notice_is_one_way() -> None:
     server = Server()
     client = server.connect()
-    server.engine.tell(client.peer, NotifyConsumerIdsChanged(consumer_group="g"))
+    server.engine.send_oneway(client.peer, NotifyConsumerIdsChanged(consumer_group="g"))
     server.driver.run()
     [notice] = client.asked
     assert (notice.code, notice.is_oneway) == (RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, True)
@@ -351,7 +351,7 @@ def test_a_bug_in_long_work_is_its_asker_s_answer() -> None:
     )
 
 
-def test_long_work_of_our_own_tells_its_end() -> None:
+def test_a_background_task_of_our_own_reports_its_end() -> None:
     server = Server()
     ends: list[object] = []
 

@@ -1,4 +1,4 @@
-"""Old files go while clients send and pull: what each of them is told, and what an administrator may ask for."""
+"""Old files go while clients send and pull: what each of them is answered, and what an administrator may ask for."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def least(client: Client, topic: str = "T") -> int:
 SETTINGS = {"mappedFileSizeCommitLog": LOG_BYTES, "fileReservedTime": RESERVED_HOURS, "deleteWhen": ";".join(map(str, range(24)))}
 
 
-def test_old_files_go_and_consumers_are_told(tmp_path: Path) -> None:
+def test_old_files_go_and_consumers_hear_of_it(tmp_path: Path) -> None:
     """An offset that is gone is answered with 21 and the one to go on with; a pull at the end stays held all the time."""
     with siege(tmp_path, disk=DatedDisk(), **SETTINGS) as broker:
         broker.topic("T")

@@ -33,9 +33,9 @@ def replayed(harness: Harness, golden: Path) -> list[tuple[dict[str, Any], Any]]
     """Every request of the golden store, with what we answered."""
     client = harness.connect()
     found = []
-    for told in json.loads((golden / "told.json").read_text()):
-        kind = SendBatchMessage if told["fields"]["m"] == "true" else SendMessageV2
-        found.append((told, client.ask(kind.decode(told["fields"]), bytes.fromhex(told["body"]))))
+    for entry in json.loads((golden / "told.json").read_text()):
+        kind = SendBatchMessage if entry["fields"]["m"] == "true" else SendMessageV2
+        found.append((entry, client.ask(kind.decode(entry["fields"]), bytes.fromhex(entry["body"]))))
     harness.driver.advance(3_000)
     return found
 
@@ -59,9 +59,9 @@ def test_batches_to_batch_queues(tmp_path: Path) -> None:
     harness = Harness(tmp_path, **BATCHES)
     harness.topic("Packed", 2, attributes={"+queue.type": "BatchCQ"})
     harness.topic("Plain", 1)
-    for told, answer in replayed(harness, BATCH):
-        assert (answer.code, answer.remark) == (told["code"], told["remark"])
-        ours, theirs = answer.ext_map(), told["ext"]
+    for entry, answer in replayed(harness, BATCH):
+        assert (answer.code, answer.remark) == (entry["code"], entry["remark"])
+        ours, theirs = answer.ext_map(), entry["ext"]
         assert place(ours) == place(theirs)
         assert {**ours, "msgId": ""} == {**theirs, "msgId": ""}
     for _ in range(2):
@@ -83,9 +83,9 @@ def test_messages_to_light_queues(tmp_path: Path) -> None:
     harness.topic("Plain", 2)
     harness.topic("Lit", 2)
     shift = 0
-    for told, answer in replayed(harness, LIGHT):
-        assert (answer.code, answer.remark) == (told["code"], told["remark"])
-        ours, theirs = answer.ext_map(), told["ext"]
+    for entry, answer in replayed(harness, LIGHT):
+        assert (answer.code, answer.remark) == (entry["code"], entry["remark"])
+        ours, theirs = answer.ext_map(), entry["ext"]
         assert place(ours)[0] == place(theirs)[0] + shift
         if len(place(ours)) > 1:
             shift = 1  # the separator that Java forgets in a batch

@@ -1,4 +1,4 @@
-"""Every line that a stranger can cause again and again is written so often and no more, at INFO as at WARNING."""
+"""Every line that an unknown peer can cause again and again is written so often and no more, at INFO as at WARNING."""
 
 from __future__ import annotations
 
@@ -107,12 +107,12 @@ def check_floods(
     log.set_level(logging.INFO)
 
     def check(name: str) -> None:
-        stranger = server(name.replace(" ", "-")).connect()
+        unknown = server(name.replace(" ", "-")).connect()
         log.clear()
         opaque = itertools.count(1)
         for number in range(TIMES):
             for code, ext, body in floods[name](number):
-                stranger.raw(framed(code, ext, body.encode(), next(opaque)))
+                unknown.raw(framed(code, ext, body.encode(), next(opaque)))
         kinds = Counter(record.msg for record in log.records)
         assert kinds, "nothing is logged"
         assert max(kinds.values()) == LINES_MAX, kinds
@@ -141,6 +141,6 @@ def test_a_deleted_topic_and_a_deleted_group_are_everyday(tmp_path: Path, caplog
     harness.topic("T")
     for code, ext in ((Code.DELETE_TOPIC_IN_BROKER, {"topic": "T"}), (Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "G"})):
         harness.connect().raw(framed(code, ext, b"", 1))
-    told = {record.levelname for record in caplog.records if " deleted by " in record.getMessage()}
-    assert told == {"INFO"}
+    reported = {record.levelname for record in caplog.records if " deleted by " in record.getMessage()}
+    assert reported == {"INFO"}
     assert not [record for record in caplog.records if record.levelno > logging.INFO]

@@ -208,5 +208,5 @@ def test_holds_are_limited(harness: Harness, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_one_way_pull_does_not_wait(harness: Harness) -> None:
     client = harness.connect()
-    client.tell(pull(flags=WAIT))
+    client.send_oneway(pull(flags=WAIT))
     assert not capability(harness).holds

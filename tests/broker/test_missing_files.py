@@ -69,7 +69,7 @@ def test_a_table_without_topics_is_what_the_operator_wants(tmp_path: Path) -> No
     harness.stop()
 
 
-def test_after_a_kill_a_missing_table_is_only_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_after_a_kill_a_missing_table_is_only_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The first message of all may be on the disk, unanswered, before the table is."""
     harness = filled(tmp_path)
     for path in (tmp_path / "config").glob("topics.json*"):

@@ -68,7 +68,7 @@ def test_pieces_do_not_grow_with_the_tables(tmp_path: Path, make: Callable[[Path
 
 
 def test_a_crowd_hears_who_is_gone_in_slices(tmp_path: Path) -> None:
-    """Each member of each group was told at once: a stranger in 1,536 groups of ten kept everybody else waiting for 60 ms."""
+    """Each member of each group was notified at once: a client in 1,536 groups of ten kept everybody else waiting for 60 ms."""
 
     def worst(rows: int) -> float:
         world = broker(tmp_path / str(rows), rows, FRAME_BYTES)

@@ -83,8 +83,8 @@ def names_stay_below_the_store(tmp_path: Path) -> None:
     """Also past the first check of a name: the store has its own."""
     with two_topics(tmp_path) as broker:
         with broker.unharmed("topics"):
-            stranger = broker.connect()
-            assert stranger.ask(send("../../escaped"), b"x").code in (13, 29)
+            unknown = broker.connect()
+            assert unknown.ask(send("../../escaped"), b"x").code in (13, 29)
         assert not (tmp_path / "escaped").exists()
 
 

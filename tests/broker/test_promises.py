@@ -213,7 +213,7 @@ def progress_beyond_the_log() -> None:
     assert put(client, b"new") == 0
     assert read(client, progress) == [b"new"]
     moved = client.ask(pull("T", offset=10))
-    assert moved.code == ResponseCode.PULL_OFFSET_MOVED, "a consumer that remembers by itself is told the recovered end"
+    assert moved.code == ResponseCode.PULL_OFFSET_MOVED, "a consumer that remembers by itself is sent to the recovered end"
     assert int(moved.ext_map()["nextBeginOffset"]) <= 1
 
 

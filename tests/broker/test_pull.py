@@ -130,9 +130,9 @@ def test_topics(harness: Harness) -> None:
     assert refused(harness, pull("WriteOnly")) == (16, remark, {"forbiddenType": "3"})
     client = harness.connect()
     for queue in (-1, 4):
-        code, told, ext = said(client.ask(pull(queue_id=queue)))
+        code, reported, ext = said(client.ask(pull(queue_id=queue)))
         assert (code, ext) == (ResponseCode.INVALID_PARAMETER, {})
-        assert told == (
+        assert reported == (
             f"queueId[{queue}] is illegal, topic:[T] topicConfig.readQueueNums:[4] consumer:[/127.0.0.1:{client.peer.remote[1]}]"
         )
 

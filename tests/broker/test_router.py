@@ -31,7 +31,7 @@ class Others(Capability):
         return Reply()
 
 
-class Strangers(Capability):
+class Misplaced(Capability):
     @answers(GetRouteInfo)
     def route(self, call: Call, asked: GetRouteInfo) -> Answer:
         return Reply()
@@ -56,8 +56,8 @@ def test_a_code_answered_and_refused_is_refused_at_start() -> None:
 
 
 def test_a_code_of_another_role_is_refused_at_start() -> None:
-    with pytest.raises(TypeError, match=r"Strangers.route answers GetRouteInfo, which is not for BROKER"):
-        Router(Role.BROKER, [Strangers()], complete=False)
+    with pytest.raises(TypeError, match=r"Misplaced.route answers GetRouteInfo, which is not for BROKER"):
+        Router(Role.BROKER, [Misplaced()], complete=False)
 
 
 def test_silent_codes_are_named_all_at_once() -> None:

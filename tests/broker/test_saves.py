@@ -1,6 +1,6 @@
 """Tables are written off the loop: one write for many changes, no answer before its ticket, and a failed one takes back.
 
-A whole broker without threads: jobs wait until the test ends them, the disk is in memory and fails when told.
+A whole broker without threads: jobs wait until the test ends them, the disk is in memory and fails when asked to.
 """
 
 from __future__ import annotations
@@ -194,18 +194,18 @@ def test_the_same_creation_again_waits_too(machine: Machine) -> None:
 
 
 def test_the_registration_hears_of_a_topic_when_it_is_there(machine: Machine) -> None:
-    told: list[str] = []
-    machine.node.topics.on_change.append(lambda topics: told.extend(topic.topic_name for topic in topics))
+    reported: list[str] = []
+    machine.node.topics.on_change.append(lambda topics: reported.extend(topic.topic_name for topic in topics))
     client = machine.connect()
     for request in (create_topic("New"), send("Fresh")):
         client.send(request, b"x")
-    assert told == []
+    assert reported == []
     machine.end_writes()
-    assert told == ["New", "Fresh"]
+    assert reported == ["New", "Fresh"]
     machine.full()
     client.send(create_topic("Refused"))
     machine.end_writes()
-    assert told == ["New", "Fresh"]
+    assert reported == ["New", "Fresh"]
 
 
 # --- a failed write

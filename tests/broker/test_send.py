@@ -1,4 +1,4 @@
-"""Sends that are taken: what is stored, what the sender is told, and that the fast path and the rules store the same."""
+"""Sends that are taken: what is stored, what the sender is answered, and that the fast path and the rules store the same."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def test_old_and_new_header_and_both_forms_store_the_same(harness: Harness) -> N
 
 def test_a_one_way_send_is_stored_and_not_answered(harness: Harness) -> None:
     client = harness.connect()
-    client.tell(send(), b"first")
-    client.tell(send(), b"second")
+    client.send_oneway(send(), b"first")
+    client.send_oneway(send(), b"second")
     assert [bytes(unit.body) for unit in harness.stored("T", 0)] == [b"first", b"second"]
     assert client.answers == {}
 

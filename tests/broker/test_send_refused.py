@@ -31,7 +31,7 @@ def harness(tmp_path: Path) -> Harness:
 
 
 def refused(harness: Harness, asked: Any, body: bytes = b"x") -> tuple[int, str | None]:
-    """Code and text of a send that must not be stored; region and trace switch are told all the same."""
+    """Code and text of a send that must not be stored; region and trace switch are answered all the same."""
     before = harness.node.store.written_offset
     code, remark, ext = said(harness.connect().ask(asked, body))
     assert code != 0

@@ -108,7 +108,7 @@ def test_deleting_a_topic_or_a_group_forgets_its_counters_only() -> None:
     assert item.value == 1
 
 
-def test_idle_counters_are_forgotten_when_told_so() -> None:
+def test_idle_counters_are_forgotten_when_set_so() -> None:
     world = World(maxStatsIdleTimeInMinutes="5")
     world.stats.add_put("Busy", 0, 1, 1)
     world.stats.add_put("Idle", 0, 1, 1)

@@ -51,7 +51,7 @@ def test_under_async_flush_the_log_is_safe_an_interval_later(tmp_path: Path, pow
     assert log_lost(power, harness) == []
 
 
-def test_a_topic_is_safe_before_its_maker_is_told(tmp_path: Path, power: Power) -> None:
+def test_a_topic_is_safe_before_its_maker_is_answered(tmp_path: Path, power: Power) -> None:
     harness = Harness(tmp_path)
     client = harness.connect()
     before = power.syncs

@@ -44,8 +44,8 @@ def bodies(harness: Harness, queue_id: int = 1) -> list[bytes]:
 )
 def test_each_way_to_name_a_time(harness: Harness, name: str, value: str | None, after_ms: int) -> None:
     now_ms = harness.env.wall_ms
-    told = timed(harness, **{name: value or str(now_ms + after_ms)})
-    assert told["queueId"] == "1"
+    answered = timed(harness, **{name: value or str(now_ms + after_ms)})
+    assert answered["queueId"] == "1"
     [waiting] = harness.stored(WHEEL)
     assert props(waiting)["REAL_TOPIC"] == "T"
     harness.driver.advance(after_ms - 1)
@@ -195,11 +195,11 @@ def recall(harness: Harness, handle: str, topic: str = "T", group: str | None = 
 
 
 def test_recall(harness: Harness) -> None:
-    told = timed(harness, b"gone", key="G" * 32, TIMER_DELAY_SEC="5")
+    answered = timed(harness, b"gone", key="G" * 32, TIMER_DELAY_SEC="5")
     timed(harness, b"stays", TIMER_DELAY_SEC="5")
-    handle = read_handle(told["recallHandle"])
+    handle = read_handle(answered["recallHandle"])
     assert handle == ("T", "broker-a", str(int(props(harness.stored(WHEEL)[0])["TIMER_OUT_MS"]) + 1), "G" * 32)
-    answer = recall(harness, told["recallHandle"])
+    answer = recall(harness, answered["recallHandle"])
     assert (answer.code, answer.ext_map()["msgId"]) == (0, "G" * 32)
     mark = harness.stored(WHEEL)[2]
     assert bytes(mark.body) == b"0"
@@ -313,5 +313,5 @@ def test_a_message_never_comes_where_nobody_sends_to(harness: Harness) -> None:
     timed(harness, TIMER_DELAY_SEC="2", REAL_TOPIC="SCHEDULE_TOPIC_XXXX", REAL_QID="7")
     harness.driver.advance(5_000)
     assert bodies(harness) == [b"later"]
-    told = harness.connect().ask(GetMaxOffset(topic="T", queue_id=1)).ext_map()
-    assert told["offset"] == "1"
+    answered = harness.connect().ask(GetMaxOffset(topic="T", queue_id=1)).ext_map()
+    assert answered["offset"] == "1"

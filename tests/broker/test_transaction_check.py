@@ -122,11 +122,11 @@ def test_one_that_is_older_than_the_log_is_kept(harness: Harness) -> None:
 
 def test_another_producer_of_the_group_is_asked(harness: Harness) -> None:
     first, second = Producer(harness), Producer(harness)
-    stranger = Producer(harness, "Q")
+    other = Producer(harness, "Q")
     for number in range(4):
         half(harness, number)
-    check(harness, first, second, stranger)
-    assert [len(one.questions()) for one in (first, second, stranger)] == [2, 2, 0]
+    check(harness, first, second, other)
+    assert [len(one.questions()) for one in (first, second, other)] == [2, 2, 0]
     first.client.close()
     check(harness, second)
     assert len(second.questions()) == 4

@@ -1,4 +1,4 @@
-"""`rmq spark skew` without PySpark: a job in its place that notes what it was asked and gives what it was told to."""
+"""`rmq spark skew` without PySpark: a job in its place that notes what it was asked and gives what it was asked to."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Job:
         self.asked: dict[str, Any] = {}
         self.error: BaseException | None = None
 
-    def run(self, _spark: Any, source: jobs.Source, given: dict[str, Any], _tell: Any) -> Outcome:
+    def run(self, _spark: Any, source: jobs.Source, given: dict[str, Any], _progress: Any) -> Outcome:
         self.asked = {"paths": source.paths, "options": source.options, "given": given}
         if self.error is not None:
             raise self.error

@@ -63,7 +63,7 @@ def notes(tmp_path: Path) -> dict[str, Any]:
 
 
 def ask_everything(server: Server) -> None:
-    with Talk(server.told["broker"]) as broker, Talk(server.told["namesrv"]) as names:
+    with Talk(server.ready["broker"]) as broker, Talk(server.ready["namesrv"]) as names:
         assert broker.send("T", b"x").code == 0
         for line in (*FORBIDDEN, b"maxMessageSize=4194305"):
             broker.ask(UpdateBrokerConfig(), line)

@@ -87,7 +87,7 @@ def test_a_locked_store(home: Path) -> None:
         line = complaint(*DEV, "--store", str(store), home=home)
         assert f"{store} is in use by another broker: stop it, or choose another directory" in line
         assert sorted(path.name for path in store.iterdir()) == before
-        with Talk(first.told["broker"]) as talk:
+        with Talk(first.ready["broker"]) as talk:
             assert talk.send("T", b"still served").code == 0
         assert first.stop() == 0
 
@@ -223,16 +223,16 @@ def test_an_unknown_key_of_the_command_line_is_an_error(home: Path) -> None:
 
 def test_one_json_line_with_four_keys(home: Path) -> None:
     with Server(home, *DEV, "--ephemeral") as server:
-        told = server.told
-        assert list(told) == ["namesrv", "broker", "store", "pid"]
-        assert told["pid"] == server.pid
-        store = Path(told["store"])
+        reported = server.ready
+        assert list(reported) == ["namesrv", "broker", "store", "pid"]
+        assert reported["pid"] == server.pid
+        store = Path(reported["store"])
         assert (store / "commitlog").is_dir()
-        for address in (told["namesrv"], told["broker"]):
+        for address in (reported["namesrv"], reported["broker"]):
             host, _, port = address.partition(":")
             assert host == "127.0.0.1"
             assert 1024 < int(port) < 65_536
-        with Talk(told["broker"]) as talk:
+        with Talk(reported["broker"]) as talk:
             assert talk.send("T", b"x").code == 0
         assert server.stop() == 0
         assert server.rest == b""
@@ -242,14 +242,14 @@ def test_one_json_line_with_four_keys(home: Path) -> None:
 
 def test_ready_means_that_the_route_is_there(home: Path) -> None:
     with Server(home, *DEV, "--ephemeral", "--brokers", "2") as server:
-        assert list(server.told) == ["namesrv", "broker", "store", "pid", "brokers"]
-        assert server.told["brokers"][0] == server.told["broker"]
-        assert len(set(server.told["brokers"])) == 2
-        with Talk(server.told["namesrv"]) as names:
+        assert list(server.ready) == ["namesrv", "broker", "store", "pid", "brokers"]
+        assert server.ready["brokers"][0] == server.ready["broker"]
+        assert len(set(server.ready["brokers"])) == 2
+        with Talk(server.ready["namesrv"]) as names:
             cluster = ClusterInfo.read(names.ask(GetBrokerClusterInfo()).body)
         listed = {name: data.broker_addrs for name, data in cluster.broker_addr_table.items()}
-        assert listed == {f"broker-{letter}": {0: address} for letter, address in zip("ab", server.told["brokers"], strict=True)}
-        for address in server.told["brokers"]:
+        assert listed == {f"broker-{letter}": {0: address} for letter, address in zip("ab", server.ready["brokers"], strict=True)}
+        for address in server.ready["brokers"]:
             with Talk(address) as talk:
                 assert talk.send("T", address.encode()).code == 0
                 assert talk.read("T") == [address.encode()]
@@ -259,7 +259,7 @@ def test_ready_means_that_the_route_is_there(home: Path) -> None:
 def test_ready_without_automatic_topics(home: Path) -> None:
     """There is no TBW102 then, in Java neither."""
     with Server(home, *DEV, "--ephemeral", "--set", "autoCreateTopicEnable=false") as server:
-        with Talk(server.told["namesrv"]) as talk:
+        with Talk(server.ready["namesrv"]) as talk:
             assert talk.ask(GetRouteInfo(topic="TBW102")).code == ResponseCode.TOPIC_NOT_EXIST
             assert talk.ask(GetRouteInfo(topic="SELF_TEST_TOPIC")).code == ResponseCode.SUCCESS
         assert server.stop() == 0
@@ -267,8 +267,8 @@ def test_ready_without_automatic_topics(home: Path) -> None:
 
 def test_fast_delays_are_said_when_it_is_ready(home: Path) -> None:
     with Server(home, *DEV, "--ephemeral", "--fast-delays") as server:
-        levels = server.told["messageDelayLevel"].split(" ")
-        with Talk(server.told["broker"]) as talk:
+        levels = server.ready["messageDelayLevel"].split(" ")
+        with Talk(server.ready["broker"]) as talk:
             shown = talk.ask(GetBrokerConfig()).body.decode()
     assert len(levels) == len(DELAY_LEVELS_MS)
     assert all(level.endswith("ms") for level in levels)
@@ -293,16 +293,16 @@ def test_the_sheet_for_people(home: Path) -> None:
     assert f'producer.setNamesrvAddr("{address}");' in server.rest.decode()
 
 
-def test_only_loopback_unless_told_otherwise(home: Path) -> None:
+def test_only_loopback_unless_set_otherwise(home: Path) -> None:
     """Also attack 40: whoever reaches a name server may change everything, so it takes an explicit word to widen it."""
     for arguments in (("namesrv", "--port", "0", "--json"), (*DEV, "--ephemeral")):
         with Server(home, *arguments) as server:
-            for address in filter(None, (server.told["namesrv"], server.told["broker"])):
+            for address in filter(None, (server.ready["namesrv"], server.ready["broker"])):
                 with pytest.raises(ConnectionRefusedError):
                     Talk(address.replace("127.0.0.1", "127.0.0.2"))
             assert server.stop() == 0
     with Server(home, "namesrv", "--port", "0", "--json", "--bind", "0.0.0.0") as server:
-        Talk(server.told["namesrv"].replace("127.0.0.1", "127.0.0.2")).close()
+        Talk(server.ready["namesrv"].replace("127.0.0.1", "127.0.0.2")).close()
         assert server.stop() == 0
 
 
@@ -320,8 +320,8 @@ def test_a_clean_stop(home: Path, number: signal.Signals, shell: tuple[str, ...]
     store = home / "store"
     with (
         Server(home, *DEV, "--store", str(store), *shell) as server,
-        Talk(server.told["broker"]) as talk,
-        Talk(server.told["broker"]),
+        Talk(server.ready["broker"]) as talk,
+        Talk(server.ready["broker"]),
     ):
         assert (store / "abort").exists()
         assert talk.send("T", b"kept").code == 0
@@ -345,8 +345,8 @@ def test_a_stop_that_could_not_write_is_no_success(home: Path) -> None:
     store = home / "store"
     with (
         Server(home, *DEV, "--store", str(store)) as server,
-        Talk(server.told["broker"]) as broker,
-        Talk(server.told["namesrv"]) as names,
+        Talk(server.ready["broker"]) as broker,
+        Talk(server.ready["namesrv"]) as names,
     ):
         for directory in (store / "config", store / "namesrv"):
             if directory.exists():
@@ -424,11 +424,11 @@ def test_a_stop_while_the_name_server_is_waited_for(home: Path, number: signal.S
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_a_restart_keeps_what_was_acknowledged(home: Path, number: signal.Signals) -> None:
     store, bodies = home / "store", [b"%d" % n for n in range(100)]
-    with Server(home, *DEV, "--store", str(store)) as server, Talk(server.told["broker"]) as talk:
+    with Server(home, *DEV, "--store", str(store)) as server, Talk(server.ready["broker"]) as talk:
         for n, body in enumerate(bodies):
             assert talk.send("T", body, n % 4).code == 0
         assert server.stop(number) == (0 if number is signal.SIGTERM else -9)
-    with Server(home, *DEV, "--store", str(store)) as server, Talk(server.told["broker"]) as talk:
+    with Server(home, *DEV, "--store", str(store)) as server, Talk(server.ready["broker"]) as talk:
         assert [talk.read("T", queue) for queue in range(4)] == [bodies[queue::4] for queue in range(4)]
         assert talk.send("T", b"and more").code == 0
         assert server.stop() == 0
@@ -436,32 +436,32 @@ def test_a_restart_keeps_what_was_acknowledged(home: Path, number: signal.Signal
 
 def test_the_default_store_is_where_one_stands(home: Path) -> None:
     with Server(home, *DEV) as server:
-        assert server.told["store"] == str(home / ".rmq")
+        assert server.ready["store"] == str(home / ".rmq")
         assert server.stop() == 0
     assert (home / ".rmq" / "commitlog").is_dir()
     assert sorted(path.name for path in home.iterdir()) == [".rmq", "rmq.log"]
 
 
-def test_a_broker_alone_registers_where_it_is_told(home: Path) -> None:
+def test_a_broker_alone_registers_where_it_is_set_to(home: Path) -> None:
     """Java's file form, `NAMESRV_ADDR` in the environment, and a list of name servers."""
     with (
         Server(home, "namesrv", "--port", "0", "--json", name="one") as one,
         Server(home, "namesrv", "--port", "0", "--json", name="two") as two,
     ):
-        servers = f"{one.told['namesrv']};{two.told['namesrv']}"
+        servers = f"{one.ready['namesrv']};{two.ready['namesrv']}"
         (home / "broker.conf").write_text(
             "brokerName=mine\nbrokerIP1=127.0.0.1\nlistenPort=0\nbindAddress=127.0.0.1\n"
             f"storePathRootDir={home}/store\\\n2\n# a comment\nautoCreateTopicEnable = true\n"
         )
         with Server(home, "broker", "-c", "broker.conf", "-n", servers, "--json") as broker:
-            assert broker.told["store"] == f"{home}/store2"
+            assert broker.ready["store"] == f"{home}/store2"
             for names in (one, two):
-                with Talk(names.told["namesrv"]) as talk:
+                with Talk(names.ready["namesrv"]) as talk:
                     table = ClusterInfo.read(talk.ask(GetBrokerClusterInfo()).body).broker_addr_table
-                    assert [(name, data.broker_addrs) for name, data in table.items()] == [("mine", {0: broker.told["broker"]})]
+                    assert [(name, data.broker_addrs) for name, data in table.items()] == [("mine", {0: broker.ready["broker"]})]
             assert broker.stop() == 0
         for names in (one, two):
-            with Talk(names.told["namesrv"]) as talk:
+            with Talk(names.ready["namesrv"]) as talk:
                 assert not ClusterInfo.read(talk.ask(GetBrokerClusterInfo()).body).broker_addr_table, "it took its leave"
             assert names.stop() == 0
 

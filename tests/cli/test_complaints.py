@@ -151,7 +151,7 @@ def test_a_host_that_nobody_knows(home: Path) -> None:
     assert "name" in line.rpartition(": ")[2].lower()
 
 
-def test_a_bad_escape_in_a_file_is_told_with_file_and_line(home: Path) -> None:
+def test_a_bad_escape_in_a_file_is_reported_with_file_and_line(home: Path) -> None:
     (home / "broker.conf").write_text("# names\nlistenPort=\\\n0\nbrokerName=x\\u12zz\n")
     for subcommand in ("broker", "namesrv"):
         line = complaint(subcommand, "-c", "broker.conf", home=home)
@@ -216,9 +216,9 @@ def test_a_broker_address_that_is_none(home: Path, name: str) -> None:
 def test_message_ids_hold_an_address_where_the_broker_listens(
     home: Path, arguments: tuple[str, ...], host: str, stored: str
 ) -> None:
-    """`brokerIP1` may be a host name, as for Java: clients are told the name, units and ids hold its address."""
-    with Server(home, *DEV, "--ephemeral", *arguments) as server, Talk(server.told["broker"]) as talk:
-        address, port = server.told["broker"].rsplit(":", 1)
+    """`brokerIP1` may be a host name, as for Java: clients are given the name, units and ids hold its address."""
+    with Server(home, *DEV, "--ephemeral", *arguments) as server, Talk(server.ready["broker"]) as talk:
+        address, port = server.ready["broker"].rsplit(":", 1)
         assert address == host
         answer = talk.send("T", b"x")
         assert answer.ext_map()["msgId"].startswith(f"{stored}{int(port):08X}")
@@ -237,8 +237,8 @@ def test_message_ids_hold_an_address_where_the_broker_listens(
     ],
 )
 def test_what_several_brokers_cannot_have_in_common(home: Path, arguments: tuple[str, ...], said: str) -> None:
-    told = [argument.format(home=home) for argument in arguments]
-    assert said in complaint(*DEV, "--ephemeral", "--brokers", "2", *told, home=home)
+    reported = [argument.format(home=home) for argument in arguments]
+    assert said in complaint(*DEV, "--ephemeral", "--brokers", "2", *reported, home=home)
     assert not (home / "log").exists()
 
 
@@ -264,9 +264,9 @@ def test_what_is_said_twice_is_refused(home: Path, arguments: tuple[str, ...], s
 def test_what_is_said_once_by_set_counts(home: Path) -> None:
     settings = ("--set", "listenPort=0", "--set", "bindAddress=127.0.0.2", "--set", f"storePathRootDir={home / 'there'}")
     with Server(home, "dev", "--json", "--namesrv-port", "0", *settings) as server:
-        assert server.told["store"] == str(home / "there")
-        assert server.told["namesrv"].startswith("127.0.0.2:")
-        assert server.told["broker"].startswith("127.0.0.2:")
+        assert server.ready["store"] == str(home / "there")
+        assert server.ready["namesrv"].startswith("127.0.0.2:")
+        assert server.ready["broker"].startswith("127.0.0.2:")
         assert server.stop() == 0
     assert (home / "there" / "commitlog").is_dir()
 
@@ -307,7 +307,7 @@ def test_the_log_says_why_a_name_server_cannot_be_reached(home: Path) -> None:
 
 
 def test_a_change_from_afar_names_the_peer_and_says_what_waits_for_the_next_start(home: Path) -> None:
-    with Server(home, *EPHEMERAL) as server, Talk(server.told["broker"]) as talk:
+    with Server(home, *EPHEMERAL) as server, Talk(server.ready["broker"]) as talk:
         talk.ask(UpdateBrokerConfig(), b"maxMessageSize=5000\nautoCreateTopicEnable=false\n")
         assert server.wait_logged(f"configuration changed by {talk.name}: ", "maxMessageSize", "autoCreateTopicEnable")
         later = server.wait_logged("these count from the next start")

@@ -104,9 +104,9 @@ def test_differences_are_status_1(recorded: tuple[Path, subprocess.CompletedProc
         shown = rmq("show", recorded[0], "--differences", server.address)
     assert done.returncode == 1
     assert "body.topicList[b]: an element is missing" in done.stdout
-    told = [json.loads(line) for line in listed.stdout.splitlines()]
-    assert [line["type"] for line in told] == ["difference", "difference", "summary"]
-    assert (told[0]["path"], told[-1]["differences"]) == ("body.topicList[b]", 2)
+    reported = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert [line["type"] for line in reported] == ["difference", "difference", "summary"]
+    assert (reported[0]["path"], reported[-1]["differences"]) == ("body.topicList[b]", 2)
     assert (accepted.returncode, accepted.stdout) == (0, "")
     assert "2 known" in accepted.stderr
     assert shown.stdout.count("GET_ALL_TOPIC_LIST_FROM_NAMESERVER") == 4
@@ -143,8 +143,8 @@ def test_without_a_client_it_records_until_it_is_interrupted(tmp_path: Path) -> 
         )
         try:
             assert recorder.stderr is not None
-            told = recorder.stderr.readline()
-            relay = told.split(" at ")[1].split(";")[0]
+            reported = recorder.stderr.readline()
+            relay = reported.split(" at ")[1].split(";")[0]
             with Talk(relay) as client:
                 client.raw(encode_request(206, opaque=1))
                 client.hear()
@@ -159,14 +159,14 @@ def test_without_a_client_it_records_until_it_is_interrupted(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "text", ["[[difference]]\nasked = 1\n", "nonsense = 1\n", "[[", '[[difference]]\nasked = "A"\npath = "b"\n']
 )
-def test_a_broken_list_of_differences_is_told(tmp_path: Path, text: str) -> None:
+def test_a_broken_list_of_differences_is_reported(tmp_path: Path, text: str) -> None:
     path = tmp_path / "known.toml"
     path.write_text(text)
     with pytest.raises(BadCapture, match=r"known\.toml"):
         read_allowed(path)
 
 
-def test_a_taken_port_and_a_missing_client_are_told(tmp_path: Path) -> None:
+def test_a_taken_port_and_a_missing_client_are_reported(tmp_path: Path) -> None:
     with topics() as server:
         taken = rmq("record", "-n", server.address, "--listen", server.address, "-o", tmp_path / "c", "--", "true")
         absent = rmq("record", "-n", server.address, "-o", tmp_path / "c", "--", "/no/such/client")

@@ -24,7 +24,7 @@ def test_more_queues_than_descriptors(tmp_path: Path, descriptors: int) -> None:
     arguments = [*DEV, "--store", str(tmp_path / "store"), "--set", "defaultTopicQueueNums=1"]
     for start in ("first", "second"):
         with Server(tmp_path, program=limited(descriptors, *arguments)) as server:
-            with Talk(server.told["broker"]) as talk:
+            with Talk(server.ready["broker"]) as talk:
                 if start == "first":
                     assert talk.ask(create_topic("Wide", queues=queues)).code == 0
                     talk.raw(*(talk.frame(send("Wide", queue_id=number), b"%d" % number) for number in range(queues)))
@@ -32,7 +32,7 @@ def test_more_queues_than_descriptors(tmp_path: Path, descriptors: int) -> None:
                     assert {answer.code for answer in answers} == {0}
                 for number in range(queues):
                     assert talk.read("Wide", number) == [b"%d" % number]
-                with Talk(server.told["broker"]) as late:
+                with Talk(server.ready["broker"]) as late:
                     assert late.ask(GetMaxOffset(topic="Wide", queue_id=0)).code == 0
                     assert late.send(f"Topic-{start}", b"x").code == 0
             assert server.stop() == 0
@@ -46,7 +46,7 @@ def test_the_fewest_descriptors_that_are_enough(tmp_path: Path, brokers: int) ->
     arguments = [*DEV, "--store", str(tmp_path / "store"), "--brokers", str(brokers)]
     for start in range(2):
         with Server(tmp_path, program=limited(least, *arguments)) as server:
-            for broker in server.told.get("brokers", [server.told["broker"]]):
+            for broker in server.ready.get("brokers", [server.ready["broker"]]):
                 with Talk(broker) as talk, Talk(broker) as other:
                     for number in range(8):
                         assert talk.send(f"Topic{number}-{start}", b"%d" % number).code == 0

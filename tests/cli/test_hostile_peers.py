@@ -35,7 +35,7 @@ class Witness:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.talk = Talk(server.told["broker"])
+        self.talk = Talk(server.ready["broker"])
         self.sent: list[bytes] = []
         self.attest()
 
@@ -49,7 +49,7 @@ class Witness:
         """Everything is there, also for a connection that is made now."""
         self.attest()
         assert self.talk.read(TOPIC) == self.sent
-        with Talk(self.server.told["broker"]) as late:
+        with Talk(self.server.ready["broker"]) as late:
             assert late.read(TOPIC) == self.sent
 
 
@@ -93,19 +93,22 @@ def test_frames_that_are_none_close_their_connection_and_are_logged_with_their_p
 ) -> None:
     with besieged(tmp_path, shell) as witness:
         for data, why in BAD_FRAMES:
-            with Talk(witness.server.told["broker"]) as stranger:
-                stranger.raw(data)
+            with Talk(witness.server.ready["broker"]) as unknown:
+                unknown.raw(data)
                 if why is None:
-                    assert stranger.answer(0).code == 3
+                    assert unknown.answer(0).code == 3
                     continue
-                assert stranger.closed_by_server(), data[:30]
-                assert witness.server.wait_logged(f"{stranger.name} closed", why)
+                assert unknown.closed_by_server(), data[:30]
+                assert witness.server.wait_logged(f"{unknown.name} closed", why)
             witness.attest()
 
 
 @shells
 def test_what_can_be_answered_is_answered(tmp_path: Path, shell: tuple[str, ...]) -> None:
-    with besieged(tmp_path, shell, "--set", "maxMessageSize=100000") as witness, Talk(witness.server.told["broker"]) as stranger:
+    with (
+        besieged(tmp_path, shell, "--set", "maxMessageSize=100000") as witness,
+        Talk(witness.server.ready["broker"]) as unknown,
+    ):
         answers = {
             "broken JSON": (json_frame(b'{"code":30,"opaque":7,"extFields":{,}}'), 1, None),
             "deep": (json_frame(b'{"code":30,"opaque":7,"remark":' + b"[" * 100_000 + b"}"), 1, None),
@@ -121,14 +124,14 @@ def test_what_can_be_answered_is_answered(tmp_path: Path, shell: tuple[str, ...]
             "unsupported": (json_frame(json_header(code=200_050)), 3, " request type 200050 not supported"),
         }
         for name, (frame, code, remark) in answers.items():
-            stranger.raw(frame)
-            answer = stranger.answer(7)
+            unknown.raw(frame)
+            answer = unknown.answer(7)
             assert answer.code == code, name
             assert remark is None or remark in (answer.remark or ""), (name, answer.remark)
         for form in Form:
-            assert stranger.ask(send("T"), bytes(100_001), form=form).code == 13
-            assert stranger.ask(pull("Unknown"), form=form).code == 17
-            assert stranger.ask(send("New", default_topic="None"), b"x", form=form).code == 17
+            assert unknown.ask(send("T"), bytes(100_001), form=form).code == 13
+            assert unknown.ask(pull("Unknown"), form=form).code == 17
+            assert unknown.ask(send("New", default_topic="None"), b"x", form=form).code == 17
         witness.attest()
 
 
@@ -144,7 +147,7 @@ def test_a_client_that_never_reads_stops_being_read(tmp_path: Path, shell: tuple
         for _ in range(32):
             assert witness.talk.send("Heavy", bytes(60_000)).code == 0
         before = resident_mib(witness.server.pid)
-        with Talk(witness.server.told["broker"]) as deaf:
+        with Talk(witness.server.ready["broker"]) as deaf:
             deaf.sock.setblocking(False)
             flood = b"".join(deaf.frame(pull("Heavy")) for _ in range(20_000))
             sent = refused = 0
@@ -163,7 +166,7 @@ def test_a_client_that_never_reads_stops_being_read(tmp_path: Path, shell: tuple
 def test_two_thousand_idle_connections(tmp_path: Path, shell: tuple[str, ...]) -> None:
     with besieged(tmp_path, shell) as witness:
         before = resident_mib(witness.server.pid)
-        idle = [Talk(witness.server.told["broker"]) for _ in range(2_000)]
+        idle = [Talk(witness.server.ready["broker"]) for _ in range(2_000)]
         for _ in range(100):
             witness.attest()
         asked = GetMaxOffset(topic=TOPIC, queue_id=0)
@@ -179,7 +182,7 @@ def test_a_thousand_half_frames(tmp_path: Path, shell: tuple[str, ...]) -> None:
     """Each announces 16 MiB; what is kept follows what came."""
     with besieged(tmp_path, shell) as witness:
         before = resident_mib(witness.server.pid)
-        slow = [Talk(witness.server.told["broker"]) for _ in range(1_000)]
+        slow = [Talk(witness.server.ready["broker"]) for _ in range(1_000)]
         for round_ in range(5):
             for talk in slow:
                 talk.raw(prefix(FRAME_BYTES_MAX - 4, 500) if not round_ else b"{")
@@ -197,7 +200,7 @@ def test_resets_at_every_moment(tmp_path: Path, shell: tuple[str, ...]) -> None:
         chance = random.Random(7)
         whole = encode_request(11, pull(TOPIC), opaque=1)
         for number in range(400):
-            with Talk(witness.server.told["broker"]) as victim:
+            with Talk(witness.server.ready["broker"]) as victim:
                 victim.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 if number % 4 == 1:
                     victim.raw((whole * 3)[: chance.randrange(len(whole) * 3)])
@@ -212,16 +215,16 @@ def test_resets_at_every_moment(tmp_path: Path, shell: tuple[str, ...]) -> None:
 
 @shells
 def test_a_request_in_single_bytes_and_many_in_one_write(tmp_path: Path, shell: tuple[str, ...]) -> None:
-    with besieged(tmp_path, shell) as witness, Talk(witness.server.told["broker"]) as stranger:
+    with besieged(tmp_path, shell) as witness, Talk(witness.server.ready["broker"]) as unknown:
         asked = GetMaxOffset(topic=TOPIC, queue_id=0)
-        frame = stranger.frame(asked)
+        frame = unknown.frame(asked)
         for at in range(len(frame)):
-            stranger.raw(frame[at : at + 1])
-        assert stranger.answer(stranger.opaque).code == 0
-        first = stranger.opaque + 1
-        stranger.raw(b"".join(stranger.frame(asked) for _ in range(5_000)))
+            unknown.raw(frame[at : at + 1])
+        assert unknown.answer(unknown.opaque).code == 0
+        first = unknown.opaque + 1
+        unknown.raw(b"".join(unknown.frame(asked) for _ in range(5_000)))
         witness.attest()
-        assert all(stranger.answer(opaque).code == 0 for opaque in range(first, stranger.opaque + 1))
+        assert all(unknown.answer(opaque).code == 0 for opaque in range(first, unknown.opaque + 1))
 
 
 @shells
@@ -229,7 +232,7 @@ def test_more_connections_than_descriptors(tmp_path: Path, shell: tuple[str, ...
     """Connections above the limit are closed; the store keeps enough to make files; who comes later is served again."""
     arguments = [*DEV, "--store", str(tmp_path / "store"), *shell]
     with besieged(tmp_path, program=limited(DESCRIPTORS, *arguments)) as witness:
-        address = split(witness.server.told["broker"])
+        address = split(witness.server.ready["broker"])
         crowd = [socket.create_connection(address, timeout=60) for _ in range(DESCRIPTORS * 2)]
         asked = GetMaxOffset(topic=TOPIC, queue_id=0)
         served = []
@@ -248,22 +251,22 @@ def test_more_connections_than_descriptors(tmp_path: Path, shell: tuple[str, ...
             sock.close()
         for _ in range(50):
             witness.attest()
-        with Talk(witness.server.told["broker"]) as late:
+        with Talk(witness.server.ready["broker"]) as late:
             assert late.ask(asked).code == 0
     assert len(list((tmp_path / "store" / "consumequeue").iterdir())) == 21
 
 
 def test_the_name_server_among_the_same_peers(tmp_path: Path) -> None:
     with besieged(tmp_path) as witness:
-        names = witness.server.told["namesrv"]
+        names = witness.server.ready["namesrv"]
         with Talk(names) as calm:
             route = json_frame(json_header(code=105, extFields={"topic": "TBW102"}))
             for data, why in BAD_FRAMES:
-                with Talk(names) as stranger:
-                    stranger.raw(data)
+                with Talk(names) as unknown:
+                    unknown.raw(data)
                     if why is not None:
-                        assert stranger.closed_by_server()
-                        assert witness.server.wait_logged(f"{stranger.name} closed", why)
+                        assert unknown.closed_by_server()
+                        assert witness.server.wait_logged(f"{unknown.name} closed", why)
                 calm.raw(route)
                 answer = calm.answer(7)
                 assert answer.code == 0

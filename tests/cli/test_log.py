@@ -58,7 +58,7 @@ def test_neither_server_waits_for_a_reader_of_its_log(tmp_path: Path, shell: tup
     said = command(*DEV, "--ephemeral", "--set", "autoCreateTopicEnable=false", "--log-level", "INFO", *shell)
     program = ["sh", "-c", 'exec "$@" 2>"$0"', str(pipe), *said]
     with full_pipe(pipe), Server(tmp_path, program=program) as server:
-        with Talk(server.told["namesrv"]) as names, Talk(server.told["broker"]) as broker:
+        with Talk(server.ready["namesrv"]) as names, Talk(server.ready["broker"]) as broker:
             for number in range(ASKED):
                 gone = {"brokerName": f"b{number}", "brokerAddr": "h:1", "clusterName": "C" * 64, "brokerId": 0}
                 assert names.call(RequestCode.UNREGISTER_BROKER, gone).code == 0

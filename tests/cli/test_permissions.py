@@ -68,7 +68,7 @@ def test_a_directory_or_file_that_may_not_be_read(home: Path) -> None:
             seen = seen_by_somebody_else(commands, home)
         for words, one in zip(commands, seen, strict=True):
             assert one.status == 2, (place, words, one)
-            assert not one.out or words[1] == "explain", "which tells the way to the file"
+            assert not one.out or words[1] == "explain", "which shows the way to the file"
             line = one.err.splitlines()[-1]
             assert line.startswith("rmq: Permission denied: "), (place, words, line)
             assert f"store/{place}".removesuffix("/.") in line, (place, words, line)
@@ -86,8 +86,8 @@ def test_jobs_say_so_before_spark_starts(home: Path) -> None:
 
 
 def test_servers_say_so(home: Path) -> None:
-    """Of a broker's store every directory and file that a start reads, and what it was told to read."""
-    with Server(home, *DEV, "--store", "ours") as server, Talk(server.told["broker"]) as talk:
+    """Of a broker's store every directory and file that a start reads, and what it was asked to read."""
+    with Server(home, *DEV, "--store", "ours") as server, Talk(server.ready["broker"]) as talk:
         assert talk.send("T", b"x").code == 0
         assert server.stop() == 0
     commands = [

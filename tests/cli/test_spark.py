@@ -124,11 +124,11 @@ def test_json(job: Job, store: Path) -> None:
     seen = look("skew", store, "--json")
     assert seen.status == 1
     [line] = seen.out.splitlines()
-    told = json.loads(line)
-    assert told["figures"] == {"messages": 12345, "bodyBytes": 3 << 20, "giniIndex": 0.25, "first": None}
-    assert told["tables"]["queues"]["total"] == 40
-    assert told["tables"]["queues"]["rows"][0] == {"topic": "<b>&Orders\x1b[31m", "queueId": 3, "lag": 1500}
-    assert (told["clean"], told["job"], told["notes"]) == (False, "skew", ["a note of </script>"])
+    reported = json.loads(line)
+    assert reported["figures"] == {"messages": 12345, "bodyBytes": 3 << 20, "giniIndex": 0.25, "first": None}
+    assert reported["tables"]["queues"]["total"] == 40
+    assert reported["tables"]["queues"]["rows"][0] == {"topic": "<b>&Orders\x1b[31m", "queueId": 3, "lag": 1500}
+    assert (reported["clean"], reported["job"], reported["notes"]) == (False, "skew", ["a note of </script>"])
 
 
 def test_the_page_is_one_file_without_script(job: Job, store: Path, tmp_path: Path) -> None:
@@ -436,8 +436,8 @@ def test_generate_and_what_it_says(tmp_path: Path) -> None:
     assert f"{tmp_path / 'g' / 'store'}: " in seen.out
     assert "1 faults" in seen.out
     assert len((tmp_path / "g" / "faults.jsonl").read_text().splitlines()) == 1
-    told = json.loads(look("generate", tmp_path / "h", "--size", "1MiB", "--workers", "0", "--no-index", "--json").out)
-    assert (told["indexEntries"], told["faults"]) == (0, 0)
+    reported = json.loads(look("generate", tmp_path / "h", "--size", "1MiB", "--workers", "0", "--no-index", "--json").out)
+    assert (reported["indexEntries"], reported["faults"]) == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,9 @@ def test_where_a_page_may_be(tmp_path: Path) -> None:
         check_file("s3://bucket/page.html")
 
 
-def test_what_was_found_is_told_when_it_cannot_be_written(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_found_is_reported_when_it_cannot_be_written(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The disk is full after hours."""
 
     class Found:

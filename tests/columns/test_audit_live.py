@@ -27,7 +27,7 @@ BEGUN = 150
 
 
 class Writer:
-    """Puts messages whenever it is told."""
+    """Puts messages whenever it is asked to."""
 
     def __init__(self, root: Path, queue_units: int = 10) -> None:
         settings = small(
@@ -193,12 +193,12 @@ def test_verify_takes_retention_for_no_damage(writer: Writer, tmp_path: Path) ->
     writer.put(1500)
     root = tmp_path / "store"
 
-    def tell(what: str, _done: int, _of: int) -> None:
+    def progress(what: str, _done: int, _of: int) -> None:
         if what == "queues":
             for path in sorted((root / "commitlog").iterdir())[:1]:
                 path.unlink()
 
-    report = verify(list_store(root), progress=tell)
+    report = verify(list_store(root), progress=progress)
     assert not report.findings.codes()
     assert any("deleted meanwhile" in note for note in report.notes)
 

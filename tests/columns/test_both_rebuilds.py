@@ -81,7 +81,7 @@ def written(messages: list[Stored]) -> bytes:
         topic = TOPICS[one.topic]
         is_inner = topic == BATCH and one.inner in ("1", "3", "10000")
         # A queue of batches that goes back to the midst of what it has is the one thing in which the two differ: runs of the
-        # distributed rebuild do not tell where in them an offset is, so it keeps nothing of what the engine cuts.
+        # distributed rebuild do not say where in them an offset is, so it keeps nothing of what the engine cuts.
         follows = ends.get((topic, one.queue_id), 0) + (0 if topic == BATCH else one.step - 1)
         offset = follows if one.leap is None or (topic == BATCH and one.leap == 1) else one.leap
         ends[topic, one.queue_id] = max(offset, 0) + (int(one.inner) if is_inner else 1)

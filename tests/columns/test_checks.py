@@ -55,7 +55,7 @@ def counts(found: StoreAudit | Report) -> dict[tuple[str, str], int]:
     return {key: count for key, count in found.findings.counts.items() if not key[0].startswith(OF_VERIFY)}
 
 
-def shifts_told_apart(counted: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+def shifts_by_kind(counted: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:
     """Units that stand beside their places are known as shifted where two of a run do: a narrow part may have one."""
     found: dict[tuple[str, str], int] = {}
     for (code, file), count in counted.items():
@@ -97,7 +97,7 @@ def test_planted_damage_is_found_as_in_whole_files(subject: Subject, damage: Pla
     where = damage(subject)
     wanted = subject.report()
     found = look(subject.root)
-    assert shifts_told_apart(counts(found)) == shifts_told_apart(counts(wanted))
+    assert shifts_by_kind(counts(found)) == shifts_by_kind(counts(wanted))
     places = {(one.code, one.file, one.offset) for one in found.all_findings()}
     assert (where.code, where.file, where.offset) in places or where.code == "queue-shifted"
 
@@ -212,8 +212,8 @@ def test_a_file_that_vanishes_is_a_finding(subject: Subject, monkeypatch: pytest
 
     monkeypatch.setattr(auditing, "log_parts", gone)
     found = look(subject.root)
-    told = [one for one in found.all_findings() if one.code == "file-unreadable"]
-    assert [(one.file, one.offset) for one in told] == [(f"commitlog/{victim.name}", -1)]
+    reported = [one for one in found.all_findings() if one.code == "file-unreadable"]
+    assert [(one.file, one.offset) for one in reported] == [(f"commitlog/{victim.name}", -1)]
 
 
 def test_rows_are_not_chosen(subject: Subject) -> None:

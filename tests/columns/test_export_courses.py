@@ -110,7 +110,7 @@ def more_than_it_had(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(parquet_split, "_kept", lambda one, batch: kept(one._replace(had=None), batch))
 
 
-def told_again(patch: pytest.MonkeyPatch) -> None:
+def reported_again(patch: pytest.MonkeyPatch) -> None:
     """What is no message is shown by each increment that meets it."""
     kept = parquet_split._kept
     patch.setattr(parquet_split, "_kept", lambda one, batch: kept(one._replace(reported=frozenset()), batch))
@@ -135,7 +135,7 @@ PLANTS: Final[dict[Plant, int]] = {
     by_name: 37,
     largest_queue: 5,
     more_than_it_had: 2,
-    told_again: 2,
+    reported_again: 2,
     half_a_row: 5,
 }
 """Fault -> the first course that shows it."""

@@ -259,7 +259,7 @@ def test_a_file_that_lies_at_the_wrong_place(tmp_path: Path, by: int) -> None:
     assert bodies(to) == bodies_of(one)
 
 
-def test_a_file_at_the_wrong_place_of_which_nobody_can_tell_what_came_since(tmp_path: Path) -> None:
+def test_a_file_at_the_wrong_place_of_which_nobody_knows_what_came_since(tmp_path: Path) -> None:
     """Nothing is left out silently, nor exported twice."""
     one = broker(tmp_path / "a", 80)
     to, options = tmp_path / "out", options_of(one.root)
@@ -277,7 +277,7 @@ def test_a_file_at_the_wrong_place_of_which_nobody_can_tell_what_came_since(tmp_
         export_store(str(tmp_path / "new"), options, FILES, increment=True)
 
 
-def test_what_retention_took_before_it_was_exported_is_told(tmp_path: Path) -> None:
+def test_what_retention_took_before_it_was_exported_is_reported(tmp_path: Path) -> None:
     one = broker(tmp_path / "a", 20)
     to, options = tmp_path / "out", options_of(one.root)
     export_store(str(to), options, FILES)

@@ -199,7 +199,7 @@ def test_damage_is_not_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "wrong"), [("PERMISSIVE", 1), ("DROPMALFORMED", 0)])
-def test_a_column_that_tells_damage(tmp_path: Path, mode: str, wrong: int) -> None:
+def test_a_column_that_reports_damage(tmp_path: Path, mode: str, wrong: int) -> None:
     """With `crcOk` a message with another CRC is none, also when it is counted once more."""
     log = log_of_days(tmp_path / "broker-a")
     raw = bytearray(log.files[1].read_bytes())

@@ -113,26 +113,26 @@ def test_followers_name_what_they_follow(view: View) -> None:
     followers = {"retry": 0, "commit": 0, "delivered": 0, "timed": 0}
     by_key = {(one.topic, values(one).get("UNIQ_KEY")): one for one in view.units}
     for one in view.units:
-        told, unit = values(one), one.unit
+        own, unit = values(one), one.unit
         if one.topic.startswith("%"):
             for name in ("ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_MESSAGE_ID"):
-                if name in told:
-                    origin = view.at[int(told[name][16:], 16)]
-                    assert values(origin)["UNIQ_KEY"] == told["UNIQ_KEY"]
-                    assert (origin.topic, origin.unit.body) == (told["RETRY_TOPIC"], unit.body)
+                if name in own:
+                    origin = view.at[int(own[name][16:], 16)]
+                    assert values(origin)["UNIQ_KEY"] == own["UNIQ_KEY"]
+                    assert (origin.topic, origin.unit.body) == (own["RETRY_TOPIC"], unit.body)
                     followers["retry"] += 1
         elif unit.prepared_transaction_offset:
             half = view.at[unit.prepared_transaction_offset]
             assert half.topic == "RMQ_SYS_TRANS_HALF_TOPIC"
             assert values(half)["REAL_TOPIC"] == one.topic
             followers["commit"] += 1
-        elif "DELAY" in told and one.topic == "orders":
-            origin = by_key["SCHEDULE_TOPIC_XXXX", told["UNIQ_KEY"]]
+        elif "DELAY" in own and one.topic == "orders":
+            origin = by_key["SCHEDULE_TOPIC_XXXX", own["UNIQ_KEY"]]
             assert 0 <= unit.store_timestamp - origin.unit.store_timestamp - DELAY_MS < 1000
             followers["delivered"] += 1
-        elif "TIMER_OUT_MS" in told and one.topic == "payments":
-            assert (WHEEL, told["UNIQ_KEY"]) in by_key
-            assert 0 <= unit.store_timestamp - int(told["TIMER_OUT_MS"]) < 1000
+        elif "TIMER_OUT_MS" in own and one.topic == "payments":
+            assert (WHEEL, own["UNIQ_KEY"]) in by_key
+            assert 0 <= unit.store_timestamp - int(own["TIMER_OUT_MS"]) < 1000
             followers["timed"] += 1
     assert all(followers.values()), followers
 
@@ -141,9 +141,9 @@ def test_sequences_of_sharded_messages_have_no_breaks(view: View) -> None:
     following: Counter[str] = Counter()
     for one in view.units:
         if one.topic == SHARDED_TOPIC:
-            told = values(one)
-            assert int(told["sequence"]) == following[told["__SHARDINGKEY"]]
-            following[told["__SHARDINGKEY"]] += 1
+            own = values(one)
+            assert int(own["sequence"]) == following[own["__SHARDINGKEY"]]
+            following[own["__SHARDINGKEY"]] += 1
     assert len(following) > 1
 
 

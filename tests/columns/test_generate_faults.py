@@ -65,16 +65,16 @@ def read(store: Path) -> list[tuple[Stored, dict[str, str]]]:
 def doubled(units: list[tuple[Stored, dict[str, str]]], name: str) -> set[int]:
     """Where messages are that have the key of one before them in their topic."""
     places = defaultdict(list)
-    for one, told in units:
-        if name in told:
-            places[one.topic, told[name]].append(one.unit.physical_offset)
+    for one, own in units:
+        if name in own:
+            places[one.topic, own[name]].append(one.unit.physical_offset)
     return {place for found in places.values() for place in found[1:]}
 
 
 def late(units: list[tuple[Stored, dict[str, str]]]) -> set[int]:
     found = set()
-    for one, told in units:
-        is_own = not ("DELAY" in told or "TIMER_OUT_MS" in told or one.topic.startswith("%"))
+    for one, own in units:
+        is_own = not ("DELAY" in own or "TIMER_OUT_MS" in own or one.topic.startswith("%"))
         if is_own and one.unit.store_timestamp - one.unit.born_timestamp > LATE_MS:
             found.add(one.unit.physical_offset)
     return found
@@ -83,8 +83,8 @@ def late(units: list[tuple[Stored, dict[str, str]]]) -> set[int]:
 def delivered_late(units: list[tuple[Stored, dict[str, str]]]) -> set[int]:
     return {
         one.unit.physical_offset
-        for one, told in units
-        if one.topic == "payments" and "TIMER_OUT_MS" in told and one.unit.store_timestamp - int(told["TIMER_OUT_MS"]) > LATE_MS
+        for one, own in units
+        if one.topic == "payments" and "TIMER_OUT_MS" in own and one.unit.store_timestamp - int(own["TIMER_OUT_MS"]) > LATE_MS
     }
 
 
@@ -92,12 +92,12 @@ def undelivered(units: list[tuple[Stored, dict[str, str]]], topic: str) -> set[i
     """Where messages wait that were due before the last delivery to their topic, and have no copy there."""
     came, due = set(), {}
     last = 0
-    for one, told in units:
-        if told.get("REAL_TOPIC") == one.topic:
-            came.add(told["UNIQ_KEY"])
+    for one, own in units:
+        if own.get("REAL_TOPIC") == one.topic:
+            came.add(own["UNIQ_KEY"])
             last = one.unit.store_timestamp
         elif one.topic == topic:
-            due[told["UNIQ_KEY"]] = one.unit.physical_offset, one.unit.store_timestamp + DELAY_MS + DELIVERED_MS_MAX
+            due[own["UNIQ_KEY"]] = one.unit.physical_offset, one.unit.store_timestamp + DELAY_MS + DELIVERED_MS_MAX
     return {place for key, (place, until) in due.items() if key not in came and until < last}
 
 
@@ -117,10 +117,10 @@ def reordered(units: list[tuple[Stored, dict[str, str]]]) -> set[int]:
     """Sharded messages that stand before the one that should be before them."""
     following: dict[str, int] = defaultdict(int)
     found = set()
-    for one, told in units:
+    for one, own in units:
         if one.topic == SHARDED_TOPIC:
-            key = told["__SHARDINGKEY"]
-            if int(told["sequence"]) > following[key]:
+            key = own["__SHARDINGKEY"]
+            if int(own["sequence"]) > following[key]:
                 found.add(one.unit.physical_offset)
             following[key] += 1
     return found
@@ -131,17 +131,17 @@ def test_the_ledger_names_every_wrong_message_and_no_other(tmp_path: Path) -> No
     report = verify(list_store(store), Scope(workers=1))
     assert report.is_clean, report.findings.kept  # where only the meaning is wrong
     units = read(store)
-    told: dict[str, set[int]] = defaultdict(set)
+    own: dict[str, set[int]] = defaultdict(set)
     for row in ledger:
-        told[row["kind"]].add(row["physicalOffset"])
-    assert doubled(units, "UNIQ_KEY") == told["duplicate"]
-    assert doubled(units, "KEYS") == told["duplicate"] | told["duplicate-key"]
-    assert late(units) == told["late"]
-    assert delivered_late(units) == told["timer-late"]
-    assert reordered(units) == told["reorder"]
-    assert undelivered(units, "SCHEDULE_TOPIC_XXXX") == told["delay-pending"]
-    assert undelivered(units, "rmq_sys_wheel_timer") == told["timer-pending"]
-    assert open_halves(units) == {kind: told[kind] for kind in ("half-open", "half-committed")}
+        own[row["kind"]].add(row["physicalOffset"])
+    assert doubled(units, "UNIQ_KEY") == own["duplicate"]
+    assert doubled(units, "KEYS") == own["duplicate"] | own["duplicate-key"]
+    assert late(units) == own["late"]
+    assert delivered_late(units) == own["timer-late"]
+    assert reordered(units) == own["reorder"]
+    assert undelivered(units, "SCHEDULE_TOPIC_XXXX") == own["delay-pending"]
+    assert undelivered(units, "rmq_sys_wheel_timer") == own["timer-pending"]
+    assert open_halves(units) == {kind: own[kind] for kind in ("half-open", "half-committed")}
     positions = fastjson.loads((store / "config" / "consumerOffset.json").read_bytes())["offsetTable"]
     first = min(row["queueOffset"] for row in ledger if row["kind"].startswith("half-"))
     assert positions["RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS"]["0"] == first
@@ -150,7 +150,7 @@ def test_the_ledger_names_every_wrong_message_and_no_other(tmp_path: Path) -> No
     lost = {row["uniqKey"] for row in ledger if row["kind"] == "lost"}
     assert {row["uniqKey"] for row in sent} - stored == lost
     assert len(lost) == 3
-    keys = {one.unit.physical_offset: told.get("UNIQ_KEY") for one, told in units}
+    keys = {one.unit.physical_offset: own.get("UNIQ_KEY") for one, own in units}
     assert all(keys[row["physicalOffset"]] == row["uniqKey"] for row in ledger if row["kind"] != "lost")
 
 

@@ -121,7 +121,7 @@ def test_queue_entries(messages: list[Stored]) -> None:
     ]
     assert found == expected
     assert all((key.kind is Kind.LIGHT) is key.topic.startswith("%LMQ%") for key in maker.queues)
-    assert maker.strangers == sum(bool(not one.sys_flag & UNQUEUED and why_no_queue(one)) for one in stored)
+    assert maker.in_no_queue == sum(bool(not one.sys_flag & UNQUEUED and why_no_queue(one)) for one in stored)
 
 
 @settings(max_examples=300)

@@ -93,15 +93,15 @@ def test_what_the_log_has_no_longer(tmp_path: Path) -> None:
 
 
 def bounds_of(rows: list[dict[str, Any]]) -> dict[Key, tuple[int, int]]:
-    """Beginning and end of each queue, as all rows together tell them."""
+    """Beginning and end of each queue, as all rows together have them."""
     own: dict[Key, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         if row["position"] is None:
             own[row["topic"], row["queueId"]].append(row)
     found = {}
-    for key, told in own.items():
-        end = max(row["endOffset"] for row in told)
-        found[key] = min((row["firstOffset"] for row in told if row["firstOffset"] is not None), default=end), end
+    for key, reported in own.items():
+        end = max(row["endOffset"] for row in reported)
+        found[key] = min((row["firstOffset"] for row in reported if row["firstOffset"] is not None), default=end), end
     return found
 
 

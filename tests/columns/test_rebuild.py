@@ -53,7 +53,7 @@ def test_the_real_brokers_queues(kind: str, split_bytes: int, tmp_path: Path) ->
 
 
 def test_without_any_queue_left(tmp_path: Path) -> None:
-    """What only the old queues told is told in their place."""
+    """What only the old queues knew is given in their place."""
     store = golden_of("mix", tmp_path / "store")
     levels = " ".join(f"{ms // 1000}s" for ms in plan_build(options_of(store), "to")[0][0].rules.delay_levels_ms)
     old = files_of(store)
@@ -155,7 +155,7 @@ def test_a_log_without_its_beginning(tmp_path: Path) -> None:
         (1 << 60, 20, "1 offsets have no message; 1 message(s) can be in no queue"),
     ],
 )
-def test_one_wild_offset_is_told(tmp_path: Path, offset: int, units: int, said: str) -> None:
+def test_one_wild_offset_is_reported(tmp_path: Path, offset: int, units: int, said: str) -> None:
     """No check sum covers it.  What is built is what a broker would build; but clean it is not."""
     from rmq_spark.jobs.rebuild_queues import problems_of
 

@@ -180,8 +180,8 @@ def test_every_file_is_there_in_the_end(tmp_path: Path, harm: str) -> None:
         else:
             shutil.rmtree(file.parent)
 
-    told = {"gone": "not there, although a task wrote it", "short": "20 bytes instead of", "directory": "no such file"}
-    with pytest.raises(CannotRead, match=told[harm]):
+    reported = {"gone": "not there, although a task wrote it", "short": "20 bytes instead of", "directory": "no such file"}
+    with pytest.raises(CannotRead, match=reported[harm]):
         rebuild(options_of(store), str(tmp_path / "to"), run)
     assert left(tmp_path / "to") == [MARK]
 
@@ -227,8 +227,8 @@ def test_what_an_earlier_run_made_stays_until_there_is_better(tmp_path: Path) ->
     with pytest.raises(Malformed):
         built(store, tmp_path / "to", mode="FAILFAST")
     assert files_of(tmp_path / "to") == files_of(store)
-    told = json.loads((tmp_path / "to" / MARK).read_bytes())
-    assert (told["complete"], told["made"]) == (True, ["consumequeue"])
+    reported = json.loads((tmp_path / "to" / MARK).read_bytes())
+    assert (reported["complete"], reported["made"]) == (True, ["consumequeue"])
 
 
 def test_a_last_step_that_fails_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,7 +351,7 @@ def test_a_uri_of_this_machine_is_a_directory(tmp_path: Path) -> None:
 
 
 def test_a_log_that_goes_while_it_is_read(tmp_path: Path) -> None:
-    """Retention of a broker that runs: an error with the file; or, leniently, so many bytes less, which is told."""
+    """Retention of a broker that runs: an error with the file; or, leniently, so many bytes less, which is reported."""
     log = write_log(tmp_path / "store", [b"x" * 500] * 30)
     first = sum(place < FILE_BYTES for place in log.places)
 

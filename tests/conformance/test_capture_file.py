@@ -1,4 +1,4 @@
-"""A capture survives its file: whatever frames were recorded, the same are read; broken files are told in one line."""
+"""A capture survives its file: whatever frames were recorded, the same are read; broken files are reported in one line."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ def test_golden_frames_are_captures_too(stem: str, tmp_path: Path) -> None:
     assert [event.data for event in capture.events if isinstance(event, Frame)] == [e.data for e in exchanges(stem)]
     write(tmp_path / "c.jsonl", capture)
     assert read(tmp_path / "c.jsonl").events == capture.events
-    for told in decode_all(capture.events):
-        assert told is not None
-        assert told.problem is None
-        assert told.body is None or told.body.problem is None
+    for one in decode_all(capture.events):
+        assert one is not None
+        assert one.problem is None
+        assert one.body is None or one.body.problem is None
 
 
 def test_every_field_has_its_name_and_type() -> None:
@@ -116,7 +116,7 @@ def test_every_field_has_its_name_and_type() -> None:
 
 def test_stored_messages_are_taken_apart() -> None:
     said = decode_all(read(GOLDEN / "consumer-5.5.0-json.bin").events)
-    units = [unit for told in said if told and told.body and told.body.kind == "messages" for unit in told.body.value]
+    units = [unit for one in said if one and one.body and one.body.kind == "messages" for unit in one.body.value]
     assert units
     assert all(unit["bodyCRCOk"] and unit["topic"] and "UNIQ_KEY" in unit["properties"] for unit in units)
 
@@ -151,7 +151,7 @@ GOOD = [json.loads(line) for line in lines_of(Capture("", "", "", 1, (), (Frame(
         (1, "connection", None, "line 2"),
     ],
 )
-def test_a_broken_file_is_told(tmp_path: Path, number: int, member: str, value: object, why: str) -> None:
+def test_a_broken_file_is_reported(tmp_path: Path, number: int, member: str, value: object, why: str) -> None:
     broken = [dict(line) for line in GOOD]
     broken[number][member] = value
     path = tmp_path / "c.jsonl"
@@ -161,7 +161,7 @@ def test_a_broken_file_is_told(tmp_path: Path, number: int, member: str, value: 
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"{}\n", b"not json\n", b"[1]\n"])
-def test_what_is_no_capture_is_told(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_capture_is_reported(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "c.jsonl"
     path.write_bytes(content)
     with pytest.raises(BadCapture, match=r"c\.jsonl"):

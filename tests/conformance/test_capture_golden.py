@@ -36,13 +36,13 @@ def test_the_file_says_what_its_frames_say(stem: str) -> None:
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_everything_in_it_can_be_read(stem: str) -> None:
-    for told in decode_all(read(CAPTURES / f"{stem}.jsonl").events):
-        assert told is None or (told.problem is None and (told.body is None or told.body.problem is None))
+    for one in decode_all(read(CAPTURES / f"{stem}.jsonl").events):
+        assert one is None or (one.problem is None and (one.body is None or one.body.problem is None))
 
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_our_servers_answer_as_the_real_ones_did(stem: str, tmp_path: Path) -> None:
-    # Two processes with the configuration of the real ones, whose answers tell what is configured.
+    # Two processes with the configuration of the real ones, whose answers say what is configured.
     names = start_name_server("ours", tmp_path / "namesrv")
     try:
         broker = start_broker("ours", tmp_path / "broker", names.address)

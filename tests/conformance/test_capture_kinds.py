@@ -26,9 +26,9 @@ QUEUE = ("t", "1")
 
 
 def said(data: bytes, to_server: bool = True) -> Said:
-    [told] = decode_all([Frame(0, to_server, data)])
-    assert told is not None
-    return told
+    [one] = decode_all([Frame(0, to_server, data)])
+    assert one is not None
+    return one
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def answer(
         Frame(0, True, encode_request(asked, opaque=1)),
         Frame(0, False, made if isinstance(made, bytes) else b"".join(made)),
     ]
-    _, told = decode_all(frames)
-    assert told is not None
-    return told
+    _, one = decode_all(frames)
+    assert one is not None
+    return one
 
 
 def paths(old: Said, new: Said, learned: Learned | None = None) -> list[str]:
@@ -175,8 +175,8 @@ def test_receipts_of_popped_messages_are_put_together_anew() -> None:
     assert learned.problem(Kind.TIME, int(T), int(T) + 5) is None
     assert learned.problem(Kind.QUEUE_OFFSET, 0, 10, QUEUE) is None
     ext = {"consumerGroup": "g", "topic": "t", "queueId": "1", "offset": "2", "extraInfo": f"2 {T} 60000 0 0 broker-a 1 2"}
-    told = here(encode_request(Code.ACK_MESSAGE, opaque=1, ext=ext), learned).ext_map()
-    assert (told["offset"], told["extraInfo"]) == ("12", f"12 {int(T) + 5} 60000 0 0 broker-z 1 12")
+    one = here(encode_request(Code.ACK_MESSAGE, opaque=1, ext=ext), learned).ext_map()
+    assert (one["offset"], one["extraInfo"]) == ("12", f"12 {int(T) + 5} 60000 0 0 broker-z 1 12")
 
 
 @pytest.mark.parametrize("stem", FRAME_FILES)
@@ -185,9 +185,9 @@ def test_untied_requests_keep_every_byte(stem: str) -> None:
 
     for event in read(GOLDEN / f"{stem}.bin").events:
         assert isinstance(event, Frame)
-        told = said(event.data, event.to_server)
-        if told.what in ("request", "one-way"):
-            assert request_here(event.data, told, Learned()) == event.data
+        one = said(event.data, event.to_server)
+        if one.what in ("request", "one-way"):
+            assert request_here(event.data, one, Learned()) == event.data
 
 
 def test_answers_of_a_client_take_the_number_of_the_question() -> None:
@@ -209,20 +209,20 @@ def conversation(*steps: tuple[str, int, int]) -> list[Said | None]:
 
 
 def test_questions_asked_together_take_turns() -> None:
-    told = conversation(("?", 34, 1), ("?", 38, 2), ("!", 0, 2), ("!", 0, 1))
-    turns = in_turn(told, ["s"] * 4)
+    one = conversation(("?", 34, 1), ("?", 38, 2), ("!", 0, 2), ("!", 0, 1))
+    turns = in_turn(one, ["s"] * 4)
     assert turns.after == {2: [0]}
     assert turns.late == {0}
-    assert not in_turn(told, ["a", "b", "b", "a"]).late  # of two servers
+    assert not in_turn(one, ["a", "b", "b", "a"]).late  # of two servers
     assert not in_turn(conversation(("?", 34, 1), ("!", 0, 1), ("?", 38, 2), ("!", 0, 2)), ["s"] * 4).late
 
 
 def test_a_held_pull_is_asked_at_its_place() -> None:
-    told = conversation(("?", Code.PULL_MESSAGE, 1), ("?", 34, 2), ("!", 0, 2), ("?", 10, 3), ("!", 0, 1), ("!", 0, 3))
-    assert not in_turn(told, ["s"] * 6).late
+    one = conversation(("?", Code.PULL_MESSAGE, 1), ("?", 34, 2), ("!", 0, 2), ("?", 10, 3), ("!", 0, 1), ("!", 0, 3))
+    assert not in_turn(one, ["s"] * 6).late
 
 
 def test_what_wakes_a_pull_is_not_asked_after_it() -> None:
     pull = Code.PULL_MESSAGE
-    told = conversation(("?", pull, 1), ("?", 10, 2), ("?", 34, 3), ("!", 0, 1), ("!", 0, 3), ("!", 0, 2))
-    assert not in_turn(told, ["s"] * 6).late
+    one = conversation(("?", pull, 1), ("?", 10, 2), ("?", 34, 3), ("!", 0, 1), ("!", 0, 3), ("!", 0, 2))
+    assert not in_turn(one, ["s"] * 6).late

@@ -280,7 +280,7 @@ def test_a_server_that_dies_is_a_difference_not_an_error(capture: Capture) -> No
     assert "no frame" in report.differences[0].finding.why
 
 
-def test_what_cannot_be_replayed_is_told(capture: Capture) -> None:
+def test_what_cannot_be_replayed_is_reported(capture: Capture) -> None:
     with pytest.raises(CannotReplay, match="cannot be reached"):
         replay(capture, "127.0.0.1:1")
     with pytest.raises(CannotReplay, match="which servers"):

@@ -49,15 +49,15 @@ def test_each_broker_gets_a_port_of_the_relay(bare: bool, form: Form) -> None:
         serving(route(one.address, other.address, bare=bare)) as names,
         Recording(names.address) as recording,
     ):
-        told = addresses_in(asked(recording.address, encode_request(105, opaque=1, form=form)))
-        assert len({*told, one.address, other.address, recording.address}) == 5
-        assert [bytes(asked(address, encode_request(28, opaque=2, form=form)).body) for address in told] == [b"one", b"other"]
-        assert recording.relay_of(one.address) == told[0]
+        shown = addresses_in(asked(recording.address, encode_request(105, opaque=1, form=form)))
+        assert len({*shown, one.address, other.address, recording.address}) == 5
+        assert [bytes(asked(address, encode_request(28, opaque=2, form=form)).body) for address in shown] == [b"one", b"other"]
+        assert recording.relay_of(one.address) == shown[0]
         events = recording.capture("c").events
     opened = [event.server for event in events if isinstance(event, Mark) and event.what == "open"]
     assert opened == [names.address, one.address, other.address]
     said = decode_all(events)
-    assert [told.asked for told in said if told is not None and told.what == "answer"] == [105, 28, 28]
+    assert [shown.asked for shown in said if shown is not None and shown.what == "answer"] == [105, 28, 28]
 
 
 def test_the_record_is_what_the_server_said_and_heard() -> None:
@@ -74,13 +74,13 @@ def test_the_record_is_what_the_server_said_and_heard() -> None:
         assert relay.encode() not in frames[1].data
 
 
-def test_a_broker_that_tells_the_relays_address_is_left_alone() -> None:
+def test_a_broker_that_advertises_the_relays_address_is_left_alone() -> None:
     with serving(b"here") as broker:
         _, port = split_address(broker.address)
-        told = text_of(("127.0.0.2", port))
-        with serving(route(told)) as names, Recording(names.address, advertised={told: broker.address}) as recording:
-            assert addresses_in(asked(recording.address, encode_request(105, opaque=1))) == [told]
-            assert bytes(asked(told, encode_request(28, opaque=1)).body) == b"here"
+        shown = text_of(("127.0.0.2", port))
+        with serving(route(shown)) as names, Recording(names.address, advertised={shown: broker.address}) as recording:
+            assert addresses_in(asked(recording.address, encode_request(105, opaque=1))) == [shown]
+            assert bytes(asked(shown, encode_request(28, opaque=1)).body) == b"here"
             opened = [event.server for event in recording.capture("c").events if isinstance(event, Mark) and event.what == "open"]
             assert opened == [names.address, broker.address]
 
@@ -127,7 +127,7 @@ def _marks(recording: Recording) -> list[Mark]:
     return marks()
 
 
-def test_an_address_that_cannot_be_had_is_told() -> None:
+def test_an_address_that_cannot_be_had_is_reported() -> None:
     with serving(b"") as names:
         with pytest.raises(OSError, match="in use"):
             Recording(names.address, split_address(names.address))

@@ -132,7 +132,7 @@ def test_an_expected_failure_is_still_shown_as_one(
 def test_a_run_that_came_as_expected_looks_so(
     conform: Run, cases: dict[str, Case], expectations: dict[str, list[Expectation]]
 ) -> None:
-    plant(cases, one=fails, two=(fails, Level.SHOULD), three=fails, good=passes, left=skips, told=(fails, Level.INFO))
+    plant(cases, one=fails, two=(fails, Level.SHOULD), three=fails, good=passes, left=skips, reported=(fails, Level.INFO))
     expectations["ours"] = [
         Expectation(("planted.three",), "no POP (answered 3)", ""),
         Expectation(("planted.one", "planted.two"), "it is Monday", ""),

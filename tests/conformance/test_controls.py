@@ -18,8 +18,8 @@ from conformance.subjects.base import Target
 from conformance.subjects.ours import OursSubject
 from conformance.suite.case import Case
 from conformance.suite.case import load as load_cases
-from conformance.suite.results import FAILED, PASSED, CaseTold
-from conformance.suite.runner import told_of
+from conformance.suite.results import FAILED, PASSED, CaseResult
+from conformance.suite.runner import result_of
 from rmq_cli.conform import command
 from rmq_cli.conform_controls import REPORTS
 from tests.support.fake_remoting import FakeSubject
@@ -72,44 +72,44 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 async def test_every_quick_defect_is_caught(ours: Target) -> None:
     quick = [one for one in chosen(()) if one.name not in WAIT_IN_VAIN]
-    told = await control(ours, quick, jobs=JOBS)
-    assert not told.bad, lines(told.bad)
-    assert {row.name for row in told.defects} == {one.name for one in quick}
-    assert sum(row.outcome == CAUGHT for row in told.defects) > 100
-    not_shown = {row.capability for row in told.defects if row.outcome == NOT_SHOWN}
-    assert all(row.why for row in told.defects if row.outcome == NOT_SHOWN), not_shown
+    results = await control(ours, quick, jobs=JOBS)
+    assert not results.bad, lines(results.bad)
+    assert {row.name for row in results.defects} == {one.name for one in quick}
+    assert sum(row.outcome == CAUGHT for row in results.defects) > 100
+    not_shown = {row.capability for row in results.defects if row.outcome == NOT_SHOWN}
+    assert all(row.why for row in results.defects if row.outcome == NOT_SHOWN), not_shown
 
 
 async def test_a_defect_that_does_nothing_is_not_caught(ours: Target) -> None:
     harmless = Defect("send.harmless", "does nothing wrong", ("send.v2",), mutate=unchanged)
     on_disk = Defect("store.harmless", "does nothing wrong", ("store.queue-entries", "store.marks"), spoil=lambda shadow: None)
-    told = await control(ours, [harmless, on_disk])
-    assert [row.outcome for row in told.defects] == [NOT_CAUGHT, NOT_CAUGHT]
-    assert told.defects[0].overlooked_by == ["send.v2"]
-    assert [row.name for row in told.bad] == ["send.harmless", "store.harmless"]
-    assert "NOT CAUGHT by send.v2" in lines(told.defects)[0]
+    results = await control(ours, [harmless, on_disk])
+    assert [row.outcome for row in results.defects] == [NOT_CAUGHT, NOT_CAUGHT]
+    assert results.defects[0].overlooked_by == ["send.v2"]
+    assert [row.name for row in results.bad] == ["send.harmless", "store.harmless"]
+    assert "NOT CAUGHT by send.v2" in lines(results.defects)[0]
 
 
 async def test_a_defect_whose_cases_cannot_run_is_not_shown(ours: Target) -> None:
     [unit] = chosen(["store.unit-flipped"])
-    told = await control(replace(ours, store=None), [unit])
-    assert [row.outcome for row in told.defects] == [NOT_SHOWN]
-    assert told.bad, "nobody expected it"
+    results = await control(replace(ours, store=None), [unit])
+    assert [row.outcome for row in results.defects] == [NOT_SHOWN]
+    assert results.bad, "nobody expected it"
 
 
 async def test_a_case_that_fails_without_a_defect_makes_the_run_bad(ours: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """And is not tried a second time, where it would pass."""
     tried: list[str] = []
 
-    async def fails_at_first(case: Case, *_: object) -> CaseTold:
+    async def fails_at_first(case: Case, *_: object) -> CaseResult:
         tried.append(case.id)
-        return told_of(case, FAILED if tried.count(case.id) == 1 else PASSED)
+        return result_of(case, FAILED if tried.count(case.id) == 1 else PASSED)
 
     monkeypatch.setattr("conformance.controls.run.run_case", fails_at_first)
-    told = await control(ours, [Defect("send.harmless", "does nothing wrong", ("send.v2",), mutate=unchanged)])
+    results = await control(ours, [Defect("send.harmless", "does nothing wrong", ("send.v2",), mutate=unchanged)])
     assert tried == ["send.v2"]
-    assert [failed.case for failed in told.good_failures] == ["send.v2"]
-    assert good_failures(told)[0].startswith("send.v2 failed without a defect")
+    assert [failed.case for failed in results.good_failures] == ["send.v2"]
+    assert good_failures(results)[0].startswith("send.v2 failed without a defect")
 
 
 def test_every_defect_names_cases_that_there_are() -> None:
@@ -141,9 +141,9 @@ def test_a_name_is_declared_once() -> None:
 
 
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
-    told = read(ROOT / "conformance" / "reports" / REPORTS[1])
-    write(tmp_path / "again.json", told)
-    assert read(tmp_path / "again.json") == told
+    results = read(ROOT / "conformance" / "reports" / REPORTS[1])
+    write(tmp_path / "again.json", results)
+    assert read(tmp_path / "again.json") == results
 
 
 def test_command() -> None:

@@ -45,11 +45,11 @@ def test_every_header_is_read_into_its_class(stem: str) -> None:
         kind: type[Header] = declared(asked).reply if is_response else declared(asked)
         header = command.header(kind)
         ext = command.ext_map()
-        told = header.encode()
-        for name in told.keys() & ext.keys():
-            assert told[name] == ext[name], (kind, name)
+        encoded = header.encode()
+        for name in encoded.keys() & ext.keys():
+            assert encoded[name] == ext[name], (kind, name)
         # What the class does not know is lost on us; of the pull requests of all versions it is nothing but `ReqT`.
-        assert ext.keys() - told.keys() <= {"ReqT"}, kind
+        assert ext.keys() - encoded.keys() <= {"ReqT"}, kind
 
 
 @pytest.mark.parametrize("stem", FRAME_FILES)

@@ -8,20 +8,20 @@ import pytest
 
 from conformance.suite import expected, results
 from conformance.suite.case import Level, load
-from conformance.suite.evidence import tell, tell_one
+from conformance.suite.evidence import decoded_frame, decoded_frames
 from conformance.suite.expected import BadExpectations, Expectation, anchors, broken_links, label_for, unused
 from conformance.suite.link import Frame
-from conformance.suite.results import BadResults, CaseTold, CheckTold, FrameTold
+from conformance.suite.results import BadResults, CaseResult, CheckResult, FrameRecord
 from rmq_wire.command import Command
 from rmq_wire.encoding import Form, encode_request
 from rmq_wire.headers.topics import DeleteTopic
-from tests.conformance.runs import a_run, told
+from tests.conformance.runs import a_run, case
 from tests.support.fake_remoting import answer
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    case = told("a.b", "failed", why="no", checks=[CheckTold("x", False, "1", "2")], frames=[FrameTold(0, True, 0.1, 5)])
-    runs = [a_run(case, told("a.c")), a_run(label="java-5.5.0")]
+    one = case("a.b", "failed", why="no", checks=[CheckResult("x", False, "1", "2")], frames=[FrameRecord(0, True, 0.1, 5)])
+    runs = [a_run(one, case("a.c")), a_run(label="java-5.5.0")]
     results.write(tmp_path / "deep" / "r.json", runs)
     assert results.read(tmp_path / "deep" / "r.json").runs == runs
     lines = (tmp_path / "deep" / "r.json").read_text().splitlines()
@@ -42,7 +42,7 @@ def test_what_is_no_outcome_is_refused_in_a_line(tmp_path: Path, text: str, why:
 
 
 def test_the_latest_run_of_a_label_counts() -> None:
-    first, java, second = a_run(told("a.b")), a_run(label="java-5.5.0"), a_run(started="2026-01-02T00:00:00Z")
+    first, java, second = a_run(case("a.b")), a_run(label="java-5.5.0"), a_run(started="2026-01-02T00:00:00Z")
     merged = results.merge([results.Matrix(1, "", [second, java]), results.Matrix(1, "", [first])])
     assert merged == [second, java]
     assert results.rows([first, java]) == {"a.b": {"ours": first.cases[0]}}
@@ -52,8 +52,8 @@ def test_the_latest_run_of_a_label_counts() -> None:
 
 
 def test_a_brief_run_keeps_what_surprised() -> None:
-    seen = {"checks": [CheckTold("x", True), CheckTold("y", False, "1", "2")], "frames": [FrameTold(0, True, 0.1, 5)]}
-    run = a_run(told("a.fine", **seen), told("a.bad", "failed", **seen), told("a.known", "failed", expected="failed", **seen))
+    seen = {"checks": [CheckResult("x", True), CheckResult("y", False, "1", "2")], "frames": [FrameRecord(0, True, 0.1, 5)]}
+    run = a_run(case("a.fine", **seen), case("a.bad", "failed", **seen), case("a.known", "failed", expected="failed", **seen))
     run.target.config = {"listenPort": "1", "storePathRootDir": "/somewhere/store"}
     run.target.details["command broker"] = "/usr/bin/java -cp"
     kept = results.brief(run)
@@ -63,23 +63,23 @@ def test_a_brief_run_keeps_what_surprised() -> None:
 
 
 @pytest.mark.parametrize("form", list(Form))
-def test_a_request_is_told_with_its_names_and_fields(form: Form) -> None:
+def test_a_request_is_shown_with_its_names_and_fields(form: Form) -> None:
     data = encode_request(DeleteTopic.code, DeleteTopic(topic="T"), b"body", opaque=9, form=form)
-    frame = tell_one(Frame(0, True, 0.5, len(data), data))
+    frame = decoded_frame(Frame(0, True, 0.5, len(data), data))
     assert (frame.kind, frame.code, frame.code_name, frame.opaque) == ("request", 215, "DELETE_TOPIC_IN_BROKER", 9)
     assert (frame.form, frame.fields, frame.body, frame.body_bytes) == (form.name, {"topic": "T"}, "body", 4)
 
 
 def test_an_answer_and_a_binary_body() -> None:
     data = answer(Command(opaque=9), 17, remark="no such topic", body=b"\x00\xff" * 3)
-    frame = tell_one(Frame(1, False, 0.5, len(data), data))
+    frame = decoded_frame(Frame(1, False, 0.5, len(data), data))
     assert (frame.kind, frame.code_name, frame.remark) == ("response", "TOPIC_NOT_EXIST", "no such topic")
     assert (frame.body, frame.body_hex) == ("00ff00ff00ff", True)
 
 
 def test_a_frame_that_was_kept_in_part_is_read_so_far() -> None:
     data = encode_request(310, None, ("é" * 4_000).encode(), opaque=1)
-    frame = tell_one(Frame(0, True, 0.0, len(data), data[:600]))
+    frame = decoded_frame(Frame(0, True, 0.0, len(data), data[:600]))
     assert (frame.code, frame.body_bytes, frame.body_hex) == (310, 8_000, False)
     assert set(frame.body) == {"é"}
 
@@ -87,15 +87,15 @@ def test_a_frame_that_was_kept_in_part_is_read_so_far() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\0\0\0\4", b"hello", b"\0\0\0\x09\0\0\0\x05{]}!!", b"\xff" * 40, b"\0\0\0\x0c\x07\0\0\x01{}{}{}"]
 )
-def test_what_is_no_frame_is_told_as_bytes(data: bytes) -> None:
-    frame = tell_one(Frame(0, True, 0.0, len(data), data))
+def test_what_is_no_frame_is_shown_as_bytes(data: bytes) -> None:
+    frame = decoded_frame(Frame(0, True, 0.0, len(data), data))
     assert (frame.kind, frame.code, frame.body_bytes) == ("bytes", None, len(data))
 
 
 def test_an_end_and_many_frames() -> None:
-    assert tell_one(Frame(2, False, 1.0, 0, b"", "the server closed the connection")).kind == "end"
+    assert decoded_frame(Frame(2, False, 1.0, 0, b"", "the server closed the connection")).kind == "end"
     frames = [Frame(0, True, float(at), 1, b"x") for at in range(100)]
-    shown = tell(frames, 10)
+    shown = decoded_frames(frames, 10)
     assert [frame.at_s for frame in shown] == [0, 1, 2, 3, 4, 5, 95, 96, 97, 98, 99]
     assert shown[5].note == "90 frames left out"
 
@@ -112,7 +112,13 @@ def test_expectations_are_read_and_applied(tmp_path: Path) -> None:
     entries = write_expectations(
         tmp_path, '[[failures]]\ncases = ["pop.*", "send.one"]\nreason = "not yet"\nsee = "docs/differences.md#safety"\n'
     )
-    cases = [told("pop.x", "failed"), told("pop.y"), told("send.one", "error"), told("send.two", "failed"), told("send.three")]
+    cases = [
+        case("pop.x", "failed"),
+        case("pop.y"),
+        case("send.one", "error"),
+        case("send.two", "failed"),
+        case("send.three"),
+    ]
     expected.apply(cases, entries)
     assert [case.as_expected for case in cases] == [True, False, False, False, True]
     assert (cases[0].reason, cases[0].see) == ("not yet", "docs/differences.md#safety")
@@ -123,9 +129,9 @@ def test_expectations_are_read_and_applied(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("outcome", "fine"), [("skipped", True), ("not run", False), ("failed", False), ("error", False)])
 def test_what_is_not_expected(outcome: str, fine: bool) -> None:
-    assert told("a.b", outcome).as_expected is fine
-    assert told("a.b", "skipped", expected="failed").as_expected
-    assert told("a.b", "failed", "info").as_expected, "only reported"
+    assert case("a.b", outcome).as_expected is fine
+    assert case("a.b", "skipped", expected="failed").as_expected
+    assert case("a.b", "failed", "info").as_expected, "only reported"
 
 
 @pytest.mark.parametrize(
@@ -169,6 +175,6 @@ def test_the_suites_own_expectations_are_sound(path: Path) -> None:
     assert unused(entries, cases) == []
     assert broken_links(entries) == []
     if path.stem == "java-5.5.0":
-        must = [CaseTold(case.id, "must", "", "", "failed") for case in cases.values() if case.level is Level.MUST]
+        must = [CaseResult(case.id, "must", "", "", "failed") for case in cases.values() if case.level is Level.MUST]
         expected.apply(must, entries)
         assert [case.id for case in must if case.expected] == [], "the reference passes every MUST"

@@ -17,8 +17,8 @@ import pytest
 
 from conformance.suite.report import html
 from conformance.suite.report.html import kind, page, write_html
-from conformance.suite.results import FrameTold, Run
-from tests.conformance.runs import EVIL, JAVA, OURS, a_run, failed, question, told
+from conformance.suite.results import FrameRecord, Run
+from tests.conformance.runs import EVIL, JAVA, OURS, a_run, case, failed, question
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 BROWSER_S = 120.0
@@ -48,7 +48,7 @@ def test_everything_is_in_the_file() -> None:
     assert inside(document, "evidence-0")["send.broken"]["t"].startswith("Traceback")
 
 
-def test_the_head_tells_whom_and_how() -> None:
+def test_the_head_shows_whom_and_how() -> None:
     document = page([OURS])
     for part in (
         "ours",
@@ -62,28 +62,28 @@ def test_the_head_tells_whom_and_how() -> None:
         assert part in document
     assert "All 2 MUST cases pass" in page([JAVA])
     assert "As expected: 0 of 1 MUST cases pass" in page([a_run(failed("a.b", expected="failed"))])
-    assert "Stopped early: it died" in page([a_run(told("a.b", "not run"), ended="it died")])
+    assert "Stopped early: it died" in page([a_run(case("a.b", "not run"), ended="it died")])
 
 
 def test_what_is_known_stands_on_top_by_cause() -> None:
     known = [failed(f"pop.{number}", expected="failed", reason="no POP <yet>") for number in range(3)]
-    document = page([a_run(told("send.good"), *known)])
+    document = page([a_run(case("send.good"), *known)])
     table = document[document.index('class="known"') : document.index("<form")]
     assert "as expected: 1 passed, 3 known, 0 skipped, 0 unexpected" in table
     assert "<tr><td>3</td><td>no POP &lt;yet&gt;</td></tr>" in table
-    assert 'class="known"' not in page([a_run(told("send.good"))])
+    assert 'class="known"' not in page([a_run(case("send.good"))])
 
 
 def test_groups_that_fail_stand_first() -> None:
     cases = [
-        told("admin.good"),
-        told("grid.a.good"),
+        case("admin.good"),
+        case("grid.a.good"),
         failed("grid.b.known", expected="failed", reason="x"),
         failed("grid.c.bad"),
         failed("pop.known", expected="failed", reason="x"),
-        told("pull.good"),
+        case("pull.good"),
         failed("send.bad"),
-        told("send.good"),
+        case("send.good"),
     ]
     ranks = inside(page([a_run(*cases)]), "index")["ranks"]
     found = {rank: {name for name, one in ranks.items() if one == rank} for rank in (0, 1, 2)}
@@ -120,14 +120,14 @@ def test_kinds() -> None:
     ]
 
 
-def noise(count: int, seed: int = 0) -> list[FrameTold]:
+def noise(count: int, seed: int = 0) -> list[FrameRecord]:
     """Frames that no packing makes small."""
     made = random.Random(seed)
     return [question(body=made.randbytes(200).hex()) for _ in range(count)]
 
 
 def test_only_passed_cases_are_cut_when_it_grows_too_big(monkeypatch: pytest.MonkeyPatch) -> None:
-    passed, bad = told("a.passed", frames=noise(40, 1)), told("a.failed", "failed", why="x", frames=noise(40))
+    passed, bad = case("a.passed", frames=noise(40, 1)), case("a.failed", "failed", why="x", frames=noise(40))
     whole = page([a_run(passed, bad)])
     assert len(inside(whole, "evidence-0")["a.passed"]["f"]) == 40
     assert "are kept here" not in whole
@@ -266,7 +266,7 @@ def test_a_cell_shows_its_evidence(shown: partial[str]) -> None:
     assert "<script>alert" not in document
 
 
-def test_the_browser_would_tell_of_an_error(tmp_path: Path) -> None:
+def test_the_browser_would_report_an_error(tmp_path: Path) -> None:
     """Else an empty console says nothing."""
     (tmp_path / "broken.html").write_text("<!DOCTYPE html><html><script>nobody()</script></html>")
     assert "nobody is not defined" in browse(tmp_path / "broken.html", "")[1]
@@ -282,7 +282,7 @@ def test_a_file_that_is_cut_says_so(tmp_path: Path) -> None:
 
 def big() -> list[Run]:
     """As large as the whole matrix: five subjects, a thousand cases."""
-    cases = [told(f"grid.code-{number // 6}.cell-{number % 6}", frames=noise(4, number)) for number in range(1_000)]
+    cases = [case(f"grid.code-{number // 6}.cell-{number % 6}", frames=noise(4, number)) for number in range(1_000)]
     return [a_run(*cases, label=label) for label in ("ours", "java-5.5.0", "java-5.3.3", "java-4.9.7", "docker-5.5.0")]
 
 

@@ -35,14 +35,14 @@ def test_tables_are_tables() -> None:
         assert len(widths) == 1, block
 
 
-def test_every_question_of_the_grid_is_told() -> None:
+def test_every_question_of_the_grid_is_listed() -> None:
     """Fields that are left out or mistyped stand in the rows of their code."""
     section = TEXT[TEXT.index('<a id="grid.pull-message"></a>') : TEXT.index('<a id="grid.query-message"></a>')]
-    told = [line for line in section.splitlines() if line.startswith("| without")]
+    reported = [line for line in section.splitlines() if line.startswith("| without")]
     abouts = "\n".join(case.about for id, case in load().items() if id.startswith("grid.pull-message.missing"))
     asked = re.findall(r"^- without (\w+):", abouts, re.MULTILINE)
     assert asked
-    assert set(asked) == {name for line in told for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+    assert set(asked) == {name for line in reported for name in re.findall(r"`(\w+)`", line.split("|")[1])}
 
 
 def test_no_word_of_ours_stands_in_it() -> None:
@@ -84,6 +84,6 @@ def test_marks_are_escaped_outside_of_code() -> None:
     assert sources("NettyDecoder.decode, the fast port") == "`NettyDecoder.decode`, the fast port"
 
 
-def test_no_default_is_told_by_its_place_in_memory() -> None:
+def test_no_default_is_shown_by_its_place_in_memory() -> None:
     """Such a page would be another one each time it is made."""
     assert " object at 0x" not in TEXT

@@ -13,27 +13,27 @@ from conformance.suite.coverage import coverage, lines
 from conformance.suite.report.junit import junit, write_junit
 from conformance.suite.report.markdown import table, with_table
 from conformance.suite.report.text import case_lines, matrix_lines, run_lines
-from conformance.suite.results import CaseTold, CheckTold
+from conformance.suite.results import CaseResult, CheckResult
 from rmq_wire.codes import RequestCode
-from tests.conformance.runs import a_run, told
+from tests.conformance.runs import a_run, case
 from tests.support.planted import passes, planted
 
-FAILING = [CheckTold("first", True, "1", "1"), CheckTold("the code", False, "0", "17 <no> & topic\0")]
+FAILING = [CheckResult("first", True, "1", "1"), CheckResult("the code", False, "0", "17 <no> & topic\0")]
 
 
-def bad(id: str, **more: Any) -> CaseTold:
-    return told(id, "failed", why="the code", checks=FAILING, **more)
+def bad(id: str, **more: Any) -> CaseResult:
+    return case(id, "failed", why="the code", checks=FAILING, **more)
 
 
 RUN = a_run(
-    told("a.passed"),
+    case("a.passed"),
     bad("a.failed"),
     bad("a.expected", expected="failed", reason="not yet"),
-    told("b.surprise", expected="failed", reason="not yet"),
+    case("b.surprise", expected="failed", reason="not yet"),
     bad("b.info", level="info"),
-    told("b.skipped", "skipped", why="needs: x"),
-    told("b.error", "error", why="KeyError: 'x'", trace="Traceback…"),
-    told("b.not-run", "not run", why="dead"),
+    case("b.skipped", "skipped", why="needs: x"),
+    case("b.error", "error", why="KeyError: 'x'", trace="Traceback…"),
+    case("b.not-run", "not run", why="dead"),
     ended="it died",
 )
 
@@ -81,7 +81,7 @@ def test_junit_is_xml_whatever_was_seen(tmp_path: Path) -> None:
 
 def test_lines_of_a_case_name_the_check_that_failed() -> None:
     assert case_lines(bad("a.b")) == ["  FAILED must   a.b", "      the code", "      expected 0, seen 17 <no> & topic\0"]
-    [first, second] = case_lines(told("a.b", "error", why="KeyError: 'x'"))
+    [first, second] = case_lines(case("a.b", "error", why="KeyError: 'x'"))
     assert (first, second) == ("  ERROR must   a.b", "      KeyError: 'x'")
 
 
@@ -102,7 +102,7 @@ def test_lines_of_a_run() -> None:
 
 
 def test_the_matrix() -> None:
-    java = a_run(told("a.passed"), told("c.skipped", "skipped"), label="java-5.5.0")
+    java = a_run(case("a.passed"), case("c.skipped", "skipped"), label="java-5.5.0")
     assert matrix_lines([RUN, java]) == [
         "       ours  java-5.5.0",
         "a    1/3 !1         1/1",

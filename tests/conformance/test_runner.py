@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from conformance.suite.case import Case, Level, Need
 from conformance.suite.link import ANSWER_S, NoAnswer
-from conformance.suite.results import ERROR, FAILED, NOT_RUN, PASSED, SKIPPED, CaseTold, Run
+from conformance.suite.results import ERROR, FAILED, NOT_RUN, PASSED, SKIPPED, CaseResult, Run
 from conformance.suite.runner import INTERRUPTED, Limits, Selection, absent_needs, not_for, run
 from conformance.suite.trial import Trial
 from rmq_wire.command import Command
@@ -37,62 +37,62 @@ def outcome_of(cases: Sequence[Case], script: Script = agreeable, **options: Any
     return trio.run(main, clock=MockClock(autojump_threshold=IDLE_S))
 
 
-def the_one(run: Callable[[Trial], Any], script: Script = agreeable, **more: Any) -> CaseTold:
-    [told] = outcome_of([planted("planted.one", run, **more)], script).cases
-    return told
+def the_one(run: Callable[[Trial], Any], script: Script = agreeable, **more: Any) -> CaseResult:
+    [result] = outcome_of([planted("planted.one", run, **more)], script).cases
+    return result
 
 
 def test_what_holds_has_passed_with_its_evidence() -> None:
-    told = the_one(passes)
-    assert (told.outcome, told.why) == (PASSED, "")
-    assert [(check.what, check.holds) for check in told.checks] == [("the answer: code", True)]
-    assert [(frame.kind, frame.code) for frame in told.frames if frame.kind != "end"] == [("request", ASKED), ("response", 0)]
+    result = the_one(passes)
+    assert (result.outcome, result.why) == (PASSED, "")
+    assert [(check.what, check.holds) for check in result.checks] == [("the answer: code", True)]
+    assert [(frame.kind, frame.code) for frame in result.frames if frame.kind != "end"] == [("request", ASKED), ("response", 0)]
 
 
 def test_a_check_that_does_not_hold_fails() -> None:
-    told = the_one(fails)
-    assert told.outcome == FAILED
-    assert (told.checks[-1].holds, told.checks[-1].expected, told.checks[-1].seen) == (False, "17", "0")
+    result = the_one(fails)
+    assert result.outcome == FAILED
+    assert (result.checks[-1].holds, result.checks[-1].expected, result.checks[-1].seen) == (False, "17", "0")
 
 
 def test_a_bug_of_the_suite_is_an_error_with_its_trace() -> None:
-    told = the_one(breaks)
-    assert (told.outcome, told.why) == (ERROR, "LookupError: a bug")
-    assert "planted.py" in told.trace
+    result = the_one(breaks)
+    assert (result.outcome, result.why) == (ERROR, "LookupError: a bug")
+    assert "planted.py" in result.trace
 
 
 def test_a_case_may_skip_itself() -> None:
-    told = the_one(skips)
-    assert (told.outcome, told.why) == (SKIPPED, "not on a Monday")
+    result = the_one(skips)
+    assert (result.outcome, result.why) == (SKIPPED, "not on a Monday")
 
 
 def test_a_silent_server_fails_the_case() -> None:
-    told = the_one(passes, lambda asked: b"")
-    assert told.outcome == FAILED
-    assert f"nothing came within {ANSWER_S:g} s" in told.why
-    assert not told.checks[-1].holds
+    result = the_one(passes, lambda asked: b"")
+    assert result.outcome == FAILED
+    assert f"nothing came within {ANSWER_S:g} s" in result.why
+    assert not result.checks[-1].holds
 
 
 def test_a_server_that_hangs_up_fails_the_case() -> None:
     def hang_up(asked: Command) -> bytes:
         raise HangUp
 
-    told = the_one(passes, hang_up)
-    assert told.outcome == FAILED
-    assert "the connection ended" in told.why
+    result = the_one(passes, hang_up)
+    assert result.outcome == FAILED
+    assert "the connection ended" in result.why
 
 
 def test_garbage_fails_the_case() -> None:
-    told = the_one(passes, lambda asked: b"\0\0\0\x04\0\0\0\x05hello")
-    assert told.outcome == FAILED
+    result = the_one(passes, lambda asked: b"\0\0\0\x04\0\0\0\x05hello")
+    assert result.outcome == FAILED
 
 
 def test_an_answer_that_cannot_be_read_fails_the_case() -> None:
     async def reads(trial: Trial) -> None:
         raise BadHeader("SendMessageResponse: msgId is missing")
 
-    told = the_one(reads)
-    assert (told.outcome, told.why) == (FAILED, "the answer cannot be read: SendMessageResponse: msgId is missing")
+    result = the_one(reads)
+    assert (result.outcome, result.why) == (FAILED, "the answer cannot be read: SendMessageResponse: msgId is missing")
 
 
 @pytest.mark.parametrize(("slow", "limit"), [(False, "3 s"), (True, "5 s")])
@@ -101,9 +101,9 @@ def test_a_case_has_a_time_limit(slow: bool, limit: str) -> None:
         await trial.broker.ask_raw(ASKED)
         await trio.sleep_forever()
 
-    [told] = outcome_of([planted("time.up", never, slow=slow)], limits=Limits(case_s=3, slow_case_s=5)).cases
-    assert (told.outcome, told.why) == (FAILED, f"it did not end within {limit}")
-    assert [frame.kind for frame in told.frames[:2]] == ["request", "response"], "the evidence is kept"
+    [result] = outcome_of([planted("time.up", never, slow=slow)], limits=Limits(case_s=3, slow_case_s=5)).cases
+    assert (result.outcome, result.why) == (FAILED, f"it did not end within {limit}")
+    assert [frame.kind for frame in result.frames[:2]] == ["request", "response"], "the evidence is kept"
 
 
 def test_what_tasks_of_a_case_raise_is_sorted_as_well() -> None:
@@ -138,7 +138,7 @@ def order_of(seed: int) -> list[str]:
 
     ids = [f"order.n{number}" for number in range(12)]
     found = outcome_of([planted(id, partial(notes, id=id)) for id in ids], seed=seed, limits=Limits(jobs=1))
-    assert [case.id for case in found.cases] == sorted(ids), "told in order"
+    assert [case.id for case in found.cases] == sorted(ids), "listed in order"
     return seen
 
 
@@ -168,7 +168,7 @@ def test_so_many_run_at_once_and_those_that_must_be_alone_are() -> None:
 def test_a_dead_process_ends_the_run_and_what_was_found_is_kept() -> None:
     ended = 0
 
-    def one_more(told: CaseTold) -> None:
+    def one_more(result: CaseResult) -> None:
         nonlocal ended
         ended += 1
 

@@ -62,9 +62,9 @@ def test_what_a_run_made_is_deleted_and_nothing_else() -> None:
 
     async def main() -> str:
         async with trio.open_nursery() as nursery:
-            told = await clean(target_at(await serve(nursery, server)), "ab1x")
+            reported = await clean(target_at(await serve(nursery, server)), "ab1x")
             nursery.cancel_scope.cancel()
-        return told
+        return reported
 
     assert trio.run(main) == "2 topics and 2 groups"
     names = {"CONF_ab1x_t_1", "%RETRY%CONF_ab1x2_g_2"}
@@ -95,9 +95,9 @@ def test_what_a_run_wants_to_find_is_made_and_taken_away() -> None:
 
     async def after() -> str:
         async with trio.open_nursery() as nursery:
-            told = await clean(target_at(await serve(nursery, made)), "ab1x")
+            reported = await clean(target_at(await serve(nursery, made)), "ab1x")
             nursery.cancel_scope.cancel()
-        return told
+        return reported
 
     assert trio.run(after) == "1 topics and 1 groups"
 
@@ -151,7 +151,7 @@ def test_a_kept_subject_with_a_store(tmp_path: Path) -> None:
     with pytest.raises(SubjectFailed, match=r"fake is not at 127\.0\.0\.1:\d+ any more"):
         KeptSubject(tmp_path / "kept.json").__enter__()
     (tmp_path / "kept.json").write_text("{}")
-    with pytest.raises(SubjectFailed, match="does not tell where a subject is"):
+    with pytest.raises(SubjectFailed, match="does not say where a subject is"):
         KeptSubject(tmp_path / "kept.json").__enter__()
 
 

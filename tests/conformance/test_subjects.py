@@ -1,4 +1,4 @@
-"""Subjects: found or started, told where they are, and nothing left of them however it ends.
+"""Subjects: found or started, given where they are, and nothing left of them however it ends.
 
 What is really Java's is in tests/java, what needs a daemon in tests/docker.
 """
@@ -123,9 +123,9 @@ def test_a_broker_that_refuses_to_start(tmp_path: Path) -> None:
 
 def test_a_broker_that_has_not_sampled_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the real one answers in the first second of its life."""
-    told = remoting.Answer(remoting.SUCCESS, None, {}, b'{"table":{"brokerVersionDesc":"V5_5_0"}}')
+    reported = remoting.Answer(remoting.SUCCESS, None, {}, b'{"table":{"brokerVersionDesc":"V5_5_0"}}')
     unable = remoting.Answer(1, "java.util.NoSuchElementException, java.util.LinkedList.getLast", {}, b"")
-    answers, pauses = [unable, unable, told], list[float]()
+    answers, pauses = [unable, unable, reported], list[float]()
     monkeypatch.setattr(remoting, "ask", lambda *_: answers.pop(0))
     assert runtime("127.0.0.1:1", pauses.append) == {"brokerVersionDesc": "V5_5_0"}
     assert pauses == [SAMPLING_S] * 2
@@ -185,7 +185,7 @@ def test_it_ends_with_the_one_that_keeps_it_even_when_that_is_killed(tmp_path: P
         until(lambda: not processes_in(tmp_path), "end of all")
 
 
-def test_it_ends_when_standard_input_is_closed_and_when_it_is_told(tmp_path: Path) -> None:
+def test_it_ends_when_standard_input_is_closed_and_when_it_is_asked_to(tmp_path: Path) -> None:
     with kept(tmp_path / "a", subprocess.PIPE) as holder:
         assert holder.stdin is not None
         holder.stdin.close()
@@ -255,8 +255,8 @@ def test_java_knows_every_property() -> None:
 
 def test_ours_is_spared_exactly_what_it_refuses() -> None:
     of = keys()
-    told = OWN_BROKER_PROPERTIES.items()
-    assert not [name for name, value in told if of[name].status == "refused" and value not in (of[name].allowed or ())]
+    own = OWN_BROKER_PROPERTIES.items()
+    assert not [name for name, value in own if of[name].status == "refused" and value not in (of[name].allowed or ())]
 
 
 # --- Java that is not there ----------------------------------------------------------------------------------------------------

@@ -65,11 +65,11 @@ def test_a_served_client_gets_a_verdict_when_it_has_gone() -> None:
         out, _ = process.communicate(timeout=WAIT_S)
         assert process.returncode == 0
     assert "doubled-answers: passed" in out
-    assert " ?  MUST  every send is reported as done" in out  # only its own program could tell
+    assert " ?  MUST  every send is reported as done" in out  # only its own program could report it
     assert "ok  MUST  no message is sent twice" in out
 
 
-def test_a_bad_one_is_told_so() -> None:
+def test_a_bad_one_is_reported() -> None:
     with served("--script", "doubled-answers", "--idle", "0.3", "--json") as (process, address):
         send(address, PythonClient("sends-twice"), find("doubled-answers").client)
         out, _ = process.communicate(timeout=WAIT_S)
@@ -89,7 +89,7 @@ def test_an_interrupted_server_judges_what_there_was() -> None:
     assert err == ""
 
 
-def test_the_port_is_the_one_that_was_asked_for_and_a_taken_one_is_told() -> None:
+def test_the_port_is_the_one_that_was_asked_for_and_a_taken_one_is_reported() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -176,7 +176,7 @@ def test_listing() -> None:
         (("torture", "--client", "java-5.5.0", "--java", "/no/java"), "no Java at /no/java"),
     ],
 )
-def test_what_cannot_be_run_is_told_in_one_line(arguments: tuple[str, ...], complaint: str) -> None:
+def test_what_cannot_be_run_is_reported_in_one_line(arguments: tuple[str, ...], complaint: str) -> None:
     done = conform(*arguments)
     assert done.exit_code == 2
     assert complaint in done.stderr

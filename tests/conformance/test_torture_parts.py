@@ -162,9 +162,9 @@ def test_these_torments_keep_the_answer(answer: Answer, do: Torment) -> None:
 def test_doubled_and_unknown(answer: Answer) -> None:
     doubled = read(torments.moves(Step(do="double", count=3), answer))
     assert [said(one) for one in doubled] == [meant(answer)] * 3
-    *strangers, last = read(torments.moves(Step(do="unknown-opaque", count=2), answer))
+    *unknown_peers, last = read(torments.moves(Step(do="unknown-opaque", count=2), answer))
     assert said(last) == meant(answer)
-    assert {one.opaque for one in strangers} == {torments.STRANGE_OPAQUE, -1}
+    assert {one.opaque for one in unknown_peers} == {torments.STRANGE_OPAQUE, -1}
 
 
 @given(answers)
@@ -233,11 +233,11 @@ class Story:
         return self.at(ms, "app", "client", app={"event": event, **parts})
 
 
-def outcome(story: Story, *, quirks: bool = False, told: bool = True, **expect: Any) -> tuple[bool | None, str]:
+def outcome(story: Story, *, quirks: bool = False, reports: bool = True, **expect: Any) -> tuple[bool | None, str]:
     """What becomes of one expectation, and of the whole."""
     step = Step(do="drop", on="SEND_MESSAGE_V2")
     script = Script(name="s", title="t", rests_on=["C"], step=[step], expect=[Expect(what="w", **expect)])
-    verdict = judging.judge(script, story.events, client="c", behaves_like=(5, 5, 0), quirks=quirks, told=told)
+    verdict = judging.judge(script, story.events, client="c", behaves_like=(5, 5, 0), quirks=quirks, reports=reports)
     return verdict.expectations[0].passed, verdict.outcome
 
 
@@ -266,8 +266,8 @@ def test_a_report_must_be_true() -> None:
 
 
 def test_what_only_the_program_knows_is_left_open_without_it() -> None:
-    assert outcome(tormented(), told=False, check="reported", min=1) == (None, "passed")
-    assert outcome(tormented(), told=False, check="delivered", min=1) == (None, "passed")
+    assert outcome(tormented(), reports=False, check="reported", min=1) == (None, "passed")
+    assert outcome(tormented(), reports=False, check="delivered", min=1) == (None, "passed")
 
 
 def test_delivered_counts_and_orders() -> None:
@@ -306,7 +306,7 @@ def test_oddities_count_only_for_who_owes_them() -> None:
 def test_verdicts_survive_their_file_and_make_a_page() -> None:
     script = find("half-answer")
     story = tormented().app(9, "done")
-    verdict = judging.judge(script, story.events, client="c | d", behaves_like=(5, 5, 0), quirks=True, told=True)
+    verdict = judging.judge(script, story.events, client="c | d", behaves_like=(5, 5, 0), quirks=True, reports=True)
     assert report.decode(report.encode([verdict])) == [verdict]
     page = report.document([verdict])
     assert "## half-answer" in page

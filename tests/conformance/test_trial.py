@@ -142,10 +142,10 @@ def test_an_answer_is_judged_field_by_field(judged: dict[str, Any], failing: str
 def test_a_member_that_is_not_there_is_the_servers_failure() -> None:
     command = Command(0, 1, 3, body=b'{"table": {0: [{"a": 1}]}}')
     command.map_ext = type(command.ext_map())({"a": "1"})
-    told = Answer(command, 0.1)
-    assert (told.ext["a"], told.ext.get("b"), "b" in told.ext) == ("1", None, False)
-    assert told.json() == {"table": {"0": [{"a": 1}]}}
-    for take in (lambda: told.ext["b"], lambda: told.json()["rows"], lambda: told.json()["table"]["0"][0]["b"]):
+    reported = Answer(command, 0.1)
+    assert (reported.ext["a"], reported.ext.get("b"), "b" in reported.ext) == ("1", None, False)
+    assert reported.json() == {"table": {"0": [{"a": 1}]}}
+    for take in (lambda: reported.ext["b"], lambda: reported.json()["rows"], lambda: reported.json()["table"]["0"][0]["b"]):
         with pytest.raises(BadBody, match="it has no"):
             take()
 
@@ -243,7 +243,7 @@ def test_bytes_may_go_in_pieces(chunk: int) -> None:
     assert alone(body) == 77
 
 
-def test_a_closed_connection_is_told_to_all_who_wait() -> None:
+def test_all_who_wait_hear_of_a_closed_connection() -> None:
     def hang_up(asked: Command) -> bytes:
         raise HangUp
 
@@ -311,7 +311,7 @@ def test_an_id_is_declared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(cases) == ["pull.one"]
 
 
-def test_a_case_is_told_by_its_docstring(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_case_is_described_by_its_docstring(monkeypatch: pytest.MonkeyPatch) -> None:
     cases: dict[str, Case] = {}
     monkeypatch.setattr("conformance.suite.case.CASES", cases)
     asked: dict[str, Any] = {"rests_on": "Nobody.knows", "codes": ASKED, "needs": Need.OWN}
@@ -328,8 +328,8 @@ def test_a_case_is_told_by_its_docstring(monkeypatch: pytest.MonkeyPatch) -> Non
     async def two(t: Trial) -> None:
         """It is made in a loop."""
 
-    told = [(one.title, one.about, one.codes, one.needs) for one in cases.values()]
-    assert told == [
+    reported = [(one.title, one.about, one.codes, one.needs) for one in cases.values()]
+    assert reported == [
         ("One holds", "Because of `one`;\nand of two.", (ASKED,), {Need.OWN}),
         ("Two holds", "It is made in a loop.", (ASKED,), {Need.OWN}),
     ]

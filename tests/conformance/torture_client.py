@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import msgspec
 import trio
 
-from conformance.torture.client import Tell
+from conformance.torture.client import Report
 from conformance.torture.script import ClientPart
 from rmq_wire import property_names as prop
 from rmq_wire.bodies.heartbeat import HeartbeatData
@@ -131,17 +131,17 @@ class PythonClient:
         self.label = "python" + "".join(f" that {defect}" for defect in defects)
         self._defects = frozenset(defects)
 
-    async def run(self, part: ClientPart, namesrv: str, topic: str, tell: Tell) -> None:
-        """One run; a bug in it is told as a crash."""
+    async def run(self, part: ClientPart, namesrv: str, topic: str, report: Report) -> None:
+        """One run; a bug in it is reported as a crash."""
         try:
-            await _Run(part, namesrv, topic, tell, self._defects).go()
+            await _Run(part, namesrv, topic, report, self._defects).go()
         except ValueError as bug:
-            tell({"event": "crashed", "error": str(bug)})
+            report({"event": "crashed", "error": str(bug)})
 
 
 class _Run:
-    def __init__(self, part: ClientPart, namesrv: str, topic: str, tell: Tell, defects: frozenset[Defect]) -> None:
-        self._part, self._namesrv, self._topic, self._tell, self._defects = part, namesrv, topic, tell, defects
+    def __init__(self, part: ClientPart, namesrv: str, topic: str, report: Report, defects: frozenset[Defect]) -> None:
+        self._part, self._namesrv, self._topic, self._report, self._defects = part, namesrv, topic, report, defects
         self._links: dict[str, Link] = {}
         self._route: list[Queue] = []
         self._turn = 0
@@ -157,7 +157,7 @@ class _Run:
             await self._consume()
         for link in self._links.values():
             await link.close()
-        self._tell({"event": "done"})
+        self._report({"event": "done"})
 
     async def _ask(self, address: str, request: Request, body: bytes, timeout_s: float) -> Command:
         """Raises `Lost`; the connection is gone then."""
@@ -230,7 +230,7 @@ class _Run:
                 at = answer.header(SendMessageResponse)
                 status = "SEND_OK" if not answer.code else ResponseCode(answer.code).name
                 place = {"broker": broker, "queue": at.queue_id, "offset": at.queue_offset, "status": status}
-                self._tell({"event": "sent", "message": key, **place})
+                self._report({"event": "sent", "message": key, **place})
                 return
             wrong = {"error": "MQBrokerException", "code": answer.code}
             if answer.code == ResponseCode.GO_AWAY:
@@ -238,7 +238,7 @@ class _Run:
                 await self._forget(address)
             elif answer.code not in RETRIED and "retries-everything" not in self._defects:
                 break
-        self._tell({"event": "sent" if "hides-failures" in self._defects else "failed", "message": key, **wrong})
+        self._report({"event": "sent" if "hides-failures" in self._defects else "failed", "message": key, **wrong})
 
     async def _send_once(self, key: str, address: str, queue: int) -> Command:
         request = SendMessageV2(
@@ -275,7 +275,7 @@ class _Run:
     async def _pull(self, queue: Queue) -> None:
         """A connection of its own for each queue: a held pull blocks it."""
         _, address, number = queue
-        own = _Run(self._part, self._namesrv, self._topic, self._tell, self._defects)
+        own = _Run(self._part, self._namesrv, self._topic, self._report, self._defects)
         offset = 0
         try:
             while True:
@@ -310,11 +310,11 @@ class _Run:
             return offset
         if answer.code not in (0, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY):
             raise Lost(f"code {answer.code}")
-        told = answer.header(PullMessageResponse)
+        reported = answer.header(PullMessageResponse)
         if answer.code:
-            return told.next_begin_offset
+            return reported.next_begin_offset
         for at, key in _units(bytes(answer.body)):
-            self._tell({"event": "received", "message": key, "queue": number, "offset": at})
+            self._report({"event": "received", "message": key, "queue": number, "offset": at})
             self._seen.add(key)
             offset = at + 1
         if len(self._seen) >= self._part.count:

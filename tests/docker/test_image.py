@@ -108,7 +108,7 @@ def test_health_follows_the_broker(run: Run) -> None:
     assert (status, printed) == (1, b"")
 
 
-def test_a_client_on_the_host_is_told_an_address_that_it_reaches(run: Run) -> None:
+def test_a_client_on_the_host_is_given_an_address_that_it_reaches(run: Run) -> None:
     box = Box(run)
     bodies = [f"message {number}".encode() for number in range(100)]
     with Talk(box.broker) as talk:

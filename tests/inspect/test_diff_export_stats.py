@@ -55,9 +55,9 @@ def flip(path: Path, at: int) -> None:
 )
 def test_a_changed_byte_is_named(pair: tuple[Path, Path], name: str, at: int, field: str) -> None:
     flip(pair[1] / name, at)
-    [(file, byte, told)] = differ(pair)
+    [(file, byte, reported)] = differ(pair)
     assert (file, byte) == (name, at)
-    assert told == field or told.startswith(f"{field} of the unit at")
+    assert reported == field or reported.startswith(f"{field} of the unit at")
 
 
 def test_every_difference_once(pair: tuple[Path, Path]) -> None:

@@ -85,9 +85,9 @@ def test_ids_and_offsets(rich: Path) -> None:
         for way in (("--id", row["offsetMsgId"]), ("--offset", row["commitLogOffset"])):
             seen = look("explain", rich, *way, "--json")
             assert honest(rich, seen)[-1]["found"]
-    stranger = look("explain", rich, "--id", "0A0B0C0D00002A9F0000000000000000", "--json")
-    assert stranger.status == 1
-    assert any("another broker's" in line for step in stranger.rows for line in step["says"])
+    unknown = look("explain", rich, "--id", "0A0B0C0D00002A9F0000000000000000", "--json")
+    assert unknown.status == 1
+    assert any("another broker's" in line for step in unknown.rows for line in step["says"])
 
 
 def test_times(rich: Path) -> None:
@@ -124,7 +124,7 @@ def test_what_leads_nowhere_says_why(rich: Path) -> None:
         assert look("explain", rich, *arguments).status == 2
 
 
-def test_a_damaged_target_is_told(rich: Path, tmp_path: Path) -> None:
+def test_a_damaged_target_is_reported(rich: Path, tmp_path: Path) -> None:
     golden = golden_store(tmp_path)
     row = look("find", golden, "--topic", "kinds-5_5_0", "--queue", 1, "--json").rows[3]
     spoil(golden / "commitlog" / f"{0:020}", row["commitLogOffset"] + 30, b"\xff")

@@ -376,10 +376,10 @@ def test_a_signal_ends_it_with_one_line(tmp_path: Path) -> None:
         assert child.stderr is not None
         assert child.stdout.readline().startswith("{")  # and the pipe is full before the 200th
         child.send_signal(signal.SIGINT)
-        _, told = child.communicate(timeout=60)
+        _, reported = child.communicate(timeout=60)
     assert child.returncode in (0, 130)
-    assert "Traceback" not in told
-    assert child.returncode == 0 or told == "rmq: interrupted\n"
+    assert "Traceback" not in reported
+    assert child.returncode == 0 or reported == "rmq: interrupted\n"
 
 
 def test_nothing_is_written_into_the_store(tmp_path: Path) -> None:

@@ -47,10 +47,10 @@ def test_a_line_five_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_long_work_says_how_far_it_is(tmp_path: Path) -> None:
     store = list_store(golden_store(tmp_path))
-    told: list[tuple[str, int, int]] = []
-    list(pieces(store.commit_log, progress=lambda *step: told.append(step)))
-    assert {total for _, _, total in told} == {3 * 16384}
-    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
-    assert told[-1][1] == 3 * 16384
-    collect(store, lambda *step: told.append(step))
-    assert told[-1][1] == 3 * 16384
+    reported: list[tuple[str, int, int]] = []
+    list(pieces(store.commit_log, progress=lambda *step: reported.append(step)))
+    assert {total for _, _, total in reported} == {3 * 16384}
+    assert [done for _, done, _ in reported] == sorted(done for _, done, _ in reported)
+    assert reported[-1][1] == 3 * 16384
+    collect(store, lambda *step: reported.append(step))
+    assert reported[-1][1] == 3 * 16384

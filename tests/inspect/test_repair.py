@@ -1,4 +1,4 @@
-"""`repair`: what is good comes back at its place, the rest is made anew or told; the old store is never written."""
+"""`repair`: what is good comes back at its place, the rest is made anew or reported; the old store is never written."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_batch_queues_and_extensions_of_java(tmp_path: Path) -> None:
 
 
 def test_a_unit_whose_seal_is_broken_is_lost(tmp_path: Path) -> None:
-    """Properties have a check sum only when the broker was told to write one."""
+    """Properties have a check sum only when the broker was set to write one."""
     old = golden_of("light", tmp_path / "old")
     logs = [option for name in ("logs-a", "logs-b") for option in ("--commit-log", old / name)]
     row = look("show", old, *logs, "--json").rows[3]
@@ -220,7 +220,7 @@ def fixed_again(root: Path) -> tuple[int, dict[str, Any]]:
     return seen.status, json.loads(seen.out)
 
 
-def test_gaps_are_told_and_filled(rich: Path) -> None:
+def test_gaps_are_reported_and_filled(rich: Path) -> None:
     victim = next(unit for unit in units_of(rich)[60:] if unit.message.topic == b"TopicA" and not unit.message.sys_flag)
     spoil(rich / victim.file.name, victim.at, bytes(40))
     status, report = fixed(rich)
@@ -326,7 +326,7 @@ def test_nothing_to_save(tmp_path: Path) -> None:
     assert (tmp_path / "b" / "abort").exists()
 
 
-def test_an_interrupted_repair_is_told_from_a_whole_one(rich: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_repair_is_known_from_a_whole_one(rich: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -377,7 +377,7 @@ def test_what_was_repaired_is_sound(rich: Path, damage: Callable[[Path, int], No
 
 
 @pytest.mark.parametrize("number", [3, 70])
-def test_what_was_lost_before_a_repair_is_told_as_no_news(rich: Path, number: int) -> None:
+def test_what_was_lost_before_a_repair_is_reported_as_no_news(rich: Path, number: int) -> None:
     """In the first log file and behind it, where the queue's units differ."""
     victim = [unit for unit in units_of(rich) if unit.message.topic == b"TopicA" and not unit.message.sys_flag][number]
     spoil(rich / victim.file.name, victim.at, bytes(40))

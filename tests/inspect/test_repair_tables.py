@@ -1,4 +1,4 @@
-"""`repair --tables`: topics and groups that no copy tells any more are made again from queues and log; a start says so."""
+"""`repair --tables`: topics and groups that no copy has any more are made again from queues and log; a start says so."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def tear(store: Path, *names: str) -> None:
 
 def test_a_start_names_every_lost_table_and_the_command(store: Path) -> None:
     tear(store, TOPICS, OFFSETS)
-    with pytest.raises(StoreDamaged) as told:
+    with pytest.raises(StoreDamaged) as reported:
         Harness(store)
-    said = str(told.value)
+    said = str(reported.value)
     assert TOPICS in said
     assert OFFSETS in said
     assert GROUPS not in said
@@ -66,7 +66,7 @@ def test_lost_topics_and_groups_are_made_again(store: Path) -> None:
     harness.stop()
 
 
-def test_without_queues_the_log_tells(store: Path) -> None:
+def test_without_queues_the_log_decides(store: Path) -> None:
     tear(store, TOPICS)
     for path in sorted((store / "consumequeue").rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()
@@ -87,7 +87,7 @@ def test_positions_cannot_be_made_and_that_is_said(store: Path) -> None:
     tear(store, OFFSETS, "delayOffset.json")
     seen = look("repair", store, "--tables")
     assert seen.status == 1
-    assert f"lost: config/{OFFSETS}, no message tells it" in seen.out
+    assert f"lost: config/{OFFSETS}, no message says it" in seen.out
     Harness(store).stop()
 
 

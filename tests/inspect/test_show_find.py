@@ -16,7 +16,7 @@ from rmq_wire.layout import consume_queue, timer
 from rmq_wire.layout.flat import flat
 from rmq_wire.message_id import offset_message_id
 from tests.support.command import look
-from tests.support.golden import told
+from tests.support.golden import answered
 from tests.support.stores import LONG_TOPIC, MESSAGES, golden_store, rich_store, spoil, units_of
 
 SIZES = (4096, 8192, 1 << 20)
@@ -51,9 +51,9 @@ def test_every_message_of_the_golden_store(golden: Path) -> None:
         assert row["bodyCRCOk"]
 
 
-def test_what_senders_were_told_is_found(golden: Path) -> None:
+def test_what_senders_were_answered_is_found(golden: Path) -> None:
     looked = 0
-    for entry in told()[:12]:
+    for entry in answered()[:12]:
         for answer in entry["answers"]:
             if not answer or not answer["offset_msg_id"]:
                 continue

@@ -28,7 +28,7 @@ from tests.support.given import damaged
 HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 
 
-def told(root: Path) -> Report:
+def looked(root: Path) -> Report:
     """Check, and write all forms of the report: none may fail."""
     report = verify(list_store(root))
     assert list(lines(report))
@@ -48,7 +48,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
-def test_any_damage_to_any_file_is_survived(sound: Path, data: st.DataObject) -> None:
+def test_any_damage_to_any_file_is_looked(sound: Path, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch) / "store"
         shutil.copytree(sound, root)
@@ -58,7 +58,7 @@ def test_any_damage_to_any_file_is_survived(sound: Path, data: st.DataObject) ->
             size = len(raw)
             made = data.draw(st.one_of(damaged(raw), st.binary(max_size=200), st.just(b""), st.just(raw[: size // 3])))
             path.write_bytes(made.ljust(size, b"\0")[:size] if data.draw(st.booleans()) else made)
-        told(root)
+        looked(root)
 
 
 def store_with(root: Path, log: bytes, **files: bytes) -> Path:
@@ -82,7 +82,7 @@ def unit(
 )
 def test_topics_that_no_broker_accepts(tmp_path: Path, topic: bytes) -> None:
     log = unit(0, topic=topic, properties=b"TAGS\x01\xff\x02KEYS\x01\xff\xfe a\x02UNIQ_KEY\x01\x00\x02")
-    report = told(store_with(tmp_path, log.ljust(4096, b"\0"), checkpoint=bytes(4096)))
+    report = looked(store_with(tmp_path, log.ljust(4096, b"\0"), checkpoint=bytes(4096)))
     assert "queue-missing" in report.findings.codes()
 
 
@@ -92,7 +92,7 @@ def test_queue_offsets_out_of_any_range(tmp_path: Path, offset: int, queue_id: i
     log = unit(0, offset=offset, queue_id=queue_id)
     log += unit(len(log), offset=offset, queue_id=queue_id)
     queue = np.zeros(200, np.uint8).tobytes()
-    told(
+    looked(
         store_with(
             tmp_path, log.ljust(4096, b"\0"), **{f"consumequeue__T__0__{0:020}": queue, f"consumequeue__T__0__{400:020}": queue}
         )
@@ -106,7 +106,7 @@ def test_a_log_of_forged_heads_takes_bounded_time(tmp_path: Path) -> None:
     for at in range(0, len(log) - 200, 40):
         log[at : at + 40] = (60_000).to_bytes(4, "big") + head[4:28] + at.to_bytes(8, "big") + head[36:40]
     started = time.process_time()
-    report = told(store_with(tmp_path, bytes(log)))
+    report = looked(store_with(tmp_path, bytes(log)))
     assert time.process_time() - started < 60
     assert not report.is_clean
 
@@ -115,7 +115,7 @@ def test_units_of_a_thousand_queues_and_no_queue_files(tmp_path: Path) -> None:
     log = b""
     for number in range(2000):
         log += unit(len(log), topic=b"T%d" % number, queue_id=number)
-    report = told(store_with(tmp_path, log.ljust(1 << 18, b"\0")))
+    report = looked(store_with(tmp_path, log.ljust(1 << 18, b"\0")))
     assert len(report.findings.kept) <= KEPT_MAX
 
 
@@ -127,7 +127,7 @@ def test_dense_damage_is_counted_not_listed(tmp_path: Path) -> None:
         log += unit(len(log), b"body", offset=len(places) - 1)
     for place in places:
         log[place + 91] ^= 1 if len(log) > place + 91 else 0
-    report = told(store_with(tmp_path, bytes(log).ljust(1 << 19, b"\0")))
+    report = looked(store_with(tmp_path, bytes(log).ljust(1 << 19, b"\0")))
     [hidden] = [times for code, _, times in report.findings.hidden() if code == "log-body-crc"]
     shown = [one for one in report.listed() if one.code == "log-body-crc"]
     assert len(shown) == KEPT_PER_FILE_MAX
@@ -140,7 +140,7 @@ def test_index_files_of_nonsense(tmp_path: Path, count: int, fill_byte: int) -> 
     layout = flat(index.HEADER)
     head = layout.packed.pack(1, 2, 0, 3, 2**31 - 1, count)
     raw = head + bytes([fill_byte]) * 8000
-    told(
+    looked(
         store_with(
             tmp_path, unit(0).ljust(4096, b"\0"), **{f"index__{20260101000000000}": raw, f"index__{20260101000000001}": b"x"}
         )
@@ -152,14 +152,14 @@ def test_index_files_of_nonsense(tmp_path: Path, count: int, fill_byte: int) -> 
 )
 def test_json_bombs(tmp_path: Path, text: bytes) -> None:
     started = time.process_time()
-    report = told(store_with(tmp_path, unit(0).ljust(4096, b"\0"), config__topics__json=text, **{"config__topics.json": text}))
+    report = looked(store_with(tmp_path, unit(0).ljust(4096, b"\0"), config__topics__json=text, **{"config__topics.json": text}))
     assert "config-broken" in report.findings.codes()
     assert time.process_time() - started < 20
 
 
 def test_a_configuration_of_wrong_shapes(tmp_path: Path) -> None:
     for text in (b'{"topicConfigTable": 5}', b'{"topicConfigTable": []}', b"{}", b'{"topicConfigTable": {"T": null}}'):
-        told(store_with(tmp_path / str(len(text)), unit(0).ljust(4096, b"\0"), **{"config__topics.json": text}))
+        looked(store_with(tmp_path / str(len(text)), unit(0).ljust(4096, b"\0"), **{"config__topics.json": text}))
 
 
 def test_links_pipes_and_directories_in_the_place_of_files(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_links_pipes_and_directories_in_the_place_of_files(tmp_path: Path) -> No
     (root / "index").symlink_to(root)
     (root / "commitlog" / f"{4096:020}").symlink_to(secret)
     (root / "commitlog" / f"{8192:020}").mkdir()
-    report = told(root)
+    report = looked(root)
     assert report.messages == 1
     assert {one.file for one in report.listed() if one.code == "stray"} >= {
         "checkpoint",
@@ -205,7 +205,7 @@ def test_a_huge_sparse_log_costs_neither_time_nor_memory(tmp_path: Path) -> None
     os.truncate(root / "commitlog" / f"{0:020}", 100 << 30)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.process_time()
-    report = told(root)
+    report = looked(root)
     assert report.messages == 1
     assert time.process_time() - started < 20
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10

@@ -63,7 +63,7 @@ def test_lives_of_a_batch_topic(tmp_path: Path) -> None:
 
 
 def test_light_queues_of_copies_and_lost_ones(tmp_path: Path) -> None:
-    """A message sent back keeps the properties that name light queues, and is in none; a light queue that is gone is told."""
+    """A message sent back keeps the properties that name light queues, and is in none; a light queue that is gone is reported."""
     settings = settings_at(tmp_path, enable_lmq=True, enable_multi_dispatch=True)
     store = open_store(settings)
     lit = b"UNIQ_KEY\x01%d\x02INNER_MULTI_DISPATCH\x01%%LMQ%%a,%%LMQ%%b\x02"

@@ -1,4 +1,4 @@
-"""What a look tells that is no damage, and what it advises by how the rest of the store is."""
+"""What a look reports that is no damage, and what it advises by how the rest of the store is."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_an_offset_of_the_checkpoint_at_which_nothing_begins(subject: Subject, f
 
 
 def test_a_checkpoint_older_than_the_log_is_nothing(subject: Subject) -> None:
-    """Retention took what it tells of."""
+    """Retention took what it speaks of."""
     for field in ("physic_msg_timestamp", "index_msg_timestamp"):
         subject.set_field(subject.path("checkpoint"), CHECKPOINT, 0, field, 1)
     assert (subject.report().is_clean, subject.report().notes) == (True, [])

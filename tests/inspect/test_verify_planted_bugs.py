@@ -36,7 +36,7 @@ BUGS: dict[str, tuple[object, str, Any, Plant]] = {
     "missing files are not looked for": (whole.Whole, "look_at_log_files", nothing, plants_log.log_file_missing),
     "own offsets are believed": (scan._Scan, "_displacement", lambda *_: 0, plants_log.log_file_under_a_wrong_name),
     "tags are not compared": (places.Places, "_tags", nothing, plants_queues.wrong_tags_code),
-    "what differs is not told": (places.Places, "_differ", nothing, plants_queues.queue_without_its_end),
+    "what differs is not reported": (places.Places, "_differ", nothing, plants_queues.queue_without_its_end),
     "queues are not held against the log": (
         whole,
         "find_dangling",
@@ -51,7 +51,7 @@ BUGS: dict[str, tuple[object, str, Any, Plant]] = {
     "times are not compared": (entries.IndexCheck, "_times", nothing, plants_index.a_wrong_time_in_the_index),
     "the checkpoint is believed": (verify, "check_checkpoint", nothing, plants_rest.checkpoint_in_the_future),
     "configuration is not read": (verify, "check_config", lambda *_: {}, plants_rest.config_broken),
-    "strays are not told": (verify, "check_strays", nothing, plants_rest.a_link),
+    "strays are not reported": (verify, "check_strays", nothing, plants_rest.a_link),
 }
 
 

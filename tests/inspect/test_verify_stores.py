@@ -192,7 +192,7 @@ def test_a_store_without_index_or_queues_says_so(tmp_path: Path) -> None:
     assert Subject(tmp_path).report().findings.codes() == {"queue-missing"}
 
 
-def test_what_waits_for_its_queue_is_told(tmp_path: Path) -> None:
+def test_what_waits_for_its_queue_is_reported(tmp_path: Path) -> None:
     rig = Rig(RealDisk(), settings_at(tmp_path))
     rig.put(draft(0))
     for number in range(1, 4):
@@ -272,11 +272,11 @@ def test_many_files_in_many_processes_give_the_same_report(tmp_path: Path, monke
     subject.set_head(subject.log_files[1], at, "total_size", unit.total_size + 1)
     alone = subject.report()
     monkeypatch.setattr("rmq_inspect.verify.verify.POOL_BYTES_MIN", 0)
-    told: list[tuple[str, int, int]] = []
-    together = verify(list_store(tmp_path), Scope(workers=2), lambda *step: told.append(step))
+    reported: list[tuple[str, int, int]] = []
+    together = verify(list_store(tmp_path), Scope(workers=2), lambda *step: reported.append(step))
     assert together.listed() == alone.listed()
-    assert {what for what, _, _ in told} == {"queues", "index", "log"}
-    assert all(done <= of for _, done, of in told)
+    assert {what for what, _, _ in reported} == {"queues", "index", "log"}
+    assert all(done <= of for _, done, of in reported)
 
 
 def _endless(item: int) -> int:

@@ -35,8 +35,8 @@ def push(
 
 def queues_of(clients: JavaDriver, consumer: str, topic: str) -> list[tuple[str, int]]:
     """(broker name, queue id) of what a push consumer reads of a topic now."""
-    told = clients.call("push.queues", consumer=consumer)
-    return [(queue["broker"], queue["queue"]) for queue in told if queue["topic"] == topic]
+    reported = clients.call("push.queues", consumer=consumer)
+    return [(queue["broker"], queue["queue"]) for queue in reported if queue["topic"] == topic]
 
 
 def drain(

@@ -27,7 +27,7 @@ from tests.support.reference import JavaBroker, JavaNameServer
 BORN_MS = 1_700_000_000_000
 
 
-class Told:
+class Sender:
     """Sends with plain requests and keeps what was answered."""
 
     def __init__(self, broker: JavaBroker) -> None:
@@ -78,50 +78,50 @@ class Told:
         return answer
 
 
-def fill_light(told: Told) -> None:
-    told.topic("Plain", 2)
-    told.topic("Lit", 2)
+def fill_light(sender: Sender) -> None:
+    sender.topic("Plain", 2)
+    sender.topic("Lit", 2)
     for number in range(12):
-        told.send("Plain", number % 2, b"%d:" % number + b"p" * 600, f"KEYS\x01k{number}\x02TAGS\x01TagA\x02")
+        sender.send("Plain", number % 2, b"%d:" % number + b"p" * 600, f"KEYS\x01k{number}\x02TAGS\x01TagA\x02")
     for number in range(6):
         queues = ("%LMQ%a", "%LMQ%a,%LMQ%b", "%LMQ%b,%LMQ%c,%LMQ%a")[number % 3]
         tags = f"TAGS\x01T{number % 2}\x02WAIT\x01true\x02"
-        told.send("Lit", number % 2, b"lit %d" % number, f"{tags}INNER_MULTI_DISPATCH\x01{queues}\x02")
-    told.send("Lit", 0, b"slash", "INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%x/y\x02")
-    told.send("Lit", 0, b"comma", "INNER_MULTI_DISPATCH\x01%LMQ%a,\x02")
-    told.send("Lit", 0, b"empty", "INNER_MULTI_DISPATCH\x01 \x02")
-    told.send("Lit", 1, b"twice", "INNER_MULTI_DISPATCH\x01%LMQ%d,%LMQ%d\x02")
-    told.send("Lit", 0, b"late", "DELAY\x011\x02INNER_MULTI_DISPATCH\x01%LMQ%a\x02")
-    told.until = ("Lit", 7)
-    told.send("Lit", 1, b"offsets", "INNER_MULTI_DISPATCH\x01%LMQ%a\x02INNER_MULTI_QUEUE_OFFSET\x0177\x02")
-    told.send("Lit", 1, b"lite", "__LITE_TOPIC\x01room\x02")
-    told.send("Plain", 0, b"forged", "__CRC32#\x010123456789\x02A\x01b\x02")
+        sender.send("Lit", number % 2, b"lit %d" % number, f"{tags}INNER_MULTI_DISPATCH\x01{queues}\x02")
+    sender.send("Lit", 0, b"slash", "INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%x/y\x02")
+    sender.send("Lit", 0, b"comma", "INNER_MULTI_DISPATCH\x01%LMQ%a,\x02")
+    sender.send("Lit", 0, b"empty", "INNER_MULTI_DISPATCH\x01 \x02")
+    sender.send("Lit", 1, b"twice", "INNER_MULTI_DISPATCH\x01%LMQ%d,%LMQ%d\x02")
+    sender.send("Lit", 0, b"late", "DELAY\x011\x02INNER_MULTI_DISPATCH\x01%LMQ%a\x02")
+    sender.until = ("Lit", 7)
+    sender.send("Lit", 1, b"offsets", "INNER_MULTI_DISPATCH\x01%LMQ%a\x02INNER_MULTI_QUEUE_OFFSET\x0177\x02")
+    sender.send("Lit", 1, b"lite", "__LITE_TOPIC\x01room\x02")
+    sender.send("Plain", 0, b"forged", "__CRC32#\x010123456789\x02A\x01b\x02")
     items = [
         Item(0, b"one", b"A\x01b\x02"),
         Item(3, b"two", b"A\x01b"),
         Item(0, b"three", b""),
         Item(0, b"four", b"INNER_MULTI_DISPATCH\x01%LMQ%a\x02"),
     ]
-    told.send("Plain", 1, pack_items(items), batch=True)
-    told.send("Plain", 0, b"no properties of mine")
+    sender.send("Plain", 1, pack_items(items), batch=True)
+    sender.send("Plain", 0, b"no properties of mine")
 
 
-def fill_batch(told: Told) -> None:
-    told.topic("Packed", 2, "+queue.type=BatchCQ")
-    told.topic("Plain", 1)
+def fill_batch(sender: Sender) -> None:
+    sender.topic("Packed", 2, "+queue.type=BatchCQ")
+    sender.topic("Plain", 1)
     for number in range(14):
         items = [Item(0, b"%d-%d" % (number, n), b"TAGS\x01TagB\x02") for n in range(number % 4 + 1)]
-        told.send("Packed", 0, pack_items(items), "TAGS\x01TagB\x02", batch=True)
+        sender.send("Packed", 0, pack_items(items), "TAGS\x01TagB\x02", batch=True)
         if number % 3 == 0:
-            told.send("Packed", 0, b"single %d" % number, "TAGS\x01TagS\x02KEYS\x01s\x02")
-    told.send("Packed", 1, pack_items([Item(0, b"x", b"A\x01b\x02"), Item(0, b"y", b"A\x01b\x02")]), batch=True)
-    told.send("Packed", 1, b"forged", "INNER_NUM\x013\x02")
-    told.send("Plain", 0, b"forged", "INNER_NUM\x013\x02")
-    told.send("Packed", 1, b"last")
+            sender.send("Packed", 0, b"single %d" % number, "TAGS\x01TagS\x02KEYS\x01s\x02")
+    sender.send("Packed", 1, pack_items([Item(0, b"x", b"A\x01b\x02"), Item(0, b"y", b"A\x01b\x02")]), batch=True)
+    sender.send("Packed", 1, b"forged", "INNER_NUM\x013\x02")
+    sender.send("Plain", 0, b"forged", "INNER_NUM\x013\x02")
+    sender.send("Packed", 1, b"last")
     for number in range(14):
-        told.send("Plain", 0, b"%d" % number, f"TAGS\x01Tag{number % 2}\x02")
-    told.send("Plain", 0, b"late", "DELAY\x011\x02")
-    told.until = ("Plain", 15)
+        sender.send("Plain", 0, b"%d" % number, f"TAGS\x01Tag{number % 2}\x02")
+    sender.send("Plain", 0, b"late", "DELAY\x011\x02")
+    sender.until = ("Plain", 15)
 
 
 def _bound(broker: JavaBroker, topic: str) -> int:
@@ -136,13 +136,13 @@ def make(name: str, properties: dict[str, str], paths: tuple[str, ...], fill: An
         log = {"storePathCommitLog": ",".join(str(store / path) for path in paths)}
         broker = JavaBroker(Path(scratch) / "broker", names.address, store=store, properties={**SMALL_FILES, **properties, **log})
         with broker:
-            told = Told(broker)
-            fill(told)
-            until(lambda: _bound(broker, told.until[0]) >= told.until[1], "the delayed message")
+            sender = Sender(broker)
+            fill(sender)
+            until(lambda: _bound(broker, sender.until[0]) >= sender.until[1], "the delayed message")
             broker.stop()
         shutil.rmtree(target, ignore_errors=True)
         _keep(store, target)
-        (target / "told.json").write_text(json.dumps(told.entries, indent=1) + "\n")
+        (target / "told.json").write_text(json.dumps(sender.entries, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m tests.java.golden_mix
 
 Two starts, the first with IPv4 addresses and the second with IPv6 ones; log, queues and index roll several times.  Files as in
-`golden_store`: without the zeros at their end, sizes in sizes.json; shape.json holds what the broker was told about its files.
+`golden_store`: without the zeros at their end, sizes in sizes.json; shape.json holds what the broker was set to for its files.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python -m tests.java.golden_store
 
 A small store directory after a clean stop, its files cut after their last written byte; beside them the frames by which the
-messages came (frames.bin) and what the senders were told (told.json), so that a test can compare what was sent with what was
+messages came (frames.bin) and what the senders were answered (told.json), so that a test can compare what was sent with what was
 stored.
 """
 
@@ -31,25 +31,25 @@ LEFT_OUT = {"timerwheel", "timerlog", "rocksdbstore", "compaction"}
 
 
 def make_store() -> None:
-    """The store of a broker after a clean stop, the frames of its clients, and what they were told."""
+    """The store of a broker after a clean stop, the frames of its clients, and what they were answered."""
     target = GOLDEN / f"store-{REFERENCE}"
     shutil.rmtree(target, ignore_errors=True)
     with tempfile.TemporaryDirectory() as scratch, stage(Path(scratch), properties=SMALL_FILES) as on:
-        told: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
         for version in (REFERENCE, OLD_CLIENT):
             with JavaDriver(Path(scratch) / version, version) as clients:
                 clients.call("rebalance_interval", ms=1000)
-                fill(clients, on.subject, version, told)
+                fill(clients, on.subject, version, entries)
         frames = on.broker_relay.frames()
         on.subject.server.stop()
         _keep(on.subject.store, target)
         about = f"Clients {REFERENCE} and {OLD_CLIENT} fill the store of a {REFERENCE} broker ({SMALL_FILES})."
         save(target / "frames.bin", _sends(frames), f"{about}\n{made()}")
-        (target / "told.json").write_text(json.dumps(told, indent=1) + "\n")
+        (target / "told.json").write_text(json.dumps(entries, indent=1) + "\n")
 
 
-def fill(clients: JavaDriver, subject: Subject, version: str, told: list[dict[str, Any]]) -> None:
-    """Every kind of message; what the senders were told goes into `told`."""
+def fill(clients: JavaDriver, subject: Subject, version: str, entries: list[dict[str, Any]]) -> None:
+    """Every kind of message; what the senders were answered goes into `entries`."""
     fresh = Names()
     topic, group = f"kinds-{version.replace('.', '_')}", f"GID-{version.replace('.', '_')}"
     with producer(clients, subject, fresh) as p, producer(clients, subject, fresh, transactions=True) as t:
@@ -69,10 +69,10 @@ def fill(clients: JavaDriver, subject: Subject, version: str, told: list[dict[st
         ]
         for kind in kinds:
             arguments = {"producer": p, "topic": topic, **kind}
-            told.append({"version": version, "sent": kind, "answers": clients.call("send", **arguments)})
+            entries.append({"version": version, "sent": kind, "answers": clients.call("send", **arguments)})
         for outcome in ("COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW"):
             kind = {"form": "transaction", "outcome": outcome, "body": outcome, "tags": "Tx", "keys": "tx"}
-            told.append({"version": version, "sent": kind, "answers": clients.call("send", producer=t, topic=topic, **kind)})
+            entries.append({"version": version, "sent": kind, "answers": clients.call("send", producer=t, topic=topic, **kind)})
         for size in range(100, 1500, 200):  # enough to roll the log
             clients.call("send", producer=p, topic=topic, size=size, keys=f"size-{size}")
         with push(

@@ -37,12 +37,12 @@ def make_store() -> None:
         try:
             with JavaDriver(Path(scratch) / "clients", REFERENCE) as clients:
                 clients.call("rebalance_interval", ms=1000)
-                told = fill(clients, subject)
+                entries = fill(clients, subject)
             subject.server.stop()
         finally:
             subject.end()
         _keep(subject.store, target)
-        (target / "told.json").write_text(json.dumps(told, indent=1) + "\n")
+        (target / "told.json").write_text(json.dumps(entries, indent=1) + "\n")
 
 
 def fill(clients: JavaDriver, subject: Any) -> list[dict[str, Any]]:

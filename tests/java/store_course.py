@@ -161,14 +161,14 @@ class Course:
         """A clean stop: everything that was answered is in the log; queues and index are what it implies."""
         files = self.files()
         view = self.view(files)
-        for told in self.mix.acknowledged:
-            stored = view.at[int(told.message_id[-16:], 16)]
+        for sent in self.mix.acknowledged:
+            stored = view.at[int(sent.message_id[-16:], 16)]
             assert (stored.topic, stored.unit.queue_id, stored.unit.queue_offset) == (
-                told.topic,
-                told.queue_id,
-                told.queue_offset,
+                sent.topic,
+                sent.queue_id,
+                sent.queue_offset,
             )
-            assert bytes(stored.unit.body) == told.body
+            assert bytes(stored.unit.body) == sent.body
         self.same_as(view.queue_files(), "consumequeue/")
         if self.plan.is_reference and with_index:
             self.same_as(view.index_files(), "index/")

@@ -31,7 +31,7 @@ class Shape(NamedTuple):
     """What two answers to one question must share."""
 
     fields: str
-    """Names of the ext fields; `none` when there is not even an empty table, which only the JSON form can tell."""
+    """Names of the ext fields; `none` when there is not even an empty table, which only the JSON form can show."""
     remark: str | None
 
 

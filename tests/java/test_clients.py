@@ -60,18 +60,18 @@ def test_every_form_of_sending_is_read_back(subject: Subject, clients: JavaDrive
         assert message["topic"] == topic
         assert message["store_host"] == f"/{subject.address}"
     sent = [by_body[f"b{i}"] for i in range(10)]
-    told = [{"id": m["msg_id"], "offset_id": m["offset_msg_id"], "at": (m["queue"], m["offset"])} for m in sent]
+    placed = [{"id": m["msg_id"], "offset_id": m["offset_msg_id"], "at": (m["queue"], m["offset"])} for m in sent]
     if form == "batch":
         [result] = results
         assert result["status"] == "SEND_OK"
-        assert result["msg_id"].split(",") == [t["id"] for t in told]
-        assert result["offset_msg_id"].split(",") == [t["offset_id"] for t in told]
-        assert [t["at"] for t in told] == [(result["queue"], result["offset"] + i) for i in range(10)]
+        assert result["msg_id"].split(",") == [t["id"] for t in placed]
+        assert result["offset_msg_id"].split(",") == [t["offset_id"] for t in placed]
+        assert [t["at"] for t in placed] == [(result["queue"], result["offset"] + i) for i in range(10)]
     elif form != "oneway":
         assert [r["status"] for r in results] == ["SEND_OK"] * 10
-        assert told == [{"id": r["msg_id"], "offset_id": r["offset_msg_id"], "at": (r["queue"], r["offset"])} for r in results]
+        assert placed == [{"id": r["msg_id"], "offset_id": r["offset_msg_id"], "at": (r["queue"], r["offset"])} for r in results]
     if form == "queue":
-        assert {t["at"][0] for t in told} == {1}
+        assert {t["at"][0] for t in placed} == {1}
 
 
 def test_a_big_body_travels_compressed(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
@@ -137,7 +137,7 @@ def _seen(clients: JavaDriver, p: str, topic: str, unique: str) -> Any:
         return None
 
 
-def test_two_consumers_share_the_queues_and_one_takes_over_when_told(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
+def test_two_consumers_share_the_queues_and_one_takes_over_on_notice(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
     topic, group = fresh("share"), fresh("group")
     with producer(clients, subject, fresh, queues=8) as p:
         clients.call("send", producer=p, topic=topic, body="x")

@@ -152,10 +152,10 @@ def test_mqadmin_finds_messages_and_progress(served: Served) -> None:
 
 
 def test_positions_are_those_of_the_file(served: Served) -> None:
-    told = loads(remoting.ask(served.broker.address, RequestCode.GET_ALL_CONSUMER_OFFSET).body)["offsetTable"]
+    reported = loads(remoting.ask(served.broker.address, RequestCode.GET_ALL_CONSUMER_OFFSET).body)["offsetTable"]
     for number, (topic, queue_id) in enumerate(served.plan.queues):
         if topic in ("orders", "clicks"):
-            assert 0 <= served.plan.queue_end(number) - told[f"{topic}@GID-orders"][str(queue_id)] <= 7
+            assert 0 <= served.plan.queue_end(number) - reported[f"{topic}@GID-orders"][str(queue_id)] <= 7
 
 
 def test_it_started_without_cutting_anything(served: Served) -> None:

@@ -19,7 +19,7 @@ PAUSE_MS_MAX = 1000
 
 
 def replayed(place: Place, stem: str) -> Report:
-    """A course: fresh servers, for a name server tells of all that is registered."""
+    """A course: fresh servers, for a name server answers all that is registered."""
     subject = start_subject("java", place.directory)
     try:
         return replay(read(CAPTURES / f"{stem}.jsonl"), subject.namesrv, in_turn=True, pause_ms_max=PAUSE_MS_MAX, answer_s=30)

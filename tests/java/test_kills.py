@@ -46,7 +46,7 @@ def broker(directory: Path, flush: str) -> Iterator[Subject]:
 
 
 def flood_until_killed(subject: Subject, clients: JavaDriver, fresh: Fresh, topic: str, count: int) -> list[dict[str, Any]]:
-    """What each producer was told and what it tried."""
+    """What each producer was answered and what it tried."""
     with contextlib.ExitStack() as stack:
         floods = []
         for number in range(PRODUCERS):
@@ -56,16 +56,16 @@ def flood_until_killed(subject: Subject, clients: JavaDriver, fresh: Fresh, topi
             clients.call("flood.start", flood=floods[-1], producer=name, topic=topic, body=f"{number}-", pause_ms=0)
         until(lambda: sum(clients.call("flood.count", flood=flood) for flood in floods) >= count, "sends before the kill")
         subject.server.kill()
-        told = [clients.call("flood.stop", flood=flood) for flood in floods]
+        reported = [clients.call("flood.stop", flood=flood) for flood in floods]
     subject.server.start()
-    return told
+    return reported
 
 
-def check(told: list[dict[str, Any]], messages: list[dict[str, Any]]) -> None:
+def check(reported: list[dict[str, Any]], messages: list[dict[str, Any]]) -> None:
     bodies = [message["body"] for message in messages if not message["body"].startswith("first-")]
     assert len(set(bodies)) == len(bodies), "a message is there twice"
     stored = set(bodies)
-    for number, one in enumerate(told):
+    for number, one in enumerate(reported):
         acknowledged = one["acknowledged"]
         assert set(acknowledged) <= stored, f"acknowledged and gone: {sorted(set(acknowledged) - stored)[:5]}"
         known = {*acknowledged, *(text.split(":")[0] for text in one["failed"])}
@@ -73,7 +73,7 @@ def check(told: list[dict[str, Any]], messages: list[dict[str, Any]]) -> None:
     for queue in {message["queue"] for message in messages}:
         mine = [message for message in messages if message["queue"] == queue]
         assert [message["offset"] for message in mine] == list(range(len(mine))), "offsets have a gap or come twice"
-        for number in range(len(told)):
+        for number in range(len(reported)):
             order = [int(message["body"].split("-")[1]) for message in mine if message["body"].startswith(f"{number}-")]
             assert order == sorted(order), "one producer's messages changed places"
 
@@ -86,13 +86,13 @@ def live(clients: JavaDriver, fresh: Fresh, tmp_path: Path, flush: str, rounds: 
         history = []
         for _ in range(rounds):
             topic = fresh("kill")
-            told = flood_until_killed(subject, clients, fresh, topic, chance.randrange(20, ACKNOWLEDGED_MAX))
-            count = sum(len(one["acknowledged"]) for one in told)
+            reported = flood_until_killed(subject, clients, fresh, topic, chance.randrange(20, ACKNOWLEDGED_MAX))
+            count = sum(len(one["acknowledged"]) for one in reported)
             assert count
-            check(told, pull_all(clients, subject, fresh, topic, count + PRODUCERS))
-            history.append((topic, told, count))
-        for topic, told, count in history[:2]:
-            check(told, pull_all(clients, subject, fresh, topic, count + PRODUCERS))
+            check(reported, pull_all(clients, subject, fresh, topic, count + PRODUCERS))
+            history.append((topic, reported, count))
+        for topic, reported, count in history[:2]:
+            check(reported, pull_all(clients, subject, fresh, topic, count + PRODUCERS))
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])

@@ -109,8 +109,8 @@ def test_a_mistake_is_answered_the_same(sides: dict[str, Side], call: Call) -> N
 
 
 def test_the_runtime_figures_are_real(sides: dict[str, Side]) -> None:
-    told = sides["ours"].begin(Call("brokerStatus -b {broker}"))().out
-    figures = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in told.splitlines())}
+    reported = sides["ours"].begin(Call("brokerStatus -b {broker}"))().out
+    figures = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reported.splitlines())}
     assert int(figures["msgPutTotalTodayNow"]) >= MESSAGES
     assert int(figures["msgGetTotalTodayNow"]) >= MESSAGES
     assert int(figures["commitLogMaxOffset"]) > 0

@@ -38,8 +38,8 @@ def test_what_fails_in_order_is_tried_in_place_and_given_up(subject: Subject, cl
         assert again["began_ns"] - first["began_ns"] >= SUSPEND_MS * 1_000_000 * 9 // 10
         assert again["offset"] == first["offset"], "it is the same record, not a copy"
     assert [m["body"] for m in dead] == ["m0", "m1", "m2"]
-    told = TRIES if clients.version == REFERENCE else TRIES - 1  # not above its maximum: the group's lock makes it a dead letter
-    assert {(m["reconsume_times"], m["properties"]["RETRY_TOPIC"], m["tags"]) for m in dead} == {(told, topic, "T")}
+    tried = TRIES if clients.version == REFERENCE else TRIES - 1  # not above its maximum: the group's lock makes it a dead letter
+    assert {(m["reconsume_times"], m["properties"]["RETRY_TOPIC"], m["tags"]) for m in dead} == {(tried, topic, "T")}
     assert drain(clients, subject, fresh, f"%RETRY%{group}", 0) == []
 
 

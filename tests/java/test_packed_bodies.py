@@ -18,7 +18,7 @@ COMPRESSION = "rocketmq.message.compressType"
 """Read by each new producer."""
 SIZE = 20_000
 EXPECTED = bytes(ord("a") + at % 26 for at in range(SIZE)).decode()
-"""What the driver sends when it is told a size."""
+"""What the driver sends when it is given a size."""
 
 
 @pytest.mark.parametrize("packed", ["LZ4", "ZSTD"])

@@ -1,6 +1,6 @@
 """Old files go in the real broker and in ours: the same minimum offsets, the same answers for what is gone, the same calls.
 
-Both get the same messages over a dozen log files, are told by mqadmin to delete what has expired (everything but the newest
+Both get the same messages over a dozen log files, are asked by mqadmin to delete what has expired (everything but the newest
 file), and are looked at when they have done so, a minute after their start.
 """
 
@@ -98,7 +98,7 @@ class Look(NamedTuple):
 
 
 def both_after_the_first_look(place: Place) -> dict[str, Look]:
-    """A course: both sides are filled, told to delete, and looked at when they have done so."""
+    """A course: both sides are filled, asked to delete, and looked at when they have done so."""
     kinds = {"theirs": "java", "ours": SUBJECTS[0]}
     with contextlib.ExitStack() as stack:
         names = {side: start_name_server(kind, place.directory / side / "namesrv") for side, kind in kinds.items()}

@@ -24,7 +24,7 @@ from rmq_wire.implied.tags import tags_code
 from rmq_wire.message import read_unit
 from rmq_wire.sys_flag import INNER_BATCH, NEED_UNWRAP
 from tests.java.flows import drain, producer, push
-from tests.java.golden_formats import Told
+from tests.java.golden_formats import Sender
 from tests.support import remoting
 from tests.support.clients import JavaDriver
 from tests.support.courses import Place, plays
@@ -127,12 +127,12 @@ def files_of(store: Path, *under: str) -> dict[str, bytes]:
 
 
 def java_sends(broker: JavaBroker) -> None:
-    told = Told(broker)
+    sender = Sender(broker)
     for number in range(5):
         items = [Item(0, b"%d-%d" % (number, n), b"A\x01b\x02") for n in range(3)]
-        assert told.send("Packed", 0, pack_items(items), "TAGS\x01TagJ\x02", batch=True).code == 0
-        assert told.send("Lit", 0, b"java %d" % number, "INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%j\x02").code == 0
-        assert told.send("Plain", 0, b"java %d" % number, "TAGS\x01Tag0\x02").code == 0
+        assert sender.send("Packed", 0, pack_items(items), "TAGS\x01TagJ\x02", batch=True).code == 0
+        assert sender.send("Lit", 0, b"java %d" % number, "INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%j\x02").code == 0
+        assert sender.send("Plain", 0, b"java %d" % number, "TAGS\x01Tag0\x02").code == 0
 
 
 def by_turns(place: Place) -> None:

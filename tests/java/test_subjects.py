@@ -35,7 +35,7 @@ def from_start_to_death(place: Place, version: str) -> None:
         assert java() in target.details["java"]
         with AddressSubject(target.broker) as found:
             assert (found.namesrv, found.broker) == (target.namesrv, target.broker)
-            # 4.9.7 was seen not to tell its version (code 28) just after its start.
+            # 4.9.7 was seen not to answer its version (code 28) just after its start.
             assert found.version == target.version or version == OLD_SERVER
             assert found.config["transactionTimeOut"] == target.config["transactionTimeOut"]
         with Talk(target.broker) as talk:

@@ -26,5 +26,5 @@ async def test_a_stock_client_does_what_the_scripts_say(client: str, tmp_path: P
     with trio.fail_after(150):
         async with java_client(client, tmp_path) as running:
             verdicts += await torment_all([find(name) for name in QUICK], running)
-    told = [[one.seen for one in verdict.expectations if one.passed is False] for verdict in verdicts]
-    assert {verdict.outcome for verdict in verdicts} == {"passed"}, json.dumps(told)
+    reported = [[one.seen for one in verdict.expectations if one.passed is False] for verdict in verdicts]
+    assert {verdict.outcome for verdict in verdicts} == {"passed"}, json.dumps(reported)

@@ -96,9 +96,9 @@ class NameServerHistory(RuleBasedStateMachine):
         acting: bool | None,
         timeout: int | None,
     ) -> None:
-        self.tell(cluster, name, number, addr, topics, state, counter, which, acting, timeout)
+        self.send_registration(cluster, name, number, addr, topics, state, counter, which, acting, timeout)
 
-    def tell(
+    def send_registration(
         self,
         cluster: str,
         name: str,
@@ -152,7 +152,9 @@ class NameServerHistory(RuleBasedStateMachine):
         """The same broker, often on another connection: what a reconnect is."""
         key, live = list(self.model.items())[pick % len(self.model)]
         topics = {"S": 6, "T": 6}
-        self.tell(key[0], live.name, live.broker_id, key[1], topics, live.state, counter, which, None, live.timeout_ms)
+        self.send_registration(
+            key[0], live.name, live.broker_id, key[1], topics, live.state, counter, which, None, live.timeout_ms
+        )
 
     @precondition(lambda self: self.model)
     @rule(pick=st.integers(0, 7), which=st.integers(0, 5))
@@ -217,17 +219,17 @@ class NameServerHistory(RuleBasedStateMachine):
 
     @invariant()
     def every_address_is_live_and_every_live_broker_has_its_address(self) -> None:
-        told = {(name, number, addr) for name, data in self.table.brokers.items() for number, addr in data.broker_addrs.items()}
-        assert told == {(live.name, live.broker_id, key[1]) for key, live in self.table.live.items()}
+        listed = {(name, number, addr) for name, data in self.table.brokers.items() for number, addr in data.broker_addrs.items()}
+        assert listed == {(live.name, live.broker_id, key[1]) for key, live in self.table.live.items()}
         assert all(data.broker_addrs for data in self.table.brokers.values())
         assert all(live.link in self.links for live in self.table.live.values())
 
     @invariant()
     def clusters_list_who_is_live_there(self) -> None:
-        told = {(cluster, name) for cluster, names in self.table.clusters.items() for name in names}
-        assert told == {(key[0], live.name) for key, live in self.table.live.items()}
+        listed = {(cluster, name) for cluster, names in self.table.clusters.items() for name in names}
+        assert listed == {(key[0], live.name) for key, live in self.table.live.items()}
         assert all(self.table.clusters.values())
-        assert all((data.cluster, name) in told for name, data in self.table.brokers.items())
+        assert all((data.cluster, name) in listed for name, data in self.table.brokers.items())
 
     @invariant()
     def topics_have_queues_in_known_brokers_only(self) -> None:

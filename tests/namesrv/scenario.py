@@ -41,7 +41,7 @@ class SessionLike(Protocol):
         who: str = "tool",
         version: int = 513,
     ) -> Said: ...
-    def tell(self, code: int, ext: Mapping[str, Any], body: bytes = b"", *, who: str = "tool") -> None: ...
+    def send_oneway(self, code: int, ext: Mapping[str, Any], body: bytes = b"", *, who: str = "tool") -> None: ...
     def close(self, who: str) -> None: ...
     def settled(self, name: str, ids: list[int]) -> None: ...
 
@@ -148,8 +148,8 @@ def _nothing_there(said: Player) -> None:
 
 def _registering(said: Player) -> None:
     body = register_body(*T)
-    said("increment of a stranger", 103, broker(), register_body(T[0]), who="a")
-    said("increment of a stranger: clusters", 106)
+    said("increment of an unknown broker", 103, broker(), register_body(T[0]), who="a")
+    said("increment of an unknown broker: clusters", 106)
     said("register a", 103, broker(), body, who="a")
     said("register a with check sum", 103, broker(bodyCrc32=crc(body)), body, who="a")
     said("register a with wrong check sum", 103, broker(bodyCrc32=1), body, who="a")
@@ -205,7 +205,7 @@ def _signs_of_life(said: Player) -> None:
     said("other time", 322, broker(), {**VERSION, "counter": 2, "timestamp": 1})
     said("no version", 322, broker())
     said("broken version", 322, broker(), b"{broken")
-    said("version of a stranger", 322, broker(port=1), VERSION)
+    said("version of an unknown broker", 322, broker(port=1), VERSION)
     said("version in another cluster", 322, broker(cluster="X"), VERSION)
     said("heartbeat", 904, broker())
     said("heartbeat without id", 904, {**broker(), "brokerId": None})
@@ -255,10 +255,10 @@ def _key_values(said: Player) -> None:
     said("get missing", 101, {"namespace": ORDERED, "key": "T2"})
     said("list", 219, {"namespace": "NS"})
     said("register with ordered topics", 103, broker(), register_body(*T, counter=3), who="a")
-    said.routes("order is not told", "T1")
+    said.routes("order is not answered", "T1")
     said("put another", 100, {"namespace": ORDERED, "key": "T1", "value": "broker-a:5"})
     said("configure order", 318, {}, b"orderMessageEnable=true\n")
-    said.routes("order is told", "T1", "T2")
+    said.routes("order is answered", "T1", "T2")
     said("configure no ordered topics", 318, {}, b"returnOrderTopicConfigToBroker=false\n")
     said("register without ordered topics", 103, broker(), register_body(*T, counter=3), who="a")
     said("delete", 102, {"namespace": ORDERED, "key": "T1"})
@@ -332,7 +332,7 @@ _MISSING = (
     "a missing required field is an error that names it; Java goes on with null and mostly answers as if nothing had been there"
 )
 DIFFERENT = {
-    "increment of a stranger: clusters": "a registration that is refused changes nothing; Java keeps a broker without address",
+    "increment of an unknown broker: clusters": "a refused registration changes nothing; Java keeps a broker without address",
     "compressed and not announced": "some 5.x brokers compress and say they do not; Java cannot read them, we look at the bytes",
     "older state: route of T1": _REFUSED,
     "slave is master: route of T1": _REFUSED,

@@ -1,6 +1,6 @@
 """Our name server beside the real one, over sockets: the same conversation, and the same Java brokers registered with both.
 
-Java's master and slave are told both name servers, so whatever the two say about them must be the same; stock mqadmin and stock
+Java's master and slave are given both name servers, so whatever the two say about them must be the same; stock mqadmin and stock
 consumers look at ours.
 """
 
@@ -60,7 +60,7 @@ def test_ours_says_the_same_over_sockets(tmp_path: Path) -> None:
     assert {label for label in theirs if not same_answer(theirs[label], ours[label])} == DIFFERENT.keys()
 
 
-class Told(NamedTuple):
+class Answered(NamedTuple):
     """An answer, less what differs between two servers that know the same."""
 
     code: int
@@ -69,7 +69,7 @@ class Told(NamedTuple):
     body: object
 
     @classmethod
-    def of(cls, answer: remoting.Answer) -> Told:
+    def of(cls, answer: remoting.Answer) -> Answered:
         return cls(answer.code, answer.remark, answer.ext, normal(answer.json()) if answer.body else None)
 
 
@@ -83,21 +83,21 @@ class Both(NamedTuple):
     tools: JavaDriver
     """Stock clients and mqadmin."""
 
-    def told(self, code: int, **ext: str) -> tuple[Told, Told]:
+    def both_sides(self, code: int, **ext: str) -> tuple[Answered, Answered]:
         """What the two say to one question: ours first."""
         ours, javas = (remoting.ask(at, code, ext) for at in (self.ours, self.javas))
-        return Told.of(ours), Told.of(javas)
+        return Answered.of(ours), Answered.of(javas)
 
     def agreed(self, code: int, **ext: str) -> Any:
         """The body of what both say, once a change has come to both."""
 
         def agree() -> bool:
-            ours, javas = self.told(code, **ext)
+            ours, javas = self.both_sides(code, **ext)
             return ours == javas
 
         with contextlib.suppress(NotReady):
             until(agree, "agreement")
-        ours, javas = self.told(code, **ext)
+        ours, javas = self.both_sides(code, **ext)
         assert ours == javas
         return ours.body
 
@@ -157,7 +157,7 @@ def test_master_and_slave_stand_in_the_route(both: Both) -> None:
 
 
 @beside
-def test_both_name_servers_tell_the_same_of_the_same_brokers(both: Both) -> None:
+def test_both_name_servers_answer_the_same_of_the_same_brokers(both: Both) -> None:
     for code in (106, 304, 311, 312, 313):
         both.agreed(code)
     both.agreed(224, cluster="DefaultCluster")

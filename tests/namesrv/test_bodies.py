@@ -1,4 +1,4 @@
-"""What a broker tells a name server, in every spelling: Java's own bytes, ours, and what an attacker makes of them."""
+"""What a broker registers with a name server, in every spelling: Java's own bytes, ours, and what an attacker makes of them."""
 
 from __future__ import annotations
 

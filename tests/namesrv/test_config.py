@@ -75,8 +75,8 @@ def test_values_are_listed_as_java_lists_them() -> None:
 
 
 def test_a_configuration_file_is_what_gets_written() -> None:
-    told = NamesrvConfig({"configStorePath": "/elsewhere"}, user_home=HOME, config_file="/etc/ns.conf")
-    assert told.config_store_path == "/etc/ns.conf"
+    settings = NamesrvConfig({"configStorePath": "/elsewhere"}, user_home=HOME, config_file="/etc/ns.conf")
+    assert settings.config_store_path == "/etc/ns.conf"
     assert Path(NamesrvConfig({}, config_file="ns.conf").config_store_path).is_absolute()
     assert config(kvConfigPath="/kv.json").kv_config_path == "/kv.json"
     assert config(kvConfigPath=" ").kv_config_path == f"{HOME}/namesrv/kvConfig.json"
@@ -105,19 +105,19 @@ def test_what_cannot_be_started_with(key: str, value: str, said: str) -> None:
 
 
 def test_what_is_reported() -> None:
-    told = config(
+    settings = config(
         lisenPort="1", serverWorkerThreads="9", serverSelectorThreads="3", connectTimeoutMillis="1", clusterTest="false"
     )
-    assert told.unknown == {"lisenPort": "1", "connectTimeoutMillis": "1"}
-    unknown, workers, timeout = told.notices
+    assert settings.unknown == {"lisenPort": "1", "connectTimeoutMillis": "1"}
+    unknown, workers, timeout = settings.notices
     assert unknown == "unknown property lisenPort (near: listenPort)"
     assert workers.startswith("property serverWorkerThreads=9 has no effect: ")
     assert timeout.startswith("property connectTimeoutMillis=1 has no effect: ")
 
 
 def test_updates_take_what_fits() -> None:
-    told = config(mine="1", connectTimeoutMillis="5")
-    changed = told.change(
+    settings = config(mine="1", connectTimeoutMillis="5")
+    changed = settings.change(
         {
             "mine": "2",
             "yours": "3",
@@ -127,37 +127,37 @@ def test_updates_take_what_fits() -> None:
             "scanNotActiveBrokerInterval": "0",
         }
     )
-    values = told.values()
+    values = settings.values()
     assert (values["mine"], values["enableTopicList"], values["connectTimeoutMillis"]) == ("2", "false", "6")
     assert (values["waitSecondsForService"], values["scanNotActiveBrokerInterval"]) == ("45", "5000")
     assert "yours" not in values
     assert len(changed.passed_over) == 2
     assert changed.names == {"mine", "enableTopicList", "connectTimeoutMillis"}
-    assert not told.enable_topic_list
-    changed = told.change({"scanNotActiveBrokerInterval": "7"})
-    assert told.later(changed.names) == ["scanNotActiveBrokerInterval"]
-    assert told.scan_not_active_broker_interval == 5000
-    values = told.values()
+    assert not settings.enable_topic_list
+    changed = settings.change({"scanNotActiveBrokerInterval": "7"})
+    assert settings.later(changed.names) == ["scanNotActiveBrokerInterval"]
+    assert settings.scan_not_active_broker_interval == 5000
+    values = settings.values()
     assert (values["scanNotActiveBrokerInterval"], values["listenPort"]) == ("7", AT_START["listenPort"])
     with pytest.raises(BadConfig, match="no controller"):
-        told.change({"enableTopicList": "true", "enableControllerInNamesrv": "true"})
-    assert told.values() == values
+        settings.change({"enableTopicList": "true", "enableControllerInNamesrv": "true"})
+    assert settings.values() == values
 
 
 def test_the_black_list_is_javas_and_what_is_added() -> None:
-    told = config(configBlackList="orderMessageEnable")
+    settings = config(configBlackList="orderMessageEnable")
     for key in ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome", "orderMessageEnable"):
         with pytest.raises(BadConfig, match="black list") as refused:
-            told.change({"enableTopicList": "false", key: "x"})
+            settings.change({"enableTopicList": "false", key: "x"})
         assert refused.value.forbidden
-    assert told.enable_topic_list
+    assert settings.enable_topic_list
 
 
 def test_a_change_is_taken_back_whole() -> None:
-    told = config(mine="1", orderMessageEnable="true")
-    before, undo = told.values(), told.way_back()
-    assert told.change({"mine": "2", "orderMessageEnable": "false"}).names == {"mine", "orderMessageEnable"}
-    assert told.values() != before
+    settings = config(mine="1", orderMessageEnable="true")
+    before, undo = settings.values(), settings.way_back()
+    assert settings.change({"mine": "2", "orderMessageEnable": "false"}).names == {"mine", "orderMessageEnable"}
+    assert settings.values() != before
     undo()
-    assert told.values() == before
-    assert told.order_message_enable
+    assert settings.values() == before
+    assert settings.order_message_enable

@@ -1,4 +1,4 @@
-"""Tables of thousands of rows: read, entered and told in slices that are counted, and what is not cut has a limit."""
+"""Tables of thousands of rows: read, entered and answered in slices that are counted, and what is not cut has a limit."""
 
 from __future__ import annotations
 
@@ -129,15 +129,15 @@ def test_a_connection_that_closes_in_the_middle_of_its_registration_leaves_nothi
 
 
 def test_others_are_served_between_the_slices_of_a_registration(session: EngineSession) -> None:
-    stranger, other = session.client("stranger"), session.client("other")
-    session.driver.turn((stranger, registration_frame(1)))
+    unknown, other = session.client("unknown"), session.client("other")
+    session.driver.turn((unknown, registration_frame(1)))
     session.driver.turn((other, framed(206, {}, b"", 1)))
     assert other.answers[1].code == 0
-    assert not stranger.answers
-    assert stranger.peer.congested, "its next request waits"
+    assert not unknown.answers
+    assert unknown.peer.congested, "its next request waits"
     session.driver.run()
-    assert stranger.answers[1].code == 0
-    assert not stranger.peer.congested
+    assert unknown.answers[1].code == 0
+    assert not unknown.peer.congested
     assert len(session.server.table.topics) == MANY
 
 
@@ -172,7 +172,7 @@ def test_a_route_over_many_brokers_is_spelled_as_a_short_one(session: EngineSess
     session.driver.turn((client, framed(105, {"topic": "T"}, b"", 9, version=version)))
     assert not client.answers, "in slices"
     session.driver.run()
-    route = session.server.told.route("T", "127.0.0.1")
+    route = session.server.route_answers.route("T", "127.0.0.1")
     assert route is not None
     assert len(route.broker_datas) == count
     expected = route.encode() if version == 513 else route.encode_fastjson()
@@ -183,7 +183,7 @@ def test_a_route_over_many_brokers_is_spelled_as_a_short_one(session: EngineSess
 def test_brokers_that_go_while_a_route_is_made_are_left_out(session: EngineSession) -> None:
     for number in range(4 * ROWS_PER_SLICE):
         session.ask(103, broker(f"b{number}", port=number + 1), register_body(topic("T"), topic("U")), who=f"b{number}")
-    making = session.server.told.finding_route("T")
+    making = session.server.route_answers.finding_route("T")
     next(making)
     session.close("b7")
     route = finished(making)

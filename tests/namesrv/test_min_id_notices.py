@@ -44,7 +44,7 @@ def said(session: EngineSession) -> list[tuple[str, dict[str, str]]]:
     return found
 
 
-def test_a_master_that_comes_is_told_to_the_slaves_and_one_that_goes_to_all_that_are_left(tmp_path: Path) -> None:
+def test_slaves_are_notified_of_a_master_that_comes_and_all_that_are_left_of_one_that_goes(tmp_path: Path) -> None:
     session = EngineSession(str(tmp_path), ON)
     due: list[int] = []
     session.server.notices.on_due = lambda: due.append(1)
@@ -63,7 +63,7 @@ def test_a_master_that_comes_is_told_to_the_slaves_and_one_that_goes_to_all_that
     assert len(due) == 2
 
 
-def test_brokers_that_go_together_are_told_once_to_those_who_stay(tmp_path: Path) -> None:
+def test_those_who_stay_are_notified_once_of_brokers_that_go_together(tmp_path: Path) -> None:
     session = EngineSession(str(tmp_path), ON)
     register(session, "both", 0, 10911)
     register(session, "both", 1, 10921)
@@ -73,10 +73,10 @@ def test_brokers_that_go_together_are_told_once_to_those_who_stay(tmp_path: Path
 
 
 @pytest.mark.parametrize(("options", "acting"), [({}, "true"), (ON, None), (ON, "false")])
-def test_nobody_is_told_unless_the_key_and_the_brokers_ask_for_it(
+def test_nobody_is_notified_unless_the_key_and_the_brokers_ask_for_it(
     tmp_path: Path, options: dict[str, str], acting: str | None
 ) -> None:
-    """A loss is told only when the brokers act as masters, as in Java."""
+    """A loss is notified only when the brokers act as masters, as in Java."""
     session = EngineSession(str(tmp_path), options)
     register(session, "m", acting=acting)
     register(session, "s", 1, 10921, acting=acting)
@@ -146,5 +146,5 @@ async def test_they_arrive(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
             nursery.cancel_scope.cancel()
     assert [(code, fields["minBrokerId"]) for code, fields in arrived] == [(905, "0"), (905, "1")]
     lines = [record.getMessage() for record in caplog.records if record.name == "rmq.namesrv"]
-    assert any(f"broker {unreachable} was not told" in line and "Connection refused" in line for line in lines)
-    assert any("broker no address was not told" in line for line in lines)
+    assert any(f"broker {unreachable} was not notified" in line and "Connection refused" in line for line in lines)
+    assert any("broker no address was not notified" in line for line in lines)

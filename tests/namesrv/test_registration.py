@@ -92,7 +92,7 @@ def kinds(asked: Iterable[Asked]) -> list[type[Request]]:
     return [type(one.request) for one in asked]
 
 
-def told(asked: Asked) -> set[str]:
+def registered(asked: Asked) -> set[str]:
     """The topics in a registration."""
     header = asked.request
     assert isinstance(header, RegisterBroker)
@@ -134,7 +134,7 @@ def test_the_header_says_who_we_are_and_the_body_what_we_have() -> None:
         compressed=False,
         body_crc32=body_crc(asked.body),
     )
-    assert told(asked) == {"T1", "T2"}
+    assert registered(asked) == {"T1", "T2"}
     assert b'"topicQueueMappingInfoMap":{}' in asked.body
 
 
@@ -149,19 +149,19 @@ def test_all_name_servers_are_asked_at_once_and_wait_for_nobody() -> None:
     assert [asked.namesrv for asked in broker.due(10_000)] == ["n:2"], "the other has not answered yet"
 
 
-def test_a_changed_topic_is_told_at_once_and_alone() -> None:
+def test_a_changed_topic_is_registered_at_once_and_alone() -> None:
     broker = Broker("n:1", "n:2")
     broker.settle(0)
     broker.registrar.topics_changed([broker.topics.create("N")])
     assert broker.woken == 1
     asked = broker.due(1)
-    assert [told(one) for one in asked] == [{"N"}, {"N"}]
+    assert [registered(one) for one in asked] == [{"N"}, {"N"}]
     broker.registrar.topics_changed([broker.topics.create("O")])
     broker.registrar.topics_changed([broker.topics.create("P")])
     assert not broker.due(2), "one question at a time"
     for one in asked:
         broker.answer(one)
-    assert [told(one) for one in broker.settle(3)] == [{"O", "P"}, {"O", "P"}]
+    assert [registered(one) for one in broker.settle(3)] == [{"O", "P"}, {"O", "P"}]
     assert not broker.due(4)
 
 
@@ -171,7 +171,7 @@ def test_a_full_registration_makes_waiting_increments_needless() -> None:
     broker.registrar.topics_changed([broker.topics.create("N")])
     broker.registrar.everything_changed()
     broker.answer(first)
-    assert [told(one) for one in broker.settle(1)] == [{"T1", "T2", "N"}]
+    assert [registered(one) for one in broker.settle(1)] == [{"T1", "T2", "N"}]
 
 
 def test_single_topic_registration_says_217() -> None:
@@ -191,7 +191,7 @@ def test_a_large_table_is_split_when_the_configuration_says_so() -> None:
     broker.settings.split_registration_size = 2
     for name in ("A", "B", "C"):
         broker.topics.create(name)
-    assert [told(one) for one in broker.settle(0)] == [{"T1", "T2"}, {"A", "B"}, {"C"}]
+    assert [registered(one) for one in broker.settle(0)] == [{"T1", "T2"}, {"A", "B"}, {"C"}]
 
 
 def test_without_force_the_version_is_asked_first() -> None:
@@ -227,7 +227,7 @@ def test_a_compressed_registration_says_so() -> None:
     broker.settings.compressed_register = True
     [asked] = broker.due(0)
     assert asked.body[0] == 0x78
-    assert told(asked) == {"T1", "T2"}
+    assert registered(asked) == {"T1", "T2"}
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -250,9 +250,9 @@ def test_a_large_registration_is_made_in_slices(compressed: bool) -> None:
         if len(slices) == 20:
             broker.registrar.topics_changed([broker.topics.create("N")])
     assert max(slices) < 100 * ROWS_PER_SLICE
-    assert len(told(asked[0])) == 3_002
+    assert len(registered(asked[0])) == 3_002
     assert broker.answer(asked[0]) is None
-    assert [told(one) for one in broker.settle(1)] == [{"N"}], "what is made meanwhile follows"
+    assert [registered(one) for one in broker.settle(1)] == [{"N"}], "what is made meanwhile follows"
 
 
 def test_ordered_topics_come_back() -> None:
@@ -270,7 +270,7 @@ def test_after_a_failure_everything_is_said_again_with_growing_pauses() -> None:
     for _ in range(5):
         asked = broker.due(at)
         assert len(asked) == 1
-        assert told(asked[0]) == ({"N"} if at == 1 else {"T1", "T2", "N"})
+        assert registered(asked[0]) == ({"N"} if at == 1 else {"T1", "T2", "N"})
         assert "refused" in broker.registrar.failed(asked[0], "connection refused", at)
         assert broker.registrar.registered == []
         due = broker.registrar.next_due_ms()
@@ -279,7 +279,7 @@ def test_after_a_failure_everything_is_said_again_with_growing_pauses() -> None:
         assert not broker.due(due - 1)
         at = due
     assert times == [1_000, 2_000, 4_000, 5_000, 5_000]
-    assert [told(one) for one in broker.settle(at)] == [{"T1", "T2", "N"}]
+    assert [registered(one) for one in broker.settle(at)] == [{"T1", "T2", "N"}]
     assert broker.registrar.registered == ["n:1"]
     broker.registrar.failed(broker.due(40_000)[0], "again", 40_000)
     assert broker.registrar.next_due_ms() == 41_000
@@ -323,7 +323,7 @@ def test_a_broken_connection_is_followed_by_a_registration_at_once() -> None:
     broker.registrar.disconnected("n:1")
     assert broker.registrar.registered == ["n:2"]
     assert broker.woken == 1
-    assert [(one.namesrv, told(one)) for one in broker.settle(100)] == [("n:1", {"T1", "T2"})]
+    assert [(one.namesrv, registered(one)) for one in broker.settle(100)] == [("n:1", {"T1", "T2"})]
 
 
 def test_at_the_end_it_takes_leave_of_those_who_know_it() -> None:
@@ -405,7 +405,7 @@ def test_whatever_happens_the_last_word_is_everything_we_have(events: list[str],
     under_way: list[Asked] = []
 
     def answer(asked: Asked) -> None:
-        known[asked.namesrv] |= told(asked)
+        known[asked.namesrv] |= registered(asked)
         assert broker.answer(asked) is None
 
     now = 0
@@ -494,7 +494,7 @@ def test_news_of_a_broker_of_the_same_process_are_entered_at_once(tmp_path: Path
     harness, names, _ = beside(tmp_path, 3_000)
     node = harness.node
     names.server.table.delete_topic("M2999")
-    again = node._telling_embedded()
+    again = node._registering_embedded()
     for number in range(30):
         next(again, None)
         node.topics.put(TopicConfig(topic_name="M2998", read_queue_nums=number + 20))
@@ -505,7 +505,7 @@ def test_news_of_a_broker_of_the_same_process_are_entered_at_once(tmp_path: Path
     assert again.gi_frame is None
     assert names.route("M2999") is not None
     assert names.server.table.topics["M2998"]["broker-a"].read_queue_nums == 49
-    ending = node._telling_embedded()
+    ending = node._registering_embedded()
     next(ending)
     node.withdraw_from(names.server)
     finished(ending)

@@ -34,7 +34,7 @@ class World:
         self.said: list[MinIdChanged] = []
         self.table = RouteTable(self.settings, Env().log, self.said.append)
         self.acting = False
-        self.told = RouteAnswers(self.table, lambda: self.acting)
+        self.route_answers = RouteAnswers(self.table, lambda: self.acting)
 
     def register(
         self, name: str = "a", number: int = 0, port: int = 1, *, at: int = 0, counter: int = 1, **more: Any
@@ -58,7 +58,7 @@ class World:
         self.table.unregister([Unregistration(cluster, name, number, f"h:{port}")], link)
 
     def addrs(self, topic: str = "T", host: str | None = None) -> dict[str, dict[int, str]] | None:
-        route = self.told.route(topic, host)
+        route = self.route_answers.route(topic, host)
         return None if route is None else {broker.broker_name: broker.broker_addrs for broker in route.broker_datas}
 
     def perm(self, topic: str = "T", name: str = "a") -> int:
@@ -73,11 +73,11 @@ def world() -> World:
 def test_a_route_has_queues_and_addresses_of_master_and_slave(world: World) -> None:
     assert world.register() == Registered(None, None)
     assert world.register(number=1, port=2, acting_master=False) == Registered("h:1001", "h:1")
-    route = world.told.route("T")
+    route = world.route_answers.route("T")
     assert route is not None
     assert route.queue_datas == [QueueData(broker_name="a", read_queue_nums=16, write_queue_nums=16, perm=6)]
     assert route.broker_datas == [BrokerData(cluster="C", broker_name="a", broker_addrs={0: "h:1", 1: "h:2"})]
-    assert world.told.route("nope") is None
+    assert world.route_answers.route("nope") is None
 
 
 def test_a_slave_keeps_the_route_when_its_master_goes(world: World) -> None:
@@ -158,14 +158,14 @@ def test_an_embedded_broker_does_not_expire(world: World) -> None:
 
 def test_nobody_from_outside_takes_the_place_of_an_embedded_broker(world: World) -> None:
     world.register(embedded=True)
-    stranger = Link(1)
+    unknown = Link(1)
     for port in (1, 2):
-        world.register(port=port, counter=9, link=stranger, topics={"X": 6, "Y": 6})
-    world.unregister(link=stranger)
-    world.table.link_closed(stranger)
+        world.register(port=port, counter=9, link=unknown, topics={"X": 6, "Y": 6})
+    world.unregister(link=unknown)
+    world.table.link_closed(unknown)
     assert world.addrs() == {"a": {0: "h:1"}}
     assert world.addrs("X") is None
-    world.register(number=1, port=2, link=stranger, acting_master=False)
+    world.register(number=1, port=2, link=unknown, acting_master=False)
     assert world.addrs() == {"a": {0: "h:1", 1: "h:2"}}, "a slave may come from outside"
 
 
@@ -262,13 +262,13 @@ def test_a_renamed_broker_leaves_its_old_name(world: World) -> None:
     world.register("b", topics={"B": 6, "T": 6})
     assert world.addrs("A") is None
     assert world.addrs("T") == {"b": {0: "h:1"}}
-    assert finished(world.told.clusters()).cluster_addr_table == {"C": ["b"]}
+    assert finished(world.route_answers.clusters()).cluster_addr_table == {"C": ["b"]}
 
 
 def test_a_broker_that_changed_its_cluster_leaves_the_old_one(world: World) -> None:
     world.register()
     world.register(cluster="D")
-    info = finished(world.told.clusters())
+    info = finished(world.route_answers.clusters())
     assert info.cluster_addr_table == {"D": ["a"]}
     assert info.broker_addr_table["a"].cluster == "D"
 
@@ -301,7 +301,7 @@ def test_single_topics_come_and_go(world: World) -> None:
     assert world.addrs() is None
     world.table.delete_topic("U")
     world.table.delete_topic("U")
-    assert world.told.all_topics().topic_list == ["N"]
+    assert world.route_answers.all_topics().topic_list == ["N"]
 
 
 def test_lists_of_topics(world: World) -> None:
@@ -310,21 +310,21 @@ def test_lists_of_topics(world: World) -> None:
     for topic, flag in (("U", 1), ("W", 2), ("T", 3)):
         for queues in world.table.topics[topic].values():
             queues.topic_sys_flag = flag
-    told = world.told
-    assert sorted(told.all_topics().topic_list) == ["T", "U", "W"]
-    assert sorted(finished(told.topics_of_cluster("D")).topic_list) == ["T", "W"]
-    assert finished(told.topics_of_cluster("X")).topic_list == []
-    assert sorted(finished(told.unit_topics()).topic_list) == ["T", "U"]
-    assert sorted(finished(told.unit_sub_topics()).topic_list) == ["T", "W"]
-    assert finished(told.unit_sub_ununit_topics()).topic_list == ["W"]
-    assert sorted(told.system_topics().topic_list) == ["C", "D", "a", "b"]
-    assert told.system_topics().broker_addr == "h:1"
+    route_answers = world.route_answers
+    assert sorted(route_answers.all_topics().topic_list) == ["T", "U", "W"]
+    assert sorted(finished(route_answers.topics_of_cluster("D")).topic_list) == ["T", "W"]
+    assert finished(route_answers.topics_of_cluster("X")).topic_list == []
+    assert sorted(finished(route_answers.unit_topics()).topic_list) == ["T", "U"]
+    assert sorted(finished(route_answers.unit_sub_topics()).topic_list) == ["T", "W"]
+    assert finished(route_answers.unit_sub_ununit_topics()).topic_list == ["W"]
+    assert sorted(route_answers.system_topics().topic_list) == ["C", "D", "a", "b"]
+    assert route_answers.system_topics().broker_addr == "h:1"
 
 
 def test_brokers_stand_in_the_order_of_javas_hash_maps(world: World) -> None:
     for port, name in enumerate(("broker-a", "broker-b", "z", "old")):
         world.register(name, port=port + 1)
-    route = world.told.route("T")
+    route = world.route_answers.route("T")
     assert route is not None
     assert [queues.broker_name for queues in route.queue_datas] == ["old", "broker-b", "z", "broker-a"]
 
@@ -336,7 +336,7 @@ def test_an_acting_master_is_the_least_slave_and_read_only(world: World) -> None
     world.unregister()
     assert world.perm() == 4
     assert world.addrs() == {"a": {0: "h:2", 2: "h:3"}}
-    assert world.told.members("C", "a").broker_addrs == {1: "h:2", 2: "h:3"}
+    assert world.route_answers.members("C", "a").broker_addrs == {1: "h:2", 2: "h:3"}
     world.register(number=1, port=2, acting_master=True, counter=2, topics={"T": 6, "rmq_sys_SYNC_BROKER_MEMBER_a": 6})
     assert world.perm() == 4
     assert world.addrs("rmq_sys_SYNC_BROKER_MEMBER_a") == {"a": {1: "h:2", 2: "h:3"}}
@@ -367,7 +367,7 @@ def test_changes_of_the_smallest_id_are_said(world: World) -> None:
 def test_static_mappings_go_with_the_last_broker(world: World) -> None:
     mapping = TopicQueueMappingInfo(topic="T", bname="a", total_queues=8, curr_id_map={0: 0})
     world.register(mappings={"T": mapping})
-    route = world.told.route("T")
+    route = world.route_answers.route("T")
     assert route is not None
     assert route.topic_queue_mapping_by_broker == {"a": mapping}
     world.unregister()
@@ -377,7 +377,7 @@ def test_static_mappings_go_with_the_last_broker(world: World) -> None:
 def test_filter_servers_are_listed_by_address(world: World) -> None:
     world.register(filter_servers=["f:1"])
     world.register("b", port=2, filter_servers=None)
-    route = world.told.route("T")
+    route = world.route_answers.route("T")
     assert route is not None
     assert route.filter_server_table == {"h:1": ["f:1"], "h:2": None}
     world.register(filter_servers=[])
@@ -388,7 +388,7 @@ def test_a_zone_sees_itself_and_what_has_no_master(world: World) -> None:
     world.register("a", zone="z1")
     world.register("b", port=2, zone="Z2")
     world.register("c", number=1, port=3, zone="z3", acting_master=False)
-    route = world.told.route("T")
+    route = world.route_answers.route("T")
     assert route is not None
     near = near_zone(route, "z2")
     assert sorted(broker.broker_name for broker in near.broker_datas) == ["b", "c"]
@@ -400,14 +400,14 @@ def test_an_embedded_broker_is_where_the_asker_is_connected(world: World) -> Non
     world.register("b", port=2)
     assert world.addrs(host="10.0.0.7") == {"a": {0: "10.0.0.7:10911"}, "b": {0: "h:2"}}
     assert world.addrs() == {"a": {0: "h:10911"}, "b": {0: "h:2"}}
-    assert finished(world.told.clusters("127.0.0.1")).broker_addr_table["a"].broker_addrs == {0: "127.0.0.1:10911"}
-    assert world.told.members("C", "a", "::1").broker_addrs == {0: "[::1]:10911"}
-    assert world.told.system_topics("10.0.0.7").broker_addr == "10.0.0.7:10911"
+    assert finished(world.route_answers.clusters("127.0.0.1")).broker_addr_table["a"].broker_addrs == {0: "127.0.0.1:10911"}
+    assert world.route_answers.members("C", "a", "::1").broker_addrs == {0: "[::1]:10911"}
+    assert world.route_answers.system_topics("10.0.0.7").broker_addr == "10.0.0.7:10911"
     assert world.addrs() == {"a": {0: "h:10911"}, "b": {0: "h:2"}}, "answers change nothing"
 
 
 @pytest.mark.parametrize(
-    ("host", "told"),
+    ("host", "reported"),
     [
         ("::1", "[::1]:5"),
         ("::ffff:1.2.3.4", "1.2.3.4:5"),
@@ -416,5 +416,5 @@ def test_an_embedded_broker_is_where_the_asker_is_connected(world: World) -> Non
         ("x", "x:5"),
     ],
 )
-def test_addresses_as_java_writes_them(host: str, told: str) -> None:
-    assert at_host("127.0.0.1:5", host) == told
+def test_addresses_as_java_writes_them(host: str, reported: str) -> None:
+    assert at_host("127.0.0.1:5", host) == reported

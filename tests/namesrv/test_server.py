@@ -1,4 +1,4 @@
-"""A name server on its engine: connections that come and go, time, files, embedded brokers, and what strangers try."""
+"""A name server on its engine: connections that come and go, time, files, embedded brokers, and what unknown peers try."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def register(session: EngineSession, who: str = "a", counter: int = 1, **more: A
 
 
 def beat(session: EngineSession, who: str = "a", **more: Any) -> None:
-    session.tell(904, broker(**more), who=who)
+    session.send_oneway(904, broker(**more), who=who)
 
 
 def test_a_connection_that_closes_takes_its_broker_along_at_once(session: EngineSession) -> None:
@@ -83,7 +83,7 @@ def test_signs_of_life_keep_a_broker(session: EngineSession, sign: int) -> None:
     register(session, heartbeatTimeoutMillis=10_000)
     for _ in range(10):
         session.driver.advance(9_000)
-        session.tell(sign, broker(heartbeatTimeoutMillis=10_000), register_body(*TOPICS) if sign == 103 else b"", who="a")
+        session.send_oneway(sign, broker(heartbeatTimeoutMillis=10_000), register_body(*TOPICS) if sign == 103 else b"", who="a")
     assert session.route() == MASTER
     session.driver.advance(16_000)
     assert session.route() is None
@@ -93,7 +93,7 @@ def test_a_broker_that_names_no_time_has_two_minutes(session: EngineSession) -> 
     register(session)
     for _ in range(4):
         session.driver.advance(30_000)
-        session.tell(105, {"topic": "x"}, who="a")  # the connection is not idle
+        session.send_oneway(105, {"topic": "x"}, who="a")  # the connection is not idle
     assert session.route() == MASTER
     session.driver.advance(6_000)
     assert session.route() is None
@@ -142,9 +142,9 @@ def test_waiting_for_service_ends_by_itself(tmp_path: Path) -> None:
 
 
 def test_one_way_requests_are_obeyed_and_not_answered(session: EngineSession) -> None:
-    session.tell(103, broker(), register_body(*TOPICS), who="a")
+    session.send_oneway(103, broker(), register_body(*TOPICS), who="a")
     assert session.route() == MASTER
-    session.tell(104, broker(), who="a")
+    session.send_oneway(104, broker(), who="a")
     assert session.route() is None
     assert not session.client("a").answers
 
@@ -157,15 +157,15 @@ def embedded(*names: str, port: int = 10911) -> Registration:
     return Registration("C", "dev", 0, f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}", table, DataVersion(counter=len(names)))
 
 
-def test_an_embedded_broker_is_told_at_the_address_that_the_asker_came_in_on(session: EngineSession) -> None:
+def test_an_embedded_broker_is_answered_at_the_address_that_the_asker_came_in_on(session: EngineSession) -> None:
     session.server.embed(embedded("T1", "T2"))
-    for who, host, told in (
+    for who, host, reported in (
         ("here", "127.0.0.1", "127.0.0.1"),
         ("lan", "192.168.1.5", "192.168.1.5"),
         ("six", "fd00::1", "[fd00::1]"),
     ):
         session.connect_through(who, host)
-        addr = f"{told}:10911"
+        addr = f"{reported}:10911"
         assert session.route(who=who) == {"dev": {"0": addr}}
         assert session.ask(106, who=who).body["brokerAddrTable"]["dev"]["brokerAddrs"] == {"0": addr}
         assert session.ask(901, {"clusterName": "C", "brokerName": "dev"}, who=who).body["brokerMemberGroup"]["brokerAddrs"] == {

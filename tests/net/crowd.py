@@ -1,4 +1,4 @@
-"""Thousands of connections in a process of their own: a plain epoll loop that does what it is told on stdin.
+"""Thousands of connections in a process of their own: a plain epoll loop that does what stdin says.
 
     python -m tests.net.crowd PORT COUNT
 

@@ -33,20 +33,20 @@ def heard(caplog: pytest.LogCaptureFixture) -> Heard:
 
 def test_a_kind_that_floods_is_cut_and_hides_no_other(heard: Heard) -> None:
     for number in range(FLOOD):
-        heard.log.warning("stranger %d came", number)
+        heard.log.warning("peer %d came", number)
     heard.log.error("the disk is full: %s", "ENOSPC")
     lines = heard.take()
-    assert lines == [*(f"stranger {number} came" for number in range(LINES_MAX)), "the disk is full: ENOSPC"]
+    assert lines == [*(f"peer {number} came" for number in range(LINES_MAX)), "the disk is full: ENOSPC"]
     heard.now_ms += WINDOW_MS - 1
-    heard.log.warning("stranger %d came", 1)
+    heard.log.warning("peer %d came", 1)
     assert not heard.take()
     heard.now_ms += 1
-    heard.log.warning("stranger %d came", 2)
+    heard.log.warning("peer %d came", 2)
     left_out = FLOOD - LINES_MAX + 1
-    assert heard.take() == [f"{left_out} lines left out, most of them like 'stranger %d came'", "stranger 2 came"]
+    assert heard.take() == [f"{left_out} lines left out, most of them like 'peer %d came'", "peer 2 came"]
     heard.now_ms += WINDOW_MS
-    heard.log.warning("stranger %d came", 3)
-    assert heard.take() == ["stranger 3 came"]
+    heard.log.warning("peer %d came", 3)
+    assert heard.take() == ["peer 3 came"]
 
 
 def test_lines_below_the_level_use_nothing_up(heard: Heard) -> None:
@@ -59,7 +59,7 @@ def test_lines_below_the_level_use_nothing_up(heard: Heard) -> None:
     assert heard.log.left_out == 0
 
 
-def test_what_strangers_write_is_one_short_line(heard: Heard) -> None:
+def test_what_unknown_peers_write_is_one_short_line(heard: Heard) -> None:
     heard.log.warning("%s", "a\nb\x1b[2J\u202e")
     heard.log.warning("%s", "x" * 10_000)
     heard.log.warning("%s", [f"n\n{number}" for number in range(100_000)])

@@ -34,7 +34,7 @@ def rows(frame: Any) -> list[list[Any]]:
 
 
 def by_name(spark: Any, store: str) -> str:
-    """Empty when Spark finds the format without being told; else what it says."""
+    """Empty when Spark finds the format by itself; else what it says."""
     try:
         spark.read.format("rocketmq_store").options(table="topics").load(store).count()
     except Exception as reason:
@@ -63,8 +63,8 @@ def killed(spark: Any, directory: Path) -> dict[str, Any]:
         marks = directory / "marks" / name
         with mortal_tasks(marks, step):
             made = outcome_of(spark, job_name, store, splitBytes="8k", **given)
-        told = {frame: [list(row) for row in rows.collect()] for frame, rows in made.frames.items()}
-        found[name] = made.as_json() | {"frames": told, "killed": int((marks / KILLED).read_text())}
+        reported = {frame: [list(row) for row in rows.collect()] for frame, rows in made.frames.items()}
+        found[name] = made.as_json() | {"frames": reported, "killed": int((marks / KILLED).read_text())}
     return found
 
 

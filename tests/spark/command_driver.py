@@ -1,4 +1,4 @@
-"""The command with a job of its own in place of `skew`, which does as it is told: for what a real job does not do by itself."""
+"""The command with a job of its own in place of `skew`, which does as it is asked: for what a real job does not do by itself."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def spoil(what: str, _item: int) -> Iterator[Any]:
     yield
 
 
-def run(spark: Any, source: Source, given: dict[str, Any], tell: Progress) -> Outcome:
+def run(spark: Any, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
     """do: `master` says where it runs; `read`, `wait`, `defect`, `full`, and `die`, which ends the JVM."""
     frames = {}
     match given["do"]:
         case "read":
-            with watched(spark, "reading", tell):
+            with watched(spark, "reading", progress):
                 source.read(spark).count()
         case "wait":
             print("waiting", flush=True)
-            with watched(spark, "waiting", tell):
+            with watched(spark, "waiting", progress):
                 spark.range(FOREVER).selectExpr("sum(hash(id))").collect()
         case "die":
             os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Tasks of an export that die where they are told; workers import this module by its name."""
+"""Tasks of an export that die where they are asked to; workers import this module by its name."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ ENDED: Final = 2
 """Tasks that have ended before somebody dies."""
 KILLED: Final = "killed"
 END: Final = "end"
-"""In place of a function: all is done, and nobody was told yet."""
+"""In place of a function: all is done, and nobody has heard of it yet."""
 
 
 @contextmanager

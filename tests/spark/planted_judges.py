@@ -40,7 +40,7 @@ class Fault(NamedTuple):
     what: str
 
     def places(self) -> set[int]:
-        """Of all messages that it tells of."""
+        """Of all messages that it speaks of."""
         return {self.physicalOffset} | {int(found) for found in re.findall(r"(?:at|is at) (\d+)", self.what)}
 
 

@@ -125,7 +125,7 @@ def test_ruined_files_crash_no_worker(spark: Any, tmp_path: Path) -> None:
     assert len(outcome.tables[0].rows) <= 50
 
 
-def test_a_log_alone_is_checked_and_the_rest_told(spark: Any, tmp_path: Path) -> None:
+def test_a_log_alone_is_checked_and_the_rest_reported(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "store")
     plants_log.flip_in_a_body(Subject(tmp_path / "store"))
     log = tmp_path / "alone"

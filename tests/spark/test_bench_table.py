@@ -43,7 +43,7 @@ def test_the_cost_of_a_gb_is_held_without_what_is_fixed() -> None:
     assert list(costs([alone], (2.0,))) == []
 
 
-def test_what_is_missed_is_told() -> None:
+def test_what_is_missed_is_reported() -> None:
     good = line_of("good", 0.8, figures(0.1, 1.0), SIZES, TINY)
     bad = line_of("bad", 1.5, figures(0.4, 1.0, growth=0.06), SIZES, TINY)
     assert missed([good]) == []
@@ -77,7 +77,7 @@ def test_the_page() -> None:
         "load": 2.0,
         "missing": ["skew"],
     }
-    told = list(page(result))
-    assert [row for row in told if row.startswith("|")] == first + second
-    assert "Not there: skew." in told
-    assert sum(row.startswith("MISSED: ") for row in told) == 2
+    reported = list(page(result))
+    assert [row for row in reported if row.startswith("|")] == first + second
+    assert "Not there: skew." in reported
+    assert sum(row.startswith("MISSED: ") for row in reported) == 2

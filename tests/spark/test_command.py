@@ -53,8 +53,8 @@ def test_a_job_from_the_shell(store: Path, tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert done.stderr.splitlines() == [f"rmq: written to {found}: duplicates", f"rmq: written to {page}"]
     [line] = done.stdout.splitlines()
-    told = json.loads(line)
-    assert (told["job"], told["clean"]) == ("duplicates", False)
+    reported = json.loads(line)
+    assert (reported["job"], reported["clean"]) == ("duplicates", False)
     assert len({row["key"] for row in pq.read_table(found / "duplicates").to_pylist()}) == DUPLICATES
     assert "<svg" in page.read_text()
 
@@ -63,8 +63,8 @@ def test_spark_submit_keeps_its_master_and_settings(store: Path) -> None:
     import pyspark
 
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    told = ("--master", "local[3]", "--conf", "spark.sql.shuffle.partitions=5")
-    done = run("skew", store, "--json", program=(str(submit), *told, str(DRIVER)))
+    reported = ("--master", "local[3]", "--conf", "spark.sql.shuffle.partitions=5")
+    done = run("skew", store, "--json", program=(str(submit), *reported, str(DRIVER)))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["figures"] == {
         "master": "local[3]",
@@ -120,7 +120,7 @@ def asked(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     assert spark.range(1).count() == 1, "a session that was there goes on"
 
 
-def test_damage_is_told_with_file_and_byte(asked: Any, store: Path, tmp_path: Path) -> None:
+def test_damage_is_reported_with_file_and_byte(asked: Any, store: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged"
     shutil.copytree(store, damaged)
     log = min((damaged / "commitlog").iterdir())
@@ -169,9 +169,9 @@ def test_a_frame_never_takes_the_place_of_a_store(spark: Any, tmp_path: Path) ->
 
     (tmp_path / "few" / "store" / "commitlog").mkdir(parents=True)
     outcome = Outcome("skew", "clean", True, frames={"few": spark.range(3)})
-    told: list[str] = []
+    reported: list[str] = []
     with pytest.raises(BadOption, match="holds the store"):
-        told += write_frames(
+        reported += write_frames(
             spark, outcome, str(tmp_path), "json", lambda *_: None, overwrite=True, stores=[str(tmp_path / "few" / "store")]
         )
     assert (tmp_path / "few" / "store" / "commitlog").is_dir()

@@ -1,4 +1,4 @@
-"""The job diff: planted differences are found exactly, equal stores are clean, a replica that is behind is told as such."""
+"""The job diff: planted differences are found exactly, equal stores are clean, a replica that is behind is reported as such."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def test_equal_stores(spark: Any, store: Path, replica: Path) -> None:
     outcome = ran(spark, store, replica, exact=True)
     assert outcome.is_clean
     assert outcome.verdict == "equal"
-    told = figures(outcome)
-    assert (told["messages"], told["otherMessages"], told["queues"]) == (MESSAGES, MESSAGES, 3)
-    assert told["samePlaces"] is True
+    reported = figures(outcome)
+    assert (reported["messages"], reported["otherMessages"], reported["queues"]) == (MESSAGES, MESSAGES, 3)
+    assert reported["samePlaces"] is True
     assert not outcome.frames["messages"].count()
 
 
@@ -178,8 +178,8 @@ def test_more_ends_than_one_pass_compares(spark: Any, store: Path, replica: Path
     monkeypatch.setattr(diff_passes, "BORDERS_MAX", 1)
     outcome = ran(spark, store, replica, common=True)
     assert not outcome.is_clean
-    told = {(row["queueId"], row["queueOffset"], row["outcome"]) for row in rows(outcome, "messages")}
-    assert told == {(place.queue_id, place.queue_offset, "differs") for place in changed}
+    reported = {(row["queueId"], row["queueOffset"], row["outcome"]) for row in rows(outcome, "messages")}
+    assert reported == {(place.queue_id, place.queue_offset, "differs") for place in changed}
     ends = {(row["queueId"], row["outcome"], row["firstOffset"]) for row in rows(outcome, "ranges")}
     assert ends == {(0, "behind", 67), (1, "behind", 67), (2, "behind", 66)}
     assert figures(outcome)["differentBlocks"] == 3
@@ -200,8 +200,8 @@ def test_a_store_that_begins_later(spark: Any, store: Path, replica: Path) -> No
     lost = sum(place.file == first for place in places(replica))
     first.unlink()
     outcome = ran(spark, store, replica, exact=True)
-    told = f"the second begins later: {lost} message(s) at the beginning of 3 queue(s) are not there any more"
-    assert outcome.verdict == f"what both hold is equal; {told}"
+    reported = f"the second begins later: {lost} message(s) at the beginning of 3 queue(s) are not there any more"
+    assert outcome.verdict == f"what both hold is equal; {reported}"
     assert not outcome.is_clean
     assert ran(spark, replica, store, exact=True, common=True).is_clean
 

@@ -111,7 +111,7 @@ def test_units_that_cannot_be_judged(spark: Any, tmp_path: Path) -> None:
     assert counted["packedUnits"] > 0
 
 
-def test_damage_is_told(spark: Any, tmp_path: Path) -> None:
+def test_damage_is_reported(spark: Any, tmp_path: Path) -> None:
     directory = made(tmp_path / "damaged", 1 << 20, corrupt_size=2)
     outcome = job(spark, "duplicates", directory / "store")
     assert outcome.is_clean

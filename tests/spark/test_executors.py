@@ -144,20 +144,20 @@ def hold_audit(ran: Ran, name: str) -> None:
     def in_turn(what: str, work: Callable[[Any], Any], pieces: Any) -> list[Any]:
         return [work(piece) for piece in pieces]
 
-    told = ran.found["killed"][name]
+    reported = ran.found["killed"][name]
     wanted = audit(parse_options({"path": str(ran.faulty), "splitBytes": "8k"}), Choice(), in_turn)
-    assert told["figures"]["errors"] + told["figures"]["warnings"] == sum(row[7] for row in finding_rows(wanted)) > 0
-    assert sorted(told["frames"]["findings"], key=repr) == sorted(map(list, finding_rows(wanted)), key=repr)
-    assert told["frames"]["queues"] == [list(row) for row in queue_rows(wanted)]
+    assert reported["figures"]["errors"] + reported["figures"]["warnings"] == sum(row[7] for row in finding_rows(wanted)) > 0
+    assert sorted(reported["frames"]["findings"], key=repr) == sorted(map(list, finding_rows(wanted)), key=repr)
+    assert reported["frames"]["queues"] == [list(row) for row in queue_rows(wanted)]
 
 
 def hold_export(ran: Ran, name: str, to: Path) -> None:
     """Rows as in the store; no file beside those of the manifest."""
     wanted = stored(ran.store)
     assert exported(to) == wanted
-    told = ran.found["killed"][name]
-    assert told["clean"]
-    assert told["figures"]["rows"] == told["figures"]["verifiedRows"] == len(wanted)
+    reported = ran.found["killed"][name]
+    assert reported["clean"]
+    assert reported["figures"]["rows"] == reported["figures"]["verifiedRows"] == len(wanted)
     lines = (to / "_manifest" / "manifest.jsonl").read_text().splitlines()
     names = [file["name"] for line in lines for file in json.loads(line)["files"]]
     assert sorted(names) == sorted(path.relative_to(to).as_posix() for path in to.rglob("*.parquet"))

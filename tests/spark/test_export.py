@@ -101,9 +101,9 @@ def test_the_job(spark: Any, tmp_path: Path) -> None:
 
     log = log_of_days(tmp_path / "broker-a")
     source = Source((str(log.root),), {"splitBytes": str(FILE_BYTES)})
-    told: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
     given, _ = arguments_of(PARAMETERS, {"to": tmp_path / "out"})
-    first = run(spark, source, given, lambda *step: told.append(step))
+    first = run(spark, source, given, lambda *step: reported.append(step))
     figures = {one.name: one.value for one in first.figures}
     assert first.is_clean
     assert figures["rows"] == figures["verifiedRows"] == len(log.places)

@@ -45,7 +45,7 @@ def places(frame: Any) -> list[int]:
 
 
 def said(frame: Any) -> str:
-    """What the user is told by the exception of a query."""
+    """What the exception of a query says to the user."""
     with pytest.raises(Exception) as raised:
         frame.collect()
     assert type(raised.value).__module__.startswith("pyspark.")
@@ -106,10 +106,10 @@ def test_a_body_that_holds_messages(spark: Any, tmp_path: Path) -> None:
     is first.  Cut by the queue it never does."""
     log = write_log(tmp_path / "broker-a", [forged(20)] * 3, file_bytes=1 << 14)
     chosen = {"splitBytes": "800", "columns": "physicalOffset"}
-    told = said(load(spark, log.root, splitStrategy="magic", **chosen))
+    reported = said(load(spark, log.root, splitStrategy="magic", **chosen))
     before, inside = r"units lead here, over the split's end at \d+", r"\d+ bytes are no message"
     file = re.escape(str(log.files[0]))
-    assert re.search(rf"SeamMismatch: {file}, byte \d+: {before}|Malformed: {file}, byte \d+: {inside}", told), told
+    assert re.search(rf"SeamMismatch: {file}, byte \d+: {before}|Malformed: {file}, byte \d+: {inside}", reported), reported
     for strategy in ("file", "consumequeue"):
         assert places(load(spark, log.root, splitStrategy=strategy, **chosen)) == log.places
 
@@ -161,7 +161,7 @@ def test_a_log_that_grows_while_it_is_read(spark: Any, tmp_path: Path) -> None:
 
 
 class Sender(threading.Thread):
-    """Sends numbers to a broker, one after the other, until it is told to stop."""
+    """Sends numbers to a broker, one after the other, until it is stopped."""
 
     def __init__(self, address: str) -> None:
         super().__init__(daemon=True)

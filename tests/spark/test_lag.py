@@ -102,12 +102,12 @@ def test_clean_store_is_clean(spark: Any, tmp_path: Path) -> None:
 def test_planted_positions_are_the_findings(spark: Any, tmp_path: Path) -> None:
     planted = made(tmp_path, **{"position-ahead": AHEAD, "lost": 1, "corrupt-size": 1, "queue-missing": 2})
     outcome = outcome_of(spark, "lag", planted.store)
-    told = {(one.topic, one.queueId) for one in planted.planted.faults if one.kind == "position-ahead"}
-    assert len(told) == AHEAD
+    reported = {(one.topic, one.queueId) for one in planted.planted.faults if one.kind == "position-ahead"}
+    assert len(reported) == AHEAD
     assert not outcome.is_clean
     columns = [column.name for column in outcome.tables[0].columns]
     rows = [dict(zip(columns, row, strict=True)) for row in outcome.tables[0].rows]
-    assert {(row["topic"], row["queueId"]) for row in rows} == told
+    assert {(row["topic"], row["queueId"]) for row in rows} == reported
     assert {row["state"] for row in rows} == {"ahead"}
 
 
@@ -181,7 +181,7 @@ def positions(store: Path, **groups: dict[str, dict[str, int]]) -> None:
     path.write_text(json.dumps(value))
 
 
-def test_positions_that_cannot_be_read_are_told(spark: Any, tmp_path: Path) -> None:
+def test_positions_that_cannot_be_read_are_reported(spark: Any, tmp_path: Path) -> None:
     """They are counted and shown, and the others are judged as ever."""
     store = made(tmp_path).store
     positions(store, g={"orders": {"0": 3, "x": 4, "1": "five"}})
@@ -192,9 +192,9 @@ def test_positions_that_cannot_be_read_are_told(spark: Any, tmp_path: Path) -> N
     outcome = outcome_of(spark, "lag", store)
     assert not outcome.is_clean
     assert "5 positions cannot be read" in outcome.verdict
-    told = outcome.as_json()
-    assert told["figures"]["unreadable"] == told["tables"]["unreadable"]["total"] == 5
-    shown = "\n".join(row["position"] for row in told["tables"]["unreadable"]["rows"])
+    reported = outcome.as_json()
+    assert reported["figures"]["unreadable"] == reported["tables"]["unreadable"]["total"] == 5
+    shown = "\n".join(row["position"] for row in reported["tables"]["unreadable"]["rows"])
     for part in (
         "orders@g, queue 'x'",
         "orders@g, queue '1'",
@@ -207,7 +207,7 @@ def test_positions_that_cannot_be_read_are_told(spark: Any, tmp_path: Path) -> N
 
 
 def test_idle_queues(spark: Any, tmp_path: Path) -> None:
-    """Of a queue whose messages have all expired its readers are done; who had not read them is told so."""
+    """Of a queue whose messages have all expired its readers are done; who had not read them is reported so."""
     store = made(tmp_path).store
     start = idled(store)
     end = sum(u["physicalOffset"] < start for u in rows_of(store, "consumequeue", topics="orders", queueIds="0"))
@@ -248,7 +248,7 @@ def test_without_positions(spark: Any, tmp_path: Path) -> None:
     for path in (store, store / "commitlog"):
         outcome = outcome_of(spark, "lag", path)
         assert not outcome.is_clean
-        assert outcome.verdict == "nothing can be told of made: no consumerOffset.json"
+        assert outcome.verdict == "nothing is known of made: no consumerOffset.json"
 
 
 def test_queues_in_rocksdb(spark: Any, tmp_path: Path) -> None:

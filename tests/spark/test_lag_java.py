@@ -42,12 +42,12 @@ def test_diff_and_inflight(spark: Any, tmp_path: Path) -> None:
         broker = JavaBroker(tmp_path / "broker", names.address, store=store, properties=SMALL_FILES)
         try:
             broker.start()
-            told = {group: progress(broker.address, group) for group in (GROUP, f"{GROUP}_strict")}
+            reported = {group: progress(broker.address, group) for group in (GROUP, f"{GROUP}_strict")}
             broker.stop()
         finally:
             broker.end()
     rows = job.lag(spark, store).collect()
-    assert sum(diff for diff, _ in told[GROUP].values()) > 2  # what was taken back above, and the queues without a position
-    for group, expected in told.items():
+    assert sum(diff for diff, _ in reported[GROUP].values()) > 2  # what was taken back above, and the queues without a position
+    for group, expected in reported.items():
         found = {(row["topic"], row["queueId"]): (row["diff"], row["inflight"]) for row in rows if row["group"] == group}
         assert found == expected

@@ -90,14 +90,14 @@ def test_approximation_is_bounded(spark: Any, tmp_path: Path) -> None:
 def test_late_messages_are_the_findings(spark: Any, tmp_path: Path) -> None:
     planted = made(tmp_path, late=LATE, **{"duplicate": 1, "corrupt-size": 1})
     outcome = outcome_of(spark, "latency", planted.store, max_latency=LIMIT)
-    told = {one.physicalOffset for one in planted.planted.faults if one.kind == "late"}
+    reported = {one.physicalOffset for one in planted.planted.faults if one.kind == "late"}
     [table] = [one for one in outcome.tables if one.is_finding]
     at = [column.name for column in table.columns].index("physicalOffset")
-    assert len(told) == LATE
+    assert len(reported) == LATE
     assert not outcome.is_clean
-    assert {row[at] for row in table.rows} == told
+    assert {row[at] for row in table.rows} == reported
     assert table.total == LATE
-    assert {row["physicalOffset"] for row in outcome.frames["worst"].collect()} == told
+    assert {row["physicalOffset"] for row in outcome.frames["worst"].collect()} == reported
     assert any("no message that can be read" in note for note in outcome.notes)
 
 
@@ -125,11 +125,11 @@ def test_clock_that_is_ahead(spark: Any, tmp_path: Path) -> None:
 
 def test_consumption_as_the_listener_saw_it(spark: Any, tmp_path: Path) -> None:
     store = golden_of("trace", tmp_path)
-    told = json.loads((GOLDEN / "store-5.5.0-trace" / "told.json").read_text())
+    reported = json.loads((GOLDEN / "store-5.5.0-trace" / "told.json").read_text())
     found = [row for row in job.consumption_times(spark, store).collect() if row["group"] == "GID_traced"]
-    key = Counter((one["msg_id"], one["reconsume_times"]) for one in told)
+    key = Counter((one["msg_id"], one["reconsume_times"]) for one in reported)
     assert Counter((row["msgId"], row["retryTimes"]) for row in found) == key
-    by_key = {(one["msg_id"], one["reconsume_times"]): one for one in told}
+    by_key = {(one["msg_id"], one["reconsume_times"]): one for one in reported}
     checked = 0
     for row in found:
         one = by_key[row["msgId"], row["retryTimes"]]
@@ -140,7 +140,7 @@ def test_consumption_as_the_listener_saw_it(spark: Any, tmp_path: Path) -> None:
         checked += 1
         assert round(row["storeTimestamp"].timestamp() * 1000) == one["store_ms"]
         assert abs(row["waitMs"] - (int(one["properties"]["CONSUME_START_TIME"]) - one["store_ms"])) <= 5
-    assert checked > len(told) // 2
+    assert checked > len(reported) // 2
 
 
 def test_groups_of_the_trace(spark: Any, tmp_path: Path) -> None:

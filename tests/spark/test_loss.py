@@ -147,7 +147,7 @@ def test_expired(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_other_formats_and_names(spark: Any, broken: Path, tmp_path: Path, kind: str) -> None:
-    """By place, since these have no unique keys: what is lost is told by another message's being there."""
+    """By place, since these have no unique keys: what is lost is known by another message's being there."""
     rows = [{"t": row["topic"], "queue": row["queueId"], "at": row["queueOffset"]} for row in sent(broken)]
     path = tmp_path / f"ledger.{kind}"
     if kind == "csv":
@@ -172,13 +172,13 @@ def test_other_formats_and_names(spark: Any, broken: Path, tmp_path: Path, kind:
 
 
 def test_batches_and_java_names(spark: Any, clean: Path, tmp_path: Path) -> None:
-    """As a Java producer's `SendResult` tells a batch: keys with commas, the offset of the first."""
+    """As a Java producer's `SendResult` shows a batch: keys with commas, the offset of the first."""
     rows = [row for row in sent(clean) if (row["topic"], row["queueId"]) == ("orders", 0)]
     first = next(n for n in range(50, len(rows)) if rows[n + 2]["queueOffset"] == rows[n]["queueOffset"] + 2)
     keys = ",".join(row["uniqKey"] for row in rows[first : first + 3])
-    told = {"topic": "orders", "queueId": 0, "queueOffset": rows[first]["queueOffset"], "msgId": keys}
+    reported = {"topic": "orders", "queueId": 0, "queueOffset": rows[first]["queueOffset"], "msgId": keys}
     path = tmp_path / "batch.jsonl"
-    path.write_text(json.dumps(told) + "\n")
+    path.write_text(json.dumps(reported) + "\n")
     outcome = job(spark, "loss", clean / "store", ledger=[str(path)])
     assert (figures(outcome)["stored"], outcome.is_clean) == (3, True)
 
@@ -223,7 +223,7 @@ def test_two_brokers(spark: Any, clean: Path, broken: Path, tmp_path: Path) -> N
 
 
 def test_a_store_of_java(spark: Any, tmp_path: Path) -> None:
-    """Every message that its producer sent, told as the log has it; delayed and half ones at the places they had at first."""
+    """Every message that its producer sent, written as the log has it; delayed and half ones at the places they had at first."""
     root = golden_store(tmp_path / "broker-a")
     rows = []
     for one in read_store(root, includeSystemTopics="true").read_all().to_pylist():

@@ -58,7 +58,7 @@ def verdicts(spark: Any, stores: list[Path], rows: list[Row], tmp_path: Path, **
     counted = Counter({name: count for name, count in figures(outcome).items() if name in NAMES and count})
     assert counted.total() == len(rows)
     assert outcome.is_clean == (not counted.keys() & {"lost", "undelivered", "unknown", "unreadable", "unindexed", "elsewhere"})
-    assert bool(counted["unknown"]) == any("cannot be told" in note for note in outcome.notes)
+    assert bool(counted["unknown"]) == any("it is not known" in note for note in outcome.notes)
     return counted
 
 
@@ -76,7 +76,7 @@ NAMES = {
 }
 
 
-def told(row: Row, *names: str, **more: Any) -> Row:
+def reported(row: Row, *names: str, **more: Any) -> Row:
     """A row of a ledger."""
     return {"topic": row["topic"], **{name: row[name] for name in names}, **more}
 
@@ -94,7 +94,7 @@ NEVER = "7F000001053918B4AAC2FFFFFFFFFFFF"
 
 def test_brokers_that_differ(spark: Any, whole: Path, pruned: Path, tmp_path: Path) -> None:
     """The message is gone from one broker by retention, and from the other one, which has everything, it is lost."""
-    rows = [told(row, *PLACE, uniqKey=NEVER) for row in gone(whole, pruned)[:1]]
+    rows = [reported(row, *PLACE, uniqKey=NEVER) for row in gone(whole, pruned)[:1]]
     both = {"brokerName": "old,whole"}
     assert verdicts(spark, [pruned, whole], rows, tmp_path, **both) == {"unknown": 1}
     named = [row | {"brokerName": name} for row in rows for name in ("old", "whole", "third")]
@@ -107,13 +107,13 @@ def test_brokers_that_differ(spark: Any, whole: Path, pruned: Path, tmp_path: Pa
 def test_places_alone_on_several_brokers(spark: Any, whole: Path, pruned: Path, tmp_path: Path) -> None:
     """Where both have a message at its place it is one of them; where one has none it may be the lost one."""
     old, new = gone(whole, pruned)[0], [row for row in messages(pruned) if row["topic"] == PLAIN][-1]
-    rows = [told(old, *PLACE), told(new, *PLACE)]
+    rows = [reported(old, *PLACE), reported(new, *PLACE)]
     assert verdicts(spark, [pruned, whole], rows, tmp_path, brokerName="old,whole") == {"unknown": 1, "stored": 1}
 
 
 def test_keys_alone(spark: Any, whole: Path, pruned: Path, tmp_path: Path) -> None:
     """They say nothing of the place: behind retention nobody knows whether it was kept until then."""
-    rows = [told(row, "uniqKey") for row in gone(whole, pruned)[:7]] + [{"topic": PLAIN, "uniqKey": NEVER}]
+    rows = [reported(row, "uniqKey") for row in gone(whole, pruned)[:7]] + [{"topic": PLAIN, "uniqKey": NEVER}]
     assert verdicts(spark, [pruned], rows, tmp_path) == {"unknown": 8}
     assert verdicts(spark, [whole], rows, tmp_path) == {"stored": 7, "lost": 1}
 
@@ -123,14 +123,14 @@ def test_message_ids(spark: Any, whole: Path, pruned: Path, tmp_path: Path) -> N
     old = gone(whole, pruned)
     kept = [row for row in messages(pruned) if row["topic"] == PLAIN]
     nowhere = f"{kept[5]['offsetMsgId'][:16]}{kept[5]['physicalOffset'] + 1:016X}"
-    rows = [told(row, "offsetMsgId") for row in (*old[:7], *kept[:5])]
+    rows = [reported(row, "offsetMsgId") for row in (*old[:7], *kept[:5])]
     rows[-1]["offsetMsgId"] = rows[-1]["offsetMsgId"].lower()
     rows += [{"topic": PLAIN, "offsetMsgId": nowhere}, {"topic": PLAIN, "offsetMsgId": nowhere, "uniqKey": NEVER}]
-    rows += [told(old[0], "offsetMsgId", uniqKey=NEVER)]
+    rows += [reported(old[0], "offsetMsgId", uniqKey=NEVER)]
     assert verdicts(spark, [pruned], rows, tmp_path) == {"expired": 8, "stored": 5, "lost": 2}
     beyond = [{"topic": PLAIN, "offsetMsgId": f"{kept[5]['offsetMsgId'][:16]}{'F' * 16}"}]
     assert verdicts(spark, [pruned], beyond, tmp_path) == {"unknown": 1}
-    other = [told(kept[0], "offsetMsgId", queueId=kept[0]["queueId"], queueOffset=kept[0]["queueOffset"] + 1)]
+    other = [reported(kept[0], "offsetMsgId", queueId=kept[0]["queueId"], queueOffset=kept[0]["queueOffset"] + 1)]
     assert verdicts(spark, [pruned], other, tmp_path) == {"elsewhere": 1}
     batch = [{"topic": PLAIN, "offsetMsgId": ",".join(row["offsetMsgId"] for row in kept[:3])}]
     path = tmp_path / "batch.jsonl"
@@ -141,7 +141,7 @@ def test_message_ids(spark: Any, whole: Path, pruned: Path, tmp_path: Path) -> N
 def test_ways_together(spark: Any, whole: Path, tmp_path: Path) -> None:
     """One ledger with keys, ids and places: each message is met once, and counted as one that the ledger has."""
     rows = [row for row in messages(whole) if row["topic"] == PLAIN]
-    ledger = [told(row, *ways) for row, ways in zip(rows[:30], [("uniqKey",), ("offsetMsgId",), PLACE] * 10, strict=True)]
+    ledger = [reported(row, *ways) for row, ways in zip(rows[:30], [("uniqKey",), ("offsetMsgId",), PLACE] * 10, strict=True)]
     path = tmp_path / "ledger.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in ledger))
     outcome = job(spark, "loss", whole, ledger=[str(path)], strict=True)
@@ -150,14 +150,14 @@ def test_ways_together(spark: Any, whole: Path, tmp_path: Path) -> None:
 
 
 def detoured(store: Path, *topics: str) -> list[Row]:
-    """As their producers were told: the place in the system's topic; and when they are due."""
+    """As their producers were answered: the place in the system's topic; and when they are due."""
     found = []
     for row in messages(store):
         properties = dict(row["properties"])
         if row["topic"] in topics:
             due = int(properties.get("TIMER_OUT_MS") or row["storeTimestamp"].timestamp() * 1000 + 5000)
             found.append(
-                {**told(row, *PLACE, "uniqKey"), "topic": properties["REAL_TOPIC"], "due": due, "at": row["physicalOffset"]}
+                {**reported(row, *PLACE, "uniqKey"), "topic": properties["REAL_TOPIC"], "due": due, "at": row["physicalOffset"]}
             )
     return found
 
@@ -272,8 +272,8 @@ def test_expired_on_their_way(spark: Any, whole: Path, pruned: Path, tmp_path: P
 
 def test_without_queues(spark: Any, whole: Path, pruned: Path, tmp_path: Path) -> None:
     """Of a log alone, or with queues in RocksDB, nothing is called unindexed; behind retention no place can be judged."""
-    kept = [told(row, *PLACE, "uniqKey") for row in messages(pruned) if row["topic"] == PLAIN][:9]
-    old = [told(row, *PLACE, "uniqKey") for row in gone(whole, pruned)[:4]]
+    kept = [reported(row, *PLACE, "uniqKey") for row in messages(pruned) if row["topic"] == PLAIN][:9]
+    old = [reported(row, *PLACE, "uniqKey") for row in gone(whole, pruned)[:4]]
     assert verdicts(spark, [pruned / "commitlog"], kept + old, tmp_path) == {"stored": 9, "unknown": 4}
 
 
@@ -301,8 +301,8 @@ def test_progress_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     config = tmp_path / "config"
     config.mkdir()
-    told = {"\u00b2": 5, "3": 7, "x": 1, "4": "no", "5": 1 << 63, "6": -1, "7": True, "0": 1, str(1 << 31): 1}
-    (config / "delayOffset.json").write_text(json.dumps({"offsetTable": told}))
+    reported = {"\u00b2": 5, "3": 7, "x": 1, "4": "no", "5": 1 << 63, "6": -1, "7": True, "0": 1, str(1 << 31): 1}
+    (config / "delayOffset.json").write_text(json.dumps({"offsetTable": reported}))
     (config / "timercheck").write_bytes(b"\xff" * 56)
     source = Source((str(tmp_path),), {"brokerName": "b"})
     assert delay_offsets(source) == {"b": {2: 7}}

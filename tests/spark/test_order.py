@@ -131,7 +131,7 @@ def test_a_time_that_no_calendar_has(spark: Any, tmp_path: Path) -> None:
 
 
 def test_a_topic_that_was_made_again(spark: Any, tmp_path: Path) -> None:
-    """Its queue counts from 0 once more: that is told once, and keys that go on are in order."""
+    """Its queue counts from 0 once more: that is reported once, and keys that go on are in order."""
     directory = made(tmp_path / "again", 1 << 20)
     columns = "topic,queueId,queueOffset,physicalOffset"
     messages = read_store(directory / "store", columns=columns, topics="order-steps", queueIds="1").read_all().to_pylist()
@@ -150,7 +150,7 @@ def test_stores_of_java(spark: Any, tmp_path: Path) -> None:
     assert figures(outcome)["keyedMessages"] > 0
 
 
-def test_damage_is_told(spark: Any, tmp_path: Path) -> None:
+def test_damage_is_reported(spark: Any, tmp_path: Path) -> None:
     directory = made(tmp_path / "damaged", 1 << 20, corrupt_size=2)
     outcome = job(spark, "order", directory / "store", sequence="property:sequence")
     assert outcome.is_clean

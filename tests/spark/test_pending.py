@@ -60,8 +60,8 @@ def test_planted(spark: Any, broken: Path) -> None:
     assert len(wanted) == COUNT
     late = outcome.frames["late"].collect()
     assert sorted((row.topic, row.uniqKey) for row in late) == sorted((one["topic"], one["uniqKey"]) for one in wanted)
-    told = sorted(f"delivered {row.latenessMs} ms after it was due" for row in late)
-    assert told == sorted(one["what"] for one in wanted)
+    reported = sorted(f"delivered {row.latenessMs} ms after it was due" for row in late)
+    assert reported == sorted(one["what"] for one in wanted)
     assert not outcome.is_clean
     assert places(outcome, "delayed") == waiting_of(rows, "SCHEDULE_TOPIC_XXXX") != []
     assert places(outcome, "timed") == waiting_of(rows, "rmq_sys_wheel_timer") != []
@@ -98,7 +98,7 @@ def test_later_everything_is_overdue(spark: Any, broken: Path) -> None:
     ],
 )
 def test_numbers_that_cannot_be(spark: Any, tmp_path: Path, topic: str, at: int, size: int, value: int) -> None:
-    """Time of birth, queue, store time: whatever they are, the message is told with all others."""
+    """Time of birth, queue, store time: whatever they are, the message is reported with all others."""
     store = made(tmp_path / "far", 2 << 20) / "store"
     rows, now = messages(store), end_of(store) + 700_000
     row = [one for one in rows if one["topic"] == topic][-1]

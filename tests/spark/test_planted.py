@@ -46,7 +46,7 @@ SMALL: Final = Scale(13 << 20, 128, Sizes(4 << 20, 20_000, 5000, 50_000))
 """Enough that timed messages are delivered: these come twenty rounds of a thousand messages later."""
 LARGE_BYTES: Final = int(os.environ.get("RMQ_PLANTED_BYTES", "1000000000"))
 LARGE: Final = Scale(LARGE_BYTES, 1024, Sizes(128 << 20, 20_000, 500_000, 2_000_000), os.cpu_count() or 1)
-"""Queue files are as small as those: of several holes in one of them the audit tells where the first is."""
+"""Queue files are as small as those: of several holes in one of them the audit reports where the first is."""
 
 
 @dataclass(frozen=True)

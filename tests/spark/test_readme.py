@@ -79,23 +79,23 @@ def in_session(block: str, monkeypatch: pytest.MonkeyPatch, checkout: Path) -> s
 
     monkeypatch.chdir(checkout)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    told = ""
+    reported = ""
     for line in block.splitlines():
         words = shlex.split(line, comments=True)
         if words[:2] != ["rmq", "spark"]:
-            told += run(f"PATH=build/spark/bin:$PATH\n{line}\n", checkout)
+            reported += run(f"PATH=build/spark/bin:$PATH\n{line}\n", checkout)
             continue
         own, _, expected = line.partition("|| test $? = ")
         with contextlib.redirect_stdout(io.StringIO()) as said, pytest.raises(SystemExit) as ended:
             main(shlex.split(own, comments=True)[1:])
         assert (ended.value.code or 0) == int(expected.split()[0] if expected else 0), line
-        told += said.getvalue()
-    return told
+        reported += said.getvalue()
+    return reported
 
 
-def assert_done(checkout: Path, told: str) -> None:
+def assert_done(checkout: Path, reported: str) -> None:
     """What the section says of its commands."""
-    assert "no finding" in told or "clean" in told
+    assert "no finding" in reported or "clean" in reported
     assert (checkout / "build" / "skew.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     exported = json.loads((checkout / "build" / "export" / "_SUCCESS").read_text(encoding="utf-8"))
     assert exported["rows"] > 0
@@ -118,9 +118,9 @@ def test_the_section_from_a_shell(checkout: Path) -> None:
 @pytest.mark.nightly
 def test_the_shell_and_the_cluster(checkout: Path) -> None:
     shell, cluster = blocks_of("docs/spark.md")
-    told = run(without_setting_up(shell) + cluster, checkout)
-    assert "|topic " in told
-    assert "|consumerGroup" in told or "|group" in told
+    reported = run(without_setting_up(shell) + cluster, checkout)
+    assert "|topic " in reported
+    assert "|consumerGroup" in reported or "|group" in reported
 
 
 @pytest.mark.nightly

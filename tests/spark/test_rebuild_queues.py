@@ -91,13 +91,13 @@ def test_topics_that_were_made_again(spark: Any, tmp_path: Path) -> None:
         assert not any(units[240:])
 
 
-def test_damage_is_told(spark: Any, tmp_path: Path) -> None:
+def test_damage_is_reported(spark: Any, tmp_path: Path) -> None:
     log = write_log(tmp_path / "store", [b"%d" % number for number in range(20)], file_bytes=1 << 16)
     spoil(log.files[0], log.places[7] + 4, b"\0\0\0\0")
     outcome = job.run(spark, Source((str(tmp_path / "store"),)), given(tmp_path / "to", compare=True), silent)
     assert not outcome.is_clean
-    told = figures(outcome)
-    assert (told["bridgedUnits"], told["damagedBytes"]) == (1, log.places[8] - log.places[7])
+    reported = figures(outcome)
+    assert (reported["bridgedUnits"], reported["damagedBytes"]) == (1, log.places[8] - log.places[7])
     [row] = outcome.tables[0].rows
     assert (
         dict(zip([one.name for one in outcome.tables[0].columns], row, strict=True)).items()
@@ -113,7 +113,7 @@ def test_damage_is_told(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_one_wild_offset_is_told(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str | None) -> None:
+def test_one_wild_offset_is_reported(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str | None) -> None:
     """Half of the queue is left out, as a broker would: that is not clean."""
     narrowed(monkeypatch, way)
     log = write_log(tmp_path / "store", [b"%d" % number for number in range(20)], file_bytes=1 << 16)

@@ -173,16 +173,16 @@ def test_without_configuration(spark: Any, tmp_path: Path) -> None:
 
 
 def test_one_broker_without_configuration(spark: Any, tmp_path: Path) -> None:
-    """What another broker's configuration tells does not hide its retry topics."""
-    bare, told = golden_of("trace", tmp_path / "bare"), made(tmp_path).store
+    """What another broker's configuration names does not hide its retry topics."""
+    bare, reported = golden_of("trace", tmp_path / "bare"), made(tmp_path).store
     shutil.rmtree(bare / "config")
     shutil.rmtree(bare / "consumequeue")
     expected = {key: (row["state"], len(row["attempts"])) for key, row in by_chain(job.retries(spark, bare)).items()}
     assert {state for state, _ in expected.values()} == {"dead", "unknown"}
-    names = {"brokerName": "bare,told"}
-    rows = by_chain(job.retries(spark, [bare, told], **names).where("brokerName = 'bare'"))
+    names = {"brokerName": "bare,reported"}
+    rows = by_chain(job.retries(spark, [bare, reported], **names).where("brokerName = 'bare'"))
     assert {key: (row["state"], len(row["attempts"])) for key, row in rows.items()} == expected
-    assert job.retries(spark, [bare, told], **names).where("brokerName = 'told'").count() == len(plainly(told))
+    assert job.retries(spark, [bare, reported], **names).where("brokerName = 'reported'").count() == len(plainly(reported))
 
 
 def test_dead_letters_are_findings_only_when_asked(spark: Any, tmp_path: Path) -> None:

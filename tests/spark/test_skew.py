@@ -124,7 +124,7 @@ def test_limit(spark: Any, tmp_path: Path) -> None:
     assert outcome_of(spark, "skew", store, max_skew=worst[0]["maxMean"]).is_clean
 
 
-def test_damage_is_told(spark: Any, tmp_path: Path) -> None:
+def test_damage_is_reported(spark: Any, tmp_path: Path) -> None:
     store = made(tmp_path, **{"corrupt-size": 2}).store
     outcome = outcome_of(spark, "skew", store)
     assert outcome.is_clean

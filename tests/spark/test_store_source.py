@@ -90,7 +90,7 @@ def test_a_schema_of_the_user_says_null_or_not(spark: Any, stores: dict[str, Pat
 
 
 def test_no_null_where_none_may_be(stores: dict[str, Path]) -> None:
-    """What Spark was told to be never null is looked at before Spark gets it: it would read what is not there."""
+    """What Spark was given as never null is looked at before Spark gets it: it would read what is not there."""
     pytest.importorskip("pyspark")
     from pyspark.sql.types import StringType, StructField, StructType
 
@@ -99,13 +99,13 @@ def test_no_null_where_none_may_be(stores: dict[str, Path]) -> None:
     options = parse_options({"path": str(stores["plain"]), "columns": "tags", "includeSystemTopics": "true"})
     [split] = plan_splits(options)
     for nullable in (True, False):
-        told = arrow_schema(StructType([StructField("tags", StringType(), nullable)]), options)
-        assert told.field("tags").nullable is nullable
+        reported = arrow_schema(StructType([StructField("tags", StringType(), nullable)]), options)
+        assert reported.field("tags").nullable is nullable
         if nullable:
-            assert any(None in batch["tags"].to_pylist() for batch in read_split(split, schema=told))
+            assert any(None in batch["tags"].to_pylist() for batch in read_split(split, schema=reported))
             continue
         with pytest.raises(ValueError, match="without what every message has"):
-            list(read_split(split, schema=told))
+            list(read_split(split, schema=reported))
 
 
 def test_splits(spark: Any, stores: dict[str, Path]) -> None:

@@ -25,8 +25,8 @@ class Stopped(BaseException):
     pass
 
 
-def load(disk: MemoryDisk, told: list[str] | None = None) -> object:
-    return load_config(disk, PATH, json.loads, (told if told is not None else []).append)
+def load(disk: MemoryDisk, reported: list[str] | None = None) -> object:
+    return load_config(disk, PATH, json.loads, (reported if reported is not None else []).append)
 
 
 def test_what_is_written_is_read() -> None:
@@ -71,15 +71,15 @@ def test_a_torn_file_gives_way_to_its_backup_and_never_becomes_one(torn: bytes) 
     config_files.persist_config(disk, PATH, [b"[2]"])
     disk.unlink(PATH)
     disk.create(PATH, 0).write_at(0, torn)
-    told: list[str] = []
-    assert load(disk, told) == [1]
+    reported: list[str] = []
+    assert load(disk, reported) == [1]
     assert PATH not in disk.contents()
     assert disk.contents().get(PATH + ".broken") == (torn or None), "what can be mended is kept"
     assert disk.crash("synced").contents().keys() == disk.contents().keys()
-    [line] = told
+    [line] = reported
     assert line.startswith(PATH)
     assert "its backup is used" in line
-    assert load(disk, told) == [1]
+    assert load(disk, reported) == [1]
     config_files.persist_config(disk, PATH, [b"[3]"])
     assert (load(disk), disk.contents()[PATH + ".bak"]) == ([3], b"[1]")
 

@@ -1,6 +1,6 @@
 """Random days of a store, by seed: tests/support/store_sim.py. That they find bugs is shown in test_planted.py.
 
-RMQ_SEEDS=FIRST-LAST runs others instead; a seed that fails is told with the command to repeat it.
+RMQ_SEEDS=FIRST-LAST runs others instead; a seed that fails is printed with the command to repeat it.
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ def stock_clients() -> tuple[Shape, list[str]]:
 
 
 def mix() -> tuple[Shape, list[str]]:
-    told = json.loads((GOLDEN / "store-5.5.0-mix" / "shape.json").read_text())
-    deleted = told.pop("deleted")
-    return Shape(**{**told, "delays_ms": tuple(told["delays_ms"])}), deleted
+    reported = json.loads((GOLDEN / "store-5.5.0-mix" / "shape.json").read_text())
+    deleted = reported.pop("deleted")
+    return Shape(**{**reported, "delays_ms": tuple(reported["delays_ms"])}), deleted
 
 
 STORES = {"store-5.5.0": stock_clients, "store-5.5.0-mix": mix}
@@ -99,10 +99,10 @@ def test_one_changed_field_of_a_message_is_named(golden: Golden, tmp_path: Path,
     made = again(
         tmp_path, golden, planted(golden, **{name: b"!" * length if name == "body" else v for name, v in changed.items()})
     )
-    told = differs(golden, made)
+    reported = differs(golden, made)
     where = "body_crc" if named == "body" else named
-    assert told.startswith("commitlog/")
-    assert f"): {where}: " in told
+    assert reported.startswith("commitlog/")
+    assert f"): {where}: " in reported
 
 
 def test_a_message_at_another_time_is_named(golden: Golden, tmp_path: Path) -> None:
@@ -113,9 +113,9 @@ def test_a_message_at_another_time_is_named(golden: Golden, tmp_path: Path) -> N
 def test_another_key_shows_in_the_index_alone(golden: Golden, tmp_path: Path) -> None:
     units = list(golden.view.units)
     units[10] = units[10]._replace(keys=("another",) * len(units[10].keys))
-    told = differs(golden, again(tmp_path, golden, units))
-    assert told.startswith("index/")
-    assert "slot" in told or "header" in told or "entry" in told
+    reported = differs(golden, again(tmp_path, golden, units))
+    assert reported.startswith("index/")
+    assert "slot" in reported or "header" in reported or "entry" in reported
 
 
 def test_the_mix_has_what_it_is_for() -> None:
@@ -131,7 +131,7 @@ def test_the_mix_has_what_it_is_for() -> None:
 
 
 def test_a_batch_that_moved_to_the_next_file_is_appended_as_one() -> None:
-    """Told by the room it left behind: 100 bytes would have held its first item and the blank."""
+    """Known by the room it left behind: 100 bytes would have held its first item and the blank."""
     view = View(log_of_mix(), mix()[0])
     first, second, third = (view.units[number] for number in range(3))
     size = len(first.data)

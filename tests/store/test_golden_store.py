@@ -27,7 +27,7 @@ from rmq_wire.layout.consume_queue import UNIT
 from rmq_wire.layout.flat import flat
 from rmq_wire.layout.index import ENTRY, HEADER, SLOT
 from rmq_wire.message import MAGIC_BLANK, StoredMessage, has_good_crc, pack_unit, read_size_and_magic, read_unit
-from tests.support.golden import STORE, exchanges, store_files, told
+from tests.support.golden import STORE, answered, exchanges, store_files
 from tests.support.store_rig import open_store
 
 LOG_FILE_BYTES = 16_384
@@ -170,11 +170,11 @@ def test_items_of_a_batch_are_stored_as_they_came() -> None:
             assert bytes(unit.body) == bytes(item.body)
 
 
-def test_senders_were_told_where_their_messages_are() -> None:
+def test_senders_were_answered_where_their_messages_are() -> None:
     stored = by_unique_key()
-    told_ids = [(answer, key, at) for entry in told() for answer in entry["answers"] if answer for key, at in _ids(answer)]
-    assert len(told_ids) > 20
-    for answer, key, offset_id in told_ids:
+    ids = [(answer, key, at) for entry in answered() for answer in entry["answers"] if answer for key, at in _ids(answer)]
+    assert len(ids) > 20
+    for answer, key, offset_id in ids:
         first = stored[key][0]
         host = first.store_host
         assert offset_id == (host + struct.pack(">q", first.physical_offset)).hex().upper()

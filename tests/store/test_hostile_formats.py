@@ -37,8 +37,8 @@ EXTREMES = (0, 1, -1, 1 << 31, (1 << 31) - 1, -(1 << 63), (1 << 63) - 1, 46, 20,
 
 class AllRig(Rig):
     def open(self) -> Store:
-        told = {"has_batch_queues": lambda topic: topic == "Packed"}
-        self.store = open_store(self.settings, self.wall_ms, disk=self.disk, **told)  # type: ignore[arg-type]
+        reported = {"has_batch_queues": lambda topic: topic == "Packed"}
+        self.store = open_store(self.settings, self.wall_ms, disk=self.disk, **reported)  # type: ignore[arg-type]
         self.store.next_due(self.mono_ms)
         return self.store
 

@@ -333,8 +333,8 @@ def test_index_files_that_went_with_old_messages_are_not_missed() -> None:
         disk.unlink(path)
     kept = {path: data for path, data in disk.contents().items() if "/index/" in path}
     rig.open()
-    [told] = rig.store.report.sentences()
-    assert told.startswith(f"log files before {2 * log_bytes} are gone")
+    [reported] = rig.store.report.sentences()
+    assert reported.startswith(f"log files before {2 * log_bytes} are gone")
     rig.store.close(rig.wall_ms)
     assert {path: data for path, data in disk.contents().items() if "/index/" in path} == kept
 

@@ -29,7 +29,7 @@ def test_who_finds_another_lock_in_its_place_writes_no_more() -> None:
 
 
 def test_a_stop_beside_a_sync_that_hangs_is_no_clean_one() -> None:
-    """Its error would be heard by nobody, and the system tells it once: the next start must not believe the page cache."""
+    """Its error would be heard by nobody, and the system reports it once: the next start must not believe the page cache."""
     disk = MemoryDisk()
     rig = Rig(disk)
     rig.put(draft(0))

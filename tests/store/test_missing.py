@@ -1,4 +1,4 @@
-"""What is taken away after a clean stop is told at the start, and made again from the log, or refused; nothing is skipped."""
+"""What is taken away after a clean stop is reported at the start, and made again from the log, or refused; nothing is skipped."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def whole(rig: Rig, count: int) -> None:
 
 
 @pytest.mark.parametrize("noted", [True, False], ids=["ours", "as Java leaves it"])
-def test_a_queue_that_is_not_whole_is_told_and_made_again(noted: bool) -> None:
-    for name, (damage, told) in QUEUES.items():
+def test_a_queue_that_is_not_whole_is_reported_and_made_again(noted: bool) -> None:
+    for name, (damage, reported) in QUEUES.items():
         if not noted and name in UNSEEN_WITHOUT_A_NOTE:
             continue
         disk, rig = filled()
@@ -94,7 +94,7 @@ def test_a_queue_that_is_not_whole_is_told_and_made_again(noted: bool) -> None:
         damage(disk)
         rig.open()
         said = rig.store.report.sentences()
-        assert any(told in sentence for sentence in said), (name, said)
+        assert any(reported in sentence for sentence in said), (name, said)
         assert "queues were rebuilt from the first log file on" in said, name
         whole(rig, 300)
         rig.reopen()
@@ -133,7 +133,7 @@ def test_a_log_file_between_others_is_refused_with_the_command_and_nothing_is_to
     whole(rig, 300)
 
 
-def test_first_log_files_and_tables_that_are_gone_are_told() -> None:
+def test_first_log_files_and_tables_that_are_gone_are_reported() -> None:
     disk, rig = filled()
     disk.make_directories(f"{ROOT}/config")
     for name in ("consumerOffset.json", "topics.json", "topics.json.bak", "empty.json"):
@@ -150,7 +150,7 @@ def test_first_log_files_and_tables_that_are_gone_are_told() -> None:
     assert rig.store.report.sentences() == []
 
 
-def test_nothing_is_told_of_what_the_broker_removed_itself() -> None:
+def test_nothing_is_reported_of_what_the_broker_removed_itself() -> None:
     """A deleted topic."""
     _, rig = filled()
     rig.put(draft(0, "Gone"), draft(1, "Gone", 7))
@@ -160,7 +160,7 @@ def test_nothing_is_told_of_what_the_broker_removed_itself() -> None:
         assert rig.store.report.sentences() == []
 
 
-def test_a_file_that_retention_was_about_to_remove_is_nothing_to_tell() -> None:
+def test_a_file_that_retention_was_about_to_remove_is_nothing_to_report() -> None:
     """A stop may come between the decision and the deed: the file is there again."""
     _, rig = filled()
     queue = rig.store._queues.get("TopicA", 0)

@@ -110,7 +110,7 @@ def test_common_units_are_taken_without_a_call(monkeypatch: pytest.MonkeyPatch) 
 
 
 def built(disk: MemoryDisk) -> tuple[dict[str, bytes], list[bytes]]:
-    """Queue files by path, index files by age: their names tell when they were made."""
+    """Queue files by path, index files by age: their names say when they were made."""
     contents = disk.contents()
     queues = {path: data for path, data in contents.items() if "/consumequeue/" in path}
     return queues, [contents[path] for path in sorted(contents) if "/index/" in path]

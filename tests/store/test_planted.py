@@ -123,7 +123,7 @@ CATALOGUE: dict[str, Found] = {
         bugs.taken_back_and_not_synced, "recovery.a_checkpoint_that_a_killed_start_took_back_is_synced"
     ),
     "stamps not compared": by_test(
-        bugs.stamps_not_compared, "missing.a_queue_that_is_not_whole_is_told_and_made_again", True, by=FileNotFoundError
+        bugs.stamps_not_compared, "missing.a_queue_that_is_not_whole_is_reported_and_made_again", True, by=FileNotFoundError
     ),
     "stamp kept when files changed": by_test(bugs.stamp_kept_when_files_changed, "unopened.retention_puts_back_what_it_opened"),
     "leftovers not looked for": by_test(

@@ -68,7 +68,7 @@ class Case(NamedTuple):
 
 
 def model(case: Case, rig: Rig, matches: Callable[[int], bool] | None = None) -> tuple[str, int, list[int]]:
-    """`DefaultMessageStore.getMessage`, retold: status, next offset, numbers found; every message in memory."""
+    """`DefaultMessageStore.getMessage`, written again: status, next offset, numbers found; every message in memory."""
     memory_bytes, memory_count = 1024, 6
     limit = max(case.max_bytes, 100)
     scan_bytes = max(rig.settings.max_filter_message_size, case.wanted * 20)

@@ -271,7 +271,7 @@ def test_a_directory_that_another_makes_at_the_same_time_is_as_good(tmp_path: Pa
     assert RealDisk().make_directories(f"{tmp_path}/d") == [str(tmp_path)]
 
 
-def test_space_is_told_as_java_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_is_stated_as_java_does(monkeypatch: pytest.MonkeyPatch) -> None:
     class Found:
         f_blocks, f_bfree, f_bavail, f_frsize = 1000, 300, 250, 4096
 

@@ -106,7 +106,7 @@ def test_a_checkpoint_that_a_killed_start_took_back_is_synced() -> None:
     """Taken back in memory by a start that is killed before the sync, built again by the next, and then the power goes.
 
     Found by lives 1060842 and 1093374 of the simulation.  TopicB has no message in the log's last file: only the checkpoint could
-    tell that its queue is not whole.
+    show that its queue is not whole.
     """
     first = Rig(MemoryDisk(), small(mapped_file_size_consume_queue=20 * 1000))
     first.put(*(draft(number, "TopicB") for number in range(10)))
@@ -199,7 +199,7 @@ def test_a_real_machine_has_a_boot_id(tmp_path: Path) -> None:
     disk = RealDisk()
     assert disk.boot_id == RealDisk().boot_id
     if not disk.boot_id:
-        pytest.skip("this system does not tell")
+        pytest.skip("this system does not say")
     BootMark(disk, str(tmp_path)).put()
     assert BootMark(RealDisk(), str(tmp_path)).take() is Cache.WHOLE
 
@@ -320,7 +320,7 @@ def test_what_is_built_again_counts_as_safe_only_once_it_is() -> None:
 # --- what it says
 
 
-def test_what_is_cut_is_told_and_whole_units_are_kept_aside() -> None:
+def test_what_is_cut_is_reported_and_whole_units_are_kept_aside() -> None:
     disk, rig = synced_rig(20, mapped_file_size_commit_log=4096)
     rig.sync()
     first, *rest = [placed for number in range(100, 140) for placed in rig.put(draft(number))]
@@ -340,8 +340,8 @@ def test_what_is_cut_is_told_and_whole_units_are_kept_aside() -> None:
         of = f"{ROOT}/commitlog/{position - position % 4096:020d}"
         assert data == log[of][position % 4096 :][: len(data)]
         assert not any(log[of][position % 4096 :][len(data) :])
-    told = report.sentences()
-    assert any(f"{len(rest)} whole messages among them" in said and report.kept_aside in said for said in told)
+    reported = report.sentences()
+    assert any(f"{len(rest)} whole messages among them" in said and report.kept_aside in said for said in reported)
     assert all_numbers(again) == list(range(30))
 
 

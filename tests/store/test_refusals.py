@@ -40,7 +40,7 @@ def test_links_and_devices_are_refused(kind: Kind, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "size", "tells"),
+    ("path", "size", "said"),
     [
         ("commitlog/00000000000000000000", 5000, "bytes"),
         ("commitlog/temp", FILE, "does not belong"),
@@ -50,11 +50,11 @@ def test_links_and_devices_are_refused(kind: Kind, path: str) -> None:
         ("consumequeue/T/0/notes.txt", 200, "does not belong"),
     ],
 )
-def test_files_that_java_refuses_are_refused(path: str, size: int, tells: str) -> None:
+def test_files_that_java_refuses_are_refused(path: str, size: int, said: str) -> None:
     disk = MemoryDisk()
     disk.make_directories(f"{ROOT}/{path}".rpartition("/")[0])
     disk.create(f"{ROOT}/{path}", size)
-    refused(disk, ForeignFile, path, tells)
+    refused(disk, ForeignFile, path, said)
 
 
 def test_files_that_java_ignores_are_ignored() -> None:

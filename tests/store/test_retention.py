@@ -220,7 +220,7 @@ class TwoDisks(MemoryDisk):
 
 
 def test_the_least_full_directory_counts_and_full_ones_get_no_new_file() -> None:
-    """001-75: multi-path; and code 28 tells each."""
+    """001-75: multi-path; and code 28 reports each."""
     disk = TwoDisks()
     rig = filled(files=3, rules=RetentionRules(), disk=disk, store_path_commit_log="/one,/two")
     disk.used = {"/one": 99, "/two": 60}

@@ -182,7 +182,7 @@ class Days:
             if not high:
                 assert all(one.at < self.beginning for one in mine)
                 continue
-            # A queue whose last messages a cut took goes on behind their offsets, when nothing before them is left to tell.
+            # A queue whose last messages a cut took goes on behind their offsets, when nothing before them is left to say so.
             assert high == mine[-1].queue_offset + 1 or (low == high > mine[-1].queue_offset)
             found = self.rig.numbers(queue_id=queue_id)
             assert found == [one.number for one in mine[-len(found) :]] if found else True

@@ -164,7 +164,7 @@ def test_a_cold_read_of_a_file_that_goes_meanwhile() -> None:
 
 @pytest.mark.parametrize("gone", [0, 2])
 def test_a_log_file_that_somebody_else_removed(gone: int) -> None:
-    """A pull of its messages is told where those behind it begin; look-ups find nothing; the others are served."""
+    """A pull of its messages is answered where those behind it begin; look-ups find nothing; the others are served."""
     rig = filled()
     rig.reopen()
     disk = rig.disk

@@ -153,7 +153,7 @@ def test_001_12_files_of_a_gibibyte_named_by_their_first_byte() -> None:
 @pytest.mark.parametrize("topic", ["TopicA", "%RETRY%" + "g" * 200])
 @pytest.mark.parametrize(("spare", "rolls"), [(9, False), (8, False), (7, True), (0, True), (-1, True)])
 def test_001_13_no_unit_straddles_two_files(topic: str, born: bytes, store_host: bytes, spare: int, rolls: bool) -> None:
-    """Eight bytes must be left behind a unit; else a blank tells what is left, and the next file begins with it."""
+    """Eight bytes must be left behind a unit; else a blank says what is left, and the next file begins with it."""
     rig = Rig()
     [first] = rig.put(Draft(topic, 0, b"0:", b"", START_MS, born, store_host))
     room = LOG_FILE - first.end_offset - (first.size - 2) - spare

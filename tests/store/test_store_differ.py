@@ -41,12 +41,12 @@ def found(store: Files, name: str, at: int) -> Difference:
 
 
 def fields(layout: Struct) -> list[tuple[str, int, int]]:
-    """Name, first byte, size of each field, told by construct alone."""
-    at, told = 0, []
+    """Name, first byte, size of each field, by construct alone."""
+    at, reported = 0, []
     for field in layout.subcons:
-        told.append((str(field.name), at, field.sizeof()))
+        reported.append((str(field.name), at, field.sizeof()))
         at += field.sizeof()
-    return told
+    return reported
 
 
 def test_the_same_is_the_same(store: Files) -> None:

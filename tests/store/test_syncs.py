@@ -46,7 +46,7 @@ def test_a_file_is_safe_when_it_and_its_directory_are_synced(tmp_path: Path, pow
     assert power.lost() == ["d/g"], "it would come back"
 
 
-def test_a_config_file_is_safe_before_anybody_is_told_and_one_copy_is_at_every_step(tmp_path: Path, power: Power) -> None:
+def test_a_config_file_is_safe_before_anybody_hears_of_it_and_one_copy_is_at_every_step(tmp_path: Path, power: Power) -> None:
     disk, path = RealDisk(), f"{tmp_path}/store/config/topics.json"
     steps: list[tuple[str, str]] = []
 

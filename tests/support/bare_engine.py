@@ -73,7 +73,7 @@ class Kit(Capability):
         return LATER
 
     @answers(GetMaxOffset)
-    def told(self, call: Call, asked: GetMaxOffset) -> Answer:
+    def given_answer(self, call: Call, asked: GetMaxOffset) -> Answer:
         return self.answer
 
     @answers(GetConsumerListByGroup)

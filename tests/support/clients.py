@@ -27,7 +27,7 @@ CALL_S_MAX: Final = 120.0
 MESSAGES_S_MAX: Final = 60.0
 
 Message = dict[str, Any]
-"""A message as a client saw it: see `Clients.tell(MessageExt)` for the names."""
+"""A message as a client saw it: see `Clients.describe(MessageExt)` for the names."""
 
 
 class JavaError(Exception):
@@ -114,8 +114,8 @@ class JavaDriver(ServerProcess):
         wait = self.begin("mqadmin", **{f"a.{i}": word for i, word in enumerate(line)})
 
         def printed() -> Printed:
-            told = wait(CALL_S_MAX)
-            return Printed(told["status"], told["out"], told["err"], told["ms"])
+            reported = wait(CALL_S_MAX)
+            return Printed(reported["status"], reported["out"], reported["err"], reported["ms"])
 
         return printed
 
@@ -170,12 +170,12 @@ class JavaDriver(ServerProcess):
         assert self._process is not None
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            told = json.loads(line)
+            reported = json.loads(line)
             with self._changed:
-                if "id" in told:
-                    self._answers[told["id"]] = told
-                elif told["event"] == "message":
-                    self._messages.setdefault(told["consumer"], []).append(told)
+                if "id" in reported:
+                    self._answers[reported["id"]] = reported
+                elif reported["event"] == "message":
+                    self._messages.setdefault(reported["consumer"], []).append(reported)
                 self._changed.notify_all()
         with self._changed:
             self._ended = True

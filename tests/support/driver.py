@@ -63,7 +63,7 @@ class Client:
         assert opaque in self.answers, f"no answer to {request!r}" + (" (closed)" if self.closed else "")
         return self.answers.pop(opaque)
 
-    def tell(self, request: Request, body: bytes = b"", **options: Any) -> None:
+    def send_oneway(self, request: Request, body: bytes = b"", **options: Any) -> None:
         """Send a one-way request."""
         self.raw(self.frame(request, body, oneway=True, **options))
 
@@ -164,7 +164,7 @@ class Driver:
         self.run()
 
     def end_job(self, error: BaseException | None = None) -> None:
-        """Run the oldest held job (or let it fail without running) and tell the engine; no turn follows by itself."""
+        """Run the oldest held job (or let it fail without running) and let the engine know; no turn follows by itself."""
         job = self.jobs.popleft()
         if error is not None:
             job.done(None, error)

@@ -44,7 +44,7 @@ class EngineSession(Session):
         client.raw(frame)
         return client.answers.pop(opaque)
 
-    def tell(self, code: int, ext: Mapping[str, Any], body: bytes = b"", *, who: str = "tool") -> None:
+    def send_oneway(self, code: int, ext: Mapping[str, Any], body: bytes = b"", *, who: str = "tool") -> None:
         self.client(who).raw(framed(code, ext, body, next(self._opaque), flag=ONE_WAY))
 
     def close(self, who: str) -> None:

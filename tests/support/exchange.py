@@ -87,7 +87,7 @@ class Session:
         talk.raw(frame)
         return talk.answer(opaque)
 
-    def tell(self, code: int, ext: Mapping[str, Any], body: bytes = b"", *, who: str = "tool") -> None:
+    def send_oneway(self, code: int, ext: Mapping[str, Any], body: bytes = b"", *, who: str = "tool") -> None:
         self.talk(who).raw(framed(code, ext, body, next(self._opaque), flag=ONE_WAY))
 
     def close(self, who: str) -> None:

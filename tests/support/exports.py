@@ -1,4 +1,4 @@
-"""What several tests of exports need: a log that grew over days, rows to compare, an attempt that dies where it is told."""
+"""What several tests of exports need: a log that grew over days, rows to compare, an attempt that dies where it is asked to."""
 
 from __future__ import annotations
 

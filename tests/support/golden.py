@@ -72,8 +72,8 @@ def stored_units() -> tuple[StoredMessage, ...]:
 
 
 @cache
-def told() -> list[dict[str, Any]]:
-    """What was sent and what the senders were told: `version`, `sent` (arguments of the driver), `answers`."""
+def answered() -> list[dict[str, Any]]:
+    """What was sent and what the senders were answered: `version`, `sent` (arguments of the driver), `answers`."""
     read: list[dict[str, Any]] = json.loads((STORE / "told.json").read_text())
     return read
 

@@ -1,4 +1,4 @@
-"""What `IndexService.buildIndex` and `IndexFile.putKey` write, retold without a thought for speed, by the declared layouts."""
+"""What `IndexService.buildIndex` and `IndexFile.putKey` write, without a thought for speed, by the declared layouts."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Plain, several keys, tags, batch, compressed, delayed, sent back (retry and dead letter), one-way, big bodies, odd properties,
 topics of more than 127 bytes (version 2 units); where the broker can: half messages committed, rolled back and left open, and
-messages timed to the millisecond.  What a mix was told is kept, so that it can be looked for in the log.
+messages timed to the millisecond.  What a mix was answered is kept, so that it can be looked for in the log.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ODD_TEXT = "".join(f"{name}\1{value}\2" for name, value in ODD_PROPERTIES.items(
 
 
 @dataclass
-class Told:
+class Stored:
     """What the broker answered to a send."""
 
     topic: str
@@ -71,7 +71,7 @@ class Mix:
     born_ms: int
     long_names: bool = True
     """The broker has version 2 units."""
-    acknowledged: list[Told] = field(default_factory=list)
+    acknowledged: list[Stored] = field(default_factory=list)
     expected: Counter[str] = field(default_factory=Counter)
     """topic -> messages that will be in its queues when all delays have passed"""
     deleted: set[str] = field(default_factory=set)
@@ -128,12 +128,12 @@ class Mix:
         code = RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2
         self.expected[lands or topic] += count
         if one_way:
-            line.tell(code, fields, body)
+            line.send_oneway(code, fields, body)
             return None
         answer = line.good(code, fields, body)
-        told = Told(topic, int(answer.ext["queueId"]), int(answer.ext["queueOffset"]), answer.ext["msgId"], body)
+        stored = Stored(topic, int(answer.ext["queueId"]), int(answer.ext["queueOffset"]), answer.ext["msgId"], body)
         if topic == TOPIC and not batch and not any(name in properties for name in ELSEWHERE):
-            self.acknowledged.append(told)
+            self.acknowledged.append(stored)
         return answer
 
     def everything(self, line: Talk, count: int) -> None:

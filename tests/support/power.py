@@ -37,7 +37,7 @@ class Power:
             patch.setattr(os, name, self._noting(getattr(os, name)))
         patch.setattr("rmq_store.disk.disk._SYNC", os.fdatasync)
         for name in NAMING:
-            patch.setattr(os, name, self._told(name, getattr(os, name)))
+            patch.setattr(os, name, self._watched(name, getattr(os, name)))
 
     def lost(self, *below: str) -> list[str]:
         """Paths below the root (below these names in it) whose content, or whose name, a cut would take now, sorted."""
@@ -77,12 +77,12 @@ class Power:
 
         return noting
 
-    def _told(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def told(path: Any, *more: Any, **options: Any) -> Any:
+    def _watched(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(path: Any, *more: Any, **options: Any) -> Any:
             self.before_naming(name, os.fspath(path))
             return call(path, *more, **options)
 
-        return told
+        return watched
 
     def _compare(self, directory: Path, found: list[str]) -> None:
         kept = self.directories.get(directory.stat().st_ino, {})

@@ -86,7 +86,7 @@ def batch(*items: Item, **more: Any) -> tuple[SendBatchMessage, bytes]:
 
 
 def pull(topic: str = "T", queue_id: int = 0, offset: int = 0, flags: int = SUBSCRIPTION, **more: Any) -> PullMessage:
-    """A pull that brings its own subscription to everything and does not wait, unless told otherwise."""
+    """A pull that brings its own subscription to everything and does not wait, unless asked otherwise."""
     header: dict[str, Any] = {
         "consumer_group": "G",
         "topic": topic,

@@ -58,7 +58,7 @@ def run(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
 
 
 class Server(ServerProcess):
-    """A server subcommand, ready when it prints its first line, which is JSON: `told`.  Its log is the file `log`."""
+    """A server subcommand, ready when it prints its first line, which is JSON: `ready`.  Its log is the file `log`."""
 
     def __init__(self, home: Path, *arguments: str, program: Sequence[str] | None = None, name: str = "rmq") -> None:
         super().__init__(name, home)
@@ -76,7 +76,7 @@ class Server(ServerProcess):
         with self.log.open("ab") as log:
             self._process = self.spawn(stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
         if wait:
-            self.told: dict[str, Any] = json.loads(self.line())
+            self.ready: dict[str, Any] = json.loads(self.line())
         return self
 
     def line(self) -> bytes:

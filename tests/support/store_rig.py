@@ -47,7 +47,7 @@ def open_store(settings: StoreSettings, wall_ms: int = START_MS, *, disk: Disk |
 def draft(
     number: int, topic: str = "TopicA", queue_id: int = 0, body_bytes: int = 40, tags: str | None = None, **more: object
 ) -> Draft:
-    """Message `number`: body, unique key and key tell which it is."""
+    """Message `number`: body, unique key and key say which it is."""
     properties, code, keys = _described(number, f"Tag{number % 3}" if tags is None else tags)
     body = (b"%d:" % number).ljust(body_bytes, b".")
     values: dict[str, object] = {"tags_code": code, "keys": keys, **more}

@@ -1,4 +1,4 @@
-"""Many lives of `store_sim`, one a seed, on all cores; what fails is told with the command that repeats it.
+"""Many lives of `store_sim`, one a seed, on all cores; what fails is printed with the command that repeats it.
 
 python -m tests.support.store_seeds 1016628          one seed again, with its traceback
 python -m tests.support.store_seeds 1000-2000        many: the seeds that fail, and how often each rare situation came up
@@ -17,7 +17,7 @@ from tests.support.store_sim import Sim
 
 PORTION = 250
 """Seeds that a process takes at once."""
-FAILURES_TOLD = 20
+FAILURES_PRINTED = 20
 
 RARE = (
     "a handler failed",
@@ -119,7 +119,7 @@ def main() -> int:
             print(dict(live([int(first)])))
             continue
         rare, failed = live_all(int(first), int(last) - int(first) + 1)
-        print(*failed[:FAILURES_TOLD], f"{len(failed)} seeds failed", *(f"{rare[name]:9} {name}" for name in RARE), sep="\n")
+        print(*failed[:FAILURES_PRINTED], f"{len(failed)} seeds failed", *(f"{rare[name]:9} {name}" for name in RARE), sep="\n")
         status = status or bool(failed)
     return int(status)
 

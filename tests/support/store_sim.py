@@ -1,6 +1,6 @@
 """A store that lives through random days: turns, syncs, refusals, stops and crashes by seed, beside a model that knows the truth.
 
-The model is told what was staged, what was answered and what consumers saw; after each start it demands
+The model is given what was staged, what was answered and what consumers saw; after each start it demands
 - G1/G2: the log is a prefix of what was committed; nothing answered is missing, nothing refused is there;
 - G3: queues and index are what that prefix makes;
 - whatever a consumer saw under SYNC_FLUSH is still there.

@@ -1,6 +1,6 @@
-"""What a store directory means, told from its log alone: which queues, which entries, which index, byte for byte.
+"""What a store directory means, from its log alone: which queues, which entries, which index, byte for byte.
 
-Rests on `rmq_wire` and the retold index (`index_model`); neither store has a say in it, so both ours and Java's are judged by it.
+Rests on `rmq_wire` and `index_model`; neither store has a say in it, so both ours and Java's are judged by it.
 (Java: CommitLogDispatcherBuildConsumeQueue, ConsumeQueue, IndexService)
 """
 
@@ -29,7 +29,7 @@ Queue = tuple[str, int]
 
 
 class Shape(NamedTuple):
-    """What a broker was told about its files."""
+    """What a broker was set to for its files."""
 
     log_file_bytes: int
     queue_file_bytes: int

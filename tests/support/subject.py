@@ -35,7 +35,7 @@ class OurDev(OurServer):
         self.arguments = ["dev", "--store", str(self.store), *ports, "--json", *settings]
 
     def ready(self) -> bool:
-        return self.told().get("pid") == self.pid and registered(self.namesrv, self.address)
+        return self.reported().get("pid") == self.pid and registered(self.namesrv, self.address)
 
 
 @dataclass
@@ -70,9 +70,9 @@ def start_subject(kind: str, directory: Path, *, properties: Mapping[str, str] |
     """Start one; `kind` as in RMQ_SUBJECT."""
     if kind == "ours":
         ours = OurDev(directory, properties=properties).start()
-        told = ours.told()
-        assert told["namesrv"] == ours.namesrv
-        assert told["broker"] == ours.address
+        reported = ours.reported()
+        assert reported["namesrv"] == ours.namesrv
+        assert reported["broker"] == ours.address
         name, cluster = _who(ours.namesrv)
         return Subject(kind, ours.namesrv, ours.address, name, cluster, ours.store, ours)
     names = start_name_server(kind, directory / "namesrv")
@@ -94,7 +94,7 @@ def start_broker(
     properties: Mapping[str, str] | None = None,
     wait: bool = True,
 ) -> OurBroker | JavaBroker:
-    """A master of this kind; registered, if told to wait."""
+    """A master of this kind; registered, if asked to wait."""
     if kind == "ours":
         return OurBroker(directory, namesrv, name=name, properties=properties).start(wait=wait)
     return JavaBroker(directory, namesrv, name=name, version=version_of(kind), properties=properties).start(wait=wait)

@@ -1,4 +1,4 @@
-"""The one blocking client of the tests: a connection over which one asks, tells, sends and pulls, typed or by code and fields.
+"""The one blocking client of the tests: a connection that asks, sends and pulls, typed or by code and fields.
 
 A socket is waited for by its own time-out.
 """
@@ -117,7 +117,7 @@ class Talk:
         answer = self.answer(self.opaque)
         return Answer(answer.code, answer.remark, answer.ext_map(), bytes(answer.body))
 
-    def tell(self, code: int, fields: Fields | None = None, body: bytes = b"") -> None:
+    def send_oneway(self, code: int, fields: Fields | None = None, body: bytes = b"") -> None:
         """One-way."""
         self.opaque += 1
         self.raw(remoting.frame(code, _texts(fields), body, opaque=self.opaque, flag=ONE_WAY))

@@ -69,7 +69,7 @@ class Day:
         self.all.append(Transaction(number, unit, how, self.rng.randrange(UNKNOWN_MAX)))
 
     def end(self) -> None:
-        """By the place that the producer was told, however long ago; 604 when it said that it would be quicker."""
+        """By the place that the producer was answered, however long ago; 604 when it said that it would be quicker."""
         unended = [one for one in self.all if not one.ended]
         if unended:
             one = self.rng.choice(unended)
@@ -109,7 +109,7 @@ class Day:
             how = one.how if one.unknown == 0 else TRANSACTION_NOT
             one.unknown = max(one.unknown - 1, 0)
             place = one.unit._replace(queue_offset=question.tran_state_table_offset, physical_offset=question.commit_log_offset)
-            self.producer.client.tell(ending(place, how, from_transaction_check=True))
+            self.producer.client.send_oneway(ending(place, how, from_transaction_check=True))
             if how != TRANSACTION_NOT:
                 one.ended = one.noted = True
 

@@ -72,7 +72,7 @@ class Producer:
         asked, self.client.asked = self.client.asked, []
         found = [(command.header(CheckTransactionState), bytes(command.body)) for command in asked]
         for question, _ in found:
-            self.client.tell(
+            self.client.send_oneway(
                 EndTransaction(
                     producer_group=self.group,
                     tran_state_table_offset=question.tran_state_table_offset,

@@ -1,4 +1,4 @@
-"""A disk that fails when a test says so, round any other disk; what is not told to fail goes on to that one.
+"""A disk that fails when a test says so, round any other disk; what is not asked to fail goes on to that one.
 
 Syncs are left out (a test is no power cut), unless `syncs` is set: the directories of a thousand small brokers are made in a
 quarter of the time.

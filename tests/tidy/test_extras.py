@@ -37,7 +37,7 @@ def test_an_example_has_what_it_imports(page: str) -> None:
     assert used - own <= names_of(PROJECT["dependencies"]) | names_of(PROJECT["optional-dependencies"][extra])
 
 
-def test_what_is_told_to_install_is_there() -> None:
+def test_what_is_said_to_install_is_there() -> None:
     """In messages and pages: an extra that there is, from the checkout, for no index has the package."""
     for path in (*ROOT.glob("rmq_*/**/*.py"), *ROOT.glob("docs/*.md"), ROOT / "README.md"):
         text = path.read_text(encoding="utf-8")
@@ -59,8 +59,8 @@ def test_every_room_is_packed_and_checked() -> None:
 def test_a_server_imports_neither_numpy_nor_pyarrow(tmp_path: Path) -> None:
     """From its start over a message to its stop; and numpy, which `verify` and `export` need, comes with the package."""
     assert "numpy" in names_of(PROJECT["dependencies"])
-    told = [sys.executable, "-X", "importtime", "-m", "rmq_cli.main", *DEV, "--ephemeral"]
-    with Server(tmp_path, program=told) as server, Talk(server.told["broker"]) as talk:
+    program = [sys.executable, "-X", "importtime", "-m", "rmq_cli.main", *DEV, "--ephemeral"]
+    with Server(tmp_path, program=program) as server, Talk(server.ready["broker"]) as talk:
         assert talk.send("T", b"x").code == 0
         assert server.stop() == 0
     imported = set(re.findall(r"^import time:.*\| +(\S+)$", server.log.read_text(), re.MULTILINE))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.tidy.trees import ROOT, Module, parsed, product, told
+from tests.tidy.trees import ROOT, Module, listed, parsed, product
 
 ARROWS = {
     "rmq_wire": {
@@ -74,7 +74,7 @@ def folder_of(name: str) -> str:
 
 def test_folders_import_what_is_below_them() -> None:
     offences = [one for module in product() for one in wrong_arrows(module)]
-    assert not offences, told(offences)
+    assert not offences, listed(offences)
 
 
 @pytest.mark.parametrize("room", ARROWS)

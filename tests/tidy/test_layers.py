@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from tests.tidy.trees import COMPUTED, PRODUCT_ROOMS, ROOMS, SERVER_ROOMS, Module, modules, parsed, product, room_of, told
+from tests.tidy.trees import COMPUTED, PRODUCT_ROOMS, ROOMS, SERVER_ROOMS, Module, listed, modules, parsed, product, room_of
 
 MAY_ENTER = {
     "rmq_wire": set(),
@@ -127,19 +127,19 @@ def shown(circle: list[str], graph: dict[str, dict[str, str]]) -> Iterator[str]:
 
 def test_arrows_go_left() -> None:
     offences = [one for module in product() for one in wrong_arrows(module)]
-    assert not offences, told(offences)
+    assert not offences, listed(offences)
 
 
 def test_imports_make_no_circle() -> None:
     """In no room, imports inside functions and those for types alone included."""
     graph = graph_of(modules())
     offences = [line for circle in circles(graph) for line in shown(circle, graph)]
-    assert not offences, told(offences)
+    assert not offences, listed(offences)
 
 
 def test_what_is_handed_in_is_not_taken() -> None:
     offences = [one for module in product() if module.room in SERVER_ROOMS for one in own_means(module)]
-    assert not offences, told(offences)
+    assert not offences, listed(offences)
 
 
 @pytest.mark.parametrize(

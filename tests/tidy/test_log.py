@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.tidy.trees import SERVER_ROOMS, Module, parsed, product, told
+from tests.tidy.trees import SERVER_ROOMS, Module, listed, parsed, product
 
 LOG = "rmq_net.log"
 """The one module that has loggers."""
@@ -29,7 +29,7 @@ def loose_lines(module: Module) -> Iterator[str]:
 def test_no_line_that_nothing_limits() -> None:
     looked_at = [module for module in product() if module.room in SERVER_ROOMS and module.name not in {LOG, *NO_SERVER}]
     offences = [offence for module in looked_at for offence in loose_lines(module)]
-    assert not offences, told(offences)
+    assert not offences, listed(offences)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.tidy.trees import Module, parsed, product, told
+from tests.tidy.trees import Module, listed, parsed, product
 
 LAYOUTS = "rmq_wire.layout"
 APART = {
@@ -39,7 +39,7 @@ def sins(module: Module) -> Iterator[str]:
 def test_no_layout_outside_the_layouts() -> None:
     looked_at = [module for module in product() if module.name.rpartition(".")[0] != LAYOUTS and module.name not in APART]
     offences = [sin for module in looked_at for sin in sins(module)]
-    assert not offences, told(offences)
+    assert not offences, listed(offences)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.tidy.trees import Module, modules, parsed, told
+from tests.tidy.trees import Module, listed, modules, parsed
 
 SHARED = ("support", "parts")
 SLEEPS = ("sleep", "sleep_until", "sleep_forever")
@@ -43,13 +43,13 @@ def sleeps(module: Module) -> Iterator[str]:
 
 def test_a_room_borrows_of_support_alone() -> None:
     offences = [f"{place}: {name}" for module in all_tests() for name, place in borrowed(module)]
-    assert not offences, told(offences)
+    assert not offences, listed(offences)
 
 
 def test_no_test_sleeps() -> None:
     found = {short(module.name): list(sleeps(module)) for module in all_tests()}
     offences = [place for module, places in found.items() if module not in SLEEPERS for place in places]
-    assert not offences, told(offences)
+    assert not offences, listed(offences)
     awake = {module for module in SLEEPERS if not found.get(module)}
     assert not awake, f"they sleep no more, strike them from the list: {sorted(awake)}"
 

@@ -31,7 +31,7 @@ COMPUTED = "<computed>"
 
 
 class Imported(NamedTuple):
-    """What an import names: `base.alias` where it takes something from a module; `COMPUTED` where only a run can tell."""
+    """What an import names: `base.alias` where it takes something from a module; `COMPUTED` where only a run can show it."""
 
     name: str
     line: int
@@ -39,7 +39,7 @@ class Imported(NamedTuple):
     """and not only when a function runs"""
 
 
-class Told(NamedTuple):
+class Text(NamedTuple):
     """A text, or a name: `a.b.c`, without its beginning where that is computed."""
 
     text: str
@@ -47,7 +47,7 @@ class Told(NamedTuple):
 
 
 class Called(NamedTuple):
-    """What is called, as `Told` has it."""
+    """What is called, as `Text` has it."""
 
     text: str
     line: int
@@ -70,7 +70,7 @@ class Module(NamedTuple):
     lines: int
     imports: list[Imported]
     calls: list[Called]
-    texts: list[Told]
+    texts: list[Text]
     functions: list[Function]
 
     @property
@@ -111,7 +111,7 @@ def product() -> Iterator[Module]:
     return (module for module in modules() if module.room in PRODUCT_ROOMS)
 
 
-def told(offences: Iterable[str]) -> str:
+def listed(offences: Iterable[str]) -> str:
     """What a failed rule shows: all of them."""
     return "".join(f"\n  {offence}" for offence in offences)
 
@@ -134,7 +134,7 @@ def _walk(node: ast.AST, at_load: bool, module: Module, package: str) -> None:
                 given = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
                 module.imports.append(Imported(given if isinstance(given, str) else COMPUTED, node.lineno, at_load))
         case ast.Constant(value=str(text)):
-            module.texts.append(Told(text, node.lineno))
+            module.texts.append(Text(text, node.lineno))
             return
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             module.functions.append(Function(node.name, node.lineno, (node.end_lineno or node.lineno) - node.lineno + 1))

@@ -124,7 +124,7 @@ DIFFERENT = {
 def spellings(type_: str) -> dict[str, str]:
     """What becomes of each."""
     [found] = [row for row in TRUTH["types"] if type_ in row["types"]]
-    return {**found["told"], **dict.fromkeys(found["refused"], REFUSED)}
+    return {**found["read"], **dict.fromkeys(found["refused"], REFUSED)}
 
 
 class Member:
@@ -210,12 +210,12 @@ def same_default(member: Member) -> None:
 def test_whole_bodies_are_refused_or_read_as_java_does() -> None:
     """A body that is null there is an error a moment later: here at once.  Of the dialect we read a little more."""
     more = {'{"a":1,}', "{a:1}"}
-    found = {text: told for text, told in TRUTH["whole"].items() if text not in more}
+    found = {text: reported for text, reported in TRUTH["whole"].items() if text not in more}
     each(found, lambda text: whole(text, found[text]))
 
 
-def whole(text: str, told: str) -> None:
-    if told == "{}":
+def whole(text: str, reported: str) -> None:
+    if reported == "{}":
         assert HeartbeatData.read(text.encode()) == HeartbeatData()
     else:
         with pytest.raises(BadBody):

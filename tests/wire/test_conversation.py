@@ -172,9 +172,9 @@ def test_questions_find_their_answers() -> None:
     assert conversation.abandon() == []
     with pytest.raises(TypeError):
         conversation.ask(None, deadline_ms=1)
-    [told] = Conversation().feed(conversation.tell(asked))
-    assert isinstance(told, Command)
-    assert told.is_oneway
+    [reported] = Conversation().feed(conversation.send_oneway(asked))
+    assert isinstance(reported, Command)
+    assert reported.is_oneway
 
 
 def test_numbers_of_questions_do_not_run_out() -> None:

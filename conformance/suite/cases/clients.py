@@ -98,14 +98,14 @@ async def notice_of_coming(t: Trial) -> None:
     group, topic = await t.group(), await t.topic()
     first, second = Member(t), Member(t)
     await first.consumes(group, topic)
-    while await first.told_of_change(seconds=0.5):
+    while await first.notice_of_change(seconds=0.5):
         pass
     await second.consumes(group, topic)
-    told = await first.told_of_change()
-    t.check("the first is told", told is not None)
-    assert told is not None
-    t.equal("which group", told.header(NotifyConsumerIdsChanged).consumer_group, group)
-    t.check("one-way", bool(told.flag & ONE_WAY), seen=told.flag)
+    notice = await first.notice_of_change()
+    t.check("the first is notified", notice is not None)
+    assert notice is not None
+    t.equal("which group", notice.header(NotifyConsumerIdsChanged).consumer_group, group)
+    t.check("one-way", bool(notice.flag & ONE_WAY), seen=notice.flag)
 
 
 @case("clients.notice.goes", MUST, codes=Code.UNREGISTER_CLIENT, rests_on="DefaultConsumerIdsChangeListener")
@@ -116,13 +116,13 @@ async def notice_of_going(t: Trial) -> None:
         first, second = Member(t), Member(t)
         await first.consumes(group, topic)
         await second.consumes(group, topic)
-        while await first.told_of_change(seconds=0.7):
+        while await first.notice_of_change(seconds=0.7):
             pass
         if how == "unregisters":
             await second.leaves(consumer=group)
         else:
             await second.link.close()
-        t.check(f"when the second {how}, the first is told", await first.told_of_change() is not None)
+        t.check(f"when the second {how}, the first is notified", await first.notice_of_change() is not None)
 
 
 @case("clients.notice.switched-off", SHOULD, codes=BEAT, rests_on="SubscriptionGroupConfig.notifyConsumerIdsChangedEnable")
@@ -132,24 +132,24 @@ async def no_notices(t: Trial) -> None:
     first, second = Member(t), Member(t)
     await first.consumes(group, topic)
     await second.consumes(group, topic)
-    t.equal("a notice", await first.told_of_change(seconds=1), None)
+    t.equal("a notice", await first.notice_of_change(seconds=1), None)
     t.equal("members", await members(t, group), sorted([first.client_id, second.client_id]))
 
 
 @case("clients.notice.broadcasting", INFO, codes=BEAT, rests_on="ConsumerManager.registerConsumer")
 async def broadcasting(t: Trial) -> None:
-    """Whether members of a broadcasting group are told, too."""
+    """Whether members of a broadcasting group are notified, too."""
     group, topic = await t.group(), await t.topic()
     first, second = Member(t), Member(t)
     await first.consumes(group, topic, message_model=BROADCASTING)
     await second.consumes(group, topic, message_model=BROADCASTING)
-    t.note("told", await first.told_of_change(seconds=1) is not None)
+    t.note("notified", await first.notice_of_change(seconds=1) is not None)
     t.equal("members", await members(t, group), sorted([first.client_id, second.client_id]))
 
 
 @case("clients.heartbeat.answer", SHOULD, codes=BEAT, since=(5,), rests_on=f"{MANAGER}.heartBeat")
 async def heartbeat_answer(t: Trial) -> None:
-    """The answer tells that version 2 of the heartbeat is understood."""
+    """The answer says that version 2 of the heartbeat is understood."""
     group, topic, member = await t.group(), await t.topic(), Member(t)
     answer = await member.consumes(group, topic)
     t.answer("heartbeat", answer, ext={"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"})
@@ -157,7 +157,7 @@ async def heartbeat_answer(t: Trial) -> None:
 
 @case("clients.heartbeat.without-subscriptions", SHOULD, codes=BEAT, since=(5,), rests_on=f"{MANAGER}.heartBeatV2")
 async def heartbeat_v2(t: Trial) -> None:
-    """A heartbeat of version 2 may leave out what was told before."""
+    """A heartbeat of version 2 may leave out what was sent before."""
     group, topic, member = await t.group(), await t.topic(), Member(t)
     consumer = {
         "groupName": group,

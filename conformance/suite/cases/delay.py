@@ -88,7 +88,7 @@ async def level_0(t: Trial) -> None:
 
 @case("delay.where-it-waits", SHOULD, rests_on="HookUtils.transformDelayLevelMessage")
 async def where_it_waits(t: Trial) -> None:
-    """The answer tells the place among the waiting, queue = level - 1."""
+    """The answer gives the place among the waiting, queue = level - 1."""
     topic = await t.topic()
     sent = await t.send(topic, b"later", {prop.DELAY: "3"})
     t.equal("queue", sent.queue_id, t.by_version({"": frozenset({0, 2})}))

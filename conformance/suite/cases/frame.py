@@ -65,7 +65,7 @@ async def unknown_code(t: Trial) -> None:
 
 @case("frame.response-marks", MUST, rests_on="RemotingCommand.createResponseCommand")
 async def response_marks(t: Trial) -> None:
-    """A response has the response bit, no other, and tells language and version."""
+    """A response has the response bit, no other, and states language and version."""
     for where, link in _servers(t).items():
         command = (await link.ask_frame(_question(5), 5)).command
         t.equal(f"{where}: flag", command.flag, RESPONSE)

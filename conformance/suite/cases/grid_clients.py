@@ -21,7 +21,7 @@ from conformance.suite.grid.goods import answering, consumer, nobody, plain, pro
 from conformance.suite.grid.grid import Asked, Cell, grid
 from conformance.suite.kit import Answer, Code, Need, ResponseCode, Trial
 from rmq_wire.bodies.heartbeat import CheckClientRequest, HeartbeatData, ProducerData, SubscriptionData
-from rmq_wire.codes import VERSION_TELLS_RUNNING_INFO
+from rmq_wire.codes import VERSION_REPORTS_RUNNING_INFO
 from rmq_wire.headers.clients import (
     CheckClientConfig,
     ConsumeMessageDirectly,
@@ -107,7 +107,7 @@ async def member(t: Trial) -> Asked:
 async def member_of_old(t: Trial) -> Asked:
     """A member that is too old to be asked."""
     topic, group = await t.topic(), await t.group()
-    client = await consumer(t, topic, group, link=t.connect(version=VERSION_TELLS_RUNNING_INFO - 1))
+    client = await consumer(t, topic, group, link=t.connect(version=VERSION_REPORTS_RUNNING_INFO - 1))
     return GetConsumerRunningInfo(consumer_group=group, client_id=client)
 
 

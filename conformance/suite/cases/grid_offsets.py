@@ -71,8 +71,8 @@ async def committed(t: Trial) -> Asked:
     """A group that has committed 1 on a queue that holds one message."""
     topic, group = await t.topic(), await t.group()
     await fill(t, topic, 1)
-    told = UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=1)
-    t.answer("commit", await t.broker.ask(told))
+    commit = UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=1)
+    t.answer("commit", await t.broker.ask(commit))
     return QueryConsumerOffset(consumer_group=group, topic=topic, queue_id=0)
 
 
@@ -148,7 +148,7 @@ grid(
     none=NEVER_MIND,
 )
 RESET = four(Expect(body=has("offsetTable")), body=...)
-"""4.x tells the members, and fails when nobody is online."""
+"""4.x notifies the members, and fails when nobody is online."""
 
 grid(
     ResetOffset,

@@ -1,4 +1,4 @@
-"""Long polling: a pull that finds nothing waits for the first message, and no longer than it was told.
+"""Long polling: a pull that finds nothing waits for the first message, and no longer than the request allows.
 
 A pull with the suspend bit (2) in `sysFlag` that finds nothing is kept for up to `suspendTimeoutMillis`, and answered as soon
 as its queue has a message that it may take, or with 19 when the time is up.  Push consumers live on this: between their pulls

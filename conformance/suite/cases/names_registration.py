@@ -23,22 +23,22 @@ case = partial(declare, codes=Code.REGISTER_BROKER, needs=OWN, rests_on="RouteIn
     rests_on="RouteInfoManager.registerBroker, pickupTopicRouteData",
 )
 async def register_route(t: Trial) -> None:
-    """What a broker registers is what clients are told."""
+    """What a broker registers is what clients are given."""
     first, second = t.name(), t.name()
     broker = Broker(t)
     answer = await broker.register(topic_of(first, 3), topic_of(second, 5, perm=PERM_READ))
     t.answer("register", answer, absent=("masterAddr",))
     for topic, queues, perm in ((first, 3, READ_WRITE), (second, 5, PERM_READ)):
-        told = TopicRouteData.read(t.answer(f"route of {topic}", await route(t, topic)).body)
+        found = TopicRouteData.read(t.answer(f"route of {topic}", await route(t, topic)).body)
         t.equal(
             "brokers",
-            [(b.broker_name, b.cluster, b.broker_addrs) for b in told.broker_datas],
+            [(b.broker_name, b.cluster, b.broker_addrs) for b in found.broker_datas],
             [(broker.name, broker.cluster, {0: broker.address})],
         )
-        queue = told.queue_datas[0] if told.queue_datas else QueueData()
+        queue = found.queue_datas[0] if found.queue_datas else QueueData()
         t.equal(
             "queue data",
-            (len(told.queue_datas), queue.broker_name, queue.read_queue_nums, queue.write_queue_nums, queue.perm),
+            (len(found.queue_datas), queue.broker_name, queue.read_queue_nums, queue.write_queue_nums, queue.perm),
             (1, broker.name, queues, queues, perm),
         )
 
@@ -59,8 +59,8 @@ async def slave(t: Trial) -> None:
 
 
 @case("names.register.first-with-one-topic", MUST, since=(5,))
-async def increment_of_a_stranger(t: Trial) -> None:
-    """One topic alone is taken for an increment, and refused from a stranger."""
+async def increment_of_an_unknown_broker(t: Trial) -> None:
+    """One topic alone is taken for an increment, and refused from an unknown broker."""
     broker, topic = Broker(t), t.name()
     t.answer("register", await broker.register(topic_of(topic)), code=ResponseCode.SYSTEM_ERROR)
     t.answer("route", await route(t, topic), code=ResponseCode.TOPIC_NOT_EXIST)
@@ -74,8 +74,8 @@ async def increment(t: Trial) -> None:
     broker.version.counter += 1
     t.answer("register one more", await broker.register(topic_of(third)))
     for topic in (first, second, third):
-        told = t.answer(f"route of {topic}", await route(t, topic))
-        t.equal(f"brokers of {topic}", brokers_of(told), {broker.name: {0: broker.address}})
+        found = t.answer(f"route of {topic}", await route(t, topic))
+        t.equal(f"brokers of {topic}", brokers_of(found), {broker.name: {0: broker.address}})
 
 
 @case("names.register.broken-body", MUST, rests_on="DefaultRequestProcessor.checksum")
@@ -105,8 +105,8 @@ async def compressed(t: Trial) -> None:
     """The packed body is read."""
     topic = t.name()
     t.answer("register", await Broker(t).register(topic_of(topic, 7), topic_of(t.name()), compressed=True))
-    told = TopicRouteData.read(t.answer("route", await route(t, topic)).body)
-    t.equal("queues", [data.read_queue_nums for data in told.queue_datas], [7])
+    found = TopicRouteData.read(t.answer("route", await route(t, topic)).body)
+    t.equal("queues", [data.read_queue_nums for data in found.queue_datas], [7])
 
 
 @case("names.register.moved", MUST)
@@ -157,8 +157,8 @@ async def topics_of_a_slave(t: Trial) -> None:
     reader = Broker(t, name=master.name, cluster=master.cluster, id=1)
     t.answer("the slave registers", await reader.register(topic_of(known, 9), topic_of(own)))
     t.answer("route of the slave's own topic", await route(t, own), code=ResponseCode.TOPIC_NOT_EXIST)
-    told = TopicRouteData.read((await route(t, known)).body)
-    t.equal("queues of the other", [data.read_queue_nums for data in told.queue_datas], [4])
+    found = TopicRouteData.read((await route(t, known)).body)
+    t.equal("queues of the other", [data.read_queue_nums for data in found.queue_datas], [4])
 
 
 @case(
@@ -169,11 +169,13 @@ async def data_version(t: Trial) -> None:
     broker = await registered(t, t.name(), t.name())
     asked = naming.QueryDataVersion(**broker.who)
     same = t.answer("the same version", await broker.link.ask(asked, broker.version.encode()), ext={"changed": "false"})
-    told = DataVersion.read(same.body)
-    t.equal("the version that it knows", (told.counter, told.timestamp), (broker.version.counter, broker.version.timestamp))
+    found = DataVersion.read(same.body)
+    t.equal("the version that it knows", (found.counter, found.timestamp), (broker.version.counter, broker.version.timestamp))
     other = DataVersion(state_version=0, timestamp=broker.version.timestamp, counter=9)
     t.answer("another version", await broker.link.ask(asked, other.encode()), ext={"changed": "true"})
-    stranger = Broker(t)
+    unknown = Broker(t)
     t.answer(
-        "a stranger's", await stranger.link.ask(naming.QueryDataVersion(**stranger.who), other.encode()), ext={"changed": "true"}
+        "an unknown broker's",
+        await unknown.link.ask(naming.QueryDataVersion(**unknown.who), other.encode()),
+        ext={"changed": "true"},
     )

@@ -137,8 +137,8 @@ async def heartbeat(t: Trial) -> None:
         t.answer("register for 3 s", await broker.register(topic_of(topic), topic_of(t.name()), heartbeat_timeout_millis=3_000))
 
     async def beats_until_other_is_gone() -> bool:
-        told = {name: value for name, value in alive.who.items() if name != "broker_id"}
-        t.answer("heartbeat", await alive.link.ask(naming.BrokerHeartbeat(**told)))
+        fields = {name: value for name, value in alive.who.items() if name != "broker_id"}
+        t.answer("heartbeat", await alive.link.ask(naming.BrokerHeartbeat(**fields)))
         return (await route(t, lost)).code == ResponseCode.TOPIC_NOT_EXIST
 
     await t.until("the silent one goes", beats_until_other_is_gone)
@@ -167,7 +167,7 @@ async def cluster_info(t: Trial) -> None:
     rests_on="RouteInfoManager.getBrokerMemberGroup",
 )
 async def members(t: Trial) -> None:
-    """The name server tells who shares a broker's name."""
+    """The name server answers who shares a broker's name."""
     topic = t.name()
     master = await registered(t, topic, t.name())
     reader = Broker(t, name=master.name, cluster=master.cluster, id=1)

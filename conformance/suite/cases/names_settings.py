@@ -54,7 +54,7 @@ async def pair(t: Trial, topic: str) -> tuple[Broker, Broker]:
 async def acting_master(t: Trial) -> None:
     """With supportActingMaster a slave stands in for its master that is gone, for reading.
 
-    The route names the slave's address under id 0, and its queues can only be read: the slave told that it may act.
+    The route names the slave's address under id 0, and its queues can only be read: the slave registered that it may act.
     """
     topic = t.name()
     async with turned(t, "supportActingMaster"):
@@ -104,7 +104,7 @@ async def min_id_notice(t: Trial) -> None:
     async with turned(t, "notifyMinBrokerIdChanged"), trio.open_nursery() as nursery:
         master, slave = await pair(t, t.name())
         host, _, port = slave.address.rpartition(":")
-        told = trio.Event()
+        noticed = trio.Event()
         heard: list[Command] = []
 
         async def hear(stream: trio.SocketStream) -> None:
@@ -112,14 +112,14 @@ async def min_id_notice(t: Trial) -> None:
             while data := await stream.receive_some():
                 heard.extend(command.kept() for command in conversation.feed(data) if isinstance(command, Command))
                 if any(command.code == Code.NOTIFY_MIN_BROKER_ID_CHANGE for command in heard):
-                    told.set()
+                    noticed.set()
 
         await nursery.start(functools.partial(trio.serve_tcp, hear, int(port), host=host))
         await master.link.close()
         with trio.move_on_after(EXPIRY_S):
-            await told.wait()
+            await noticed.wait()
         notices = [command for command in heard if command.code == Code.NOTIFY_MIN_BROKER_ID_CHANGE]
-        t.check("the slave is told", bool(notices), seen=heard)
+        t.check("the slave is notified", bool(notices), seen=heard)
         header = notices[-1].header(NotifyMinBrokerIdChange)
         t.equal("smallest id", header.min_broker_id, 1)
         t.equal("its address, who is gone", (header.min_broker_addr, header.offline_broker_addr), (slave.address, master.address))

@@ -31,8 +31,8 @@ async def write_perm(t: Trial) -> None:
     ):
         t.answer(type(asked).__name__, await t.names.ask(asked), ext={field: str(len(topics))})
         for topic in topics:
-            told = TopicRouteData.read((await route(t, topic)).body)
-            t.equal(f"permission of {topic}", [data.perm for data in told.queue_datas], [perm])
+            found = TopicRouteData.read((await route(t, topic)).body)
+            t.equal(f"permission of {topic}", [data.perm for data in found.queue_datas], [perm])
 
 
 @case(
@@ -203,17 +203,17 @@ async def forbidden_config(t: Trial) -> None:
     rests_on="ClientRequestProcessor.getRouteInfoByTopic",
 )
 async def order_conf(t: Trial) -> None:
-    """With orderMessageEnable the route tells an ordered topic's queues."""
+    """With orderMessageEnable the route names an ordered topic's queues."""
     topic = t.name()
     broker = await registered(t, topic, t.name())
     value = f"{broker.name}:4"
     try:
         t.answer("switch on", await t.names.ask(naming.UpdateNamesrvConfig(), b"orderMessageEnable=true\n"))
         t.answer("put", await t.names.ask(naming.PutKVConfig(namespace="ORDER_TOPIC_CONFIG", key=topic, value=value)))
-        told = TopicRouteData.read(t.answer("route", await route(t, topic)).body)
-        t.equal("orderTopicConf", told.order_topic_conf, value)
+        found = TopicRouteData.read(t.answer("route", await route(t, topic)).body)
+        t.equal("orderTopicConf", found.order_topic_conf, value)
     finally:
         await t.names.ask(naming.DeleteKVConfig(namespace="ORDER_TOPIC_CONFIG", key=topic))
         await t.names.ask(naming.UpdateNamesrvConfig(), b"orderMessageEnable=false\n")
-    told = TopicRouteData.read((await route(t, topic)).body)
-    t.equal("orderTopicConf when switched off", told.order_topic_conf, None)
+    found = TopicRouteData.read((await route(t, topic)).body)
+    t.equal("orderTopicConf when switched off", found.order_topic_conf, None)

@@ -83,7 +83,7 @@ async def young_queue(t: Trial) -> None:
     rests_on=f"{MANAGER}.queryConsumerOffset: setZeroIfNotFound",
 )
 async def not_found(t: Trial) -> None:
-    """A client may ask to be told that there is no progress: code 22."""
+    """A client may ask for an error where there is no progress: code 22."""
     topic = await filled(t, 3)
     await committed(t, await t.group(), topic, None, zero_if_not_found=False)
     await committed(t, await t.group(), topic, 0, zero_if_not_found=True)
@@ -93,7 +93,7 @@ async def not_found(t: Trial) -> None:
 async def unknown_group(t: Trial) -> None:
     """The progress of a group that nobody made can be asked for."""
     topic = await filled(t, 1)
-    await committed(t, t.name("stranger"), topic, 0)
+    await committed(t, t.name("unknown"), topic, 0)
 
 
 @case("offsets.unknown-topic", SHOULD, codes=Code.UPDATE_CONSUMER_OFFSET, since=(5,), rests_on=f"{MANAGER}.updateConsumerOffset")
@@ -107,7 +107,7 @@ async def unknown_topic(t: Trial) -> None:
 async def one_way(t: Trial) -> None:
     """Clients commit one-way: it counts all the same."""
     topic, group, link = await filled(t, 5), await t.group(), t.connect()
-    await link.tell(UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=5))
+    await link.send_oneway(UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=5))
 
     async def counts() -> bool:
         answer = await t.broker.ask(QueryConsumerOffset(consumer_group=group, topic=topic, queue_id=0))
@@ -125,8 +125,8 @@ async def one_way(t: Trial) -> None:
 async def reset_to_time(t: Trial) -> None:
     """An operator sets a group back to a time.
 
-    Whether the broker moves the progress itself or tells the online members is a matter of `useServerSideResetOffset`.  With
-    it (the default since 5.1.4), the answer names the offset of every queue and the next query tells it.
+    Whether the broker moves the progress itself or notifies the online members is a matter of `useServerSideResetOffset`.  With
+    it (the default since 5.1.4), the answer names the offset of every queue and the next query answers it.
     """
     topic, group = await filled(t, 4), await t.group()
     await commit(t, group, topic, 4)
@@ -188,7 +188,7 @@ async def reset_beats_pull(t: Trial) -> None:
     rests_on="AdminBrokerProcessor.getMaxOffset, getMinOffset",
 )
 async def max_and_min(t: Trial) -> None:
-    """A queue tells where it begins and where its next message goes."""
+    """A queue answers where it begins and where its next message goes."""
     topic = await filled(t, 3, queues=2)
     empty = await t.topic()
     for name, queue, end in ((topic, 0, 3), (topic, 1, 3), (empty, 0, 0)):

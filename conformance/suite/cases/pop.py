@@ -52,7 +52,7 @@ async def hands_out(t: Trial) -> None:
 
 @case("pop.answer-header", MUST, rests_on="PopMessageResponseHeader")
 async def answer_header(t: Trial) -> None:
-    """The answer tells when, for how long, and from which offsets."""
+    """The answer says when, for how long, and from which offsets."""
     topic, group = await filled(t, 2), await t.group()
     before_ms = time.time() * 1e3
     answer = t.answer(
@@ -166,8 +166,8 @@ async def change_time(t: Trial) -> None:
     asked = ChangeInvisibleTime(
         consumer_group=group, topic=topic, queue_id=0, extra_info=first.receipt, offset=first.offset, invisible_time=SHORT_MS
     )
-    told = t.answer("change", await t.broker.ask(asked)).header(ChangeInvisibleTimeResponse)
-    t.equal("invisible time", told.invisible_time, SHORT_MS)
+    changed = t.answer("change", await t.broker.ask(asked)).header(ChangeInvisibleTimeResponse)
+    t.equal("invisible time", changed.invisible_time, SHORT_MS)
     [second] = await popped(t, topic, group, 1)
     t.equal("body", second.body, b"m0")
 

@@ -73,7 +73,7 @@ async def by_unique_key(t: Trial) -> None:
 
 @case("query.answer-header", MUST, rests_on="QueryMessageResponseHeader")
 async def answer_header(t: Trial) -> None:
-    """The answer tells how far the index is."""
+    """The answer says how far the index is."""
     topic = await t.topic()
     sent = await t.send(topic, b"x", keys="k")
     await found(t, topic, "k", 1)
@@ -179,7 +179,7 @@ async def view_nowhere(t: Trial) -> None:
 async def queue_entries(t: Trial) -> None:
     """The entries of a consume queue can be looked at.
 
-    Each tells place, size and tag hash of a message.
+    Each states place, size and tag hash of a message.
     """
     topic = await t.topic()
     for tag in ("a", "b"):

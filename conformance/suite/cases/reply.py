@@ -47,7 +47,7 @@ async def arrives(t: Trial) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(replies)
         pushed = await requester.link.request(Code.PUSH_REPLY_MESSAGE_TO_CLIENT)
-        t.check("the requester is told", pushed is not None)
+        t.check("the requester gets the reply", pushed is not None)
         assert pushed is not None
         t.equal("body", bytes(pushed.body), b"the answer")
         header = pushed.header(PushReplyMessageToClient)

@@ -2,7 +2,7 @@
 
 A consumer that cannot handle a message gives it back (36), naming its place in the log and a delay level.  The broker stores a
 copy in `%RETRY%<group>`, which the group's members read beside their topics, by way of the delay; after the group's most
-attempts, or for a negative level, in `%DLQ%<group>`, which nobody reads who is not told to.
+attempts, or for a negative level, in `%DLQ%<group>`, which nobody reads who does not subscribe to it.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ async def dead_after_attempts(t: Trial) -> None:
 async def clients_limit(t: Trial) -> None:
     """The client's own limit of attempts counts.
 
-    From clients of 3.4.9 on, which tell it in the request.
+    From clients of 3.4.9 on, which state it in the request.
     """
     _, group, unit = await consumed(t)
     t.answer("give back", await give_back(t, group, unit, attempts_max=0))
@@ -184,7 +184,7 @@ async def unknown_group(t: Trial) -> None:
     looks whether the group may have read the message may refuse it with 16.
     """
     _, _, unit = await consumed(t)
-    answer = await give_back(t, t.name("stranger"), unit)
+    answer = await give_back(t, t.name("unknown"), unit)
     t.note("answer", f"{answer.code} {answer.remark}")
     t.check("answered", answer.code >= 0, seen=answer.code)
 

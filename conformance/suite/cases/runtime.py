@@ -96,7 +96,7 @@ async def config(t: Trial) -> None:
     rests_on=f"{ADMIN}.updateBrokerConfig",
 )
 async def update(t: Trial) -> None:
-    """A setting that is changed is told and counts.
+    """A setting that is changed is reported and counts.
 
     Shown by autoCreateSubscriptionGroup: without it a group that nobody made cannot pull.
     """
@@ -105,13 +105,13 @@ async def update(t: Trial) -> None:
             "switch off",
             await t.broker.ask(UpdateBrokerConfig(), b"autoCreateSubscriptionGroup=false\n"),
         )
-        t.equal("told", (await configuration(t))["autoCreateSubscriptionGroup"], "false")
+        t.equal("reported", (await configuration(t))["autoCreateSubscriptionGroup"], "false")
         topic = await t.topic()
-        pulled = await t.pull(topic, 0, group=t.name("stranger"))
+        pulled = await t.pull(topic, 0, group=t.name("unknown"))
         t.answer("a pull of a group that nobody made", pulled.answer, code=ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
     finally:
         await t.broker.ask(UpdateBrokerConfig(), b"autoCreateSubscriptionGroup=true\n")
-    t.equal("told again", (await configuration(t))["autoCreateSubscriptionGroup"], "true")
+    t.equal("reported again", (await configuration(t))["autoCreateSubscriptionGroup"], "true")
 
 
 @case(

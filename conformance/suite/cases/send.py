@@ -39,8 +39,8 @@ async def v2(t: Trial) -> None:
     """
     topic, unique = await t.topic(queues=3), UNIQUE.format(1)
     answer = await t.broker.ask(t.message(topic, unique_key=unique, queue=2), b"hello")
-    told = t.by_version({"": unique, "4": None})
-    expected = {"queueId": "2", "queueOffset": "0", "transactionId": told, "msgId": re.compile("^[0-9A-F]{32}([0-9A-F]{24})?$")}
+    stated = t.by_version({"": unique, "4": None})
+    expected = {"queueId": "2", "queueOffset": "0", "transactionId": stated, "msgId": re.compile("^[0-9A-F]{32}([0-9A-F]{24})?$")}
     t.answer("send", answer, ext=expected, body=b"", remark=None)
     [unit] = await t.pull_all(topic, 1, queue=2)
     t.equal("the stored body", bytes(unit.body), b"hello")
@@ -100,9 +100,9 @@ async def as_sent(t: Trial) -> None:
     t.equal("flag, born timestamp", (unit.flag, unit.born_timestamp), (-5, BORN_MS))
     t.equal("born host", host_address(unit.born_host), link.local)
     t.equal("topic, queue, offset", (bytes(unit.topic).decode(), unit.queue_id, unit.queue_offset), (topic, 0, 0))
-    told = parse_offset_message_id(sent.msg_id)
-    t.equal("place in the log, as in the message id", unit.physical_offset, told.physical_offset)
-    t.equal("store host, as in the message id", host_address(unit.store_host), told.address)
+    stated = parse_offset_message_id(sent.msg_id)
+    t.equal("place in the log, as in the message id", unit.physical_offset, stated.physical_offset)
+    t.equal("store host, as in the message id", host_address(unit.store_host), stated.address)
     t.equal("reconsume times, prepared offset", (unit.reconsume_times, unit.prepared_transaction_offset), (0, 0))
 
 
@@ -110,7 +110,7 @@ async def as_sent(t: Trial) -> None:
 async def broker_properties(t: Trial) -> None:
     """The broker adds its region, its trace switch and its cluster.
 
-    `CLUSTER` since 4.9; the answer's ext fields `MSG_REGION` and `TRACE_ON` tell a client whether to trace.
+    `CLUSTER` since 4.9; the answer's ext fields `MSG_REGION` and `TRACE_ON` say whether a client is to trace.
     """
     topic = await t.topic()
     answer = await t.broker.ask(t.message(topic, unique_key=UNIQUE.format(4)), b"x")
@@ -164,7 +164,9 @@ async def beside_each_other(t: Trial) -> None:
     t.equal("offsets", sorted(places), list(range(160)))
     units = await t.pull_all(topic, 160)
     t.equal(
-        "each message stands where its sender was told", [bytes(unit.body) for unit in units], [places[at] for at in range(160)]
+        "each message stands where the answer to its sender says",
+        [bytes(unit.body) for unit in units],
+        [places[at] for at in range(160)],
     )
 
 
@@ -197,7 +199,7 @@ async def one_way(t: Trial) -> None:
     """A one-way send is stored and not answered."""
     topic, link = await t.topic(), t.connect()
     for number in range(3):
-        await link.tell(t.message(topic), b"%d" % number)
+        await link.send_oneway(t.message(topic), b"%d" % number)
     units = await t.pull_all(topic, 3)
     t.equal("bodies", sorted(bytes(unit.body) for unit in units), [b"0", b"1", b"2"])
     t.equal("an answer", await link.stray(seconds=0.5), None)

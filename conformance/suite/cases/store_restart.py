@@ -64,8 +64,8 @@ async def _still_there(t: Trial, before: Before) -> None:
     for queue in range(QUEUES):
         t.equal(f"messages of queue {queue}", await _stored(t, link, before.topic, queue), before.units[queue])
         for asked, expected in ((GetMinOffset, 0), (GetMaxOffset, MESSAGES)):
-            told = await link.ask(asked(topic=before.topic, queue_id=queue))
-            t.answer(f"{asked.__name__} of queue {queue}", told, ext={"offset": str(expected)})
+            answer = await link.ask(asked(topic=before.topic, queue_id=queue))
+            t.answer(f"{asked.__name__} of queue {queue}", answer, ext={"offset": str(expected)})
     asked_progress = QueryConsumerOffset(consumer_group=before.group, topic=before.topic, queue_id=1)
     t.answer("the group's progress", await link.ask(asked_progress), ext={"offset": str(READ)})
     table = (await link.ask(groups.GetAllSubscriptionGroup())).json()["subscriptionGroupTable"]

@@ -47,8 +47,8 @@ async def create(t: Trial) -> None:
     name = t.name()
     t.answer("create", await t.broker.ask(creating(name, read_queue_nums=5, write_queue_nums=3, perm=6)))
     row = await config_of(t, name)
-    told = (row["topicName"], row["readQueueNums"], row["writeQueueNums"], row["perm"], row["topicFilterType"], row["order"])
-    t.equal("row", told, (name, 5, 3, 6, "SINGLE_TAG", False))
+    shown = (row["topicName"], row["readQueueNums"], row["writeQueueNums"], row["perm"], row["topicFilterType"], row["order"])
+    t.equal("row", shown, (name, 5, 3, 6, "SINGLE_TAG", False))
 
 
 @case(
@@ -66,8 +66,8 @@ async def route_follows(t: Trial) -> None:
         return answer.code == 0 and t.target.broker_name in brokers_of(answer)
 
     await t.until("the route is there", routed)
-    told = TopicRouteData.read((await route(t, name)).body)
-    row = next(data for data in told.queue_datas if data.broker_name == t.target.broker_name)
+    shown = TopicRouteData.read((await route(t, name)).body)
+    row = next(data for data in shown.queue_datas if data.broker_name == t.target.broker_name)
     t.equal("queues, permission", (row.read_queue_nums, row.write_queue_nums, row.perm), (3, 3, 6))
 
 
@@ -235,7 +235,7 @@ async def stats(t: Trial) -> None:
     rests_on="SubscriptionGroupManager",
 )
 async def group_created(t: Trial) -> None:
-    """A group is what it was told to be."""
+    """A group is what it was made to be."""
     name = await t.group(retry_queue_nums=2, retry_max_times=5, consume_enable=False)
     row = t.answer("row", await t.broker.ask(groups.GetSubscriptionGroupConfig(group=name))).json()
     t.equal("fields", (row["groupName"], row["retryQueueNums"], row["retryMaxTimes"], row["consumeEnable"]), (name, 2, 5, False))
@@ -305,10 +305,10 @@ async def forbidden(t: Trial) -> None:
         await t.pull_all(topic, 1)
     await member.consumes(group, kept_from, other)
     recorded: dict[str, Any] = {"group": group, "sys_flag": 0, "subscription": None, "link": member.link}
-    told = t.answer(
+    shown = t.answer(
         "forbid", await t.broker.ask(groups.UpdateGroupForbidden(group=group, topic=kept_from, readable=False))
     ).json()
-    t.equal("told", (told["group"], told["topic"], told["readable"]), (group, kept_from, False))
+    t.equal("reset", (shown["group"], shown["topic"], shown["readable"]), (group, kept_from, False))
     t.answer("pull", (await t.pull(kept_from, **recorded)).answer, code=ResponseCode.NO_PERMISSION)
     t.answer("pull of another topic", (await t.pull(other, **recorded)).answer)
     t.answer("allow", await t.broker.ask(groups.UpdateGroupForbidden(group=group, topic=kept_from, readable=True)))

@@ -56,7 +56,7 @@ class Half:
 
     async def end(self, how: int, *, checked: CheckTransactionState | None = None) -> None:
         """Commit it, roll it back, or say that it is not known yet; one-way, as clients do."""
-        await self.producer.link.tell(self._ending(how, checked=checked))
+        await self.producer.link.send_oneway(self._ending(how, checked=checked))
 
     async def ended(self, how: int, *, group: str = "", checked: CheckTransactionState | None = None) -> Answer:
         """The same, asked with an answer, which shows that it has been carried out; not judged."""
@@ -262,7 +262,7 @@ async def order_of_commits(t: Trial) -> None:
 async def wrong_group(t: Trial) -> None:
     """Another group's producer cannot end it."""
     one = await half(t)
-    await one.ended(TRANSACTION_COMMIT, group=t.name("stranger"))
+    await one.ended(TRANSACTION_COMMIT, group=t.name("unknown"))
     await unseen(t, one.topic)
     await one.end(TRANSACTION_COMMIT)
     [unit] = await t.pull_all(one.topic, 1, offset=1)

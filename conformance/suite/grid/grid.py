@@ -238,8 +238,8 @@ def _enter(
             if row.undo is not None:
                 await row.undo(t)
 
-    told = [_told(row, probe, remarks=remarks) for probe in probes]
-    run.__doc__ = "\n".join(told + (_left_out(row) if name == "good" else []))
+    lines = [_probe_line(row, probe, remarks=remarks) for probe in probes]
+    run.__doc__ = "\n".join(lines + (_left_out(row) if name == "good" else []))
     enter(
         Case(
             f"grid.{row.name}.{name}",
@@ -257,7 +257,7 @@ def _enter(
     )
 
 
-def _told(row: Row, probe: Probe, *, remarks: bool) -> str:
+def _probe_line(row: Row, probe: Probe, *, remarks: bool) -> str:
     """A question and what must answer it, for the documents."""
     known = probe.ask is row.good and probe.label != "good"
     asked = "" if known else inspect.getdoc(probe.ask) or ""

@@ -1,4 +1,4 @@
-"""A broker's runtime figures (28), which the reference can tell only after it has taken a first sample."""
+"""A broker's runtime figures (28), which the reference can answer only after it has taken a first sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that a case plays: a connection that sends heartbeats for groups and gets what a broker tells its clients."""
+"""A client that a case plays: a connection that sends heartbeats for groups and gets what a broker sends its clients."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Member:
         asked = UnregisterClient(client_id=self.client_id, consumer_group=consumer or None, producer_group=producer or None)
         self.t.answer("unregister", await self.link.ask(asked))
 
-    async def told_of_change(self, *, seconds: float = 10.0) -> Command | None:
+    async def notice_of_change(self, *, seconds: float = 10.0) -> Command | None:
         """The next notice that a group's members have changed (40)."""
         return await self.link.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, seconds=seconds)
 

@@ -1,4 +1,4 @@
-"""A broker that a case plays towards a name server, and what the name server then tells.
+"""A broker that a case plays towards a name server, and what the name server then answers.
 
 An address nobody listens on, a cluster of its own; it is there as long as its connection is.
 """
@@ -51,8 +51,8 @@ class Broker:
     async def register(self, *topics: TopicConfig, compressed: bool = False, crc: int | None = None, **fields: Any) -> Answer:
         """Register (103) with these topics, not judged."""
         table = TopicConfigTable(data_version=self.version, topic_config_table={topic.topic_name: topic for topic in topics})
-        told = RegisterBrokerBody(topic_config_serialize_wrapper=table)
-        body = write_compressed(told) if compressed else told.encode()
+        registration = RegisterBrokerBody(topic_config_serialize_wrapper=table)
+        body = write_compressed(registration) if compressed else registration.encode()
         asked = naming.RegisterBroker(
             **self.who,
             ha_server_addr=self.address.replace("10911", "10912"),

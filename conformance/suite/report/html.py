@@ -19,7 +19,7 @@ from typing import Any, Final
 from conformance.suite.report.specification import introductions
 from conformance.suite.report.specification_rules import anchor_of
 from conformance.suite.report.text import matrix_lines
-from conformance.suite.results import ERROR, FAILED, PASSED, CaseTold, FrameTold, Run, rows, suite_version
+from conformance.suite.results import ERROR, FAILED, PASSED, CaseResult, FrameRecord, Run, rows, suite_version
 from rmq_wire.codes import RequestCode
 
 PAGE: Final = Path(__file__).with_name("page")
@@ -39,7 +39,7 @@ _KINDS: Final = {
 }
 """In the order of the bars.  The script has the same."""
 _FACTS: Final = ("image", "image id", "rocketmq.image", "java", "commit")
-"""Of `TargetTold.details`, those that are told at first sight."""
+"""Of `TargetInfo.details`, those that are shown at first sight."""
 
 
 def write_html(results: list[Run], path: Path) -> None:
@@ -73,7 +73,7 @@ def _source(name: str) -> str:
     return (PAGE / name).read_text(encoding="utf-8").strip()
 
 
-def kind(case: CaseTold) -> str:
+def kind(case: CaseResult) -> str:
     """Of `_KINDS`: the outcome, and whether it was expected."""
     if case.outcome == FAILED:
         return "expected" if case.as_expected else "failed"
@@ -135,9 +135,9 @@ def _known(run: Run) -> str:
     if not (known := run.known):
         return ""
     rows = "".join(f"<tr><td>{count}</td><td>{escape(cause)}</td></tr>" for cause, count in known.items())
-    told = escape(run.expectation_line)
+    text = escape(run.expectation_line)
     return (
-        f'<details class="known" open><summary>{told}</summary><table><caption>known, by cause</caption>{rows}</table></details>'
+        f'<details class="known" open><summary>{text}</summary><table><caption>known, by cause</caption>{rows}</table></details>'
     )
 
 
@@ -155,8 +155,8 @@ def _verdict(run: Run) -> tuple[str, str]:
     return "good", f"All {passed} MUST cases pass"
 
 
-def _pairs(told: Mapping[str, str]) -> str:
-    return "<dl>" + "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in told.items()) + "</dl>"
+def _pairs(pairs: Mapping[str, str]) -> str:
+    return "<dl>" + "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in pairs.items()) + "</dl>"
 
 
 def _overview(results: Sequence[Run]) -> str:
@@ -165,11 +165,11 @@ def _overview(results: Sequence[Run]) -> str:
 
 
 def _foot(kept: int) -> str:
-    told = "Each cell opens its evidence: checks, notes and the frames of both directions, decoded. "
+    text = "Each cell opens its evidence: checks, notes and the frames of both directions, decoded. "
     if kept < FRAMES_KEPT[0]:
         frames = f"the first {kept} frames" if kept else "no frames"
-        told += f"Of passed cases {frames} are kept here; the JSON outcome has the others. "
-    return told + "Long bodies and fields are cut. This file loads nothing from anywhere."
+        text += f"Of passed cases {frames} are kept here; the JSON outcome has the others. "
+    return text + "Long bodies and fields are cut. This file loads nothing from anywhere."
 
 
 # The cases and their evidence
@@ -178,9 +178,9 @@ def _foot(kept: int) -> str:
 def _index(results: Sequence[Run], docs: str) -> dict[str, Any]:
     abouts = _abouts()
     cases = []
-    for id, told in rows(results).items():
-        first = next(iter(told.values()))
-        cells = [_cell(told.get(run.target.label)) for run in results]
+    for id, by_subject in rows(results).items():
+        first = next(iter(by_subject.values()))
+        cells = [_cell(by_subject.get(run.target.label)) for run in results]
         cases.append([id, first.level, first.title, first.rests_on, first.codes, abouts.get(id, ""), anchor_of(id), cells])
     codes = {code for case in cases for code in case[4]}
     return {
@@ -219,7 +219,7 @@ def _dashed(name: str) -> str:
     return name.lower().replace("_", "-")
 
 
-def _cell(case: CaseTold | None) -> list[Any] | None:
+def _cell(case: CaseResult | None) -> list[Any] | None:
     return None if case is None else [case.outcome, case.seconds, case.why, case.expected, case.reason, case.see]
 
 
@@ -236,7 +236,7 @@ def _packed(results: Sequence[Run]) -> tuple[list[str], int]:
     raise AssertionError("with no frames at all every size is taken")
 
 
-def _evidence(case: CaseTold, kept: int) -> dict[str, Any]:
+def _evidence(case: CaseResult, kept: int) -> dict[str, Any]:
     """Short names, and nothing that is empty."""
     frames = case.frames[:kept] if case.outcome == PASSED and case.as_expected else case.frames
     found = {
@@ -249,7 +249,7 @@ def _evidence(case: CaseTold, kept: int) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value}
 
 
-def _frame(frame: FrameTold) -> list[Any]:
+def _frame(frame: FrameRecord) -> list[Any]:
     return [
         frame.connection,
         int(frame.to_server),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
-from conformance.suite.results import ERROR, FAILED, PASSED, CaseTold, CheckTold, Run
+from conformance.suite.results import ERROR, FAILED, PASSED, CaseResult, CheckResult, Run
 
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML cannot hold, not even escaped."""
@@ -51,7 +51,7 @@ def junit(runs: Sequence[Run], *, judged: bool) -> ElementTree.Element:
     return root
 
 
-def _add(suite: ElementTree.Element, case: CaseTold, judged: bool) -> None:
+def _add(suite: ElementTree.Element, case: CaseResult, judged: bool) -> None:
     entry = ElementTree.SubElement(
         suite, "testcase", classname=f"{suite.get('name')}.{case.capability}", name=case.id, time=f"{case.seconds:.3f}"
     )
@@ -65,13 +65,13 @@ def _add(suite: ElementTree.Element, case: CaseTold, judged: bool) -> None:
         ElementTree.SubElement(entry, "skipped", message=_text(why))
         return
     tag = {FAILED: "failure", ERROR: "error"}.get(case.outcome, "skipped")
-    told = ElementTree.SubElement(entry, tag, message=_text(case.why))
+    element = ElementTree.SubElement(entry, tag, message=_text(case.why))
     if tag != "skipped":
-        told.set("type", case.level)
-        told.text = _text("\n".join([case.title, f"rests on {case.rests_on}", *map(_check, case.checks), case.trace]))
+        element.set("type", case.level)
+        element.text = _text("\n".join([case.title, f"rests on {case.rests_on}", *map(_check, case.checks), case.trace]))
 
 
-def _check(check: CheckTold) -> str:
+def _check(check: CheckResult) -> str:
     detail = f": expected {check.expected}, seen {check.seen}" if not check.holds else ""
     return f"{'holds' if check.holds else 'DOES NOT HOLD'}: {check.what}{detail}"
 

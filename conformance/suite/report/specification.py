@@ -71,20 +71,20 @@ def _by_capability(cases: Iterable[Case]) -> dict[str, list[Case]]:
 
 def _contents(by_capability: Mapping[str, Sequence[Case]]) -> Iterator[str]:
     rows = []
-    told = introductions()
+    texts = introductions()
     for name, cases in by_capability.items():
         must = sum(case.level is Level.MUST for case in cases)
-        about = _first_sentence(told.get(name, [""])[0])
+        about = _first_sentence(texts.get(name, [""])[0])
         rows.append((f"[{title_of(name)}](#{name})", len(cases), must, escaped(about)))
     yield table(("capability", ":rules", ":of them MUST", "about"), rows)
     yield _THEN
 
 
 def _rules(by_capability: Mapping[str, Sequence[Case]]) -> Iterator[str]:
-    told = introductions()
+    texts = introductions()
     for name, cases in by_capability.items():
         yield f'<a id="{name}"></a>\n\n## {title_of(name)}'
-        yield escaped("\n\n".join(told.get(name, [])))
+        yield escaped("\n\n".join(texts.get(name, [])))
         for case in cases:
             yield rule(case)
 

@@ -59,10 +59,10 @@ def link_to(name: str) -> str:
 def bodies() -> Iterator[str]:
     """The whole part."""
     yield f'<a id="bodies"></a>\n\n# Bodies\n\n{ABOUT}'
-    told: set[type] = set()
+    shown: set[type] = set()
     for one in known().values():
-        if one.kind not in told:
-            told.add(one.kind)
+        if one.kind not in shown:
+            shown.add(one.kind)
             yield "\n\n".join(
                 [
                     f'<a id="body.{one.kind.__name__}"></a>\n\n## {one.kind.__name__}',

@@ -33,7 +33,7 @@ _ABOUT: Final = """\
 Each request code of 5.5.0 that a broker or a name server answers. A field that is *required* is marked not-null in the reference;
 *required, else 0* means that a reader of the reference takes a missing one for zero (or false). Integers are decimal digits,
 `int` of 32 bits and `long` of 64, truth values `true` and `false`; all are sent as text. The answers in the tables are those of
-5.5.0; where an older version answers otherwise it is told behind a semicolon. Remarks are regular expressions that are found
+5.5.0; where an older version answers otherwise it stands behind a semicolon. Remarks are regular expressions that are found
 somewhere in the remark. A good request is asked in both forms of the header, and with a field that nobody knows, which changes
 nothing."""
 _RULE: Final = (grid.__doc__ or "").strip().split("\n\n")[-1]
@@ -272,16 +272,16 @@ def _detail(asked: str) -> str:
 def _answer(answer: str, remark: str) -> str:
     """Version by version, those that do as the newest left out; remarks are patterns, shown as code."""
     answers, remarks = _by_version(answer), _by_version(remark)
-    told: dict[str, str] = {}
+    by_version: dict[str, str] = {}
     for version in dict.fromkeys([*answers, *remarks]):
         words = _WITH.sub(_fields_as_code, escaped(answers.get(version, answers[""])))
         pattern = remarks.get(version, remarks.get("", ""))
         if pattern.startswith("remark ") and not (version and pattern == remarks.get("")):
             shown = pattern.removeprefix("remark ")[1:-1].replace("\\\\", "\\")
             words += f", remark like `{shown}`"
-        told[version] = words
-    newest = told.pop("")
-    return "; ".join([newest, *(f"{version}: {words}" for version, words in told.items() if words != newest)])
+        by_version[version] = words
+    newest = by_version.pop("")
+    return "; ".join([newest, *(f"{version}: {words}" for version, words in by_version.items() if words != newest)])
 
 
 def _fields_as_code(match: re.Match[str]) -> str:

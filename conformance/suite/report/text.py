@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from conformance.suite.results import ERROR, FAILED, NOT_RUN, OUTCOMES, PASSED, SKIPPED, CaseTold, Run
+from conformance.suite.results import ERROR, FAILED, NOT_RUN, OUTCOMES, PASSED, SKIPPED, CaseResult, Run
 
 LEVELS: Final = ("must", "should", "info", "quirk")
 SEEN_CHARACTERS_MAX: Final = 160
@@ -39,7 +39,7 @@ def run_lines(run: Run, *, all_known: bool = True) -> list[str]:
     return lines
 
 
-def case_lines(case: CaseTold) -> list[str]:
+def case_lines(case: CaseResult) -> list[str]:
     """A case that did not pass: which, and the check that did not hold."""
     note = f"  (expected: {case.reason})" if case.expected == case.outcome else ""
     lines = [f"  {_SIGNS[case.outcome]} {case.level:6} {case.id}{note}"]
@@ -75,7 +75,7 @@ def matrix_lines(runs: Sequence[Run]) -> list[str]:
     return _table(rows)
 
 
-def _cell(cases: Iterable[CaseTold]) -> str:
+def _cell(cases: Iterable[CaseResult]) -> str:
     judged = [case for case in cases if case.outcome != SKIPPED]
     if not judged:
         return "-"

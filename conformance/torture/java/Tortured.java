@@ -66,9 +66,9 @@ public final class Tortured {
             } else {
                 consume(program.equals("orderly"));
             }
-            tell("done", "");
+            report("done", "");
         } catch (Throwable wrong) {
-            tell("crashed", ",\"error\":" + text(wrong.toString()));
+            report("crashed", ",\"error\":" + text(wrong.toString()));
         }
     }
 
@@ -144,7 +144,7 @@ public final class Tortured {
         String more = result == null ? "" : ",\"status\":\"" + result.getSendStatus() + "\",\"broker\":"
             + text(result.getMessageQueue().getBrokerName()) + ",\"queue\":" + result.getMessageQueue().getQueueId()
             + ",\"offset\":" + result.getQueueOffset();
-        tell("sent", ",\"message\":" + text(key) + ",\"took_ms\":" + since(began) + more);
+        report("sent", ",\"message\":" + text(key) + ",\"took_ms\":" + since(began) + more);
     }
 
     private void failed(String key, Throwable wrong, long began) {
@@ -158,7 +158,7 @@ public final class Tortured {
             }
             errors.append(errors.length() == 0 ? "" : " <- ").append(cause.getClass().getSimpleName());
         }
-        tell("failed", ",\"message\":" + text(key) + ",\"took_ms\":" + since(began) + ",\"code\":" + code
+        report("failed", ",\"message\":" + text(key) + ",\"took_ms\":" + since(began) + ",\"code\":" + code
             + ",\"error\":" + text(errors.toString()) + ",\"why\":" + text(String.valueOf(wrong.getMessage())));
     }
 
@@ -184,19 +184,19 @@ public final class Tortured {
                     ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS : ConsumeConcurrentlyStatus.RECONSUME_LATER);
         }
         consumer.start();
-        tell("started", "");
+        report("started", "");
         missing.await(number("patience_ms"), TimeUnit.MILLISECONDS);
         Thread.sleep(number("linger_ms"));
         consumer.shutdown();
     }
 
-    /** Tell each message; false, once for each, when messages are refused at first. */
+    /** Report each message; false, once for each, when messages are refused at first. */
     private boolean take(List<MessageExt> messages, Set<String> seen, CountDownLatch missing, Set<String> refused) {
         boolean good = true;
         for (MessageExt message : messages) {
             String key = message.getKeys();
             boolean refuse = refused != null && refused.add(key);
-            tell("received", ",\"message\":" + text(key) + ",\"queue\":" + message.getQueueId() + ",\"offset\":"
+            report("received", ",\"message\":" + text(key) + ",\"queue\":" + message.getQueueId() + ",\"offset\":"
                 + message.getQueueOffset() + ",\"times\":" + message.getReconsumeTimes() + ",\"refused\":" + refuse
                 + ",\"body\":" + text(new String(message.getBody(), StandardCharsets.UTF_8)));
             if (refuse) {
@@ -212,7 +212,7 @@ public final class Tortured {
         return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
     }
 
-    private void tell(String event, String more) {
+    private void report(String event, String more) {
         String line = "{\"run\":" + text(run) + ",\"event\":\"" + event + "\"" + more + "}";
         synchronized (System.out) {
             System.out.println(line);

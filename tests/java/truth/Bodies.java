@@ -24,7 +24,7 @@ import org.apache.rocketmq.remoting.protocol.RemotingSerializable;
 /**
  * How RemotingSerializable reads spellings of JSON that its own writer never uses: for each field of the named body classes, and
  * of the classes that they hold, spellings of values that suit its Java type, and what the member is afterwards.  What becomes of
- * a spelling turns out to depend on the type alone, so it is told once per type.  Prints one JSON object: `classes` (fields with
+ * a spelling turns out to depend on the type alone, so it is reported once per type.  Prints one JSON object: `classes` (fields with
  * their type, and their value when they are missing), `types` (given -> what became of it, "!" when the body was refused) and
  * `whole` (bodies -> `null`, `{}` for an object, "!"), all of them texts of JSON.  Run by `python -m conformance.truth`.
  */
@@ -76,25 +76,25 @@ public final class Bodies {
                 field.put("type", type);
                 field.put("missing", member(c, name, "{}"));
                 fields.put(name, field);
-                Map<String, Object> told = new TreeMap<>();
+                Map<String, Object> read = new TreeMap<>();
                 for (String given : spellings(reader.fieldType)) {
-                    told.put(given, member(c, name, "{\"" + name + "\":" + given + "}"));
+                    read.put(given, member(c, name, "{\"" + name + "\":" + given + "}"));
                 }
-                same(types.put(type, told), told, c + "." + name);
+                same(types.put(type, read), read, c + "." + name);
                 beans(reader.fieldType).stream().filter(seen::add).forEach(waiting::add);
             }
             Map<String, Object> row = new TreeMap<>();
             row.put("class", c.getName());
             row.put("fields", fields);
             classes.put(c.getSimpleName(), row);
-            Map<String, Object> told = whole(c);
-            same(whole, told, c.getName());
-            whole = told;
+            Map<String, Object> read = whole(c);
+            same(whole, read, c.getName());
+            whole = read;
         }
         System.out.println(JSON.toJSONString(Map.of("classes", classes, "types", types, "whole", whole)));
     }
 
-    /** What is told once for all must be the same everywhere. */
+    /** What is reported once for all must be the same everywhere. */
     private static void same(Object before, Object now, String where) {
         if (before != null && !before.equals(now)) {
             throw new IllegalStateException(where + " is read differently: " + before + " and " + now);
@@ -126,15 +126,15 @@ public final class Bodies {
     }
 
     private static Map<String, Object> whole(Class<?> c) {
-        Map<String, Object> told = new TreeMap<>();
+        Map<String, Object> read = new TreeMap<>();
         for (String given : WHOLE) {
             try {
-                told.put(given, RemotingSerializable.decode(given.getBytes(StandardCharsets.UTF_8), c) == null ? "null" : "{}");
+                read.put(given, RemotingSerializable.decode(given.getBytes(StandardCharsets.UTF_8), c) == null ? "null" : "{}");
             } catch (Throwable refused) {
-                told.put(given, REFUSED);
+                read.put(given, REFUSED);
             }
         }
-        return told;
+        return read;
     }
 
     /** The member of that name of a body, or how the body was refused. */

@@ -65,14 +65,14 @@ function readState() {
   }
 }
 function writeState() {
-  const told = new URLSearchParams();
-  for (const name of ["text", "capability", "subject", "theme"]) if (state[name]) told.set(name, state[name]);
-  for (const name of ["outcome", "level"]) if (state[name].size) told.set(name, [...state[name]].join(","));
-  if (state.differs) told.set("differs", "1");
-  if (state.unfold) told.set("unfold", "1");
+  const shown = new URLSearchParams();
+  for (const name of ["text", "capability", "subject", "theme"]) if (state[name]) shown.set(name, state[name]);
+  for (const name of ["outcome", "level"]) if (state[name].size) shown.set(name, [...state[name]].join(","));
+  if (state.differs) shown.set("differs", "1");
+  if (state.unfold) shown.set("unfold", "1");
   const open = [...opened].flatMap(([id, subjects]) => [...subjects].map((one) => `${id}@${index.labels[one]}`));
-  if (open.length) told.set("open", open.join(","));
-  history.replaceState(null, "", `#${told}`.replaceAll("%2C", ",").replaceAll("%40", "@"));
+  if (open.length) shown.set("open", open.join(","));
+  history.replaceState(null, "", `#${shown}`.replaceAll("%2C", ",").replaceAll("%40", "@"));
 }
 function showControls() {
   $("text").value = state.text;
@@ -262,7 +262,7 @@ function checks(all) {
   const holding = all.filter((one) => one[1]);
   return node("div", {}, checkTable(bad), node("details", { class: "more" }, node("summary", { text: `${holding.length} that hold` }), checkTable(holding)));
 }
-// The same statement again and again, such as a hundred sends, is told once.
+// The same statement again and again, such as a hundred sends, is shown once.
 function counted(all) {
   const made = [];
   for (const one of all) {
@@ -307,8 +307,8 @@ function frameNode(frame, asked, several, open) {
   const meta = what === "bytes" ? "no frame that can be read" :
     [what + took, form, `opaque ${opaque}`, language, version ? `version ${version}` : "", several ? `connection ${connection}` : ""].filter(Boolean).join(" · ");
   inside.append(node("div", { class: "meta", text: [meta, note].filter(Boolean).join(" · ") }));
-  const told = { ...(remark !== null ? { remark } : {}), ...fields };
-  if (Object.keys(told).length) inside.append(pairs(told));
+  const named = { ...(remark !== null ? { remark } : {}), ...fields };
+  if (Object.keys(named).length) inside.append(pairs(named));
   if (bodyBytes) inside.append(node("div", { class: "meta", text: `body of ${size(bodyBytes)}${hex ? ", hexadecimal" : ""}` }));
   if (body) inside.append(node("pre", { text: hex ? body.replace(/(.{8})/g, "$1 ") : visible(body) }));
   made.append(inside);

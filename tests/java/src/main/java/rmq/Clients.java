@@ -16,10 +16,10 @@ import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** What all clients share: how they are set up, how messages and queues are told to Python. */
+/** What all clients share: how they are set up, how messages and queues are described to Python. */
 final class Clients {
-    /** Longer bodies are told by length and CRC only. */
-    private static final int BODY_TOLD_MAX = 200;
+    /** Longer bodies are described by length and CRC only. */
+    private static final int BODY_BYTES_MAX = 200;
     /** A busy machine is no lost server: by default a client gives up after 3 s, and says that there is no route. */
     private static final int SERVER_MS_MAX = 30_000;
 
@@ -79,59 +79,59 @@ final class Clients {
         return new MessageQueue(args.text("topic"), args.text("broker"), args.number("queue", 0));
     }
 
-    static Map<String, Object> tell(MessageQueue queue) {
-        Map<String, Object> told = new LinkedHashMap<>();
-        told.put("topic", queue.getTopic());
-        told.put("broker", queue.getBrokerName());
-        told.put("queue", queue.getQueueId());
-        return told;
+    static Map<String, Object> describe(MessageQueue queue) {
+        Map<String, Object> fields = new LinkedHashMap<>();
+        fields.put("topic", queue.getTopic());
+        fields.put("broker", queue.getBrokerName());
+        fields.put("queue", queue.getQueueId());
+        return fields;
     }
 
-    static List<Object> tellQueues(Iterable<MessageQueue> queues) {
+    static List<Object> describeQueues(Iterable<MessageQueue> queues) {
         List<MessageQueue> sorted = new ArrayList<>();
         queues.forEach(sorted::add);
         sorted.sort(null);
-        List<Object> told = new ArrayList<>();
-        sorted.forEach(queue -> told.add(tell(queue)));
-        return told;
+        List<Object> fields = new ArrayList<>();
+        sorted.forEach(queue -> fields.add(describe(queue)));
+        return fields;
     }
 
-    static List<Object> tellMessages(Iterable<MessageExt> messages) {
-        List<Object> told = new ArrayList<>();
+    static List<Object> describeMessages(Iterable<MessageExt> messages) {
+        List<Object> fields = new ArrayList<>();
         if (messages != null) {
-            messages.forEach(message -> told.add(tell(message)));
+            messages.forEach(message -> fields.add(describe(message)));
         }
-        return told;
+        return fields;
     }
 
-    static Map<String, Object> tell(MessageExt message) {
-        Map<String, Object> told = new LinkedHashMap<>();
-        told.put("topic", message.getTopic());
-        told.put("broker", message.getBrokerName());
-        told.put("queue", message.getQueueId());
-        told.put("offset", message.getQueueOffset());
-        told.put("msg_id", message.getMsgId());
+    static Map<String, Object> describe(MessageExt message) {
+        Map<String, Object> fields = new LinkedHashMap<>();
+        fields.put("topic", message.getTopic());
+        fields.put("broker", message.getBrokerName());
+        fields.put("queue", message.getQueueId());
+        fields.put("offset", message.getQueueOffset());
+        fields.put("msg_id", message.getMsgId());
         if (message instanceof MessageClientExt) {
-            told.put("offset_msg_id", ((MessageClientExt) message).getOffsetMsgId());
+            fields.put("offset_msg_id", ((MessageClientExt) message).getOffsetMsgId());
         }
         byte[] body = message.getBody() == null ? new byte[0] : message.getBody();
         CRC32 crc = new CRC32();
         crc.update(body);
-        told.put("body", body.length > BODY_TOLD_MAX ? null : new String(body, StandardCharsets.UTF_8));
-        told.put("length", body.length);
-        told.put("crc", crc.getValue());
-        told.put("tags", message.getTags());
-        told.put("keys", message.getKeys());
-        told.put("flag", message.getFlag());
-        told.put("sys_flag", message.getSysFlag());
-        told.put("reconsume_times", message.getReconsumeTimes());
-        told.put("store_size", message.getStoreSize());
-        told.put("physical_offset", message.getCommitLogOffset());
-        told.put("born_host", String.valueOf(message.getBornHost()));
-        told.put("store_host", String.valueOf(message.getStoreHost()));
-        told.put("born_ms", message.getBornTimestamp());
-        told.put("store_ms", message.getStoreTimestamp());
-        told.put("properties", new TreeMap<>(message.getProperties()));
-        return told;
+        fields.put("body", body.length > BODY_BYTES_MAX ? null : new String(body, StandardCharsets.UTF_8));
+        fields.put("length", body.length);
+        fields.put("crc", crc.getValue());
+        fields.put("tags", message.getTags());
+        fields.put("keys", message.getKeys());
+        fields.put("flag", message.getFlag());
+        fields.put("sys_flag", message.getSysFlag());
+        fields.put("reconsume_times", message.getReconsumeTimes());
+        fields.put("store_size", message.getStoreSize());
+        fields.put("physical_offset", message.getCommitLogOffset());
+        fields.put("born_host", String.valueOf(message.getBornHost()));
+        fields.put("store_host", String.valueOf(message.getStoreHost()));
+        fields.put("born_ms", message.getBornTimestamp());
+        fields.put("store_ms", message.getStoreTimestamp());
+        fields.put("properties", new TreeMap<>(message.getProperties()));
+        return fields;
     }
 }

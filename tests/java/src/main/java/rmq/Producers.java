@@ -32,7 +32,7 @@ final class Producers {
     void register(Map<String, Driver.Operation> operations) {
         operations.put("producer.start", this::start);
         operations.put("producer.stop", Waker.beside(this::stop));
-        operations.put("producer.queues", args -> Clients.tellQueues(of(args).fetchPublishMessageQueues(args.text("topic"))));
+        operations.put("producer.queues", args -> Clients.describeQueues(of(args).fetchPublishMessageQueues(args.text("topic"))));
         operations.put("producer.create_topic", this::createTopic);
         operations.put("producer.checked", args -> Clients.tellMessages(new ArrayList<>(checked.get(args.text("producer")))));
         operations.put("send", this::send);
@@ -43,7 +43,7 @@ final class Producers {
         operations.put("min_offset", args -> of(args).minOffset(Clients.queue(args)));
         operations.put("search_offset", args -> of(args).searchOffset(Clients.queue(args), args.number("timestamp")));
         operations.put("earliest_store_time", args -> of(args).earliestMsgStoreTime(Clients.queue(args)));
-        operations.put("view_message", args -> Clients.tell(of(args).viewMessage(args.text("topic"), args.text("id"))));
+        operations.put("view_message", args -> Clients.describe(of(args).viewMessage(args.text("topic"), args.text("id"))));
         operations.put("query_message", this::query);
     }
 
@@ -115,7 +115,7 @@ final class Producers {
     private Object query(Args args) throws Exception {
         List<MessageExt> found = of(args).queryMessage(args.text("topic"), args.text("key"), args.number("max", 32),
             args.has("begin") ? args.number("begin") : 0, args.has("end") ? args.number("end") : Long.MAX_VALUE).getMessageList();
-        return Clients.tellMessages(found);
+        return Clients.describeMessages(found);
     }
 
     /** Message number i of a command: body `PREFIX` + i (or just the body when one is meant), or `size` repeated letters. */
@@ -160,7 +160,7 @@ final class Producers {
             for (int i = 0; i < count; i++) {
                 batch.add(message(args, i));
             }
-            results.add(tell(args.has("broker") ? producer.send(batch, Clients.queue(args)) : producer.send(batch)));
+            results.add(describe(args.has("broker") ? producer.send(batch, Clients.queue(args)) : producer.send(batch)));
         } else if (form.equals("async")) {
             return sendAsync(producer, args, count);
         } else {
@@ -175,16 +175,16 @@ final class Producers {
         Message message = message(args, i);
         switch (form) {
             case "sync":
-                return tell(producer.send(message));
+                return describe(producer.send(message));
             case "oneway":
                 producer.sendOneway(message);
                 return null;
             case "transaction":
-                return tell(((TransactionMQProducer) producer).sendMessageInTransaction(message, args.text("outcome")));
+                return describe(((TransactionMQProducer) producer).sendMessageInTransaction(message, args.text("outcome")));
             case "queue":
-                return tell(producer.send(message, Clients.queue(args)));
+                return describe(producer.send(message, Clients.queue(args)));
             case "selector":
-                return tell(producer.send(message, new SelectMessageQueueByHash(), i % args.number("spread", 8)));
+                return describe(producer.send(message, new SelectMessageQueueByHash(), i % args.number("spread", 8)));
             default:
                 throw new IllegalArgumentException("no form " + form);
         }
@@ -198,7 +198,7 @@ final class Producers {
             producer.send(message(args, i), new SendCallback() {
                 @Override
                 public void onSuccess(SendResult result) {
-                    results.set(at, tell(result));
+                    results.set(at, describe(result));
                     left.countDown();
                 }
 
@@ -215,18 +215,18 @@ final class Producers {
         return results;
     }
 
-    static Map<String, Object> tell(SendResult result) {
-        Map<String, Object> told = new LinkedHashMap<>();
-        told.put("status", result.getSendStatus().name());
-        told.put("msg_id", result.getMsgId());
-        told.put("offset_msg_id", result.getOffsetMsgId());
-        told.put("broker", result.getMessageQueue().getBrokerName());
-        told.put("queue", result.getMessageQueue().getQueueId());
-        told.put("offset", result.getQueueOffset());
-        told.put("transaction_id", result.getTransactionId());
-        told.put("region", result.getRegionId());
-        told.put("trace_on", result.isTraceOn());
-        return told;
+    static Map<String, Object> describe(SendResult result) {
+        Map<String, Object> fields = new LinkedHashMap<>();
+        fields.put("status", result.getSendStatus().name());
+        fields.put("msg_id", result.getMsgId());
+        fields.put("offset_msg_id", result.getOffsetMsgId());
+        fields.put("broker", result.getMessageQueue().getBrokerName());
+        fields.put("queue", result.getMessageQueue().getQueueId());
+        fields.put("offset", result.getQueueOffset());
+        fields.put("transaction_id", result.getTransactionId());
+        fields.put("region", result.getRegionId());
+        fields.put("trace_on", result.isTraceOn());
+        return fields;
     }
 
     private Object floodStart(Args args) {
@@ -240,15 +240,15 @@ final class Producers {
         Flood flood = floods.remove(args.text("flood"));
         flood.stopping = true;
         flood.join();
-        Map<String, Object> told = new LinkedHashMap<>();
-        told.put("acknowledged", new ArrayList<>(flood.acknowledged));
-        told.put("by_broker", flood.byBroker);
-        told.put("failed", flood.failed);
-        told.put("tried", flood.tried);
-        return told;
+        Map<String, Object> fields = new LinkedHashMap<>();
+        fields.put("acknowledged", new ArrayList<>(flood.acknowledged));
+        fields.put("by_broker", flood.byBroker);
+        fields.put("failed", flood.failed);
+        fields.put("tried", flood.tried);
+        return fields;
     }
 
-    /** Sends one message after the other until told to stop; bodies `PREFIX` + number.  What failed is not sent again. */
+    /** Sends one message after the other until it is stopped; bodies `PREFIX` + number.  What failed is not sent again. */
     private static final class Flood extends Thread {
         final List<String> acknowledged = Collections.synchronizedList(new ArrayList<>());
         final List<String> failed = Collections.synchronizedList(new ArrayList<>());

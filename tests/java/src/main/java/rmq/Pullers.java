@@ -25,10 +25,10 @@ final class Pullers {
             lite(args).shutdown();
             return lites.remove(args.text("consumer")) != null;
         }));
-        operations.put("lite.queues", args -> Clients.tellQueues(lite(args).fetchMessageQueues(args.text("topic"))));
+        operations.put("lite.queues", args -> Clients.describeQueues(lite(args).fetchMessageQueues(args.text("topic"))));
         operations.put("lite.assign", this::liteAssign);
-        operations.put("lite.assignment", args -> Clients.tellQueues(lite(args).assignment()));
-        operations.put("lite.poll", args -> Clients.tellMessages(lite(args).poll(args.number("timeout_ms"))));
+        operations.put("lite.assignment", args -> Clients.describeQueues(lite(args).assignment()));
+        operations.put("lite.poll", args -> Clients.describeMessages(lite(args).poll(args.number("timeout_ms"))));
         operations.put("lite.seek", args -> {
             lite(args).seek(Clients.queue(args), args.number("offset"));
             return true;
@@ -45,7 +45,7 @@ final class Pullers {
             legacy(args).shutdown();
             return legacies.remove(args.text("consumer")) != null;
         }));
-        operations.put("legacy.queues", args -> Clients.tellQueues(legacy(args).fetchSubscribeMessageQueues(args.text("topic"))));
+        operations.put("legacy.queues", args -> Clients.describeQueues(legacy(args).fetchSubscribeMessageQueues(args.text("topic"))));
         operations.put("legacy.pull", this::legacyPull);
         operations.put("legacy.update_offset", args -> {
             legacy(args).updateConsumeOffset(Clients.queue(args), args.number("offset"));
@@ -53,7 +53,7 @@ final class Pullers {
         });
         operations.put("legacy.persist", this::legacyPersist);
         operations.put("legacy.fetch_offset", args -> legacy(args).fetchConsumeOffset(Clients.queue(args), args.flag("from_store")));
-        operations.put("legacy.balance", args -> Clients.tellQueues(legacy(args).fetchMessageQueuesInBalance(args.text("topic"))));
+        operations.put("legacy.balance", args -> Clients.describeQueues(legacy(args).fetchMessageQueuesInBalance(args.text("topic"))));
     }
 
     private DefaultLitePullConsumer lite(Args args) {
@@ -89,7 +89,7 @@ final class Pullers {
             }
         }
         lite(args).assign(chosen);
-        return Clients.tellQueues(chosen);
+        return Clients.describeQueues(chosen);
     }
 
     private Object legacyStart(Args args) throws Exception {
@@ -110,13 +110,13 @@ final class Pullers {
         int most = args.number("max", 32);
         PullResult result = args.flag("block") ? legacy(args).pullBlockIfNotFound(queue, expression, args.number("offset"), most)
             : legacy(args).pull(queue, expression, args.number("offset"), most);
-        Map<String, Object> told = new LinkedHashMap<>();
-        told.put("status", result.getPullStatus().name());
-        told.put("next_offset", result.getNextBeginOffset());
-        told.put("min_offset", result.getMinOffset());
-        told.put("max_offset", result.getMaxOffset());
-        told.put("messages", Clients.tellMessages(result.getMsgFoundList()));
-        return told;
+        Map<String, Object> fields = new LinkedHashMap<>();
+        fields.put("status", result.getPullStatus().name());
+        fields.put("next_offset", result.getNextBeginOffset());
+        fields.put("min_offset", result.getMinOffset());
+        fields.put("max_offset", result.getMaxOffset());
+        fields.put("messages", Clients.describeMessages(result.getMsgFoundList()));
+        return fields;
     }
 
     /** What the legacy consumer keeps in memory goes to the broker. */

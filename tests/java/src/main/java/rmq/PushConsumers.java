@@ -26,7 +26,7 @@ final class PushConsumers {
     void register(Map<String, Driver.Operation> operations) {
         operations.put("push.start", this::start);
         operations.put("push.stop", Waker.beside(this::stop));
-        operations.put("push.queues", args -> Clients.tellQueues(
+        operations.put("push.queues", args -> Clients.describeQueues(
             of(args).getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet()));
         operations.put("push.cached", args -> of(args).getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable()
             .values().stream().mapToLong(queue -> queue.getMsgCount().get()).sum());
@@ -81,13 +81,13 @@ final class PushConsumers {
             consumer.registerMessageListener(scripted(name, args));
         } else if (args.flag("orderly")) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
-                tell(name, messages, args);
+                describe(name, messages, args);
                 return messages.get(0).getReconsumeTimes() < failures ? ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
                     : ConsumeOrderlyStatus.SUCCESS;
             });
         } else {
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-                tell(name, messages, args);
+                describe(name, messages, args);
                 context.setDelayLevelWhenNextConsume(delayLevel);
                 return messages.get(0).getReconsumeTimes() < failures ? ConsumeConcurrentlyStatus.RECONSUME_LATER
                     : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
@@ -118,7 +118,7 @@ final class PushConsumers {
         return consumers.remove(args.text("consumer")) != null;
     }
 
-    private void tell(String consumer, List<MessageExt> messages, Args args) {
+    private void describe(String consumer, List<MessageExt> messages, Args args) {
         for (MessageExt message : messages) {
             Map<String, Object> event = new LinkedHashMap<>();
             event.put("event", "message");
@@ -126,7 +126,7 @@ final class PushConsumers {
             event.put("number", sequence.incrementAndGet());
             event.put("began_ns", System.nanoTime());
             event.put("thread", Thread.currentThread().getName());
-            event.putAll(Clients.tell(message));
+            event.putAll(Clients.describe(message));
             Driver.print(event);
         }
         try {

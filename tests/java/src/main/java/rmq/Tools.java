@@ -57,12 +57,12 @@ final class Tools {
             System.setOut(out);
             System.setErr(err);
         }
-        Map<String, Object> told = new LinkedHashMap<>();
-        told.put("status", status);
-        told.put("out", printed.toString("UTF-8"));
-        told.put("err", complained.toString("UTF-8"));
-        told.put("ms", (System.nanoTime() - began) / 1_000_000);
-        return told;
+        Map<String, Object> fields = new LinkedHashMap<>();
+        fields.put("status", status);
+        fields.put("out", printed.toString("UTF-8"));
+        fields.put("err", complained.toString("UTF-8"));
+        fields.put("ms", (System.nanoTime() - began) / 1_000_000);
+        return fields;
     }
 
     /** Each call of main adds all commands to a static list again. */
