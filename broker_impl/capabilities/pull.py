@@ -30,7 +30,7 @@ from broker_impl.remarks import FAQ
 from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.groups import GroupTable
-from broker_impl.state.holds import Held, Holds, places
+from broker_impl.state.holds import ROWS_AT_ONCE, Held, Holds, places
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
 from rmq_net.log import plain_text
@@ -126,7 +126,7 @@ class Pull(Capability):
         """No longer held, not answered yet; first come, first served."""
         self._waking = False
         engine.on_arrival(self._arrived)
-        engine.on_peer_closed(lambda peer: self.holds.of_peer(peer))
+        engine.on_peer_closed(self._gone)
         engine.every(SWEEP_MS, lambda: engine.in_background(self._sweep()) if self.holds else None)
 
     @answers(PullMessage, LitePullMessage, bulky=True)
@@ -370,13 +370,22 @@ class Pull(Capability):
             return
         for topic, queue_id, next_offset, tags_codes, _ in arrived:
             self._woken += holds.arrived((topic, queue_id), next_offset, tags_codes)
-        if self._woken:
+        if self._woken or holds.crowded:
             self._wake_some()
+
+    def _gone(self, peer: Peer) -> None:
+        """What a peer waited for is forgotten, some of it at once."""
+        if len(self.holds.of_peer(peer)) == ROWS_AT_ONCE:
+            self._engine.in_background(self._forget(peer))
+
+    def _forget(self, peer: Peer) -> Generator[None, None, None]:
+        while self.holds.of_peer(peer):
+            yield
 
     def _sweep(self) -> Generator[None, None, None]:
         for count, key in enumerate(self.holds.keys()):
             self._woken += self.holds.behind(key, self._store.queue_bounds(*key)[1])
-            if self._woken:
+            if self._woken or self.holds.crowded:
                 self._wake_some()
             if count % SWEEP_KEYS_PER_SLICE == SWEEP_KEYS_PER_SLICE - 1:
                 yield
@@ -391,11 +400,13 @@ class Pull(Capability):
         woken = self._woken
         while True:
             woken += islice(self.holds.expired(self._env.mono_ms), WAKES_PER_TURN)
+            if self.holds.crowded:
+                woken += self.holds.more()
             for _ in range(min(len(woken), WAKES_PER_TURN)):
                 self._wake(woken.popleft())
                 if self._engine.crowded:
                     break
-            if not woken:
+            if not woken and not self.holds.crowded:
                 return
             yield
 
@@ -405,7 +416,7 @@ class Pull(Capability):
             self._env.log.error("waking a pull failed: %s", error, error=error)
         if self._alarm is None:
             self._set_alarm()
-        if self._woken:
+        if self._woken or self.holds.crowded:
             self._wake_some()
 
     def _wake(self, held: Held) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, Final, TypeVar
 
 from broker_impl.filtering import low_half
@@ -24,6 +25,8 @@ SUSPECTS_LOOKED_AT: Final = 64
 NARROW_MAX: Final = 16
 """Pulls that want so many tags stand under each of them, so that a message looks at nobody whom it does not concern; those that
 want more are looked at one by one, and are fewer (`places`)."""
+ROWS_AT_ONCE: Final = 256
+"""Pulls looked at in one go, 1 µs each."""
 PLACE_BYTES: Final = 256
 TAG_BYTES: Final = 64
 """What one place is for: a pull whose subscription has a few tags."""
@@ -31,6 +34,8 @@ TAG_BYTES: Final = 64
 K = TypeVar("K")
 Key = tuple[str, int]
 """Topic and queue id."""
+News = dict[int, int] | None
+"""Tag hash to the newest place in the queue; None: whatever the tags."""
 
 
 class Held:
@@ -86,8 +91,7 @@ class _Choosy:
         return bool(self.by_code or self.broad)
 
     def __iter__(self) -> Iterator[Held]:
-        narrow = (held for same in self.by_code.values() for held in same)
-        return iter(dict.fromkeys(narrow) | self.broad)
+        return iter(dict.fromkeys(chain.from_iterable(self.by_code.values())) | self.broad)
 
     def add(self, held: Held, codes: frozenset[int]) -> None:
         if 0 < len(codes) <= NARROW_MAX:
@@ -103,17 +107,31 @@ class _Choosy:
         else:
             del self.broad[held]
 
-    def wanting(self, first: int, tags_codes: Sequence[int]) -> Iterator[Held]:
-        """Who wants one of these units, the first of which is at `first`."""
-        newest = {low_half(code): first + at for at, code in enumerate(tags_codes)}
+    def concerned(self, newest: News) -> list[Held]:
+        """Who may want one of these units, in the order in which `wanting` says it."""
+        if newest is None:
+            return list(self)
+        narrow = chain.from_iterable(self.by_code[code] for code in newest.keys() & self.by_code.keys())
+        return [*dict.fromkeys(narrow), *self.broad]
+
+    def concerned_count(self, newest: News) -> int:
+        """At least so many; one of several tags counts for each."""
+        if newest is None:
+            return len(self.broad) + sum(map(len, self.by_code.values()))
+        return len(self.broad) + sum(len(self.by_code[code]) for code in newest.keys() & self.by_code.keys())
+
+    def wanting(self, newest: dict[int, int]) -> Iterator[Held]:
+        """Who wants one of these units."""
         yield from dict.fromkeys(
             held for code in newest.keys() & self.by_code.keys() for held in self.by_code[code] if held.offset <= newest[code]
         )
-        came = frozenset(newest)
-        for held in self.broad:
-            codes = held.codes or _NONE
-            if not codes.isdisjoint(came) and any(newest[code] >= held.offset for code in came if code in codes):
-                yield held
+        yield from (held for held in self.broad if _wants(held, newest))
+
+
+def _wants(held: Held, newest: dict[int, int]) -> bool:
+    """One of these units is for it, and not before its offset."""
+    codes = held.codes or _NONE
+    return not codes.isdisjoint(newest) and any(newest[code] >= held.offset for code in newest if code in codes)
 
 
 class Holds:
@@ -129,6 +147,11 @@ class Holds:
         self._by_tick: dict[int, dict[Held, None]] = {}
         self._ticks: list[int] = []
         self._count = 0
+        self._crowded: dict[Key, tuple[int, News]] = {}
+        """Where the queue ends, and what came, of queues whose crowd is still to be looked at, the oldest first."""
+        self._looking = False
+        """`_rows` is among one of them."""
+        self._rows = self._looked_at()
         self._suspects: dict[Any, None] = {}
         """Peers that may have more than their share."""
         self._greedy: Any = None
@@ -183,21 +206,76 @@ class Holds:
         return None
 
     def arrived(self, key: Key, next_offset: int, tags_codes: Sequence[int]) -> list[Held]:
-        """Units with these tag codes, the last at `next_offset` - 1, came to the queue: who wants one of them?"""
-        woken = [held for held in self._by_key.get(key, ()) if next_offset > held.offset]
+        """Units with these tag codes, the last at `next_offset` - 1, came to the queue: who wants one of them?
+
+        In a crowd that is for `more` to say.
+        """
+        same = self._by_key.get(key, ())
         choosy = self._by_tags.get(key)
-        if choosy is not None:
-            woken += choosy.wanting(next_offset - len(tags_codes), tags_codes)
+        if choosy is None:
+            if len(same) > ROWS_AT_ONCE:
+                return self._later(key, next_offset, {})
+            woken = [held for held in same if next_offset > held.offset]
+        else:
+            first = next_offset - len(tags_codes)
+            newest = {low_half(code): first + at for at, code in enumerate(tags_codes)}
+            if self._count > ROWS_AT_ONCE and len(same) + choosy.concerned_count(newest) > ROWS_AT_ONCE:
+                return self._later(key, next_offset, newest)
+            woken = [held for held in same if next_offset > held.offset]
+            woken += choosy.wanting(newest)
         for held in woken:
             self.remove(held)
         return woken
+
+    @property
+    def crowded(self) -> bool:
+        """`more` has somebody to look at."""
+        return self._looking or bool(self._crowded)
+
+    def more(self) -> list[Held]:
+        """Of a crowd, those whom an arrival concerns, the first come first: so many are looked at, and others in between."""
+        woken = [held for held in islice(self._rows, ROWS_AT_ONCE) if held is not None]
+        if not self._looking and not self._crowded:
+            self._rows = self._looked_at()
+        return woken
+
+    def _later(self, key: Key, next_offset: int, newest: News) -> list[Held]:
+        """A crowd is looked at as it then is; what came before is not forgotten."""
+        before = self._crowded.get(key)
+        if before is not None:
+            newest = None if newest is None or before[1] is None else {**before[1], **newest}
+        self._crowded[key] = (next_offset, newest)
+        return []
+
+    def _looked_at(self) -> Iterator[Held | None]:
+        """A row for each who is looked at, None when he goes on waiting."""
+        while self._crowded:
+            key = next(iter(self._crowded))
+            end, newest = self._crowded.pop(key)
+            choosy = self._by_tags.get(key)
+            rows = [*self._by_key.get(key, ()), *(choosy.concerned(newest) if choosy is not None else ())]
+            self._looking = True
+            for held in rows:
+                woken = self._waits(held) and end > held.offset
+                if woken and newest is not None and held.codes is not None:
+                    woken = _wants(held, newest)
+                if woken:
+                    self.remove(held)
+                yield held if woken else None
+            self._looking = False
+
+    def _waits(self, held: Held) -> bool:
+        return held in self._by_tick.get(held.tick, ())
 
     def keys(self) -> list[Key]:
         """Every queue that somebody waits for, at this moment."""
         return list(dict.fromkeys((*self._by_key, *self._by_tags)))
 
     def behind(self, key: Key, next_offset: int) -> list[Held]:
-        """The queue ends at `next_offset`: whose offset is before that, whatever the tags?"""
+        """The queue ends at `next_offset`: whose offset is before that, whatever the tags?  A crowd: see `more`."""
+        same, choosy = self._by_key.get(key, ()), self._by_tags.get(key)
+        if len(same) + (choosy.concerned_count(None) if choosy is not None else 0) > ROWS_AT_ONCE:
+            return self._later(key, next_offset, None)
         woken = [held for held in (*self._by_key.get(key, ()), *self._by_tags.get(key, ())) if next_offset > held.offset]
         for held in woken:
             self.remove(held)
@@ -212,14 +290,14 @@ class Holds:
     def expired(self, mono_ms: int) -> Iterator[Held]:
         """Those whose time is up, one by one."""
         while (due := self.next_deadline()) is not None and due <= mono_ms:
-            yield self._first(self._by_tick[self._ticks[0]])
+            yield from self._taken(self._by_tick[self._ticks[0]])
 
     def of_peer(self, peer: Any) -> list[Held]:
-        """What a connection that is gone was waiting for."""
+        """What a connection that is gone was waiting for, or some of it."""
         self._suspects.pop(peer, None)
         if peer is self._greedy:
             self._greedy = None
-        left = list(self._by_peer.get(peer, ()))
+        left = list(islice(self._by_peer.get(peer, ()), ROWS_AT_ONCE))
         for held in left:
             self.remove(held)
         return left
@@ -227,7 +305,7 @@ class Holds:
     def drain(self) -> Iterator[Held]:
         """Everything, one by one: for an orderly stop."""
         while self.next_deadline() is not None:
-            yield self._first(self._by_tick[self._ticks[0]])
+            yield from self._taken(self._by_tick[self._ticks[0]])
 
     def remove(self, held: Held) -> None:
         """Take one out."""
@@ -245,6 +323,13 @@ class Holds:
             self._more[held.peer] -= held.places - 1
             if not self._more[held.peer]:
                 del self._more[held.peer]
+
+    def _taken(self, among: dict[Held, None]) -> Iterator[Held]:
+        """Some of them, one by one: to look for the first each time passes over all that have gone before."""
+        for held in list(islice(among, ROWS_AT_ONCE)):
+            if held in among:
+                self.remove(held)
+                yield held
 
     def _first(self, among: dict[Held, None]) -> Held:
         held = next(iter(among))

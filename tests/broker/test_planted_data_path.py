@@ -126,20 +126,20 @@ def all_are_woken_in_one_turn(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_woken_are_held_as_well(patch: pytest.MonkeyPatch) -> None:
-    real = Holds.arrived
+    real = Holds.more
 
-    def arrived(self: Holds, *arguments: Any) -> list[Held]:
-        woken = real(self, *arguments)
+    def more(self: Holds) -> list[Held]:
+        woken = real(self)
         for held in woken:
             self.add(held)
         return woken
 
-    patch.setattr(Holds, "arrived", arrived)
+    patch.setattr(Holds, "more", more)
 
 
 def the_last_one_goes_first(patch: pytest.MonkeyPatch) -> None:
-    real = Holds.arrived
-    patch.setattr(Holds, "arrived", lambda *arguments: real(*arguments)[::-1])
+    real = Holds.more
+    patch.setattr(Holds, "more", lambda self: real(self)[::-1])
 
 
 def any_commit_is_stored(patch: pytest.MonkeyPatch) -> None:

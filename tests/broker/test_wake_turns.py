@@ -13,6 +13,7 @@ from broker_impl.state.holds import TICK_MS
 from rmq_wire.codes import ResponseCode
 from tests.support.driver import Client
 from tests.support.engine import Harness
+from tests.support.lines import lines_of
 from tests.support.requests import SUBSCRIPTION, SUSPEND, pull, send, units
 
 WAIT = SUBSCRIPTION | SUSPEND
@@ -146,6 +147,7 @@ def test_one_that_fails_is_one_that_fails(harness: Harness, monkeypatch: pytest.
 
 def test_those_in_the_row_count_as_waiting(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker_impl.capabilities.pull.HOLDS_MAX", WAITERS)
+    monkeypatch.setattr("broker_impl.state.holds.ROWS_AT_ONCE", WAITERS)
     crowd(harness)
     an_arrival(harness)
     late = harness.connect()
@@ -157,3 +159,60 @@ def test_those_in_the_row_count_as_waiting(harness: Harness, monkeypatch: pytest
     late.receive(chunks, close=False)
     [answer] = late.answers.values()
     assert answer.code == ResponseCode.SYSTEM_BUSY
+
+
+def longest(harness: Harness, work: Callable[[], object]) -> int:
+    """Lines of Python of the longest turn: this, then all that follows at once."""
+    lines = [lines_of(work)]
+    while (due := harness.driver.engine.next_deadline()) is not None and due <= harness.driver.env.mono_ms:
+        lines.append(lines_of(harness.driver.turn))
+    return max(lines)
+
+
+@pytest.mark.parametrize(
+    "tags", [{}, {"subscription": "TagA"}, {"subscription": "||".join(f"T{n}" for n in range(20)) + "||TagA"}]
+)
+@pytest.mark.parametrize("event", ["arrival", "sweep", "leave", "deadline"])
+def test_a_turn_is_no_longer_in_a_larger_crowd(tmp_path: Path, event: str, tags: dict[str, str]) -> None:
+    """One message took all 20,000 pulls of a queue out of the table at once, in 25 ms; a connection that closed its 100,000."""
+
+    def worst(count: int) -> int:
+        harness = Harness(tmp_path / str(count))
+        harness.topic("T")
+        one, producer = harness.connect(), harness.connect()
+        for _ in range(count):
+            one.send(pull(flags=WAIT, **tags))
+        if event == "arrival":
+            frame = producer.frame(send(properties="TAGS\x01TagA\x02"), b"x")
+            return longest(harness, lambda: harness.driver.turn((producer, frame)))
+        if event == "leave":
+            one.closed = True
+            return longest(harness, lambda: harness.driver.engine.closed(one.peer, "closed by the peer"))
+        harness.driver.env.advance(5_000 if event == "sweep" else 15_000 + TICK_MS)
+        return longest(harness, harness.driver.turn)
+
+    assert worst(2_000) < 1.2 * worst(500)
+
+
+def test_others_are_woken_while_a_crowd_is(harness: Harness) -> None:
+    """A message for one who waits elsewhere does not stand in the row of a crowd."""
+    harness.topic("U")
+    crowd(harness, 2_000)
+    other, producer = harness.connect(), harness.connect()
+    opaque = other.send(pull(topic="U", flags=WAIT))
+    harness.driver.turn((producer, producer.frame(send(), b"x") + producer.frame(send("U"), b"y")))
+    assert len(units(other.answers[opaque].body)) == 1
+
+
+def test_what_comes_while_a_crowd_is_woken_wakes_who_came_meanwhile(harness: Harness) -> None:
+    waiters = crowd(harness)
+    producer, late = harness.connect(), harness.connect()
+    harness.driver.turn((producer, producer.frame(send(), b"x")))
+    opaques = [late.frame(pull(offset=1, flags=WAIT)) for _ in range(300)]
+    harness.driver.turn((late, b"".join(opaques)))
+    harness.driver.turn((producer, producer.frame(send(), b"y")))
+    harness.driver.run()
+    assert len(answered(waiters)) == WAITERS
+    assert [len(units(answer.body)) for answer in late.answers.values()] == [1] * 300
+    assert not capability(harness).holds
+    assert not capability(harness).holds.crowded
