@@ -13,6 +13,7 @@ from __future__ import annotations
 import bisect
 from collections import deque
 from collections.abc import Callable, Container, Generator, Iterable, Iterator
+from itertools import chain
 from typing import Any, ClassVar, Generic, TypeVar
 
 from rmq_net.log import Log
@@ -30,8 +31,8 @@ ROWS_PER_SLICE = 32
 """Rows that are encoded between two yields: some 10 µs each, so a slice stays below the 0.5 ms of a background task."""
 ROWS_PER_CHUNK = 256
 """Encoded rows that are joined into one chunk of the document."""
-GONE_MIN = 256
-"""So many places of removed keys are left in the order, and as many as there are keys."""
+BLOCK_MAX = 512
+"""Keys of an order that lie in one list."""
 
 Place = tuple[int, str, int]
 """Arrival, key, and the hash whose lowest bits are the bucket."""
@@ -47,7 +48,10 @@ class JavaOrder:
         self._buckets = buckets
         self._arrivals = 0
         self._places: dict[str, Place] = {}
-        self._sorted: list[Place] = []
+        self._blocks: list[list[Place]] = []
+        """In order; none empty, none long: one that comes or goes moves no more than the rest of its block."""
+        self._firsts: list[tuple[int, int]] = []
+        """The rank of the first of each."""
 
     def add(self, key: str) -> None:
         """A new key."""
@@ -55,45 +59,58 @@ class JavaOrder:
             self._double()
         self._arrivals += 1
         place = self._places[key] = (self._arrivals, key, spread_of(key))
-        bisect.insort(self._sorted, place, key=self._bucket)
+        if not self._blocks:
+            self._blocks, self._firsts = [[place]], [self._rank(place)]
+            return
+        at = self._block_of(place)
+        block = self._blocks[at]
+        bisect.insort(block, place, key=self._rank)
+        self._firsts[at] = self._rank(block[0])
+        if len(block) > BLOCK_MAX:
+            half = BLOCK_MAX // 2
+            self._blocks[at : at + 1] = block[:half], block[half:]
+            self._firsts.insert(at + 1, self._rank(block[half]))
 
     def remove(self, key: str) -> None:
-        """A key that goes.  Its place is passed over, and goes with others: thousands may be removed at once."""
-        del self._places[key]
-        if len(self._sorted) > 2 * len(self._places) + GONE_MIN:
-            self._tidy()
+        """A key that goes."""
+        place = self._places.pop(key)
+        at = self._block_of(place)
+        block = self._blocks[at]
+        del block[bisect.bisect_left(block, self._rank(place), key=self._rank)]
+        if block:
+            self._firsts[at] = self._rank(block[0])
+        else:
+            del self._blocks[at], self._firsts[at]
 
     def place(self, key: str) -> tuple[int, int]:
         """What to sort a key by to have it where it stands here."""
-        place = self._places[key]
-        return self._bucket(place), place[0]
+        return self._rank(self._places[key])
 
     def copy(self) -> list[Place]:
         """Places in order."""
-        self._tidy()
-        return self._sorted.copy()
+        return list(chain.from_iterable(self._blocks))
 
     def __iter__(self) -> Iterator[str]:
-        self._tidy()
-        return (place[1] for place in self._sorted)
+        return (place[1] for place in self.copy())
 
-    def _tidy(self) -> None:
-        """Only places of keys that are there."""
-        if len(self._sorted) > len(self._places):
-            there = self._places
-            self._sorted = [place for place in self._sorted if there.get(place[1]) is place]
+    def _rank(self, place: Place) -> tuple[int, int]:
+        return place[2] & (self._buckets - 1), place[0]
 
-    def _bucket(self, place: Place) -> int:
-        return place[2] & (self._buckets - 1)
+    def _block_of(self, place: Place) -> int:
+        """Where it stands, or is to stand: behind all that came before it to its bucket."""
+        return max(bisect.bisect_right(self._firsts, self._rank(place)) - 1, 0)
 
     def _double(self) -> None:
         """A bucket's keys stay, or go on by the old number of buckets, and keep their order: nothing is hashed or sorted again,
         for with 50,000 keys nobody would be served meanwhile.
         """
         bit = self._buckets
-        stay = [place for place in self._sorted if not place[2] & bit]
-        self._sorted = stay + [place for place in self._sorted if place[2] & bit]
+        before = self.copy()
+        after = [place for place in before if not place[2] & bit]
+        after += [place for place in before if place[2] & bit]
+        self._blocks = [after[start : start + BLOCK_MAX // 2] for start in range(0, len(after), BLOCK_MAX // 2)]
         self._buckets *= 2
+        self._firsts = [self._rank(block[0]) for block in self._blocks]
 
 
 def concurrent_buckets(capacity: int) -> int:

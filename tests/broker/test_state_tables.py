@@ -25,6 +25,7 @@ from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.errors import BadBody
 from rmq_wire.java import iteration_order, spread_of
 from tests.broker.admin_calls import GOLDEN
+from tests.support.lines import lines_of
 
 WALL_MS = 1_700_000_000_000
 slow = settings(deadline=None, max_examples=60)
@@ -387,10 +388,10 @@ def test_the_order_of_java_maps_is_kept_as_keys_come(keys: list[str], buckets: i
 
 
 @slow
-@given(st.lists(st.tuples(st.booleans(), st.sampled_from("abcdefghijklmnop")), max_size=200), st.integers(0, 3))
-def test_the_order_forgets_what_goes(events: list[tuple[bool, str]], gone_min: int) -> None:
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from("abcdefghijklmnop")), max_size=200), st.integers(2, 5))
+def test_the_order_forgets_what_goes(events: list[tuple[bool, str]], block_max: int) -> None:
     order, model = JavaOrder(8), dict[str, None]()
-    with patch.object(persisted, "GONE_MIN", gone_min):
+    with patch.object(persisted, "BLOCK_MAX", block_max):
         for comes, key in events:
             if comes and key not in model:
                 order.add(key)
@@ -403,16 +404,31 @@ def test_the_order_forgets_what_goes(events: list[tuple[bool, str]], gone_min: i
     assert [place[1] for place in order.copy()] == wanted
 
 
-def test_progress_that_goes_with_a_topic_takes_no_search_for_each_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_that_goes_with_a_topic_takes_no_search_for_each_group() -> None:
     table = offsets()
     for number in range(2_000):
         table.commit(f"group-{number}", "T", 0, number)
-    tidied = []
-    tidy = JavaOrder._tidy
-    monkeypatch.setattr(JavaOrder, "_tidy", lambda order: (tidied.append(len(order._sorted)), tidy(order))[1])
     finished(table.dropping_topic("T"))
     assert not table.groups_of("T")
-    assert sum(tidied) <= 2 * 4 * 2_000  # each of two tables halves again and again
+
+
+def test_no_key_that_goes_takes_longer_in_a_larger_order() -> None:
+    """Places of keys that had gone were swept out together: 87 ms for 100,000."""
+
+    def longest(count: int) -> int:
+        order = filled(count)
+        return max(lines_of(lambda number=number: order.remove(f"key-{number}")) for number in range(count))  # type: ignore[misc]
+
+    assert longest(8_000) <= longest(1_000) + 2 * 3  # three more steps of a search
+    assert max(map(len, (order := filled(8_000))._blocks)) <= persisted.BLOCK_MAX
+    assert list(order) == iteration_order([f"key-{number}" for number in range(8_000)], 1 << 14)
+
+
+def filled(count: int) -> JavaOrder:
+    order = JavaOrder(1 << 14)
+    for number in range(count):
+        order.add(f"key-{number}")
+    return order
 
 
 TABLES = [topics, groups, offsets]
