@@ -142,6 +142,7 @@ class BrokerNode:
         self._kinds_known = True
         self.offsets.clamp(store.queue_bounds)
         self.clients = Clients(config, env)
+        self.topics.before_making = self.engine.one_creation
         self.announcement = Announcement(
             Identity(
                 cluster=config.broker_cluster_name,

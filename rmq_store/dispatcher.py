@@ -50,8 +50,11 @@ class Dispatcher:
             raise InvariantBroken("what is committed follows what waits for the dispatch", seen)
         self.waiting += committed
 
-    def dispatch(self, upto: int, limit: int, wall_ms: int, keys_max: int | None = None) -> list[Arrived]:
-        """Make visible what ends at or before `upto`, at most `limit` units, and one or as many as have `keys_max` keys.
+    def dispatch(
+        self, upto: int, limit: int, wall_ms: int, keys_max: int | None = None, new_queues_max: int | None = None
+    ) -> list[Arrived]:
+        """Make visible what ends at or before `upto`, at most `limit` units, and one or as many as have `keys_max` keys and are
+        the first in `new_queues_max` queues.
 
         Raises OSError, and may be called again then; InvariantBroken.
         """
@@ -71,6 +74,8 @@ class Dispatcher:
             batch = waiting[:count]
         if keys_max is not None and batch[-1].end_offset - batch[0].physical_offset > KEY_BYTES_MIN * keys_max:
             batch = _within_keys(batch, keys_max)
+        if new_queues_max is not None and len(batch) > new_queues_max:
+            batch = _within_new_queues(batch, new_queues_max)
         touched: list[ConsumeQueue] = []
         try:
             self._gather(batch, touched)
@@ -134,6 +139,16 @@ class Dispatcher:
             raise InvariantBroken("a queue has its units in the order of the log", seen)
         queue.write_pending(self.dirty_files)
         return Arrived(queue.topic, queue.queue_id, queue.max_offset, tags_codes, queue.pending_timestamp)
+
+
+def _within_new_queues(batch: list[Staged], most: int) -> list[Staged]:
+    """Its beginning; what a first message costs is the queue's file and directories."""
+    new = 0
+    for count, staged in enumerate(batch):
+        new += staged.queue_offset == 0
+        if new > most:
+            return batch[:count]
+    return batch
 
 
 def _within_keys(batch: list[Staged], keys_max: int) -> list[Staged]:

@@ -92,6 +92,7 @@ class Topics(Capability):
             attributes=attributes,
         )
         self._check_content(topic)
+        self._engine.one_creation()
         call.env.log.info("topic %s is made or changed by %s", asked.topic, call.peer)
         if topic.plain() != _plain(self._topics.get(asked.topic)):
             self._put((topic,))

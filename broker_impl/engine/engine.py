@@ -79,6 +79,7 @@ class Engine:
         self._shares = Shares(limits, self._buffers, self._backlogs)
         self.afford = self._shares.afford
         self.one_query = self._shares.one_query
+        self.one_creation = self._shares.one_creation
         self.queried = self._shares.queried
         self._client_requests = PendingClientRequests(loop)
         self._commits: NoCommits = NoCommits(loop)

@@ -14,6 +14,9 @@ from broker_impl.engine.limits import Limits
 FOUND_MAX: Final = 1_024
 """Messages that queries by key find in one turn before the next one waits, twice with the row of large ones: 9 ms each."""
 
+CREATIONS_MAX: Final = 64
+"""Topics and groups that are made in one turn before the next one waits, twice with that row: 0.2 ms each."""
+
 
 class Large(Exception):
     """The answer or the work is large, and others wait for such: the request is served again in its turn."""
@@ -39,6 +42,8 @@ class Shares:
         """Who is served now waits in the row when it wants much: not while the row itself is served, nor after the turn."""
         self.found = 0
         """Messages, by queries of this turn, and the queries."""
+        self.created = 0
+        """Topics and groups."""
         self.heavy = False
         """A request that takes tens of milliseconds was served."""
 
@@ -53,12 +58,18 @@ class Shares:
     def forget_work(self) -> None:
         """What was heavy counts no more: the row of those who wait comes next."""
         self.heavy = False
-        self.found = 0
+        self.found = self.created = 0
 
     @property
     def worked(self) -> bool:
         """Enough was done that takes long."""
-        return self.heavy or self.found >= FOUND_MAX
+        return self.heavy or self.found >= FOUND_MAX or self.created >= CREATIONS_MAX
+
+    def one_creation(self) -> None:
+        """A request is about to make a topic or a group.  Raises `Large` when it has to wait, for others have made many."""
+        if self.created >= CREATIONS_MAX:
+            raise Large
+        self.created += 1
 
     def one_query(self) -> None:
         """A query is about to look.  Raises `Large` when it has to wait, for others have found much."""

@@ -52,6 +52,8 @@ class TopicTable(PersistedTable):
         """Topics that tools may not create or delete here: the reserved names and what this broker made for itself."""
         self.data_version = DataVersion(timestamp=env.wall_ms)
         self.on_change: list[Callable[[Sequence[TopicConfig]], None]] = []
+        self.before_making: Callable[[], None] = lambda: None
+        """Called before a send makes a topic; raises what the send is to end with."""
         self.rows_max = sys.maxsize
         """So many topics are made; a file may have more."""
         self._unsaved: dict[str, int] = {}
@@ -110,6 +112,7 @@ class TopicTable(PersistedTable):
                 "topic %s not made: template %s has perm %d, asked by %s", name, default_topic, template.perm, remote
             )
             return None
+        self.before_making()
         queues = max(0, min(client_default_queues, template.write_queue_nums))
         made = TopicConfig(
             topic_name=name,

@@ -42,6 +42,8 @@ class Queues:
         self.by_topic: dict[str, dict[int, ConsumeQueue]] = {}
         self.unopened = Unopened(files.disk, self.directory, settings.consume_queue_file_bytes)
         self.unsynced_directories: dict[str, None] = {}
+        self.made = 0
+        """without a file, since all that waits was last dispatched"""
         self._files = files
         self._file_bytes = settings.consume_queue_file_bytes
         self._batch_file_bytes = settings.batch_consume_queue_file_bytes
@@ -146,6 +148,7 @@ class Queues:
         return queue
 
     def _made(self, topic: str, queue_id: int, heads: dict[str, int]) -> ConsumeQueue:
+        self.made += 1
         try:
             while topic in self._doomed:
                 self._remove_doomed(topic)

@@ -370,7 +370,7 @@ def test_a_change_of_the_configuration_whose_file_cannot_be_written_is_taken_bac
     assert set().union(*heard) == {"fileReservedTime", "brokerPermission", "maxMessageSize"}
     assert config.data_version != before, "whoever has copied it must look again"
     assert path.read_text() == text
-    assert harness.node.announcement.registration().topics, "it is still registered"
+    assert harness.node.announcement.offered(harness.node.topics.table.values()), "it is still registered"
     harness.driver.held = False
     harness.stop()
     assert BrokerConfig(read_properties(path.read_bytes())).file_reserved_time == 72

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker_impl.engine.limits import Limits
+from broker_impl.engine.shares import CREATIONS_MAX
+from rmq_store.store import NEW_QUEUES_MAX
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Command
+from rmq_wire.declare import Request
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.query import ViewMessage
-from rmq_wire.headers.topics import DeleteTopic
+from rmq_wire.headers.topics import CreateTopic, DeleteTopic
 from tests.support.bare_engine import Server, put, where
 from tests.support.driver import Client
 from tests.support.engine import Harness
@@ -250,3 +255,41 @@ def test_requests_that_take_tens_of_milliseconds_are_served_few_in_a_turn(tmp_pa
     harness.driver.run()
     assert [len(client.answers) for client in crowd] == [share] * len(crowd)
     assert all(answer.code == 0 for client in crowd for answer in client.answers.values())
+
+
+@pytest.mark.parametrize("asked", [lambda name: send(name), lambda name: CreateTopic(**created(name))], ids=["send", "code 17"])
+def test_so_many_topics_are_made_in_a_turn(tmp_path: Path, asked: Callable[[str], Request]) -> None:
+    """256 sends of one turn, each to a topic that is not there, took 27 to 75 ms; eight peers may do so at a time."""
+    harness = Harness(tmp_path)
+    harness.topic("T")
+    crowd, other = [harness.connect() for _ in range(4)], harness.connect()
+    before, turns = len(harness.node.topics), 0
+    frames = [b"".join(one.frame(asked(f"new-{at}-{n}"), b"x") for n in range(200)) for at, one in enumerate(crowd)]
+    arrived = list(zip(crowd, frames, strict=True))
+    queues: set[str] = set()
+    while not all(len(one.answers) == 200 for one in crowd):
+        was, had = len(harness.node.topics), len(queues)
+        harness.driver.turn(*arrived, (other, other.frame(send(), b"y")))
+        arrived = []
+        queues = {name for name in harness.node.store.topic_names() if harness.node.store.queue_bounds(name, 0)[1]}
+        turns += 1
+        assert len(harness.node.topics) - was <= 2 * CREATIONS_MAX
+        assert len(queues) - had <= NEW_QUEUES_MAX
+        assert len(other.answers) == turns, "others are served in each of these turns"
+    assert len(harness.node.topics) - before == 800
+    harness.driver.run()
+    assert {answer.code for one in crowd for answer in one.answers.values()} == {0}
+    for at, one in enumerate(crowd):
+        assert list(one.answers) == sorted(one.answers), f"peer {at} is answered in the order of its asking"
+
+
+def created(name: str) -> dict[str, Any]:
+    return {
+        "topic": name,
+        "default_topic": "TBW102",
+        "read_queue_nums": 1,
+        "write_queue_nums": 1,
+        "perm": 6,
+        "topic_filter_type": "SINGLE_TAG",
+        "order": False,
+    }

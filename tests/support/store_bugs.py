@@ -148,8 +148,10 @@ def short_write_taken_as_whole(patch: pytest.MonkeyPatch) -> None:
 def dispatch_above_flushed(patch: pytest.MonkeyPatch) -> None:
     dispatch = Dispatcher.dispatch
 
-    def planted(self: Dispatcher, upto: int, limit: int, wall_ms: int, keys_max: int | None = None) -> list[Arrived]:
-        return dispatch(self, 1 << 62, limit, wall_ms, keys_max)
+    def planted(
+        self: Dispatcher, upto: int, limit: int, wall_ms: int, keys_max: int | None = None, new_queues_max: int | None = None
+    ) -> list[Arrived]:
+        return dispatch(self, 1 << 62, limit, wall_ms, keys_max, new_queues_max)
 
     patch.setattr(Dispatcher, "dispatch", planted)
 
