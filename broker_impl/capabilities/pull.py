@@ -30,7 +30,7 @@ from broker_impl.remarks import FAQ
 from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.groups import GroupTable
-from broker_impl.state.holds import ROWS_AT_ONCE, Held, Holds, places
+from broker_impl.state.holds import Held, Holds, places
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
 from rmq_net.log import plain_text
@@ -126,7 +126,7 @@ class Pull(Capability):
         """No longer held, not answered yet; first come, first served."""
         self._waking = False
         engine.on_arrival(self._arrived)
-        engine.on_peer_closed(self._gone)
+        engine.on_peer_closed(lambda peer: engine.in_background(left) if (left := self.holds.leaving(peer)) else None)
         engine.every(SWEEP_MS, lambda: engine.in_background(self._sweep()) if self.holds else None)
 
     @answers(PullMessage, LitePullMessage, bulky=True)
@@ -373,15 +373,6 @@ class Pull(Capability):
         if self._woken or holds.crowded:
             self._wake_some()
 
-    def _gone(self, peer: Peer) -> None:
-        """What a peer waited for is forgotten, some of it at once."""
-        if len(self.holds.of_peer(peer)) == ROWS_AT_ONCE:
-            self._engine.in_background(self._forget(peer))
-
-    def _forget(self, peer: Peer) -> Generator[None, None, None]:
-        while self.holds.of_peer(peer):
-            yield
-
     def _sweep(self) -> Generator[None, None, None]:
         for count, key in enumerate(self.holds.keys()):
             self._woken += self.holds.behind(key, self._store.queue_bounds(*key)[1])
@@ -400,8 +391,7 @@ class Pull(Capability):
         woken = self._woken
         while True:
             woken += islice(self.holds.expired(self._env.mono_ms), WAKES_PER_TURN)
-            if self.holds.crowded:
-                woken += self.holds.more()
+            woken += self.holds.more()
             for _ in range(min(len(woken), WAKES_PER_TURN)):
                 self._wake(woken.popleft())
                 if self._engine.crowded:

@@ -10,7 +10,7 @@ Java: `PullRequestHoldService`, `ManyPullRequest`, `PullRequest`.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, Final, TypeVar
 
@@ -234,6 +234,8 @@ class Holds:
 
     def more(self) -> list[Held]:
         """Of a crowd, those whom an arrival concerns, the first come first: so many are looked at, and others in between."""
+        if not self._looking and not self._crowded:
+            return []
         woken = [held for held in islice(self._rows, ROWS_AT_ONCE) if held is not None]
         if not self._looking and not self._crowded:
             self._rows = self._looked_at()
@@ -301,6 +303,14 @@ class Holds:
         for held in left:
             self.remove(held)
         return left
+
+    def leaving(self, peer: Any) -> Generator[None, None, None] | None:
+        """The same, some of it at once; what is left to do."""
+        return self._leaving(peer) if len(self.of_peer(peer)) == ROWS_AT_ONCE else None
+
+    def _leaving(self, peer: Any) -> Generator[None, None, None]:
+        while self.of_peer(peer):
+            yield
 
     def drain(self) -> Iterator[Held]:
         """Everything, one by one: for an orderly stop."""
