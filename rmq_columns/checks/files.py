@@ -6,37 +6,13 @@ one of any file system that `rmq_columns` reads. Both can be pickled and are ope
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Protocol
 
 from rmq_columns.errors import CannotLook, FileGone
-from rmq_columns.files.filesystem import File
+from rmq_columns.files.filesystem import CHUNK_BYTES, File
 from rmq_columns.files.resolve import resolve
-
-CHUNK_BYTES: Final = 4 << 20
-"""Read at once when a whole file is walked."""
-
-
-class CheckedReader(Protocol):
-    """An open file: a `decode.scan.Source`, a context manager.  All raise `CannotLook` for what the disk does not give."""
-
-    def size(self) -> int: ...
-
-    def read(self, at: int, size: int) -> bytes: ...
-
-    def read_into(self, at: int, buffer: memoryview) -> int: ...
-
-    def data_ranges(self, start: int = 0) -> Iterable[tuple[int, int]]: ...
-
-    def chunks(self, at: int = 0, end: int | None = None, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[int, bytes]]: ...
-
-    def close(self) -> None: ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
 class CheckedFile(Protocol):
@@ -64,7 +40,7 @@ class CheckedFile(Protocol):
     @property
     def queue_id(self) -> int: ...
 
-    def open(self) -> CheckedReader:
+    def open(self) -> File:
         """Raises `CannotLook`."""
         ...
 
@@ -127,43 +103,5 @@ class TreeFile:
     def end(self) -> int:
         return self.start + self.size
 
-    def open(self) -> CheckedReader:
-        return TreeReader(resolve(self.uri, self.filesystem)[0].open(self.path))
-
-
-class TreeReader:
-    """An open file of a tree.  Reads at places where no file can have bytes give none."""
-
-    def __init__(self, file: File) -> None:
-        self._file: File | None = file
-        self.size, self.read_into, self.data_ranges = file.size, file.read_into, file.data_ranges
-        self._read = file.read
-
-    def read(self, at: int, size: int) -> bytes:
-        return self._read(at, size) if size > 0 and 0 <= at < 1 << 63 else b""
-
-    def chunks(self, at: int = 0, end: int | None = None, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[int, bytes]]:
-        """(position, bytes) one after another until end, or until the file ends."""
-        while end is None or at < end:
-            data = self.read(at, chunk_bytes if end is None else min(chunk_bytes, end - at))
-            if not data:
-                return
-            yield at, data
-            at += len(data)
-
-    def limit(self, end: int) -> None:
-        """Nothing behind this byte is read ahead."""
-        if (limit := getattr(self._file, "limit", None)) is not None:
-            limit(end)
-
-    def close(self) -> None:
-        """More than once is allowed."""
-        file, self._file = self._file, None
-        if file is not None:
-            file.__exit__(None, None, None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+    def open(self) -> File:
+        return resolve(self.uri, self.filesystem)[0].open(self.path)

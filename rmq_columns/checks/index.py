@@ -16,11 +16,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from rmq_columns.checks.files import CheckedFile, CheckedReader
+from rmq_columns.checks.files import CheckedFile
 from rmq_columns.checks.findings import NOWHERE, Findings
 from rmq_columns.decode.dtypes import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, Records, records
 from rmq_columns.decode.index_slots import Header, geometry_of
 from rmq_columns.errors import CannotLook, FileGone
+from rmq_columns.files.filesystem import File
 from rmq_wire.layout import index
 from rmq_wire.layout.index import Geometry
 
@@ -76,7 +77,7 @@ def check_index_file(file: CheckedFile, size: int, slots: int | None, settled: b
 
 def _check(
     file: CheckedFile,
-    reader: CheckedReader,
+    reader: File,
     head: Any,
     size: int,
     slots: int | None,
@@ -103,7 +104,7 @@ def _check(
     _Chains(file, reader, geometry, state, findings).run(head, settled)
 
 
-def _written(reader: CheckedReader, geometry: Geometry, count: int) -> int:
+def _written(reader: File, geometry: Geometry, count: int) -> int:
     """The count without the empty entries at its end."""
     low, high = min(count, 1), count
     while low < high:
@@ -127,16 +128,14 @@ def slots_of(files: Sequence[CheckedFile], size: int) -> int | None:
     return None
 
 
-def _geometry(reader: CheckedReader, head: Any, size: int, slots: int | None) -> Geometry | None:
+def _geometry(reader: File, head: Any, size: int, slots: int | None) -> Geometry | None:
     return geometry_of(reader, size, Header(int(head["begin_physical_offset"]), int(head["index_count"])), slots)
 
 
 class _Chains:
     """One pass over the entries, oldest first."""
 
-    def __init__(
-        self, file: CheckedFile, reader: CheckedReader, geometry: Geometry, state: IndexState, findings: Findings
-    ) -> None:
+    def __init__(self, file: CheckedFile, reader: File, geometry: Geometry, state: IndexState, findings: Findings) -> None:
         self._file, self._reader, self._geometry, self._state, self._findings = file, reader, geometry, state, findings
         self._newest = np.zeros(geometry.slots, np.int32)
         self._previous_offset = -1
@@ -237,6 +236,6 @@ class _Chains:
             )
 
 
-def read_entries(reader: CheckedReader, geometry: Geometry, number: int, count: int) -> Records:
+def read_entries(reader: File, geometry: Geometry, number: int, count: int) -> Records:
     """Entries from this number on."""
     return records(reader.read(geometry.entry_at(number), count * INDEX_ENTRY.itemsize), INDEX_ENTRY)

@@ -15,7 +15,6 @@ from typing import Final
 import numpy as np
 
 from rmq_columns.checks.entries import IndexCheck
-from rmq_columns.checks.files import CheckedReader
 from rmq_columns.checks.findings import NOWHERE
 from rmq_columns.checks.places import Places
 from rmq_columns.checks.report import QUEUES_MAX, Entry, Known, LogPart, LogReport
@@ -28,6 +27,7 @@ from rmq_columns.decode.scan import Batch, End, Ending, Gap, scan
 from rmq_columns.decode.texts import Hasher, Properties, Spans
 from rmq_columns.decode.units import Units
 from rmq_columns.errors import CannotLook, FileGone
+from rmq_columns.files.filesystem import File
 from rmq_wire import property_names as prop
 from rmq_wire.checksum import MASK
 from rmq_wire.errors import BadRecord
@@ -76,7 +76,7 @@ class _LogCheck:
         self._places.close()
         self._index.close()
 
-    def run(self, reader: CheckedReader) -> None:
+    def run(self, reader: File) -> None:
         report, findings, name = self._report, self._report.findings, self._file.name
         part = self._part
         if part.end is not None and (limit := getattr(reader, "limit", None)) is not None:
@@ -105,7 +105,7 @@ class _LogCheck:
         if len(self._report.gaps) < GAPS_KEPT_MAX:
             self._report.gaps.append((gap.start, gap.end))
 
-    def _end(self, end: End, reader: CheckedReader) -> None:
+    def _end(self, end: End, reader: File) -> None:
         findings, name = self._report.findings, self._file.name
         self._report.misses_seam = self._part.end is not None and end.how is Ending.OVER
         if end.how is Ending.BLANK_SIZE:
@@ -121,7 +121,7 @@ class _LogCheck:
             findings.add("log-cut", name, end.at, f"{self._file.size - end.at} bytes to the file's end hold no message")
             self._report.gaps.append((end.at, self._file.size))
 
-    def _is_being_written(self, end: End, reader: CheckedReader) -> bool:
+    def _is_being_written(self, end: End, reader: File) -> bool:
         """On a live store a block may have been read in the midst of a write: what is there now is read again."""
         if not self._known.live:
             return False

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rmq_columns.checks.files import CheckedFile, CheckedReader, is_gone
+from rmq_columns.checks.files import CheckedFile, is_gone
 from rmq_columns.checks.findings import Findings
 from rmq_columns.checks.queues import Key, LogBounds, QueueState
 from rmq_columns.checks.readers import Readers
@@ -21,6 +21,7 @@ from rmq_columns.checks.report import QUEUES_MAX, Entry, Known, LogReport
 from rmq_columns.decode.dtypes import BATCH_UNIT, QUEUE_UNIT, Ints, Records, records
 from rmq_columns.decode.queues import EXTENSION_ADDRESS_MAX, FILLER_SIZE, is_filler, is_written
 from rmq_columns.errors import CannotLook
+from rmq_columns.files.filesystem import File
 from rmq_wire.layout import consume_queue
 from rmq_wire.layout.message import BLANK_FLAT, BORN_V6, FIXED, HEAD_FLAT, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_V6
 from rmq_wire.message import TOPIC_LENGTHS
@@ -91,7 +92,7 @@ class LogPlaces:
             return None
 
 
-def _row(reader: CheckedReader, raw: bytes, place: int, physical_offset: int) -> Row | None:
+def _row(reader: File, raw: bytes, place: int, physical_offset: int) -> Row | None:
     if len(raw) < _HEAD.size:
         return None
     head = dict(zip(_HEAD.names, _HEAD.packed.unpack_from(raw), strict=True))

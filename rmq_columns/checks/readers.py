@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from rmq_columns.checks.files import CheckedFile, CheckedReader
+from rmq_columns.checks.files import CheckedFile
+from rmq_columns.files.filesystem import File
 
 OPEN_MAX: Final = 64
 
@@ -14,7 +15,7 @@ class Readers:
     """Open files, the ones used longest ago closed first; a context manager.  Files are told apart by their names."""
 
     def __init__(self, open_max: int = OPEN_MAX) -> None:
-        self._open: OrderedDict[str, CheckedReader] = OrderedDict()
+        self._open: OrderedDict[str, File] = OrderedDict()
         self._open_max = open_max
 
     def __enter__(self) -> Readers:
@@ -23,7 +24,7 @@ class Readers:
     def __exit__(self, *_error: object) -> None:
         self.close()
 
-    def get(self, file: CheckedFile) -> CheckedReader:
+    def get(self, file: CheckedFile) -> File:
         """Stays open until others take its place.  Raises `CannotLook`."""
         found = self._open.get(file.name)
         if found is None:

@@ -10,19 +10,23 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self
 from urllib.parse import unquote
 
-from rmq_columns.errors import DENIED, CannotRead, FileGone, NotPermitted
+from rmq_columns.errors import DENIED, CannotRead, FileGone, NotPermitted, StoreError
 
 FILE_URI: Final = "file:/"
 _SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
 _THIS_MACHINE: Final = ("", "localhost")
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 SCHEME: Final = "://"
+CHUNK_BYTES: Final = 4 << 20
+"""Read at once when a whole file is walked: one message unit of the default maximum, and a fraction of any cache."""
+PLACE_MAX: Final = (1 << 63) - 1
 
 
 class Entry(NamedTuple):
@@ -34,15 +38,21 @@ class Entry(NamedTuple):
 
 
 class File(Protocol):
-    """Bytes by position; a context manager.  A `rmq_columns.decode.scan.Source`."""
+    """Bytes by position; a context manager.  A `rmq_columns.decode.scan.Source`.  All raise `CannotLook`."""
 
     def size(self) -> int: ...
 
-    def read(self, at: int, size: int) -> bytes: ...
+    def read(self, at: int, size: int) -> bytes:
+        """Up to so many bytes; none at places where no file can have any."""
+        ...
 
     def read_into(self, at: int, buffer: memoryview) -> int: ...
 
     def data_ranges(self, start: int = 0) -> Iterable[tuple[int, int]]: ...
+
+    def chunks(self, at: int = 0, end: int | None = None, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[int, bytes]]: ...
+
+    def close(self) -> None: ...
 
     def __enter__(self) -> Self: ...
 
@@ -106,16 +116,21 @@ def _as_text(uri: str) -> str:
 
 @contextmanager
 def translated(path: str, at: int = -1) -> Iterator[None]:
-    """OSError as our errors: `FileGone`, `NotPermitted`, `CannotRead`."""
+    """OSError as our errors."""
     try:
         yield
-    except FileNotFoundError as reason:
-        raise FileGone(path, at, "no such file") from reason
-    except PermissionError as reason:
-        raise NotPermitted(path, at, DENIED) from reason
     except OSError as reason:
-        why = "a link; links are not followed" if reason.errno == errno.ELOOP else (reason.strerror or str(reason))
-        raise CannotRead(path, at, why) from reason
+        raise error_of(path, at, reason) from reason
+
+
+def error_of(path: str, at: int, reason: OSError) -> StoreError:
+    """`FileGone`, `NotPermitted`, `CannotRead`."""
+    if isinstance(reason, FileNotFoundError):
+        return FileGone(path, at, "no such file")
+    if isinstance(reason, PermissionError):
+        return NotPermitted(path, at, DENIED)
+    why = "a link; links are not followed" if reason.errno == errno.ELOOP else (reason.strerror or str(reason))
+    return CannotRead(path, at, why)
 
 
 @contextmanager
@@ -168,31 +183,67 @@ class LocalTree:
         return LocalFile(descriptor, path)
 
 
-class LocalFile:
-    """An open file."""
-
-    def __init__(self, descriptor: int, path: str) -> None:
-        self._descriptor, self._path = descriptor, path
+class OpenFile(ABC):
+    """What all open files have in common."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        os.close(self._descriptor)
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """More than once is allowed."""
+
+    @abstractmethod
+    def read(self, at: int, size: int) -> bytes: ...
+
+    def chunks(self, at: int = 0, end: int | None = None, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[int, bytes]]:
+        """(position, bytes) one after another until end, or until the file ends."""
+        while end is None or at < end:
+            data = self.read(at, chunk_bytes if end is None else min(chunk_bytes, end - at))
+            if not data:
+                return
+            yield at, data
+            at += len(data)
+
+
+class LocalFile(OpenFile):
+    """An open file of this machine.  Nothing is mapped: a map would be SIGBUS when somebody shortens the file."""
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self._descriptor, self._path = descriptor, path
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
 
     def size(self) -> int:
+        """Bytes now."""
         return os.fstat(self._descriptor).st_size
 
     def read(self, at: int, size: int) -> bytes:
-        with translated(self._path, at):
+        if size <= 0 or not 0 <= at <= PLACE_MAX:
+            return b""
+        try:
             return os.pread(self._descriptor, size, at)
+        except OSError as reason:
+            raise self.cannot_read(at, reason) from reason
 
     def read_into(self, at: int, buffer: memoryview) -> int:
-        with translated(self._path, at):
+        try:
             return os.preadv(self._descriptor, [buffer], at)
+        except OSError as reason:
+            raise self.cannot_read(at, reason) from reason
+
+    def cannot_read(self, at: int, reason: OSError) -> Exception:
+        """What is raised when the disk does not give the bytes at a place."""
+        return error_of(self._path, at, reason)
 
     def data_ranges(self, start: int = 0) -> Iterator[tuple[int, int]]:
-        """(begin, end) of the parts that are not holes."""
+        """(begin, end) of the parts that are not holes: holes read as zeros, and a preallocated file is nearly all hole."""
         end = self.size()
         while start < end:
             try:

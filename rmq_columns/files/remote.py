@@ -10,11 +10,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib import import_module
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from rmq_columns.errors import CannotRead
-from rmq_columns.files.filesystem import Entry, File, Tree, translated
+from rmq_columns.files.filesystem import Entry, File, OpenFile, Tree, translated
 
 READ_AHEAD: Final = 2
 """Ranges on their way beside the one that is read."""
@@ -126,7 +125,7 @@ class FsspecTree:
         return RangedFile(path, size, lambda at, count: filesystem.cat_file(path, start=at, end=at + count), lambda: None)
 
 
-class RangedFile:
+class RangedFile(OpenFile):
     """A file whose bytes come by a function of (position, count)."""
 
     def __init__(self, path: str, size: int, fetch: Callable[[int, int], bytes], close: Callable[[], Any]) -> None:
@@ -136,21 +135,20 @@ class RangedFile:
         self._reached = -1
         self._until = size
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+    def close(self) -> None:
+        pool, close = self._pool, self._close
+        self._pool, self._close = None, lambda: None
+        if pool is not None:
+            pool.shutdown(cancel_futures=True)
         with translated(self._path):
-            self._close()
+            close()
 
     def size(self) -> int:
         return self._size
 
     def read(self, at: int, size: int) -> bytes:
         size = min(size, self._size - at)
-        if size <= 0:
+        if size <= 0 or at < 0:
             return b""
         for (begin, count), coming in self._coming.items():
             if begin <= at and at + size <= begin + count and coming.done():

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from struct import error as PackedError
 from typing import Final, NamedTuple
 
-from rmq_columns.checks.files import CheckedReader
 from rmq_columns.checks.readers import Readers
+from rmq_columns.files.filesystem import CHUNK_BYTES, File
 from rmq_inspect.decode.directory import StoreFile
-from rmq_inspect.decode.reader import CHUNK_BYTES, Reader
+from rmq_inspect.decode.reader import Reader
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress, quiet
 from rmq_wire.errors import BadRecord
@@ -260,7 +260,7 @@ class Log:
         file = self.files[low - 1] if low else None
         return file if file is not None and offset < file.end else None
 
-    def reader(self, file: StoreFile) -> CheckedReader:
+    def reader(self, file: StoreFile) -> File:
         """Stays open until others take its place.  Raises `CannotLook`."""
         return self._readers.get(file)
 

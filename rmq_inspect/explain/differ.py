@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from rmq_columns.files.filesystem import CHUNK_BYTES
 from rmq_inspect.decode import files as small_files
 from rmq_inspect.decode import queues
 from rmq_inspect.decode.directory import Kind, StoreDirectory, StoreFile
 from rmq_inspect.decode.fields import Field, flat_fields, hex_text, unit_fields
 from rmq_inspect.decode.index_file import ENTRY, HEADER, SLOT, IndexReader
 from rmq_inspect.decode.log import Blank, Unit, pieces
-from rmq_inspect.decode.reader import CHUNK_BYTES, Reader
+from rmq_inspect.decode.reader import Reader
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress, quiet
 from rmq_wire.layout.flat import Flat

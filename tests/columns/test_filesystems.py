@@ -14,6 +14,7 @@ from pyarrow import fs
 from rmq_columns import CannotRead, parse_options, plan_splits, read_split, read_store
 from rmq_columns.decode.scan import Batch, scan
 from rmq_columns.files.remote import RangedFile
+from rmq_columns.files.resolve import resolve
 from tests.support.logs import write_log
 from tests.support.stores import golden_store
 
@@ -141,3 +142,13 @@ def test_pandas_takes_it(root: Path) -> None:
 
 def test_it_is_a_reader(root: Path) -> None:
     assert isinstance(read_store(root), pa.RecordBatchReader)
+
+
+def test_an_open_file_gives_nothing_at_places_where_there_is_none_and_is_closed_more_than_once(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"abc")
+    for filesystem in (None, fs.LocalFileSystem()):
+        tree, path = resolve(str(tmp_path / "f"), filesystem)
+        with tree.open(path) as file:
+            assert [file.read(at, 2) for at in (0, 2, 3, -1, 1 << 63)] == [b"ab", b"c", b"", b"", b""]
+            assert list(file.chunks(0, None, 2)) == [(0, b"ab"), (2, b"c")]
+            file.close()
