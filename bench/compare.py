@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,9 +100,9 @@ def drive(side: Side, row: Row, topic: str, seconds: float, warm: float) -> Figu
 
 
 @contextlib.contextmanager
-def brokers(directory: Path, *, sync_flush: bool) -> Iterator[tuple[Side, Side]]:
-    """Ours and Java's, each under a Java name server, with equal properties."""
-    properties = DEFAULT_SIZES | {"flushDiskType": "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH"}
+def brokers(directory: Path, *, sync_flush: bool, more: Mapping[str, str] | None = None) -> Iterator[tuple[Side, Side]]:
+    """Ours and Java's, each under a Java name server, with equal properties: these and `more`."""
+    properties = {**DEFAULT_SIZES, "flushDiskType": "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH", **(more or {})}
     with (
         JavaNameServer(directory / "ns") as names,
         JavaBroker(directory / "java", names.address, properties=properties, jvm=(), heap="768m", patient=False) as java,
