@@ -66,7 +66,10 @@ def sender() -> Send:
     intake = Intake(Places(), store_host=pack_host("127.0.0.1", 10911), delay_levels_ms=(1000,))  # type: ignore[arg-type]
     keys = UniqueKeyMaker(ip=b"\x7f\0\0\1", pid=1, process_number=1, zone=None)
     stats = Stats(config, env, topics.is_system)
-    return Send(env, config, topics, Retries(topics, GroupTable(config, env)), QueueLocks(env), stats, intake, keys, lambda: "")
+    halves: Any = None  # nothing here is a half message
+    return Send(
+        env, config, topics, Retries(topics, GroupTable(config, env)), QueueLocks(env), stats, intake, halves, keys, lambda: ""
+    )
 
 
 def measure(name: str, run: Callable[[], Any]) -> None:
