@@ -34,6 +34,8 @@ OWN = {
     "consumequeue",
     "consumequeue_ext",
     "index",
+    "timerwheel",
+    "timerlog",
     "config",
     "namesrv",
     "checkpoint",
