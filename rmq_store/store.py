@@ -136,7 +136,8 @@ class Store(Reading):
         for directory in self._log.segments.directories:
             self._disk.sync_directory(directory)
         followed = self.retention.followed
-        inventory.write(self._disk, root, inventory.taken(self._disk, root, self._log, self._queues, self._checkpoint, followed))
+        noted = inventory.taken(self._disk, root, self._log, self._queues, self._checkpoint, followed, self._index)
+        inventory.write(self._disk, root, noted)
         self._boot_mark.remove()
         self._disk.unlink(f"{root}/abort")
         self._disk.sync_directory(root)

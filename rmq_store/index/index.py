@@ -160,6 +160,10 @@ class Index:
             file.drop_slots()
             self.retired.append(file)
 
+    @property
+    def has_entries(self) -> bool:
+        return any(file.count > 1 for file in self.files)
+
     def close(self) -> None:
         """Write everything back: entries, slots, headers. Raises OSError."""
         self.write_gathered()

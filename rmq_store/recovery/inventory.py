@@ -15,6 +15,7 @@ import msgspec
 
 from rmq_store.disk.checkpoint import Checkpoint
 from rmq_store.disk.disk import Disk, Kind, write_all
+from rmq_store.index.index import Index
 from rmq_store.log.commit_log import CommitLog
 from rmq_store.queues.queues import Queues
 
@@ -35,9 +36,13 @@ class Inventory(msgspec.Struct, frozen=True):
     """topic: its row (`rmq_store.unopened`)"""
     tables: list[str]
     """names in `config`"""
+    keyless: int = 0
+    """where the log ended, when the index had no entry: no message of it had a key"""
 
 
-def taken(disk: Disk, root: str, log: CommitLog, queues: Queues, checkpoint: Checkpoint, followed: int) -> Inventory:
+def taken(
+    disk: Disk, root: str, log: CommitLog, queues: Queues, checkpoint: Checkpoint, followed: int, index: Index | None = None
+) -> Inventory:
     """Of what is there now. Raises OSError."""
     return Inventory(
         checkpoint.values(),
@@ -45,6 +50,7 @@ def taken(disk: Disk, root: str, log: CommitLog, queues: Queues, checkpoint: Che
         followed,
         queues.noted(),
         [name for name, kind, size in disk.entries(f"{root}/config") if kind is Kind.FILE and size and name.endswith(TABLES)],
+        log.written_offset if index is not None and not index.has_entries else 0,
     )
 
 

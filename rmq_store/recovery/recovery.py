@@ -60,6 +60,7 @@ class Recovery:
     ) -> None:
         """`cache`: what the files show after an unclean stop; `noted`: what a clean one left; `previous`: what the queues that
         are made anew knew."""
+        self._keyless = noted.keyless if noted is not None else 0
         self._previous = previous
         self._cache = cache
         self._settings = settings
@@ -288,9 +289,13 @@ class Recovery:
     # --- index
 
     def _complete_index(self, index: Index, report: Report) -> None:
-        """Index what is not: after a clean stop, and all of it when there is no index, what follows the last entry."""
+        """Index what is not: what follows the last entry; all of it when there is no index, but for what a clean stop found no
+        key in (Java reads nothing again for the index, and misses what it lost).
+        """
         log_min = self._log.min_offset
         resume = log_min
+        if report.clean and not index.has_entries and self._keyless <= report.end:
+            resume = max(resume, self._keyless)
         cut, count = None, len(index.files)
         if index.files and report.clean:
             cut = index_repair.cut_at_hole(index, self._about_log())
