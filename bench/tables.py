@@ -19,6 +19,8 @@ import resource
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +198,9 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch, JavaNameServer(Path(scratch) / "ns") as names:
         root = Path(scratch)
-        kinds = {"ours": OurBroker, **({"java": JavaBroker} if options.java else {})}
+        kinds: dict[str, Callable[..., Any]] = {"ours": OurBroker}
+        if options.java:
+            kinds["java"] = partial(JavaBroker, patient=False)
         java_topics = options.java_topics or min(
             options.topics, FILES_OF_JAVA // options.queues if options.files else options.topics
         )
