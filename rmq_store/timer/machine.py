@@ -6,7 +6,8 @@ waiting message; of the one slot that is being read, the positions of its units.
 a crash in the middle delivers it again.
 
 Java: `TimerMessageStore` (enqueue, doEnqueue, dequeue), which uses nine threads and queues of 1,024 between them.  *Differs*: a
-unit that is no timer message is passed over, where Java stops there for ever; units are delivered in the order they came in.
+unit that is no timer message is passed over, where Java stops there for ever; units are delivered in the order they came in; what
+was in the topic at the start enters every slot that is not read, where Java delivers what is due at once, recalled or not.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Step:
         self.direct = 0
         self.metrics: list[tuple[str | None, int]] = []
         self.end_offset = 0
-        self.source_end = 0
+        self.source_end = self.rolled_to = 0
         self.trouble: Exception | None = None
         self.looked = 0
         self.bytes = 0
@@ -134,6 +135,10 @@ class Timer:
         """The commit log must be on the disk up to here before the check file may say how far the timer is."""
         self.version = (0, 0, 0) if check is None else (check.state_version, check.version_ms, check.version_counter)
         self.is_used = check is not None or has_wheel or bool(self.log.segments.starts)
+        self._caught_up_at = store.queue_bounds(names.WHEEL_TIMER_TOPIC, 0)[1]
+        """What stands before it in the queue was there at the start, and enters before any slot is read: marks, too."""
+        self._rolled_to = self._entered_to = 0
+        """Log positions behind what was stored anew to roll, and behind what entered the wheel: the one before the next slot."""
         self._slot: _Reading | None = None
         self._sees(wall_ms)
 
@@ -149,6 +154,11 @@ class Timer:
     def count(self, slot_ms: int) -> int:
         """Messages in one slot (`getNum`)."""
         return self.wheel.get(self.wheel.tick(slot_ms)).messages
+
+    @property
+    def _unread_ms(self) -> int:
+        """Slots from here on are not begun."""
+        return self.read_ms if self._slot is None else (self._slot.tick + 1) * self.settings.timer_precision_ms
 
     @property
     def behind(self) -> int:
@@ -168,7 +178,8 @@ class Timer:
         try:
             if enqueues:
                 self._enqueue(step, wall_ms, deliver)
-            if dequeues and step.trouble is None:
+            is_behind = enqueues and (self.queue_offset < self._caught_up_at or self._entered_to < self._rolled_to)
+            if dequeues and not is_behind:
                 self._dequeue(step, wall_ms, deliver)
         except Exception as trouble:
             step.trouble = trouble
@@ -179,6 +190,8 @@ class Timer:
         and then the messages that did not enter the wheel come again with the next step.
         """
         self.safe_from = max(self.safe_from, step.end_offset, step.source_end)
+        self._rolled_to = max(self._rolled_to, step.rolled_to)
+        self._entered_to = max(self._entered_to, step.source_end)
         for topic, value in step.metrics:
             self.metrics.add(topic, value, wall_ms)
         if step.entries:
@@ -215,7 +228,8 @@ class Timer:
     ) -> None:
         message, values = self._message(step, physical_offset, size)
         due_ms = timers.due_of(values)
-        if due_ms < self.write_ms:
+        is_late = queue_offset < self._caught_up_at or physical_offset < self._rolled_to
+        if due_ms < (self._unread_ms if is_late else self.write_ms):
             if prop.TIMER_DEL_UNIQKEY in values:
                 return
             timers.note_dequeue(values, NEVER_IN_WHEEL_MS, wall_ms, rolls=False)
@@ -343,6 +357,8 @@ class Timer:
             step.metrics.append((topic, 1 if magic & DELETES else -1))
             timers.note_dequeue(values, write_ms, wall_ms, rolls=rolls)
             step.end_offset = deliver(message, values, rolls) or step.end_offset
+            if rolls:
+                step.rolled_to = step.end_offset
         except (NoTimer, BadRecord) as why:
             self._report(f"what the timer's log says at {at} is passed over: {why}")
 

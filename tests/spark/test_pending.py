@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 
 from rmq_columns import BadOption, read_store
+from rmq_spark.jobs import Source
+from rmq_spark.known import timer_progress
 from rmq_store.disk.disk import RealDisk
+from rmq_wire.headers.timers import RecallMessage
 from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from tests.spark.kit import figures, job, made, planted
 from tests.support.engine import Harness
+from tests.support.requests import pairs, send
 from tests.support.store_rig import Rig, draft, small
 from tests.support.stores import golden_of, golden_store
 from tests.support.transactions import UNIQUE, end, half
@@ -280,3 +284,36 @@ def test_half_messages_of_ours(spark: Any, tmp_path: Path) -> None:
     assert rows[UNIQUE.format(5)].physicalOffset == waits.physical_offset
     assert (rows[UNIQUE.format(3)].isOverdue, rows[UNIQUE.format(5)].isOverdue) == (True, False)
     assert (rows[UNIQUE.format(3)].topic, rows[UNIQUE.format(3)].queueId, rows[UNIQUE.format(3)].group) == ("T", 1, "P")
+
+
+# --- timers, of our own broker
+
+
+def test_timers_of_our_broker(spark: Any, tmp_path: Path) -> None:
+    """Waiting, one of them rolled; delivered; recalled: as the broker knows it, and how far its timer is, from its check file."""
+    store = tmp_path / "broker-a"
+    harness = Harness(store, recallMessageEnable="true", timerRollWindowSlot="60")
+    harness.topic("T")
+    harness.driver.advance(2_000)
+
+    def timed(key: str, seconds: int) -> str:
+        given = pairs(UNIQ_KEY=key, TIMER_DELAY_SEC=str(seconds))
+        return str(harness.connect().ask(send(properties=given), key.encode()).ext_map()["recallHandle"])
+
+    handles = {key: timed(key, seconds) for key, seconds in (("came", 5), ("gone", 5), ("rolled", 100), ("waits", 110))}
+    assert harness.connect().ask(RecallMessage(topic="T", recall_handle=handles["gone"])).code == 0
+    harness.driver.advance(65_000)
+    timed("new", 30)
+    harness.driver.advance(2_000)
+    assert [bytes(unit.body) for unit in harness.stored("T", 0)] == [b"came"]
+    read_ms = harness.node.timer.read_ms if harness.node.timer is not None else 0
+    harness.stop()
+    outcome = job(spark, "pending", store, now=harness.env.wall_ms)
+    rows = outcome.frames["pending"].collect()
+    assert sorted((row.kind, row.uniqKey, row.state) for row in rows) == [
+        ("timed", key, "waiting") for key in ("new", "rolled", "waits")
+    ]
+    assert all(row.topic == "T" and not row.isOverdue for row in rows)
+    assert figures(outcome)["delivered"] == 1
+    [told] = timer_progress(Source((str(store),))).values()
+    assert told == (read_ms, 8)

@@ -1,5 +1,6 @@
 package rmq;
 
+import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -45,6 +46,7 @@ final class Producers {
         operations.put("earliest_store_time", args -> of(args).earliestMsgStoreTime(Clients.queue(args)));
         operations.put("view_message", args -> Clients.describe(of(args).viewMessage(args.text("topic"), args.text("id"))));
         operations.put("query_message", this::query);
+        operations.put("recall", this::recall);
     }
 
     private DefaultMQProducer of(Args args) {
@@ -141,6 +143,7 @@ final class Producers {
         if (args.has("delay")) {
             message.setDelayTimeLevel(args.number("delay", 0));
         }
+        time(message, args);
         if (args.has("wait")) {
             message.setWaitStoreMsgOK(args.flag("wait"));
         }
@@ -148,6 +151,30 @@ final class Producers {
         // Names of the system, which putUserProperty refuses: "x.TIMER_DELAY_MS".
         args.startingWith("x").forEach((name, value) -> MessageAccessor.putProperty(message, name, value));
         return message;
+    }
+
+    /** The three ways to name a time; 4.x has none of them. */
+    private static void time(Message message, Args args) {
+        String[][] ways = {{"delay_sec", "setDelayTimeSec"}, {"delay_ms", "setDelayTimeMs"}, {"deliver_ms", "setDeliverTimeMs"}};
+        for (String[] way : ways) {
+            if (args.has(way[0])) {
+                try {
+                    Message.class.getMethod(way[1], long.class).invoke(message, args.number(way[0]));
+                } catch (ReflectiveOperationException e) {
+                    throw new IllegalStateException(e);
+                }
+            }
+        }
+    }
+
+    /** Calls a message back by the handle of its send; 4.x cannot. */
+    private Object recall(Args args) throws Exception {
+        try {
+            return DefaultMQProducer.class.getMethod("recallMessage", String.class, String.class)
+                .invoke(of(args), args.text("topic"), args.text("handle"));
+        } catch (InvocationTargetException e) {
+            throw (Exception) e.getCause();
+        }
     }
 
     private Object send(Args args) throws Exception {
@@ -226,6 +253,11 @@ final class Producers {
         fields.put("transaction_id", result.getTransactionId());
         fields.put("region", result.getRegionId());
         fields.put("trace_on", result.isTraceOn());
+        try { // since 5.3.2
+            fields.put("recall_handle", SendResult.class.getMethod("getRecallHandle").invoke(result));
+        } catch (ReflectiveOperationException old) {
+            fields.put("recall_handle", null);
+        }
         return fields;
     }
 
