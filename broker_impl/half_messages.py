@@ -82,6 +82,9 @@ class HalfMessages:
         self._queues: dict[int, HalfQueue] = {}
         self._unsafe: dict[int, tuple[int, int, int]] = {}
         """Queue -> (end in the log of what it rests on, progress of half messages, of op messages) that is not said yet."""
+        self._ending: list[tuple[int, int]] = []
+        self._counting: list[tuple[str, int]] = []
+        """Both: when what is staged in this turn is written."""
         self._waiting: list[Callable[[], None]] = []
         self.loaded = False
         self._ends_at_start: dict[int, int] = {}
@@ -187,7 +190,7 @@ class HalfMessages:
         message.sys_flag = rule.half_sys_flag(message.sys_flag)
         message.topic, message.queue_id = names.TRANS_HALF_TOPIC, rule.HALF_QUEUE
         placed = self._intake.stage(message, self._env.wall_ms)
-        self._engine.after_commit(partial(self._count, topic, 1))
+        self._count(topic, 1)
         return placed
 
     def put_back(self, unit: StoredMessage, values: dict[str, str]) -> Placed:
@@ -220,13 +223,13 @@ class HalfMessages:
     def end(self, queue_id: int, offset: int, topic: str) -> None:
         """It has ended, when what is staged in this turn is written; for whoever asks from now on.  `topic`: where it belongs."""
         self.move(queue_id, offset)
-        self._engine.after_commit(partial(self._count, topic, -1))
+        self._count(topic, -1)
 
     def move(self, queue_id: int, offset: int) -> None:
         """The same for one that was put back elsewhere: it is still there."""
-        queue = self._queue(queue_id)
-        queue.ended.end(offset)
-        self._engine.after_commit(partial(self._ended, queue_id, queue, offset))
+        self._queue(queue_id).ended.end(offset)
+        self._after_commit()
+        self._ending.append((queue_id, offset))
 
     def first(self, queue_id: int) -> int:
         """The first half message that has not been dealt with."""
@@ -249,13 +252,25 @@ class HalfMessages:
 
     def forget(self, topic: str) -> None:
         """One of its half messages was given up."""
-        self._engine.after_commit(partial(self._count, topic, -1))
+        self._count(topic, -1)
 
-    def _ended(self, queue_id: int, queue: HalfQueue, offset: int, error: BaseException | None) -> None:
-        if error is not None:
-            queue.ended.reopen(offset)
-        else:
-            self._gather(queue_id, queue, offset)
+    def _after_commit(self) -> None:
+        """Once a turn, for all that ends or comes in it."""
+        if not self._ending and not self._counting:
+            self._engine.after_commit(self._committed)
+
+    def _committed(self, error: BaseException | None) -> None:
+        ending, self._ending = self._ending, []
+        counting, self._counting = self._counting, []
+        for queue_id, offset in ending:
+            queue = self._queue(queue_id)
+            if error is not None:
+                queue.ended.reopen(offset)
+            else:
+                self._gather(queue_id, queue, offset)
+        if error is None:
+            for topic, by in counting:
+                self._metrics.add(topic, by, self._env.wall_ms)
 
     def _queue(self, queue_id: int) -> HalfQueue:
         found = self._queues.get(queue_id)
@@ -274,9 +289,9 @@ class HalfMessages:
         if self._unsafe:
             self._engine.at(self._env.mono_ms + FLUSH_LOOK_MS, self._say_progress)
 
-    def _count(self, topic: str, by: int, error: BaseException | None) -> None:
-        if error is None:
-            self._metrics.add(topic, by, self._env.wall_ms)
+    def _count(self, topic: str, by: int) -> None:
+        self._after_commit()
+        self._counting.append((topic, by))
 
     # Op messages
 

@@ -20,7 +20,7 @@ from broker_impl.engine.call import Call
 from broker_impl.engine.router import Capability, answers
 from broker_impl.env import Env
 from broker_impl.half_messages import HalfMessages
-from broker_impl.intake import Intake, NotTaken
+from broker_impl.intake import Intake, Message, NotTaken
 from broker_impl.retries import Retries
 from broker_impl.state.locks import QueueLocks
 from broker_impl.state.stats import Stats
@@ -42,6 +42,7 @@ TAG_CHARACTERS_MAX: Final = 128
 """Tags whose hashes are remembered: applications have dozens of short ones."""
 SPECIAL: Final = frozenset({prop.DELAY, *TIMES, prop.TRAN_MSG, prop.INNER_NUM, prop.LITE_TOPIC, prop.PRIORITY})
 """Properties that make a send more than an append."""
+HALF: Final = frozenset({prop.TRAN_MSG})
 
 
 class FastPath:
@@ -76,6 +77,7 @@ class Send(Capability):
         self._topics = topics
         self._stats = stats
         self._intake = intake
+        self._halves = halves
         self._make_key = lambda: unique_keys.make(env.wall_ms)
         self._rewriter = properties.Rewriter(
             cluster=config.broker_cluster_name, region=config.region_id, trace_on=config.trace_on
@@ -130,7 +132,10 @@ class Send(Capability):
             encoded, unique_key, keys, tags, wait = plain
         else:
             encoded, values = self._rewriter.rewrite(asked.properties, self._make_key)
-            if not SPECIAL.isdisjoint(values):
+            special = SPECIAL.intersection(values)
+            if special:
+                if special == HALF and values[prop.TRAN_MSG] == "true" and not config.reject_transaction_message:
+                    return self._half(call, asked, values, path)
                 return self._rules.answer(call, asked)
             unique_key, wait = values["UNIQ_KEY"], values.get("WAIT", "")
             keys, tags = values.get("KEYS", ""), values.get("TAGS", "")
@@ -159,6 +164,26 @@ class Send(Capability):
             return self._answers.refusal(no.status)
         self._stats.add_put(topic, asked.queue_id, 1, placed.size)
         return self._answers.one_stored(call, asked.queue_id, placed, unique_key, wait)
+
+    def _half(self, call: Call, asked: Sent, values: dict[str, str], path: FastPath) -> Answer:
+        """A half message with nothing else special in it."""
+        message = Message(
+            asked.topic,
+            asked.queue_id,
+            call.command.body,
+            values,
+            flag=asked.flag,
+            sys_flag=asked.sys_flag | path.flags,
+            born_timestamp=asked.born_timestamp,
+            born_host=call.peer.remote_packed,
+            reconsume_times=asked.reconsume_times or 0,
+        )
+        try:
+            placed = self._halves.prepare(message)
+        except NotTaken as no:
+            return self._answers.refusal(no.status)
+        self._stats.add_put(message.topic, message.queue_id, 1, placed.size)
+        return self._answers.one_stored(call, asked.queue_id, placed, values[prop.UNIQ_KEY], values.get(prop.WAIT, ""))
 
     def _learn(self, tags: str) -> tuple[int, str]:
         """Tag code and index key of tags.  Remembered while few: applications have dozens."""

@@ -22,18 +22,21 @@ from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability, answers
 from broker_impl.half_copies import Half, HalfCopies
 from broker_impl.half_messages import HalfMessages
-from broker_impl.intake import Intake, Message, NotTaken, PutStatus, check_inner_batch, check_names, not_taken
+from broker_impl.intake import HOST_FLAGS, Intake, Message, NotTaken, PutStatus, check_inner_batch, check_names, not_taken
 from broker_impl.state.half_messages import HalfState
 from broker_impl.state.stats import Stats
 from rmq_net.log import plain_text
 from rmq_store.errors import Cold, StoreError
+from rmq_store.log.draft import Draft
 from rmq_wire import names, properties, sys_flag
 from rmq_wire import property_names as prop
 from rmq_wire.codes import ResponseCode
 from rmq_wire.errors import WireError
 from rmq_wire.headers.transactions import EndTransaction, ResumeCheckHalfMessage
 from rmq_wire.implied import transactions as rule
-from rmq_wire.message import read_unit
+from rmq_wire.implied.index_keys import index_keys
+from rmq_wire.implied.tags import tags_code
+from rmq_wire.implied.timers import TIMES
 from rmq_wire.message_id import parse_offset_message_id
 
 NOT_FOUND: Final = "Find prepared transaction message failed"
@@ -45,6 +48,10 @@ EXCEPTION: Final = "Exception was thrown when putting message back to RMQ_SYS_TR
 UNSEEN_MS: Final = 5
 UNSEEN_TRIES: Final = 400
 """A half message that is stored and not in its queue yet is waited for so long."""
+
+
+SPECIAL: Final = frozenset({prop.DELAY, *TIMES, prop.INNER_NUM})
+"""Properties with which a commit is more than an append."""
 
 
 class Unseen(Exception):
@@ -183,6 +190,26 @@ class Transactions(Capability):
         """Stage the message where it belongs; its end in the log.  Raises `Refusal`."""
         unit, values = half
         topic, queue_id = place
+        if SPECIAL.isdisjoint(values):
+            encoded = rule.committed_properties(unit.properties, values)
+            tags = values.get(prop.TAGS)
+            return self._stage(
+                Draft(
+                    topic,
+                    queue_id,
+                    unit.body,
+                    encoded,
+                    unit.born_timestamp,
+                    unit.born_host,
+                    unit.store_host,
+                    unit.flag,
+                    rule.committed_sys_flag(unit.sys_flag) & ~HOST_FLAGS,
+                    unit.reconsume_times,
+                    physical_offset,
+                    tags_code(tags),
+                    index_keys(values.get(prop.UNIQ_KEY), values.get(prop.KEYS), tags),
+                )
+            )
         message = Message(
             topic,
             queue_id,
@@ -199,12 +226,18 @@ class Transactions(Capability):
             check_inner_batch(message.values, message.sys_flag, has_batch_queues=self._intake.has_batch_queues(topic))
             self._intake.divert(message, self._env.wall_ms)
             draft = self._intake.draft(message)
-            draft.store_host = unit.store_host
-            draft.prepared_transaction_offset = physical_offset
+        except NotTaken as no:
+            raise self._refusal(no.status) from None
+        draft.store_host = unit.store_host
+        draft.prepared_transaction_offset = physical_offset
+        return self._stage(draft)
+
+    def _stage(self, draft: Draft) -> int:
+        try:
             placed = self._intake.stage_draft(draft, self._env.wall_ms)
         except NotTaken as no:
             raise self._refusal(no.status) from None
-        self._stats.add_put(message.topic, message.queue_id, 1, placed.size)
+        self._stats.add_put(draft.topic, draft.queue_id, 1, placed.size)
         return placed.end_offset
 
     def _refusal(self, status: PutStatus) -> Refusal:
@@ -266,12 +299,11 @@ class Transactions(Capability):
 
     def _half_at(self, physical_offset: int, topics: tuple[str, ...]) -> Half | None:
         """The message of one of these topics that is stored here.  Raises `Cold`, `Unseen`."""
-        found = self._store.lookup(physical_offset, checked=True)
-        if found is None:
+        unit = self._store.lookup_message(physical_offset)
+        if unit is None:
             if self._store.undispatched and self._store.lookup(physical_offset) is not None:
                 raise Unseen
             return None
-        unit = read_unit(found)
         if unit.topic.decode("utf-8", "replace") not in topics:
             return None
         return Half(unit, properties.decode(unit.properties.decode("utf-8", "replace")))

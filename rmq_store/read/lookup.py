@@ -46,13 +46,13 @@ class Lookup:
     def unit(self, at: int, checked: bool) -> memoryview | None:
         """See `Store.lookup`. Raises Cold."""
         view = self._reader.unit_view(at)
-        if view is None:
-            return None
-        try:
-            unit = read_unit(view)
-        except BadRecord:
-            return None
-        return view if not checked or self._is_in_queue(unit) else None
+        unit = _decoded(view)
+        return view if unit is not None and (not checked or self._is_in_queue(unit)) else None
+
+    def message(self, at: int) -> StoredMessage | None:
+        """See `Store.lookup_message`. Raises Cold."""
+        unit = _decoded(self._reader.unit_view(at))
+        return unit if unit is not None and self._is_in_queue(unit) else None
 
     def _is_in_queue(self, unit: StoredMessage) -> bool:
         if unit.sys_flag & UNQUEUED:

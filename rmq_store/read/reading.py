@@ -17,6 +17,7 @@ from rmq_store.read.pull import QueueReader
 from rmq_store.results import Boundary, IndexType, QueryResult, Read
 from rmq_store.settings import StoreSettings
 from rmq_store.statistics import StoreStatistics
+from rmq_wire.message import StoredMessage
 
 
 class Reading:
@@ -64,6 +65,10 @@ class Reading:
     def lookup(self, physical_offset: int, *, checked: bool = False) -> memoryview | None:
         """The whole unit that begins here, or None. `checked`: only when its queue entry points back to it. Raises Cold."""
         return self._lookup.unit(physical_offset, checked)
+
+    def lookup_message(self, physical_offset: int) -> StoredMessage | None:
+        """The message to which a queue entry points that begins here, or None. Its body is a view. Raises Cold."""
+        return self._lookup.message(physical_offset)
 
     def query(
         self,

@@ -29,6 +29,8 @@ OP_PROPERTIES: Final = encode_java({prop.WAIT: "true", prop.TAGS: REMOVE_TAG}, 1
 FORGEABLE: Final = (prop.TRANSACTION_CHECK_TIMES, prop.TRAN_PREPARED_QUEUE_OFFSET)
 """What brokers count in a half message: a sender that says it is not believed."""
 QUEUE_ID_DIGITS_MAX: Final = 10
+CUT_NAMES_MAX: Final = 90
+"""Of more names Java's map is a larger one, and their order another."""
 
 
 class CheckRules(NamedTuple):
@@ -90,6 +92,17 @@ def destination(values: Mapping[str, str]) -> tuple[str, int] | None:
 def committed_values(values: Mapping[str, str]) -> dict[str, str]:
     """The properties of a committed message, of those of its half message (`endMessageTransaction` of 5.5.0)."""
     return {name: value for name, value in values.items() if name not in (prop.REAL_TOPIC, prop.REAL_QID)}
+
+
+def committed_properties(half: bytes, values: Mapping[str, str]) -> bytes:
+    """The same, of the stored properties and what they say: both pairs are cut out where they stand once, behind another pair."""
+    encoded = half
+    for name in (prop.REAL_TOPIC, prop.REAL_QID):
+        pair = f"\x02{name}\x01{values[name]}\x02".encode()
+        if encoded.count(pair) != 1 or len(values) > CUT_NAMES_MAX:
+            return encode_java(committed_values(values))
+        encoded = encoded.replace(pair, b"\x02")
+    return encoded
 
 
 def committed_sys_flag(flag: int) -> int:

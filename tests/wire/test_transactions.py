@@ -67,8 +67,16 @@ def test_the_commits_that_java_stored() -> None:
         half = halves[commit.prepared_transaction_offset]
         values = values_of(half)
         assert encode_java(rule.committed_values(values)) == commit.properties
+        assert rule.committed_properties(half.properties, values) == commit.properties
         assert rule.destination(values) == (commit.topic.decode(), commit.queue_id)
         assert rule.committed_sys_flag(half.sys_flag) == commit.sys_flag == TRANSACTION_COMMIT
+
+
+@given(st.dictionaries(st.text("abREL_TOPICQD", min_size=1, max_size=12), st.text("abT1", min_size=1, max_size=4), max_size=120))
+def test_cutting_pairs_out_is_encoding_anew(values: dict[str, str]) -> None:
+    half = rule.half_values(values, "T", 1)
+    stored = encode_java(half)
+    assert rule.committed_properties(stored, half) == encode_java(rule.committed_values(decode(stored.decode())))
 
 
 def test_the_half_messages_that_java_stored() -> None:
