@@ -34,8 +34,8 @@ from rmq_wire.errors import BadRecord
 from rmq_wire.implied import transactions as rule
 from rmq_wire.message import StoredMessage, read_unit
 
-OPS_PER_SLICE: Final = 8
-"""Op messages that are read in one go: each may end some 600 half messages."""
+OPS_PER_SLICE: Final = 1
+"""Op messages that are read in one go: each may end a thousand half messages, 0.3 ms."""
 RETRY_MS: Final = 1_000
 """After ends that were not written."""
 FLUSH_LOOK_MS: Final = 200

@@ -41,7 +41,7 @@ from rmq_wire.message import StoredMessage, pack_unit, read_unit
 from rmq_wire.message_id import offset_message_id
 from rmq_wire.sys_flag import PERM_READ, PERM_WRITE
 
-UNITS_PER_SLICE: Final = 16
+UNITS_PER_SLICE: Final = 8
 """Half messages that are looked at in one go, up to 60 µs each; of ended ones there is only a bit to look at."""
 BITS_PER_SLICE: Final = 512
 QUEUE_MS_MAX: Final = 60_000
