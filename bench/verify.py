@@ -18,9 +18,10 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
+from rmq_columns.checks.scope import Scope
 from rmq_inspect.decode.directory import StoreDirectory, list_store
 from rmq_inspect.verify.report import Report
-from rmq_inspect.verify.verify import Scope, verify
+from rmq_inspect.verify.verify import verify
 from rmq_store.disk.disk import RealDisk
 from rmq_store.log.draft import Draft
 from rmq_store.settings import StoreSettings

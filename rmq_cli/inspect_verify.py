@@ -55,13 +55,14 @@ def command(
 
     Only reads; works beside a running broker.  Exit status 0 clean, 1 findings, 2 could not look.
     """
+    from rmq_columns.checks.scope import Scope
     from rmq_inspect.verify import html as verify_html
     from rmq_inspect.verify import report as verify_report
-    from rmq_inspect.verify.verify import Scope, verify
+    from rmq_inspect.verify.verify import verify
 
     if html is not None:
         check_outside(html, directory, commit_logs)
-    scope = Scope(not no_queues, not no_index, hash_slots, workers)
+    scope = Scope(not no_queues, not no_index, index_slots=hash_slots, workers=workers)
     store = open_store(directory, commit_logs)
     check_log(store)
     for like in map(printable, log_directories(store)):

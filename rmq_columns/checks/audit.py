@@ -15,12 +15,13 @@ from functools import partial
 from typing import Any, Final
 
 from rmq_columns.checks.findings import Finding, Findings
-from rmq_columns.checks.index import IndexState, check_index_file
+from rmq_columns.checks.index import IndexState
 from rmq_columns.checks.log import check_log
-from rmq_columns.checks.queues import Key, QueueState, check_queue
+from rmq_columns.checks.queues import Key, QueueState
 from rmq_columns.checks.report import LogPart, LogReport
+from rmq_columns.checks.scope import Scope
 from rmq_columns.checks.trees import Listed, listed_stores, log_parts
-from rmq_columns.checks.whole import DanglingTask, IndexTask, QueueSummary, QueueTask, Scope, Whole
+from rmq_columns.checks.whole import DanglingTask, IndexTask, QueueSummary, QueueTask, Whole
 from rmq_columns.read.options import Options
 
 PIECE_BYTES_MIN: Final = 64 << 20
@@ -31,16 +32,6 @@ SMALL_PIECE_BYTES: Final = 16 << 20
 
 Run = Callable[[str, Callable[[Any], Any], Sequence[Any]], Sequence[Any]]
 """(what is done, how, pieces) -> their answers in order"""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What to look at.  pieces: in how many the work may be cut, about; 0: as `split_bytes` of the options says."""
-
-    with_queues: bool = True
-    with_index: bool = True
-    with_crc: bool = True
-    pieces: int = 0
 
 
 @dataclass
@@ -72,13 +63,16 @@ class StoreAudit:
             yield Finding(code, file, -1, f"and {count} more of this kind", count)
 
 
-def audit(options: Options, choice: Choice, run: Run) -> list[StoreAudit]:
-    """Look at everything.  Never raises for what is in the files; `BadOption`, `CannotRead` for what is no store."""
-    stores = [_Store(listed, options, choice) for listed in listed_stores(options)]
-    if choice.pieces:
+def audit(options: Options, scope: Scope, run: Run, pieces: int = 0) -> list[StoreAudit]:
+    """Look at everything.  pieces: in how many the work may be cut, about; 0: as `split_bytes` of the options says.
+
+    Never raises for what is in the files; `BadOption`, `CannotRead` for what is no store."""
+    scope = replace(scope, with_sequence=True, index_slots=scope.index_slots or options.hash_slots)
+    stores = [_Store(listed, scope) for listed in listed_stores(options)]
+    if pieces:
         size = sum(file.size for one in stores for file in one.listed.files.log)
-        options = replace(options, split_bytes=min(max(-(-size // choice.pieces), PIECE_BYTES_MIN), PIECE_BYTES_MAX))
-    _queues_and_index(stores, options, choice.pieces, run)
+        options = replace(options, split_bytes=min(max(-(-size // pieces), PIECE_BYTES_MIN), PIECE_BYTES_MAX))
+    _queues_and_index(stores, options, pieces, run)
     parts = log_parts(options, [one.listed for one in stores])
     _logs(stores, parts, options.split_bytes, run)
     for one in stores:
@@ -90,14 +84,12 @@ def audit(options: Options, choice: Choice, run: Run) -> list[StoreAudit]:
 class _Store:
     """One store on its way through."""
 
-    def __init__(self, listed: Listed, options: Options, choice: Choice) -> None:
+    def __init__(self, listed: Listed, scope: Scope) -> None:
         self.found = StoreAudit(listed.store.broker_name, notes=list(listed.notes))
-        with_queues, with_index = choice.with_queues and listed.can_compare, choice.with_index and listed.can_compare
+        with_queues, with_index = scope.with_queues and listed.can_compare, scope.with_index and listed.can_compare
         self.found.compared = with_queues, with_index
-        scope = Scope(
-            listed.condition.live, listed.condition.settled, with_queues, with_index, choice.with_crc, True, options.hash_slots
-        )
-        self.whole = Whole(listed.files, scope, self.found.findings, self.found.notes)
+        own = replace(scope, with_queues=with_queues, with_index=with_index)
+        self.whole = Whole(listed.files, own, listed.condition, self.found.findings, self.found.notes)
         self.whole.look_at_log_files()
         self.listed = replace(listed, files=replace(listed.files, log=self.whole.log))
 
@@ -137,8 +129,8 @@ def _queues_and_index(stores: Sequence[_Store], options: Options, count: int, ru
             tasks += [(number, task) for task in one.whole.queue_tasks(is_batch=is_batch)]
         if with_index:
             tasks += [(number, task) for task in one.whole.index_tasks()]
-    size = sum(_bytes_of(task) for _, task in tasks) // count if count else 0
-    pieces = list(_packed(tasks, lambda task: _bytes_of(task[1]), max(size, SMALL_PIECE_BYTES)))
+    size = sum(task.size for _, task in tasks) // count if count else 0
+    pieces = list(_packed(tasks, lambda task: task[1].size, max(size, SMALL_PIECE_BYTES)))
     answers = [answer for piece in run("queues and index", check_small, pieces) for answer in piece]
     index: list[list[tuple[IndexState, Findings]]] = [[] for _ in stores]
     for number, state, findings in answers:
@@ -152,19 +144,9 @@ def _queues_and_index(stores: Sequence[_Store], options: Options, count: int, ru
             one.whole.take_index(found)
 
 
-def _bytes_of(task: QueueTask | IndexTask) -> int:
-    return task.file.size if isinstance(task, IndexTask) else sum(file.size for file in task.files)
-
-
 def check_small(piece: Sequence[tuple[int, QueueTask | IndexTask]]) -> list[tuple[int, QueueState | IndexState, Findings]]:
     """Queues and index files by themselves."""
-    found: list[tuple[int, QueueState | IndexState, Findings]] = []
-    for number, task in piece:
-        if isinstance(task, IndexTask):
-            found.append((number, *check_index_file(*task)))
-        else:
-            found.append((number, *check_queue(task.files, task.bounds, task.file_bytes, is_batch=task.is_batch)))
-    return found
+    return [(number, *task.check()) for number, task in piece]
 
 
 def _logs(stores: Sequence[_Store], parts: Sequence[Sequence[LogPart]], piece_bytes: int, run: Run) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from rmq_columns.checks.condition import Condition, condition_of
 from rmq_columns.checks.files import CheckedFile, TreeFile
 from rmq_columns.checks.report import LogPart
-from rmq_columns.checks.whole import StoreFiles
+from rmq_columns.checks.scope import StoreFiles
 from rmq_columns.errors import BadOption, CannotRead
 from rmq_columns.files.filesystem import Tree, joined
 from rmq_columns.read.options import Options, Table

@@ -10,17 +10,19 @@ over the edges of files and parts: the sequence of queue offsets, missing files,
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
+from rmq_columns.checks.condition import Condition
 from rmq_columns.checks.files import CheckedFile, base_name, is_gone, usual_size, written
 from rmq_columns.checks.findings import NOWHERE, Findings
-from rmq_columns.checks.index import IndexState, slots_of
+from rmq_columns.checks.index import IndexState, check_index_file, slots_of
 from rmq_columns.checks.places import LogPlaces, find_dangling
-from rmq_columns.checks.queues import Key, LogBounds, QueueState, report_past
+from rmq_columns.checks.queues import Key, LogBounds, QueueState, check_queue, report_past
 from rmq_columns.checks.report import Edge, Known, LogReport, Step, judge_step
+from rmq_columns.checks.scope import Scope, StoreFiles
 from rmq_columns.decode.dtypes import QUEUE_UNIT, records
 from rmq_columns.decode.scan import Ending
 from rmq_columns.errors import CannotLook
@@ -36,32 +38,6 @@ OPEN_INDEX_FILES: Final = 2
 """Of a store that was not closed in order: the newest, and the one before it, whose slots may be on their way to the disk."""
 
 
-@dataclass(frozen=True)
-class StoreFiles:
-    """What is checked of a store.  Lists ascend by where the files begin, index files by name."""
-
-    log: Sequence[CheckedFile]
-    queues: Mapping[Key, Sequence[CheckedFile]] = field(default_factory=dict)
-    batch_queues: Mapping[Key, Sequence[CheckedFile]] = field(default_factory=dict)
-    extensions: Mapping[Key, Sequence[CheckedFile]] = field(default_factory=dict)
-    index: Sequence[CheckedFile] = ()
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What to look at, and how the store was left.  settled: closed in order, nobody has it open; live: somebody has."""
-
-    live: bool = False
-    settled: bool = True
-    with_queues: bool = True
-    with_index: bool = True
-    with_crc: bool = True
-    with_sequence: bool = False
-    """as in `Known`"""
-    index_slots: int | None = None
-    """maxHashSlotNum when the store was made with another than 5000000"""
-
-
 @dataclass
 class QueueSummary:
     """What the log has of one queue.  units: messages, of an inner batch one."""
@@ -74,21 +50,39 @@ class QueueSummary:
 
 
 class QueueTask(NamedTuple):
-    """For `queues.check_queue`."""
+    """One queue by itself."""
 
     files: Sequence[CheckedFile]
     bounds: LogBounds
     file_bytes: int
     is_batch: bool
 
+    @property
+    def size(self) -> int:
+        """Bytes to be read."""
+        return sum(file.size for file in self.files)
+
+    def check(self) -> tuple[QueueState, Findings]:
+        """The answer to it."""
+        return check_queue(self.files, self.bounds, self.file_bytes, is_batch=self.is_batch)
+
 
 class IndexTask(NamedTuple):
-    """For `index.check_index_file`."""
+    """One index file by itself."""
 
     file: CheckedFile
     file_bytes: int
     slots: int | None
     settled: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes to be read."""
+        return self.file.size
+
+    def check(self) -> tuple[IndexState, Findings]:
+        """The answer to it."""
+        return check_index_file(*self)
 
 
 class DanglingTask(NamedTuple):
@@ -102,11 +96,11 @@ class DanglingTask(NamedTuple):
 class Whole:
     """One store.  Called in the order of the methods; each may be left out together with what builds on it."""
 
-    def __init__(self, files: StoreFiles, scope: Scope, findings: Findings, notes: list[str]) -> None:
-        self._files, self._scope, self.findings, self.notes = files, scope, findings, notes
+    def __init__(self, files: StoreFiles, scope: Scope, condition: Condition, findings: Findings, notes: list[str]) -> None:
+        self._files, self._scope, self._condition, self.findings, self.notes = files, scope, condition, findings, notes
         self.log = [file for file in files.log if file.size]
         self.log_bytes = usual_size(self.log, default=DEFAULT_LOG_BYTES)
-        if scope.live:  # what is written to the next files is read later than the end of the one before, which has grown, too
+        if condition.live:  # what is written to the next files is read later than the end of the one before, which has grown, too
             self.log = written(self.log)
         self.bounds = self._bounds()
         self.queues: dict[Key, QueueState] = {}
@@ -118,7 +112,7 @@ class Whole:
     def _bounds(self) -> LogBounds:
         if not self.log:  # nor can there be a queue yet
             return LogBounds(0, 0)
-        return LogBounds(self.log[0].start, self.log[-1].start + self.log_bytes, self._scope.live)
+        return LogBounds(self.log[0].start, self.log[-1].start + self.log_bytes, self._condition.live)
 
     # --- files as such
 
@@ -170,7 +164,7 @@ class Whole:
         size = usual_size(files, default=DEFAULT_INDEX_BYTES)
         slots = self._scope.index_slots or slots_of(files, size)
         open_yet = files[-OPEN_INDEX_FILES:]
-        return [IndexTask(file, size, slots, self._scope.settled or file not in open_yet) for file in files]
+        return [IndexTask(file, size, slots, self._condition.settled or file not in open_yet) for file in files]
 
     def take_index(self, answers: Sequence[tuple[IndexState, Findings]]) -> None:
         """All answers."""
@@ -178,7 +172,7 @@ class Whole:
             self.index.append(state)
             self.findings.merge(findings)
         self.index.sort(key=lambda one: one.file.name)
-        for state in list(takewhile(lambda one: one.is_gone, self.index)) if self._scope.live else ():  # retention took them
+        for state in list(takewhile(lambda one: one.is_gone, self.index)) if self._condition.live else ():  # retention took them
             self.findings.drop("file-unreadable", state.file.name)
             self.index.remove(state)
         if not self._files.index and self.log:
@@ -198,10 +192,10 @@ class Whole:
             self.log,
             scope.with_queues,
             scope.with_index and bool(self.index),
-            scope.live,
+            self._condition.live,
             scope.with_crc,
             scope.with_sequence,
-            scope.settled,
+            self._condition.settled,
             list(times),
         )
 
@@ -216,7 +210,7 @@ class Whole:
             self.findings.merge(one.findings)
             one.findings = Findings()
         self.reports = sorted(reports, key=lambda one: (one.start, one.begin))
-        if self._scope.live:
+        if self._condition.live:
             self._leave_out_expired()
         for number, one in enumerate(self.reports[:-1]):  # files without a message at the end are preallocated
             if one.how is Ending.ZEROS and all(other.units == 0 for other in self.reports[number + 1 :]):
@@ -301,7 +295,7 @@ class Whole:
         deleted = light = 0
         for number, (key, (count, last, one)) in enumerate(sorted(missing.items())):
             is_newest = one.name == self.reports[-1].name
-            waits = self._scope.live or (is_newest and not self._scope.settled)
+            waits = self._condition.live or (is_newest and not self._condition.settled)
             if is_lmq(key[0]):
                 light += count
             elif isinstance(topics, dict) and key[0] not in topics:
@@ -350,7 +344,7 @@ class Whole:
         if not count:
             return
         text = f"{count} message(s) at the end of the log are not in their queues yet"
-        if self._scope.settled:
+        if self._condition.settled:
             topic, queue_id, offset, own = next((w for one in self.reports for w in one.waiting), ("", 0, 0, 0))
             one = next(one for one in self.reports if one.waiting_count)
             detail = f"{text}, though the last stop was clean; the first is {topic} queue {queue_id} offset {offset}"
@@ -372,7 +366,7 @@ class Whole:
             for number, offset in odd:
                 at = geometry.entry_at(number)
                 past = offset >= end
-                if past and self._scope.live:
+                if past and self._condition.live:
                     continue
                 text = f"entry {number} points at {offset}" + (
                     f", the log ends at {end}" if past else ", the one before it farther on"
@@ -380,7 +374,7 @@ class Whole:
                 self.findings.add("index-past-log" if past else "index-order", state.file.name, at, text)
         waiting = sum(one.index_waiting for one in self.reports)
         before = sum(one.index_before for one in self.reports)
-        if waiting and not self._scope.settled:
+        if waiting and not self._condition.settled:
             self.notes.append(f"{waiting} message(s) at the end of the log may not be in the index yet")
         if before and self.index:
             self.notes.append(f"{before} message(s) are older than the index: it was removed or begun anew")

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from rmq_columns.checks import whole
-from rmq_columns.checks.findings import Findings
-from rmq_columns.checks.index import IndexState, check_index_file
 from rmq_columns.checks.log import check_log
 from rmq_columns.checks.places import LogPlaces
-from rmq_columns.checks.queues import QueueState, check_queue
-from rmq_columns.checks.report import Known, LogPart, LogReport
-from rmq_columns.checks.whole import IndexTask, QueueTask, StoreFiles, Whole
+from rmq_columns.checks.report import LogPart
+from rmq_columns.checks.scope import Scope, StoreFiles
+from rmq_columns.checks.whole import IndexTask, QueueTask, Whole
 from rmq_inspect.decode.directory import StoreDirectory
 from rmq_inspect.progress import Progress, quiet
 from rmq_inspect.verify.report import Report
@@ -40,20 +36,7 @@ from rmq_inspect.verify.workers import each
 POOL_BYTES_MIN: Final = 64 << 20
 """Smaller stores are checked in this process: starting others costs as much."""
 
-Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What to look at."""
-
-    with_queues: bool = True
-    with_index: bool = True
-    index_slots: int | None = None
-    """maxHashSlotNum when the store was made with another than 5000000"""
-    workers: int | None = None
-    """processes; None: one for each core"""
 
 
 def verify(store: StoreDirectory, scope: Scope | None = None, progress: Progress = quiet) -> Report:
@@ -69,11 +52,7 @@ class _Verification:
         self._report.notes += self._report.condition.notes
         self._report.files = [(file.name, file.size, str(file.kind)) for file in store.files()]
         files = StoreFiles(store.commit_log, store.queues, store.batch_queues, store.extensions, store.index)
-        condition = self._report.condition
-        looked = whole.Scope(
-            condition.live, condition.settled, scope.with_queues, scope.with_index, index_slots=scope.index_slots
-        )
-        self._whole = Whole(files, looked, self._findings, self._report.notes)
+        self._whole = Whole(files, scope, self._report.condition, self._findings, self._report.notes)
         self._checkpoint: dict[str, int] = {}
 
     def run(self) -> Report:
@@ -107,13 +86,13 @@ class _Verification:
         return report
 
     def _map(
-        self, what: str, work: Callable[..., Answer], items: Sequence[Item], size: Callable[[Item], int], *more: Any
+        self, what: str, work: Callable[..., Answer], items: Sequence[LogPart | QueueTask | IndexTask], *more: Any
     ) -> list[Answer]:
-        total = sum(map(size, items))
+        total = sum(item.size for item in items)
         done = 0
         found: list[Answer] = []
         for item, answer in each(work, items, more, self._workers(total, len(items))):
-            done += size(item)
+            done += item.size
             self._progress(what, done, total)
             found.append(answer)
         return found
@@ -125,7 +104,7 @@ class _Verification:
 
     def _all_queues(self) -> None:
         for is_batch in (False, True):
-            for answer in self._map("queues", _queue_task, self._whole.queue_tasks(is_batch=is_batch), _queue_bytes):
+            for answer in self._map("queues", QueueTask.check, self._whole.queue_tasks(is_batch=is_batch)):
                 self._whole.take_queue(*answer)
         self._whole.hold_queues_against_the_end(self._store.last_log_start)
         states = self._whole.queues.values()
@@ -133,14 +112,14 @@ class _Verification:
         self._report.queue_units = sum(max(state.end - state.first, 0) for state in states if not state.is_batch)
 
     def _all_index(self) -> None:
-        self._whole.take_index(self._map("index", _index_task, self._whole.index_tasks(), _index_bytes))
+        self._whole.take_index(self._map("index", IndexTask.check, self._whole.index_tasks()))
         self._report.index_entries = sum(max(one.count - 1, 0) for one in self._whole.index)
 
     def _all_log(self) -> None:
         report, log = self._report, self._whole.log
         known = self._whole.known(checkpoint_times(self._checkpoint))
         tasks = [LogPart(file, file is log[-1]) for file in log]
-        answers = self._map("log", _log_task, tasks, _log_bytes, known)
+        answers = self._map("log", check_log, tasks, known)
         for one in answers:
             for topic, count in one.topics.items():
                 report.topics[topic] = report.topics.get(topic, 0) + count
@@ -162,27 +141,3 @@ class _Verification:
             self._report.notes.extend(notes)
         finally:
             places.readers.close()
-
-
-def _queue_task(task: QueueTask) -> tuple[QueueState, Findings]:
-    return check_queue(task.files, task.bounds, task.file_bytes, is_batch=task.is_batch)
-
-
-def _queue_bytes(task: QueueTask) -> int:
-    return sum(file.size for file in task.files)
-
-
-def _index_task(task: IndexTask) -> tuple[IndexState, Findings]:
-    return check_index_file(*task)
-
-
-def _index_bytes(task: IndexTask) -> int:
-    return task.file.size
-
-
-def _log_task(part: LogPart, known: Known) -> LogReport:
-    return check_log(part, known)
-
-
-def _log_bytes(task: LogPart) -> int:
-    return task.size

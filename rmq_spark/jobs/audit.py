@@ -91,22 +91,22 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
 
 def look(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> list[StoreAudit]:
     """The audit of each store, done by Spark's tasks.  Raises `BadOption`, `CannotRead`."""
-    from rmq_columns.checks.audit import Choice
     from rmq_columns.checks.audit import audit as audit_stores
+    from rmq_columns.checks.scope import Scope
     from rmq_spark.options import located
     from rmq_spark.session import watched
     from rmq_spark.tasks import gathered
 
     options = located({**source.options, "paths": source.paths})
     pieces = 0 if has(source.options, "splitBytes") else PIECES_PER_CORE * spark.sparkContext.defaultParallelism
-    choice = Choice(not given["no_queues"], not given["no_index"], not given["no_crc"], pieces)
+    scope = Scope(not given["no_queues"], not given["no_index"], not given["no_crc"])
 
     def in_tasks(what: str, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         with watched(spark, what, progress):
             rows = gathered(spark, partial(boxed, work), items)
         return [pickle.loads(zlib.decompress(row["answer"])) for row in rows]
 
-    return audit_stores(options, choice, in_tasks)
+    return audit_stores(options, scope, in_tasks, pieces)
 
 
 def boxed(work: Callable[[Any], Any], item: Any) -> Iterator[pa.RecordBatch]:

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from rmq_columns.checks.scope import Scope
 from rmq_inspect.decode.directory import list_store
-from rmq_inspect.verify.verify import Scope, verify
+from rmq_inspect.verify.verify import verify
 from rmq_wire.batch import Item, pack_items
 from rmq_wire.headers.send import SendBatchMessage, SendMessageV2
 from rmq_wire.message import StoredMessage

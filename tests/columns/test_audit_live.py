@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from rmq_columns import parse_options
-from rmq_columns.checks.audit import Choice, StoreAudit, audit
+from rmq_columns.checks.audit import StoreAudit, audit
+from rmq_columns.checks.scope import Scope
 from rmq_inspect.decode.directory import list_store
 from rmq_inspect.verify.verify import verify
 from rmq_store.disk.disk import RealDisk
@@ -67,7 +68,7 @@ def look(root: Path, between: Callable[[str, int], None]) -> StoreAudit:
             answers.append(work(piece))
         return answers
 
-    [found] = audit(parse_options({"path": str(root), "splitBytes": "4000"}), Choice(), in_turn)
+    [found] = audit(parse_options({"path": str(root), "splitBytes": "4000"}), Scope(), in_turn)
     return found
 
 

@@ -17,8 +17,9 @@ import pytest
 from rmq_columns import parse_options
 from rmq_columns.checks import audit as auditing
 from rmq_columns.checks import whole
-from rmq_columns.checks.audit import Choice, StoreAudit, audit
+from rmq_columns.checks.audit import StoreAudit, audit
 from rmq_columns.checks.report import LogReport
+from rmq_columns.checks.scope import Scope
 from rmq_columns.checks.sequence import Sequences, grouped
 from rmq_columns.checks.topics import USUAL_MAX, Topics
 from rmq_columns.decode.units import read, walk
@@ -26,7 +27,7 @@ from rmq_columns.errors import BadOption
 from rmq_columns.files.filesystem import LocalFile
 from rmq_inspect.decode.directory import list_store
 from rmq_inspect.verify.report import Report
-from rmq_inspect.verify.verify import Scope, verify
+from rmq_inspect.verify.verify import verify
 from tests.support import plants_index, plants_log, plants_queues
 from tests.support.damaged_store import Subject, add_config, fill
 from tests.support.generated import VISIBLE, make
@@ -46,8 +47,8 @@ def in_order(_what: str, work: Callable[[Any], Any], items: Sequence[Any]) -> li
     return [pickle.loads(pickle.dumps(work(pickle.loads(pickle.dumps(item))))) for item in items]
 
 
-def look(root: Path, choice: Choice | None = None, **options: object) -> StoreAudit:
-    [found] = audit(parse_options({"path": str(root), "splitBytes": NARROW, **options}), choice or Choice(), in_order)
+def look(root: Path, scope: Scope | None = None, **options: object) -> StoreAudit:
+    [found] = audit(parse_options({"path": str(root), "splitBytes": NARROW, **options}), scope or Scope(), in_order)
     return found
 
 
@@ -143,10 +144,10 @@ def test_parts_can_be_left_out(subject: Subject) -> None:
     plants_queues.wrong_tags_code(subject)
     plants_log.flip_in_a_body(subject)
     assert {code for code, _ in counts(look(subject.root))} == {"queue-tags-code", "log-body-crc"}
-    assert {code for code, _ in counts(look(subject.root, Choice(with_queues=False)))} == {"log-body-crc"}
-    assert {code for code, _ in counts(look(subject.root, Choice(with_crc=False)))} == {"queue-tags-code"}
+    assert {code for code, _ in counts(look(subject.root, Scope(with_queues=False)))} == {"log-body-crc"}
+    assert {code for code, _ in counts(look(subject.root, Scope(with_crc=False)))} == {"queue-tags-code"}
     plants_index.an_index_entry_of_another_key(subject)
-    log_only = look(subject.root, Choice(False, False))
+    log_only = look(subject.root, Scope(False, False))
     assert {code for code, _ in counts(log_only)} == {"log-body-crc"}
     assert log_only.queue_units == log_only.index_entries == 0
     assert len(log_only.queues) == 4
@@ -155,7 +156,7 @@ def test_parts_can_be_left_out(subject: Subject) -> None:
 def test_queue_offsets_and_crc_properties_are_checked_without_queues(subject: Subject, tmp_path: Path) -> None:
     plants_log.queue_offset_skipped(subject)
     whole = look(subject.root)
-    alone = look(subject.root, Choice(False, False))
+    alone = look(subject.root, Scope(False, False))
     logs = {key: count for key, count in counts(whole).items() if key[0].startswith("log-")}
     assert logs
     assert counts(alone) == logs
@@ -165,16 +166,16 @@ def test_queue_offsets_and_crc_properties_are_checked_without_queues(subject: Su
     raw[16] ^= 1  # the client's flag, which nothing else repeats
     file.write_bytes(raw)
     logs_of = f"{light / 'logs-a'},{light / 'logs-b'}"
-    for choice in (Choice(), Choice(False, False)):
-        [one] = look(light, choice, storePathCommitLog=logs_of).all_findings()
+    for scope in (Scope(), Scope(False, False)):
+        [one] = look(light, scope, storePathCommitLog=logs_of).all_findings()
         assert (one.code, one.offset) == ("log-property-crc", 0)
-    assert not look(light, Choice(False, False, with_crc=False), storePathCommitLog=logs_of).findings.total
+    assert not look(light, Scope(False, False, with_crc=False), storePathCommitLog=logs_of).findings.total
 
 
 def test_a_forged_cut_is_noticed_and_the_file_looked_at_as_a_whole(tmp_path: Path) -> None:
     write_log(tmp_path, [forged(20)] * 3, file_bytes=1 << 14)
-    for choice in (Choice(), Choice(False, False)):
-        found = look(tmp_path, choice, splitBytes=1200, splitStrategy="magic")
+    for scope in (Scope(), Scope(False, False)):
+        found = look(tmp_path, scope, splitBytes=1200, splitStrategy="magic")
         assert found.recut
         assert {code for code, _ in counts(found)} <= {"queue-tags-code"}  # which the queues of these logs do not have
         assert [(one.begin, one.units) for one in found.reports if one.units] == [(0, 3)]
@@ -195,7 +196,7 @@ def test_a_remote_store_has_its_log_checked_and_says_so(subject: Subject) -> Non
     remote = fs.SubTreeFileSystem(str(subject.root.parent), fs.LocalFileSystem())
     plants_log.flip_in_a_body(subject)
     options = parse_options({"path": subject.root.name, "splitBytes": NARROW}, remote)
-    [found] = audit(options, Choice(), in_order)
+    [found] = audit(options, Scope(), in_order)
     assert {(code, file) for code, file in counts(found)} == set(counts(subject.report()))
     assert any("were not compared" in note for note in found.notes)
     assert len(found.reports) > len(subject.log_files)

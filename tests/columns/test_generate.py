@@ -12,8 +12,9 @@ from planted_stores import generate
 from planted_stores.generate import Made, Wanted, faults_of, main
 from planted_stores.pattern import DELAY_MS, LONG_TOPIC, SHARDED_TOPIC, SLOTS, WHEEL
 from planted_stores.plan import FIRST_MS, ROUNDS_BACK, Sizes
+from rmq_columns.checks.scope import Scope
 from rmq_inspect.decode.directory import list_store
-from rmq_inspect.verify.verify import Scope, verify
+from rmq_inspect.verify.verify import verify
 from rmq_wire import properties
 from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS
 from rmq_wire.layout.message import BORN_V6, MAGIC_V2

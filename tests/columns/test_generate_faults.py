@@ -14,8 +14,9 @@ import pytest
 
 from planted_stores.faults import KINDS
 from planted_stores.pattern import DELAY_MS, SHARDED_TOPIC
+from rmq_columns.checks.scope import Scope
 from rmq_inspect.decode.directory import list_store
-from rmq_inspect.verify.verify import Scope, verify
+from rmq_inspect.verify.verify import verify
 from rmq_wire import fastjson, properties
 from tests.support.generated import BIG, VISIBLE, make
 from tests.support.planted_kinds import PERHAPS

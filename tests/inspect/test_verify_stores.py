@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 
 from rmq_cli.main import rmq
 from rmq_columns.checks.findings import KINDS
+from rmq_columns.checks.scope import Scope
 from rmq_inspect.decode.directory import list_store
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.verify.html import page
 from rmq_inspect.verify.report import Report
-from rmq_inspect.verify.verify import Scope, verify
+from rmq_inspect.verify.verify import verify
 from rmq_inspect.verify.workers import each
 from rmq_store.disk.disk import RealDisk
 from rmq_wire.implied.index_keys import index_keys

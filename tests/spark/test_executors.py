@@ -138,14 +138,15 @@ def test_killed_in_mid_job(ran: Ran, whom: str) -> None:
 
 def hold_audit(ran: Ran, name: str) -> None:
     """As without Spark."""
-    from rmq_columns.checks.audit import Choice, audit
+    from rmq_columns.checks.audit import audit
+    from rmq_columns.checks.scope import Scope
     from rmq_spark.jobs.audit import finding_rows, queue_rows
 
     def in_turn(what: str, work: Callable[[Any], Any], pieces: Any) -> list[Any]:
         return [work(piece) for piece in pieces]
 
     reported = ran.found["killed"][name]
-    wanted = audit(parse_options({"path": str(ran.faulty), "splitBytes": "8k"}), Choice(), in_turn)
+    wanted = audit(parse_options({"path": str(ran.faulty), "splitBytes": "8k"}), Scope(), in_turn)
     assert reported["figures"]["errors"] + reported["figures"]["warnings"] == sum(row[7] for row in finding_rows(wanted)) > 0
     assert sorted(reported["frames"]["findings"], key=repr) == sorted(map(list, finding_rows(wanted)), key=repr)
     assert reported["frames"]["queues"] == [list(row) for row in queue_rows(wanted)]

@@ -257,9 +257,10 @@ def audit_of(spark: Any, store: Path) -> tuple[int, list[Any]]:
 def audit_alone(store: Path) -> tuple[int, list[Any]]:
     """Without."""
     from rmq_columns import parse_options
-    from rmq_columns.checks.audit import Choice, audit
+    from rmq_columns.checks.audit import audit
+    from rmq_columns.checks.scope import Scope
 
-    [found] = audit(parse_options({"path": str(store)}), Choice(), lambda what, work, pieces: [work(one) for one in pieces])
+    [found] = audit(parse_options({"path": str(store)}), Scope(), lambda what, work, pieces: [work(one) for one in pieces])
     return sum(one.units - one.filler_units for one in found.reports), list(found.all_findings())
 
 

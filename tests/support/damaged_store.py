@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rmq_columns.checks.scope import Scope
 from rmq_columns.decode.dtypes import QUEUE_UNIT
 from rmq_inspect.decode.directory import list_store
 from rmq_inspect.verify.report import Report
-from rmq_inspect.verify.verify import Scope, verify
+from rmq_inspect.verify.verify import verify
 from rmq_store.disk.disk import RealDisk
 from rmq_store.settings import StoreSettings
 from rmq_wire.layout.flat import Flat, flat
