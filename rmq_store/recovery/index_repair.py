@@ -141,8 +141,8 @@ def _follows(index: Index, number: int, end: int, log: AboutLog) -> bool:
             return implied.hashes[place] == first_hash
         if place:
             return False  # more of that message was in a file that is gone
-    elif first == before:
-        return True
+    elif first < log.min_offset:
+        return True  # the messages of both went with old log files
     following = log.next_indexed(before, before)
     return min(first, following) >= end or (first == following and _first_hash(log, first) == first_hash)
 
