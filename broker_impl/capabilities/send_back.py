@@ -92,6 +92,8 @@ class SendBack(Capability):
         self._check_belongs(asked, topic, values)
         times = original.reconsume_times + 1
         dead = asked.delay_level < 0 or self._retries.exhausted(group, times, version, asked.max_reconsume_times)
+        if dead and asked.origin_topic is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "a message that becomes a dead letter needs its originTopic")
         values.setdefault(prop.RETRY_TOPIC, topic)
         values[prop.WAIT] = "false"
         values[prop.DELAY] = "0" if dead else str(asked.delay_level or FIRST_LEVEL + original.reconsume_times)

@@ -97,6 +97,17 @@ def test_a_negative_level_is_the_end(harness: Harness) -> None:
     assert len(harness.stored("%DLQ%G", 0)) == 1
 
 
+def test_a_dead_letter_needs_the_name_of_its_topic(harness: Harness) -> None:
+    """As in Java, which looks whether it is a system topic; a retry needs none, when the group is known to read the topic."""
+    client = harness.connect()
+    [unit] = harness.stored("T", 0)
+    heartbeat(client, topic="T")
+    answer = give_back(client, unit, -1, origin_topic=None)
+    assert (answer.code, answer.remark) == (1, "a message that becomes a dead letter needs its originTopic")
+    assert harness.stored("%DLQ%G", 0) == []
+    assert give_back(client, unit, origin_topic=None).code == 0
+
+
 def test_old_clients_do_not_choose_how_often(harness: Harness) -> None:
     harness.node.groups.put(SubscriptionGroupConfig(group_name="G", retry_max_times=1))
     client = harness.connect()

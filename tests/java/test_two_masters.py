@@ -15,7 +15,7 @@ import pytest
 
 from tests.java.flows import producer, push, queues_of
 from tests.support import remoting
-from tests.support.clients import JavaDriver
+from tests.support.clients import JavaDriver, JavaError
 from tests.support.java import OLD_CLIENT, REFERENCE
 from tests.support.process import until
 from tests.support.reference import JavaBroker
@@ -126,3 +126,52 @@ def test_one_of_two_masters_is_killed_and_returns(pair: Pair, clients: JavaDrive
         assert set(sent["by_broker"]) == both
         acknowledged = set(sent["acknowledged"])
         clients.wait(lambda: acknowledged <= consumed(one, two), "every message that was acknowledged")
+
+
+@pytest.mark.parametrize(("pair", "clients"), [(next(iter(KINDS)), REFERENCE)], indirect=True)
+def test_an_ordered_send_when_one_of_two_masters_dies(pair: Pair, clients: JavaDriver, fresh: Fresh) -> None:
+    """By modulo a key moves to the queues that are left; under `orderTopicConf` it keeps its queue, and is refused.
+
+    The end of the broker's connection takes it out of the route, not the two minutes of silence after which it would be gone.
+    """
+    moving, strict = fresh("moving"), fresh("strict")
+    for topic in (moving, strict):
+        made = clients.mqadmin(
+            "updateTopic", "-n", pair.namesrv, "-c", "DefaultCluster", "-t", topic, "-r", str(QUEUES), "-w", str(QUEUES)
+        )
+        assert "create topic to" in made.out, made
+    enabled = clients.mqadmin("updateNamesrvConfig", "-n", pair.namesrv, "-k", "orderMessageEnable", "-v", "true")
+    assert "success" in enabled.out, enabled
+    order = f"steady:{QUEUES};shaky:{QUEUES}"
+    told = clients.mqadmin("updateOrderConf", "-n", pair.namesrv, "-m", "put", "-t", strict, "-v", order)
+    assert "success" in told.out, told
+
+    with producer(clients, pair.subject(), fresh) as p:
+
+        def places(topic: str, keys: int) -> list[tuple[str, int]]:
+            sent = clients.call("send", producer=p, topic=topic, form="selector", count=keys, spread=keys, body="")
+            return [(one["broker"], one["queue"]) for one in sent]
+
+        until(lambda: {broker for broker, _ in places(moving, 2 * QUEUES)} == {"steady", "shaky"}, "both masters")
+        before = places(strict, 2 * QUEUES)
+        assert set(before) == {(broker, queue) for broker in ("steady", "shaky") for queue in range(QUEUES)}
+        pair.shaky.kill()
+        until(lambda: brokers_in_route(pair.namesrv, moving) == {"steady"}, "the route without the killed master", seconds=60)
+
+        def listed(topic: str) -> set[tuple[str, int]]:
+            return {(one["broker"], one["queue"]) for one in clients.call("producer.queues", producer=p, topic=topic)}
+
+        after = until(lambda: _unless_refused(lambda: places(moving, 2 * QUEUES)), "sends by modulo")
+        assert after == [("steady", key % QUEUES) for key in range(2 * QUEUES)]
+        assert listed(moving) == {("steady", queue) for queue in range(QUEUES)}
+        assert listed(strict) == set(before)
+        with pytest.raises(JavaError):
+            places(strict, 2 * QUEUES)
+
+
+def _unless_refused(send: Callable[[], list[tuple[str, int]]]) -> list[tuple[str, int]]:
+    """Nothing while the producer still sends to the killed one."""
+    try:
+        return send()
+    except JavaError:
+        return []
