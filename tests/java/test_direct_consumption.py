@@ -1,0 +1,40 @@
+"""`mqadmin queryMsgByUniqueKey -g -d`: a stock consumer is handed one stored message at once (309), and its answer is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.java.flows import producer
+from tests.support.clients import JavaDriver
+from tests.support.process import until
+from tests.support.subject import Subject
+
+pytestmark = pytest.mark.java
+
+Fresh = Callable[[str], str]
+
+
+@pytest.mark.parametrize(("failures", "answer"), [(0, "CR_SUCCESS"), (1, "CR_LATER")])
+def test_one_message_is_consumed_directly(
+    subject: Subject, clients: JavaDriver, fresh: Fresh, failures: int, answer: str
+) -> None:
+    topic, group, name = fresh("direct"), fresh("group"), fresh("consumer")
+    with producer(clients, subject, fresh, queues=1) as p:
+        [sent] = clients.call("send", producer=p, topic=topic, body="m")
+        start = {"name": name, "group": group, "namesrv": subject.namesrv, "topic": topic, "failures": failures}
+        identity = clients.call("push.start", **start)
+        try:
+            clients.wait_messages(name, 1)
+            call = ("queryMsgByUniqueKey", "-n", subject.namesrv, "-t", topic, "-i", sent["msg_id"], "-g", group, "-d", identity)
+            told = until(lambda: _printed(clients, call, answer), answer, seconds=30)
+            assert "remark" in told
+            assert [m["body"] for m in clients.messages(name)][:2] == ["m", "m"]
+        finally:
+            clients.call("push.stop", consumer=name)
+
+
+def _printed(clients: JavaDriver, call: tuple[str, ...], answer: str) -> str:
+    printed = clients.mqadmin(*call)
+    return printed.out if answer in printed.out else ""
