@@ -78,7 +78,8 @@ class Step:
         self.entries: list[_Entry] = []
         self.queue_offset = -1
         self.delivered = 0
-        self.direct = 0
+        self.direct: list[int] = []
+        """Queue offsets of messages that were delivered past the wheel."""
         self.metrics: list[tuple[str | None, int]] = []
         self.end_offset = 0
         self.source_end = self.rolled_to = 0
@@ -89,11 +90,15 @@ class Step:
     @property
     def is_half_full(self) -> bool:
         """What enters leaves room for what is due."""
-        return self.looked >= UNITS_PER_STEP // 2 or self.bytes >= BYTES_PER_STEP // 2 or self.direct >= DELIVERIES_PER_STEP // 2
+        return (
+            self.looked >= UNITS_PER_STEP // 2
+            or self.bytes >= BYTES_PER_STEP // 2
+            or len(self.direct) >= DELIVERIES_PER_STEP // 2
+        )
 
     @property
     def is_full(self) -> bool:
-        staged = self.direct + self.delivered
+        staged = len(self.direct) + self.delivered
         return self.looked >= UNITS_PER_STEP or self.bytes >= BYTES_PER_STEP or staged >= DELIVERIES_PER_STEP
 
 
@@ -124,7 +129,10 @@ class Timer:
         """The next message of the timer's topic that enters the wheel."""
         self.read_ms = recovered.read_ms
         """The slot that is read next."""
-        self.write_ms = 0
+        if self.read_ms > wall_ms:  # the clock was turned back: what is sent now must not enter a slot that nobody reads again
+            last = max((slot.tick for slot in self.wheel.used() if slot.tick < self.wheel.tick(self.read_ms)), default=0)
+            self.read_ms = max(wall_ms // self.wheel.precision_ms, last + 1) * self.wheel.precision_ms
+        self.write_ms = self.read_ms
         """Slots before it are over."""
         self.waiting = self.wheel.count_from(self.wheel.tick(self.read_ms))
         """Messages in the wheel, by its own count (`getAllCongestNum`)."""
@@ -139,6 +147,8 @@ class Timer:
         """What stands before it in the queue was there at the start, and enters before any slot is read: marks, too."""
         self._rolled_to = self._entered_to = 0
         """Log positions behind what was stored anew to roll, and behind what entered the wheel: the one before the next slot."""
+        self._ahead: set[int] = set()
+        """Queue offsets of messages that were delivered, behind one that could not enter the wheel yet."""
         self._slot: _Reading | None = None
         self._sees(wall_ms)
 
@@ -194,11 +204,7 @@ class Timer:
         self._entered_to = max(self._entered_to, step.source_end)
         for topic, value in step.metrics:
             self.metrics.add(topic, value, wall_ms)
-        if step.entries:
-            self._write(step.entries, wall_ms)
-        if step.queue_offset >= 0:
-            self.is_used = True
-            self.queue_offset = step.queue_offset
+        self._ahead.update(step.direct)
         slot = self._slot
         if slot is not None and step.delivered:
             del slot.messages[len(slot.messages) - step.delivered :]
@@ -207,6 +213,12 @@ class Timer:
             self._slot = None
             self.waiting -= self.wheel.get(slot.tick).messages
             self.read_ms = (slot.tick + 1) * self.settings.timer_precision_ms
+        if step.entries:
+            self._write(step.entries, wall_ms)
+        if step.queue_offset >= 0:
+            self.is_used = True
+            self.queue_offset = step.queue_offset
+            self._ahead = {offset for offset in self._ahead if offset >= step.queue_offset}
 
     # --- into the wheel
 
@@ -216,7 +228,8 @@ class Timer:
         while offset < highest and not step.is_half_full:
             physical_offset, size, _ = self._store.queue_unit(names.WHEEL_TIMER_TOPIC, 0, offset)
             try:
-                self._enqueue_one(step, offset, physical_offset, size, wall_ms, deliver)
+                if offset not in self._ahead:
+                    self._enqueue_one(step, offset, physical_offset, size, wall_ms, deliver)
             except (NoTimer, BadRecord) as why:
                 self._report(f"offset {offset} of the timer's queue is passed over: {why}")
             offset += 1
@@ -234,7 +247,7 @@ class Timer:
                 return
             timers.note_dequeue(values, NEVER_IN_WHEEL_MS, wall_ms, rolls=False)
             step.end_offset = deliver(message, values, False) or step.end_offset
-            step.direct += 1
+            step.direct.append(queue_offset)
             return
         slot_ms, magic = timers.step(
             due_ms, self.write_ms, window_slots=self._window_slots, precision_ms=self.settings.timer_precision_ms
@@ -344,7 +357,8 @@ class Timer:
         slot.marks.pop()
 
     def _take_out(self, step: Step, at: int, slot: _Reading, wall_ms: int, deliver: Deliver) -> None:
-        """A message whose time has come, or its next step.  What `deliver` raises passes."""
+        """A message whose time has come, or its next step.  What `deliver` raises passes; then it is not counted."""
+        counted = len(step.metrics)
         try:
             message, values, write_ms, magic = self._at(step, at)
             topic = values.get(prop.REAL_TOPIC)
@@ -361,6 +375,9 @@ class Timer:
                 step.rolled_to = step.end_offset
         except (NoTimer, BadRecord) as why:
             self._report(f"what the timer's log says at {at} is passed over: {why}")
+        except Exception:
+            del step.metrics[counted:]
+            raise
 
     def _at(self, step: Step, at: int) -> tuple[StoredMessage, Values, int, int]:
         """The message that the unit here names, its properties, when it entered the wheel, and the unit's magic."""

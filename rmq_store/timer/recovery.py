@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rmq_store.errors import Cold
+from rmq_store.errors import Cold, ForeignFile
 from rmq_store.read.reading import Reading
 from rmq_store.timer.check import Check
 from rmq_store.timer.timer_log import NO_UNIT, UNIT_BYTES, TimerLog, Unit
@@ -48,14 +48,19 @@ def recover(
         said.append(f"the timer's log lacks messages from offset {cut_offset} of its queue on, they enter the wheel again")
         queue_offset = cut_offset
     log.cut(end)
-    _mend_wheel(log, wheel, begin if has_wheel else log.begin, said)
+    precision_ms = wheel.precision_ms
+    oldest_ms = wall_ms // precision_ms * precision_ms - (wheel.slots // 2 - BLANK_SLOTS) * precision_ms
+    read_ms = max(known.read_ms // precision_ms * precision_ms, oldest_ms)
+    if has_wheel and _has_other_ticks(log, wheel):
+        said.append("the slots of the timer's wheel are not as long as timerPrecisionMs: it is made again from the timer's log")
+        _make_wheel(log, wheel, wheel.tick(read_ms))
+    else:
+        _mend_wheel(log, wheel, begin if has_wheel else log.begin, said)
     lowest, highest = store.queue_bounds(names.WHEEL_TIMER_TOPIC, 0)
     clamped = min(max(queue_offset, lowest), highest)
     if clamped != queue_offset:
         said.append(f"the timer's queue is {lowest}..{highest}, it goes on at {clamped}, not at {queue_offset}")
-    precision_ms = wheel.precision_ms
-    oldest_ms = wall_ms // precision_ms * precision_ms - (wheel.slots // 2 - BLANK_SLOTS) * precision_ms
-    return Recovered(clamped, max(known.read_ms // precision_ms * precision_ms, oldest_ms), said)
+    return Recovered(clamped, read_ms, said)
 
 
 def _known_end(flush_position: int, log: TimerLog) -> int:
@@ -133,6 +138,33 @@ def _mend_wheel(log: TimerLog, wheel: TimerWheel, begin: int, said: list[str]) -
         slot = wheel.get(tick)
         if tick in again or (at >= begin and slot.last < at):
             wheel.put(linked(slot, tick, at, unit.magic))
+
+
+def _has_other_ticks(log: TimerLog, wheel: TimerWheel) -> bool:
+    """The wheel was written with another precision: what its slots lead to belongs into other slots."""
+    differs = False
+    for slot in wheel.used():
+        unit = _read(log, slot.last)
+        if unit is not None:
+            if wheel.tick(unit.slot_ms) == slot.tick:
+                return False
+            differs = True
+    return differs
+
+
+def _make_wheel(log: TimerLog, wheel: TimerWheel, begin_tick: int) -> None:
+    """Let every unit whose slot was not read be in its slot, and nothing else.  Raises ForeignFile."""
+    wheel.empty()
+    for at, unit in log.scan(log.begin):
+        tick = wheel.tick(unit.slot_ms)
+        if at >= log.end:
+            break
+        if tick >= begin_tick + wheel.slots:
+            raise ForeignFile(
+                f"{wheel.path} reaches too far for slots of {wheel.precision_ms} ms: set timerPrecisionMs as it was"
+            )
+        if tick >= begin_tick:
+            wheel.put(linked(wheel.get(tick), tick, at, unit.magic))
 
 
 def linked(slot: Slot, tick: int, at: int, magic: int) -> Slot:

@@ -110,6 +110,12 @@ class TimerWheel:
         """The slot of this tick has nothing."""
         self._write(tick % self.slots, bytes(SLOT_BYTES))
 
+    def empty(self) -> None:
+        """No slot has anything."""
+        for number in self._pages:
+            self._pages[number] = bytearray(PAGE_BYTES)
+            self._dirty.add(number)
+
     def _write(self, index: int, packed: bytes) -> None:
         number = index // PAGE_SLOTS
         page = self._pages.get(number)

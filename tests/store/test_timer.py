@@ -210,6 +210,62 @@ def test_the_clock_jumps_ahead_and_back() -> None:
     assert rig.keys() == ["soon", "late"]
 
 
+@pytest.mark.parametrize("due", ["then", "in between"])
+def test_a_start_after_the_clock_was_turned_back(due: str) -> None:
+    rig = TimerRig()
+    rig.send(START_MS + 2_000)
+    rig.wait(5_000)
+    if due == "in between":
+        rig.send(START_MS + 600_000)
+    rig.turn()
+    rig.wall_ms += 700_000
+    rig.turn()
+    came = ["K1", "K2"] if due == "in between" else ["K1"]
+    assert rig.keys() == came
+    rig.wall_ms -= 700_000
+    rig.reopen()
+    rig.send(rig.wall_ms + 5_000, "new")
+    rig.turn()
+    assert rig.keys() == (came if due == "then" else [*came, "new"])  # early where slots behind it were read, never lost
+    rig.wait(6_000)
+    assert rig.keys() == [*came, "new"]
+    rig.wait(720_000, every_ms=10_000)
+    assert rig.keys() == [*came, "new"]
+
+
+@pytest.mark.parametrize("precision_ms", [100, 500, 1_500, 2_000])
+def test_a_start_with_another_precision(precision_ms: int) -> None:
+    rig = TimerRig()
+    rig.send(START_MS + 2_000, "gone")
+    rig.wait(4_000)
+    keys = [rig.send(START_MS + after_ms) for after_ms in (20_000, 40_000, 40_500, 50_000, 60_000)]
+    rig.turn()
+    rig.recall(keys[3], START_MS + 50_000)
+    rig.close()
+    rig.changes["timer_precision_ms"] = precision_ms
+    rig.open()
+    [said] = rig.said
+    assert "not as long as timerPrecisionMs" in said
+    del keys[3]
+    rig.wait(18_000 if precision_ms > 1_000 else 16_000)
+    assert rig.keys() == ["gone", keys[0]]
+    rig.reopen()
+    assert rig.said == []
+    rig.wait(50_000)
+    assert rig.keys() == ["gone", *keys]
+    assert rig.timer.waiting == 0
+
+
+def test_a_wheel_that_would_reach_too_far_is_refused() -> None:
+    rig = TimerRig()
+    rig.send(START_MS + 50_000)
+    rig.turn()
+    rig.close()
+    rig.changes["timer_precision_ms"] = 1
+    with pytest.raises(ForeignFile, match="set timerPrecisionMs as it was"):
+        rig.open()
+
+
 def test_a_full_file_is_ended_by_a_blank_and_the_chain_goes_on() -> None:
     rig = TimerRig(store_changes={"mapped_file_size_commit_log": 1 << 20})
     for _ in range(2 * LOG_UNITS + 5):
@@ -264,11 +320,14 @@ def test_a_failed_append_is_done_again() -> None:
         raise Unwritable(Closed.DISK_FULL)
 
     rig.refuse = refuse
-    with pytest.raises(Unwritable):
-        rig.step()
+    for _ in range(3):
+        with pytest.raises(Unwritable):
+            rig.step()
+    assert rig.timer.metrics.counts["T"][0] == 1
     rig.refuse = None
     rig.turn()
     assert rig.keys() == ["K1"]
+    assert rig.timer.metrics.counts["T"][0] == 0
 
 
 def test_a_full_disk_under_the_timer_log() -> None:
@@ -280,6 +339,26 @@ def test_a_full_disk_under_the_timer_log() -> None:
     rig.turn()
     rig.wait(3_000)
     assert rig.keys() == ["K1"]
+
+
+@pytest.mark.parametrize("late_ms", [0, 500])
+def test_what_was_delivered_while_the_timer_log_took_nothing_comes_once(late_ms: int) -> None:
+    rig = TimerRig()
+    rig.send(START_MS + 2_000)
+    rig.turn()
+    rig.send(START_MS + 60_000)
+    rig.send(START_MS + 3_000 + late_ms)
+    rig.send(START_MS + 60_000)
+    rig.wall_ms += 4_500
+    rig.disk.faults.append(Fault("write", times=3, path_part="timerlog"))
+    for _ in range(3):
+        with pytest.raises(OSError, match="No space"):
+            rig.step()
+    rig.turn()
+    assert sorted(rig.keys()) == ["K1", "K3"]
+    assert rig.timer.metrics.counts["T"][0] == 2
+    rig.wait(60_000)
+    assert sorted(rig.keys()) == ["K1", "K2", "K3", "K4"]
 
 
 def test_a_full_disk_under_the_wheel_is_tried_again() -> None:
