@@ -11,6 +11,7 @@ again when the topic is there (`Unsaved`): a topic that is taken back never had 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
@@ -19,6 +20,7 @@ from typing import Any, Protocol
 from broker_impl.engine.answers import SENDABLE, Durable, Refusal, Reply, Settled, Unsaved, refusal_reply
 from broker_impl.engine.commits import SavesLike
 from broker_impl.engine.peer import Peer
+from broker_impl.engine.slices import ROWS_PER_SLICE
 from broker_impl.state.persisted import PersistedTable, Persister
 from rmq_net.log import Log, plain_text
 from rmq_net.service import Job
@@ -152,7 +154,7 @@ class Saves:
             self._begin(table)
 
     def _begin(self, table: PersistedTable) -> None:
-        del self._due[table]
+        self._due.pop(table, None)
         self._writing.add(table)
         self._loop.in_background(self._persister.slices(table), partial(self._encoded, table))
 
@@ -163,29 +165,50 @@ class Saves:
             self._loop.job(Job(THREAD, partial(self._persister.write, table, chunks), partial(self._ended, table)))
 
     def _ended(self, table: PersistedTable, _result: object, error: BaseException | None) -> None:
-        self._writing.discard(table)
-        waiting = self._waiting[table]
         if error is None:
             try:
-                table.written()
+                table.check_written()
             except InvariantBroken as broken:
                 error = broken
                 self._fence(broken)
+        waiting, no = self._waiting[table], None
         if error is None:
-            while waiting and waiting[0][0] <= table.written_changes:
-                self._loop.guard(waiting.popleft()[1], None)
-            if not table.dirty:
-                self._due.pop(table, None)
+            count = bisect_right(waiting, table.in_writing, key=lambda one: one[0])
         else:
             said = f"{table.file} could not be written: {plain_text(error)}"
             self._log.error("%s; %d changes are taken back", said, table.take_back())
-            while waiting:
-                self._loop.guard(waiting.popleft()[1], Refusal(ResponseCode.SYSTEM_ERROR, said))
+            count, no = len(waiting), Refusal(ResponseCode.SYSTEM_ERROR, said)
+        if count <= ROWS_PER_SLICE:
+            self._answer(waiting, count, no)
+            self._go_on(table, no)
+        else:
+            self._loop.in_background(self._answer_in_slices(waiting, count, no), lambda *_: self._go_on(table, no))
+
+    def _answer_in_slices(self, waiting: deque[tuple[int, Then]], count: int, no: Refusal | None) -> Generator[None, None, None]:
+        """Until its end the table counts as being written: who comes meanwhile waits behind those who are here."""
+        for at in range(0, count, ROWS_PER_SLICE):
+            self._answer(waiting, min(ROWS_PER_SLICE, count - at), no)
+            yield
+
+    def _answer(self, waiting: deque[tuple[int, Then]], count: int, no: Refusal | None) -> None:
+        for _ in range(count):
+            self._loop.guard(waiting.popleft()[1], no)
+
+    def _go_on(self, table: PersistedTable, no: Refusal | None) -> None:
+        """Everybody whom this write concerned is answered."""
+        self._writing.discard(table)
+        waiting = self._waiting[table]
+        if no is None:
+            table.written()
+            while waiting and waiting[0][0] <= table.written_changes:  # came meanwhile, and changed nothing
+                self._loop.guard(waiting.popleft()[1], None)
+            if not table.dirty:
+                self._due.pop(table, None)
         if self._again:
             again, self._again = self._again, []
             for peer, command in reversed(again):
                 self._loop.serve_again(peer, command)
-        if table in self._due:
+        if table in self._due or waiting:
             self._begin(table)
 
     def _serve_again(self, peer: Peer, command: Command, no: Refusal | None) -> None:

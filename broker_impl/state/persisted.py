@@ -224,11 +224,20 @@ class PersistedTable:
         if self._undos and self.on_dirty is not None:
             self.on_dirty(self)
 
-    def written(self) -> None:
-        """The document that `encode_slices` gave last is safely on disk.  Raises InvariantBroken."""
+    @property
+    def in_writing(self) -> int:
+        """How many of the changes are in the document that `encode_slices` gave last."""
+        return self._in_writing
+
+    def check_written(self) -> None:
+        """Whether that document may be on the disk.  Raises InvariantBroken."""
         if not self._written <= self._in_writing <= self.changes:
             seen = f"{self.file}: {self._written}, {self._in_writing}, {self.changes}"
             raise InvariantBroken("a table on the disk grows newer, up to the one in memory", seen)
+
+    def written(self) -> None:
+        """That document is safely on disk.  Raises InvariantBroken."""
+        self.check_written()
         self._written = self._in_writing
         while self._undos and self._undos[0][0] <= self._written:
             self._undos.popleft()

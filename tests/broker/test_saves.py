@@ -26,6 +26,7 @@ from rmq_wire.headers.send_back import ConsumerSendMsgBack
 from rmq_wire.headers.topics import DeleteTopic
 from tests.support.driver import Client
 from tests.support.engine import Harness
+from tests.support.lines import lines_of
 from tests.support.memory_disk import Fault, MemoryDisk
 from tests.support.planting import FAILURES, Plant, find
 from tests.support.requests import beat, create_topic, pull, send
@@ -321,6 +322,30 @@ def test_a_disk_that_hangs_does_not_fill_memory() -> None:
     assert 24 - 8 <= refused < 24
     machine.end_writes()
     assert answered(client).count(OK) == 24 - refused
+
+
+@pytest.mark.parametrize("code", [OK, FAILED])
+def test_answers_leave_in_slices_and_in_order(code: int) -> None:
+    def longest(count: int) -> int:
+        machine = Machine()
+        settled(machine)
+        clients = [machine.connect() for _ in range(4)]
+        for client in clients:
+            client.raw(b"".join(client.frame(create_topic("New")) for _ in range(count)))
+        clients[0].raw(b"".join(clients[0].frame(send("New"), b"%d" % number) for number in range(50)))
+        if code == FAILED:
+            machine.full()
+        machine.driver.end_job()
+        pieces = [lines_of(machine.driver.turn) for _ in range(3)]
+        if code == OK:
+            clients[0].raw(clients[0].frame(send("New"), b"late"))
+            machine.end_writes()
+            assert [bytes(unit.body) for unit in machine.stored("New")] == [*(b"%d" % n for n in range(50)), b"late"]
+        machine.end_writes()
+        assert all(list(client.answers) == sorted(client.answers) and {*answered(client)} == {code} for client in clients)
+        return max(pieces)
+
+    assert longest(1_000) < 1.3 * longest(250)
 
 
 def test_a_stop_waits_for_what_is_being_written(machine: Machine) -> None:
