@@ -91,7 +91,7 @@ def test_times_that_are_refused(harness: Harness, given: dict[str, str]) -> None
     )
 
 
-def test_a_full_slot(harness: Harness) -> None:
+def test_attack_21_a_full_slot(harness: Harness) -> None:
     harness.node.config.timer_congest_num_each_slot = 2
     due_ms = str(harness.env.wall_ms + 10_500)
     for number in range(4):
@@ -234,13 +234,13 @@ IN_A_MINUTE = str(WALL_MS + 60_000)
         ("djE=", "recall handle is invalid"),
     ],
 )
-def test_forged_handles(harness: Harness, handle: str, remark: str) -> None:
+def test_attack_21_forged_handles(harness: Harness, handle: str, remark: str) -> None:
     answer = recall(harness, handle)
     assert (answer.code, answer.remark) == (604, remark)
     assert harness.stored(WHEEL) == []
 
 
-def test_a_forged_handle_of_another_message_takes_only_that_key(harness: Harness) -> None:
+def test_attack_21_a_forged_handle_of_another_message_takes_only_that_key(harness: Harness) -> None:
     timed(harness, b"mine", TIMER_DELAY_SEC="5")
     slot_ms = props(harness.stored(WHEEL)[0])["TIMER_OUT_MS"]
     assert recall(harness, handle_text(RecallHandle("T", "broker-a", str(int(slot_ms) + 1), "other"))).code == 0
@@ -309,7 +309,7 @@ def test_switching_the_engine(harness: Harness, engine: str | None, code: int) -
     assert harness.connect().ask(SwitchTimerEngine(engine_type=engine)).code == code
 
 
-def test_a_message_never_comes_where_nobody_sends_to(harness: Harness) -> None:
+def test_attack_21_a_message_never_comes_where_nobody_sends_to(harness: Harness) -> None:
     timed(harness, TIMER_DELAY_SEC="2", REAL_TOPIC="SCHEDULE_TOPIC_XXXX", REAL_QID="7")
     harness.driver.advance(5_000)
     assert bodies(harness) == [b"later"]

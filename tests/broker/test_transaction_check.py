@@ -85,7 +85,7 @@ def test_a_young_one_stops_the_check_and_an_old_one_behind_it_waits(harness: Har
     assert len(producer.questions()) == 2
 
 
-def test_asked_fifteen_times_and_given_up(harness: Harness) -> None:
+def test_attack_22_asked_fifteen_times_and_given_up(harness: Harness) -> None:
     producer = Producer(harness)
     unit = half(harness, KEYS="k")
     times = 0
@@ -306,7 +306,7 @@ def test_a_clock_that_goes_back(harness: Harness) -> None:
     assert len(harness.stored(HALF)) == 2
 
 
-def test_a_producer_that_takes_nothing_is_not_asked(harness: Harness) -> None:
+def test_attack_22_a_producer_that_takes_nothing_is_not_asked(harness: Harness) -> None:
     deaf, other = Producer(harness), Producer(harness)
     deaf.client.peer.output_bytes_max = 0
     deaf.client.reads = False

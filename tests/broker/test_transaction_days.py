@@ -114,7 +114,7 @@ def a_young_one_is_asked_about(patch: pytest.MonkeyPatch) -> None:
 
 BY_TEST: dict[Plant, str] = {
     op_messages_are_passed_with_a_gap: "test_op_messages_are_passed_without_gap",
-    every_copy_counts_the_same_check: "test_asked_fifteen_times_and_given_up",
+    every_copy_counts_the_same_check: "test_attack_22_asked_fifteen_times_and_given_up",
     progress_is_said_at_once: "test_progress_is_said_when_the_disk_has_the_copies",
     a_young_one_is_asked_about: "test_one_that_is_six_seconds_old_is_left_in_peace",
 }

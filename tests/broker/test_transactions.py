@@ -130,7 +130,7 @@ def test_attack_22_what_only_looks_like_a_half_message_is_none(harness: Harness)
     assert harness.stored("T", 1) == []
 
 
-def test_a_sender_does_not_count_checks(harness: Harness) -> None:
+def test_attack_22_a_sender_does_not_count_checks(harness: Harness) -> None:
     unit = half(harness, TRANSACTION_CHECK_TIMES="15", TRAN_PREPARED_QUEUE_OFFSET="0")
     assert props(unit).keys().isdisjoint({"TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET"})
 

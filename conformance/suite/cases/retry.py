@@ -11,6 +11,7 @@ import re
 from functools import partial
 from typing import Any
 
+from conformance.suite.cases.locks import locked, unlock
 from conformance.suite.kit import INFO, MUST, QUIRK, SHOULD, Answer, Code, ResponseCode, Trial, properties_of
 from conformance.suite.kit import case as declare
 from conformance.suite.trial import SETTLE_S
@@ -204,6 +205,30 @@ async def send_to_retry_topic(t: Trial) -> None:
     t.answer("too many", await t.broker.ask(sent, b"too many"))
     [dead] = await arrives(t, DEAD_LETTERS + group)
     t.equal("body", bytes(dead.body), b"too many")
+
+
+@case(
+    "retry.send-while-locked",
+    MUST,
+    codes=(Code.SEND_MESSAGE_V2, Code.LOCK_BATCH_MQ, Code.UNLOCK_BATCH_MQ),
+    since=(5,),
+    rests_on="SendMessageProcessor.handleRetryAndDLQ: isLockAllExpired",
+)
+async def send_while_locked(t: Trial) -> None:
+    """While a member of the group holds a queue, what the group sends to its retry topic is a dead letter.
+
+    An ordered consumer gives up that way.  Whatever the count, and whatever queue it is; once it is given back, no more.
+    """
+    group, topic = await t.group(), await t.topic()
+    sent = t.message(RETRY + group, {prop.RETRY_TOPIC: "somewhere"}, reconsume_times=1, max_reconsume_times=16)
+    t.equal("held", await locked(t, group, "one", topic, (0,)), [0])
+    t.answer("while it is held", await t.broker.ask(sent, b"held"))
+    [dead] = await arrives(t, DEAD_LETTERS + group)
+    t.equal("dead letter", bytes(dead.body), b"held")
+    await unlock(t, group, "one", topic, (0,))
+    t.answer("when it is free", await t.broker.ask(sent, b"free"))
+    [retried] = await arrives(t, RETRY + group)
+    t.equal("retry", bytes(retried.body), b"free")
 
 
 @case("retry.default-delay", MUST, rests_on=f"{PROCESSOR}: 3 + reconsumeTimes")

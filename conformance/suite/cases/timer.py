@@ -13,7 +13,9 @@ from functools import partial
 from conformance.suite.kit import MUST, SHOULD, Code, Need, ResponseCode, Trial, properties_of
 from conformance.suite.kit import case as declare
 from rmq_wire import property_names as prop
+from rmq_wire.headers.configuration import UpdateBrokerConfig
 from rmq_wire.headers.timers import RecallMessage
+from rmq_wire.recall_handle import RecallHandle, handle_text
 
 STORE = "TimerMessageStore"
 OWN = (Need.OWN,)
@@ -92,6 +94,39 @@ async def too_far(t: Trial) -> None:
         t.answer(name, answer, code=ResponseCode.MESSAGE_ILLEGAL)
 
 
+@case("timer.unreadable", MUST, rests_on="HookUtils.transformTimerMessage: NumberFormatException")
+async def unreadable(t: Trial) -> None:
+    """A time that is no number is refused: code 13, and nothing is stored."""
+    topic = await t.topic()
+    for name in (prop.TIMER_DELIVER_MS, prop.TIMER_DELAY_MS, prop.TIMER_DELAY_SEC):
+        for value in ("soon", "1.5", "9" * 20):
+            answer = await t.broker.ask(t.message(topic, {name: value}), b"never")
+            t.answer(f"{name}={value}", answer, code=ResponseCode.MESSAGE_ILLEGAL)
+    t.equal("the next one's offset", (await t.send(topic)).queue_offset, 0)
+
+
+@case("timer.level-goes-before", MUST, rests_on="HookUtils.checkIfTimerMessage")
+async def level_goes_before(t: Trial) -> None:
+    """A delay level goes before a time, even one that is refused by itself, and the delivered message has no time left."""
+    topic = await t.topic()
+    sent_ms = now_ms()
+    await t.send(topic, b"on time", {prop.DELAY: "1", prop.TIMER_DELAY_SEC: "3600", prop.TIMER_DELIVER_MS: "soon"})
+    await arrives(t, topic, sent_ms + 1_000)
+    [unit] = await t.pull_all(topic, 1)
+    times = (prop.TIMER_DELIVER_MS, prop.TIMER_DELAY_MS, prop.TIMER_DELAY_SEC)
+    t.equal("times in its properties", [name for name in times if name in properties_of(unit)], [])
+
+
+@case("timer.seconds-go-first", SHOULD, rests_on="HookUtils.transformTimerMessage")
+async def seconds_go_first(t: Trial) -> None:
+    """Of several times TIMER_DELAY_SEC counts, then TIMER_DELAY_MS."""
+    topic = await t.topic()
+    due_ms = now_ms() + 2_000
+    hours = {prop.TIMER_DELAY_MS: "3600000", prop.TIMER_DELIVER_MS: str(due_ms + 3_600_000)}
+    await t.send(topic, b"on time", {prop.TIMER_DELAY_SEC: "2", **hours})
+    await arrives(t, topic, due_ms)
+
+
 @case("timer.order-of-times", MUST, rests_on=STORE)
 async def order(t: Trial) -> None:
     """The earlier time comes first, whatever was sent first."""
@@ -137,3 +172,53 @@ async def recall_nonsense(t: Trial) -> None:
     """A handle that is none is refused: code 604."""
     answer = await t.broker.ask(RecallMessage(topic=await t.topic(), recall_handle="nonsense"))
     t.answer("recall", answer, code=ResponseCode.ILLEGAL_OPERATION, remark=re.compile("recall handle is invalid"))
+
+
+@case("timer.recall-forged", MUST, codes=Code.RECALL_MESSAGE, since=(5, 5), rests_on="RecallMessageProcessor.processRequest")
+async def recall_forged(t: Trial) -> None:
+    """A handle of another topic, another broker, or a time that is over, too far or none is refused: code 604."""
+    topic, name = await t.topic(), t.target.broker_name
+    soon = str(now_ms() + 60_000)
+    for what, handle, remark in (
+        ("another topic", RecallHandle(await t.topic(), name, soon, "K"), "topic not match"),
+        ("another broker", RecallHandle(topic, f"{name}-x", soon, "K"), "broker service not available"),
+        ("a time that is over", RecallHandle(topic, name, str(now_ms() - 1_000), "K"), "timestamp invalid"),
+        ("a time too far", RecallHandle(topic, name, str(now_ms() + 4 * 24 * 3_600_000), "K"), "timestamp invalid"),
+        ("no time", RecallHandle(topic, name, "soon", "K"), "timestamp invalid"),
+    ):
+        answer = await t.broker.ask(RecallMessage(topic=topic, recall_handle=handle_text(handle)))
+        t.answer(what, answer, code=ResponseCode.ILLEGAL_OPERATION, remark=re.compile(remark))
+
+
+@case("timer.recall-of-another-key", MUST, codes=Code.RECALL_MESSAGE, since=(5, 5), rests_on=f"{STORE}: buildDeleteKey")
+async def recall_of_another_key(t: Trial) -> None:
+    """A handle with the right time and a key that no message has takes nothing away."""
+    topic = await t.topic()
+    due_ms = (now_ms() // 1_000 + 4) * 1_000 + 500
+    await t.send(topic, b"on time", {prop.TIMER_DELIVER_MS: str(due_ms)}, unique_key="7F000001000018B4AAC2000000ABCDEF")
+    forged = RecallHandle(topic, t.target.broker_name, str(due_ms // 1_000 * 1_000 + 1), "7F000001000018B4AAC2000000FEDCBA")
+    t.answer("recall", await t.broker.ask(RecallMessage(topic=topic, recall_handle=handle_text(forged))))
+    await arrives(t, topic, due_ms)
+
+
+@case(
+    "timer.recall-switched-off",
+    MUST,
+    codes=(Code.RECALL_MESSAGE, Code.UPDATE_BROKER_CONFIG),
+    since=(5, 5),
+    alone=True,
+    rests_on="BrokerConfig.recallMessageEnable",
+)
+async def recall_switched_off(t: Trial) -> None:
+    """Without recallMessageEnable, as by default, nothing can be called back: code 16 to a handle that is good."""
+    topic = await t.topic()
+    due_ms = now_ms() + 4_000
+    unique_key = "7F000001000018B4AAC2000000ABCDE0"
+    sent = await t.send(topic, b"on time", {prop.TIMER_DELIVER_MS: str(due_ms)}, unique_key=unique_key)
+    try:
+        t.answer("switch off", await t.broker.ask(UpdateBrokerConfig(), b"recallMessageEnable=false\n"))
+        answer = await t.broker.ask(RecallMessage(topic=topic, recall_handle=sent.recall_handle or ""))
+        t.answer("recall", answer, code=ResponseCode.NO_PERMISSION, remark="recall failed, operation is forbidden")
+    finally:
+        await t.broker.ask(UpdateBrokerConfig(), b"recallMessageEnable=true\n")
+    await arrives(t, topic, due_ms)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from functools import partial
 
+import trio
+
 from conformance.suite.kit import MUST, QUIRK, SHOULD, Answer, Code, Need, ResponseCode, Trial, properties_of
 from conformance.suite.kit import case as declare
 from conformance.suite.means.members import Member
@@ -38,8 +40,8 @@ class Half:
         self.sent: SendMessageResponse | None = None
         self.unique_key = ""
 
-    async def send(self, body: bytes = b"half", **more: str) -> Half:
-        """Send it.  Born now: the broker asks about no half message that is older than the log is kept."""
+    async def send(self, body: bytes = b"half", *, age_ms: int = 0, **more: str) -> Half:
+        """Send it.  Born so long ago: the broker asks about no half message that is older than the log is kept."""
         self.unique_key = UNIQUE.format(int(self.t.name("0").split("_")[-1]) + 0xABC000)
         properties = {prop.TRAN_MSG: "true", prop.PGROUP: self.group, **more}
         self.sent = await self.t.send(
@@ -50,7 +52,7 @@ class Half:
             sys_flag=TRANSACTION_PREPARED,
             unique_key=self.unique_key,
             group=self.group,
-            born_ms=int(time.time() * 1e3),
+            born_ms=int(time.time() * 1e3) - age_ms,
         )
         return self
 
@@ -76,11 +78,11 @@ class Half:
         )
 
 
-async def half(t: Trial, *, topic: str = "", **more: str) -> Half:
+async def half(t: Trial, *, topic: str = "", age_ms: int = 0, **more: str) -> Half:
     """A topic, a producer that is online, and its half message."""
     producer, group = Member(t), t.name("p")
     await producer.produces(group)
-    return await Half(t, producer, group, topic or await t.topic()).send(b"half", **more)
+    return await Half(t, producer, group, topic or await t.topic()).send(b"half", age_ms=age_ms, **more)
 
 
 async def unseen(t: Trial, topic: str, *, before: int = 0) -> None:
@@ -164,6 +166,18 @@ async def commit_once(t: Trial) -> None:
     await unseen(t, one.topic, before=2)
 
 
+@case("transaction.commit-after-rollback", QUIRK, rests_on=f"{PROCESSOR}: the half message is found again, whatever became of it")
+async def commit_after_rollback(t: Trial) -> None:
+    """A commit that comes after the rollback makes the message all the same.
+
+    Only a producer that changes its mind sends it; a server that holds to the first end is better.
+    """
+    one = await half(t)
+    t.answer("rollback", await one.ended(TRANSACTION_ROLLBACK))
+    await one.ended(TRANSACTION_COMMIT)
+    await unseen(t, one.topic, before=1)
+
+
 @case("transaction.rollback", MUST, needs=Need.OWN, rests_on=f"{PROCESSOR}; TransactionalMessageServiceImpl.deletePrepareMessage")
 async def rollback(t: Trial) -> None:
     """What is rolled back never appears, and nobody is asked about it.
@@ -209,6 +223,42 @@ async def unknown_asks_again(t: Trial) -> None:
     header = await asked_about(t, one)
     await one.ended(TRANSACTION_ROLLBACK, checked=header)
     await unseen(t, one.topic)
+
+
+@case(
+    "transaction.left-in-peace",
+    MUST,
+    codes=CHECK,
+    needs=Need.OWN,
+    rests_on="MessageConst.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS",
+)
+async def left_in_peace(t: Trial) -> None:
+    """A producer that asks for time (CHECK_IMMUNITY_TIME_IN_SECONDS) is asked when it is over, not before."""
+    began = trio.current_time()
+    one = await half(t, CHECK_IMMUNITY_TIME_IN_SECONDS="4")
+    header = await asked_about(t, one)
+    waited_s = trio.current_time() - began
+    t.check("after four seconds", waited_s >= 3.9, expected="4 s", seen=f"{waited_s:.1f} s")
+    await one.end(TRANSACTION_COMMIT, checked=header)
+    await t.pull_all(one.topic, 1)
+
+
+@case(
+    "transaction.end-too-late",
+    SHOULD,
+    codes=CHECK,
+    needs=Need.OWN,
+    since=(5,),
+    rests_on=f"{PROCESSOR}.rejectCommitOrRollback",
+)
+async def end_too_late(t: Trial) -> None:
+    """An end that comes after the time that its producer asked for is refused: code 604; the answer to a question counts."""
+    one = await half(t, age_ms=60_000, CHECK_IMMUNITY_TIME_IN_SECONDS="2")
+    for how in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+        t.answer("end", await one.ended(how), code=ResponseCode.ILLEGAL_OPERATION)
+    header = await asked_about(t, one)
+    await one.end(TRANSACTION_COMMIT, checked=header)
+    await t.pull_all(one.topic, 1)
 
 
 @case(
