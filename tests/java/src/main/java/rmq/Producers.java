@@ -35,7 +35,7 @@ final class Producers {
         operations.put("producer.stop", Waker.beside(this::stop));
         operations.put("producer.queues", args -> Clients.describeQueues(of(args).fetchPublishMessageQueues(args.text("topic"))));
         operations.put("producer.create_topic", this::createTopic);
-        operations.put("producer.checked", args -> Clients.tellMessages(new ArrayList<>(checked.get(args.text("producer")))));
+        operations.put("producer.checked", args -> Clients.describeMessages(new ArrayList<>(checked.get(args.text("producer")))));
         operations.put("send", this::send);
         operations.put("flood.start", this::floodStart);
         operations.put("flood.count", args -> floods.get(args.text("flood")).acknowledged.size());

@@ -103,7 +103,7 @@ final class PushConsumers {
         String[] words = args.text("script").split(",");
         AtomicInteger calls = new AtomicInteger();
         return (messages, context) -> {
-            tell(name, messages, args);
+            describe(name, messages, args);
             context.setAutoCommit(args.flag("auto_commit"));
             String word = words[Math.min(calls.getAndIncrement(), words.length - 1)];
             if (word.equals("THROW")) {
