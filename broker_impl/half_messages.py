@@ -26,7 +26,6 @@ from broker_impl.state.consumer_offsets import ABSENT, ConsumerOffsets
 from broker_impl.state.half_messages import EndedHalves, HalfState
 from broker_impl.state.stats import Stats
 from broker_impl.state.transaction_metrics import TransactionMetrics
-from rmq_store.errors import Cold
 from rmq_store.log.draft import Placed
 from rmq_wire import names
 from rmq_wire import property_names as prop
@@ -82,6 +81,8 @@ class HalfMessages:
         self._queues: dict[int, HalfQueue] = {}
         self._unsafe: dict[int, tuple[int, int, int]] = {}
         """Queue -> (end in the log of what it rests on, progress of half messages, of op messages) that is not said yet."""
+        self._look: Deadline | None = None
+        """When it is looked next whether it may be said."""
         self._ending: list[tuple[int, int]] = []
         self._counting: list[tuple[str, int]] = []
         """Both: when what is staged in this turn is written."""
@@ -150,34 +151,29 @@ class HalfMessages:
             self._engine.guard(then)
 
     def ops(self, queue_id: int, first: int) -> Generator[Pause | list[int] | None]:
-        """What each op message from this one on ends; between them what a background task yields."""
+        """What each op message from this one on ends; between them what a background task yields.
+
+        One that cannot be read ends nothing: what it ended is asked for again.
+        """
         topic = names.TRANS_OP_HALF_TOPIC
         at = max(first, self._store.queue_bounds(topic, queue_id)[0])
         read = 0
         while at < self._store.queue_bounds(topic, queue_id)[1]:
             try:
-                physical_offset, size, _ = self._store.queue_unit(topic, queue_id, at)
-                found = self._store.lookup(physical_offset)
-            except Cold as cold:
-                yield self.pause_for(cold)
-                continue
-            yield _ended_by(found) if found is not None and len(found) == size else []
+                found = yield from self._reads.warmed(partial(self._op, queue_id, at))
+            except OSError as error:
+                self._env.log.error("op message %d of queue %d cannot be read: %s", at, queue_id, error)
+                found = None
+            yield [] if found is None else _ended_by(found)
             at += 1
             read += 1
             if read % OPS_PER_SLICE == 0:
                 yield None
 
-    def pause_for(self, cold: Cold) -> Pause:
-        """What a background task yields that meets bytes that are not in memory."""
-        pause = Pause()
-
-        def read(error: BaseException | None) -> None:
-            if error is not None:
-                self._env.log.error("a half message or its end cannot be read: %s", error)
-            pause.end()
-
-        self._reads.after(cold, read)
-        return pause
+    def _op(self, queue_id: int, at: int) -> bytes | memoryview | None:
+        physical_offset, size, _ = self._store.queue_unit(names.TRANS_OP_HALF_TOPIC, queue_id, at)
+        found = self._store.lookup(physical_offset)
+        return found if found is not None and len(found) == size else None
 
     # Intake
 
@@ -286,8 +282,9 @@ class HalfMessages:
                 for topic, offset in ((names.TRANS_HALF_TOPIC, first), (names.TRANS_OP_HALF_TOPIC, op_first)):
                     if offset != self._progress(topic, queue_id):
                         self._offsets.commit(names.TRANS_GROUP, topic, queue_id, offset, "the check of transactions")
-        if self._unsafe:
-            self._engine.at(self._env.mono_ms + FLUSH_LOOK_MS, self._say_progress)
+        if self._look is not None:
+            self._look.cancel()
+        self._look = self._engine.at(self._env.mono_ms + FLUSH_LOOK_MS, self._say_progress) if self._unsafe else None
 
     def _count(self, topic: str, by: int) -> None:
         self._after_commit()

@@ -211,7 +211,7 @@ class BrokerNode:
         )
         self.halves = HalfMessages(engine, config, offsets, self.transaction_metrics, stats, intake, reads)
         copies = HalfCopies(env, store)
-        self.transaction_check = TransactionCheck(engine, config, topics, clients, stats, intake, self.halves, copies)
+        self.transaction_check = TransactionCheck(engine, config, topics, clients, stats, intake, reads, self.halves, copies)
         self.schedule = Schedule(engine, config, self.delay_offsets, stats, intake, reads)
         flusher = None if self.timer is None else TimerFlusher(self.disk, self.timer)
         self.timers = Timers(engine, config, topics, stats, intake, reads, self.timer, flusher)

@@ -232,6 +232,8 @@ class Timers(Capability):
         try:
             placed = self._intake.stage(message, self._env.wall_ms, store_host=original.store_host)
         except NotTaken as no:
+            if no.status is PutStatus.PROPERTIES_SIZE_EXCEEDED and timers.forget_dequeue(values):
+                return self._deliver(original, values, rolls)
             if no.status in NEVER:
                 self._env.log.error("timer: a message can never be stored in %s: %s", topic, no)
                 return 0

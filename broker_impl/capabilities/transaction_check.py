@@ -8,7 +8,8 @@ the index is asked for these before a producer is.
 
 Java: `TransactionalMessageCheckService`, `TransactionalMessageServiceImpl.check`, `AbstractTransactionalMessageCheckListener`.
 *Differs*: a copy that is not written is tried again instead of passed over; to be put back unasked
-(CHECK_IMMUNITY_TIME_IN_SECONDS) counts as no check; a half message whose copy or commit is there already is passed over.
+(CHECK_IMMUNITY_TIME_IN_SECONDS) counts as no check; a half message whose copy or commit is there already is passed over; one that
+can never be put back is given up.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from collections.abc import Generator
 from functools import partial
 from typing import Final
 
+from broker_impl.capabilities.schedule import NEVER
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.answers import Pause
+from broker_impl.engine.answers import Pause, Refusal
+from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.deadlines import Deadline
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability
+from broker_impl.engine.slices import BYTES_PER_SLICE
 from broker_impl.half_copies import Half, HalfCopies
 from broker_impl.half_messages import HalfMessages
 from broker_impl.intake import Intake, Message, NotTaken
@@ -67,6 +71,7 @@ class TransactionCheck(Capability):
         clients: Clients,
         stats: Stats,
         intake: Intake,
+        reads: ColdReads,
         halves: HalfMessages,
         copies: HalfCopies,
     ) -> None:
@@ -78,6 +83,7 @@ class TransactionCheck(Capability):
         self._stats = stats
         self._intake = intake
         self._store = intake.store
+        self._reads = reads
         self._halves = halves
         self._copies = copies
         self._alarm: Deadline | None = None
@@ -109,13 +115,13 @@ class TransactionCheck(Capability):
                 yield from self._check_queue(queue_id)
             except CheckEnds:
                 pass
-            except StoreError as error:
+            except (StoreError, OSError) as error:
                 self._env.log.warning("check of transactions, queue %d: it goes on at the next one: %s", queue_id, error)
             yield None
             yield from self._finish(queue_id)
 
     def _check_queue(self, queue_id: int) -> Generator[Pause | None]:
-        """Raises `CheckEnds`, and what a commit raises: then nothing of its slice is passed over."""
+        """Raises `CheckEnds`, OSError, and what a commit raises: then nothing of its slice is passed over."""
         ends_mono_ms = self._env.mono_ms + QUEUE_MS_MAX
         halves = self._halves
         lowest, highest = self._store.queue_bounds(names.TRANS_HALF_TOPIC, queue_id)
@@ -123,11 +129,12 @@ class TransactionCheck(Capability):
             halves.pass_to(queue_id, lowest)
         while self._env.mono_ms < ends_mono_ms:
             offset = first = halves.first(queue_id)
-            cold, stop, units = None, False, 0
+            cold, stop, units, size = None, False, 0, 0
             try:
-                while offset < min(first + BITS_PER_SLICE, highest) and units < UNITS_PER_SLICE:
+                last = min(first + BITS_PER_SLICE, highest)
+                while offset < last and units < UNITS_PER_SLICE and size < BYTES_PER_SLICE:
                     if halves.state(queue_id, offset) is not HalfState.ENDED:
-                        self._look_at(queue_id, offset)
+                        size += self._look_at(queue_id, offset)
                         units += 1
                     offset += 1
                 stop = offset >= highest
@@ -135,12 +142,14 @@ class TransactionCheck(Capability):
                 cold = why
             except CheckEnds:
                 stop = True
-            except NotTaken as no:
+            except (NotTaken, Refusal) as no:
                 self._env.log.warning("check of transactions, queue %d: offset %d was not stored: %s", queue_id, offset, no)
                 stop = True
             if offset > first:
                 self._engine.after_commit(partial(self._passed, queue_id, offset))
-            yield halves.pause_for(cold) if cold is not None else None
+            yield None
+            if cold is not None:
+                yield from self._reads.loaded(cold)
             if stop:
                 return
 
@@ -148,16 +157,26 @@ class TransactionCheck(Capability):
         if error is None:
             self._halves.pass_to(queue_id, offset)
 
-    def _look_at(self, queue_id: int, offset: int) -> None:
-        """Deal with one half message without end.  Raises `CheckEnds` when it is to stay, `NotTaken`, `Cold`."""
+    def _look_at(self, queue_id: int, offset: int) -> int:
+        """Deal with one half message without end; its size.  Raises `CheckEnds`: it is to stay; `NotTaken`, `Refusal`, `Cold`."""
         half = self._read(queue_id, offset)
         if half is None:
-            return
+            return 0
         unit, values = half
         place = rule.destination(values)
         is_older = self._halves.is_older_than_start(queue_id, offset)
-        if place is None or (is_older and self._copies.is_settled(half, place[0])):
-            return
+        if place is not None and not (is_older and self._copies.is_settled(half, place[0])):
+            try:
+                self._deal_with(half, place)
+            except NotTaken as no:
+                if no.status not in NEVER:
+                    raise
+                self._give_up_as_it_is(half, place[0], no)
+        return unit.total_size
+
+    def _deal_with(self, half: Half, place: tuple[str, int]) -> None:
+        """As the rules are.  Raises `CheckEnds`, `NotTaken`, `Refusal`."""
+        unit, values = half
         now_ms = self._env.wall_ms
         rules = rule.CheckRules(
             self._config.transaction_time_out,
@@ -166,7 +185,7 @@ class TransactionCheck(Capability):
         )
         match rule.verdict(values, unit.born_timestamp, now_ms, rules):
             case rule.Verdict.GIVE_UP:
-                self._give_up(half, place[0])
+                self._give_up(half, place[0], rule.given_up_values(values, self._config.transaction_check_max))
             case rule.Verdict.LATER:
                 raise CheckEnds
             case rule.Verdict.PUT_BACK:
@@ -235,9 +254,24 @@ class TransactionCheck(Capability):
         )
         self._engine.send_oneway(peer, question, body)
 
-    def _give_up(self, half: Half, topic: str) -> None:
-        """It is asked about no more (`resolveDiscardMsg`).  Raises `NotTaken`."""
-        unit, values = half
+    def _give_up_as_it_is(self, half: Half, topic: str, why: NotTaken) -> None:
+        """It cannot be put back, for what a check writes into it makes it too large: the others behind it must not wait for it.
+
+        Raises `NotTaken`, `Refusal`.
+        """
+        log = self._env.log
+        log.error("half message %d of queue %d can never be put back: %s", half.unit.queue_offset, half.unit.queue_id, why)
+        try:
+            self._give_up(half, topic, half.values)
+        except NotTaken as no:
+            if no.status not in NEVER:
+                raise
+            self._halves.forget(topic)
+            log.error("half message %d of queue %d is passed over: %s", half.unit.queue_offset, half.unit.queue_id, no)
+
+    def _give_up(self, half: Half, topic: str, values: dict[str, str]) -> None:
+        """It is asked about no more (`resolveDiscardMsg`).  Raises `NotTaken`, `Refusal`."""
+        unit = half.unit
         table = self._topics
         name = names.TRANS_CHECK_MAX_TIME_TOPIC
         if table.get(name) is None:
@@ -248,7 +282,7 @@ class TransactionCheck(Capability):
             name,
             0,
             unit.body,
-            rule.given_up_values(values, self._config.transaction_check_max),
+            values,
             flag=unit.flag,
             sys_flag=unit.sys_flag,
             born_timestamp=unit.born_timestamp,

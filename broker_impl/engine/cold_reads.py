@@ -60,9 +60,10 @@ class ColdReads:
             try:
                 return read()
             except Cold as cold:
-                yield from self._loaded(cold)
+                yield from self.loaded(cold)
 
-    def _loaded(self, cold: Cold) -> Generator[Pause, None, None]:
+    def loaded(self, cold: Cold) -> Generator[Pause, None, None]:
+        """Wait for these bytes in a background task.  Raises what the load raises."""
         pause = Pause()
         wrong: list[BaseException] = []
 

@@ -155,6 +155,14 @@ def note_dequeue(values: dict[str, str], enqueue_ms: int, now_ms: int, *, rolls:
     values[prop.TIMER_DEQUEUE_MS] = str(now_ms)
 
 
+def forget_dequeue(values: dict[str, str]) -> bool:
+    """Take out again what `note_dequeue` wrote.  False when nothing is there."""
+    count = len(values)
+    for name in (prop.TIMER_ENQUEUE_MS, prop.TIMER_ROLL_TIMES, prop.TIMER_DEQUEUE_MS):
+        values.pop(name, None)
+    return len(values) < count
+
+
 def destination(values: Mapping[str, str]) -> tuple[str, int]:
     """Topic and queue where it belongs.  The copy there keeps all of its properties.  Raises `NoTimer`."""
     topic = values.get(prop.REAL_TOPIC)

@@ -61,6 +61,21 @@ def test_each_way_to_name_a_time(harness: Harness, name: str, value: str | None,
     assert len(harness.node.store.query("T", "K" * 32, 32, 0, 1 << 62).units) == 1
 
 
+@pytest.mark.parametrize("rolls", [False, True])
+def test_one_that_has_no_room_for_the_timer_s_notes_comes_without_them(harness: Harness, rolls: bool) -> None:
+    seconds = 200_000 if rolls else 5
+    timed(harness, TIMER_DELAY_SEC=str(seconds), X="x")
+    room = 32_767 - len(harness.stored(WHEEL)[0].properties)
+    timed(harness, TIMER_DELAY_SEC=str(seconds), X="x" * (1 + room))
+    assert len(harness.stored(WHEEL)[1].properties) == 32_767
+    harness.env.advance(seconds * 500)
+    harness.driver.advance(2_000)
+    harness.env.advance(seconds * 500)
+    harness.driver.advance(2_000)
+    assert len(bodies(harness)) == 2
+    assert len(harness.stored("T", 1)[1].properties) == 32_767
+
+
 def test_a_time_that_is_over(harness: Harness) -> None:
     assert "recallHandle" not in timed(harness, TIMER_DELIVER_MS="1")
     assert bodies(harness) == [b"later"]

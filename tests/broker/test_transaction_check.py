@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from rmq_store.errors import Closed, CommitFailed
+from rmq_store.errors import Closed, Cold, CommitFailed
 from rmq_wire.message import read_unit
 from rmq_wire.names import TRANS_GROUP
 from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from tests.support.engine import Harness
 from tests.support.requests import props
-from tests.support.transactions import GIVEN_UP, HALF, OP, Producer, bodies, end, ending, half
+from tests.support.transactions import GIVEN_UP, HALF, OP, UNIQUE, Producer, bodies, end, ending, half
 
 ROUND_MS = 30_000
 
@@ -275,6 +275,92 @@ def test_a_failing_append_passes_nothing_over(harness: Harness, monkeypatch: pyt
     check(harness, producer)
     assert len(producer.questions()) == 3
     assert len(harness.stored(HALF)) == 6
+
+
+def test_waiting_for_the_disk_takes_no_more_looks_with_every_check(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    half(harness)
+    flushed = harness.node.store.flushed_offset
+    looks: list[int] = []
+
+    def count(_: object) -> int:
+        looks.append(harness.env.mono_ms)
+        return flushed
+
+    monkeypatch.setattr(type(harness.node.store), "flushed_offset", property(count))
+    rounds = []
+    for _ in range(4):
+        looks.clear()
+        check(harness)
+        rounds.append(len(looks))
+    assert rounds[1] == rounds[3]
+
+
+def test_one_that_has_no_room_for_a_count_keeps_nobody_waiting(harness: Harness) -> None:
+    producer = Producer(harness)
+    room = 32_767 - len(half(harness, X="x").properties)
+    half(harness, 1, X="x" * (1 + room))
+    assert len(harness.stored(HALF)[-1].properties) == 32_767
+    half(harness, 2)
+    check(harness, producer)
+    assert [question.msg_id for question, _ in producer.questions()] == [UNIQUE.format(0), UNIQUE.format(2)]
+    [given_up] = harness.stored(GIVEN_UP)
+    assert given_up.properties == harness.stored(HALF)[1].properties
+    assert harness.node.halves.first(0) == 3
+
+
+def test_one_that_is_too_large_by_now_is_passed_over(harness: Harness) -> None:
+    half(harness, 0, body=b"x" * 5_000)
+    half(harness, 1)
+    harness.settings["maxMessageSize"] = 1_000
+    harness.restart()
+    producer = Producer(harness)
+    harness.driver.advance(1_000)
+    check(harness, producer)
+    assert [question.msg_id for question, _ in producer.questions()] == [UNIQUE.format(1)]
+
+
+def test_few_large_ones_are_put_back_in_one_turn(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(8):
+        half(harness, number, body=b"x" * 40_000)
+    store = harness.node.store
+    real = store.commit
+    staged: list[int] = []
+
+    def commit() -> None:
+        staged.append(len(store._log.staged))
+        real()
+
+    monkeypatch.setattr(store, "commit", commit)
+    check(harness, Producer(harness))
+    assert [count for count in staged if count] == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("topic", [HALF, OP])
+def test_what_cannot_be_read_is_not_read_again_and_again(harness: Harness, monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
+    end(harness, half(harness), TRANSACTION_ROLLBACK)
+    half(harness, 1)
+    harness.driver.advance(5_000)
+    bad = harness.stored(topic)[0 if topic == OP else 1].physical_offset
+    real = type(harness.node.store).lookup
+    reads: list[int] = []
+
+    def fail() -> None:
+        reads.append(bad)
+        raise OSError(5, "Input/output error")
+
+    def lookup(store: Any, physical_offset: int) -> Any:
+        if physical_offset == bad:
+            raise Cold(fail, "a bad block")
+        return real(store, physical_offset)
+
+    monkeypatch.setattr(type(harness.node.store), "lookup", lookup)
+    harness.restart()
+    producer = Producer(harness)
+    check(harness, producer)
+    assert 1 <= len(reads) <= 3
+    monkeypatch.undo()
+    check(harness, producer)
+    assert UNIQUE.format(1) in [question.msg_id for question, _ in producer.questions()]
 
 
 def test_ends_that_are_not_written_are_written_later(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
