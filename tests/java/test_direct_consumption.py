@@ -1,4 +1,4 @@
-"""`mqadmin queryMsgByUniqueKey -g -d`: a stock consumer is handed one stored message at once (309), and its answer is printed."""
+"""`mqadmin` with a stored message: a stock consumer is handed it at once (309) and its answer printed; or it is sent again."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.java.flows import producer
+from tests.java.flows import producer, pull_all
 from tests.support.clients import JavaDriver
+from tests.support.java import REFERENCE
 from tests.support.process import until
 from tests.support.subject import Subject
 
@@ -33,6 +34,20 @@ def test_one_message_is_consumed_directly(
             assert [m["body"] for m in clients.messages(name)][:2] == ["m", "m"]
         finally:
             clients.call("push.stop", consumer=name)
+
+
+@pytest.mark.parametrize("clients", [REFERENCE], indirect=True)
+def test_one_message_is_sent_again(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
+    """`queryMsgById -s`: the same message, with the id that its producer gave it."""
+    topic = fresh("again")
+    with producer(clients, subject, fresh, queues=1) as p:
+        [sent] = clients.call("send", producer=p, topic=topic, body="m", tags="T", keys="k")
+        call = ("queryMsgById", "-n", subject.namesrv, "-t", topic, "-i", sent["offset_msg_id"], "-s", "true")
+        printed = clients.mqadmin(*call)
+        assert "SEND_OK" in printed.out, printed
+        found = pull_all(clients, subject, fresh, topic, 2)
+    assert [(m["body"], m["tags"], m["keys"], m["msg_id"]) for m in found] == [("m", "T", "k", sent["msg_id"])] * 2
+    assert [m["offset"] for m in found] == [0, 1]
 
 
 def _printed(clients: JavaDriver, call: tuple[str, ...], answer: str) -> str:

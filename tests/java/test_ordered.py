@@ -1,19 +1,25 @@
 """A stock ordered consumer: what each answer of its listener does, with and without autoCommit; nothing overtakes, and what fails
-too often is a dead letter.
+too often is a dead letter; order through the loss of consumers and of the broker.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Callable
+from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.java.flows import drain, producer, push
-from tests.support.clients import JavaDriver, JavaError
+from tests.java.flows import drain, producer, push, queues_of
+from tests.support.clients import JavaDriver, JavaError, Message
 from tests.support.java import REFERENCE
 from tests.support.process import until
+from tests.support.requests import pairs, send
 from tests.support.subject import Subject
+from tests.support.talk import Talk
 
 pytestmark = pytest.mark.java
 
@@ -116,6 +122,70 @@ def test_one_hot_queue_of_five_holds_up_no_other(subject: Subject, clients: Java
     for queue in range(queues):
         offsets = [message["offset"] for message in messages if message["queue"] == queue]
         assert offsets == list(range(1 if queue == 2 else each))
+
+
+def test_while_a_member_holds_a_queue_what_the_group_sends_to_its_retry_topic_is_dead(
+    subject: Subject, clients: JavaDriver, fresh: Fresh
+) -> None:
+    """Whatever its count; when the consumer has gone, and its locks with it, the same send is a retry."""
+    topic, group = fresh("ordered"), fresh("group")
+    again = send(f"%RETRY%{group}", properties=pairs(RETRY_TOPIC=topic), reconsume_times=1, max_reconsume_times=16)
+    with Talk(subject.address) as talk, producer(clients, subject, fresh, queues=1) as p:
+        with push(clients, subject, fresh, topic, group=group, orderly=True) as c:
+            clients.call("send", producer=p, topic=topic, body="m")
+            clients.wait_messages(c, 1)
+            assert talk.ask(again, b"held").code == 0
+            until(lambda: dead_letters(clients, subject, fresh, group, 1), "the dead letter", seconds=30)
+        assert talk.ask(again, b"free").code == 0
+        retried = until(lambda: drain(clients, subject, fresh, f"%RETRY%{group}", 0), "the retry", seconds=30)
+    assert [m["body"] for m in retried] == ["free"]
+    assert [m["body"] for m in drain(clients, subject, fresh, f"%DLQ%{group}", 0)] == ["held"]
+
+
+@pytest.mark.parametrize("clients", [REFERENCE], indirect=True)
+def test_order_outlives_consumers_and_the_broker(subject: Subject, clients: JavaDriver, fresh: Fresh, tmp_path: Path) -> None:
+    """One consumer is killed and the broker with it, another comes, a third goes: each queue is heard in order, nothing left out.
+
+    What was not committed comes again, from the committed place on.
+    """
+    topic, group, flood, queues = fresh("ordered"), fresh("group"), fresh("flood"), 4
+    options: dict[str, Any] = {"group": group, "orderly": True, "threads": 4}
+    everything = {(subject.broker_name, queue) for queue in range(queues)}
+    found: list[Message] = []
+    with producer(clients, subject, fresh, queues=queues, retries=10, timeout_ms=20_000) as p:
+        clients.call("send", producer=p, topic=topic, body="first")
+
+        def some_more(*consumers: str) -> None:
+            """All queues are with these, and messages of all of them come."""
+            until(lambda: set().union(*(queues_of(clients, one, topic) for one in consumers)) == everything, "all queues")
+            before = sum(len(clients.messages(one)) for one in consumers)
+            clients.wait(lambda: sum(len(clients.messages(one)) for one in consumers) > before + 100, "more messages")
+
+        with contextlib.ExitStack() as first:
+            one = first.enter_context(push(clients, subject, fresh, topic, **options))
+            with JavaDriver(tmp_path, clients.version) as others:
+                others.call("rebalance_interval", ms=1000)
+                others.call("push.start", name="two", namesrv=subject.namesrv, topic=topic, **options)
+                clients.call("flood.start", flood=flood, producer=p, topic=topic, body="f", pause_ms=2)
+                others.wait_messages("two", 100)
+                others.kill()
+                found += others.messages("two")
+            subject.restart(kill=True)
+            some_more(one)
+            with push(clients, subject, fresh, topic, **options) as three:
+                clients.wait_messages(three, 100)
+                some_more(one, three)
+                first.close()
+                some_more(three)
+                sent = set(clients.call("flood.stop", flood=flood)["acknowledged"])
+                clients.wait(
+                    lambda: sent <= {m["body"] for m in [*found, *clients.messages(one), *clients.messages(three)]}, "all"
+                )
+                found += [*clients.messages(one), *clients.messages(three)]
+    for queue in range(queues):
+        offsets = [m["offset"] for m in sorted(found, key=itemgetter("began_ns")) if m["queue"] == queue]
+        heard_to = itertools.accumulate(offsets, max, initial=-1)
+        assert all(offset <= highest + 1 for offset, highest in zip(offsets, heard_to, strict=False)), "a message was left out"
 
 
 def dead_letters(clients: JavaDriver, subject: Subject, fresh: Fresh, group: str, count: int) -> list[dict[str, Any]] | None:
