@@ -225,7 +225,7 @@ class BrokerNode:
             self.timers,
             Query(engine, config, store, reads),
             Positions(store, reads),
-            Topics(engine, reads, config, topics, offsets, stats, store),
+            Topics(engine, reads, config, topics, offsets, stats, store, self.timers.forget),
             Groups(engine, groups, offsets, stats),
             Listings(config, env, topics, groups, offsets, clients, self.delay_offsets.encode),
             Offsets(config, topics, groups, offsets, store),

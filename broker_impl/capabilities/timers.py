@@ -58,8 +58,11 @@ ERROR_MS: Final = 1_000
 """After an error that nobody foresaw."""
 CLEAN_MS: Final = 30_000
 """How often files of the timer's log are looked at whose messages are gone, as Java."""
+COUNTS_MS: Final = 180_000
+"""How often counts of topics that nobody knows any more are dropped, as Java."""
 RECALL_TAG: Final = "_RECALL_TAG_"
 _RECALL_BODY: Final = b"0"
+TOPICS_PER_SLICE: Final = 256
 _CHANCES: Final = 1_000
 
 
@@ -125,6 +128,7 @@ class Timers(Capability):
         self._look_in(0)
         self._flush_later()
         self._engine.every(CLEAN_MS, self._clean)
+        self._engine.every(COUNTS_MS, lambda: self._engine.in_background(self._forget_unknown()))
 
     def stop(self) -> None:
         """Deliver nothing more."""
@@ -184,7 +188,7 @@ class Timers(Capability):
         trouble = step.trouble
         try:
             timer.done(step, wall_ms)
-        except OSError as error:
+        except Exception as error:
             trouble = error
         if isinstance(trouble, Cold):
             self._busy = True
@@ -279,6 +283,19 @@ class Timers(Capability):
             self._reads.after(cold, lambda _: None)
         except OSError as error:
             self._env.log.error("timer: an old file cannot be removed: %s", error)
+
+    def forget(self, topic: str) -> None:
+        """It was deleted: its count starts anew."""
+        if self._timer is not None:
+            self._timer.metrics.forget(topic)
+
+    def _forget_unknown(self) -> Generator[Pause | None]:
+        assert self._timer is not None
+        for number, topic in enumerate(list(self._timer.metrics.counts), 1):
+            if topic not in self._topics and not topic.startswith((names.SYSTEM_TOPIC_PREFIX, names.LMQ_PREFIX)):
+                self.forget(topic)
+            if number % TOPICS_PER_SLICE == 0:
+                yield None
 
     # --- answers
 

@@ -8,7 +8,7 @@ delete exists, or is lawful.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -52,7 +52,7 @@ class TopicStore(Protocol):
 
 
 class Topics(Capability):
-    """`broker_name` of the answers is the configuration's."""
+    """`broker_name` of the answers is the configuration's.  `forget(topic)` hears of each that was deleted."""
 
     def __init__(
         self,
@@ -63,6 +63,7 @@ class Topics(Capability):
         offsets: ConsumerOffsets,
         stats: Stats,
         store: TopicStore,
+        forget: Callable[[str], None],
     ) -> None:
         self._engine, self._reads = engine, reads
         self._config = config
@@ -70,6 +71,7 @@ class Topics(Capability):
         self._offsets = offsets
         self._stats = stats
         self._store = store
+        self._forget = forget
 
     @answers(CreateTopic)
     def create(self, call: Call, asked: CreateTopic) -> Answer:
@@ -153,6 +155,8 @@ class Topics(Capability):
         if no is not None:
             asker.answer(no)
             return
+        for name in doomed:
+            self._forget(name)
         works: list[Iterator[None]] = [self._store.deleting_topics(doomed), *map(self._offsets.dropping_topic, doomed)]
         works += map(self._stats.dropping_topic, doomed)
         # After the first step nobody sees them any more: before a topic of this name can come back.

@@ -117,7 +117,7 @@ class Timer:
         self.check_file = CheckFile(disk, root)
         self.metrics = TimerMetrics()
         self.metrics_path = f"{root}/config/timermetrics"
-        self._window_slots = timers.usable_window(settings.timer_roll_window_slot)
+        self._window_slots = timers.usable_window(settings.timer_roll_window_slot, settings.timer_precision_ms)
         load_config(disk, self.metrics_path, self.metrics.load, report)
         check = self.check_file.read()
         has_wheel = self.wheel.load()

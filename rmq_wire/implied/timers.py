@@ -39,6 +39,7 @@ MAGIC_MAX: Final = 15
 
 NEVER_IN_WHEEL_MS: Final = (1 << 63) - 1
 """TIMER_ENQUEUE_MS of a message that was due before it could enter the wheel (`Long.MAX_VALUE`)."""
+_DELAY_MS_MAX: Final = (1 << 31) - 1
 _QUEUE_ID_MAX: Final = (1 << 31) - 1
 
 
@@ -127,9 +128,9 @@ def step(due_ms: int, write_ms: int, *, window_slots: int, precision_ms: int) ->
     return write_ms + window_ms, PLAIN | ROLLS
 
 
-def usable_window(window_slots: int) -> int:
-    """What becomes of a `timerRollWindowSlot` that makes no sense."""
-    most = WHEEL_SLOTS - BLANK_SLOTS
+def usable_window(window_slots: int, precision_ms: int = PRECISION_MS) -> int:
+    """What becomes of a `timerRollWindowSlot` that makes no sense; of any, as the log has 31 bits for the ms until a slot."""
+    most = min(WHEEL_SLOTS - BLANK_SLOTS, _DELAY_MS_MAX // precision_ms)
     return window_slots if 2 <= window_slots <= most else most
 
 

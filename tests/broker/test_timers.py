@@ -13,6 +13,7 @@ from rmq_store.layouts import TIMER_CHECK
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.runtime import GetBrokerRuntimeInfo
 from rmq_wire.headers.timers import GetTimerCheckPoint, GetTimerMetrics, RecallMessage, SwitchTimerEngine
+from rmq_wire.headers.topics import DeleteTopic
 from rmq_wire.recall_handle import RecallHandle, handle_text, read_handle
 from tests.support.engine import Harness
 from tests.support.requests import WALL_MS, pairs, props, send
@@ -304,6 +305,34 @@ def test_the_metrics(harness: Harness) -> None:
     harness.driver.advance(1_000)
     answer = harness.connect().ask(GetTimerMetrics())
     assert json.loads(bytes(answer.body))["timingCount"]["T"]["count"] == 1
+
+
+def count_of(harness: Harness) -> Any:
+    rows = json.loads(bytes(harness.connect().ask(GetTimerMetrics()).body))["timingCount"]
+    return rows["T"]["count"] if "T" in rows else None
+
+
+def test_a_deleted_topic_is_not_counted(harness: Harness) -> None:
+    timed(harness, TIMER_DELAY_SEC="9")
+    harness.driver.advance(1_000)
+    assert count_of(harness) == 1
+    assert harness.connect().ask(DeleteTopic(topic="T")).code == 0
+    assert count_of(harness) is None
+    harness.driver.advance(10_000)
+    assert bodies(harness) == [b"later"]
+    harness.driver.advance(180_000)
+    assert count_of(harness) is None
+
+
+def test_slots_of_an_hour_and_a_time_in_a_year(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, timerPrecisionMs="3600000", timerMaxDelaySec=str(400 * 86_400))
+    harness.topic("T")
+    timed(harness, TIMER_DELAY_SEC=str(365 * 86_400))
+    timed(harness, b"soon", TIMER_DELAY_SEC="3600")
+    harness.driver.advance(1_000)
+    assert (count_of(harness), harness.node.engine.counters.errors) == (2, 0)
+    harness.driver.advance(3 * 3_600_000)
+    assert bodies(harness) == [b"soon"]
 
 
 def test_the_figures(harness: Harness) -> None:
