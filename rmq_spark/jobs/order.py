@@ -232,7 +232,8 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     ]
     plots = [Plot("Breaks by kind", [(kind, float(count)) for kind, count in counts.items()])] if wrong else []
     verdict = verdict or f"clean: {tags.get('keyed', 0)} sharded messages, all in order"
-    return Outcome("order", verdict, not wrong, figures, tables, plots, notes, {"breaks": found})
+    met = None if tags else 0
+    return Outcome("order", verdict, not wrong, figures, tables, plots, notes, {"breaks": found}, met)
 
 
 def _before(previous: Any) -> str:

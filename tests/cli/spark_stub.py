@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from click.testing import CliRunner
 
-from rmq_cli import spark_run
+from rmq_cli import spark_job, spark_run
 from rmq_cli.spark import command
 from rmq_spark import jobs
 from rmq_spark.arguments import Parameter
@@ -58,8 +58,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Job:
     def session(*_: object) -> Iterator[None]:
         yield None
 
-    monkeypatch.setattr(jobs, "module_of", lambda _name: job)
-    monkeypatch.setattr("rmq_cli.spark_job.module_of", lambda _name: job)
+    for module in (jobs, spark_job):
+        monkeypatch.setattr(module, "module_of", lambda _name: job)
     monkeypatch.setattr(spark_run, "session", session)
     monkeypatch.setattr(spark_run, "need", lambda: None)
     monkeypatch.setattr(spark_run, "check_java", lambda: None)

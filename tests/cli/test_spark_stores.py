@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from rmq_cli import spark_run
+from rmq_spark.jobs import JOBS, module_of
 from rmq_spark.outcome import Outcome
-from tests.cli.spark_stub import Job, look, stand_in
+from tests.cli.spark_stub import Job, Seen, look, stand_in
 from tests.support.stores import golden_store, spoil
 
 
@@ -67,3 +69,68 @@ def test_a_store_without_messages(job: Job, tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     job.outcome = Outcome("skew", "measured", True, messages=0)
     assert look("skew", tmp_path) == (0, "skew: no messages yet\n", "")
+
+
+# What every job says of them
+
+
+STARTED = 99
+"""Status where a session was asked for."""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The jobs as they are, but for Spark; a directory with whatever may be given to them."""
+
+    def session(*_: object) -> None:
+        raise SystemExit(STARTED)
+
+    for name, value in {"need": bool, "check_java": bool, "session": session}.items():
+        monkeypatch.setattr(spark_run, name, value)
+    golden_store(tmp_path / "store")
+    shutil.copytree(tmp_path / "store", tmp_path / "other")
+    (tmp_path / "fresh" / "commitlog").mkdir(parents=True)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "plain.txt").write_text("a letter\n")
+    (tmp_path / "noise").write_bytes(random.Random(1).randbytes(100_000))
+    (tmp_path / "sent.jsonl").write_text('{"topic": "kinds-5_5_1", "msgId": "1"}\n')
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+NEEDED = {"rebuild-queues": ("--to", "new"), "export": ("--to", "new"), "loss": ("--ledger", "sent.jsonl")}
+
+
+def asked_of(job: str, *words: str) -> Seen:
+    """`rmq spark JOB …` with what this job cannot do without."""
+    return look(job, *words, *NEEDED.get(job, ()))
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_no_job_starts_spark_for_what_is_no_store(home: Path, job: str) -> None:
+    for place, said in (
+        ("empty", "not a RocketMQ store"),
+        ("plain.txt", "not a RocketMQ store"),
+        ("noise", "not a RocketMQ store"),
+        ("nowhere", "no such file or directory"),
+    ):
+        for places in ([place, "other"], ["store", place]):  # two, as `diff` compares them
+            seen = asked_of(job, *places)
+            assert (seen.status, seen.out) == (2, "")
+            assert seen.err.startswith(f"rmq: {home / place}: {said}"), seen.err
+            assert seen.err.count("\n") == 1
+    for place in ("fresh", "store"):
+        assert asked_of(job, place, "other").status == STARTED
+    assert not (home / "new").exists()
+
+
+@pytest.mark.parametrize("job", [job for job in JOBS if "topic" not in getattr(module_of(job), "LEFT_OUT", ())])
+def test_no_job_starts_spark_for_a_topic_that_no_store_has(home: Path, job: str) -> None:
+    """But for `loss`: its ledger may name one of which no store has anything left."""
+    words = (job, "store", "other", "--topic", "kinds-5_5_1")
+    if job == "loss":
+        assert asked_of(*words).status == STARTED
+        return
+    said = f"no topic kinds-5_5_1 in any of {home / 'store'}, {home / 'other'}: did you mean kinds-5_5_0 or kinds-4_9_8?"
+    assert asked_of(*words) == (2, "", f"rmq: {said}\n")
+    assert asked_of(job, "store", "other", "--topic", "kinds-5_5_0").status == STARTED
