@@ -3,13 +3,14 @@
 Files are paired by what they are (log files by their offset, queues by topic and number, index files by age) and compared byte by
 byte in chunks; only where two differ is the record around that byte taken apart.  Zeros behind the shorter file's end are no
 difference: preallocated room means nothing.  What must differ between two stores with the same messages (names of index files,
-the checkpoint, abort and lock, counters and times in configuration) is reported as such, and counts only when asked for.
+the checkpoint, abort and lock, counters and times in configuration, what an open store has not written of its index yet) is
+reported as such, and counts only when asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from rmq_columns.files.filesystem import CHUNK_BYTES
@@ -68,7 +69,7 @@ def differences(
         for key in sorted(ours.keys() | theirs.keys()):
             name = f"{key[0]} [{key[1]}]"
             yield from _rows(name, ours.get(key, []), theirs.get(key, []), slots, progress)
-    yield from _index(left.index, right.index, slots, progress)
+    yield from _index(left, right, slots, progress)
     yield from _rows("timerlog", left.timer_log, right.timer_log, slots, progress)
     yield from _small(left, right)
     for name in sorted(left.config.keys() | right.config.keys()):
@@ -237,15 +238,40 @@ def _field_at(unit: Unit | None, at: int) -> Field | None:
     return next((field for field in unit_fields(unit) if field.at <= at < field.at + len(field.raw)), None)
 
 
-def _index(ours: list[StoreFile], theirs: list[StoreFile], slots: int | None, progress: Progress) -> Iterator[Difference]:
+def _index(left: StoreDirectory, right: StoreDirectory, slots: int | None, progress: Progress) -> Iterator[Difference]:
+    ours, theirs = left.index, right.index
     for file, other in zip(ours, theirs, strict=False):
         if file.parts[-1] != other.parts[-1]:
             yield Difference("index", -1, "name", file.parts[-1], other.parts[-1], by_nature=True)
-        yield from _pair(file, other, slots, progress)
+        known = slots or _slots_of(file) or _slots_of(other) or None
+        with IndexReader(file, known) as one, IndexReader(other, known) as two:
+            late = [(one, two)] if left.abort is not None and one.slots_may_lag(left) else []
+            late += [(two, one)] if right.abort is not None and two.slots_may_lag(right) else []
+            for found in _pair(file, other, known, progress):
+                is_late = any(_is_late(behind, ahead, found.byte) for behind, ahead in late)
+                yield replace(found, by_nature=found.by_nature or is_late)
     for file in ours[len(theirs) :]:
         yield from _alone(file, is_left=True)
     for file in theirs[len(ours) :]:
         yield from _alone(file, is_left=False)
+
+
+def _slots_of(file: StoreFile) -> int:
+    """0 where it cannot be found out: of a file whose newest slots are not written yet."""
+    with IndexReader(file) as reader:
+        return reader.slots
+
+
+def _is_late(behind: IndexReader, ahead: IndexReader, at: int) -> bool:
+    """Whether what stands at this byte of an index file that is still being written is what stood in the other one before."""
+    if not ahead.slots or at < 0:
+        return False
+    if at < HEADER.size:
+        return all(before <= now for before, now in zip(behind.header, ahead.header, strict=True))
+    if at < ahead.entry_at(0):
+        slot = (at - ahead.slot_at(0)) // SLOT.size
+        return behind.slot(slot) in {0, *(entry.number for entry in ahead.chain(slot))}
+    return (at - ahead.entry_at(0)) // ENTRY.size >= behind.count
 
 
 def _small(left: StoreDirectory, right: StoreDirectory) -> Iterator[Difference]:

@@ -14,7 +14,8 @@ import pytest
 from rmq_inspect.decode import export
 from rmq_inspect.explain.stats import BUCKETS_MAX, Buckets
 from tests.support.command import look
-from tests.support.stores import LONG_TOPIC, golden_store, plain_store, spoil, units_of
+from tests.support.store_rig import draft
+from tests.support.stores import LONG_TOPIC, SLOTS, golden_store, plain_store, rich_store, spoil, units_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -82,6 +83,19 @@ def test_what_differs_by_nature(pair: tuple[Path, Path]) -> None:
     found = {(file, field) for file, _, field in differ(pair, "--strict", "--all")}
     assert {("index", "name"), ("checkpoint", "physic_msg_timestamp"), ("abort", "file")} <= found
     assert any(field.startswith("dataVersion.counter") for _, field in found)
+
+
+def test_what_an_open_store_has_not_written_of_its_index_yet(tmp_path: Path) -> None:
+    """Its repair has it: slots that still lead to an older entry, or nowhere.  One that leads elsewhere is wrong all the same."""
+    pair = tmp_path / "open", tmp_path / "repaired"
+    rig = rich_store(pair[0], clean=False, rolled_back=False)
+    rig.put(*map(draft, range(5)))
+    assert look("repair", pair[0], "--to", pair[1]).status == 0
+    assert any(" newest" in field for _, _, field in differ(pair, "--all", "--strict"))
+    assert differ(pair) == differ(pair[::-1]) == []
+    spoil(max((pair[0] / "index").iterdir()), 40, (5).to_bytes(4) * SLOTS)
+    assert [field.split()[0] for _, _, field in differ(pair)] == ["slot"]
+    assert rig.store.close(rig.wall_ms)
 
 
 def test_a_changed_value_of_configuration(pair: tuple[Path, Path]) -> None:

@@ -55,6 +55,14 @@ def test_clean(spark: Any, clean: Path) -> None:
     assert figures(outcome)["keyedMessages"] == keyed > 1000
 
 
+def test_nothing_to_look_at(spark: Any, clean: Path, tmp_path: Path) -> None:
+    """Of a log alone nobody knows the topics before it is read: a wrong one is not clean."""
+    (tmp_path / "commitlog").mkdir()
+    assert job(spark, "order", tmp_path).messages == 0
+    assert job(spark, "order", clean / "store" / "commitlog", options={"topics": "nope"}).messages == 0
+    assert job(spark, "order", clean / "store" / "commitlog", options={"topics": "payments"}).messages is None
+
+
 def test_numbers_of_a_ledger(spark: Any, broken: Path, tmp_path: Path) -> None:
     """The number of each send as its producer counted: the same breaks."""
     messages = read_store(broken / "store", topics="order-steps", columns="topic,uniqKey,properties").read_all().to_pylist()
