@@ -47,7 +47,7 @@ from rmq_wire.headers.timers import (
 )
 from rmq_wire.implied import timers
 from rmq_wire.implied.light_queues import light_names
-from rmq_wire.java import parse_long
+from rmq_wire.java import double_text, parse_long
 from rmq_wire.message import StoredMessage
 from rmq_wire.recall_handle import read_handle
 
@@ -391,12 +391,13 @@ class Timers(Capability):
 
     def figures(self) -> dict[str, str]:
         """What code 28 says of the timer."""
-        timer = self._timer
-        behind_ms = 0 if timer is None else max(self._env.wall_ms - timer.read_ms, 0)
+        timer, wall_ms = self._timer, self._env.wall_ms
+        rates = (0.0, 0.0) if timer is None else (timer.enqueued.per_second(wall_ms), timer.dequeued.per_second(wall_ms))
+        behind_ms = 0 if timer is None else max(wall_ms - timer.read_ms, 0)
         return {
             "timerReadBehind": str(behind_ms // 1_000),
             "timerOffsetBehind": str(0 if timer is None else timer.behind),
             "timerCongestNum": str(0 if timer is None else timer.waiting),
-            "timerEnqueueTps": "0.0",
-            "timerDequeueTps": "0.0",
+            "timerEnqueueTps": double_text(round(rates[0], 4)),
+            "timerDequeueTps": double_text(round(rates[1], 4)),
         }

@@ -22,6 +22,7 @@ from rmq_store.layouts import TIMER_BLANK, TIMER_UNIT
 from rmq_store.read.reading import Reading
 from rmq_store.timer.check import Check, CheckFile
 from rmq_store.timer.metrics import TimerMetrics
+from rmq_store.timer.rate import Rate
 from rmq_store.timer.recovery import TOPIC_BYTES, linked, recover
 from rmq_store.timer.settings import TimerSettings
 from rmq_store.timer.timer_log import NO_UNIT, UNIT_BYTES, TimerLog
@@ -136,9 +137,10 @@ class Timer:
         """Slots before it are over."""
         self.waiting = self.wheel.count_from(self.wheel.tick(self.read_ms))
         """Messages in the wheel, by its own count (`getAllCongestNum`)."""
-        self.entered = 0
         self.left = 0
-        """Messages that entered the wheel and left it, since the start."""
+        """Messages that left the wheel since the start."""
+        self.enqueued = Rate()
+        self.dequeued = Rate()
         self.safe_from = 0
         """The commit log must be on the disk up to here before the check file may say how far the timer is."""
         self.version = (0, 0, 0) if check is None else (check.state_version, check.version_ms, check.version_counter)
@@ -205,6 +207,7 @@ class Timer:
         for topic, value in step.metrics:
             self.metrics.add(topic, value, wall_ms)
         self._ahead.update(step.direct)
+        self.dequeued.add(len(step.direct) + step.delivered, wall_ms)
         slot = self._slot
         if slot is not None and step.delivered:
             del slot.messages[len(slot.messages) - step.delivered :]
@@ -215,6 +218,7 @@ class Timer:
             self.read_ms = (slot.tick + 1) * self.settings.timer_precision_ms
         if step.entries:
             self._write(step.entries, wall_ms)
+        self.enqueued.add(len(step.direct) + len(step.entries), wall_ms)
         if step.queue_offset >= 0:
             self.is_used = True
             self.queue_offset = step.queue_offset
@@ -308,7 +312,6 @@ class Timer:
             done += len(some)
             self.queue_offset = some[-1].queue_offset + 1
             self.is_used = True
-            self.entered += len(some)
 
     # --- out of the wheel
 

@@ -342,6 +342,30 @@ def test_the_figures(harness: Harness) -> None:
     assert (table["timerCongestNum"], table["timerOffsetBehind"], table["timerReadBehind"]) == ("1", "0", "0")
 
 
+def test_the_rates(harness: Harness) -> None:
+    """A period of ten seconds ends with the first message after it; its rate is given for thirteen."""
+
+    def rates() -> tuple[str, str]:
+        table = json.loads(bytes(harness.connect().ask(GetBrokerRuntimeInfo()).body))["table"]
+        return table["timerEnqueueTps"], table["timerDequeueTps"]
+
+    for _ in range(10):
+        timed(harness, TIMER_DELAY_SEC="2")
+    harness.driver.advance(10_000)
+    assert rates() == ("0.0", "0.0")
+    timed(harness, TIMER_DELAY_SEC="2")
+    assert rates() == ("1.11", "0.0")
+    harness.driver.advance(4_000)
+    assert rates() == ("1.11", "1.11")
+    harness.driver.advance(13_000)
+    assert rates() == ("0.0", "0.0")
+    timed(harness, TIMER_DELAY_SEC="2")
+    assert rates()[0] == "0.0647", "of a period of 17 s"
+    harness.driver.advance(22_000)
+    timed(harness, TIMER_DELAY_SEC="2")
+    assert rates()[0] == "0.0", "one that began 22 s ago is forgotten"
+
+
 def test_without_a_wheel(tmp_path: Path) -> None:
     client = Harness(tmp_path, timerWheelEnable="false").connect()
     assert [client.ask(asked).code for asked in (GetTimerCheckPoint(), GetTimerMetrics())] == [1, 1]
