@@ -120,6 +120,7 @@ class Schedule(Capability):
         try:
             self._deliver_slice(level)
         except Exception:
+            self._let_next()
             self._look_in(level, ERROR_MS)
             raise
 
@@ -157,6 +158,7 @@ class Schedule(Capability):
             return
         if highest > 0:
             self._offsets.update(level, offset, self._env.wall_ms)
+        self._let_next()
         self._go_on(level, cold, wait_ms)
 
     def _written(
@@ -165,14 +167,19 @@ class Schedule(Capability):
         """The slice is in the log, or it is not and is done again.  First the levels that waited meanwhile."""
         self._staged = False
         self._busy.discard(level)
-        if self._next:
-            self._busy.discard(self._next[0])
-            self._look_in(self._next.popleft(), 0)
+        self._let_next()
         if error is not None:
             self._look_in(level, RETRY_MS)
             return
         self._offsets.update(level, offset, self._env.wall_ms, end_offset=end_offset)
         self._go_on(level, cold, wait_ms)
+
+    def _let_next(self) -> None:
+        """The next level that waits has its turn."""
+        if self._next:
+            level = self._next.popleft()
+            self._busy.discard(level)
+            self._look_in(level, 0)
 
     def _go_on(self, level: int, cold: Cold | None, wait_ms: int) -> None:
         if cold is not None:

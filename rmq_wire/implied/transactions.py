@@ -28,7 +28,6 @@ OP_PROPERTIES: Final = encode_java({prop.WAIT: "true", prop.TAGS: REMOVE_TAG}, 1
 """All that an op message has, as it is stored."""
 FORGEABLE: Final = (prop.TRANSACTION_CHECK_TIMES, prop.TRAN_PREPARED_QUEUE_OFFSET)
 """What brokers count in a half message: a sender that says it is not believed."""
-QUEUE_ID_DIGITS_MAX: Final = 10
 CUT_NAMES_MAX: Final = 90
 """Of more names Java's map is a larger one, and their order another."""
 
@@ -84,9 +83,10 @@ def half_sys_flag(flag: int) -> int:
 def destination(values: Mapping[str, str]) -> tuple[str, int] | None:
     """Topic and queue where a half message belongs; None when it does not say so."""
     topic, queue_id = values.get(prop.REAL_TOPIC), values.get(prop.REAL_QID, "")
-    if not topic or not (queue_id.isascii() and queue_id.isdigit()) or len(queue_id) > QUEUE_ID_DIGITS_MAX:
+    if not topic or not (queue_id.isascii() and queue_id.isdigit()):
         return None
-    return topic, int(queue_id)
+    number = parse_int(queue_id)
+    return None if number is None else (topic, number)
 
 
 def committed_values(values: Mapping[str, str]) -> dict[str, str]:

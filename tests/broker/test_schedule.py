@@ -110,6 +110,15 @@ def test_what_became_due_while_the_broker_was_down(harness: Harness) -> None:
     assert len(harness.stored("T", 1)) == 1
 
 
+def test_levels_that_look_at_once_wait_for_nobody_who_has_nothing(harness: Harness) -> None:
+    delayed(harness, 1)
+    harness.restart()  # every level looks when it is a second old, and the first of them has something
+    harness.driver.advance(2_000)
+    delayed(harness, 5)
+    harness.driver.advance(60_000)
+    assert len(harness.stored("T", 1)) == 2
+
+
 def test_progress_is_written_every_ten_seconds_and_not_before_the_disk_has_the_copies(harness: Harness) -> None:
     delayed(harness, 1)
     harness.driver.advance(25_000)

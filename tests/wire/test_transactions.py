@@ -118,3 +118,9 @@ def test_the_op_messages_that_java_stored() -> None:
 )
 def test_what_a_check_does(values: dict[str, str], age_ms: int, wanted: Verdict) -> None:
     assert rule.verdict(values, 10**12, 10**12 + age_ms, RULES) is wanted
+
+
+@pytest.mark.parametrize("queue_id", ["2147483648", "9999999999", "-1", "x", ""])
+def test_a_queue_that_no_message_can_name_is_no_destination(queue_id: str) -> None:
+    assert rule.destination({"REAL_TOPIC": "T", "REAL_QID": "2147483647"}) == ("T", 2_147_483_647)
+    assert rule.destination({"REAL_TOPIC": "T", "REAL_QID": queue_id}) is None
