@@ -77,7 +77,7 @@ def test_a_directory_or_file_that_may_not_be_read(home: Path) -> None:
 
 def test_jobs_say_so_before_spark_starts(home: Path) -> None:
     commands = [("spark", job, "store", *MORE.get(job, ())) for job in JOBS]
-    for place in ("commitlog", ".", "consumequeue", "config"):
+    for place in ("commitlog", ".", "consumequeue", "config", "index"):
         with closed(home / "store" / place):
             seen = seen_by_somebody_else(commands, home)
         for words, one in zip(commands, seen, strict=True):
