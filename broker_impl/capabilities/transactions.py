@@ -266,15 +266,17 @@ class Transactions(Capability):
         if half is None or place is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, EXCEPTION)
         unit, values = half
+        copies = self._copies.all(half)
         waits = [
             one
-            for one in self._copies.all(half)
+            for one in copies
             if self._halves.state(one.queue_id, one.queue_offset) is HalfState.OPEN
             and one.physical_offset != unit.physical_offset
         ]
         is_half = unit.topic == names.TRANS_HALF_TOPIC.encode()
         state = self._halves.state(unit.queue_id, unit.queue_offset) if is_half else HalfState.PASSED
-        if waits or state is HalfState.ENDED:
+        is_committed = any(self._copies.is_committed(Half(one, values), place[0]) for one in copies)
+        if waits or is_committed or state is HalfState.ENDED:
             raise Refusal(ResponseCode.SYSTEM_ERROR, PUT_FAILED)
         message = Message(
             names.TRANS_HALF_TOPIC,

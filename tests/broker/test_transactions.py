@@ -188,6 +188,20 @@ def test_resumed(harness: Harness) -> None:
     assert harness.connect().ask(request).code == ResponseCode.SYSTEM_ERROR
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_what_was_committed_is_not_resumed(harness: Harness, first: bool) -> None:
+    unit = half(harness)
+    if not first:
+        harness.driver.advance(31_000)
+    assert end(harness, unit, TRANSACTION_COMMIT).code == 0
+    harness.driver.advance(61_000)
+    assert harness.node.halves.first(0) > unit.queue_offset
+    for one in harness.stored(HALF):
+        asked = ResumeCheckHalfMessage(msg_id=offset_message_id(one.store_host, one.physical_offset))
+        assert harness.connect().ask(asked).code == 1
+    assert len(harness.stored("T", 1)) == 1
+
+
 @pytest.mark.parametrize("message_id", [None, "", "zz", "7F00000100002A9F00FFFFFFFFFFFFFF"])
 def test_nothing_to_resume(harness: Harness, message_id: str | None) -> None:
     answer = harness.connect().ask(ResumeCheckHalfMessage(topic="T", msg_id=message_id))
