@@ -23,6 +23,7 @@ import rmq_wire.headers.all  # noqa: F401  (fills the registry)
 from rmq_wire.codes import RequestCode
 from rmq_wire.command import Form, encode_request
 from rmq_wire.declare import REQUESTS, Request, Role
+from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from tests.support.driver import Client
 from tests.support.engine import Harness
 from tests.support.given import damaged
@@ -37,6 +38,16 @@ ASKS_CLIENTS = {
     RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
 }
 """Are relayed to a client and may wait for it."""
+ENDS = {str(TRANSACTION_COMMIT), str(TRANSACTION_ROLLBACK)}
+"""Of a transaction; the end of one that is neither is not answered, as in the reference."""
+
+
+def may_be_silent(code: int, ext: dict[str, str]) -> bool:
+    if code == RequestCode.END_TRANSACTION:
+        return ext.get("commitOrRollback") not in ENDS
+    return code in PARKS | ASKS_CLIENTS
+
+
 KEPT = b"stored before the attack"
 BROKER_REQUESTS = sorted({request for (role, _code), request in REQUESTS.items() if role == Role.BROKER}, key=lambda r: r.code)
 
@@ -182,7 +193,7 @@ def test_any_request_is_answered_and_leaves_no_trace_of_a_bug(attack: list[Any])
             if oneway:
                 assert n not in client.answers
             elif n not in client.answers and not client.closed:
-                assert code in PARKS | ASKS_CLIENTS, f"{RequestCode(code).name} was not answered"
+                assert may_be_silent(code, ext), f"{RequestCode(code).name} was not answered"
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
