@@ -21,7 +21,7 @@ from broker_impl.engine.answers import Pause
 from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.deadlines import Deadline
 from broker_impl.engine.engine import Engine
-from broker_impl.intake import Intake, Message, NotTaken, check_inner_batch, check_names
+from broker_impl.intake import Intake, Message, NotTaken, check_inner_batch, check_names, copy_of
 from broker_impl.state.consumer_offsets import ABSENT, ConsumerOffsets
 from broker_impl.state.half_messages import EndedHalves, HalfState
 from broker_impl.state.stats import Stats
@@ -191,17 +191,7 @@ class HalfMessages:
 
     def put_back(self, unit: StoredMessage, values: dict[str, str]) -> Placed:
         """Stage a copy at the end of its queue (`renewHalfMessageInner`).  Raises `NotTaken`."""
-        message = Message(
-            names.TRANS_HALF_TOPIC,
-            unit.queue_id,
-            unit.body,
-            values,
-            flag=unit.flag,
-            sys_flag=unit.sys_flag,
-            born_timestamp=unit.born_timestamp,
-            born_host=unit.born_host,
-            reconsume_times=unit.reconsume_times,
-        )
+        message = copy_of(unit, names.TRANS_HALF_TOPIC, unit.queue_id, values)
         placed = self._intake.stage(message, self._env.wall_ms, store_host=unit.store_host)
         self._stats.add_put(names.TRANS_HALF_TOPIC, unit.queue_id, 1, placed.size)
         return placed

@@ -28,6 +28,7 @@ from rmq_wire.implied.delay_levels import delay_of
 from rmq_wire.implied.index_keys import index_keys
 from rmq_wire.implied.tags import tags_code
 from rmq_wire.java import parse_int
+from rmq_wire.message import StoredMessage
 
 STORED_TOPIC_BYTES_MAX: Final = 255
 """`HookUtils.MAX_TOPIC_LENGTH`: what a directory name may have."""
@@ -102,6 +103,21 @@ class Message:
         self.born_timestamp = born_timestamp
         self.born_host = born_host
         self.reconsume_times = reconsume_times
+
+
+def copy_of(original: StoredMessage, topic: str, queue_id: int, values: dict[str, str]) -> Message:
+    """What is stored as a message of the log once more, elsewhere and with these properties."""
+    return Message(
+        topic,
+        queue_id,
+        original.body,
+        values,
+        flag=original.flag,
+        sys_flag=original.sys_flag,
+        born_timestamp=original.born_timestamp,
+        born_host=original.born_host,
+        reconsume_times=original.reconsume_times,
+    )
 
 
 SlotOf = Callable[[Mapping[str, str], int], int | None]

@@ -23,7 +23,7 @@ from broker_impl.engine.deadlines import Deadline
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability
 from broker_impl.engine.slices import BYTES_PER_SLICE
-from broker_impl.intake import Intake, Message, NotTaken, PutStatus
+from broker_impl.intake import Intake, NotTaken, PutStatus, copy_of
 from broker_impl.state.delay_offsets import DelayOffsets
 from broker_impl.state.stats import Stats
 from rmq_store.errors import Cold
@@ -215,17 +215,7 @@ class Schedule(Capability):
         if self._config.enable_lmq and light_names(topic, original.properties):
             values.pop(prop.DELAY, None)  # Java encodes what it has changed only for messages to light queues
             values[prop.WAIT] = "false"
-        message = Message(
-            topic,
-            queue_id,
-            original.body,
-            values,
-            flag=original.flag,
-            sys_flag=original.sys_flag,
-            born_timestamp=original.born_timestamp,
-            born_host=original.born_host,
-            reconsume_times=original.reconsume_times,
-        )
+        message = copy_of(original, topic, queue_id, values)
         try:
             placed = self._intake.stage(message, self._env.wall_ms, store_host=original.store_host)
         except NotTaken as no:

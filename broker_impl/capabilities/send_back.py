@@ -18,7 +18,7 @@ from broker_impl.engine.call import Call
 from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.router import Capability, answers
 from broker_impl.env import Env
-from broker_impl.intake import Intake, Message, NotTaken, not_taken
+from broker_impl.intake import Intake, Message, NotTaken, copy_of, not_taken
 from broker_impl.retries import DLQ_QUEUES, Retries
 from broker_impl.state.clients import Clients
 from broker_impl.state.groups import GroupTable
@@ -103,17 +103,8 @@ class SendBack(Capability):
             destination, queues = self._retries.dead_letters(asked.group), DLQ_QUEUES
         else:
             destination, queues = names.retry_topic(asked.group), group.retry_queue_nums
-        message = Message(
-            destination,
-            self._env.rng.randrange(queues),
-            original.body,
-            values,
-            flag=original.flag,
-            sys_flag=original.sys_flag,
-            born_timestamp=original.born_timestamp,
-            born_host=original.born_host,
-            reconsume_times=times,
-        )
+        message = copy_of(original, destination, self._env.rng.randrange(queues), values)
+        message.reconsume_times = times
         return self._put(asked, message, dead=dead)
 
     def _put(self, asked: ConsumerSendMsgBack, message: Message, *, dead: bool) -> Durable:

@@ -24,7 +24,7 @@ from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import in_javas_order
 from broker_impl.env import Env
-from broker_impl.intake import Intake, Message, NotTaken, PutStatus
+from broker_impl.intake import Intake, Message, NotTaken, PutStatus, copy_of
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
 from rmq_net.service import Job
@@ -222,17 +222,7 @@ class Timers(Capability):
             for name in (prop.REAL_TOPIC, prop.REAL_QID):
                 values.pop(name, None)  # Java encodes what it has changed only for messages to light queues
             values[prop.WAIT] = "false"
-        message = Message(
-            topic,
-            queue_id,
-            original.body,
-            values,
-            flag=original.flag,
-            sys_flag=original.sys_flag,
-            born_timestamp=original.born_timestamp,
-            born_host=original.born_host,
-            reconsume_times=original.reconsume_times,
-        )
+        message = copy_of(original, topic, queue_id, values)
         try:
             placed = self._intake.stage(message, self._env.wall_ms, store_host=original.store_host)
         except NotTaken as no:

@@ -28,7 +28,7 @@ from broker_impl.engine.router import Capability
 from broker_impl.engine.slices import BYTES_PER_SLICE
 from broker_impl.half_copies import Half, HalfCopies
 from broker_impl.half_messages import HalfMessages
-from broker_impl.intake import Intake, Message, NotTaken
+from broker_impl.intake import Intake, NotTaken, copy_of
 from broker_impl.state.clients import Clients
 from broker_impl.state.half_messages import HalfState
 from broker_impl.state.stats import Stats
@@ -278,17 +278,7 @@ class TransactionCheck(Capability):
             made = TopicConfig(topic_name=name, read_queue_nums=GIVEN_UP_QUEUES, write_queue_nums=GIVEN_UP_QUEUES)
             made.perm = PERM_READ | PERM_WRITE
             table.create_if_absent(made)
-        message = Message(
-            name,
-            0,
-            unit.body,
-            values,
-            flag=unit.flag,
-            sys_flag=unit.sys_flag,
-            born_timestamp=unit.born_timestamp,
-            born_host=unit.born_host,
-            reconsume_times=unit.reconsume_times,
-        )
+        message = copy_of(unit, name, 0, values)
         self._intake.stage(message, self._env.wall_ms, store_host=unit.store_host)
         self._halves.forget(topic)
         self._env.log.warning("the transaction of message %s of %s is given up", values.get(prop.UNIQ_KEY), topic)

@@ -22,7 +22,7 @@ from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability, answers
 from broker_impl.half_copies import Half, HalfCopies
 from broker_impl.half_messages import HalfMessages
-from broker_impl.intake import HOST_FLAGS, Intake, Message, NotTaken, PutStatus, check_inner_batch, check_names, not_taken
+from broker_impl.intake import HOST_FLAGS, Intake, NotTaken, PutStatus, check_inner_batch, check_names, copy_of, not_taken
 from broker_impl.state.half_messages import HalfState
 from broker_impl.state.stats import Stats
 from rmq_net.log import plain_text
@@ -210,17 +210,8 @@ class Transactions(Capability):
                     index_keys(values.get(prop.UNIQ_KEY), values.get(prop.KEYS), tags),
                 )
             )
-        message = Message(
-            topic,
-            queue_id,
-            unit.body,
-            rule.committed_values(values),
-            flag=unit.flag,
-            sys_flag=rule.committed_sys_flag(unit.sys_flag),
-            born_timestamp=unit.born_timestamp,
-            born_host=unit.born_host,
-            reconsume_times=unit.reconsume_times,
-        )
+        message = copy_of(unit, topic, queue_id, rule.committed_values(values))
+        message.sys_flag = rule.committed_sys_flag(unit.sys_flag)
         try:
             check_names(topic)
             check_inner_batch(message.values, message.sys_flag, has_batch_queues=self._intake.has_batch_queues(topic))
@@ -278,17 +269,7 @@ class Transactions(Capability):
         is_committed = any(self._copies.is_committed(Half(one, values), place[0]) for one in copies)
         if waits or is_committed or state is HalfState.ENDED:
             raise Refusal(ResponseCode.SYSTEM_ERROR, PUT_FAILED)
-        message = Message(
-            names.TRANS_HALF_TOPIC,
-            rule.HALF_QUEUE,
-            unit.body,
-            {**values, prop.TRANSACTION_CHECK_TIMES: "0"},
-            flag=unit.flag,
-            sys_flag=unit.sys_flag,
-            born_timestamp=unit.born_timestamp,
-            born_host=unit.born_host,
-            reconsume_times=unit.reconsume_times,
-        )
+        message = copy_of(unit, names.TRANS_HALF_TOPIC, rule.HALF_QUEUE, {**values, prop.TRANSACTION_CHECK_TIMES: "0"})
         try:
             placed = self._intake.stage(message, self._env.wall_ms, store_host=unit.store_host)
         except NotTaken:
