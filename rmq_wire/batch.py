@@ -6,7 +6,7 @@ lengths and never looks at its total size; here they must add up exactly, since 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from struct import error as PackedError
 from typing import Final, NamedTuple
 
@@ -14,8 +14,6 @@ from rmq_wire.errors import BadBody
 from rmq_wire.layout.flat import length_of
 from rmq_wire.layout.message import ITEM, ITEM_HEAD_FLAT
 
-ITEMS_MAX: Final = 32_768
-"""A body of 4 MiB could hold six times as many empty items, which would stop everybody else for a tenth of a second."""
 _HEAD: Final = ITEM_HEAD_FLAT.packed
 _PROPERTIES_LENGTH: Final = length_of(ITEM, "properties")
 _PROPERTIES_LENGTH_SIZE: Final = _PROPERTIES_LENGTH.size
@@ -29,11 +27,14 @@ class Item(NamedTuple):
     properties: bytes
 
 
-def read_items(body: bytes | memoryview) -> list[Item]:
-    """All messages of a batch body.  Raises `BadBody` unless every byte belongs to exactly one whole item."""
+def walk_items(body: bytes | memoryview) -> Iterator[Item]:
+    """One message of a batch body after the other.  Raises `BadBody` at the first byte that is not part of exactly one whole
+    item, and at the end when there was none.
+    """
     view = memoryview(body)
-    items: list[Item] = []
     at, end = 0, len(view)
+    if not end:
+        raise BadBody("a batch without messages")
     try:
         while at < end:
             size, _, _, flag, body_size = _HEAD.unpack_from(view, at)
@@ -46,14 +47,14 @@ def read_items(body: bytes | memoryview) -> list[Item]:
             at += size
             if properties_size < 0 or at != properties_at + properties_size or at > end:
                 raise BadBody(f"batch item at {at - size}: its fields do not fill {size} bytes")
-            items.append(Item(flag, view[body_at:body_end], bytes(view[properties_at:at])))
-            if len(items) > ITEMS_MAX:
-                raise BadBody(f"more than {ITEMS_MAX} messages in a batch")
+            yield Item(flag, view[body_at:body_end], bytes(view[properties_at:at]))
     except PackedError as reason:
         raise BadBody(f"batch item at {at}: {reason}") from None
-    if not items:
-        raise BadBody("a batch without messages")
-    return items
+
+
+def read_items(body: bytes | memoryview) -> list[Item]:
+    """All messages of a batch body.  Raises `BadBody` unless every byte belongs to exactly one whole item."""
+    return list(walk_items(body))
 
 
 def pack_items(items: Iterable[Item]) -> bytes:

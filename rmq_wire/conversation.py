@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from rmq_wire.command import DEFAULT_LIMITS, Command, Limits, Unreadable, decode_header
-from rmq_wire.declare import Header, Request
+from rmq_wire.declare import Request
 from rmq_wire.encoding import Buffer, Form, encode_request
 from rmq_wire.errors import BadFrame
 from rmq_wire.layout.frame import HEADER_SIZE_MASK, PREFIX_FLAT, TYPE_SHIFT
@@ -143,29 +143,22 @@ class Conversation:
 
     def ask(
         self,
-        request: Request | None,
-        code: int | None = None,
+        request: Request,
         body: Buffer = b"",
         *,
         deadline_ms: int,
         tag: Any = None,
-        header: Header | None = None,
         ext: dict[str, str] | None = None,
     ) -> tuple[int, bytes]:
-        """Number and frame of a question that is pending from now on until that time on the caller's clock.
-
-        request: carries its code; or None with the code, and a header or none.
-        """
-        code = request.code if request is not None and code is None else code
-        if code is None:
-            raise TypeError("a question needs a code")
+        """Number and frame of a question that is pending from now on until that time on the caller's clock."""
+        code = request.code
         opaque = self._take_opaque()
         self._pending[opaque] = Pending(opaque, code, deadline_ms, tag)
-        return opaque, encode_request(code, header or request, body, opaque=opaque, form=self._form, ext=ext)
+        return opaque, encode_request(code, request, body, opaque=opaque, form=self._form, ext=ext)
 
-    def send_oneway(self, request: Request, body: Buffer = b"", *, ext: dict[str, str] | None = None) -> bytes:
+    def send_oneway(self, request: Request, body: Buffer = b"") -> bytes:
         """The frame of a one-way request."""
-        return encode_request(request.code, request, body, opaque=self._take_opaque(), form=self._form, oneway=True, ext=ext)
+        return encode_request(request.code, request, body, opaque=self._take_opaque(), form=self._form, oneway=True)
 
     def match(self, response: Command | Unreadable) -> Pending | None:
         """The question that this answers, which is pending no more; None for an answer nobody waits for."""
@@ -187,11 +180,6 @@ class Conversation:
         abandoned = list(self._pending.values())
         self._pending.clear()
         return abandoned
-
-    @property
-    def next_deadline_ms(self) -> int | None:
-        """When the first pending question expires."""
-        return min((pending.deadline_ms for pending in self._pending.values()), default=None)
 
     def _take_opaque(self) -> int:
         opaque = self._next_opaque

@@ -58,6 +58,17 @@ _ADDED_FIRST: Final = frozenset({"MSG_REGION", "TRACE_ON", "IS_SUPPORT_HEART_BEA
 _MARK: Final = "\0 %d \0"
 """Stands for a value while a template is made; no text of a constant looks like it."""
 _json: Final = msgspec.json.Encoder().encode
+_BARE: Final = _json(
+    {
+        "code": _MARK,
+        "flag": _MARK,
+        "language": LanguageCode.JAVA.name,
+        "opaque": _MARK,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": VERSION,
+    }
+).replace(_json(_MARK), b"%d")
+"""The header of a command with no fields: what most of those are answered who only want to know that it is done."""
 
 
 def encode_request(
@@ -121,6 +132,9 @@ def _head(
     language: int,
     version: int,
 ) -> bytes:
+    if header is None and ext is None and remark is None and not form and language == LanguageCode.JAVA and version == VERSION:
+        written = _BARE % (code, flag, opaque)
+        return frame_prefix(len(written), body_size, form) + written
     texts = None if header is None and ext is None else _ext_texts(header, ext, form)
     if form:
         written = _binary_header(code, language, version, opaque, flag, remark, texts or {})

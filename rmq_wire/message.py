@@ -50,12 +50,24 @@ _SYS_FLAG: Final = _HEAD.field("sys_flag")
 _SYS_FLAG_AT: Final = _HEAD.at["sys_flag"]
 _HOST_BITS: Final = BORN_V6 | STORE_V6
 _FIXED: Final[dict[int, Packed]] = {bits: layout.packed for bits, layout in FIXED.items()}
+_SIZING_V4: Final = FIXED[0].rows(1, "magic", "sys_flag", "body_size")
+_FIXED_V4_SIZE: Final = FIXED[0].size
 TOPIC_LENGTHS: Final = {MAGIC_V1: length_of(TOPIC_V1), MAGIC_V2: length_of(TOPIC_V2)}
 """Magic -> how the topic's length is written."""
 PROPERTIES_LENGTH: Final = length_of(UNIT, "properties")
 _TOPIC_LENGTH_V1: Final = TOPIC_LENGTHS[MAGIC_V1]
 _TOPIC_LENGTH_V2: Final = TOPIC_LENGTHS[MAGIC_V2]
 _PROPERTIES_LENGTH_SIZE: Final = PROPERTIES_LENGTH.size
+_LENGTH_V1_SIZE: Final = _TOPIC_LENGTH_V1.size
+_V4_SIZE: Final = FIXED[0].size
+_MAGIC_FIELD: Final = FIXED[0].names.index("magic")
+_SYS_FLAG_FIELD: Final = FIXED[0].names.index("sys_flag")
+"""Before the hosts, whose widths it says: every kind of unit has it at this place."""
+_unpack_v4: Final = FIXED[0].packed.unpack_from
+_unpack_length_v1: Final = _TOPIC_LENGTH_V1.unpack_from
+_unpack_properties_length: Final = PROPERTIES_LENGTH.unpack_from
+_as_tuple: Final = tuple.__new__
+"""`StoredMessage._make` without its frame."""
 
 PHYSICAL_OFFSET_AT: Final = _HEAD.at["physical_offset"]
 QUEUE_OFFSET_AT: Final = _HEAD.at["queue_offset"]
@@ -142,33 +154,53 @@ def read_unit(log: Buffer, at: int = 0) -> StoredMessage:
     if at < 0:
         raise BadRecord(f"unit at {at}")
     try:
-        fixed = _FIXED[_SYS_FLAG.unpack_from(log, at + _SYS_FLAG_AT)[0] & _HOST_BITS]
-        *head, body_size = fixed.unpack_from(log, at)
-        magic = head[1]
-        body_at = at + fixed.size
-        topic_at = body_at + body_size
+        fields = _unpack_v4(log, at)
+        body_at = at + _V4_SIZE
+        hosts = fields[_SYS_FLAG_FIELD] & _HOST_BITS
+        if hosts:
+            fields = _FIXED[hosts].unpack_from(log, at)
+            body_at = at + _FIXED[hosts].size
+        magic, body_size = fields[_MAGIC_FIELD], fields[-1]
+        body_end = topic_at = body_at + body_size
         if body_size < 0:
             raise BadRecord(f"unit at {at}: body of {body_size} bytes")
         if magic == MAGIC_V1:
-            [topic_size] = _TOPIC_LENGTH_V1.unpack_from(log, topic_at)
-            body_end, topic_at = topic_at, topic_at + _TOPIC_LENGTH_V1.size
+            [topic_size] = _unpack_length_v1(log, body_end)
+            topic_at += _LENGTH_V1_SIZE
         elif magic == MAGIC_V2:
-            [topic_size] = _TOPIC_LENGTH_V2.unpack_from(log, topic_at)
-            body_end, topic_at = topic_at, topic_at + _TOPIC_LENGTH_V2.size
+            [topic_size] = _TOPIC_LENGTH_V2.unpack_from(log, body_end)
+            topic_at += _TOPIC_LENGTH_V2.size
         else:
             raise BadRecord(f"unit at {at}: magic {magic & 0xFFFFFFFF:08X}")
         if topic_size < 0:
             raise BadRecord(f"unit at {at}: topic of {topic_size} bytes")
         topic_end = topic_at + topic_size
-        [properties_size] = PROPERTIES_LENGTH.unpack_from(log, topic_end)
-        properties_at = topic_end + _PROPERTIES_LENGTH_SIZE
+        [properties_size] = _unpack_properties_length(log, topic_end)
     except PackedError as reason:
         raise BadRecord(f"unit at {at}: {reason}") from None
+    properties_at = topic_end + _PROPERTIES_LENGTH_SIZE
     end = properties_at + properties_size
-    if properties_size < 0 or end > len(log) or end - at != head[0]:
-        raise BadRecord(f"unit at {at}: its fields end after {end - at} bytes, it says {head[0]}")
-    parts = (*head, log[body_at:body_end], bytes(log[topic_at:topic_end]), bytes(log[properties_at:end]))
-    return StoredMessage._make(parts)
+    if properties_size < 0 or end > len(log) or end - at != fields[0]:
+        raise BadRecord(f"unit at {at}: its fields end after {end - at} bytes, it says {fields[0]}")
+    parts = (*fields[:-1], log[body_at:body_end], bytes(log[topic_at:topic_end]), bytes(log[properties_at:end]))
+    return _as_tuple(StoredMessage, parts)
+
+
+def stored_properties(unit: memoryview) -> bytes:
+    """The properties of a whole unit, and nothing else of it; none where the lengths lead out of it.  Raises `BadRecord`."""
+    try:
+        magic, sys_flag, body_size = _SIZING_V4.unpack_from(unit)
+        fixed_size = _FIXED_V4_SIZE
+        if sys_flag & _HOST_BITS:
+            layout = FIXED[sys_flag & _HOST_BITS]
+            fixed_size = layout.size
+            [body_size] = layout.field("body_size").unpack_from(unit, layout.at["body_size"])
+        length = _TOPIC_LENGTH_V2 if magic == MAGIC_V2 else _TOPIC_LENGTH_V1
+        topic_at = fixed_size + body_size
+        [topic_size] = length.unpack_from(unit, topic_at)
+    except PackedError as reason:
+        raise BadRecord(f"unit: {reason}") from None
+    return bytes(unit[topic_at + length.size + topic_size + _PROPERTIES_LENGTH_SIZE :])
 
 
 def read_size_and_magic(log: Buffer, at: int) -> tuple[int, int]:

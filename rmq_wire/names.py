@@ -175,11 +175,6 @@ def is_retry_topic(topic: str) -> bool:
     return topic.startswith(RETRY_PREFIX)
 
 
-def is_dlq_topic(topic: str) -> bool:
-    """Messages in it were given up by one group."""
-    return topic.startswith(DLQ_PREFIX)
-
-
 def is_lmq(name: str | None) -> bool:
     """`MixAll.isLmq`: a light message queue, not a topic."""
     return name is not None and name.startswith(LMQ_PREFIX)

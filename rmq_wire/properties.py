@@ -10,7 +10,8 @@ Sources: `MessageDecoder.string2messageProperties`, `messageProperties2String`; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -22,8 +23,6 @@ NAME_END: Final = "\x01"
 PAIR_END: Final = "\x02"
 REQUEST_BUCKETS: Final = 128
 """Of the map that `string2messageProperties` makes."""
-MESSAGE_BUCKETS: Final = 16
-"""Of the map that a `Message` object makes for itself."""
 ENCODED_BYTES_MAX: Final = 32767
 """The length is a Java short.  Longer ones are refused by whoever stores them (PROPERTIES_SIZE_EXCEEDED)."""
 HOPELESS_CHARACTERS: Final = 2 * ENCODED_BYTES_MAX
@@ -43,8 +42,21 @@ _NAME_ENDS: Final = repeat(NAME_END)
 
 def decode(text: str) -> dict[str, str]:
     """Names to values in the order of first appearance; the last of two values wins; pairs without name or value are dropped."""
+    pairs = text.split(PAIR_END)
+    if not pairs[-1]:
+        pairs.pop()
+    try:
+        found: dict[str, str] = dict(map(_split, pairs, _NAME_ENDS))
+    except ValueError:  # a pair with no or more than one 0x01 in it
+        return _decode_slowly(pairs)
+    if len(found) == len(pairs) and "" not in found and all(found.values()):
+        return found
+    return _decode_slowly(pairs)
+
+
+def _decode_slowly(pairs: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for pair in text.split(PAIR_END):
+    for pair in pairs:
         name, _, value = pair.partition(NAME_END)
         if name and value:
             found[name] = value
@@ -66,7 +78,19 @@ def java_order(pairs: Mapping[str, str], buckets: int = REQUEST_BUCKETS) -> dict
 
 def encode_java(pairs: Mapping[str, str], buckets: int = REQUEST_BUCKETS) -> bytes:
     """`messageProperties2String` of such a map, as the bytes that are stored."""
+    inserted = tuple(pairs)
+    if inserted and _is_modest(inserted):
+        form, pick = _ordered(inserted, buckets)
+        text: str = form % pick(pairs)
+        return text.encode("utf-8", "replace")
     return encode(java_order(pairs, buckets)).encode("utf-8", "replace")
+
+
+@lru_cache(maxsize=PLANS_MAX)
+def _ordered(inserted: tuple[str, ...], buckets: int) -> tuple[str, Callable[[Mapping[str, str]], Any]]:
+    """How pairs with these names are written, and what takes out their values for it."""
+    order = [inserted[at] for at in permutation(inserted, buckets)]
+    return "".join(map(_form, order)), itemgetter(*order)
 
 
 def delete(text: str, name: str) -> str:
@@ -81,16 +105,47 @@ def delete(text: str, name: str) -> str:
 
 def find(encoded: bytes, name: bytes) -> bytes | None:
     """The value of one property in stored bytes, without reading the others.  The last one wins, as in `decode`."""
-    mark = b"\x02" + name + b"\x01"
-    end = len(encoded)
+    return find_marked(encoded, mark_of(name))
+
+
+def mark_of(name: bytes) -> bytes:
+    """What `find_marked` looks for."""
+    return b"\x02" + name + b"\x01"
+
+
+def find_marked(encoded: bytes, mark: bytes) -> bytes | None:
+    """`find` by what `mark_of` made of the name: for those who look for the same name in many messages."""
+    before = len(encoded)
     while True:
-        at = encoded.rfind(mark, 0, end) + 1
-        if at == 0 and not encoded.startswith(mark[1:]):
+        at = encoded.rfind(mark, 0, before)
+        if at < 0 and not encoded.startswith(mark[1:]):
             return None
-        value = encoded[at + len(name) + 1 :].partition(b"\x02")[0]
-        if value or at == 0:
+        start = at + len(mark)
+        end = encoded.find(b"\x02", start)
+        value = encoded[start:] if end < 0 else encoded[start:end]
+        if value or at < 0:
             return bytes(value) or None
-        end = at - 1  # a pair without a value does not count
+        before = at + 1  # a pair without a value does not count; what ends before it may begin with its 0x02
+
+
+def finder(names: Sequence[bytes]) -> Callable[[bytes], tuple[bytes | None, ...]]:
+    """What finds the values of these names, as `find` does, in the properties of many messages."""
+    marks = [(mark_of(name), len(name) + 2) for name in names]
+
+    def values(encoded: bytes) -> tuple[bytes | None, ...]:
+        found: list[bytes | None] = []
+        for mark, size in marks:
+            at = encoded.rfind(mark)
+            if at >= 0:
+                start = at + size
+                end = encoded.find(b"\x02", start)
+                if end > start:
+                    found.append(encoded[start:end])
+                    continue
+            found.append(find_marked(encoded, mark))
+        return tuple(found)
+
+    return values
 
 
 def _is_modest(sent: tuple[str, ...]) -> bool:

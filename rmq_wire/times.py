@@ -1,4 +1,4 @@
-"""Times as the reference spells them in names of files: pure conversions, no clock."""
+"""Times as the reference spells them in names of files and for tools: pure conversions, no clock."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ def compact_time(wall_ms: int, zone: Zone) -> str:
     """Local time as 17 digits, `yyyyMMddHHmmssSSS` (`UtilAll.timeMillisToHumanString`)."""
     moment = datetime.fromtimestamp(wall_ms // 1000, zone)
     return f"{moment:%Y%m%d%H%M%S}{wall_ms % 1000:03d}"
+
+
+def tool_time(wall_ms: int, zone: Zone) -> str:
+    """Local time for tools, `yyyy-MM-dd#HH:mm:ss:SSS` (`UtilAll.formatDate` with `UtilAll.YYYY_MM_DD_HH_MM_SS_SSS`)."""
+    moment = datetime.fromtimestamp(wall_ms // 1000, zone)
+    return f"{moment:%Y-%m-%d#%H:%M:%S}:{wall_ms % 1000:03d}"
 
 
 def local_hour(wall_ms: int, zone: Zone) -> int:

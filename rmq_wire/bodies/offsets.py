@@ -28,6 +28,27 @@ class ResetOffset(DialectBody):
     offset_table: dict[MessageQueue, I64] = field(default_factory=dict)
 
 
+class QueueOffset(Body):
+    """One queue and where it goes on, as C++ clients read it (`MessageQueueForC`)."""
+
+    broker_name: str = ""
+    offset: I64 = 0
+    queue_id: I32 = 0
+    topic: str = ""
+
+
+class ResetOffsetForC(Body):
+    """Request 220 for the members of a group that a C++ client had reset (`ResetOffsetBodyForC`): they read no queues as keys."""
+
+    offset_table: list[QueueOffset] = field(default_factory=list)
+
+
+class CorrectionOffsets(DialectBody):
+    """Answer 308 (`QueryCorrectionOffsetBody`): queue id to the smallest next offset of any group, or `UNREAD`."""
+
+    correction_offsets: dict[I32, I64] = field(default_factory=dict)
+
+
 class DelayOffsetTable(DialectBody):
     """`DelayOffsetSerializeWrapper`: delay level to the next offset of its queue."""
 

@@ -7,6 +7,8 @@ from typing import Any
 from msgspec import field
 
 from rmq_wire.bodies.body import FASTJSON, Body, DialectBody
+from rmq_wire.bodies.locks import QueueName
+from rmq_wire.declare import I64
 from rmq_wire.fastjson import MessageQueue
 
 
@@ -81,6 +83,29 @@ def progress_of(group: str, stats: bytes) -> bytes:
 def progress_ends(total_diff: int, total_inflight_diff: int) -> bytes:
     """What follows the last group."""
     return b'],"totalDiff":%d,"totalInflightDiff":%d}' % (total_diff, total_inflight_diff)
+
+
+class QueueTimeSpan(Body):
+    """Times of one queue, in wall milliseconds, -1 where there is no message (`QueueTimeSpan`).
+
+    Store times of its first and last message and of the last one that was consumed, each also as local time
+    (`rmq_wire.times.tool_time`); `delay_time` is the age of the next one to consume, in milliseconds.
+    """
+
+    consume_time_stamp: I64 = 0
+    consume_time_stamp_str: str = ""
+    delay_time: I64 = 0
+    max_time_stamp: I64 = 0
+    max_time_stamp_str: str = ""
+    message_queue: QueueName = field(default_factory=QueueName)
+    min_time_stamp: I64 = 0
+    min_time_stamp_str: str = ""
+
+
+class ConsumeTimeSpans(Body):
+    """Answer 303 (`QueryConsumeTimeSpanBody`)."""
+
+    consume_time_span_set: list[QueueTimeSpan] = field(default_factory=list)
 
 
 class BrokerStatsItem(Body):

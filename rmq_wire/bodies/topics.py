@@ -34,6 +34,11 @@ class TopicConfig(Body):
     order: bool = False
     attributes: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def queues(self) -> int:
+        """How many there are: those that may be written, or read, whichever are more."""
+        return max(self.read_queue_nums, self.write_queue_nums)
+
     def readable(self) -> bool:
         """May be consumed."""
         return bool(self.perm & PERM_READ)

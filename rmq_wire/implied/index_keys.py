@@ -19,17 +19,31 @@ def is_indexed(sys_flag: int) -> bool:
     return sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK
 
 
+def tags_key(tags: str) -> str:
+    """Under which text a message with these TAGS is found by them."""
+    return TAGS_PREFIX + tags
+
+
 def index_keys(unique_key: str | None, keys: str | None, tags: str | None) -> tuple[str, ...]:
     """The texts in the order of the entries; `topic#` goes before each.
 
     The unique key, each piece of KEYS between blanks, `T#` and the whole TAGS.
     """
+    if not keys and not tags:
+        return (unique_key,) if unique_key else ()
     found = [unique_key] if unique_key else []
     if keys:
         found += [piece for piece in keys.split(prop.KEY_SEPARATOR) if piece]
     if tags:
-        found.append(TAGS_PREFIX + tags)
+        found.append(tags_key(tags))
     return tuple(found)
+
+
+def tagged_index_keys(unique_key: str, keys: str, tags_key: str) -> tuple[str, ...]:
+    """`index_keys` of a message that has a unique key and tags, for who knows the tags' text already."""
+    if keys and prop.KEY_SEPARATOR not in keys:
+        return unique_key, keys, tags_key
+    return (*index_keys(unique_key, keys, None), tags_key)
 
 
 def stored_index_keys(properties: bytes) -> tuple[str, ...]:

@@ -12,10 +12,12 @@ buildDeleteKey, isReject).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from rmq_wire import names
 from rmq_wire import property_names as prop
+from rmq_wire.implied.real_place import real_place_of
 from rmq_wire.java import long_of, parse_int, parse_long, string_hash
 
 TIMES: Final = (prop.TIMER_DELIVER_MS, prop.TIMER_DELAY_MS, prop.TIMER_DELAY_SEC)
@@ -40,7 +42,8 @@ MAGIC_MAX: Final = 15
 NEVER_IN_WHEEL_MS: Final = (1 << 63) - 1
 """TIMER_ENQUEUE_MS of a message that was due before it could enter the wheel (`Long.MAX_VALUE`)."""
 _DELAY_MS_MAX: Final = (1 << 31) - 1
-_QUEUE_ID_MAX: Final = (1 << 31) - 1
+_CACHED_MAX: Final = 1_024
+"""Times and topics: a burst has few of either."""
 
 
 class IllegalTime(Exception):
@@ -108,7 +111,13 @@ def is_rejected(count: int, limit: int, chance: int) -> bool:
 
 def due_of(values: Mapping[str, str]) -> int:
     """TIMER_OUT_MS of a message in the timer's topic.  Raises `NoTimer`."""
-    due_ms = parse_long(values.get(prop.TIMER_OUT_MS, ""))
+    return due_said(values.get(prop.TIMER_OUT_MS, ""))
+
+
+@lru_cache(maxsize=_CACHED_MAX)
+def due_said(text: str) -> int:
+    """The same of the value.  Raises `NoTimer`."""
+    due_ms = parse_long(text)
     if due_ms is None or due_ms < 0:
         raise NoTimer("it does not say when it is due")
     return due_ms
@@ -134,9 +143,9 @@ def usable_window(window_slots: int, precision_ms: int = PRECISION_MS) -> int:
     return window_slots if 2 <= window_slots <= most else most
 
 
-def topic_hash(values: Mapping[str, str]) -> int:
-    """`hashTopicForMetrics` of the topic where it belongs."""
-    topic = values.get(prop.REAL_TOPIC)
+@lru_cache(maxsize=_CACHED_MAX)
+def topic_hash(topic: str | None) -> int:
+    """`hashTopicForMetrics` of the topic where a message belongs, REAL_TOPIC."""
     return 0 if topic is None else string_hash(topic)
 
 
@@ -166,8 +175,7 @@ def forget_dequeue(values: dict[str, str]) -> bool:
 
 def destination(values: Mapping[str, str]) -> tuple[str, int]:
     """Topic and queue where it belongs.  The copy there keeps all of its properties.  Raises `NoTimer`."""
-    topic = values.get(prop.REAL_TOPIC)
-    queue_id = parse_int(values.get(prop.REAL_QID, ""))
-    if not topic or queue_id is None or not 0 <= queue_id <= _QUEUE_ID_MAX:
+    place = real_place_of(values)
+    if place is None:
         raise NoTimer("it does not say where it belongs")
-    return topic, queue_id
+    return place

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from rmq_wire import property_names as prop
 from rmq_wire.java import parse_int, parse_long
-from rmq_wire.properties import encode_java
+from rmq_wire.properties import Rewriter, decode, encode, encode_java
 from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, with_transaction_type
 
 HALF_QUEUE: Final = 0
@@ -72,6 +72,20 @@ def half_values(values: Mapping[str, str], topic: str, queue_id: int) -> dict[st
     return half
 
 
+def addressed(sent: str | None, topic: str, queue_id: int) -> str:
+    """A sender's property string, and at its end where the message belongs: what the half message's properties follow from."""
+    return f"{sent}{prop.REAL_TOPIC}\x01{topic}\x02{prop.REAL_QID}\x01{queue_id}\x02"
+
+
+def half_string(text: str, rewriter: Rewriter) -> bytes:
+    """What is stored as the properties of the half message of an `addressed` string with a unique key."""
+    sent = decode(text)
+    topic, queue_id = sent.pop(prop.REAL_TOPIC), sent.pop(prop.REAL_QID)
+    half = half_values(rewriter.rewrite(encode(sent), str)[1], topic, HALF_QUEUE)
+    half[prop.REAL_QID] = queue_id
+    return encode_java(half)
+
+
 def half_sys_flag(flag: int) -> int:
     """Of type none, so that the half message is in its queue."""
     return with_transaction_type(flag, TRANSACTION_NOT)
@@ -80,29 +94,25 @@ def half_sys_flag(flag: int) -> int:
 # Ends
 
 
-def destination(values: Mapping[str, str]) -> tuple[str, int] | None:
-    """Topic and queue where a half message belongs; None when it does not say so."""
-    topic, queue_id = values.get(prop.REAL_TOPIC), values.get(prop.REAL_QID, "")
-    if not topic or not (queue_id.isascii() and queue_id.isdigit()):
-        return None
-    number = parse_int(queue_id)
-    return None if number is None else (topic, number)
-
-
 def committed_values(values: Mapping[str, str]) -> dict[str, str]:
     """The properties of a committed message, of those of its half message (`endMessageTransaction` of 5.5.0)."""
     return {name: value for name, value in values.items() if name not in (prop.REAL_TOPIC, prop.REAL_QID)}
 
 
-def committed_properties(half: bytes, values: Mapping[str, str]) -> bytes:
-    """The same, of the stored properties and what they say: both pairs are cut out where they stand once, behind another pair."""
+def committed_properties(half: bytes, topic: str, queue_id: int | str) -> bytes:
+    """The same as stored bytes, of those of a half message that belongs there: both pairs are cut out where they stand once."""
+    if half.count(b"\x02") > CUT_NAMES_MAX:
+        return _encoded_anew(half)
     encoded = half
-    for name in (prop.REAL_TOPIC, prop.REAL_QID):
-        pair = f"\x02{name}\x01{values[name]}\x02".encode()
-        if encoded.count(pair) != 1 or len(values) > CUT_NAMES_MAX:
-            return encode_java(committed_values(values))
+    for pair in (f"\x02{prop.REAL_TOPIC}\x01{topic}\x02".encode(), f"\x02{prop.REAL_QID}\x01{queue_id}\x02".encode()):
+        if encoded.count(pair) != 1:
+            return _encoded_anew(half)
         encoded = encoded.replace(pair, b"\x02")
     return encoded
+
+
+def _encoded_anew(half: bytes) -> bytes:
+    return encode_java(committed_values(decode(half.decode("utf-8", "replace"))))
 
 
 def committed_sys_flag(flag: int) -> int:

@@ -35,6 +35,13 @@ class Flat(NamedTuple):
         """One field alone."""
         return Packed(">" + self.codes[self.names.index(name)])
 
+    def run(self, *names: str) -> Packed:
+        """Fields that stand side by side.  Raises ValueError for others."""
+        first = self.names.index(names[0])
+        if self.names[first : first + len(names)] != names:
+            raise ValueError(f"{names} do not follow each other in {self.names}")
+        return Packed(">" + "".join(self.codes[first : first + len(names)]))
+
     def rows(self, count: int, *names: str) -> Packed:
         """So many records in a row, of each all fields, or only those named; the rest is skipped.
 
