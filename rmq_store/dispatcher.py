@@ -12,7 +12,7 @@ from typing import Final
 
 from rmq_store.errors import InvariantBroken
 from rmq_store.index.index import TAIL_BYTES_MAX, Index
-from rmq_store.log.commit_log import Staged
+from rmq_store.log.staging import Staged
 from rmq_store.queues.consume_queue import UNIT_FIELDS, ConsumeQueue
 from rmq_store.results import Arrived
 from rmq_wire.implied.queue_entries import UNQUEUED

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from rmq_store.layouts import BATCH_UNIT, QUEUE_UNIT
 from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS
+from rmq_wire.store_names import COMMIT_LOG
 
 MEBIBYTE = 1 << 20
 QUEUE_UNITS_PER_FILE = 300_000
@@ -109,15 +110,10 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
         return max(min(LOG_MAPS_MAX, self.open_files_max // 4), 1)
 
     @property
-    def commit_log_directory(self) -> str:
-        """The first of them."""
-        return self.commit_log_directories[0]
-
-    @property
     def commit_log_directories(self) -> tuple[str, ...]:
         """Where new files of the commit log may be made, as configured."""
         read_only = self.read_only_commit_log_directories
-        paths = split_paths(self.store_path_commit_log) or (f"{self.store_path_root_dir}/commitlog",)
+        paths = split_paths(self.store_path_commit_log) or (f"{self.store_path_root_dir}/{COMMIT_LOG}",)
         return tuple(path for path in paths if path not in read_only)
 
     @property

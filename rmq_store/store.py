@@ -13,11 +13,12 @@ from typing import Final
 from rmq_store.disk.disk import Disk, Lock
 from rmq_store.disk.segments import NO_DESCRIPTOR
 from rmq_store.disk_space import DiskSpace, RetentionRules
-from rmq_store.errors import Closed, CommitFailed, Illegal, InvariantBroken, StoreLocked, Unwritable
+from rmq_store.errors import Closed, CommitFailed, InvariantBroken, StoreLocked, Unwritable
 from rmq_store.flush import Flusher, Ticket
-from rmq_store.log.commit_log import Staged
+from rmq_store.log.batch import Batch
 from rmq_store.log.draft import Draft, Placed
 from rmq_store.log.property_staging import PropertyStaging
+from rmq_store.log.staging import Staged
 from rmq_store.log.writability import Writability
 from rmq_store.queues.queues import exhausted
 from rmq_store.read.reading import Reading
@@ -157,18 +158,15 @@ class Store(Reading):
             return self._property_staging.stage(draft, queue, wall_ms)
         return self._log.stage(draft, queue, wall_ms)
 
-    def stage_batch(self, drafts: Sequence[Draft], wall_ms: int) -> Sequence[Placed]:
+    def open_batch(self, topic: str, queue_id: int) -> Batch:
+        """For messages of this queue that enter the log together: `add` them at leisure, then `stage_batch`."""
+        return self._log.open_batch(self._queues.get(topic, queue_id))
+
+    def stage_batch(self, batch: Batch, wall_ms: int) -> Sequence[Placed]:
         """All of them in one file, or none. Raises Illegal, Unwritable."""
         if self._writability.why is not None:
             raise Unwritable(self._writability.why, self._writability.detail)
-        log = self._log
-        queues = [self._queues.get(draft.topic, draft.queue_id) for draft in drafts]
-        savepoint = log.savepoint()
-        try:
-            return self._property_staging.stage_batch(drafts, queues, wall_ms)
-        except Illegal:
-            log.rollback_to(savepoint)
-            raise
+        return self._log.stage_batch(batch, self._queues.get(batch.topic, batch.queue_id), wall_ms)
 
     def savepoint(self) -> int:
         """A mark to roll back to within this turn."""

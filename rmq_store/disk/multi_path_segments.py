@@ -12,6 +12,7 @@ from rmq_store.disk.disk import Entry, File, Kind
 from rmq_store.disk.segments import OpenFiles, Segments
 from rmq_store.errors import ForeignFile
 from rmq_store.settings import StoreSettings
+from rmq_wire.store_names import offset_of
 
 
 class MultiPathSegments(Segments):
@@ -46,8 +47,8 @@ class MultiPathSegments(Segments):
                     raise ForeignFile(f"{entry.name} lies in {found[entry.name]} and in {directory}: move one of them away")
                 found[entry.name] = directory
                 entries.append((f"{directory}/{entry.name}", entry))
-                if entry.name.isascii() and entry.name.isdigit():
-                    self._places[int(entry.name)] = directory
+                if (start := offset_of(entry.name)) is not None:
+                    self._places[start] = directory
         return sorted(entries, key=lambda at: at[1].name)
 
     @property

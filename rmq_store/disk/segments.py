@@ -13,9 +13,8 @@ from typing import Final
 
 from rmq_store.disk.disk import Disk, Entry, File, Kind
 from rmq_store.errors import ForeignFile
+from rmq_wire.store_names import offset_name, offset_of
 
-NAME_DIGITS = 20
-"""Java: UtilAll.offset2FileName."""
 PAGE_BYTES = 4096
 """Java: OS_PAGE_SIZE."""
 NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
@@ -81,10 +80,6 @@ def note_dirty(dirty_files: dict[str, int], path: str, within: int, end: int, fi
     dirty_files[path] = dirty_files.get(path, 0) + pages
 
 
-def file_name(start: int) -> str:
-    return f"{start:0{NAME_DIGITS}d}"
-
-
 class Segments:
     """The files of one directory. `starts` is ascending."""
 
@@ -115,16 +110,17 @@ class Segments:
                 continue
             if kind is not Kind.FILE:
                 raise ForeignFile(f"{path} is a {kind.value}: move it away, only regular files belong there")
-            if len(name) != NAME_DIGITS or not (name.isascii() and name.isdigit()):
+            start = offset_of(name)
+            if start is None:
                 raise ForeignFile(f"{path} does not belong there: move it away")
             if size != self.file_bytes:
                 raise ForeignFile(
                     f"{path} has {size} bytes, configured are {self.file_bytes}: restore the file, or set the size that the"
                     " store was made with"
                 )
-            if int(name) % self.file_bytes:
+            if start % self.file_bytes:
                 raise ForeignFile(f"{path} does not start at a multiple of {self.file_bytes}: move it away")
-            self.starts.append(int(name))
+            self.starts.append(start)
         return empty
 
     def _entries(self) -> list[tuple[str, Entry]]:
@@ -143,7 +139,7 @@ class Segments:
 
     def path(self, start: int) -> str:
         if start != self._last_start:
-            self._last_start, self._last_path = start, f"{self.directory_of(start)}/{file_name(start)}"
+            self._last_start, self._last_path = start, f"{self.directory_of(start)}/{offset_name(start)}"
         return self._last_path
 
     def start_of(self, position: int) -> int | None:

@@ -16,7 +16,7 @@ from rmq_store.disk.segments import OpenFiles
 from rmq_store.errors import ForeignFile
 from rmq_store.index.index_file import IndexFile, file_bytes
 from rmq_store.index.key_hashes import KeyHashes
-from rmq_store.log.commit_log import Staged
+from rmq_store.log.staging import Staged
 from rmq_wire.implied.index_keys import is_indexed, key_hash
 from rmq_wire.times import Zone, compact_time
 

@@ -19,7 +19,7 @@ from rmq_store.disk.segments import OpenFiles
 from rmq_store.errors import Cold
 from rmq_store.index.key_hashes import SUFFIX, WORD, KeyHashes
 from rmq_store.layouts import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
-from rmq_store.log.commit_log import Staged
+from rmq_store.log.staging import Staged
 from rmq_wire.implied.index_keys import HASH_MAX, is_indexed
 from rmq_wire.layout.index import Geometry
 

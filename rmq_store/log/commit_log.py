@@ -1,9 +1,9 @@
 """The commit log: all messages of all topics, one after the other, in files of one size.
 
-Appending is two steps.  `stage` packs a unit at the position it will have and keeps its pieces; `commit` joins what was staged
-and writes it, one `write_at` per file.  Until then nothing is on disk and everything can be taken back: `savepoint` and
-`rollback_to` drop the newest stagings, a failed commit drops all, puts zeros where it may have written and gives every
-reservation back.  Readers see `written_offset`, which only a commit moves.
+Appending is two steps.  `stage` (of `rmq_store.log.staging`) packs a unit at the position it will have and keeps its pieces;
+`commit` joins what was staged and writes it, one `write_at` per file.  Until then nothing is on disk and everything can be taken
+back: `savepoint` and `rollback_to` drop the newest stagings, a failed commit drops all, puts zeros where it may have written and
+gives every reservation back.  Readers see `written_offset`, which only a commit moves.
 
 A unit never straddles two files: one is closed with a blank (its length and a magic) when the next unit plus a blank would not
 fit.  (Java: CommitLog.DefaultAppendMessageCallback)
@@ -14,51 +14,24 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from typing import Final, NoReturn
-from zlib import crc32
 
 from rmq_store.disk.disk import File, write_all
 from rmq_store.disk.multi_path_segments import log_segments
 from rmq_store.disk.segments import OpenFiles
 from rmq_store.errors import Closed, CommitFailed, CreateFailed, Illegal, IllegalKind, InvariantBroken
-from rmq_store.layouts import BLANK, BORN_V6, FIXED, MAGIC_BLANK, PROPERTIES_LENGTH, STORE_V6
-from rmq_store.log.draft import Draft, Placed
+from rmq_store.layouts import BLANK, MAGIC_BLANK
+from rmq_store.log.batch import Batch
+from rmq_store.log.staging import Piece, Staged, Staging
 from rmq_store.queues.consume_queue import ConsumeQueue
-from rmq_store.settings import EXTRA_UNIT_BYTES, PROPERTIES_BYTES_MAX, StoreSettings
-from rmq_wire.checksum import MASK
+from rmq_store.settings import EXTRA_UNIT_BYTES, StoreSettings
 from rmq_wire.implied.queue_entries import UNQUEUED
-from rmq_wire.layout.message import HOST_V4_SIZE
-from rmq_wire.message import SEAL_BYTES, crc32_property
 
 END_BYTES: Final = BLANK.size
 """Always left at a file's end, so that a blank fits."""
-PIECES: Final = 5
-"""pieces of a staged unit: fixed part, body, topic with length, properties length, properties"""
 PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS, errno.EACCES})
 """Errors that leave the file as it was known to be and may pass."""
 JOINED_BYTES_MAX: Final = 112 * 1024
 """A bigger turn is written in portions: malloc maps fresh pages for bigger blocks, and touching them costs more than a call."""
-
-_PACK_V4: Final = FIXED[0].packed.pack
-_V4_BYTES: Final = FIXED[0].size + PROPERTIES_LENGTH.size
-"""Of a unit with IPv4 hosts: all but topic, body and properties."""
-_NO_HOST_BITS: Final = ~(BORN_V6 | STORE_V6)
-"""A client may set these bits; only the hosts' widths decide."""
-
-
-class Staged(Placed, gc=False):
-    """A unit from its staging to its dispatch; what `Store.stage` returns."""
-
-    queue: ConsumeQueue
-    sys_flag: int
-    store_timestamp: int
-    tags_code: int
-    keys: tuple[str, ...]
-    count: int = 1
-    """offsets that it takes in its queue; more than one for an inner batch"""
-    light: tuple[tuple[ConsumeQueue, int], ...] = ()
-    """light queues that it goes to as well, with its offset there"""
-    undone: tuple[tuple[ConsumeQueue, int], ...] = ()
-    """light queues whose offsets it only counts on"""
 
 
 class _Segment:
@@ -69,25 +42,21 @@ class _Segment:
     def __init__(self, at: int) -> None:
         self.at = at
         """log position of the first piece"""
-        self.pieces: list[bytes | bytearray | memoryview] = []
+        self.pieces: list[Piece] = []
 
 
-class CommitLog:
+class CommitLog(Staging):
     """`written_offset` is the log's end; positions count bytes from the very first file ever."""
 
     def __init__(self, settings: StoreSettings, files: OpenFiles) -> None:
         self.unsynced_directories: dict[str, None] = {}
         self.segments = log_segments(settings, files, self.unsynced_directories)
         self.written_offset = 0
-        self.staged: list[Staged] = []
         self._file_bytes = settings.mapped_file_size_commit_log
-        self._unit_bytes_max = min(settings.max_message_size + EXTRA_UNIT_BYTES, self._file_bytes - END_BYTES)
-        self._body_bytes_max = settings.max_message_size
+        unit_bytes_max = min(settings.max_message_size + EXTRA_UNIT_BYTES, self._file_bytes - END_BYTES)
+        super().__init__(unit_bytes_max, settings.max_message_size)
+        self._seals = settings.enabled_append_prop_crc
         self._turn: list[_Segment] = []
-        self._pieces: list[bytes | bytearray | memoryview] = []
-        self._end = 0
-        self._room = 0
-        """Bytes left for units in the file that `_end` lies in."""
 
     @property
     def min_offset(self) -> int:
@@ -101,88 +70,19 @@ class CommitLog:
 
     # --- staging
 
-    def stage(self, draft: Draft, queue: ConsumeQueue, wall_ms: int) -> Staged:
-        """Reserve a place and pack the unit. Raises Illegal, and then nothing is reserved."""
-        body = draft.body
-        properties = draft.properties
-        body_bytes = len(body)
-        properties_bytes = len(properties)
-        born_host = draft.born_host
-        store_host = draft.store_host
-        sys_flag = draft.sys_flag & _NO_HOST_BITS
-        size = _V4_BYTES + body_bytes + queue.topic_field_bytes + properties_bytes
-        hosts = 0
-        if len(born_host) != HOST_V4_SIZE or len(store_host) != HOST_V4_SIZE:
-            hosts = (BORN_V6 if len(born_host) != HOST_V4_SIZE else 0) | (STORE_V6 if len(store_host) != HOST_V4_SIZE else 0)
-            sys_flag |= hosts
-            size += FIXED[hosts].size - FIXED[0].size
-        if size > self._unit_bytes_max or body_bytes > self._body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
-            self._refuse(size, body_bytes, properties_bytes)
-        if size > self._room:
-            self._roll()
-        at = self._end
-        queue_offset = 0 if sys_flag & UNQUEUED else queue.next_offset
-        pack = FIXED[hosts].packed.pack if hosts else _PACK_V4
-        self._pieces += (
-            pack(
-                size,
-                queue.magic,
-                crc32(body) & MASK,
-                draft.queue_id,
-                draft.flag,
-                queue_offset,
-                at,
-                sys_flag,
-                draft.born_timestamp,
-                born_host,
-                wall_ms,
-                store_host,
-                draft.reconsume_times,
-                draft.prepared_transaction_offset,
-                body_bytes,
-            ),
-            body,
-            queue.topic_field,
-            PROPERTIES_LENGTH.pack(properties_bytes),
-            properties,
-        )
-        if not sys_flag & UNQUEUED:
-            queue.next_offset = queue_offset + 1
-        end = at + size
-        self._end = end
-        self._room -= size
-        delay = draft.deliver_delay_ms
-        staged = Staged(
-            at,
-            queue_offset,
-            size,
-            end,
-            queue,
-            sys_flag,
-            wall_ms,
-            draft.tags_code if delay < 0 else wall_ms + delay,
-            draft.keys,
-        )
-        self.staged.append(staged)
+    def open_batch(self, queue: ConsumeQueue) -> Batch:
+        return Batch(self._unit_bytes_max, self._body_bytes_max, queue, seals=self._seals)
+
+    def stage_batch(self, batch: Batch, queue: ConsumeQueue, wall_ms: int) -> list[Staged]:
+        """Reserve places for all of a batch, one behind the other in one file. Raises Illegal, and then nothing is reserved."""
+        self.make_room(batch.size)
+        images, staged = batch.place(self._end, queue, wall_ms)
+        self._pieces += images
+        self.staged += staged
+        queue.next_offset += len(staged)
+        self._end += batch.size
+        self._room -= batch.size
         return staged
-
-    def seal(self) -> None:
-        """Put the check sum of the newest staged unit into the place that its properties keep for it at their end.
-
-        It covers everything before it (Java: __CRC32#, enabledAppendPropCRC).
-        """
-        *before, properties = self._pieces[-PIECES:]
-        crc = 0
-        for piece in (*before, properties[:-SEAL_BYTES]):
-            crc = crc32(piece, crc)
-        self._pieces[-1] = bytes(properties[:-SEAL_BYTES]) + crc32_property(crc & MASK)
-
-    def unit_bytes(self, draft: Draft, queue: ConsumeQueue) -> int:
-        """Size of the unit that this draft becomes."""
-        hosts = (BORN_V6 if len(draft.born_host) != HOST_V4_SIZE else 0) | (
-            STORE_V6 if len(draft.store_host) != HOST_V4_SIZE else 0
-        )
-        return FIXED[hosts].size + len(draft.body) + queue.topic_field_bytes + PROPERTIES_LENGTH.size + len(draft.properties)
 
     def make_room(self, size: int) -> None:
         """Roll to the next file unless `size` bytes of units fit in this one. Raises Illegal if they fit in none."""
@@ -190,13 +90,6 @@ class CommitLog:
             raise Illegal(IllegalKind.MESSAGE, f"{size} bytes do not fit in one file of {self._file_bytes}")
         if size > self._room:
             self._roll()
-
-    def _refuse(self, size: int, body_bytes: int, properties_bytes: int) -> None:
-        if properties_bytes > PROPERTIES_BYTES_MAX:
-            raise Illegal(IllegalKind.PROPERTIES, f"properties have {properties_bytes} bytes, {PROPERTIES_BYTES_MAX} are allowed")
-        if body_bytes > self._body_bytes_max:
-            raise Illegal(IllegalKind.MESSAGE, f"the body has {body_bytes} bytes, {self._body_bytes_max} are allowed")
-        raise Illegal(IllegalKind.MESSAGE, f"the message takes {size} bytes, {self._unit_bytes_max} are allowed")
 
     def _roll(self) -> None:
         """Close the file with a blank and go on at the start of the next."""
@@ -226,6 +119,9 @@ class CommitLog:
 
     def rollback_to(self, savepoint: int) -> None:
         """Drop everything staged after the savepoint and give its queue offsets back, newest first."""
+        taken = 0
+        """Bytes of `piece`, the one that went last, which belong to units before: one of a batch holds many."""
+        piece: Piece = b""
         while len(self.staged) > savepoint:
             staged = self.staged.pop()
             segment = self._turn[-1]
@@ -235,12 +131,17 @@ class CommitLog:
                 staged.queue.next_offset = staged.queue_offset
             for queue, offset in (*staged.light, *staged.undone):
                 queue.next_offset = offset
-            if len(segment.pieces) >= PIECES:
-                del segment.pieces[-PIECES:]
+            left = staged.size - taken
+            while left > 0 and segment.pieces:
+                piece = segment.pieces.pop()
+                left -= len(piece)
+            taken = -left
             self._end = staged.physical_offset
             self._room += staged.size
-            if not segment.pieces and len(self._turn) > 1:
+            if not segment.pieces and taken <= 0 and len(self._turn) > 1:
                 self._close_segment()
+        if taken > 0:
+            self._pieces.append(piece[:taken])
 
     def _close_segment(self) -> None:
         """The newest segment is empty again: take the blank before it back, too."""

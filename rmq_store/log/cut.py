@@ -11,10 +11,11 @@ import re
 from typing import Final, NamedTuple
 
 from rmq_store.disk.disk import Disk, File, write_all
-from rmq_store.disk.segments import Segments, file_name
+from rmq_store.disk.segments import Segments
 from rmq_store.layouts import BLANK, HEAD, MAGIC_V1, MAGIC_V2
 from rmq_wire.errors import BadRecord
 from rmq_wire.message import has_good_crc, read_size_and_magic, read_unit
+from rmq_wire.store_names import offset_name
 
 DIRECTORY: Final = "cut"
 """In the store's root. Each cut has a directory of its own, named by its position; in it files named by log positions."""
@@ -39,14 +40,14 @@ def keep_aside(disk: Disk, segments: Segments, end: int, root: str) -> Cut:
     units = sum(_count(segments.file(start), start, within) for start, within in parts)
     if not units:
         return Cut(0, "")
-    directory = f"{root}/{DIRECTORY}/{file_name(end)}"
+    directory = f"{root}/{DIRECTORY}/{offset_name(end)}"
     number = 1
     while disk.is_directory(directory):
         number += 1
-        directory = f"{root}/{DIRECTORY}/{file_name(end)}.{number}"
+        directory = f"{root}/{DIRECTORY}/{offset_name(end)}.{number}"
     changed = disk.make_directories(directory)
     for start, within in parts:
-        _copy(disk, segments.file(start), within, f"{directory}/{file_name(start + within)}")
+        _copy(disk, segments.file(start), within, f"{directory}/{offset_name(start + within)}")
     for path in [directory, *changed]:
         disk.sync_directory(path)
     return Cut(units, directory)

@@ -14,8 +14,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from rmq_store.errors import Illegal, IllegalKind
-from rmq_store.log.commit_log import CommitLog, Staged
+from rmq_store.log.commit_log import CommitLog
 from rmq_store.log.draft import Draft
+from rmq_store.log.staging import Staged, with_seal_place
 from rmq_store.queues.consume_queue import ConsumeQueue
 from rmq_store.queues.queues import Queues
 from rmq_store.settings import StoreSettings
@@ -25,15 +26,11 @@ from rmq_wire.implied.inner_batch import inner_count, message_count
 from rmq_wire.implied.light_queues import QUEUE_ID as LIGHT_QUEUE_ID
 from rmq_wire.implied.light_queues import SEPARATOR, is_own, light_names, light_places, light_queues_among
 from rmq_wire.implied.queue_entries import UNQUEUED
-from rmq_wire.message import crc32_property
-from rmq_wire.properties import PAIR_END, decode, delete, encode_java
+from rmq_wire.properties import decode, encode_java
 from rmq_wire.sys_flag import INNER_BATCH
 
 NO_OFFSET: Final = "0"
 """Written for a light queue that cannot have a directory: it has no entries."""
-_SEAL_PLACE: Final = crc32_property(0)
-_PAIR_END: Final = PAIR_END.encode()
-_CRC_NAME: Final = prop.CRC32.encode()
 
 
 class PropertyStaging:
@@ -84,19 +81,6 @@ class PropertyStaging:
             self._log.seal()
         return staged
 
-    def stage_batch(self, drafts: Sequence[Draft], queues: Sequence[ConsumeQueue], wall_ms: int) -> list[Staged]:
-        """Messages of one batch, all in one file. They name no light queues (as in Java). Raises Illegal."""
-        log = self._log
-        if self._seals:
-            drafts = [replace(draft, properties=with_seal_place(draft.properties)) for draft in drafts]
-        log.make_room(sum(map(log.unit_bytes, drafts, queues)))
-        staged = []
-        for draft, queue in zip(drafts, queues, strict=True):
-            staged.append(log.stage(draft, queue, wall_ms))
-            if self._seals:
-                log.seal()
-        return staged
-
     def restore(self, staged: Staged, properties: bytes) -> None:
         """Complete what a stored unit takes besides its place."""
         if staged.queue.is_batch and staged.sys_flag & INNER_BATCH:
@@ -131,15 +115,6 @@ def with_offsets(properties: bytes, offsets: Sequence[str]) -> bytes:
     values = decode(properties.decode("utf-8", "replace"))
     values[prop.INNER_MULTI_QUEUE_OFFSET] = SEPARATOR.join(offsets)
     return encode_java(values)
-
-
-def with_seal_place(properties: bytes) -> bytes:
-    """The properties with a place for the check sum at their end, any that a client has put there gone."""
-    if _CRC_NAME in properties:
-        properties = delete(properties.decode("utf-8", "surrogateescape"), prop.CRC32).encode("utf-8", "surrogateescape")
-    if properties and not properties.endswith(_PAIR_END):
-        properties += _PAIR_END
-    return properties + _SEAL_PLACE
 
 
 def _offset_of_none(name: str) -> str:

@@ -9,11 +9,14 @@ A view keeps its map alive, also after the file was unlinked; a map is never sho
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rmq_store.errors import Cold
-from rmq_store.layouts import HEAD
+from rmq_store.layouts import BORN_V6, FIXED, HEAD, PROPERTIES_LENGTH, STORE_V6
 from rmq_store.log.commit_log import CommitLog
+from rmq_store.log.draft import Draft
+from rmq_store.queues.consume_queue import topic_field
 from rmq_wire.errors import BadRecord
 from rmq_wire.message import MAGIC_V1, MAGIC_V2, StoredMessage, read_unit
 
@@ -21,6 +24,8 @@ BLOCK_BYTES: Final = 256 * 1024
 READ_AHEAD_BLOCKS: Final = 4
 """Blocks that one cold read brings in."""
 UNIT_MAGICS: Final = frozenset({MAGIC_V1, MAGIC_V2})
+_FIXED_V4: Final = FIXED[0]
+_HOST_BITS: Final = BORN_V6 | STORE_V6
 
 
 class LogReader:
@@ -90,18 +95,98 @@ class LogReader:
 
     def unit(self, at: int) -> StoredMessage | None:
         """The decoded unit that begins here, or None. Raises Cold."""
-        view = self.unit_view(at)
-        if view is None:
+        return decoded(self.unit_view(at))
+
+    def unit_of(self, at: int, size: int) -> StoredMessage | None:
+        """The decoded unit of this size that begins here, or None: what a queue entry or the timer's log names. Raises Cold."""
+        log = self._log
+        within = at % self._file_bytes
+        if size <= 0 or at < log.min_offset or at + size > min(log.written_offset, at - within + self._file_bytes):
             return None
         try:
-            return read_unit(view)
-        except BadRecord:
+            if at < self.hot_from:
+                self.make_sure(at, at + size)
+            view = self._maps.get(at - within)
+            unit = read_unit(self.map_of(at - within) if view is None else view, within)
+        except (FileNotFoundError, BadRecord):
             return None
+        return unit if unit.total_size == size and unit.physical_offset == at else None
+
+    def copies_of(self, topic: str, places: Iterable[tuple[int, int]]) -> Iterator[Draft | None]:
+        """`unit_of` of each of these (position, size) as the draft of a copy: it has the unit's topic, mostly this one, and
+        properties; its queue, tags and keys are still to be set. Raises Cold at the first that is not in memory.
+
+        Nothing may be committed while it is walked. A unit with addresses of IPv4, of this topic and of version 1, is taken
+        apart here, all others by `read_unit`.
+        """
+        log, file_bytes, maps = self._log, self._file_bytes, self._maps
+        min_offset, written_offset, hot_from = log.min_offset, log.written_offset, self.hot_from
+        expected = topic_field(topic)
+        topic_bytes, length_bytes = len(expected), PROPERTIES_LENGTH.size
+        unpack, unpack_length, fixed_bytes = _FIXED_V4.packed.unpack_from, PROPERTIES_LENGTH.unpack_from, _FIXED_V4.size
+        for at, size in places:
+            within = at % file_bytes
+            view = maps.get(at - within)
+            end = within + size
+            if (
+                view is not None
+                and at >= min_offset
+                and at + size <= written_offset
+                and fixed_bytes <= size <= file_bytes - within
+            ):
+                if at < hot_from:
+                    self.make_sure(at, at + size)
+                (
+                    total_size,
+                    magic,
+                    _,
+                    _,
+                    flag,
+                    _,
+                    physical_offset,
+                    sys_flag,
+                    born_timestamp,
+                    born_host,
+                    _,
+                    store_host,
+                    reconsume_times,
+                    _,
+                    body_size,
+                ) = unpack(view, within)
+                body_at = within + fixed_bytes
+                body_end = body_at + body_size
+                length_at = body_end + topic_bytes
+                properties_at = length_at + length_bytes
+                if (
+                    total_size == size
+                    and physical_offset == at
+                    and magic == MAGIC_V1
+                    and not sys_flag & _HOST_BITS
+                    and body_size >= 0
+                    and properties_at <= end
+                    and view[body_end:length_at] == expected
+                    and unpack_length(view, length_at)[0] == end - properties_at
+                ):
+                    yield Draft(
+                        topic,
+                        0,
+                        view[body_at:body_end],
+                        bytes(view[properties_at:end]),
+                        born_timestamp,
+                        born_host,
+                        store_host,
+                        flag,
+                        sys_flag,
+                        reconsume_times,
+                    )
+                    continue
+            unit = self.unit_of(at, size)
+            yield None if unit is None else _draft(unit)
 
     def store_timestamp(self, at: int, size: int) -> int:
         """Of the unit that a queue entry names, ms; -1 when it is not in the log (Java: pickupStoreTimestamp). Raises Cold."""
-        unit = self.unit(at)
-        return unit.store_timestamp if unit is not None and unit.total_size == size else -1
+        unit = self.unit_of(at, size)
+        return -1 if unit is None else unit.store_timestamp
 
     def make_sure(self, at: int, end: int) -> None:
         """Raises Cold unless these bytes, all of one file, are in memory."""
@@ -148,3 +233,18 @@ class LogReader:
         cold = Cold(load, f"{file.path} at {block - start}")
         self._loading.update(dict.fromkeys(range(block, end, BLOCK_BYTES), cold))
         raise cold
+
+
+def _draft(unit: StoredMessage) -> Draft:
+    """Of the copy of any unit."""
+    topic = unit.topic.decode("utf-8", "replace")
+    hosts, times = (unit.born_host, unit.store_host), unit.reconsume_times
+    return Draft(topic, 0, unit.body, unit.properties, unit.born_timestamp, *hosts, unit.flag, unit.sys_flag, times)
+
+
+def decoded(view: memoryview | None) -> StoredMessage | None:
+    """The unit that these bytes are; None where they are none."""
+    try:
+        return None if view is None else read_unit(view)
+    except BadRecord:
+        return None

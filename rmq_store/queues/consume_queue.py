@@ -83,10 +83,8 @@ class ConsumeQueue:
         """fields of the units of the running dispatch, one unit after the other, the first of them at max_offset"""
         self.pending_timestamp = 0
         """store time of the newest of them, ms"""
-        encoded = topic.encode()
-        long = len(encoded) > TOPIC_V1_BYTES_MAX
-        self.magic = MAGIC_V2 if long else MAGIC_V1
-        self.topic_field = (TOPIC_LENGTH_V2 if long else TOPIC_LENGTH_V1).pack(len(encoded)) + encoded
+        self.topic_field = topic_field(topic)
+        self.magic = MAGIC_V2 if len(self.topic_field) > TOPIC_LENGTH_V1.size + TOPIC_V1_BYTES_MAX else MAGIC_V1
         self.topic_field_bytes = len(self.topic_field)
         self.hash_prefix = string_hash(topic + "#")
         self.hash_heads = hash_heads
@@ -137,6 +135,10 @@ class ConsumeQueue:
         physical, size, tags_code = QUEUE_UNIT.unpack(self.read(offset, 1))
         return physical, size, tags_code
 
+    def units(self, offset: int, count: int) -> list[tuple[int, int, int]]:
+        """The same of up to `count` visible units from `offset` on, one at least; all must be visible. Raises Cold."""
+        return [*QUEUE_UNIT.iter_unpack(self.read(offset, count))] if self.is_plain else [self.unit(offset)]
+
     def tags_of(self, tags_code: int) -> int | None:
         """The hash behind an entry's tags code; None when that is the address of an extension that is not there. Raises Cold."""
         return tags_code if tags_code > EXT_ADDRESS_LAST else None
@@ -176,6 +178,12 @@ class ConsumeQueue:
         """Unlink everything, newest first, so that what is left after a crash is a valid shorter queue."""
         for start in reversed(self.segments.starts.copy()):
             self.segments.remove(start)
+
+
+def topic_field(topic: str) -> bytes:
+    """How it stands in a unit, behind its length."""
+    encoded = topic.encode()
+    return (TOPIC_LENGTH_V1 if len(encoded) <= TOPIC_V1_BYTES_MAX else TOPIC_LENGTH_V2).pack(len(encoded)) + encoded
 
 
 def pack_units(fields: list[int]) -> bytes:

@@ -6,7 +6,6 @@ topic by topic, when one of its queues is asked for (`rmq_store.unopened`).  (Ja
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
 from rmq_store.disk.disk import Disk, Kind
@@ -17,10 +16,11 @@ from rmq_store.queues.consume_queue import NOTHING, ConsumeQueue
 from rmq_store.queues.extended_queue import ExtendedConsumeQueue
 from rmq_store.queues.unopened import Unopened
 from rmq_store.settings import StoreSettings
+from rmq_wire import store_names
 from rmq_wire.implied.previous_queues import NOTHING_KNOWN, PreviousQueues
 from rmq_wire.names import LMQ_PREFIX, is_system_topic, path_problem
+from rmq_wire.store_names import QUEUE_ID_MAX, queue_id_of
 
-QUEUE_ID_MAX = (1 << 31) - 1
 TOPICS_AT_ONCE = 16
 """looked at, or deleted, between two pauses"""
 
@@ -37,8 +37,8 @@ class Queues:
     ) -> None:
         """`has_batch_queues`: the kind of a topic (its attribute queue.type); without it what is on disk decides.
         `previous`: what the queues before these knew."""
-        self.directory = f"{settings.store_path_root_dir}/consumequeue"
-        self.batch_directory = f"{settings.store_path_root_dir}/batchconsumequeue"
+        self.directory = f"{settings.store_path_root_dir}/{store_names.QUEUES}"
+        self.batch_directory = f"{settings.store_path_root_dir}/{store_names.BATCH_QUEUES}"
         self.by_topic: dict[str, dict[int, ConsumeQueue]] = {}
         self.unopened = Unopened(files.disk, self.directory, settings.consume_queue_file_bytes)
         self.unsynced_directories: dict[str, None] = {}
@@ -47,7 +47,7 @@ class Queues:
         self._files = files
         self._file_bytes = settings.consume_queue_file_bytes
         self._batch_file_bytes = settings.batch_consume_queue_file_bytes
-        self.ext_directory = f"{settings.store_path_root_dir}/consumequeue_ext"
+        self.ext_directory = f"{settings.store_path_root_dir}/{store_names.EXTENSIONS}"
         self._ext_file_bytes = settings.mapped_file_size_consume_queue_ext
         self._extends = settings.enable_consume_queue_ext
         self._extended: set[str] = set()
@@ -191,17 +191,18 @@ class Queues:
                 if is_plain and topic in noted and self.unopened.add(topic, noted[topic]):
                     continue
                 for name in _directories(disk, f"{root}/{topic}"):
-                    if not _is_queue_id(name):
-                        continue  # Java passes over what is no int
-                    empty += self.get(topic, int(name)).segments.load(clean)
+                    queue_id = queue_id_of(name)
+                    if queue_id is not None:  # Java passes over what is no int
+                        empty += self.get(topic, queue_id).segments.load(clean)
         return empty + self._load_extensions(clean)
 
     def _load_extensions(self, clean: bool) -> list[str]:
         empty: list[str] = []
         for path in sorted(self._extended):
             topic, _, name = path.rpartition("/")
-            if _is_queue_id(name):
-                queue = self.get(topic, int(name))
+            queue_id = queue_id_of(name)
+            if queue_id is not None:
+                queue = self.get(topic, queue_id)
                 if isinstance(queue, ExtendedConsumeQueue):
                     empty += queue.ext.load(clean)
         return empty
@@ -311,10 +312,6 @@ def _directories(disk: Disk, path: str) -> list[str]:
         if kind is Kind.DIRECTORY:
             names.append(name)
     return names
-
-
-def _is_queue_id(name: str) -> bool:
-    return re.fullmatch(r"0|[1-9][0-9]{0,9}", name) is not None and int(name) <= QUEUE_ID_MAX
 
 
 def exhausted(steps: Generator[None, None, int]) -> int:

@@ -15,9 +15,9 @@ from typing import Final
 import msgspec
 
 from rmq_store.disk.disk import DIRECTORY, Disk, Kind
-from rmq_store.disk.segments import file_name
 from rmq_store.errors import ForeignFile
 from rmq_store.queues.consume_queue import NOTHING, ConsumeQueue
+from rmq_wire.store_names import offset_name
 
 QUEUES_MAX: Final = 256
 """A topic with more is opened at the start: later on it would keep everybody waiting."""
@@ -167,7 +167,7 @@ class Unopened:
         path = f"{self._directory}/{topic}"
         names = {entry.name for entry in self._disk.entries(path) if entry.kind is Kind.DIRECTORY}
         return names == {str(row.queue_id) for row in rows} and not any(
-            self._is_there(f"{path}/{row.queue_id}/{file_name(row.first - self._file_bytes)}") for row in rows if row.first
+            self._is_there(f"{path}/{row.queue_id}/{offset_name(row.first - self._file_bytes)}") for row in rows if row.first
         )
 
     def _is_there(self, path: str) -> bool:
@@ -196,7 +196,7 @@ class Unopened:
             yield changed_ns
             first = row.first
             for start in range(first, first + row.count * file_bytes, file_bytes):
-                size, changed_ns = stamp(f"{directory}/{file_name(start)}")
+                size, changed_ns = stamp(f"{directory}/{offset_name(start)}")
                 if size != file_bytes:
                     raise ForeignFile(directory)
                 yield changed_ns

@@ -11,23 +11,21 @@ from typing import Final
 
 from rmq_store.index.index import Index
 from rmq_store.log.commit_log import CommitLog
-from rmq_store.log.reader import LogReader
+from rmq_store.log.reader import LogReader, decoded
 from rmq_store.queues.batch_queue import BatchConsumeQueue
 from rmq_store.queues.consume_queue import UNIT_BYTES, ConsumeQueue
 from rmq_store.queues.queues import Queues
 from rmq_store.results import Boundary, IndexType, QueryResult
 from rmq_store.settings import StoreSettings
-from rmq_wire.errors import BadRecord
-from rmq_wire.implied.index_keys import stored_index_keys
+from rmq_wire.implied.index_keys import stored_index_keys, tags_key
 from rmq_wire.implied.queue_entries import UNQUEUED
 from rmq_wire.java import string_hash
-from rmq_wire.message import StoredMessage, read_unit
+from rmq_wire.message import StoredMessage
 
 QUERY_ROUNDS: Final = 3
 """A round that found only hashes is followed by one that ends earlier, as in Java."""
 WRONG_MAX: Final = 256
 """Entries of other keys or times that one round passes over."""
-TAG_MARK: Final = "T#"
 NOT_FOUND: Final = -1
 
 
@@ -46,12 +44,12 @@ class Lookup:
     def unit(self, at: int, checked: bool) -> memoryview | None:
         """See `Store.lookup`. Raises Cold."""
         view = self._reader.unit_view(at)
-        unit = _decoded(view)
+        unit = decoded(view)
         return view if unit is not None and (not checked or self._is_in_queue(unit)) else None
 
     def message(self, at: int) -> StoredMessage | None:
         """See `Store.lookup_message`. Raises Cold."""
-        unit = _decoded(self._reader.unit_view(at))
+        unit = decoded(self._reader.unit_view(at))
         return unit if unit is not None and self._is_in_queue(unit) else None
 
     def _is_in_queue(self, unit: StoredMessage) -> bool:
@@ -72,7 +70,7 @@ class Lookup:
             return QueryResult([], 0, 0)
         if max_num <= 0:
             return QueryResult([], index.files[-1].end_timestamp, index.files[-1].end_physical)
-        wanted = TAG_MARK + key if index_type is IndexType.TAG else key
+        wanted = tags_key(key) if index_type is IndexType.TAG else key
         topic_hash = string_hash(topic + "#")
         count = min(max_num, self._settings.max_msgs_num_batch)
         newest = index.files[-1]
@@ -83,7 +81,7 @@ class Lookup:
             earliest = None
             for at in index.find(topic_hash, wanted, count + WRONG_MAX, begin_ms, until_ms):
                 view = None if at is None or at in found else self._reader.unit_view(at)
-                unit = _decoded(view)
+                unit = decoded(view)
                 if at is None or view is None or unit is None:
                     continue
                 earliest = unit.store_timestamp if earliest is None else min(earliest, unit.store_timestamp)
@@ -179,15 +177,6 @@ class Lookup:
         for first, end in reversed(bounds):
             if self._time(queue, max(first, min(queue.min_offset, end - 1))) <= timestamp:
                 return first, end
-        return None
-
-
-def _decoded(view: memoryview | None) -> StoredMessage | None:
-    if view is None:
-        return None
-    try:
-        return read_unit(view)
-    except BadRecord:
         return None
 
 

@@ -6,24 +6,26 @@ and within the limits) is decided on the sums of its queue units; every other go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from operator import lt
 from typing import Final
 
 from rmq_store.disk.disk import Buffer
-from rmq_store.disk.segments import NAME_DIGITS
 from rmq_store.layouts import QUEUE_UNIT, QUEUE_UNITS
 from rmq_store.log.commit_log import CommitLog
-from rmq_store.log.reader import LogReader
+from rmq_store.log.reader import BLOCK_BYTES, LogReader
 from rmq_store.queues.batch_queue import BatchConsumeQueue
 from rmq_store.queues.consume_queue import UNIT_BYTES, ConsumeQueue
 from rmq_store.queues.queues import Queues
-from rmq_store.queues.search import first_kept
+from rmq_store.queues.search import first_from, first_kept
 from rmq_store.read import batch_pull
+from rmq_store.read.asked import Asked, Limits, UnitFilter
 from rmq_store.results import GetStatus, Read
 from rmq_store.settings import MEBIBYTE, StoreSettings
 from rmq_store.statistics import StoreStatistics
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_LAST
 from rmq_wire.layout.flat import Packed
+from rmq_wire.store_names import offset_of
 
 PULL_BYTES_MIN: Final = 100
 PULL_BYTES_MAX: Final = 128 * MEBIBYTE
@@ -31,7 +33,6 @@ PULL_BYTES_MAX: Final = 128 * MEBIBYTE
 BLOCK_UNITS: Final = 32
 _TAGS_OF_BLOCK: Final = QUEUE_UNITS.rows(BLOCK_UNITS, "tags_code")
 _NO_SKIP: Final = -1
-_WORD: Final = 1 << 32
 _HALF: Final = 1 << 31
 
 
@@ -46,18 +47,9 @@ class QueueReader:
         self._reader = reader
         self._statistics = statistics
         self._file_bytes = settings.mapped_file_size_commit_log
-        self._memory = settings.physical_memory_bytes * settings.access_message_in_memory_max_ratio // 100
-        self._memory_limits = (
-            settings.max_transfer_bytes_on_message_in_memory,
-            settings.max_transfer_count_on_message_in_memory,
-        )
-        self._disk_limits = (
-            settings.max_transfer_bytes_on_message_in_disk,
-            settings.max_transfer_count_on_message_in_disk,
-        )
-        self._scan_bytes = settings.max_filter_message_size
+        self._limits = Limits(settings)
         self._structs: dict[int, Packed] = {}
-        """by number of units; a pull has 32 at most"""
+        """by number of units; a pull has 32 at most, and a filter looks at 256"""
 
     def read(
         self,
@@ -67,7 +59,7 @@ class QueueReader:
         max_count: int,
         max_bytes: int,
         accepts: frozenset[int] | None,
-        matches: Callable[[memoryview], bool] | None,
+        matches: UnitFilter | None,
     ) -> Read:
         """See `Store.read_queue`. Raises Cold."""
         queue = self._queues.find(topic, queue_id)
@@ -80,37 +72,34 @@ class QueueReader:
             status = GetStatus.OFFSET_OVERFLOW_ONE if one else GetStatus.OFFSET_OVERFLOW_BADLY
             return self._nothing(status, queue.max_offset, queue)
         limit = min(max(max_bytes, PULL_BYTES_MIN), PULL_BYTES_MAX)
+        if accepts is None and matches is None and not queue.is_batch:
+            try:
+                read = self._all_of(queue, offset, max_count, limit)
+            except FileNotFoundError:
+                read = None  # the other way meets it too, and knows what to do
+            if read is not None:
+                return read
+        asked = Asked(offset, max_count, limit, accepts, matches)
         try:
             if isinstance(queue, BatchConsumeQueue):
-                return self._batches(queue, offset, max_count, limit, accepts, matches)
-            if accepts is None and matches is None:
-                read = self._all_of(queue, offset, max_count, limit)
-                if read is not None:
-                    return read
-            return self._one_by_one(queue, offset, max_count, limit, accepts, matches, queue.max_offset)
+                return self._batches(queue, asked)
+            if matches is not None and accepts is None and (selected := self._selected(queue, asked, matches)) is not None:
+                return selected
+            return self._one_by_one(queue, asked, queue.max_offset)
         except FileNotFoundError as gone:
-            return self._round_gap(queue, offset, max_count, limit, accepts, matches, gone)
+            return self._round_gap(queue, asked, gone)
 
-    def _round_gap(
-        self,
-        queue: ConsumeQueue,
-        offset: int,
-        max_count: int,
-        limit: int,
-        accepts: frozenset[int] | None,
-        matches: Callable[[memoryview], bool] | None,
-        gone: FileNotFoundError,
-    ) -> Read:
+    def _round_gap(self, queue: ConsumeQueue, asked: Asked, gone: FileNotFoundError) -> Read:
         """Somebody else has removed a file: what lies before it, then what lies behind it, as Java does where it finds none."""
-        end = queue.max_offset
+        offset, end = asked.offset, queue.max_offset
         while (file_start := self._log_file(gone)) is not None:
-            gap = first_kept(queue, file_start)
+            gap = _first_kept(queue, offset, file_start)
             if not offset < gap < end or queue.is_batch:
-                behind = first_kept(queue, file_start + self._file_bytes)
+                behind = _first_kept(queue, offset, file_start + self._file_bytes)
                 return self._nothing(GetStatus.MESSAGE_WAS_REMOVING, max(behind, offset + 1), queue)
             end = gap
             try:
-                return self._one_by_one(queue, offset, max_count, limit, accepts, matches, end)
+                return self._one_by_one(queue, asked, end)
             except FileNotFoundError as other:
                 gone = other
         units_per_file = queue.segments.file_bytes // UNIT_BYTES
@@ -118,8 +107,8 @@ class QueueReader:
 
     def _log_file(self, gone: FileNotFoundError) -> int | None:
         """Where the log file begins that is gone, known to the log or not; None when it is a queue's."""
-        name = str(gone.filename)[-NAME_DIGITS:]
-        return int(name) if name.isdigit() and self._log.segments.path(int(name)) == gone.filename else None
+        start = offset_of(str(gone.filename).rpartition("/")[2])
+        return start if start is not None and self._log.segments.path(start) == gone.filename else None
 
     def _nothing(self, status: GetStatus, next_offset: int, queue: ConsumeQueue | None) -> Read:
         self._statistics.get_missed_times += 1
@@ -128,7 +117,7 @@ class QueueReader:
 
     def _all_of(self, queue: ConsumeQueue, offset: int, max_count: int, limit: int) -> Read | None:
         """The next `max_count` messages when nothing can stand in their way, else None."""
-        bytes_max, count_max = self._memory_limits
+        bytes_max, count_max = self._limits.memory
         count = min(max_count, count_max, queue.max_offset - offset, queue.units_to_file_end(offset))
         if count <= 0:
             return None
@@ -145,7 +134,7 @@ class QueueReader:
             or size > bytes_max
             or size > limit
             or min(sizes) <= 0
-            or written - first > self._memory
+            or written - first > self._limits.memory_bytes
             or min(positions) != first
             or max(positions) != positions[-1]
         ):
@@ -172,27 +161,60 @@ class QueueReader:
         statistics.transferred_messages += count
         return Read(GetStatus.FOUND, offset + count, queue.min_offset, queue.max_offset, chunks, count, size, False)
 
+    def _selected(self, queue: ConsumeQueue, asked: Asked, matches: UnitFilter) -> Read | None:
+        """What a filter of units selects when nothing else can stand in the way, else None. Raises Cold."""
+        limits, reader, log = self._limits, self._reader, self._log
+        count = min(limits.scan_units(asked, UNIT_BYTES), queue.max_offset - asked.offset, queue.units_to_file_end(asked.offset))
+        numbers = self._unpack(queue.read(asked.offset, count), count)
+        positions, sizes = numbers[0::2], numbers[1::2]
+        written = log.written_offset
+        if (
+            positions[0] < log.min_offset
+            or min(sizes) <= 0
+            or positions[-1] + sizes[-1] > written
+            or written - positions[0] > limits.memory_bytes
+            or not all(map(lt, positions, positions[1:]))
+        ):
+            return None
+        bytes_max, count_max = min(limits.memory[0], asked.max_bytes), min(limits.memory[1], asked.max_count)
+        hot_from = reader.hot_from
+        found: list[tuple[int, int]] = []
+        size = looked = base = file_end = sure_end = 0
+        log_map = memoryview(b"")
+        for at, unit_bytes in zip(positions, sizes, strict=True):
+            if found and (size + unit_bytes > bytes_max or len(found) >= count_max):
+                break
+            end = at + unit_bytes
+            if end > file_end:
+                base = at - at % self._file_bytes
+                file_end = base + self._file_bytes
+                if end > file_end:
+                    return None
+                log_map = reader.map_of(base)
+            if end > sure_end and at < hot_from:
+                reader.make_sure(at, end)
+                sure_end = base - (base - end) // BLOCK_BYTES * BLOCK_BYTES
+            looked += 1
+            if matches(log_map[at - base : end - base]):
+                found.append((at, unit_bytes))
+                size += unit_bytes
+        status = GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE
+        slow = written - positions[looked - 1] > limits.memory_bytes
+        return self._read(queue, status, asked.offset + looked, found, size, slow)
+
     def _unpack(self, data: bytes, count: int) -> tuple[int, ...]:
         packed = self._structs.get(count)
         if packed is None:
             packed = self._structs[count] = QUEUE_UNITS.rows(count, "physical_offset", "size")
         return packed.unpack(data)
 
-    def _one_by_one(
-        self,
-        queue: ConsumeQueue,
-        offset: int,
-        max_count: int,
-        limit: int,
-        accepts: frozenset[int] | None,
-        matches: Callable[[memoryview], bool] | None,
-        end: int,
-    ) -> Read:
+    def _one_by_one(self, queue: ConsumeQueue, asked: Asked, end: int) -> Read:
         """As the reference's loop goes; it stays within one queue file, and before the offset `end`."""
         log = self._log
+        limits = self._limits
         written = log.written_offset
-        scan = -(-max(self._scan_bytes, max_count * UNIT_BYTES) // UNIT_BYTES)
-        count = min(scan, end - offset, queue.units_to_file_end(offset))
+        offset, _, _, accepts, matches = asked
+        count = min(limits.scan_units(asked, UNIT_BYTES), end - offset, queue.units_to_file_end(offset))
         data = queue.read(offset, count)
         status = GetStatus.NO_MATCHED_MESSAGE
         found: list[tuple[int, int]] = []
@@ -218,7 +240,7 @@ class QueueReader:
             if found and physical == found[-1][0]:
                 next_offset += 1  # entries over a gap lead to one message (queue_repair.bridge)
                 continue
-            if found and self._is_full(len(found), size, unit_bytes, max_count, limit, written - physical):
+            if found and limits.are_reached(asked, len(found), size, 1, unit_bytes, written - physical):
                 break
             newest = physical
             next_offset += 1
@@ -226,50 +248,27 @@ class QueueReader:
                 continue
             if accepts is not None:
                 code = tags_code if tags_code > EXT_ADDRESS_LAST else queue.tags_of(tags_code)
-                if code is not None and _as_int(code) not in accepts:
+                # Nearly every code is an int and stands in the set as it is: a call for each would be a tenth of the pull.
+                if code is not None and code not in accepts and (-_HALF <= code < _HALF or not asked.accepts_code(code)):
                     continue  # where the hash is gone the consumer has to look itself, as in Java
             if physical < log.min_offset:
                 if not found:
                     status = GetStatus.MESSAGE_WAS_REMOVING
                 skip_to = physical - physical % self._file_bytes + self._file_bytes
                 continue
-            if matches is not None and not matches(self._view(physical, unit_bytes)):
+            if matches is not None and not matches(self._reader.slice_of(physical, unit_bytes)):
                 continue
             found.append((physical, unit_bytes))
             size += unit_bytes
             status = GetStatus.FOUND
             skip_to = _NO_SKIP
-        return self._read(queue, status, next_offset, found, size, written - newest > self._memory)
+        return self._read(queue, status, next_offset, found, size, written - newest > limits.memory_bytes)
 
-    def _batches(
-        self,
-        queue: BatchConsumeQueue,
-        offset: int,
-        max_count: int,
-        limit: int,
-        accepts: frozenset[int] | None,
-        matches: Callable[[memoryview], bool] | None,
-    ) -> Read:
-        scan = -(-max(self._scan_bytes, max_count * queue.unit_bytes) // queue.unit_bytes)
-        limits = batch_pull.Limits(max_count, limit, self._memory_limits, self._disk_limits, self._memory, scan)
-        chosen = batch_pull.choose(
-            queue,
-            self._log,
-            offset,
-            limits,
-            lambda code: accepts is None or _as_int(code) in accepts,
-            lambda at, size: matches is None or matches(self._view(at, size)),
-        )
-        slow = self._log.written_offset - chosen.newest > self._memory
+    def _batches(self, queue: BatchConsumeQueue, asked: Asked) -> Read:
+        chosen = batch_pull.choose(queue, self._log, self._reader, self._limits, asked)
+        slow = self._log.written_offset - chosen.newest > self._limits.memory_bytes
         read = self._read(queue, chosen.status, chosen.next_offset, chosen.units, chosen.size, slow)
         return read._replace(message_count=chosen.message_count)
-
-    def _is_full(self, count: int, size: int, unit_bytes: int, max_count: int, limit: int, behind: int) -> bool:
-        """Whether one more message is too much (Java: isTheBatchFull); the first always fits."""
-        if size >= limit or count + 1 > max_count or size + unit_bytes > limit:
-            return True
-        bytes_max, count_max = self._memory_limits if behind <= self._memory else self._disk_limits
-        return size + unit_bytes > bytes_max or count > count_max - 1
 
     def _read(
         self, queue: ConsumeQueue, status: GetStatus, next_offset: int, found: list[tuple[int, int]], size: int, slow: bool
@@ -309,20 +308,22 @@ class QueueReader:
             chunks.append(log_map[start - base : end - base])
         return chunks
 
-    def _view(self, at: int, size: int) -> memoryview:
-        return self._reader.slice_of(at, size)
 
-
-def _as_int(tags_code: int) -> int:
-    """The low 32 bits, signed (Java: the long's intValue)."""
-    return (tags_code + _HALF) % _WORD - _HALF
+def _first_kept(queue: ConsumeQueue, offset: int, position: int) -> int:
+    """`first_kept`, also for a queue that lacks a file: then of the file that holds `offset`, or its end. Raises Cold."""
+    try:
+        return first_kept(queue, position)
+    except FileNotFoundError:
+        if queue.is_batch:
+            raise
+        return first_from(offset, min(queue.max_offset, offset + queue.units_to_file_end(offset)), position, queue.read)
 
 
 def _units_without(accepts: frozenset[int], data: bytes) -> int:
     """How many of the first units have none of these tags, in whole blocks; the search for the first match, in C."""
     block = BLOCK_UNITS * UNIT_BYTES
     for at in range(0, len(data) - block + 1, block):
-        codes = _TAGS_OF_BLOCK.unpack_from(data, at)
+        codes = set(_TAGS_OF_BLOCK.unpack_from(data, at))  # a topic has few tags
         if not accepts.isdisjoint(codes) or max(codes) >= _HALF or min(codes) < -_HALF:
             return at // UNIT_BYTES
     return len(data) // block * BLOCK_UNITS

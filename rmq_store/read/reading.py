@@ -6,12 +6,14 @@ makes a queue or a file, and what is only staged is never seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 
 from rmq_store.index.index import Index
 from rmq_store.log.commit_log import CommitLog
+from rmq_store.log.draft import Draft
 from rmq_store.log.reader import LogReader
 from rmq_store.queues.queues import Queues
+from rmq_store.read.asked import UnitFilter
 from rmq_store.read.lookup import Lookup
 from rmq_store.read.pull import QueueReader
 from rmq_store.results import Boundary, IndexType, QueryResult, Read
@@ -47,7 +49,7 @@ class Reading:
         max_count: int,
         max_bytes: int,
         accepts: frozenset[int] | None = None,
-        matches: Callable[[memoryview], bool] | None = None,
+        matches: UnitFilter | None = None,
     ) -> Read:
         """Messages of a queue from `offset` on (Java: DefaultMessageStore.getMessage). Raises Cold.
 
@@ -57,10 +59,29 @@ class Reading:
 
     def queue_unit(self, topic: str, queue_id: int, offset: int) -> tuple[int, int, int]:
         """(physical offset, size, tags code) of one visible entry of a queue; the caller knows its bounds. Raises Cold."""
+        return self.queue_units(topic, queue_id, offset, 1)[0]
+
+    def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[tuple[int, int, int]]:
+        """The same of up to `count` entries from `offset` on, one at least. Raises Cold."""
         queue = self._queues.find(topic, queue_id)
         if queue is None or not queue.min_offset <= offset < queue.max_offset:
             raise IndexError(f"{topic} queue {queue_id} has no offset {offset}")
-        return queue.unit(offset)
+        return queue.units(offset, min(count, queue.max_offset - offset))
+
+    def stored(self, physical_offset: int, size: int) -> StoredMessage | None:
+        """The message that an entry of a queue names, or None when the log has none of this size there. Its body is a view.
+
+        Raises Cold.
+        """
+        return self._reader.unit_of(physical_offset, size)
+
+    def copies(self, topic: str, places: Iterable[tuple[int, int]]) -> Iterator[Draft | None]:
+        """What `stored` gives for each of these (physical offset, size), mostly of this topic, as drafts of their copies.
+
+        A draft has the message's topic and properties; queue, tags and keys are to be set (`rmq_store.log.copies`).  Raises Cold
+        at the first message that is not in memory.  Nothing may be committed while it is walked.
+        """
+        return self._reader.copies_of(topic, places)
 
     def lookup(self, physical_offset: int, *, checked: bool = False) -> memoryview | None:
         """The whole unit that begins here, or None. `checked`: only when its queue entry points back to it. Raises Cold."""

@@ -22,6 +22,7 @@ from rmq_store.recovery.boot_mark import BootMark
 from rmq_store.recovery.recovery import Recovery
 from rmq_store.recovery.report import Report
 from rmq_store.settings import StoreSettings
+from rmq_wire import store_names
 from rmq_wire.times import Zone
 
 
@@ -48,13 +49,13 @@ def open_locked(
 ) -> Parts:
     """`changed`: directories whose entries the caller has changed. Raises StoreRefused, OSError."""
     root = settings.store_path_root_dir
-    abort = f"{root}/abort"
+    abort = f"{root}/{store_names.ABORT}"
     text = str(pid).encode()
     present = {entry.name: entry.kind for entry in disk.entries(root)}
-    for name in ("abort", "checkpoint", boot_mark.NAME, inventory.NAME):
+    for name in (store_names.ABORT, store_names.CHECKPOINT, boot_mark.NAME, inventory.NAME):
         if present.get(name, Kind.FILE) is not Kind.FILE:
             raise ForeignFile(f"{root}/{name} is a {present[name].value}: move it away")
-    clean = "abort" not in present
+    clean = store_names.ABORT not in present
     noted = inventory.read(disk, root) if clean else None
     files = OpenFiles(disk, settings.open_files_max - settings.log_maps_max)
     log = CommitLog(settings, files)
@@ -65,7 +66,7 @@ def open_locked(
     is_as_left = noted is not None and bool(log.segments.starts) and noted.followed == log.min_offset
     empty += queues.load(clean, noted.queues if noted is not None and is_as_left else {})
     if settings.message_index_enable:
-        index = Index(files, f"{root}/index", settings.max_hash_slot_num, settings.max_index_num, zone)
+        index = Index(files, f"{root}/{store_names.INDEX}", settings.max_hash_slot_num, settings.max_index_num, zone)
         wrong = index.load()
     # Nothing was touched up to here; from here on a stop of any kind must be seen by the next start.
     mark = BootMark(disk, root)
@@ -81,7 +82,7 @@ def open_locked(
         for directory in dict.fromkeys(changed):
             disk.sync_directory(directory)
         checkpoint = open_checkpoint(disk, root)
-        if "checkpoint" not in present:
+        if store_names.CHECKPOINT not in present:
             disk.sync_directory(root)
         recovery = Recovery(settings, log, queues, index, checkpoint, cache, noted)
         try:

@@ -20,6 +20,7 @@ from rmq_store.recovery.boot_mark import Cache
 from rmq_store.recovery.recovery import Recovery
 from rmq_store.recovery.report import Report
 from rmq_store.settings import StoreSettings
+from rmq_wire import store_names
 from rmq_wire.implied.previous_queues import PreviousQueues
 from rmq_wire.times import Zone
 
@@ -53,7 +54,7 @@ def rebuild(
     files = OpenFiles(disk, settings.open_files_max)
     log = CommitLog(settings, files)
     queues = Queues(settings, files, has_batch_queues, previous)
-    index = Index(files, f"{root}/index", settings.max_hash_slot_num, settings.max_index_num, zone)
+    index = Index(files, f"{root}/{store_names.INDEX}", settings.max_hash_slot_num, settings.max_index_num, zone)
     log.segments.load(False)
     checkpoint = open_checkpoint(disk, root)
     recovery = Recovery(settings, log, queues, index, checkpoint, Cache.WHOLE, previous=previous)

@@ -16,8 +16,9 @@ from rmq_store.dispatcher import Dispatcher
 from rmq_store.errors import StoreDamaged
 from rmq_store.index.index import Index
 from rmq_store.log import cut
-from rmq_store.log.commit_log import CommitLog, Staged
+from rmq_store.log.commit_log import CommitLog
 from rmq_store.log.property_staging import PropertyStaging
+from rmq_store.log.staging import Staged
 from rmq_store.log.walk import Doubts, LogWalk
 from rmq_store.queues.consume_queue import NOTHING, ConsumeQueue
 from rmq_store.queues.queues import Queues
@@ -290,7 +291,8 @@ class Recovery:
 
     def _complete_index(self, index: Index, report: Report) -> None:
         """Index what is not: what follows the last entry; all of it when there is no index, but for what a clean stop found no
-        key in (Java reads nothing again for the index, and misses what it lost).
+        key in.  Java gives the index what it dispatches again anyhow: what is behind the queues (`recoverNormally`), or all from
+        the file that the checkpoint names (`recoverAbnormally`, `isMappedFileMatchedRecover`); what was lost before stays lost.
         """
         log_min = self._log.min_offset
         resume = log_min

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 
 from rmq_store.errors import Illegal
-from rmq_store.log.commit_log import Staged
 from rmq_store.log.property_staging import PropertyStaging
+from rmq_store.log.staging import Staged
 from rmq_store.queues.consume_queue import ConsumeQueue
 from rmq_store.queues.queues import Queues
 from rmq_store.settings import StoreSettings

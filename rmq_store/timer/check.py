@@ -6,7 +6,7 @@ entered the wheel, and what did not enter it was delivered, on the disk.  (Java:
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from rmq_store.disk.disk import Disk, File, write_all
 from rmq_store.layouts import TIMER_CHECK, TIMER_CHECK_FILE_BYTES
@@ -26,9 +26,6 @@ class Check(NamedTuple):
     def packed(self) -> bytes:
         """As it stands in the file, and in the answer to code 60."""
         return TIMER_CHECK.pack(*self)
-
-
-NO_CHECK: Final = Check(0, 0, 0, 0, 0, 0, 0)
 
 
 class CheckFile:

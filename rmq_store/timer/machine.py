@@ -12,95 +12,39 @@ was in the topic at the start enters every slot that is not read, where Java del
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from functools import lru_cache
+from typing import Final
 
 from rmq_store.disk.config_files import load_config
 from rmq_store.disk.disk import Disk
 from rmq_store.layouts import TIMER_BLANK, TIMER_UNIT
+from rmq_store.log.copies import Readdressing, readdress, values_of
+from rmq_store.log.draft import Draft
 from rmq_store.read.reading import Reading
 from rmq_store.timer.check import Check, CheckFile
 from rmq_store.timer.metrics import TimerMetrics
 from rmq_store.timer.rate import Rate
-from rmq_store.timer.recovery import TOPIC_BYTES, linked, recover
+from rmq_store.timer.recovery import linked, recover
 from rmq_store.timer.settings import TimerSettings
+from rmq_store.timer.steps import DELIVERIES_PER_STEP, UNITS_PER_STEP, Entry, SlotReading, Step
 from rmq_store.timer.timer_log import NO_UNIT, UNIT_BYTES, TimerLog
 from rmq_store.timer.wheel import EMPTY, Slot, TimerWheel
 from rmq_wire import names, properties
 from rmq_wire import property_names as prop
-from rmq_wire.errors import BadRecord
 from rmq_wire.implied import timers
+from rmq_wire.implied.real_place import real_queue
 from rmq_wire.implied.timers import DELETES, NEVER_IN_WHEEL_MS, ROLLS, NoTimer
-from rmq_wire.message import StoredMessage, read_unit
+from rmq_wire.property_shapes import Shapes
 
-UNITS_PER_STEP: Final = 256
-BYTES_PER_STEP: Final = 64 << 10
-"""Of messages that one step looks at, at most so many and one more."""
-DELIVERIES_PER_STEP: Final = 32
-"""Messages that one step stages, some 40 µs each."""
 SLOTS_PER_STEP: Final = 4_096
 """Empty slots that one step passes."""
 
-Values = dict[str, str]
-Deliver = Callable[[StoredMessage, Values, bool], int]
-"""Stage the copy of a message with these properties, into its own topic or (True) into the timer's once more.
+Deliver = Callable[[Draft, bool], int]
+"""Stage the copy of a message, which goes into its own topic or (True) into the timer's once more.
 
 The copy's end in the log, 0 when it can never be stored.  What it raises ends the step; what went before stays.
 """
-
-
-class _Entry(NamedTuple):
-    """A message that enters the wheel when the step is done."""
-
-    queue_offset: int
-    slot_ms: int
-    magic: int
-    physical_offset: int
-    size: int
-    values: Values
-
-
-class _Reading:
-    """The slot that is being read: first its chain, backwards; then its marks; then the messages, in the order they came in."""
-
-    def __init__(self, tick: int, last: int) -> None:
-        self.tick = tick
-        self.at = last
-        self.messages = array("q")
-        self.marks = array("q")
-        self.deleted: set[str] = set()
-
-
-class Step:
-    """What one step did.  `end_offset`: of what it staged, 0 for nothing; `trouble`: what ended it early."""
-
-    def __init__(self) -> None:
-        self.entries: list[_Entry] = []
-        self.queue_offset = -1
-        self.delivered = 0
-        self.direct: list[int] = []
-        """Queue offsets of messages that were delivered past the wheel."""
-        self.metrics: list[tuple[str | None, int]] = []
-        self.end_offset = 0
-        self.source_end = self.rolled_to = 0
-        self.trouble: Exception | None = None
-        self.looked = 0
-        self.bytes = 0
-
-    @property
-    def is_half_full(self) -> bool:
-        """What enters leaves room for what is due."""
-        return (
-            self.looked >= UNITS_PER_STEP // 2
-            or self.bytes >= BYTES_PER_STEP // 2
-            or len(self.direct) >= DELIVERIES_PER_STEP // 2
-        )
-
-    @property
-    def is_full(self) -> bool:
-        staged = len(self.direct) + self.delivered
-        return self.looked >= UNITS_PER_STEP or self.bytes >= BYTES_PER_STEP or staged >= DELIVERIES_PER_STEP
 
 
 class Timer:
@@ -151,7 +95,12 @@ class Timer:
         """Log positions behind what was stored anew to roll, and behind what entered the wheel: the one before the next slot."""
         self._ahead: set[int] = set()
         """Queue offsets of messages that were delivered, behind one that could not enter the wheel yet."""
-        self._slot: _Reading | None = None
+        self._slot: SlotReading | None = None
+        marks = frozenset({prop.TIMER_DEL_UNIQKEY})
+        self._waiting = Shapes(
+            lambda text: properties.encode_java(properties.decode(text)), marks, (prop.TIMER_OUT_MS, prop.REAL_TOPIC)
+        )
+        self._leaving = Readdressing(_leaving, marks, _queue_of, added=2)
         self._sees(wall_ms)
 
     def _sees(self, wall_ms: int) -> None:
@@ -179,14 +128,29 @@ class Timer:
 
     def has_work(self, wall_ms: int) -> bool:
         """A step would find something to do now."""
-        return self.behind > 0 or self.read_ms < wall_ms // self.settings.timer_precision_ms * self.settings.timer_precision_ms
+        return self.behind > 0 or self.delivers(wall_ms)
+
+    def delivers(self, wall_ms: int) -> bool:
+        """A slot is over that was not read to its end."""
+        return self.read_ms < wall_ms // self.settings.timer_precision_ms * self.settings.timer_precision_ms
 
     # --- steps
 
-    def step(self, wall_ms: int, deliver: Deliver, *, enqueues: bool = True, dequeues: bool = True) -> Step:
-        """Look at some messages: first those that enter the wheel, then those whose slot is over."""
+    def step(
+        self,
+        wall_ms: int,
+        deliver: Deliver,
+        *,
+        enqueues: bool = True,
+        dequeues: bool = True,
+        deliveries_max: int | None = None,
+    ) -> Step:
+        """Look at some messages: first those that enter the wheel, then those whose slot is over.
+
+        `deliveries_max`: by default, and at most, what a step may have.
+        """
         self._sees(wall_ms)
-        step = Step()
+        step = Step(DELIVERIES_PER_STEP if deliveries_max is None else min(deliveries_max, DELIVERIES_PER_STEP))
         try:
             if enqueues:
                 self._enqueue(step, wall_ms, deliver)
@@ -204,15 +168,14 @@ class Timer:
         self.safe_from = max(self.safe_from, step.end_offset, step.source_end)
         self._rolled_to = max(self._rolled_to, step.rolled_to)
         self._entered_to = max(self._entered_to, step.source_end)
-        for topic, value in step.metrics:
-            self.metrics.add(topic, value, wall_ms)
+        self.metrics.add_all(step.metrics, wall_ms)
         self._ahead.update(step.direct)
         self.dequeued.add(len(step.direct) + step.delivered, wall_ms)
         slot = self._slot
         if slot is not None and step.delivered:
-            del slot.messages[len(slot.messages) - step.delivered :]
+            slot.forget(step.delivered)
             self.left += step.delivered
-        if slot is not None and slot.at == NO_UNIT and not slot.marks and not slot.messages:
+        if slot is not None and slot.is_over:
             self._slot = None
             self.waiting -= self.wheel.get(slot.tick).messages
             self.read_ms = (slot.tick + 1) * self.settings.timer_precision_ms
@@ -230,49 +193,59 @@ class Timer:
         lowest, highest = self._store.queue_bounds(names.WHEEL_TIMER_TOPIC, 0)
         offset = max(self.queue_offset, lowest)
         while offset < highest and not step.is_half_full:
-            physical_offset, size, _ = self._store.queue_unit(names.WHEEL_TIMER_TOPIC, 0, offset)
-            try:
-                if offset not in self._ahead:
-                    self._enqueue_one(step, offset, physical_offset, size, wall_ms, deliver)
-            except (NoTimer, BadRecord) as why:
-                self._report(f"offset {offset} of the timer's queue is passed over: {why}")
-            offset += 1
-            step.queue_offset = offset
-            step.source_end = physical_offset + size
+            rows = self._store.queue_units(names.WHEEL_TIMER_TOPIC, 0, offset, UNITS_PER_STEP // 2)
+            ahead = self._ahead
+            places = [(at, size) for number, (at, size, _) in enumerate(rows, offset) if number not in ahead]
+            drafts = self._store.copies(names.WHEEL_TIMER_TOPIC, places)
+            for physical_offset, size, _ in rows:
+                if step.is_half_full:
+                    return
+                try:
+                    if offset not in ahead:
+                        self._enqueue_one(step, offset, physical_offset, size, next(drafts), wall_ms, deliver)
+                except NoTimer as why:
+                    self._report(f"offset {offset} of the timer's queue is passed over: {why}")
+                offset += 1
+                step.queue_offset = offset
+                step.source_end = physical_offset + size
 
     def _enqueue_one(
-        self, step: Step, queue_offset: int, physical_offset: int, size: int, wall_ms: int, deliver: Deliver
+        self,
+        step: Step,
+        queue_offset: int,
+        physical_offset: int,
+        size: int,
+        read: Draft | None,
+        wall_ms: int,
+        deliver: Deliver,
     ) -> None:
-        message, values = self._message(step, physical_offset, size)
-        due_ms = timers.due_of(values)
+        draft = _timers_own(step, read, size)
+        found = self._waiting.rewrite(draft.properties.decode("utf-8", "replace"))
+        if found is not None:
+            (_, due_text, topic), is_mark = found, False
+        else:
+            values = values_of(draft)
+            due_text, topic = values.get(prop.TIMER_OUT_MS, ""), values.get(prop.REAL_TOPIC)
+            is_mark = prop.TIMER_DEL_UNIQKEY in values
+        due_ms = timers.due_said(due_text)
         is_late = queue_offset < self._caught_up_at or physical_offset < self._rolled_to
         if due_ms < (self._unread_ms if is_late else self.write_ms):
-            if prop.TIMER_DEL_UNIQKEY in values:
+            if is_mark:
                 return
+            values = values_of(draft)
             timers.note_dequeue(values, NEVER_IN_WHEEL_MS, wall_ms, rolls=False)
-            step.end_offset = deliver(message, values, False) or step.end_offset
+            readdress(draft, *timers.destination(values), values)
+            step.end_offset = deliver(draft, False) or step.end_offset
             step.direct.append(queue_offset)
             return
         slot_ms, magic = timers.step(
             due_ms, self.write_ms, window_slots=self._window_slots, precision_ms=self.settings.timer_precision_ms
         )
-        if prop.TIMER_DEL_UNIQKEY in values:
+        if is_mark:
             magic |= DELETES
-        step.entries.append(_Entry(queue_offset, slot_ms, magic, physical_offset, size, values))
+        step.entries.append(Entry(queue_offset, slot_ms, magic, physical_offset, size, topic or None))
 
-    def _message(self, step: Step, physical_offset: int, size: int) -> tuple[StoredMessage, Values]:
-        """The message and its properties.  Raises Cold, BadRecord, NoTimer."""
-        step.looked += 1
-        view = self._store.lookup(physical_offset)
-        if view is None or len(view) != size:
-            raise NoTimer("its message is not in the log")
-        step.bytes += size
-        message = read_unit(view)
-        if message.topic != TOPIC_BYTES:
-            raise NoTimer("its message is of another topic")
-        return message, properties.decode(message.properties.decode("utf-8", "replace"))
-
-    def _write(self, entries: list[_Entry], wall_ms: int) -> None:
+    def _write(self, entries: list[Entry], wall_ms: int) -> None:
         """Append units to the timer's log and link them to their slots; one write for all in one file."""
         wheel, log = self.wheel, self.log
         wheel.make()
@@ -296,7 +269,7 @@ class Timer:
                     delay_ms,
                     entry.physical_offset,
                     entry.size,
-                    timers.topic_hash(entry.values),
+                    timers.topic_hash(entry.topic),
                     0,
                 )
                 slots[tick] = linked(slot, tick, at, entry.magic)
@@ -304,9 +277,9 @@ class Timer:
             log.append(begin, bytes(packed))
             for slot in slots.values():
                 wheel.put(slot)
-            for entry in some:
-                value = -1 if entry.magic & DELETES else 1
-                self.metrics.add(entry.values.get(prop.REAL_TOPIC), value, wall_ms)
+            changes = [(entry.topic, -1 if entry.magic & DELETES else 1) for entry in some]
+            self.metrics.add_all(changes, wall_ms)
+            for entry, (_, value) in zip(some, changes, strict=True):
                 if wheel.tick(entry.slot_ms) >= tick_now:
                     self.waiting += value
             done += len(some)
@@ -321,79 +294,112 @@ class Timer:
             return
         self._slot = slot
         while slot.at != NO_UNIT and not step.is_full:
-            self._walk(step, slot)
+            step.looked += 1
+            wrong = slot.walk(self.log, self.settings.timer_precision_ms)
+            if wrong is not None:
+                self._report(wrong)
         while slot.at == NO_UNIT and slot.marks and not step.is_full:
             self._mark(step, slot)
-        while slot.at == NO_UNIT and not slot.marks and step.delivered < len(slot.messages) and not step.is_full:
-            self._take_out(step, slot.messages[-1 - step.delivered], slot, wall_ms, deliver)
+        if slot.at != NO_UNIT or slot.marks:
+            return
+        places = zip(slot.offsets[: -1 - DELIVERIES_PER_STEP : -1], slot.sizes[: -1 - DELIVERIES_PER_STEP : -1], strict=True)
+        drafts = self._store.copies(names.WHEEL_TIMER_TOPIC, places)
+        while step.delivered < slot.left and not step.is_full:
+            self._take_out(step, -1 - step.delivered, slot, next(drafts), wall_ms, deliver)
             step.delivered += 1
 
-    def _next_slot(self) -> _Reading | None:
+    def _next_slot(self) -> SlotReading | None:
         """The next slot that has something and is over."""
         wheel = self.wheel
         end = wheel.tick(self.write_ms)
         tick = wheel.next_used(wheel.tick(self.read_ms), end, SLOTS_PER_STEP)
         self.read_ms = max(self.read_ms, tick * self.settings.timer_precision_ms)
         found = wheel.get(tick) if tick < end else EMPTY
-        return _Reading(tick, found.last) if found is not EMPTY else None
+        return SlotReading(found, self.log) if found is not EMPTY else None
 
-    def _walk(self, step: Step, slot: _Reading) -> None:
-        """One unit of the chain.  Raises Cold, OSError."""
-        at = slot.at
-        unit = self.log.unit(at)
-        step.looked += 1
-        if unit is None or self.wheel.tick(unit.slot_ms) != slot.tick:
-            self._report(f"the timer's log has no unit of slot {slot.tick} at {at}: its chain ends there")
-            slot.at = NO_UNIT
-            return
-        (slot.marks if unit.magic & DELETES and not unit.magic & ROLLS else slot.messages).append(at)
-        slot.at = unit.previous if unit.previous >= self.log.begin else NO_UNIT
-
-    def _mark(self, step: Step, slot: _Reading) -> None:
+    def _mark(self, step: Step, slot: SlotReading) -> None:
         """A mark: the message of its key is not delivered.  Raises Cold, OSError."""
         try:
-            _, values, _, _ = self._at(step, slot.marks[-1])
+            place = slot.marks[-1], slot.mark_sizes[-1]
+            values = values_of(_timers_own(step, next(self._store.copies(names.WHEEL_TIMER_TOPIC, (place,))), place[1]))
             slot.deleted.add(values.get(prop.TIMER_DEL_UNIQKEY, ""))
             self.metrics.add(values.get(prop.REAL_TOPIC), 1, self.write_ms)
-        except (NoTimer, BadRecord) as why:
-            self._report(f"a mark in the timer's log at {slot.marks[-1]} is passed over: {why}")
+        except NoTimer as why:
+            self._report(f"a mark in the timer's log for {slot.marks[-1]} is passed over: {why}")
         slot.marks.pop()
+        slot.mark_sizes.pop()
 
-    def _take_out(self, step: Step, at: int, slot: _Reading, wall_ms: int, deliver: Deliver) -> None:
+    def _take_out(self, step: Step, number: int, slot: SlotReading, read: Draft | None, wall_ms: int, deliver: Deliver) -> None:
         """A message whose time has come, or its next step.  What `deliver` raises passes; then it is not counted."""
         counted = len(step.metrics)
+        magic = slot.magics[number]
+        rolls = magic & ROLLS != 0
         try:
-            message, values, write_ms, magic = self._at(step, at)
-            topic = values.get(prop.REAL_TOPIC)
-            if self._is_deleted(values, slot.deleted):
-                step.metrics.append((topic, -1))
+            draft = _timers_own(step, read, slot.sizes[number])
+            if not rolls and self._leaving.by_shape(draft, (_text(slot.write_ms[number]), _text(wall_ms))):
+                topic: str | None = draft.topic or None
+                if slot.deleted and topic is not None and self._delete_key(topic, draft.keys[0]) in slot.deleted:
+                    step.metrics.append((topic, -1))
+                    return
+                step.metrics.append((topic, 1 if magic & DELETES else -1))
+                if topic is None or draft.queue_id < 0:
+                    raise NoTimer("it does not say where it belongs")
+            elif not self._take_apart(step, number, slot, draft, wall_ms):
                 return
-            rolls = bool(magic & ROLLS)
-            if prop.TIMER_DEL_UNIQKEY in values and not rolls:
-                return
-            step.metrics.append((topic, 1 if magic & DELETES else -1))
-            timers.note_dequeue(values, write_ms, wall_ms, rolls=rolls)
-            step.end_offset = deliver(message, values, rolls) or step.end_offset
+            step.end_offset = deliver(draft, rolls) or step.end_offset
             if rolls:
                 step.rolled_to = step.end_offset
-        except (NoTimer, BadRecord) as why:
-            self._report(f"what the timer's log says at {at} is passed over: {why}")
+        except NoTimer as why:
+            self._report(f"what the timer's log says of {slot.offsets[number]} is passed over: {why}")
         except Exception:
             del step.metrics[counted:]
             raise
 
-    def _at(self, step: Step, at: int) -> tuple[StoredMessage, Values, int, int]:
-        """The message that the unit here names, its properties, when it entered the wheel, and the unit's magic."""
-        unit = self.log.unit(at)
-        if unit is None:
-            raise NoTimer("no unit")
-        message, values = self._message(step, unit.physical_offset, unit.message_size)
-        return message, values, unit.write_ms, unit.magic
+    def _take_apart(self, step: Step, number: int, slot: SlotReading, draft: Draft, wall_ms: int) -> bool:
+        """The same of any message, up to its delivery.  False when it is not delivered.  Raises NoTimer."""
+        values, magic = values_of(draft), slot.magics[number]
+        topic, rolls = values.get(prop.REAL_TOPIC), magic & ROLLS != 0
+        if slot.deleted and self._is_deleted(values, slot.deleted):
+            step.metrics.append((topic, -1))
+            return False
+        if prop.TIMER_DEL_UNIQKEY in values and not rolls:
+            return False
+        step.metrics.append((topic, 1 if magic & DELETES else -1))
+        timers.note_dequeue(values, slot.write_ms[number], wall_ms, rolls=rolls)
+        readdress(draft, *((names.WHEEL_TIMER_TOPIC, 0) if rolls else timers.destination(values)), values)
+        return True
 
     def _is_deleted(self, values: Mapping[str, str], deleted: set[str]) -> bool:
-        if not deleted:
-            return False
         topic, key = values.get(prop.REAL_TOPIC), values.get(prop.UNIQ_KEY)
-        if topic is None or key is None:
-            return False
-        return timers.delete_key(topic, key, with_topic=self.settings.append_topic_for_timer_delete_key) in deleted
+        return topic is not None and key is not None and self._delete_key(topic, key) in deleted
+
+    def _delete_key(self, topic: str, key: str) -> str:
+        return timers.delete_key(topic, key, with_topic=self.settings.append_topic_for_timer_delete_key)
+
+
+def _timers_own(step: Step, draft: Draft | None, size: int) -> Draft:
+    """What was read, if it is a message of the timer's topic.  Raises NoTimer."""
+    step.looked += 1
+    if draft is None:
+        raise NoTimer("its message is not in the log")
+    step.bytes += size
+    if draft.topic != names.WHEEL_TIMER_TOPIC:
+        raise NoTimer("its message is of another topic")
+    return draft
+
+
+_text: Final = lru_cache(maxsize=64)(str)
+"""Of a time: most messages of a slot entered it together, and leave it together."""
+
+
+def _queue_of(_topic: str, text: str) -> int:
+    """-1 where the message says none: it counts all the same, and may have been recalled."""
+    queue_id = real_queue(text)
+    return -1 if queue_id is None else queue_id
+
+
+def _leaving(text: str, enqueue_ms: str, dequeue_ms: str) -> bytes:
+    """The properties of a message that leaves the wheel for its topic (`timers.note_dequeue`)."""
+    return properties.encode_java(
+        {**properties.decode(text), prop.TIMER_ENQUEUE_MS: enqueue_ms, prop.TIMER_DEQUEUE_MS: dequeue_ms}
+    )

@@ -5,7 +5,7 @@ A number for people: it is written when it has changed, and a crash may leave an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from rmq_wire import fastjson
@@ -28,12 +28,20 @@ class TimerMetrics:
 
     def add(self, topic: str | None, value: int, wall_ms: int) -> None:
         """So many more wait, or fewer (`addAndGet`)."""
-        if topic is None:
-            return
-        self.counts[topic] = (self.counts.get(topic, (0, 0))[0] + value, wall_ms)
-        self.version_ms = wall_ms
-        self.version_counter += 1
-        self.changes += 1
+        self.add_all(((topic, value),), wall_ms)
+
+    def add_all(self, changes: Iterable[tuple[str | None, int]], wall_ms: int) -> None:
+        """The same again and again."""
+        counts = self.counts
+        number = 0
+        for topic, value in changes:
+            if topic is not None:
+                counts[topic] = (counts[topic][0] + value if topic in counts else value, wall_ms)
+                number += 1
+        if number:
+            self.version_ms = wall_ms
+            self.version_counter += number
+            self.changes += number
 
     def forget(self, topic: str) -> None:
         """The topic was deleted (`removeTimingCount`)."""

@@ -19,9 +19,8 @@ from rmq_store.timer.check import Check
 from rmq_store.timer.timer_log import NO_UNIT, UNIT_BYTES, TimerLog, Unit
 from rmq_store.timer.wheel import EMPTY, Slot, TimerWheel
 from rmq_wire import names
-from rmq_wire.errors import BadRecord
 from rmq_wire.implied.timers import BLANK_SLOTS, DELETES
-from rmq_wire.message import StoredMessage, read_unit
+from rmq_wire.message import StoredMessage
 
 TOPIC_BYTES = names.WHEEL_TIMER_TOPIC.encode()
 
@@ -109,17 +108,11 @@ def message_of(unit: Unit, store: Reading) -> StoredMessage | None:
     """The message of the timer's topic that this unit names, None when there is another thing.  Waits for the disk."""
     while True:
         try:
-            view = store.lookup(unit.physical_offset)
+            message = store.stored(unit.physical_offset, unit.message_size)
         except Cold as cold:
             cold.run()
             continue
-        if view is None or len(view) != unit.message_size:
-            return None
-        try:
-            message = read_unit(view)
-        except BadRecord:
-            return None
-        return message if message.topic == TOPIC_BYTES else None
+        return message if message is not None and message.topic == TOPIC_BYTES else None
 
 
 def _mend_wheel(log: TimerLog, wheel: TimerWheel, begin: int, said: list[str]) -> None:
@@ -131,9 +124,7 @@ def _mend_wheel(log: TimerLog, wheel: TimerWheel, begin: int, said: list[str]) -
     if again:
         said.append(f"{len(again)} slots of the timer's wheel lead behind the end of its log and are made again")
     low = min([begin, *firsts])
-    for at, unit in log.scan(max(low, log.begin)):
-        if at >= log.end:
-            break
+    for at, unit in log.scan(max(low, log.begin), log.end):
         tick = wheel.tick(unit.slot_ms)
         slot = wheel.get(tick)
         if tick in again or (at >= begin and slot.last < at):
@@ -155,10 +146,8 @@ def _has_other_ticks(log: TimerLog, wheel: TimerWheel) -> bool:
 def _make_wheel(log: TimerLog, wheel: TimerWheel, begin_tick: int) -> None:
     """Let every unit whose slot was not read be in its slot, and nothing else.  Raises ForeignFile."""
     wheel.empty()
-    for at, unit in log.scan(log.begin):
+    for at, unit in log.scan(log.begin, log.end):
         tick = wheel.tick(unit.slot_ms)
-        if at >= log.end:
-            break
         if tick >= begin_tick + wheel.slots:
             raise ForeignFile(
                 f"{wheel.path} reaches too far for slots of {wheel.precision_ms} ms: set timerPrecisionMs as it was"

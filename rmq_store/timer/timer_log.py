@@ -19,6 +19,7 @@ UNIT_BYTES: Final = TIMER_UNIT.size
 FILES_OPEN: Final = 8
 BLOCK_UNITS: Final = 78
 """Units that one read brings: a page."""
+BLOCK_BYTES: Final = BLOCK_UNITS * UNIT_BYTES
 SCAN_UNITS: Final = 16_384
 """The same, where the log is read from one end to the other."""
 NO_UNIT: Final = -1
@@ -103,12 +104,17 @@ class TimerLog:
         return unit if is_unit(unit, at) else None
 
     def _read_block(self, at: int) -> bool:
-        """Bring this unit, with those before it: a chain goes backwards."""
+        """Bring this unit, with those before it, for a chain goes backwards; with those behind it where the last one was before
+        it: what a chain has is taken out forwards.
+        """
         start = self.segments.start_of(at) if self.begin <= at <= self.end - UNIT_BYTES else None
         if start is None or at + UNIT_BYTES > start + self.file_bytes:
             return False
-        low = max(at + UNIT_BYTES - BLOCK_UNITS * UNIT_BYTES, start)
-        size = at + UNIT_BYTES - low
+        if self._block_at <= at < self._block_at + 2 * BLOCK_BYTES:
+            low, high = at, min(at + BLOCK_BYTES, start + self.file_bytes, self.end)
+        else:
+            low, high = max(at + UNIT_BYTES - BLOCK_BYTES, start), at + UNIT_BYTES
+        size = high - low
         file = self.segments.file(start)
         found = file.read_nowait(low - start, size)
         if found is None:
@@ -116,8 +122,11 @@ class TimerLog:
         self._block, self._block_at = found, low
         return True
 
-    def scan(self, at: int) -> Iterator[tuple[int, Unit]]:
-        """Whole units from here on with their positions, until one is not whole.  Waits for the disk.  Raises OSError."""
+    def scan(self, at: int, end: int | None = None) -> Iterator[tuple[int, Unit]]:
+        """Whole units from here on with their positions, until one is not whole; up to `end` such are passed over.
+
+        Waits for the disk.  Raises OSError.
+        """
         while (start := self.segments.start_of(at)) is not None:
             file = self.segments.file(start)
             last = start + self.last_unit_at + UNIT_BYTES
@@ -125,9 +134,10 @@ class TimerLog:
                 data = file.read_at(at - start, min(SCAN_UNITS * UNIT_BYTES, last - at))
                 for fields in TIMER_UNIT.iter_unpack(data[: len(data) - len(data) % UNIT_BYTES]):
                     unit = Unit._make(fields)
-                    if not is_unit(unit, at):
+                    if at >= end if end is not None else not is_unit(unit, at):
                         return
-                    yield at, unit
+                    if end is None or is_unit(unit, at):
+                        yield at, unit
                     at += UNIT_BYTES
                 if len(data) < UNIT_BYTES:
                     return
