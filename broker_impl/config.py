@@ -62,11 +62,6 @@ class BrokerConfig(EffectiveProperties, Properties):
         """`namesrvAddr` taken apart: `host:port` each."""
         return tuple(piece.strip() for piece in (self.namesrv_addr or "").split(";") if piece.strip())
 
-    @property
-    def commit_log_dir(self) -> str:
-        """Where the commit log lies."""
-        return (split_paths(self.store_path_commit_log) or [os.path.join(self.store_path_root_dir, "commitlog")])[0]
-
     def listening_on(self, port: int) -> None:
         """The port that was really taken, when any free one was asked for."""
         self._assign(keys()["listenPort"], str(port))

@@ -17,7 +17,7 @@ DEV_DIFFERENCES: dict[str, Difference] = {
     "brokerIP1": Difference("127.0.0.1", "the address that is given to clients"),
     "brokerIP2": Difference("127.0.0.1", "as brokerIP1"),
     "brokerName": Difference("broker-a", "Java takes the host name; a store then follows you to another machine"),
-    "enablePropertyFilter": Difference("true", "as most installations have it; SQL92 itself is still refused"),
+    "enablePropertyFilter": Difference("true", "as most installations have it"),
     "cleanFileForciblyEnable": Difference("false", "a disk that is full of other things costs no message before its time"),
     "diskSpaceWarningLevelRatio": Difference(None, "measured: Java stops at 90 % of the disk, however much the rest is"),
 }

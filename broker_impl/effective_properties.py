@@ -18,6 +18,7 @@ class EffectiveProperties:
     auto_create_subscription_group: bool
     auto_create_topic_enable: bool
     auto_delete_unused_stats: bool
+    broker_fast_failure_enable: bool
     broker_ip1: str
     broker_ip2: str
     broker_permission: int
@@ -38,10 +39,14 @@ class EffectiveProperties:
     enable_single_topic_register: bool
     enable_split_metadata: bool
     enable_split_registration: bool
+    expect_consumer_num_use_filter: int
+    filter_data_clean_time_span: int
+    filter_support_retry: bool
     flush_consumer_offset_interval: int
     force_register: bool
     lite_pull_message_enable: bool
     long_polling_enable: bool
+    max_error_rate_of_bloom_filter: int
     max_stats_idle_time_in_minutes: int
     msg_trace_topic_name: str
     namesrv_addr: str | None
@@ -54,9 +59,11 @@ class EffectiveProperties:
     reject_transaction_message: bool
     revive_queue_num: int
     short_polling_time_mills: int
+    slave_read_enable: bool
     split_metadata_size: int
     split_registration_size: int
     start_accept_send_request_time_stamp: int
+    store_reply_message_enable: bool
     subscription_expired_timeout: int
     trace_on: bool
     trace_topic_enable: bool
@@ -68,6 +75,11 @@ class EffectiveProperties:
     transaction_time_out: int
     use_server_side_reset_offset: bool
     validate_system_topic_when_update_topic: bool
+    wait_time_mills_in_heartbeat_queue: int
+    wait_time_mills_in_lite_pull_queue: int
+    wait_time_mills_in_pull_queue: int
+    wait_time_mills_in_send_queue: int
+    wait_time_mills_in_transaction_queue: int
     # NettyServerConfig
     bind_address: str
     listen_port: int

@@ -1,22 +1,30 @@
-"""Which messages of a queue a group wants: tag expressions, as pulls and heartbeats carry them.
+"""Which messages of a queue a group wants: expressions over tags or properties, as pulls and heartbeats carry them.
 
 A subscription becomes a `Wanted`: everything, or the 32-bit hashes of its tags.  The store compares them with the tag codes of
 queue units, the table of held pulls with those of arrivals; two tags may share a hash, so clients filter once more by the text.
-Expressions of another type than TAG (SQL92) are recognised here and answered as by a broker with enablePropertyFilter=false.
+Of another type there is one, SQL92: a `PropertyFilter`, which the store asks about each unit (`rmq_wire.sql92` reads the text).
 
-Java: `FilterAPI.build`, `ExpressionType`, `ExpressionMessageFilter.isMatchedByConsumeQueue`.
+Java: `FilterAPI.build`, `ExpressionType`, `ExpressionMessageFilter`, `ExpressionForRetryMessageFilter`, `FilterFactory`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from rmq_wire import names
+from rmq_wire import property_names as prop
 from rmq_wire.bodies.heartbeat import TAG, SubscriptionData
 from rmq_wire.java import string_hash
+from rmq_wire.message import stored_properties
+from rmq_wire.properties import find
+from rmq_wire.sql92.errors import TooMuch
+from rmq_wire.sql92.selector import Selector, compiled, keep, unread_characters
 
 ALL: Final = "*"
 OR: Final = "||"
+SQL92: Final = "SQL92"
 EXPRESSION_CHARACTERS_MAX: Final = 65_536
 """A longer expression is refused: no client writes ten thousand tags, and each costs a hash."""
 CACHED_CHARACTERS_MAX: Final = 4_096
@@ -27,11 +35,62 @@ _INT_SIGN: Final = 1 << 31
 _INT_MASK: Final = (1 << 32) - 1
 
 
+ROWS_MAX: Final = 256
+"""Units that one pull asks a filter about; it goes on with the next pull."""
+STEPS_MAX: Final = 8_192
+"""Of all of them together, 0.3 µs each: a pull with a long selector looks at fewer units."""
+NO_FILTER: Final = (
+    'Cannot invoke "org.apache.rocketmq.filter.FilterSpi.compile(String)" because the return value of '
+    '"org.apache.rocketmq.filter.FilterFactory.get(String)" is null'
+)
+"""What the reference says to a type of expression that nobody knows."""
+
+
+class PropertyFilter:
+    """Asked about each whole unit, in memory.  `rows_max`: units that one read may ask about."""
+
+    __slots__ = ("rows_max", "selector")
+
+    def __init__(self, selector: Selector) -> None:
+        self.selector = selector
+        self.rows_max = max(min(ROWS_MAX, STEPS_MAX // max(selector.steps, 1)), 1)
+
+    def keep(self) -> None:
+        """Who waited with it is served again: it need not be read once more."""
+        keep(self.selector.text, self.selector)
+
+    def __call__(self, unit: memoryview) -> bool:
+        return self.selector.matches_stored(stored_properties(unit))
+
+
+class RetryFilter:
+    """The same for a retry topic with filterSupportRetry: each message by the group's filter on the topic that it came from."""
+
+    __slots__ = ("_find", "rows_max")
+
+    def __init__(self, find_filter: Callable[[str], PropertyFilter | None]) -> None:
+        self._find = find_filter
+        self.rows_max = 1 + ROWS_MAX // 16
+
+    def __call__(self, unit: memoryview) -> bool:
+        properties = stored_properties(unit)
+        topic = find(properties, _RETRY_TOPIC)
+        found = self._find(topic.decode("utf-8", "replace")) if topic else None
+        return found is None or found.selector.matches_stored(properties)
+
+
+UnitFilter = PropertyFilter | RetryFilter
+_RETRY_TOPIC: Final = prop.RETRY_TOPIC.encode()
+
+
 class Wanted(NamedTuple):
-    """`codes`: the tag hashes that are wanted, None for everything.  `expression_type`: set when it is not a tag expression."""
+    """`codes`: the tag hashes that are wanted, None for everything.  `expression_type`: set when it is not a tag expression, and
+    then `matches` says which messages are wanted, None: all of them.
+    """
 
     codes: frozenset[int] | None
     expression_type: str | None = None
+    matches: UnitFilter | None = None
 
 
 EVERYTHING: Final = Wanted(None)
@@ -60,7 +119,7 @@ def parse(expression: str | None, expression_type: str | None) -> Wanted:
     if not expression:
         raise Unreadable(f"no expression of type {expression_type}")
     if expression_type:
-        return Wanted(None, expression_type)
+        return Wanted(None, expression_type, _of_pull(expression, expression_type))
     return EVERYTHING if expression == ALL else Wanted(frozenset())
 
 
@@ -73,6 +132,39 @@ def of_subscription(subscription: SubscriptionData) -> Wanted:
     if subscription.sub_string == ALL:
         return EVERYTHING
     return Wanted(frozenset(subscription.code_set))
+
+
+def characters_to_read(expression: str | None, expression_type: str | None) -> int:
+    """How long the selector is that `property_filter` would have to read, 0 of one that is known."""
+    return unread_characters(expression or "") if expression_type == SQL92 else 0
+
+
+def property_filter(expression: str, expression_type: str | None) -> PropertyFilter:
+    """The filter that an expression is (`FilterFactory.get(type).compile`).  Raises ValueError, in the reference's words."""
+    if expression_type != SQL92:
+        raise ValueError(NO_FILTER)
+    return PropertyFilter(compiled(expression))
+
+
+def retry_filter(topic: str, find_filter: Callable[[str, str], PropertyFilter | None]) -> RetryFilter | None:
+    """That of a retry topic, None for another one.  `find_filter(topic, group)`."""
+    if not topic.startswith(names.RETRY_PREFIX):
+        return None
+    group = names.group_of_retry_topic(topic)
+    return RetryFilter(lambda real_topic: find_filter(real_topic, group))
+
+
+def _of_pull(expression: str, expression_type: str) -> PropertyFilter | None:
+    """What a pull says itself: one that is wrong, or of an unknown type, lets everything through, as in the reference.
+
+    *Differs*: one that is too long or deep for us is refused.
+    """
+    try:
+        return property_filter(expression, expression_type)
+    except TooMuch as wrong:
+        raise Unreadable(str(wrong)) from None
+    except ValueError:
+        return None
 
 
 def low_half(tags_code: int) -> int:

@@ -57,6 +57,11 @@ class HalfCopies:
             for one in self._with_key(topic, half)
         )
 
+    def is_given_up(self, half: Half) -> bool:
+        """A check has moved it to TRANS_CHECK_MAX_TIME_TOPIC."""
+        found = self._with_key(names.TRANS_CHECK_MAX_TIME_TOPIC, half)
+        return any(one.body_crc == half.unit.body_crc for one in found)
+
     def _with_key(self, topic: str, half: Half) -> list[StoredMessage]:
         key = half.values.get(prop.UNIQ_KEY)
         if not key:

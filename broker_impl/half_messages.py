@@ -1,9 +1,9 @@
 """Half messages and their ends: taken in, ended, put back; and how far they have been dealt with.
 
 Ends are gathered and written as one op message per queue after `transactionOpBatchInterval`, or when their text is longer than
-`transactionOpMsgMaxSize`; a clean stop writes what is left.  A crash before that forgets them: then what was half is asked about,
-unless its commit is in the log.  Progress (consumer offsets of CID_RMQ_SYS_TRANS) is said to others only when the disk has
-everything that it rests on, so that no crash loses a half message that was put back.
+`transactionOpMsgMaxSize` (or a message may be); a clean stop writes what is left.  A crash before that forgets them: then what
+was half is asked about, unless its commit is in the log.  Progress (consumer offsets of CID_RMQ_SYS_TRANS) is said to others only
+when the disk has everything that it rests on, so that no crash loses a half message that was put back.
 
 Java: `TransactionalMessageBridge`, `TransactionalMessageServiceImpl` (deletePrepareMessage, batchSendOpMessage).  *Differs*: ends
 that cannot be written are kept and written later; those of a queue are known while they wait.
@@ -21,17 +21,18 @@ from broker_impl.engine.answers import Pause
 from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.deadlines import Deadline
 from broker_impl.engine.engine import Engine
+from broker_impl.half_copies import HalfCopies
 from broker_impl.intake import Intake, Message, NotTaken, check_inner_batch, check_names, copy_of
+from broker_impl.recent_halves import RecentHalf, RecentHalves
 from broker_impl.state.consumer_offsets import ABSENT, ConsumerOffsets
-from broker_impl.state.half_messages import EndedHalves, HalfState
+from broker_impl.state.ended_halves import EndedHalves, HalfState
 from broker_impl.state.stats import Stats
 from broker_impl.state.transaction_metrics import TransactionMetrics
 from rmq_store.log.draft import Placed
 from rmq_wire import names
 from rmq_wire import property_names as prop
-from rmq_wire.errors import BadRecord
 from rmq_wire.implied import transactions as rule
-from rmq_wire.message import StoredMessage, read_unit
+from rmq_wire.message import StoredMessage
 
 OPS_PER_SLICE: Final = 1
 """Op messages that are read in one go: each may end a thousand half messages, 0.3 ms."""
@@ -57,7 +58,10 @@ class HalfQueue:
 
 
 class HalfMessages:
-    """All queues.  `start` reads which of them have ended; `when_loaded` waits for that."""
+    """All queues.  `start` reads which of them have ended; `when_loaded` waits for that.
+
+    What they need are the tools of those who end and check them, too.
+    """
 
     def __init__(
         self,
@@ -69,23 +73,26 @@ class HalfMessages:
         intake: Intake,
         reads: ColdReads,
     ) -> None:
-        self._engine = engine
-        self._env = engine.env
-        self._config = config
+        self.engine = engine
+        self.env = engine.env
+        self.config = config
         self._offsets = offsets
         self._metrics = metrics
-        self._stats = stats
-        self._intake = intake
-        self._store = intake.store
-        self._reads = reads
+        self.stats = stats
+        self.intake = intake
+        self.store = intake.store
+        self.reads = reads
+        self.copies = HalfCopies(engine.env, intake.store)
+        self.recent = RecentHalves()
         self._queues: dict[int, HalfQueue] = {}
         self._unsafe: dict[int, tuple[int, int, int]] = {}
         """Queue -> (end in the log of what it rests on, progress of half messages, of op messages) that is not said yet."""
         self._look: Deadline | None = None
         """When it is looked next whether it may be said."""
+        self._coming: list[tuple[int, RecentHalf]] = []
         self._ending: list[tuple[int, int]] = []
         self._counting: list[tuple[str, int]] = []
-        """Both: when what is staged in this turn is written."""
+        """All three: when what is staged in this turn is written."""
         self._waiting: list[Callable[[], None]] = []
         self.loaded = False
         self._ends_at_start: dict[int, int] = {}
@@ -95,16 +102,16 @@ class HalfMessages:
     def start(self, queues: int) -> None:
         """Begin with what progress and op messages say; `queues` as the topic of half messages has them."""
         for queue_id in range(queues):
-            lowest, highest = self._store.queue_bounds(names.TRANS_HALF_TOPIC, queue_id)
+            lowest, highest = self.store.queue_bounds(names.TRANS_HALF_TOPIC, queue_id)
             self._ends_at_start[queue_id] = highest
             first = max(self._progress(names.TRANS_HALF_TOPIC, queue_id), lowest)
-            op_lowest, _ = self._store.queue_bounds(names.TRANS_OP_HALF_TOPIC, queue_id)
+            op_lowest, _ = self.store.queue_bounds(names.TRANS_OP_HALF_TOPIC, queue_id)
             op_first = max(self._progress(names.TRANS_OP_HALF_TOPIC, queue_id), op_lowest)
             self._queues[queue_id] = HalfQueue(first, op_first)
         if not any(highest for highest in self._ends_at_start.values()):
             self._load_ended(None, None)
         else:
-            self._engine.in_background(self._load(), self._load_ended)
+            self.engine.in_background(self._load(), self._load_ended)
 
     def when_loaded(self, then: Callable[[], None]) -> None:
         """Call `then` once it is known what has ended."""
@@ -119,9 +126,9 @@ class HalfMessages:
             while queue.unwritten and self._write_ops(queue_id, queue) is not None:
                 pass
         try:
-            self._store.commit()
+            self.store.commit()
         except Exception as error:
-            self._env.log.error("ends of transactions were not written, they are asked for again: %s", error)
+            self.env.log.error("ends of transactions were not written, they are asked for again: %s", error)
 
     def settled(self) -> None:
         """The log is on the disk up to its end: progress may be said."""
@@ -129,7 +136,7 @@ class HalfMessages:
 
     def _progress(self, topic: str, queue_id: int) -> int:
         found = self._offsets.query(names.TRANS_GROUP, topic, queue_id)
-        return self._store.queue_bounds(topic, queue_id)[0] if found == ABSENT else found
+        return self.store.queue_bounds(topic, queue_id)[0] if found == ABSENT else found
 
     def _load(self) -> Generator[Pause | None]:
         for queue_id, queue in self._queues.items():
@@ -144,11 +151,11 @@ class HalfMessages:
 
     def _load_ended(self, _result: object, error: BaseException | None) -> None:
         if error is not None:
-            self._env.log.error("not all ends of transactions could be read, some are asked for again: %s", error)
+            self.env.log.error("not all ends of transactions could be read, some are asked for again: %s", error)
         self.loaded = True
         waiting, self._waiting = self._waiting, []
         for then in waiting:
-            self._engine.guard(then)
+            self.engine.guard(then)
 
     def ops(self, queue_id: int, first: int) -> Generator[Pause | list[int] | None]:
         """What each op message from this one on ends; between them what a background task yields.
@@ -156,13 +163,13 @@ class HalfMessages:
         One that cannot be read ends nothing: what it ended is asked for again.
         """
         topic = names.TRANS_OP_HALF_TOPIC
-        at = max(first, self._store.queue_bounds(topic, queue_id)[0])
+        at = max(first, self.store.queue_bounds(topic, queue_id)[0])
         read = 0
-        while at < self._store.queue_bounds(topic, queue_id)[1]:
+        while at < self.store.queue_bounds(topic, queue_id)[1]:
             try:
-                found = yield from self._reads.warmed(partial(self._op, queue_id, at))
+                found = yield from self.reads.warmed(partial(self._op, queue_id, at))
             except OSError as error:
-                self._env.log.error("op message %d of queue %d cannot be read: %s", at, queue_id, error)
+                self.env.log.error("op message %d of queue %d cannot be read: %s", at, queue_id, error)
                 found = None
             yield [] if found is None else _ended_by(found)
             at += 1
@@ -170,10 +177,9 @@ class HalfMessages:
             if read % OPS_PER_SLICE == 0:
                 yield None
 
-    def _op(self, queue_id: int, at: int) -> bytes | memoryview | None:
-        physical_offset, size, _ = self._store.queue_unit(names.TRANS_OP_HALF_TOPIC, queue_id, at)
-        found = self._store.lookup(physical_offset)
-        return found if found is not None and len(found) == size else None
+    def _op(self, queue_id: int, at: int) -> StoredMessage | None:
+        physical_offset, size, _ = self.store.queue_unit(names.TRANS_OP_HALF_TOPIC, queue_id, at)
+        return self.store.stored(physical_offset, size)
 
     # Intake
 
@@ -185,15 +191,20 @@ class HalfMessages:
         message.values = rule.half_values(message.values, topic, message.queue_id)
         message.sys_flag = rule.half_sys_flag(message.sys_flag)
         message.topic, message.queue_id = names.TRANS_HALF_TOPIC, rule.HALF_QUEUE
-        placed = self._intake.stage(message, self._env.wall_ms)
+        placed = self.intake.stage(message, self.env.wall_ms)
         self._count(topic, 1)
         return placed
+
+    def coming(self, physical_offset: int, half: RecentHalf) -> None:
+        """Somebody has staged this half message, and nothing can go wrong with it in this turn but the commit."""
+        self._count(half.topic, 1)
+        self._coming.append((physical_offset, half))
 
     def put_back(self, unit: StoredMessage, values: dict[str, str]) -> Placed:
         """Stage a copy at the end of its queue (`renewHalfMessageInner`).  Raises `NotTaken`."""
         message = copy_of(unit, names.TRANS_HALF_TOPIC, unit.queue_id, values)
-        placed = self._intake.stage(message, self._env.wall_ms, store_host=unit.store_host)
-        self._stats.add_put(names.TRANS_HALF_TOPIC, unit.queue_id, 1, placed.size)
+        placed = self.intake.stage(message, self.env.wall_ms, store_host=unit.store_host)
+        self.stats.add_put(names.TRANS_HALF_TOPIC, unit.queue_id, 1, placed.size)
         return placed
 
     # Ends
@@ -233,7 +244,7 @@ class HalfMessages:
         """Let others know the progress as soon as the disk has what it rests on: all that is in the log now."""
         queue = self._queue(queue_id)
         queue.op_first = op_first
-        self._unsafe[queue_id] = (self._store.written_offset, queue.ended.first, op_first)
+        self._unsafe[queue_id] = (self.store.written_offset, queue.ended.first, op_first)
         self._say_progress()
 
     def forget(self, topic: str) -> None:
@@ -243,20 +254,25 @@ class HalfMessages:
     def _after_commit(self) -> None:
         """Once a turn, for all that ends or comes in it."""
         if not self._ending and not self._counting:
-            self._engine.after_commit(self._committed)
+            self.engine.after_commit(self._committed)
 
     def _committed(self, error: BaseException | None) -> None:
+        coming, self._coming = self._coming, []
         ending, self._ending = self._ending, []
         counting, self._counting = self._counting, []
-        for queue_id, offset in ending:
-            queue = self._queue(queue_id)
-            if error is not None:
-                queue.ended.reopen(offset)
-            else:
-                self._gather(queue_id, queue, offset)
-        if error is None:
-            for topic, by in counting:
-                self._metrics.add(topic, by, self._env.wall_ms)
+        if error is not None:
+            for queue_id, offset in ending:
+                self._queue(queue_id).ended.reopen(offset)
+            return
+        for physical_offset, half in coming:
+            self.recent.keep(physical_offset, half)
+        for queue_id in dict.fromkeys([queue_id for queue_id, _ in ending]):
+            self._gather(queue_id, [offset for of_queue, offset in ending if of_queue == queue_id])
+        counts: dict[str, list[int]] = {}
+        for topic, by in counting:
+            counts.setdefault(topic, []).append(by)
+        for topic, changes in counts.items():
+            self._metrics.add(topic, sum(changes), self.env.wall_ms, len(changes))
 
     def _queue(self, queue_id: int) -> HalfQueue:
         found = self._queues.get(queue_id)
@@ -265,7 +281,7 @@ class HalfMessages:
         return found
 
     def _say_progress(self) -> None:
-        flushed = self._store.flushed_offset
+        flushed = self.store.flushed_offset
         for queue_id, (needed, first, op_first) in list(self._unsafe.items()):
             if needed <= flushed:
                 del self._unsafe[queue_id]
@@ -274,7 +290,7 @@ class HalfMessages:
                         self._offsets.commit(names.TRANS_GROUP, topic, queue_id, offset, "the check of transactions")
         if self._look is not None:
             self._look.cancel()
-        self._look = self._engine.at(self._env.mono_ms + FLUSH_LOOK_MS, self._say_progress) if self._unsafe else None
+        self._look = self.engine.at(self.env.mono_ms + FLUSH_LOOK_MS, self._say_progress) if self._unsafe else None
 
     def _count(self, topic: str, by: int) -> None:
         self._after_commit()
@@ -282,18 +298,23 @@ class HalfMessages:
 
     # Op messages
 
-    def _gather(self, queue_id: int, queue: HalfQueue, offset: int) -> None:
-        queue.unwritten.append(offset)
-        queue.size += len(rule.op_entry(offset))
-        full = queue.size > self._config.transaction_op_msg_max_size
+    def _gather(self, queue_id: int, offsets: list[int]) -> None:
+        queue = self._queue(queue_id)
+        queue.unwritten.extend(offsets)
+        queue.size += len(rule.op_body(offsets))
+        full = self._fills_one(queue)
         if queue.alarm is None:
-            self._alarm(queue_id, queue, 0 if full else self._config.transaction_op_batch_interval)
+            self._alarm(queue_id, queue, 0 if full else self.config.transaction_op_batch_interval)
         elif full:
             queue.alarm.cancel()
             self._alarm(queue_id, queue, 0)
 
+    def _fills_one(self, queue: HalfQueue) -> bool:
+        """There is more to write than one op message takes."""
+        return queue.size > min(self.config.transaction_op_msg_max_size, self.config.max_message_size)
+
     def _alarm(self, queue_id: int, queue: HalfQueue, ms: int) -> None:
-        queue.alarm = self._engine.at(self._env.mono_ms + ms, partial(self._write, queue_id, queue))
+        queue.alarm = self.engine.at(self.env.mono_ms + ms, partial(self._write, queue_id, queue))
 
     def _write(self, queue_id: int, queue: HalfQueue) -> None:
         queue.alarm = None
@@ -301,17 +322,16 @@ class HalfMessages:
         if taken is None:
             self._alarm(queue_id, queue, RETRY_MS)
             return
-        self._engine.after_commit(partial(self._written, queue_id, queue, taken))
+        self.engine.after_commit(partial(self._written, queue_id, queue, taken))
         if queue.unwritten:
-            full = queue.size > self._config.transaction_op_msg_max_size
-            self._alarm(queue_id, queue, 0 if full else self._config.transaction_op_batch_interval)
+            self._alarm(queue_id, queue, 0 if self._fills_one(queue) else self.config.transaction_op_batch_interval)
 
     def _written(self, queue_id: int, queue: HalfQueue, taken: tuple[int, ...], error: BaseException | None) -> None:
         if error is not None:
             if queue.alarm is not None:
                 queue.alarm.cancel()
             queue.unwritten.extendleft(reversed(taken))
-            queue.size += sum(len(rule.op_entry(offset)) for offset in taken)
+            queue.size += len(rule.op_body(taken))
             self._alarm(queue_id, queue, RETRY_MS)
 
     def _write_ops(self, queue_id: int, queue: HalfQueue) -> tuple[int, ...] | None:
@@ -319,10 +339,11 @@ class HalfMessages:
         taken: list[int] = []
         size = 0
         for offset in queue.unwritten:
-            if size >= self._config.transaction_op_msg_max_size and taken:
+            more = len(rule.op_entry(offset))
+            if taken and (size >= self.config.transaction_op_msg_max_size or size + more > self.config.max_message_size):
                 break
             taken.append(offset)
-            size += len(rule.op_entry(offset))
+            size += more
         message = Message(
             names.TRANS_OP_HALF_TOPIC,
             queue_id,
@@ -330,29 +351,25 @@ class HalfMessages:
             {prop.TAGS: rule.REMOVE_TAG},
             flag=0,
             sys_flag=0,
-            born_timestamp=self._env.wall_ms,
-            born_host=self._intake.store_host,
+            born_timestamp=self.env.wall_ms,
+            born_host=self.intake.store_host,
             reconsume_times=0,
         )
-        draft = self._intake.draft(message)
+        draft = self.intake.draft(message)
         draft.properties = rule.OP_PROPERTIES
         try:
-            placed = self._intake.stage_draft(draft, self._env.wall_ms)
+            placed = self.intake.stage_draft(draft, self.env.wall_ms)
         except NotTaken as no:
-            self._env.log.warning("ends of transactions were not stored: %s", no)
+            self.env.log.warning("ends of transactions were not stored: %s", no)
             return None
-        self._stats.add_put(names.TRANS_OP_HALF_TOPIC, queue_id, 1, placed.size)
+        self.stats.add_put(names.TRANS_OP_HALF_TOPIC, queue_id, 1, placed.size)
         for _ in taken:
             queue.unwritten.popleft()
         queue.size -= size
         return tuple(taken)
 
 
-def _ended_by(found: bytes | memoryview) -> list[int]:
+def _ended_by(unit: StoredMessage) -> list[int]:
     """What this op message ends."""
-    try:
-        unit = read_unit(found)
-    except BadRecord:
-        return []
     mark = f"{prop.TAGS}\x01{rule.REMOVE_TAG}\x02".encode()
     return rule.op_offsets(unit.body) if mark in unit.properties else []

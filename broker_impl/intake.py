@@ -18,6 +18,7 @@ from typing import Final
 from broker_impl.engine.answers import Refusal
 from rmq_net.service import Buffer
 from rmq_store.errors import CreateFailed, Illegal, IllegalKind, StoreError, Unwritable
+from rmq_store.log.batch import Batch
 from rmq_store.log.draft import NO_DELAY, Draft, Placed
 from rmq_store.store import Store
 from rmq_wire import names, properties, sys_flag
@@ -32,11 +33,6 @@ from rmq_wire.message import StoredMessage
 
 STORED_TOPIC_BYTES_MAX: Final = 255
 """`HookUtils.MAX_TOPIC_LENGTH`: what a directory name may have."""
-HOST_FLAGS: Final = sys_flag.BORN_HOST_V6 | sys_flag.STORE_HOST_V6
-"""Set by the store from the addresses; a client that set them itself would make a unit that nobody can read."""
-
-
-_NO_HOST_FLAGS: Final = ~HOST_FLAGS
 
 
 class PutStatus(enum.Enum):
@@ -195,69 +191,33 @@ class Intake:
         except (Illegal, Unwritable) as error:
             raise not_taken(error) from None
 
-    def put_plain(
-        self,
-        topic: str,
-        queue_id: int,
-        body: Buffer,
-        encoded: bytes,
-        born_timestamp: int,
-        born_host: bytes,
-        flag: int,
-        sys_flag: int,
-        reconsume_times: int,
-        tags_code: int,
-        keys: tuple[str, ...],
-        wall_ms: int,
-    ) -> Placed:
-        """Stage a message that nothing of the above concerns, its properties encoded.  Raises `NotTaken`."""
+    def put_batch(self, batch: Batch, wall_ms: int) -> Sequence[Placed]:
+        """Stage all of `Store.open_batch`, or none.  Raises `NotTaken`."""
         try:
-            return self.store.stage(
-                Draft(
-                    topic,
-                    queue_id,
-                    body,
-                    encoded,
-                    born_timestamp,
-                    born_host,
-                    self.store_host,
-                    flag,
-                    sys_flag & _NO_HOST_FLAGS,
-                    reconsume_times,
-                    0,
-                    tags_code,
-                    keys,
-                ),
-                wall_ms,
-            )
-        except (Illegal, Unwritable) as error:
-            raise not_taken(error) from None
-
-    def put_batch(self, drafts: Sequence[Draft], wall_ms: int) -> Sequence[Placed]:
-        """Stage all of them, or none.  Raises `NotTaken`."""
-        try:
-            return self.store.stage_batch(drafts, wall_ms)
+            return self.store.stage_batch(batch, wall_ms)
         except (Illegal, Unwritable) as error:
             raise not_taken(error) from None
 
     def draft(self, message: Message) -> Draft:
         """The message as the store takes it."""
+        delay_ms = self._deliver_delay(message)
         values = message.values
         tags = values.get(prop.TAGS)
         return Draft(
-            topic=message.topic,
-            queue_id=message.queue_id,
-            body=message.body,
-            properties=properties.encode_java(values),
-            born_timestamp=message.born_timestamp,
-            born_host=message.born_host,
-            store_host=self.store_host,
-            flag=message.flag,
-            sys_flag=message.sys_flag & ~HOST_FLAGS,
-            reconsume_times=message.reconsume_times,
-            tags_code=tags_code(tags),
-            keys=index_keys(values.get(prop.UNIQ_KEY), values.get(prop.KEYS), tags),
-            deliver_delay_ms=self._deliver_delay(message),
+            message.topic,
+            message.queue_id,
+            message.body,
+            properties.encode_java(values),
+            message.born_timestamp,
+            message.born_host,
+            self.store_host,
+            message.flag,
+            message.sys_flag,
+            message.reconsume_times,
+            0,
+            tags_code(tags) if tags else 0,
+            index_keys(values.get(prop.UNIQ_KEY), values.get(prop.KEYS), tags),
+            delay_ms,
         )
 
     def _deliver_delay(self, message: Message) -> int:

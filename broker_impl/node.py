@@ -12,20 +12,24 @@ from typing import Final
 from broker_impl import refused
 from broker_impl.capabilities.call_consumer import CallConsumer
 from broker_impl.capabilities.clients import ClientManagement
+from broker_impl.capabilities.cold_data import ColdData
 from broker_impl.capabilities.configuration import Configuration
 from broker_impl.capabilities.consume_stats import ConsumeProgress
 from broker_impl.capabilities.files import Files
 from broker_impl.capabilities.groups import Groups
 from broker_impl.capabilities.listings import Listings
 from broker_impl.capabilities.locks import Locks
+from broker_impl.capabilities.offset_changes import OffsetChanges
 from broker_impl.capabilities.offsets import Offsets
 from broker_impl.capabilities.positions import Positions
 from broker_impl.capabilities.pull import Pull
 from broker_impl.capabilities.query import Query
+from broker_impl.capabilities.replies import Replies
 from broker_impl.capabilities.runtime import Runtime
 from broker_impl.capabilities.schedule import Schedule
 from broker_impl.capabilities.send import Send
 from broker_impl.capabilities.send_back import SendBack
+from broker_impl.capabilities.send_rules import SendRules
 from broker_impl.capabilities.timers import SlotRule, Timers
 from broker_impl.capabilities.topics import Topics
 from broker_impl.capabilities.transaction_check import TransactionCheck
@@ -37,7 +41,7 @@ from broker_impl.engine.limits import Limits
 from broker_impl.engine.router import Router
 from broker_impl.engine.slices import Slices
 from broker_impl.env import Env
-from broker_impl.half_copies import HalfCopies
+from broker_impl.fast_failure import patience
 from broker_impl.half_messages import HalfMessages
 from broker_impl.intake import Intake
 from broker_impl.lost_topics import look_for_topics
@@ -48,6 +52,7 @@ from broker_impl.retries import Retries
 from broker_impl.saves import Saves
 from broker_impl.state.attributes import BATCH_QUEUES, QUEUE_TYPE
 from broker_impl.state.clients import Clients
+from broker_impl.state.consumer_filters import ConsumerFilters
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.delay_offsets import DelayOffsets
 from broker_impl.state.groups import GroupTable
@@ -76,6 +81,7 @@ FAST_LISTENER: Final = "fast"
 """Names of the two listeners: the fast port takes everything but pulls."""
 FIRST_SAVE_MS: Final = 10_000
 """When offsets are first written after the start (Java: `initializeBrokerScheduledTasks`)."""
+SAVE_FILTERS_MS: Final = 10_000
 SAVE_AGAIN_MS: Final = 10_000
 """When a table whose write failed is written again."""
 REFUSAL_LOOK_MS: Final = 1_000
@@ -129,20 +135,24 @@ class BrokerNode:
         )
         self.delay_offsets = DelayOffsets(lambda: store.flushed_offset, version_step=config.delay_offset_update_version_step)
         self.transaction_metrics = TransactionMetrics(env.wall_ms)
+        self.filters = ConsumerFilters(config, env)
         self.persister = Persister(
             self.disk,
             f"{config.store_path_root_dir}/config",
-            (self.topics, self.groups, self.offsets, self.delay_offsets, self.transaction_metrics),
+            (self.topics, self.groups, self.offsets, self.delay_offsets, self.transaction_metrics, self.filters),
             env.log,
         )
         self.persister.load(self._read_early)
+        self.topics.report_uncompacted(self.topics.table.values())
         look_for_topics(self.disk, config.store_path_root_dir, self.topics.file, store, env.log)
         self.saves = Saves(self.engine, self.persister, env.log, waiting_max=limits.saves_waiting_max, fence=store.fence)
         self._configuration_file = WholeFiles(self.engine, self.disk)
         self._kinds_known = True
         self.offsets.clamp(store.queue_bounds)
         self.clients = Clients(config, env)
-        self.topics.before_making = self.engine.one_creation
+        self.clients.on_subscribed.append(self.filters.register)
+        self.clients.on_group_gone.append(self.filters.group_gone)
+        self.topics.before_making = self.engine.shares.one_creation
         self.announcement = Announcement(
             Identity(
                 cluster=config.broker_cluster_name,
@@ -171,6 +181,7 @@ class BrokerNode:
         self._install()
         self.engine.every(config.flush_consumer_offset_interval, lambda: self._save_soon(self.offsets), first_ms=FIRST_SAVE_MS)
         self.engine.every(config.flush_delay_offset_interval, lambda: self._save_soon(self.delay_offsets), first_ms=FIRST_SAVE_MS)
+        self.engine.every(SAVE_FILTERS_MS, self._save_filters)
         self.engine.every(config.transaction_metric_flush_interval, lambda: self._save_soon(self.transaction_metrics))
         self.engine.every(SAVE_AGAIN_MS, lambda: self._save_soon(self.topics, self.groups))
         self._refusal: Closed | None = None
@@ -210,34 +221,38 @@ class BrokerNode:
             ip=intake.store_host[:-4], pid=env.pid, process_number=env.rng.getrandbits(32), zone=env.zone
         )
         self.halves = HalfMessages(engine, config, offsets, self.transaction_metrics, stats, intake, reads)
-        copies = HalfCopies(env, store)
-        self.transaction_check = TransactionCheck(engine, config, topics, clients, stats, intake, reads, self.halves, copies)
+        self.transaction_check = TransactionCheck(self.halves, topics, clients)
         self.schedule = Schedule(engine, config, self.delay_offsets, stats, intake, reads)
         flusher = None if self.timer is None else TimerFlusher(self.disk, self.timer)
         self.timers = Timers(engine, config, topics, stats, intake, reads, self.timer, flusher)
+        rules = SendRules(env, config, topics, retries, locks, stats, intake, self.halves, unique_keys, self._disk_use)
         capabilities = (
-            Send(env, config, topics, retries, locks, stats, intake, self.halves, unique_keys, self._disk_use),
-            Pull(engine, config, topics, groups, clients, offsets, stats, store, reads),
+            Send(rules),
+            Replies(engine, config, clients, stats, intake, rules),
+            Pull(engine, config, topics, groups, clients, offsets, stats, store, reads, self.filters),
             SendBack(env, config, topics, groups, retries, clients, stats, intake, reads),
             self.schedule,
-            Transactions(engine, config, stats, intake, reads, self.halves, copies),
+            Transactions(self.halves),
             self.transaction_check,
             self.timers,
-            Query(engine, config, store, reads),
+            Query(engine.shares, config, clients, store, reads, self.filters),
             Positions(store, reads),
             Topics(engine, reads, config, topics, offsets, stats, store, self.timers.forget),
             Groups(engine, groups, offsets, stats),
             Listings(config, env, topics, groups, offsets, clients, self.delay_offsets.encode),
             Offsets(config, topics, groups, offsets, store),
+            OffsetChanges(engine, reads, config, topics, groups, clients, offsets, store),
             ClientManagement(engine, config, topics, groups, clients),
             CallConsumer(engine, config, topics, groups, clients, store),
             Locks(engine, locks),
-            ConsumeProgress(reads, config, topics, groups, offsets, clients, stats, store),
+            ConsumeProgress(env, reads, config, topics, groups, offsets, clients, stats, store),
             Runtime(engine, reads, config, stats, store, lambda: self.delay_offsets.progress, self._usage, self.timers.figures),
             Configuration(config, self._configuration_file, self._register_anew),
+            ColdData(config),
             Files(engine, config, topics, store),
         )
-        engine.install(Router(Role.BROKER, capabilities, refused.BROKER), {FAST_LISTENER: refused.FAST_PORT})
+        router = Router(Role.BROKER, capabilities, refused.BROKER)
+        engine.install(router, {FAST_LISTENER: refused.FAST_PORT}, patience(config))
 
     # -- name servers
 
@@ -297,6 +312,10 @@ class BrokerNode:
         for table in tables:
             if table.dirty:
                 self.saves.soon(table)
+
+    def _save_filters(self) -> None:
+        self.filters.sweep()
+        self._save_soon(self.filters)
 
     def _usage(self, path: str) -> Usage | None:
         try:

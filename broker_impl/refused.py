@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from rmq_wire.codes import RequestCode as Code
 
 _BROKER: dict[str, tuple[Code, ...]] = {
-    "request and reply between clients is not implemented": (Code.SEND_REPLY_MESSAGE, Code.SEND_REPLY_MESSAGE_V2),
     "POP consumption is not implemented": (
         Code.QUERY_ASSIGNMENT,
         Code.SET_MESSAGE_REQUEST_MODE,
@@ -45,12 +44,6 @@ _BROKER: dict[str, tuple[Code, ...]] = {
         Code.GET_BROKER_EPOCH_CACHE,
         Code.NOTIFY_BROKER_ROLE_CHANGED,
     ),
-    "cold data flow control concerns reads through Java's page cache handling; ours never block": (
-        Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
-        Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
-        Code.GET_COLD_DATA_FLOW_CTR_INFO,
-        Code.SET_COMMITLOG_READ_MODE,
-    ),
     "authentication and authorization are not implemented": (
         Code.AUTH_CREATE_USER,
         Code.AUTH_UPDATE_USER,
@@ -62,17 +55,6 @@ _BROKER: dict[str, tuple[Code, ...]] = {
         Code.AUTH_DELETE_ACL,
         Code.AUTH_GET_ACL,
         Code.AUTH_LIST_ACL,
-    ),
-    "resetting and copying a group's progress is not implemented; commits (15) do both": (
-        Code.INVOKE_BROKER_TO_RESET_OFFSET,
-        Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
-        Code.CLONE_GROUP_OFFSET,
-        Code.QUERY_CORRECTION_OFFSET,
-    ),
-    "no tool that we promise asks for it": (
-        Code.QUERY_CONSUME_TIME_SPAN,
-        Code.QUERY_SUBSCRIPTION_BY_CONSUMER,
-        Code.QUERY_CONSUME_QUEUE,
     ),
     "there is no RocksDB store": (Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, Code.EXPORT_ROCKSDB_CONFIG_TO_JSON),
 }

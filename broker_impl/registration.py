@@ -376,20 +376,3 @@ class Registrar:
             target.registered = True
             if response.body:
                 self.announcement.topics.set_order_topics(KVTable.read(response.body).table)
-
-
-def namesrv_addresses(text: str) -> list[str]:
-    """The name servers of `namesrvAddr` or NAMESRV_ADDR: `host:port`, `;` between them, each once.
-
-    Raises `ValueError` that says which piece is not an address.
-    """
-    found: dict[str, None] = {}
-    for piece in text.split(";"):
-        address = piece.strip()
-        if not address:
-            continue
-        host, colon, port = address.rpartition(":")
-        if not (host and colon and port.isascii() and port.isdigit() and len(port) < 10 and 0 < int(port) < 1 << 16):
-            raise ValueError(f"{address[:128]!r} is not host:port")
-        found[address] = None
-    return list(found)

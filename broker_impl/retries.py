@@ -35,19 +35,24 @@ class Retries:
             raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name} {FAQ}")
         return found
 
-    def exhausted(self, group: SubscriptionGroupConfig, times: int, version: int, times_max: int | None) -> bool:
-        """Would the copy, consumed again `times` times, be one too many?  `times_max`: what a client of this version asks for."""
+    def is_dead_letter(
+        self, group: SubscriptionGroupConfig, times: int, version: int, times_max: int | None, *, given_up: bool
+    ) -> bool:
+        """Does it go to the dead letters, and not to the retry topic, now that it would be consumed again `times` times?
+
+        `times_max`: what a client of this version allows.  `given_up`: it is not to be tried again, whatever the count.
+        """
         if version < VERSION_SENDS_MAX_RECONSUME_TIMES or times_max is None:
             times_max = group.retry_max_times
-        return times > times_max
+        return given_up or times > times_max
 
     def make_topic(self, name: str, queues: int, flags: int = 0) -> TopicConfig:
         """A retry topic, made when it is not there."""
         return self._topics.create_in_send_back(name, queues, RETRY_PERM, flags)
 
-    def dead_letters(self, group: str) -> str:
-        """The topic, made when it is not there.  Raises `Unsaved` until it is on the disk."""
+    def dead_letters(self, group: str) -> tuple[str, int]:
+        """Topic and queue, made when they are not there.  Raises `Unsaved` until they are on the disk."""
         name = names.dlq_topic(group)
         self.make_topic(name, DLQ_QUEUES)
         self._topics.require_saved(name)
-        return name
+        return name, DLQ_QUEUES - 1

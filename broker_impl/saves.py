@@ -21,7 +21,7 @@ from broker_impl.engine.answers import SENDABLE, Durable, Refusal, Reply, Settle
 from broker_impl.engine.commits import SavesLike
 from broker_impl.engine.peer import Peer
 from broker_impl.engine.slices import ROWS_PER_SLICE
-from broker_impl.state.persisted import PersistedTable, Persister
+from broker_impl.state.persisted import BUSY, PersistedTable, Persister
 from rmq_net.log import Log, plain_text
 from rmq_net.service import Job
 from rmq_store.errors import InvariantBroken
@@ -30,7 +30,6 @@ from rmq_wire.command import Command, Form
 
 THREAD = "tables"
 """Not the log's: a table of many megabytes must not hold up a group commit."""
-BUSY = "[TABLESBUSY]too many changes wait for the disk, try again"
 ONE_WAY = 2
 
 Fence = Callable[[InvariantBroken], None]

@@ -1,17 +1,18 @@
-"""Clients come, stay and go: heartbeats (34), good-byes (35), checks of filters (46), who is there (38, 203, 204, 328).
+"""Clients come, stay and go: heartbeats (34), good-byes (35), checks of filters (46); who is there (38, 203, 204, 328, 345).
 
 A heartbeat makes the group and its retry topic when the configuration allows, registers the member, and lets the other members
 know (40) when members or topics changed.  Connections that fall silent are closed.  One heartbeat cannot name more groups or
 topics than any real client has; illegal names are passed over as in Java.
 
 Java: `ClientManageProcessor`, `ConsumerManageProcessor.getConsumerListByGroup`, `AdminBrokerProcessor`
-(getConsumerConnectionList, getProducerConnectionList, getAllProducerInfo), `ClientHousekeepingService`, `Broker2Client`.
+(getConsumerConnectionList, getProducerConnectionList, getAllProducerInfo, querySubscriptionByConsumer),
+`ClientHousekeepingService`, `Broker2Client`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from broker_impl.config import BrokerConfig
@@ -19,7 +20,9 @@ from broker_impl.engine.answers import Answer, Refusal, Reply
 from broker_impl.engine.call import Call
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import ROWS_PER_SLICE, Slices, begun, body_of, spelled
-from broker_impl.state.clients import Client, Clients, ConsumerGroup
+from broker_impl.filtering import characters_to_read, property_filter
+from broker_impl.state.clients import Clients
+from broker_impl.state.consumer_group import Client, ConsumerGroup
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.topics import TopicTable
 from rmq_wire import names
@@ -33,6 +36,7 @@ from rmq_wire.bodies.connections import (
 )
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.bodies.heartbeat import CONSUME_ACTIVELY, TAG, CheckClientRequest, ConsumerData, HeartbeatData
+from rmq_wire.bodies.subscriptions import QuerySubscription
 from rmq_wire.bodies.topics import TOPIC_UNIT_SUB
 from rmq_wire.codes import LanguageCode, ResponseCode
 from rmq_wire.declare import Header
@@ -47,6 +51,7 @@ from rmq_wire.headers.clients import (
     NotifyConsumerIdsChanged,
     UnregisterClient,
 )
+from rmq_wire.headers.groups import QuerySubscriptionByConsumer
 
 if TYPE_CHECKING:
     from broker_impl.engine.engine import Engine
@@ -65,10 +70,7 @@ SCAN_MS = 10_000
 
 
 class ClientManagement(Capability):
-    """Registers its housekeeping with the engine.
-
-    `check_expression(type, text)` raises `ValueError` for a filter that cannot be compiled; None: only tags are known.
-    """
+    """Registers its housekeeping with the engine."""
 
     def __init__(
         self,
@@ -77,14 +79,12 @@ class ClientManagement(Capability):
         topics: TopicTable,
         groups: GroupTable,
         clients: Clients,
-        check_expression: Callable[[str, str], None] | None = None,
     ) -> None:
         self._engine = engine
         self._config = config
         self._topics = topics
         self._groups = groups
         self._clients = clients
-        self._check_expression = check_expression
         self._to_notify: dict[str, None] = {}
         """Groups whose members are to hear that there are others now, in this order."""
         self._notifying = False
@@ -139,12 +139,13 @@ class ClientManagement(Capability):
         said = call.read(CheckClientRequest).subscription_data if call.body else None
         if said is None or not said.expression_type or said.expression_type == TAG:
             return Reply()
-        if not self._config.enable_property_filter or self._check_expression is None:
+        if not self._config.enable_property_filter:
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {said.expression_type}"
             )
+        self._engine.shares.one_selector(characters_to_read(said.sub_string, said.expression_type))
         try:
-            self._check_expression(said.expression_type, said.sub_string or "")
+            property_filter(said.sub_string or "", said.expression_type)
         except ValueError as wrong:
             raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(wrong)) from None
         return Reply()
@@ -177,6 +178,12 @@ class ClientManagement(Capability):
             subscription_table=dict(group.subscriptions),
         )
         return (yield from spelled(body))
+
+    @answers(QuerySubscriptionByConsumer)
+    def subscription(self, call: Call, asked: QuerySubscriptionByConsumer) -> Reply:
+        """What a group wants of a topic, by its members' heartbeats or its last pull."""
+        found = self._clients.subscription(asked.group, asked.topic or "")
+        return Reply(body=QuerySubscription(group=asked.group, subscription_data=found, topic=asked.topic).encode())
 
     @answers(GetProducerConnectionList)
     def producers(self, call: Call, asked: GetProducerConnectionList) -> Answer:

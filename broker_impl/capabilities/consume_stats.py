@@ -1,6 +1,7 @@
-"""How far groups are behind: one group (208), every group of the broker (317).
+"""How far groups are behind: one group (208), every group of the broker (317), and since when (303).
 
-Java: `AdminBrokerProcessor` (getConsumeStats, getTopicsForCollectingConsumeStats, fetchAllConsumeStatsInBroker).
+Java: `AdminBrokerProcessor` (getConsumeStats, getTopicsForCollectingConsumeStats, fetchAllConsumeStatsInBroker,
+queryConsumeTimeSpan).
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from functools import partial
 from typing import Protocol
 
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.answers import Answer, Pause, Reply
+from broker_impl.engine.answers import Answer, Pause, Refusal, Reply
 from broker_impl.engine.call import Call
 from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.router import Capability, answers
-from broker_impl.engine.slices import body_of, joined, spelled
+from broker_impl.engine.slices import Slices, begun, body_of, joined, spelled
+from broker_impl.env import Env
 from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.groups import GroupTable
@@ -22,9 +24,20 @@ from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
 from rmq_wire import names
 from rmq_wire.bodies.body import FASTJSON
-from rmq_wire.bodies.stats import ConsumeStats, OffsetWrapper, progress_begins, progress_ends, progress_of
+from rmq_wire.bodies.locks import QueueName
+from rmq_wire.bodies.stats import (
+    ConsumeStats,
+    ConsumeTimeSpans,
+    OffsetWrapper,
+    QueueTimeSpan,
+    progress_begins,
+    progress_ends,
+    progress_of,
+)
+from rmq_wire.codes import ResponseCode
 from rmq_wire.fastjson import MessageQueue
-from rmq_wire.headers.stats import GetConsumeStats, GetConsumeStatsInBroker
+from rmq_wire.headers.stats import GetConsumeStats, GetConsumeStatsInBroker, QueryConsumeTimeSpan
+from rmq_wire.times import tool_time
 
 QUEUES_PER_SLICE = 32
 SEPARATOR = ";"
@@ -36,6 +49,7 @@ class ProgressStore(Protocol):
 
     def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]: ...
     def store_time_at(self, topic: str, queue_id: int, offset: int) -> int: ...
+    def earliest_store_time(self, topic: str, queue_id: int) -> int: ...
 
 
 class ConsumeProgress(Capability):
@@ -43,6 +57,7 @@ class ConsumeProgress(Capability):
 
     def __init__(
         self,
+        env: Env,
         reads: ColdReads,
         config: BrokerConfig,
         topics: TopicTable,
@@ -52,6 +67,7 @@ class ConsumeProgress(Capability):
         stats: Stats,
         store: ProgressStore,
     ) -> None:
+        self._env = env
         self._reads = reads
         self._config = config
         self._topics = topics
@@ -71,6 +87,46 @@ class ConsumeProgress(Capability):
     def of_all(self, call: Call, asked: GetConsumeStatsInBroker) -> Answer:
         """Every group; only its ordered topics when asked so."""
         return body_of(self._of_all(asked.is_order))
+
+    @answers(QueryConsumeTimeSpan)
+    def time_spans(self, call: Call, asked: QueryConsumeTimeSpan) -> Answer:
+        """Between which times a topic's queues were written, and how old is what the group reads next."""
+        topic = self._topics.get(asked.topic)
+        if topic is None:
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{asked.topic}] not exist")
+        return begun(self._time_spans(asked.topic, asked.group, topic.write_queue_nums))
+
+    def _time_spans(self, topic: str, group: str, queues: int) -> Slices[Reply]:
+        body = ConsumeTimeSpans()
+        for queue_id in range(queues):
+            if queue_id and queue_id % QUEUES_PER_SLICE == 0:
+                yield None
+            body.consume_time_span_set.append((yield from self._time_span(topic, group, queue_id)))
+        return (yield from spelled(body))
+
+    def _time_span(self, topic: str, group: str, queue_id: int) -> Slices[QueueTimeSpan]:
+        """As in Java a group without progress reads next what is before the first message: its age is the time since 1970."""
+        end = self._store.queue_bounds(topic, queue_id)[1]
+        consumed = self._offsets.query(group, topic, queue_id)
+        first_ms = yield from self._reads.warmed(partial(self._store.earliest_store_time, topic, queue_id))
+        last_ms = yield from self._stored(topic, queue_id, end - 1)
+        read_ms = first_ms if consumed <= 0 else (yield from self._stored(topic, queue_id, consumed - 1))
+        zone = self._env.zone
+        span = QueueTimeSpan(
+            message_queue=QueueName(broker_name=self._config.broker_name, queue_id=queue_id, topic=topic),
+            min_time_stamp=first_ms,
+            min_time_stamp_str=tool_time(first_ms, zone),
+            max_time_stamp=last_ms,
+            max_time_stamp_str=tool_time(last_ms, zone),
+            consume_time_stamp=read_ms,
+            consume_time_stamp_str=tool_time(read_ms, zone),
+        )
+        if consumed < end:
+            span.delay_time = self._env.wall_ms - (yield from self._stored(topic, queue_id, consumed))
+        return span
+
+    def _stored(self, topic: str, queue_id: int, offset: int) -> Slices[int]:
+        return (yield from self._reads.warmed(partial(self._store.store_time_at, topic, queue_id, offset)))
 
     def _topics_to_show(self, asked: GetConsumeStats) -> Iterator[str]:
         """A topic that the online members do not subscribe to is left out."""

@@ -47,7 +47,7 @@ class Groups(Capability):
     def create(self, call: Call, asked: UpdateAndCreateSubscriptionGroup) -> Answer:
         """Create the group, or make it as asked for."""
         if call.body:
-            self._engine.one_creation()
+            self._engine.shares.one_creation()
             self._put(call, (call.read(SubscriptionGroupConfig),))
         return Reply()
 

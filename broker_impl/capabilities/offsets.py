@@ -14,7 +14,7 @@ from broker_impl.config import BrokerConfig
 from broker_impl.engine.answers import Answer, Refusal, Reply
 from broker_impl.engine.call import Call
 from broker_impl.engine.router import Capability, answers
-from broker_impl.state.consumer_offsets import PROGRESS_MAX, ConsumerOffsets
+from broker_impl.state.consumer_offsets import FULL, ConsumerOffsets
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.topics import TopicTable
 from rmq_store.errors import Cold
@@ -72,9 +72,7 @@ class Offsets(Capability):
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {name} not exist!")
         if self._config.use_server_side_reset_offset and self._offsets.has_reset(group, name, queue_id):
             return Reply(remark="Offset has been previously reset")
-        if not 0 <= queue_id < max(topic.read_queue_nums, topic.write_queue_nums) and not self._offsets.knows(
-            group, name, queue_id
-        ):
+        if not 0 <= queue_id < topic.queues and not self._offsets.knows(group, name, queue_id):
             raise Refusal(ResponseCode.INVALID_PARAMETER, f"QueueId {queue_id} does not exist, topic is {name}")
         most = self._store.queue_bounds(name, queue_id)[1]
         if not 0 <= offset <= most:
@@ -83,9 +81,7 @@ class Offsets(Capability):
                 f"Offset {offset} is not in range(0, {most}), topic is {name}, queueId is {queue_id}",
             )
         if self._offsets.full and not self._offsets.knows(group, name, queue_id):
-            raise Refusal(
-                ResponseCode.SYSTEM_ERROR, f"progress in {PROGRESS_MAX} queues is known, no more is taken: delete groups"
-            )
+            raise Refusal(ResponseCode.SYSTEM_ERROR, FULL)
         host, port = call.peer.remote
         self._offsets.commit(group, name, queue_id, offset, f"{host}:{port}")
         return Reply()

@@ -6,8 +6,8 @@ every 5 s (for arrivals that its tags do not match, so that it moves on past the
 whatever comes out: it neither waits nor commits a second time.  When many are woken at once, each turn answers some of them.  A
 peer that does not take its answers gets none of the messages that it was waiting for, only the word to ask again.
 
-Java: `PullMessageProcessor`, `DefaultPullMessageResultHandler`, `PullRequestHoldService`.  Left out: static topics, reading from
-slaves, cold data flow control, the offset store of broadcasting behind a proxy.
+Java: `PullMessageProcessor`, `DefaultPullMessageResultHandler`, `PullRequestHoldService`.  Left out: static topics, being
+read as a slave, cold data flow control, the offset store of broadcasting behind a proxy.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Generator, Sequence
 from itertools import islice
 from typing import Final
 
+from broker_impl.capabilities.pull_rules import Forbidden, PullRules
 from broker_impl.config import BrokerConfig
 from broker_impl.engine.answers import LATER, Answer, Later, Refusal, Reply, Settled
 from broker_impl.engine.call import Call, PendingAnswer
@@ -25,9 +26,10 @@ from broker_impl.engine.deadlines import Deadline
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.peer import Peer
 from broker_impl.engine.router import Capability, answers
-from broker_impl.filtering import Unreadable, Wanted, parse
-from broker_impl.remarks import FAQ
+from broker_impl.filtering import PropertyFilter, Wanted
+from broker_impl.held_filters import HeldFilters
 from broker_impl.state.clients import Clients
+from broker_impl.state.consumer_filters import ConsumerFilters
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.holds import Held, Holds, places
@@ -39,14 +41,11 @@ from rmq_store.results import Arrived, GetStatus, Read
 from rmq_store.store import Store
 from rmq_wire import names, sys_flag
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
-from rmq_wire.bodies.heartbeat import CLUSTERING, CONSUME_ACTIVELY, CONSUME_PASSIVELY, SubscriptionData
 from rmq_wire.bodies.topics import TopicConfig
-from rmq_wire.codes import RequestCode, ResponseCode
+from rmq_wire.codes import ResponseCode
 from rmq_wire.command import AnswerTemplate
 from rmq_wire.headers.pull import LitePullMessage, PullMessage, PullMessageResponse
 
-BROKER_FORBIDDEN, GROUP_FORBIDDEN, TOPIC_FORBIDDEN, BROADCASTING_FORBIDDEN, SUBSCRIPTION_FORBIDDEN = 1, 2, 3, 4, 5
-"""`ForbiddenType`: why reading is not allowed."""
 SWEEP_MS: Final = 5_000
 """`PullRequestHoldService`: every held pull is looked at this often, whatever its tags."""
 SWEEP_KEYS_PER_SLICE: Final = 100
@@ -62,8 +61,6 @@ MESSAGES_MAX: Final = 32_767
 """The store's own limits (32 and 8 messages) are far below."""
 BODY_BYTES_MAX: Final = 128 * 1024 * 1024
 """`DefaultMessageStore.MAX_PULL_MSG_SIZE`; the asker's maxMsgBytes is not looked at, as in 5.5.0."""
-COMPENSATED_MS: Final = 1_000
-"""What a pull says of its group's subscription is noted again after this time; Java notes it at each pull."""
 VIEWS_MAX: Final = 2
 """More pieces than this are joined: copying 32 KiB costs less than 32 entries for the kernel."""
 
@@ -81,17 +78,9 @@ _CODES: Final = {
 }
 _EMPTY_QUEUE: Final = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
 _FIELDS: Final = ("next_begin_offset", "min_offset", "max_offset", "topic_sys_flag", "group_sys_flag")
-NO_PERMISSION: Final = ResponseCode.NO_PERMISSION
-_MASTER: Final = {"suggestWhichBrokerId": "0"}
-
-
-class Forbidden(Exception):
-    """A pull that is not admitted; `reply` says why."""
-
-    def __init__(self, code: int, remark: str, forbidden_type: int | None = None) -> None:
-        super().__init__(remark)
-        ext = {} if forbidden_type is None else {"forbiddenType": str(forbidden_type)}
-        self.reply = Reply(code=code, remark=remark, ext=ext)
+MASTER_ID: Final = 0
+TEMPLATES_MAX: Final = 1_024
+"""Operators may name any broker in a group's settings."""
 
 
 class Pull(Capability):
@@ -108,36 +97,38 @@ class Pull(Capability):
         stats: Stats,
         store: Store,
         reads: ColdReads,
+        filters: ConsumerFilters,
     ) -> None:
         self._engine = engine
         self._env = engine.env
         self._config = config
-        self._topics = topics
-        self._groups = groups
-        self._clients = clients
+        self._rules = PullRules(config, self._env, topics, groups, clients, filters)
         self._offsets = offsets
         self._stats = stats
         self._store = store
         self._reads = reads
-        self._templates: dict[tuple[GetStatus, int], AnswerTemplate] = {}
+        self._templates: dict[tuple[GetStatus, int, int], AnswerTemplate] = {}
         self._alarm: Deadline | None = None
         self.holds = Holds()
         self._woken: deque[Held] = deque()
         """No longer held, not answered yet; first come, first served."""
         self._waking = False
+        self._held_filters = HeldFilters(engine, store, self.holds, self._wake_one)
         engine.on_arrival(self._arrived)
         engine.on_peer_closed(lambda peer: engine.in_background(left) if (left := self.holds.leaving(peer)) else None)
         engine.every(SWEEP_MS, lambda: engine.in_background(self._sweep()) if self.holds else None)
 
     @answers(PullMessage, LitePullMessage, bulky=True)
     def pull(self, call: Call, asked: PullMessage) -> Answer:
-        """Read up to `max_msg_nums` messages, or wait.  Refused: 1, 2, 16, 17, 23 to 26, 29 with the reference's texts."""
+        """Read up to `max_msg_nums` messages, or wait.  Refused: 1, 2, 16, 17, 23 to 29 with the reference's texts."""
+        if (characters := self._rules.characters_to_read(asked)) != 0:
+            self._engine.shares.one_selector(characters)
         return self._look(asked, call.detach(), first=True)
 
     def _look(self, asked: PullMessage, pending: PendingAnswer, *, first: bool) -> Settled | Later:
         """Execute a pull.  `first`: it may wait, and its commit counts."""
         try:
-            group, topic, wanted = self._admit(asked, pending.peer)
+            group, topic, wanted = self._rules.admit(asked, pending.peer)
         except Forbidden as no:
             return no.reply
         reset = self._offsets.take_reset(asked.consumer_group, asked.topic, asked.queue_id)
@@ -148,11 +139,13 @@ class Pull(Capability):
         stored = asked.topic if not asked.lite_topic else f"{names.LMQ_PREFIX}${asked.topic}${asked.lite_topic}"
         most = min(max(asked.max_msg_nums, 1), MESSAGES_MAX)
         try:
-            read = self._store.read_queue(stored, asked.queue_id, asked.queue_offset, most, BODY_BYTES_MAX, wanted.codes)
+            read = self._store.read_queue(
+                stored, asked.queue_id, asked.queue_offset, most, BODY_BYTES_MAX, wanted.codes, wanted.matches
+            )
         except Cold as cold:
             self._reads.after(cold, lambda error: self._look_again(asked, pending, error, first=first))
             return LATER
-        self._engine.afford(read.size)
+        self._engine.shares.afford(read.size)
         return self._found(asked, pending, group, topic, wanted, read, first=first)
 
     def _look_again(self, asked: PullMessage, pending: PendingAnswer, error: BaseException | None = None, *, first: bool) -> None:
@@ -169,91 +162,6 @@ class Pull(Capability):
             return
         if answer is not LATER:
             pending.answer(answer)
-
-    # Who may read what
-
-    def _admit(self, asked: PullMessage, peer: Peer) -> tuple[SubscriptionGroupConfig, TopicConfig, Wanted]:
-        """Every check before the read.  Raises `Forbidden`."""
-        config = self._config
-        if not config.broker_permission & sys_flag.PERM_READ:
-            raise Forbidden(NO_PERMISSION, f"the broker[{config.broker_ip1}] pulling message is forbidden", BROKER_FORBIDDEN)
-        if asked.code == RequestCode.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
-            remark = f"the broker[{config.broker_ip1}] for lite pull consumer is forbidden"
-            raise Forbidden(NO_PERMISSION, remark, BROKER_FORBIDDEN)
-        name = asked.consumer_group
-        group = self._groups.find(name)
-        if group is None:
-            remark = f"subscription group [{name}] does not exist, {FAQ}"
-            raise Forbidden(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-        if not group.consume_enable:
-            raise Forbidden(NO_PERMISSION, f"subscription group no permission, {name}", GROUP_FORBIDDEN)
-        topic = self._topics.get(asked.topic)
-        if topic is None:
-            raise Forbidden(ResponseCode.TOPIC_NOT_EXIST, f"topic[{asked.topic}] not exist, apply first please! {FAQ}")
-        if not topic.perm & sys_flag.PERM_READ:
-            raise Forbidden(NO_PERMISSION, f"the topic[{asked.topic}] pulling message is forbidden", TOPIC_FORBIDDEN)
-        if not 0 <= asked.queue_id < topic.read_queue_nums:
-            host, port = peer.remote
-            remark = (
-                f"queueId[{asked.queue_id}] is illegal, topic:[{asked.topic}] "
-                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{host}:{port}]"
-            )
-            raise Forbidden(ResponseCode.INVALID_PARAMETER, remark)
-        wanted = self._own_words(asked) if asked.sys_flag & sys_flag.PULL_SUBSCRIPTION else self._by_heartbeat(asked, group)
-        if wanted.expression_type is not None:
-            remark = f"The broker does not support consumer to filter message by {wanted.expression_type}"
-            raise Forbidden(ResponseCode.SYSTEM_ERROR, remark)
-        if config.reject_pull_consumer_enable and not self._is_known(name, peer):
-            remark = f"the consumer's group info not exist, or the pull consumer is rejected by server.{FAQ}"
-            raise Forbidden(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
-        return group, topic, wanted
-
-    def _own_words(self, asked: PullMessage) -> Wanted:
-        """The pull says itself what it wants; remembered for groups that send no heartbeat."""
-        try:
-            wanted = parse(asked.subscription, asked.expression_type)
-        except Unreadable:
-            raise Forbidden(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed") from None
-        text, kind, now = asked.subscription or "*", asked.expression_type or "TAG", self._env.wall_ms
-        known = self._clients.compensated(asked.consumer_group, asked.topic)
-        if (
-            known is not None
-            and known.sub_string == text
-            and known.expression_type == kind
-            and 0 <= now - known.sub_version < COMPENSATED_MS
-        ):
-            return wanted
-        said = SubscriptionData(
-            topic=asked.topic, sub_string=text, code_set=sorted(wanted.codes or ()), sub_version=now, expression_type=kind
-        )
-        self._clients.compensate(asked.consumer_group, CONSUME_PASSIVELY, CLUSTERING, said)
-        return wanted
-
-    def _by_heartbeat(self, asked: PullMessage, settings: SubscriptionGroupConfig) -> Wanted:
-        """What the group's members said in their heartbeats."""
-        name, topic = asked.consumer_group, asked.topic
-        group = self._clients.consumer_group(name)
-        if group is None:
-            raise Forbidden(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
-        if not settings.consume_broadcast_enable and group.broadcasting:
-            remark = f"the consumer group[{name}] can not consume by broadcast way"
-            raise Forbidden(NO_PERMISSION, remark, BROADCASTING_FORBIDDEN)
-        if self._groups.is_forbidden(name, topic):
-            remark = f"the consumer group[{name}] is forbidden for topic[{topic}]"
-            raise Forbidden(NO_PERMISSION, remark, SUBSCRIPTION_FORBIDDEN)
-        subscription = group.subscriptions.get(topic)
-        if subscription is None:
-            raise Forbidden(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
-        if subscription.sub_version < asked.sub_version:
-            raise Forbidden(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        return group.wanted(topic)
-
-    def _is_known(self, name: str, peer: Peer) -> bool:
-        """rejectPullConsumerEnable: push consumers, members of a group, and the system's own groups may pull."""
-        group = self._clients.consumer_group(name)
-        if group is not None and (group.consume_type != CONSUME_ACTIVELY or peer in group.members):
-            return True
-        return names.is_predefined_group(name) or names.is_system_group(name)
 
     # Answers
 
@@ -290,7 +198,8 @@ class Pull(Capability):
                 status.name,
                 read.next_offset,
             )
-        template = self._templates.get((status, code)) or self._template(status, code)
+        suggested = MASTER_ID if not self._config.slave_read_enable else self._suggested(group, read)
+        template = self._templates.get((status, code, suggested)) or self._template(status, code, suggested)
         head = template.render(
             pending.form,
             pending.opaque,
@@ -306,9 +215,17 @@ class Pull(Capability):
             return head
         return [head, *chunks] if len(chunks) <= VIEWS_MAX else b"".join((head, *chunks))
 
-    def _template(self, status: GetStatus, code: int) -> AnswerTemplate:
-        made = AnswerTemplate(PullMessageResponse, _FIELDS, constants=_MASTER, code=code, remark=status.name)
-        self._templates[status, code] = made
+    @staticmethod
+    def _suggested(group: SubscriptionGroupConfig, read: Read) -> int:
+        """Whom to pull from next: a slave when what was read is old.  Clients come to the master when there is none."""
+        return group.which_broker_when_consume_slowly if read.suggest_slave else group.broker_id
+
+    def _template(self, status: GetStatus, code: int, suggested: int = MASTER_ID) -> AnswerTemplate:
+        constants = {"suggestWhichBrokerId": str(suggested)}
+        made = AnswerTemplate(PullMessageResponse, _FIELDS, constants=constants, code=code, remark=status.name)
+        if len(self._templates) >= TEMPLATES_MAX:
+            self._templates.clear()
+        self._templates[status, code, suggested] = made
         return made
 
     def _commit(self, asked: PullMessage, peer: Peer, read: Read, *, first: bool) -> None:
@@ -338,6 +255,7 @@ class Pull(Capability):
             codes=wanted.codes,
             deadline_ms=self._env.mono_ms + min(max(asks_ms, 0), HOLD_MS_MAX),
             places=needed,
+            matches=wanted.matches,
         )
         if self.holds.add(held):
             self._set_alarm()
@@ -369,7 +287,10 @@ class Pull(Capability):
         if not holds:
             return
         for topic, queue_id, next_offset, tags_codes, _ in arrived:
-            self._woken += holds.arrived((topic, queue_id), next_offset, tags_codes)
+            key = (topic, queue_id)
+            self._woken += holds.arrived(key, next_offset, tags_codes)
+            if holds.has_filtered(key):
+                self._held_filters.look(key)
         if self._woken or holds.crowded:
             self._wake_some()
 
@@ -380,6 +301,10 @@ class Pull(Capability):
                 self._wake_some()
             if count % SWEEP_KEYS_PER_SLICE == SWEEP_KEYS_PER_SLICE - 1:
                 yield
+
+    def _wake_one(self, held: Held) -> None:
+        self._woken.append(held)
+        self._wake_some()
 
     def _wake_some(self) -> None:
         """Answer those who need not wait any longer, in this turn and as many more as it takes."""
@@ -415,11 +340,13 @@ class Pull(Capability):
         if peer.unsent_bytes > peer.output_bytes_max:
             pending.answer(self._ask_again(held.asked, pending))
         else:
+            if isinstance(held.matches, PropertyFilter):
+                held.matches.keep()
             self._look_again(held.asked, pending, first=False)
 
     def _ask_again(self, asked: PullMessage, pending: PendingAnswer) -> Settled:
         """The peer does not take what it has: it is asked to pull the same offset once more, when it has read so far."""
         lowest, highest = self._store.queue_bounds(asked.topic, asked.queue_id)
         status, code = GetStatus.NO_MATCHED_MESSAGE, ResponseCode.PULL_RETRY_IMMEDIATELY
-        template = self._templates.get((status, code)) or self._template(status, code)
+        template = self._templates.get((status, code, MASTER_ID)) or self._template(status, code)
         return template.render(pending.form, pending.opaque, asked.queue_offset, lowest, highest, 0, 0)

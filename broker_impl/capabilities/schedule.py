@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 from broker_impl.config import BrokerConfig
@@ -23,17 +23,17 @@ from broker_impl.engine.deadlines import Deadline
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability
 from broker_impl.engine.slices import BYTES_PER_SLICE
-from broker_impl.intake import Intake, NotTaken, PutStatus, copy_of
+from broker_impl.intake import Intake, NotTaken, PutStatus
 from broker_impl.state.delay_offsets import DelayOffsets
 from broker_impl.state.stats import Stats
 from rmq_store.errors import Cold
-from rmq_store.log.draft import Placed
+from rmq_store.log.copies import Readdressing, readdress, values_of
+from rmq_store.log.draft import Draft, Placed
 from rmq_store.results import Arrived
 from rmq_wire import names, properties
 from rmq_wire import property_names as prop
-from rmq_wire.errors import BadRecord
 from rmq_wire.implied.light_queues import light_names
-from rmq_wire.message import StoredMessage, read_unit
+from rmq_wire.implied.real_place import real_place
 
 SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
 """As which the statistics count deliveries (`MixAll.SCHEDULE_CONSUMER_GROUP`)."""
@@ -47,8 +47,32 @@ ERROR_MS: Final = 1_000
 """After an error that nobody foresaw; Java waits for ten (DELAY_FOR_A_PERIOD)."""
 LOOK_MS_MAX: Final = 1_000
 """The wall clock is looked at this often."""
-UNITS_PER_SLICE: Final = 32
-"""Units that one level delivers in one go, some 30 µs each; fewer of large ones (`BYTES_PER_SLICE`)."""
+UNITS_PER_SLICE: Final = 64
+"""Units that one level delivers in one go, some 10 µs each; fewer of large ones (`BYTES_PER_SLICE`)."""
+PLACES_MAX: Final = 4_096
+"""Queues whose names are remembered with which messages say where they belong."""
+
+
+class Copies:
+    """What one slice has staged.  `sizes`: of the copies, bytes, by topic and queue."""
+
+    __slots__ = ("_place", "_sizes", "bytes", "end_offset", "sizes")
+
+    def __init__(self) -> None:
+        self.sizes: dict[tuple[str, int], list[int]] = {}
+        self.bytes = self.end_offset = 0
+        self._place = ("", -1)
+        self._sizes: list[int] = []
+
+    def add(self, draft: Draft, placed: Placed) -> None:
+        """One more."""
+        topic, queue_id = self._place
+        if draft.topic != topic or draft.queue_id != queue_id:
+            self._place = topic, queue_id = draft.topic, draft.queue_id
+            self._sizes = self.sizes.setdefault(self._place, [])
+        self._sizes.append(placed.size)
+        self.bytes += placed.size
+        self.end_offset = placed.end_offset
 
 
 class Undeliverable(Exception):
@@ -69,6 +93,9 @@ class Schedule(Capability):
         self._intake = intake
         self._store = intake.store
         self._reads = reads
+        self._readdressing = Readdressing(
+            lambda text: properties.encode_java(properties.decode(text)), frozenset({prop.INNER_MULTI_DISPATCH}), _queue_of
+        )
         self._delays = dict(enumerate(intake.delay_levels_ms, 1))
         self._alarms: dict[int, Deadline] = {}
         self._busy: set[int] = set()
@@ -132,37 +159,36 @@ class Schedule(Capability):
             self._env.log.error(
                 "delay level %d: its queue is %d..%d, delivery goes on at %d, not at %d", level, lowest, highest, offset, begin
             )
-        last = min(highest, offset + UNITS_PER_SLICE)
-        start_offset = end_offset = 0
         wait_ms = 0
-        cold: Cold | None = None
+        trouble: Cold | None = None
+        copies = Copies()
         try:
-            while offset < last and end_offset - start_offset < BYTES_PER_SLICE:
-                wait_ms = self._wait_ms(level, offset)
-                if wait_ms > 0:
+            rows = self._store.queue_units(names.SCHEDULE_TOPIC, level - 1, offset, UNITS_PER_SLICE) if offset < highest else []
+            due, wait_ms = self._due(level, rows)
+            for draft in self._store.copies(names.SCHEDULE_TOPIC, [(at, size) for at, size, _ in rows[:due]]):
+                if copies.bytes >= BYTES_PER_SLICE:
+                    wait_ms = 0
                     break
-                placed = self._deliver_one(level, offset)
-                if placed is not None:
-                    start_offset = start_offset or placed.physical_offset
-                    end_offset = placed.end_offset
+                if draft is not None:
+                    self._deliver_one(level, offset, draft, copies)
                 offset += 1
         except Cold as there:
-            cold = there
+            trouble, wait_ms = there, 0
         except NotTaken as no:
             self._env.log.warning("delay level %d: offset %d was not stored: %s", level, offset, no)
             wait_ms = RETRY_MS
-        if end_offset:
+        if copies.end_offset:
             self._busy.add(level)
             self._staged = True
-            self._engine.after_commit(partial(self._written, level, offset, end_offset, cold, wait_ms))
+            self._engine.after_commit(partial(self._written, level, offset, copies, trouble, wait_ms))
             return
         if highest > 0:
             self._offsets.update(level, offset, self._env.wall_ms)
         self._let_next()
-        self._go_on(level, cold, wait_ms)
+        self._go_on(level, trouble, wait_ms)
 
     def _written(
-        self, level: int, offset: int, end_offset: int, cold: Cold | None, wait_ms: int, error: BaseException | None
+        self, level: int, offset: int, copies: Copies, cold: Cold | None, wait_ms: int, error: BaseException | None
     ) -> None:
         """The slice is in the log, or it is not and is done again.  First the levels that waited meanwhile."""
         self._staged = False
@@ -171,7 +197,13 @@ class Schedule(Capability):
         if error is not None:
             self._look_in(level, RETRY_MS)
             return
-        self._offsets.update(level, offset, self._env.wall_ms, end_offset=end_offset)
+        self._offsets.update(level, offset, self._env.wall_ms, end_offset=copies.end_offset)
+        if self._config.enable_schedule_message_stats:
+            count = 0
+            for (topic, queue_id), sizes in copies.sizes.items():
+                count += len(sizes)
+                self._stats.add_put(topic, queue_id, len(sizes), sum(sizes), calls=len(sizes))
+            self._stats.add_get(SCHEDULE_GROUP, names.SCHEDULE_TOPIC, level - 1, count, copies.bytes, calls=count)
         self._go_on(level, cold, wait_ms)
 
     def _let_next(self) -> None:
@@ -194,51 +226,48 @@ class Schedule(Capability):
             self._env.log.error("delay level %d cannot be read: %s", level, error)
         self._look_in(level, RETRY_MS if error is not None else 0)
 
-    def _wait_ms(self, level: int, offset: int) -> int:
-        """How long until this unit is due (`correctDeliverTimestamp`).  Raises `Cold`."""
-        _, _, due_ms = self._store.queue_unit(names.SCHEDULE_TOPIC, level - 1, offset)
+    def _due(self, level: int, rows: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
+        """How many of these entries are due, and how long until the next one is (`correctDeliverTimestamp`)."""
         now_ms = self._env.wall_ms
-        return 0 if due_ms > now_ms + self._delays[level] else due_ms - now_ms
+        latest_ms = now_ms + self._delays[level]
+        for number, (_, _, due_ms) in enumerate(rows):
+            if now_ms < due_ms <= latest_ms:
+                return number, due_ms - now_ms
+        return len(rows), 0
 
-    def _deliver_one(self, level: int, offset: int) -> Placed | None:
-        """Stage the copy of one unit; its place, None when there is nothing to deliver.  Raises `Cold`, `NotTaken`."""
-        physical_offset, size, _ = self._store.queue_unit(names.SCHEDULE_TOPIC, level - 1, offset)
-        found = self._store.lookup(physical_offset)
-        if found is None or len(found) != size:
-            return None
+    def _deliver_one(self, level: int, offset: int, draft: Draft, copies: Copies) -> None:
+        """Stage the copy of one unit, unless it can never be stored.  Raises `NotTaken`."""
         try:
-            original = read_unit(found)
-            topic, queue_id, values = _destination(original)
-        except (Undeliverable, BadRecord) as why:
+            self._readdress(draft)
+            placed = self._intake.stage_draft(draft, self._env.wall_ms)
+        except Undeliverable as why:
             self._env.log.error("delay level %d: offset %d is passed over: %s", level, offset, why)
-            return None
-        if self._config.enable_lmq and light_names(topic, original.properties):
+        except NotTaken as no:
+            if no.status not in NEVER:
+                raise
+            self._env.log.error("delay level %d: offset %d can never be stored in %s: %s", level, offset, draft.topic, no)
+        else:
+            copies.add(draft, placed)
+
+    def _readdress(self, draft: Draft) -> None:
+        """What is delivered, with all properties: consumers see DELAY, REAL_TOPIC, REAL_QID.  Raises `Undeliverable`."""
+        if self._readdressing.by_shape(draft):
+            return
+        values = values_of(draft)
+        topic = values.get(prop.REAL_TOPIC, "")
+        queue_id = _queue_of(topic, values.get(prop.REAL_QID, ""))
+        if self._config.enable_lmq and light_names(topic, draft.properties):
             values.pop(prop.DELAY, None)  # Java encodes what it has changed only for messages to light queues
             values[prop.WAIT] = "false"
-        message = copy_of(original, topic, queue_id, values)
-        try:
-            placed = self._intake.stage(message, self._env.wall_ms, store_host=original.store_host)
-        except NotTaken as no:
-            if no.status in NEVER:
-                self._env.log.error("delay level %d: offset %d can never be stored in %s: %s", level, offset, topic, no)
-                return None
-            raise
-        if self._config.enable_schedule_message_stats:
-            self._stats.add_get(SCHEDULE_GROUP, names.SCHEDULE_TOPIC, level - 1, 1, placed.size)
-            self._stats.add_put(topic, queue_id, 1, placed.size)
-        return placed
+        readdress(draft, topic, queue_id, values)
 
 
-def _destination(original: StoredMessage) -> tuple[str, int, dict[str, str]]:
-    """Where a unit belongs, and its properties, all of which the copy keeps: consumers see DELAY, REAL_TOPIC, REAL_QID."""
-    values = properties.decode(original.properties.decode("utf-8", "replace"))
-    topic = values.get(prop.REAL_TOPIC)
-    queue_id = values.get(prop.REAL_QID, "")
-    if topic is None or not (queue_id.isascii() and queue_id.isdigit()) or len(queue_id) > _QUEUE_ID_DIGITS_MAX:
+@lru_cache(maxsize=PLACES_MAX)
+def _queue_of(topic: str, text: str) -> int:
+    """The queue of this topic where a unit belongs.  Raises `Undeliverable`."""
+    place = real_place(topic, text)
+    if place is None:
         raise Undeliverable("it does not say where it belongs")
     if topic in (names.TRANS_HALF_TOPIC, names.SCHEDULE_TOPIC):
         raise Undeliverable(f"it says that it belongs into {topic}")
-    return topic, int(queue_id), values
-
-
-_QUEUE_ID_DIGITS_MAX: Final = 10
+    return place[1]

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from broker_impl.engine.answers import LATER, Answer, Durable, Reply, Settled
+from broker_impl.engine.answers import LATER, Answer, Done, Durable, Reply, Settled
 from broker_impl.engine.call import Call
 from broker_impl.intake import PutStatus, not_taken
 from rmq_store.errors import StoreError
@@ -61,7 +61,7 @@ class SendAnswers:
     ) -> None:
         self._timer_limits = timer_limits
         self._sync_flush = sync_flush
-        self._failed = self._undone
+        self._failed = self.undone
         self.ext = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
         self._host = offset_message_id(store_host, 0)[: 2 * len(store_host)]
         self._max_message_size = max_message_size
@@ -143,7 +143,7 @@ class SendAnswers:
         late = partial(self.late_one, form, opaque, at, queue_id, queue_offset, unique_key)
         return Durable(frame, placed.end_offset, _waits(wait), late, self._failed)
 
-    def batch_stored(self, call: Call, queue_id: int, placed: Placed, ids: str, common: dict[str, str]) -> Answer:
+    def batch_stored(self, call: Call, queue_id: int, placed: Placed, ids: str, common: dict[str, str]) -> Done:
         """The same for a batch; `ids`: offset message ids, with commas."""
         command = call.command
         if command.flag & ONE_WAY:
@@ -153,7 +153,7 @@ class SendAnswers:
         waits = _waits(common.get(prop.WAIT, ""))
         return Durable(self.stored(*said), placed.end_offset, waits, late, self._failed)
 
-    def inner_stored(self, call: Call, queue_id: int, placed: Placed, values: dict[str, str]) -> Answer:
+    def inner_stored(self, call: Call, queue_id: int, placed: Placed, values: dict[str, str]) -> Done:
         """The same for a batch in one unit, whose properties are `values`."""
         command = call.command
         if command.flag & ONE_WAY:
@@ -163,7 +163,7 @@ class SendAnswers:
         waits = _waits(values.get(prop.WAIT, ""))
         return Durable(self.inner(*said), placed.end_offset, waits, partial(self.late_inner, *said), self._failed)
 
-    def _undone(self, error: BaseException) -> Settled:
+    def undone(self, error: BaseException) -> Settled:
         """The turn was not written, or the disk refused to say that it has it."""
         status = not_taken(error).status if isinstance(error, StoreError) else PutStatus.SERVICE_NOT_AVAILABLE
         return self.refusal(status)

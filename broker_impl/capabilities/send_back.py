@@ -19,7 +19,7 @@ from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.router import Capability, answers
 from broker_impl.env import Env
 from broker_impl.intake import Intake, Message, NotTaken, copy_of, not_taken
-from broker_impl.retries import DLQ_QUEUES, Retries
+from broker_impl.retries import Retries
 from broker_impl.state.clients import Clients
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.stats import Stats
@@ -91,7 +91,8 @@ class SendBack(Capability):
         topic = original.topic.decode("utf-8", "replace")
         self._check_belongs(asked, topic, values)
         times = original.reconsume_times + 1
-        dead = asked.delay_level < 0 or self._retries.exhausted(group, times, version, asked.max_reconsume_times)
+        given_up = asked.delay_level < 0
+        dead = self._retries.is_dead_letter(group, times, version, asked.max_reconsume_times, given_up=given_up)
         if dead and asked.origin_topic is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "a message that becomes a dead letter needs its originTopic")
         values.setdefault(prop.RETRY_TOPIC, topic)
@@ -100,10 +101,10 @@ class SendBack(Capability):
         if names.is_blank(values.get(prop.ORIGIN_MESSAGE_ID)):
             values[prop.ORIGIN_MESSAGE_ID] = offset_message_id(original.store_host, original.physical_offset)
         if dead:
-            destination, queues = self._retries.dead_letters(asked.group), DLQ_QUEUES
+            destination, queue_id = self._retries.dead_letters(asked.group)
         else:
-            destination, queues = names.retry_topic(asked.group), group.retry_queue_nums
-        message = copy_of(original, destination, self._env.rng.randrange(queues), values)
+            destination, queue_id = names.retry_topic(asked.group), self._env.rng.randrange(group.retry_queue_nums)
+        message = copy_of(original, destination, queue_id, values)
         message.reconsume_times = times
         return self._put(asked, message, dead=dead)
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from broker_impl.batches import batch_drafts, inner_batch
+from broker_impl.capabilities.batches import Batches
 from broker_impl.capabilities.send_answers import SendAnswers, human_time, topic_text
 from broker_impl.config import BrokerConfig
 from broker_impl.engine.answers import Answer, Refusal, Reply
@@ -19,7 +19,6 @@ from broker_impl.engine.call import Call
 from broker_impl.env import Env
 from broker_impl.half_messages import HalfMessages
 from broker_impl.intake import (
-    HOST_FLAGS,
     Intake,
     Message,
     NotTaken,
@@ -30,33 +29,29 @@ from broker_impl.intake import (
     has_other_type,
 )
 from broker_impl.remarks import FAQ
-from broker_impl.retries import DLQ_QUEUES, Retries
-from broker_impl.state.attributes import BATCH_QUEUES, QUEUE_TYPE
+from broker_impl.retries import Retries
+from broker_impl.state.attributes import BATCH_QUEUES, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE
 from broker_impl.state.locks import QueueLocks
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
-from rmq_store.log.draft import Placed
 from rmq_wire import names, properties, sys_flag
 from rmq_wire import property_names as prop
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.codes import ResponseCode
-from rmq_wire.errors import BadBody
 from rmq_wire.headers.send import SendMessage, SendMessageV2
 from rmq_wire.implied.timers import is_timer
 from rmq_wire.implied.transactions import is_half
+from rmq_wire.message_id import UniqueKeyMaker
 from rmq_wire.recall_handle import handle_of
 
 Sent = SendMessage | SendMessageV2
 
 RANDOM_QUEUE_MAX: Final = 99_999_999
 """`randomQueueId` takes a number below this modulo the queues."""
-MULTI_TAG: Final = "MULTI_TAG"
-CLEANUP_POLICY: Final = "cleanup.policy"
-COMPACTION: Final = "COMPACTION"
 
 
 class SendRules:
-    """Answers a send.  `on_plain(topic)` hears of a topic that takes ordinary messages, before one is stored in it."""
+    """Answers a send; `admit` is for replies too.  `disk_use()` gives the text of the used ratios."""
 
     def __init__(
         self,
@@ -68,52 +63,58 @@ class SendRules:
         stats: Stats,
         intake: Intake,
         halves: HalfMessages,
-        rewriter: properties.Rewriter,
-        make_key: Callable[[], str],
-        answers: SendAnswers,
-        on_plain: Callable[[TopicConfig], None],
+        unique_keys: UniqueKeyMaker,
+        disk_use: Callable[[], str],
     ) -> None:
-        self.rewriter = rewriter
-        self._env = env
-        self._config = config
-        self._topics = topics
+        self.env = env
+        self.config = config
+        self.topics = topics
+        self.stats = stats
+        self.intake = intake
+        self.halves = halves
         self._retries = retries
         self._locks = locks
-        self._stats = stats
-        self._intake = intake
-        self._halves = halves
-        self._make_key = make_key
-        self._answers = answers
-        self._on_plain = on_plain
+        self.make_key = lambda: unique_keys.make(env.wall_ms)
+        self.rewriter = properties.Rewriter(cluster=config.broker_cluster_name, region=config.region_id, trace_on=config.trace_on)
+        self.answers = SendAnswers(
+            intake.store_host,
+            region=config.region_id,
+            trace_on=config.trace_on,
+            sync_flush=config.flush_disk_type == "SYNC_FLUSH",
+            max_message_size=lambda: config.max_message_size,
+            disk_use=disk_use,
+            timer_limits=lambda: (config.timer_max_delay_sec, config.timer_congest_num_each_slot),
+        )
+        self._batches = Batches(env, intake, stats, self.answers)
 
-    def answer(self, call: Call, asked: Sent) -> Answer:
-        """Check and store."""
+    def answer(self, call: Call, asked: Sent, on_plain: Callable[[TopicConfig], None]) -> Answer:
+        """Check and store.  `on_plain(topic)` hears of a topic that takes ordinary messages, before one is stored in it."""
         body = call.body
         if not body:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: the request has no body")
-        _, values = self.rewriter.rewrite(asked.properties, self._make_key)
+        _, values = self.rewriter.rewrite(asked.properties, self.make_key)
         try:
-            topic = self._admit(call, asked)
+            topic = self.admit(call, asked)
             if len(asked.properties or "") > properties.HOPELESS_CHARACTERS:
                 raise NotTaken(PutStatus.PROPERTIES_SIZE_EXCEEDED, "nobody read them")
             if asked.batch:
                 return self._batch(call, asked, topic, body, values)
             if not names.is_retry_topic(asked.topic):
-                self._on_plain(topic)
+                on_plain(topic)
             return self._single(call, asked, topic, body, values)
         except Refusal as no:
-            return Reply(code=no.code, remark=no.remark, ext=self._answers.ext)
+            return Reply(code=no.code, remark=no.remark, ext=self.answers.ext)
         except NotTaken as no:
-            return self._answers.refusal(no.status)
+            return self.answers.refusal(no.status)
 
-    def _admit(self, call: Call, asked: Sent) -> TopicConfig:
+    def admit(self, call: Call, asked: Sent) -> TopicConfig:
         """`preSend` and `msgCheck`: the topic, made if it may be.  Raises `Refusal`."""
-        config = self._config
+        config = self.config
         starts_ms = config.start_accept_send_request_time_stamp
-        if self._env.wall_ms < starts_ms:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {human_time(starts_ms, self._env.zone)}")
+        if self.env.wall_ms < starts_ms:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {human_time(starts_ms, self.env.zone)}")
         name = asked.topic
-        if not config.broker_permission & sys_flag.PERM_WRITE and self._topics.is_order(name):
+        if not config.broker_permission & sys_flag.PERM_WRITE and self.topics.is_order(name):
             raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] sending message is forbidden")
         problem = names.topic_problem(name)
         if problem is not None:
@@ -121,9 +122,9 @@ class SendRules:
         if names.is_not_sendable(name) or name == names.WHEEL_TIMER_TOPIC or name.startswith(names.REVIVE_LOG_PREFIX):
             raise Refusal(ResponseCode.NO_PERMISSION, names.not_sendable_remark(name))
         remote = f"{call.peer.remote[0]}:{call.peer.remote[1]}"
-        topic = self._topics.get(name) or self._made(asked, remote)
-        self._topics.require_saved(name)
-        if asked.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
+        topic = self.topics.get(name) or self._made(asked, remote)
+        self.topics.require_saved(name)
+        if asked.queue_id >= topic.queues:
             raise Refusal(
                 ResponseCode.INVALID_PARAMETER,
                 f"request queueId[{asked.queue_id}] is illegal, {topic_text(topic)} Producer: {remote}",
@@ -134,7 +135,7 @@ class SendRules:
         """A topic that is not there: made after the template, or because it is a group's retry topic.  Raises `Refusal`."""
         retry = names.is_retry_topic(asked.topic)
         flags = sys_flag.topic_sys_flag(unit=not retry, subscribed=retry) if asked.unit_mode else 0
-        made = self._topics.create_in_send(asked.topic, asked.default_topic, asked.default_topic_queue_nums, remote, flags)
+        made = self.topics.create_in_send(asked.topic, asked.default_topic, asked.default_topic_queue_nums, remote, flags)
         if made is None and retry:
             made = self._retries.make_topic(asked.topic, 1, flags)
         if made is None:
@@ -142,7 +143,7 @@ class SendRules:
         return made
 
     def _single(self, call: Call, asked: Sent, topic: TopicConfig, body: bytes | memoryview, values: dict[str, str]) -> Answer:
-        queue_id = asked.queue_id if asked.queue_id >= 0 else self._random_queue(topic.write_queue_nums)
+        queue_id = asked.queue_id if asked.queue_id >= 0 else random_queue(self.env, topic.write_queue_nums)
         message = Message(
             asked.topic,
             queue_id,
@@ -156,32 +157,30 @@ class SendRules:
         )
         if names.is_retry_topic(asked.topic):
             self._give_up_or_retry(call, asked, message)
-        if topic.topic_filter_type == MULTI_TAG:
-            message.sys_flag |= sys_flag.MULTI_TAGS
+        message.sys_flag |= filter_flags(topic)
         queue_id = self._by_properties(topic, message, queue_id)
         if topic.attributes.get(CLEANUP_POLICY) == COMPACTION and not values.get(prop.KEYS, "").strip():
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
         if values.get(prop.TRAN_MSG) and is_half(values, message.reconsume_times, delay_level(values)):
-            if self._config.reject_transaction_message:
-                remark = f"the broker[{self._config.broker_ip1}] sending transaction message is forbidden"
+            if self.config.reject_transaction_message:
+                remark = f"the broker[{self.config.broker_ip1}] sending transaction message is forbidden"
                 raise Refusal(ResponseCode.NO_PERMISSION, remark)
-            placed = self._halves.prepare(message)
+            placed = self.halves.prepare(message)
         else:
-            placed = self._intake.put(message, self._env.wall_ms)
-        self._stats.add_put(message.topic, message.queue_id, 1, placed.size)
-        handle = handle_of(values, self._config.broker_name) if prop.TIMER_OUT_MS in values else None
-        return self._answers.one_stored(call, queue_id, placed, values[prop.UNIQ_KEY], values.get(prop.WAIT, ""), handle)
+            placed = self.intake.put(message, self.env.wall_ms)
+        self.stats.add_put(message.topic, message.queue_id, 1, placed.size)
+        handle = handle_of(values, self.config.broker_name) if prop.TIMER_OUT_MS in values else None
+        return self.answers.one_stored(call, queue_id, placed, values[prop.UNIQ_KEY], values.get(prop.WAIT, ""), handle)
 
     def _give_up_or_retry(self, call: Call, asked: Sent, message: Message) -> None:
         """A consumer that could not give a message back sends it itself (`handleRetryAndDLQ`)."""
         name = names.group_of_retry_topic(asked.topic)
         group = self._retries.group(name)
-        exhausted = self._retries.exhausted(group, message.reconsume_times, call.command.version, asked.max_reconsume_times)
-        if exhausted or not self._locks.all_expired(name):
+        times, version = message.reconsume_times, call.command.version
+        given_up = not self._locks.all_expired(name)
+        if self._retries.is_dead_letter(group, times, version, asked.max_reconsume_times, given_up=given_up):
             message.values[prop.DELAY] = "-1"
-            message.topic = names.dlq_topic(name)
-            message.queue_id = self._random_queue(DLQ_QUEUES)
-            self._retries.dead_letters(name)
+            message.topic, message.queue_id = self._retries.dead_letters(name)
 
     def _by_properties(self, topic: TopicConfig, message: Message, queue_id: int) -> int:
         """What `__LITE_TOPIC` adds, and the queue that a priority decides.  Returns the queue id to answer with."""
@@ -200,15 +199,10 @@ class SendRules:
         message.queue_id = min(int(priority), topic.write_queue_nums - 1)
         return message.queue_id
 
-    def _random_queue(self, queues: int) -> int:
-        if queues <= 0:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.ArithmeticException: / by zero")
-        return self._env.rng.randrange(RANDOM_QUEUE_MAX) % queues
-
     # Batches
 
     def _batch(self, call: Call, asked: Sent, topic: TopicConfig, body: bytes | memoryview, values: dict[str, str]) -> Answer:
-        queue_id = asked.queue_id if asked.queue_id >= 0 else self._random_queue(topic.write_queue_nums)
+        queue_id = asked.queue_id if asked.queue_id >= 0 else random_queue(self.env, topic.write_queue_nums)
         if len(asked.topic) > names.TOPIC_CHARACTERS_MAX:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(asked.topic)}")
         if names.is_retry_topic(asked.topic):
@@ -221,28 +215,21 @@ class SendRules:
             raise NotTaken(PutStatus.MESSAGE_ILLEGAL, "a batch with a delay or a transaction")
         if is_timer(asked.topic, common):
             raise NotTaken(PutStatus.WHEEL_TIMER_MSG_ILLEGAL, "a batch with a time")
-        if len(body) > self._config.max_message_size:
+        if len(body) > self.config.max_message_size:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.RuntimeException: message body size exceeded")
-        flags = asked.sys_flag & ~HOST_FLAGS | (sys_flag.MULTI_TAGS if topic.topic_filter_type == MULTI_TAG else 0)
+        flags = asked.sys_flag | filter_flags(topic)
         if is_inner:
-            return self._inner_batch(call, asked, queue_id, flags, body, values)
-        try:
-            drafts = batch_drafts(asked, body, queue_id, flags, call.peer.remote_packed, self._intake.store_host)
-        except BadBody as broken:
-            raise NotTaken(PutStatus.MESSAGE_ILLEGAL, broken) from None
-        placed = self._intake.put_batch(drafts, self._env.wall_ms)
-        self._stats.add_put(asked.topic, queue_id, len(placed), sum([one.size for one in placed]))
-        ids = ",".join([self._answers.message_id(one.physical_offset) for one in placed])
-        first = placed[0]
-        last = placed[-1]
-        whole = Placed(first.physical_offset, first.queue_offset, last.end_offset - first.physical_offset, last.end_offset)
-        return self._answers.batch_stored(call, queue_id, whole, ids, common)
+            return self._batches.inner_answer(call, asked, body, queue_id, flags, values)
+        return self._batches.answer(call, asked, body, queue_id, flags)
 
-    def _inner_batch(
-        self, call: Call, asked: Sent, queue_id: int, flags: int, body: bytes | memoryview, values: dict[str, str]
-    ) -> Answer:
-        """A batch for a batch queue is stored as it came, in one unit that takes as many offsets as it has messages."""
-        message = inner_batch(asked, queue_id, flags, body, values, call.peer.remote_packed)
-        placed = self._intake.put(message, self._env.wall_ms)
-        self._stats.add_put(asked.topic, queue_id, int(values[prop.INNER_NUM]), placed.size)
-        return self._answers.inner_stored(call, queue_id, placed, values)
+
+def filter_flags(topic: TopicConfig) -> int:
+    """What a topic's kind of filter adds to the sysFlag of its messages."""
+    return sys_flag.MULTI_TAGS if topic.topic_filter_type == "MULTI_TAG" else 0
+
+
+def random_queue(env: Env, queues: int) -> int:
+    """`randomQueueId`: a queue for who names none.  Raises `Refusal` where there are none, as Java fails there."""
+    if queues <= 0:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.ArithmeticException: / by zero")
+    return env.rng.randrange(RANDOM_QUEUE_MAX) % queues

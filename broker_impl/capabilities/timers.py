@@ -17,6 +17,7 @@ from typing import Final
 from broker_impl.capabilities.schedule import NEVER
 from broker_impl.config import BrokerConfig
 from broker_impl.engine.answers import Answer, Pause, Refusal, Reply
+from broker_impl.engine.beside import Beside
 from broker_impl.engine.call import Call
 from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.deadlines import Deadline
@@ -24,16 +25,19 @@ from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import in_javas_order
 from broker_impl.env import Env
-from broker_impl.intake import Intake, Message, NotTaken, PutStatus, copy_of
+from broker_impl.intake import Intake, Message, NotTaken, PutStatus
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
 from rmq_net.service import Job
 from rmq_store.errors import Cold
+from rmq_store.log.copies import readdress, values_of
+from rmq_store.log.draft import Draft
 from rmq_store.results import Arrived
 from rmq_store.store import Store
 from rmq_store.timer.flush import TimerFlusher, TimerTicket
-from rmq_store.timer.machine import Step, Timer, Values
+from rmq_store.timer.machine import Timer
 from rmq_store.timer.metrics import BUCKETS
+from rmq_store.timer.steps import DELIVERIES_PER_STEP, Step
 from rmq_wire import names, sys_flag
 from rmq_wire import property_names as prop
 from rmq_wire.codes import ResponseCode
@@ -48,7 +52,6 @@ from rmq_wire.headers.timers import (
 from rmq_wire.implied import timers
 from rmq_wire.implied.light_queues import light_names
 from rmq_wire.java import double_text, parse_long
-from rmq_wire.message import StoredMessage
 from rmq_wire.recall_handle import read_handle
 
 THREAD: Final = "timer"
@@ -116,6 +119,7 @@ class Timers(Capability):
         self._busy = False
         """A step waits for its commit, or for a read."""
         self._started = False
+        self._beside = Beside(engine.env, engine.counters)
 
     # --- driving
 
@@ -166,7 +170,11 @@ class Timers(Capability):
         assert timer is not None
         self._alarm = None
         wall_ms = self._env.wall_ms
-        step = timer.step(wall_ms, self._deliver, enqueues=not self._config.timer_stop_enqueue)
+        most = self._beside.most(DELIVERIES_PER_STEP, wall_ms - timer.read_ms) if timer.delivers(wall_ms) else DELIVERIES_PER_STEP
+        if not most:
+            self._look_in(1)
+            return
+        step = timer.step(wall_ms, self._deliver, enqueues=not self._config.timer_stop_enqueue, deliveries_max=most)
         if step.end_offset:
             self._busy = True
             self._engine.after_commit(partial(self._written, step))
@@ -213,21 +221,24 @@ class Timers(Capability):
             self._env.log.error("timer: what is due cannot be read: %s", error)
         self._look_in(RETRY_MS if error is not None else 0)
 
-    def _deliver(self, original: StoredMessage, values: Values, rolls: bool) -> int:
+    def _deliver(self, draft: Draft, rolls: bool) -> int:
         """Stage the copy, into its topic or into the timer's again; its end in the log, 0 when it can never be stored."""
-        topic, queue_id = (names.WHEEL_TIMER_TOPIC, 0) if rolls else timers.destination(values)
+        topic, queue_id = draft.topic, draft.queue_id
         if not rolls and topic in (names.WHEEL_TIMER_TOPIC, names.SCHEDULE_TOPIC):
             raise timers.NoTimer(f"it says that it belongs into {topic}")
-        if not rolls and self._config.enable_lmq and light_names(topic, original.properties):
+        if not rolls and self._config.enable_lmq and light_names(topic, draft.properties):
+            values = values_of(draft)
             for name in (prop.REAL_TOPIC, prop.REAL_QID):
                 values.pop(name, None)  # Java encodes what it has changed only for messages to light queues
             values[prop.WAIT] = "false"
-        message = copy_of(original, topic, queue_id, values)
+            readdress(draft, topic, queue_id, values)
         try:
-            placed = self._intake.stage(message, self._env.wall_ms, store_host=original.store_host)
+            placed = self._intake.stage_draft(draft, self._env.wall_ms)
         except NotTaken as no:
+            values = values_of(draft)
             if no.status is PutStatus.PROPERTIES_SIZE_EXCEEDED and timers.forget_dequeue(values):
-                return self._deliver(original, values, rolls)
+                readdress(draft, topic, queue_id, values)
+                return self._deliver(draft, rolls)
             if no.status in NEVER:
                 self._env.log.error("timer: a message can never be stored in %s: %s", topic, no)
                 return 0

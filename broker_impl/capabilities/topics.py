@@ -34,6 +34,8 @@ from rmq_wire.headers.topics import CreateTopic, CreateTopicList, DeleteTopic, G
 
 QUEUES_MAX = 16_384
 """Queues of one topic.  Java has no limit, and loops over as many as it was given; the largest built-in topic has 1,024."""
+DELETED_AT_ONCE_MAX = 1_024
+"""Retry topics that go with a topic: what a failed write takes back at once is bounded."""
 TOPICS_PER_REQUEST_MAX = 2_000
 """Topics of one list, which are made all or none, at once."""
 QUEUES_PER_SLICE = 32
@@ -94,7 +96,7 @@ class Topics(Capability):
             attributes=attributes,
         )
         self._check_content(topic)
-        self._engine.one_creation()
+        self._engine.shares.one_creation()
         call.env.log.info("topic %s is made or changed by %s", asked.topic, call.peer)
         if topic.plain() != _plain(self._topics.get(asked.topic)):
             self._put((topic,))
@@ -146,11 +148,15 @@ class Topics(Capability):
         if doomed is None:
             asker.acknowledge(None, error)
             return
-        for name in doomed:
-            self._topics.delete(name)
-        self._topics.when_saved(partial(self._clear, asker, doomed))
+        now, later = doomed[-DELETED_AT_ONCE_MAX:], doomed[:-DELETED_AT_ONCE_MAX]  # the topic itself goes last
+        try:
+            self._topics.delete(*now)
+        except Refusal as no:
+            asker.answer(no)
+        else:
+            self._topics.when_saved(partial(self._clear, asker, now, later))
 
-    def _clear(self, asker: PendingAnswer, doomed: list[str], no: Refusal | None) -> None:
+    def _clear(self, asker: PendingAnswer, doomed: list[str], later: list[str], no: Refusal | None) -> None:
         """The topics are gone for good: what belongs to them goes too.  Or they are not, and nothing goes."""
         if no is not None:
             asker.answer(no)
@@ -162,9 +168,15 @@ class Topics(Capability):
         # After the first step nobody sees them any more: before a topic of this name can come back.
         left = [work for work in works if next(work, GONE) is not GONE]
         if left:
-            self._engine.in_background(in_turn(left), asker.acknowledge)
+            self._engine.in_background(in_turn(left), partial(self._cleared, asker, later))
         else:
-            asker.answer(Reply())
+            self._cleared(asker, later, None, None)
+
+    def _cleared(self, asker: PendingAnswer, later: list[str], _result: object, error: BaseException | None) -> None:
+        if later and error is None:
+            self._delete(asker, later, None)
+        else:
+            asker.acknowledge(None, error)
 
     @answers(GetTopicConfig)
     def config(self, call: Call, asked: GetTopicConfig) -> Answer:
@@ -185,7 +197,7 @@ class Topics(Capability):
     def _stats_of(self, topic: TopicConfig) -> Generator[Pause | None, None, Reply]:
         name = topic.topic_name
         table = TopicStatsTable(topic_put_tps=self._stats.topic_put_tps(name))
-        for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums)):
+        for queue_id in range(topic.queues):
             least, most = (max(0, bound) for bound in self._store.queue_bounds(name, queue_id))
             written_ms = 0
             if most > 0:
@@ -214,10 +226,12 @@ class Topics(Capability):
                 raise Refusal(ResponseCode.INVALID_PARAMETER, f"{what} {count} is not in range(0, {QUEUES_MAX})")
 
     def _put(self, topics: Sequence[TopicConfig]) -> None:
+        new = [topic for topic in topics if topic.topic_name not in self._topics]
         try:
             self._topics.put_all(topics)
         except BadAttribute as wrong:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(wrong)) from None
+        self._topics.report_uncompacted(new)
         self._topics.announce_saved(topics)
 
 

@@ -19,29 +19,25 @@ from functools import partial
 from typing import Final
 
 from broker_impl.capabilities.schedule import NEVER
-from broker_impl.config import BrokerConfig
 from broker_impl.engine.answers import Pause, Refusal
-from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.deadlines import Deadline
-from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability
 from broker_impl.engine.slices import BYTES_PER_SLICE
-from broker_impl.half_copies import Half, HalfCopies
+from broker_impl.half_copies import Half
 from broker_impl.half_messages import HalfMessages
-from broker_impl.intake import Intake, NotTaken, copy_of
+from broker_impl.intake import NotTaken, copy_of
 from broker_impl.state.clients import Clients
-from broker_impl.state.half_messages import HalfState
-from broker_impl.state.stats import Stats
+from broker_impl.state.ended_halves import HalfState
 from broker_impl.state.topics import TopicTable
 from rmq_store.errors import Cold, StoreError
 from rmq_store.log.draft import Placed
 from rmq_wire import names, properties
 from rmq_wire import property_names as prop
 from rmq_wire.bodies.topics import TopicConfig
-from rmq_wire.errors import BadRecord
 from rmq_wire.headers.transactions import CheckTransactionState
 from rmq_wire.implied import transactions as rule
-from rmq_wire.message import StoredMessage, pack_unit, read_unit
+from rmq_wire.implied.real_place import real_place_of
+from rmq_wire.message import StoredMessage, pack_unit
 from rmq_wire.message_id import offset_message_id
 from rmq_wire.sys_flag import PERM_READ, PERM_WRITE
 
@@ -63,29 +59,17 @@ class CheckEnds(Exception):
 class TransactionCheck(Capability):
     """Checks; answers no code.  `start` after everything is loaded."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        config: BrokerConfig,
-        topics: TopicTable,
-        clients: Clients,
-        stats: Stats,
-        intake: Intake,
-        reads: ColdReads,
-        halves: HalfMessages,
-        copies: HalfCopies,
-    ) -> None:
-        self._engine = engine
-        self._env = engine.env
-        self._config = config
+    def __init__(self, halves: HalfMessages, topics: TopicTable, clients: Clients) -> None:
+        self._halves = halves
+        self._engine = halves.engine
+        self._env = halves.env
+        self._config = halves.config
+        self._intake = halves.intake
+        self._store = halves.store
+        self._reads = halves.reads
+        self._copies = halves.copies
         self._topics = topics
         self._clients = clients
-        self._stats = stats
-        self._intake = intake
-        self._store = intake.store
-        self._reads = reads
-        self._halves = halves
-        self._copies = copies
         self._alarm: Deadline | None = None
         self._turn = 0
         self.unasked = 0
@@ -163,7 +147,7 @@ class TransactionCheck(Capability):
         if half is None:
             return 0
         unit, values = half
-        place = rule.destination(values)
+        place = real_place_of(values)
         is_older = self._halves.is_older_than_start(queue_id, offset)
         if place is not None and not (is_older and self._copies.is_settled(half, place[0])):
             try:
@@ -197,14 +181,8 @@ class TransactionCheck(Capability):
 
     def _read(self, queue_id: int, offset: int) -> Half | None:
         physical_offset, size, _ = self._store.queue_unit(names.TRANS_HALF_TOPIC, queue_id, offset)
-        found = self._store.lookup(physical_offset)
-        if found is None or len(found) != size:
-            return None
-        try:
-            unit = read_unit(found)
-        except BadRecord:
-            return None
-        return Half(unit, properties.decode(unit.properties.decode("utf-8", "replace")))
+        unit = self._store.stored(physical_offset, size)
+        return None if unit is None else Half(unit, properties.decode(unit.properties.decode("utf-8", "replace")))
 
     def _ask(
         self, unit: StoredMessage, values: dict[str, str], place: tuple[str, int], placed: Placed, error: BaseException | None

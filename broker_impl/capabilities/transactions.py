@@ -14,17 +14,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from broker_impl.config import BrokerConfig
 from broker_impl.engine.answers import LATER, Answer, Durable, Refusal, Reply, Settled
 from broker_impl.engine.call import Call, PendingAnswer
-from broker_impl.engine.cold_reads import ColdReads
-from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability, answers
-from broker_impl.half_copies import Half, HalfCopies
+from broker_impl.half_copies import Half
 from broker_impl.half_messages import HalfMessages
-from broker_impl.intake import HOST_FLAGS, Intake, NotTaken, PutStatus, check_inner_batch, check_names, copy_of, not_taken
-from broker_impl.state.half_messages import HalfState
-from broker_impl.state.stats import Stats
+from broker_impl.intake import NotTaken, PutStatus, check_inner_batch, check_names, copy_of, not_taken
+from broker_impl.state.ended_halves import HalfState
 from rmq_net.log import plain_text
 from rmq_store.errors import Cold, StoreError
 from rmq_store.log.draft import Draft
@@ -35,6 +31,7 @@ from rmq_wire.errors import WireError
 from rmq_wire.headers.transactions import EndTransaction, ResumeCheckHalfMessage
 from rmq_wire.implied import transactions as rule
 from rmq_wire.implied.index_keys import index_keys
+from rmq_wire.implied.real_place import real_place_of
 from rmq_wire.implied.tags import tags_code
 from rmq_wire.implied.timers import TIMES
 from rmq_wire.message_id import parse_offset_message_id
@@ -42,6 +39,8 @@ from rmq_wire.message_id import parse_offset_message_id
 NOT_FOUND: Final = "Find prepared transaction message failed"
 NO_REMARK: Final = "not set any response code"
 """What Java's answer says where nobody has said anything."""
+COMMITTED: Final = Reply()
+ROLLED_BACK: Final = Reply(remark=NO_REMARK)
 ENDED: Final = "the transaction of this half message has ended"
 PUT_FAILED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 EXCEPTION: Final = "Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC."
@@ -55,31 +54,23 @@ SPECIAL: Final = frozenset({prop.DELAY, *TIMES, prop.INNER_NUM})
 
 
 class Unseen(Exception):
-    """The message is in the log, and its queue has not come so far."""
+    """The message, or what is looked for in the index, is in the log, and queue or index have not come so far."""
 
 
 class Transactions(Capability):
     """Codes 37 and 323."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        config: BrokerConfig,
-        stats: Stats,
-        intake: Intake,
-        reads: ColdReads,
-        halves: HalfMessages,
-        copies: HalfCopies,
-    ) -> None:
-        self._engine = engine
-        self._env = engine.env
-        self._config = config
-        self._stats = stats
-        self._intake = intake
-        self._store = intake.store
-        self._reads = reads
+    def __init__(self, halves: HalfMessages) -> None:
         self._halves = halves
-        self._copies = copies
+        self._engine = halves.engine
+        self._env = halves.env
+        self._config = halves.config
+        self._stats = halves.stats
+        self._intake = halves.intake
+        self._store = halves.store
+        self._copies = halves.copies
+        self._committing: set[int] = set()
+        """Log offsets of half messages that were given up and whose commit is staged in this turn."""
 
     @answers(EndTransaction, stages=True)
     def end(self, call: Call, asked: EndTransaction) -> Answer:
@@ -88,6 +79,14 @@ class Transactions(Capability):
         if how not in (sys_flag.TRANSACTION_COMMIT, sys_flag.TRANSACTION_ROLLBACK):
             self._env.log.info("%s does not know yet how transaction %s ended", call.peer.remote[0], asked.msg_id)
             return LATER
+        recent = self._halves.recent.find(asked.commit_log_offset)
+        if (
+            recent is not None
+            and recent.queue_offset == asked.tran_state_table_offset
+            and recent.group == asked.producer_group
+            and self._halves.state(rule.HALF_QUEUE, recent.queue_offset) is HalfState.OPEN
+        ):
+            return self._end_recent(asked)
         return self._at_once_or_later(call, lambda: self._end(asked))
 
     @answers(ResumeCheckHalfMessage, stages=True)
@@ -113,7 +112,7 @@ class Transactions(Capability):
 
     def _wait(self, why: Cold | Unseen, pending: PendingAnswer, attempt: Callable[[], Settled | Durable], tries: int) -> None:
         if isinstance(why, Cold):
-            self._reads.after(why, partial(self._again, pending, attempt, tries))
+            self._halves.reads.after(why, partial(self._again, pending, attempt, tries))
         elif tries:
             self._engine.at(self._env.mono_ms + UNSEEN_MS, partial(self._again, pending, attempt, tries - 1))
         else:
@@ -136,9 +135,28 @@ class Transactions(Capability):
             return
         except Refusal as no:
             answer = no
+        except Exception as bug:
+            pending.answer(Refusal(ResponseCode.SYSTEM_ERROR, f"{type(bug).__name__}: {plain_text(bug)}"))
+            raise
         pending.answer(answer)
 
     # Ends
+
+    def _end_recent(self, asked: EndTransaction) -> Settled | Durable:
+        """The end of a half message that came a moment ago, asked for by who may.  Raises `Refusal`."""
+        physical_offset = asked.commit_log_offset
+        half = self._halves.recent.take(physical_offset)
+        topic = half.topic
+        answer: Settled | Durable = ROLLED_BACK
+        if asked.commit_or_rollback == sys_flag.TRANSACTION_COMMIT:
+            draft = half.draft
+            draft.topic, draft.queue_id = topic, half.queue_id
+            draft.properties = rule.committed_properties(draft.properties, topic, half.queue_id)
+            draft.sys_flag = rule.committed_sys_flag(draft.sys_flag)
+            draft.prepared_transaction_offset = physical_offset
+            answer = Durable(COMMITTED, self._stage(draft), False, None, _undone)
+        self._halves.end(rule.HALF_QUEUE, half.queue_offset, topic)
+        return answer
 
     def _end(self, asked: EndTransaction) -> Settled | Durable:
         """Raises `Refusal`, `Cold`, `Unseen`."""
@@ -147,16 +165,20 @@ class Transactions(Capability):
             raise Refusal(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
         self._check(half, asked)
         unit, values = half
-        place = rule.destination(values)
+        place = real_place_of(values)
         if place is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
         queue_offset, physical_offset = self._still_open(half, place[0])
-        if asked.commit_or_rollback == sys_flag.TRANSACTION_ROLLBACK:
+        is_waiting = self._halves.state(unit.queue_id, queue_offset) is HalfState.OPEN or not self._config.message_index_enable
+        answer: Settled | Durable = ROLLED_BACK
+        if asked.commit_or_rollback == sys_flag.TRANSACTION_COMMIT:
+            answer = Durable(COMMITTED, self._commit(half, place, physical_offset), False, None, _undone)
+            if not is_waiting:
+                self._committing.add(physical_offset)
+                self._engine.after_commit(lambda _: self._committing.discard(physical_offset))
+        if is_waiting:
             self._halves.end(unit.queue_id, queue_offset, place[0])
-            return Reply(remark=NO_REMARK)
-        end_offset = self._commit(half, place, physical_offset)
-        self._halves.end(unit.queue_id, queue_offset, place[0])
-        return Durable(Reply(), end_offset, False, None, _undone)
+        return answer
 
     def _check(self, half: Half, asked: EndTransaction) -> None:
         """`rejectCommitOrRollback` and `checkPrepareMessage`.  Raises `Refusal`."""
@@ -171,27 +193,41 @@ class Transactions(Capability):
             raise Refusal(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
 
     def _still_open(self, half: Half, topic: str) -> tuple[int, int]:
-        """Queue and log offset of the half message, or of the copy that counts in its place.  Raises `Refusal`, `Cold`."""
+        """Queue and log offset of the half message, or of the copy that counts in its place.
+
+        One that was given up is open until its commit is stored, as in Java.  Raises `Refusal`, `Cold`, `Unseen`.
+        """
         unit = half.unit
         state = self._halves.state(unit.queue_id, unit.queue_offset)
         if state is HalfState.PASSED or self._halves.is_older_than_start(unit.queue_id, unit.queue_offset):
             copy = self._copies.newest(half)
             if copy is not None:
+                half = Half(copy, half.values)
                 unit, state = copy, self._halves.state(copy.queue_id, copy.queue_offset)
-            elif self._config.message_index_enable and self._copies.is_committed(half, topic):
-                state = HalfState.ENDED
-            elif not self._config.message_index_enable:
-                state = HalfState.OPEN
+            if not self._config.message_index_enable:
+                state = HalfState.OPEN if copy is None else state
+            elif copy is None or state is HalfState.PASSED:
+                state = self._found_in_index(half, topic, state)
         if state is not HalfState.OPEN:
             raise Refusal(ResponseCode.SYSTEM_ERROR, ENDED)
         return unit.queue_offset, unit.physical_offset
+
+    def _found_in_index(self, half: Half, topic: str, state: HalfState) -> HalfState:
+        """How it stands with one of which no copy is known, or whose last copy has been dealt with.  Raises `Cold`, `Unseen`."""
+        if state is HalfState.PASSED and self._store.undispatched:
+            raise Unseen  # a copy, or its commit, may be on its way into the index
+        if half.unit.physical_offset in self._committing or self._copies.is_committed(half, topic):
+            return HalfState.ENDED
+        if state is HalfState.PASSED and self._copies.is_given_up(half):
+            return HalfState.OPEN
+        return state
 
     def _commit(self, half: Half, place: tuple[str, int], physical_offset: int) -> int:
         """Stage the message where it belongs; its end in the log.  Raises `Refusal`."""
         unit, values = half
         topic, queue_id = place
         if SPECIAL.isdisjoint(values):
-            encoded = rule.committed_properties(unit.properties, values)
+            encoded = rule.committed_properties(unit.properties, topic, values[prop.REAL_QID])
             tags = values.get(prop.TAGS)
             return self._stage(
                 Draft(
@@ -203,7 +239,7 @@ class Transactions(Capability):
                     unit.born_host,
                     unit.store_host,
                     unit.flag,
-                    rule.committed_sys_flag(unit.sys_flag) & ~HOST_FLAGS,
+                    rule.committed_sys_flag(unit.sys_flag),
                     unit.reconsume_times,
                     physical_offset,
                     tags_code(tags),
@@ -253,7 +289,7 @@ class Transactions(Capability):
     def _resume(self, physical_offset: int) -> Durable:
         """Raises `Refusal`, `Cold`, `Unseen`."""
         half = self._half_at(physical_offset, (names.TRANS_HALF_TOPIC, names.TRANS_CHECK_MAX_TIME_TOPIC))
-        place = None if half is None else rule.destination(half.values)
+        place = None if half is None else real_place_of(half.values)
         if half is None or place is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, EXCEPTION)
         unit, values = half

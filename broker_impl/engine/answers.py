@@ -121,8 +121,10 @@ class Pause:
             self._go_on = go_on
 
 
-SlicedAnswer = Generator[Pause | None, None, "Settled | Durable"]
-Answer = Settled | Durable | Later | SlicedAnswer
+Done = Settled | Durable | Later
+"""What there is at the end of a handler, or of the background task that it has begun; `LATER` then only of a one-way request."""
+SlicedAnswer = Generator[Pause | None, None, Done]
+Answer = Done | SlicedAnswer
 """Everything that a handler may return."""
 SENDABLE = (bytes, Durable, Reply, Header, list)
 """Types of the answers that are there when the handler returns."""

@@ -22,6 +22,9 @@ class Waiting(Protocol):
     def unsent_bytes(self) -> int: ...
     @property
     def output_bytes_max(self) -> int: ...
+
+    queued_ms: int
+
     def wants_bulk(self, command: Any) -> bool: ...
 
 
@@ -52,12 +55,13 @@ class Backlogs(Generic[P]):
         """There is somebody who takes answers."""
         return any(_takes(peer) for peer in chain(self._light, self._large))
 
-    def serve(self, peers_max: int, full: Callable[[], bool], serve: Callable[[P], None]) -> None:
+    def serve(self, peers_max: int, full: Callable[[], bool], serve: Callable[[P], None], now_ms: int) -> None:
         """Have up to so many served whose next answer is not known to be large; when it is `full`, who pulls keeps his place."""
         passed_over: list[P] = []
         for _ in range(min(len(self._light), peers_max)):
             peer = self._light.popleft()
             if not _takes(peer):
+                peer.queued_ms = now_ms
                 self._light.append(peer)
             elif peer.backlog and peer.wants_bulk(peer.backlog[0]) and full():
                 passed_over.append(peer)
@@ -65,7 +69,7 @@ class Backlogs(Generic[P]):
                 serve(peer)
         self._light.extendleft(reversed(passed_over))
 
-    def serve_large(self, peers_max: int, crowded: Callable[[], bool], serve: Callable[[P], None]) -> None:
+    def serve_large(self, peers_max: int, crowded: Callable[[], bool], serve: Callable[[P], None], now_ms: int) -> None:
         """Have up to so many of the others served, one at least; once it is crowded, the others keep their places."""
         served = False
         for _ in range(min(len(self._large), peers_max)):
@@ -76,6 +80,7 @@ class Backlogs(Generic[P]):
                 served = True
                 serve(peer)
             else:
+                peer.queued_ms = now_ms
                 self._large.append(peer)
 
 

@@ -26,6 +26,9 @@ from rmq_wire.declare import Header
 
 TICK_AFTER_ERROR_MS = 1_000
 """When the store cannot say when it is due, it is asked again so much later."""
+ANSWERS_PER_STEP = 1_024
+"""Of those that one flush lets go, or one failure ends: some 3 µs each.  The others leave in the next turns, in their order."""
+NEXT_STEP_MS = 1
 END_OF_TURN = -1
 """As `Durable.end_offset`: whatever the commit of this turn has written."""
 
@@ -167,6 +170,10 @@ class Commits(NoCommits):
         self._behind_bytes = 0
         """What the last dispatch could have reached, and left for the next."""
         self._late: Deadline | None = None
+        self._releasing = False
+        """The next step of `_release` is due."""
+        self._flush_error: BaseException | None = None
+        """Why everybody who waited is being answered with an error, in steps."""
         self._flush_later()
 
     @property
@@ -247,7 +254,7 @@ class Commits(NoCommits):
         if not waiting:
             self._left, self._behind_since_ms, self._behind_bytes = 0, None, 0
             return ()
-        units = max(waiting - self._left, limits.dispatch_units_min)
+        units = min(max(waiting - self._left, limits.dispatch_units_min), limits.dispatch_units_max)
         arrived = store.dispatch(self.env.wall_ms, units, limits.dispatch_keys_max)
         self._left = store.undispatched
         moved = self._left and self._left < waiting
@@ -290,12 +297,11 @@ class Commits(NoCommits):
             return  # it comes again by itself; who waits for it goes on waiting
         if error is not None:
             self.env.log.error("flush failed, nothing more is appended until a restart: %s", error)
-            waiting, self.waiting = self.waiting, deque()
-            for _end, _due, (peer, opaque, form, durable) in waiting:
-                self.emit(peer, opaque, form, _failed(durable, error, self.env.log))
+            self._flush_error = error
+            self._release()
             return
         self._release()
-        self._gathering = bool(self.waiting)
+        self._gathering = bool(self.waiting) and self.waiting[-1][0] > self.store.flushed_offset
 
     def _wait(self, staged: list[Unsent]) -> None:
         due = self.env.mono_ms + self.limits.flush_wait_ms_max
@@ -313,20 +319,39 @@ class Commits(NoCommits):
             self._late = self.deadlines.at(due, self._say_late)
 
     def _release(self) -> None:
+        """Answer those whose end is flushed; all, when a flush has failed."""
         flushed = self.store.flushed_offset
         waiting = self.waiting
-        while waiting and waiting[0][0] <= flushed:
-            peer, opaque, form, durable = waiting.popleft()[2]
-            self.emit(peer, opaque, form, durable.answer)
+        error = self._flush_error
+        left = ANSWERS_PER_STEP
+        while waiting and (waiting[0][0] <= flushed or error is not None):
+            if not left:
+                if not self._releasing:
+                    self._releasing = True
+                    self.deadlines.at(self.env.mono_ms + NEXT_STEP_MS, self._release_more)
+                return
+            left -= 1
+            end, _due, (peer, opaque, form, durable) = waiting.popleft()
+            self.emit(
+                peer, opaque, form, durable.answer if end <= flushed or error is None else _failed(durable, error, self.env.log)
+            )
+        self._flush_error = None
+
+    def _release_more(self) -> None:
+        self._releasing = False
+        self._release()
 
     def _say_late(self) -> None:
         self._late = None
         now = self.env.mono_ms
-        while self.waiting and self.waiting[0][1] <= now:
-            peer, opaque, form, durable = self.waiting.popleft()[2]
-            self.emit(peer, opaque, form, _late(durable, self.env.log))
+        flushed = self.store.flushed_offset
+        left = 0 if self._flush_error is not None else ANSWERS_PER_STEP
+        while left and self.waiting and self.waiting[0][1] <= now:
+            left -= 1
+            end, _due, (peer, opaque, form, durable) = self.waiting.popleft()
+            self.emit(peer, opaque, form, durable.answer if end <= flushed else _late(durable, self.env.log))
         if self.waiting:
-            self._late = self.deadlines.at(self.waiting[0][1], self._say_late)
+            self._late = self.deadlines.at(max(self.waiting[0][1], now + NEXT_STEP_MS), self._say_late)
 
     def _flush_when_due(self) -> None:
         try:

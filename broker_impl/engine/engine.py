@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -23,6 +24,7 @@ from broker_impl.engine.commits import Commits, Committed, NoCommits, SavesLike,
 from broker_impl.engine.deadlines import Deadline
 from broker_impl.engine.limits import Limits
 from broker_impl.engine.loop import Loop, Mark
+from broker_impl.engine.patience import Patience, is_late, late_reply
 from broker_impl.engine.peer import Peer
 from broker_impl.engine.router import Router
 from broker_impl.engine.shares import Large, Shares
@@ -74,13 +76,10 @@ class Engine:
         self._converse = converse
         self._rows: Mapping[int, Row] = {}
         self._listener_rows: dict[str, Mapping[int, Row]] = {}
+        self._patience: Patience = {}
         self._peer_count = 0
         self._backlogs: Backlogs[Peer] = Backlogs()
-        self._shares = Shares(limits, self._buffers, self._backlogs)
-        self.afford = self._shares.afford
-        self.one_query = self._shares.one_query
-        self.one_creation = self._shares.one_creation
-        self.queried = self._shares.queried
+        self.shares = Shares(limits, self._buffers, self._backlogs)
         self._client_requests = PendingClientRequests(loop)
         self._commits: NoCommits = NoCommits(loop)
         if store is not None:
@@ -95,9 +94,12 @@ class Engine:
 
     # For the composition root and the capabilities
 
-    def install(self, router: Router, hidden: Mapping[str, frozenset[int]] | None = None) -> None:
-        """Serve these codes.  `hidden`: listener name -> codes that it does not take."""
+    def install(
+        self, router: Router, hidden: Mapping[str, frozenset[int]] | None = None, patience: Patience | None = None
+    ) -> None:
+        """Serve these codes.  `hidden`: listener name -> codes that it does not take.  `patience`: what waits too long gets 2."""
         self._rows = router.rows
+        self._patience = patience or {}
         self._listener_rows = {name: router.without(codes) for name, codes in (hidden or {}).items()}
 
     def at(self, mono_ms: int, action: Callable[[], None]) -> Deadline:
@@ -181,7 +183,7 @@ class Engine:
         self.env.refresh()
         now = self.env.mono_ms
         self.touched.clear()  # by what nobody waits for
-        shares = self._shares
+        shares = self.shares
         shares.weighing = True
         if arrived or self._backlogs:
             shares.begin(len(arrived))
@@ -230,7 +232,7 @@ class Engine:
     @property
     def crowded(self) -> bool:
         """What may add much to the answers of this turn should wait."""
-        return self._shares.crowded
+        return self.shares.crowded
 
     @property
     def drained(self) -> bool:
@@ -239,12 +241,17 @@ class Engine:
 
     # Requests
 
-    def _serve_some(self, peer: Peer, commands: Iterator[Command | Unreadable]) -> None:
+    def _serve_some(
+        self,
+        peer: Peer,
+        commands: Iterator[Command | Unreadable],
+        serve: Callable[[Peer, Command | Unreadable], None] | None = None,
+    ) -> None:
         """Serve up to the cap; what is left goes to the backlog, as a copy, for the views die with the turn."""
-        shares = self._shares
+        shares = self.shares
         allowed = left = shares.requests
         output_bytes_max = min(peer.output_bytes_max, peer.unsent_bytes + shares.bytes)
-        serve, waits = self._serve, shares.full()
+        serve, waits = serve or self._serve, shares.full()
         try:
             for command in commands:
                 if waits and peer.wants_bulk(command):
@@ -267,6 +274,8 @@ class Engine:
 
     def _keep(self, peer: Peer, commands: Iterator[Command | Unreadable], *, large: bool = False) -> None:
         backlog = peer.backlog
+        if not backlog:
+            peer.queued_ms = self.env.mono_ms
         backlog.extend(command.kept() for command in commands)
         if backlog:
             self._backlogs.add(peer, large=large)
@@ -275,22 +284,35 @@ class Engine:
     def serve_again(self, peer: Peer, command: Command) -> None:
         """Serve a request that was put aside, before what its peer sent after it."""
         if peer.closing is None and not peer.closed:
+            peer.queued_ms = self.env.mono_ms  # it did not wait for its turn, but for a disk
             peer.backlog.appendleft(command)
             if len(peer.backlog) == 1:
                 self._backlogs.add(peer)
 
     def _serve_backlogs(self) -> None:
+        now = self.env.mono_ms
+
         def serve(peer: Peer) -> None:
             backlog, peer.backlog = peer.backlog, deque()
-            self._serve_some(peer, iter(backlog))
+            queued = peer.queued_ms
+            self._serve_some(peer, iter(backlog), partial(self._serve_late, now - queued) if queued < now else None)
+            if peer.backlog and peer.queued_ms == now:
+                peer.queued_ms = queued
             self._buffers.touch(peer)
 
-        peers_max, shares = self.limits.turn_backlogs_max, self._shares
-        self._backlogs.serve(peers_max, shares.full, serve)
+        peers_max, shares = self.limits.turn_backlogs_max, self.shares
+        self._backlogs.serve(peers_max, shares.full, serve, now)
         shares.weighing = False
         shares.forget_work()
-        self._backlogs.serve_large(peers_max, lambda: shares.crowded or shares.worked, serve)
+        self._backlogs.serve_large(peers_max, lambda: shares.crowded or shares.worked, serve, now)
         shares.weighing = True
+
+    def _serve_late(self, waited_ms: int, peer: Peer, command: Command | Unreadable) -> None:
+        """Serve what has waited in a backlog, unless for too long."""
+        if not is_late(self._patience, command, waited_ms):
+            self._serve(peer, command)
+        elif not command.flag & ONE_WAY:
+            self.emit(peer, command.opaque, command.form, late_reply(waited_ms, len(self._backlogs)))
 
     def _serve(self, peer: Peer, command: Command | Unreadable) -> None:
         if not isinstance(command, Command):
@@ -308,7 +330,7 @@ class Engine:
             return
         request, handle, stages, in_order, _, heavy_bytes = row
         if len(command.body) >= heavy_bytes:
-            self._shares.one_heavy()
+            self.shares.one_heavy()
         commits = self._commits
         mark = commits.mark()
         answer: Answer

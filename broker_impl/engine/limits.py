@@ -68,6 +68,8 @@ class Limits(NamedTuple):
     """Answers and requests waiting for tables to be written; above it they get SYSTEM_BUSY: a hanging disk fills no memory."""
     dispatch_units_min: int = 1_024
     """A turn dispatches as many units as it appended, and this many when there is more to do."""
+    dispatch_units_max: int = 8_192
+    """But no more than so many, of a large batch: 20 ms."""
     dispatch_keys_max: int = 16_384
     """But no more than have so many keys, or one: 20 ms; a message may have as many."""
     dispatch_behind_bytes_max: int = 32 << 20

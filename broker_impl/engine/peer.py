@@ -41,6 +41,7 @@ class Peer:
         "opened_ms",
         "outbox",
         "output_bytes_max",
+        "queued_ms",
         "received_bytes",
         "remote",
         "remote_packed",
@@ -78,6 +79,8 @@ class Peer:
         self.sent_bytes = 0
         self.output_bytes_max = output_bytes_max
         self.backlog: deque[Command | Unreadable] = deque()
+        self.queued_ms = now_ms
+        """Since when what stands in the backlog waits for us (`engine.patience`)."""
         self.tasks = 0
         """Background tasks that it waits for."""
         self.held = False

@@ -17,6 +17,9 @@ FOUND_MAX: Final = 1_024
 CREATIONS_MAX: Final = 64
 """Topics and groups that are made in one turn before the next one waits, twice with that row: 0.2 ms each."""
 
+SELECTORS_MAX: Final = 16_384
+"""Characters of selectors that are read in one turn before the next one waits, twice with that row: 30 ms for so many."""
+
 
 class Large(Exception):
     """The answer or the work is large, and others wait for such: the request is served again in its turn."""
@@ -44,6 +47,8 @@ class Shares:
         """Messages, by queries of this turn, and the queries."""
         self.created = 0
         """Topics and groups."""
+        self.selectors = 0
+        """Characters of selectors that were read."""
         self.heavy = False
         """A request that takes tens of milliseconds was served."""
 
@@ -58,18 +63,24 @@ class Shares:
     def forget_work(self) -> None:
         """What was heavy counts no more: the row of those who wait comes next."""
         self.heavy = False
-        self.found = self.created = 0
+        self.found = self.created = self.selectors = 0
 
     @property
     def worked(self) -> bool:
         """Enough was done that takes long."""
-        return self.heavy or self.found >= FOUND_MAX or self.created >= CREATIONS_MAX
+        return self.heavy or self.found >= FOUND_MAX or self.created >= CREATIONS_MAX or self.selectors >= SELECTORS_MAX // 2
 
     def one_creation(self) -> None:
         """A request is about to make a topic or a group.  Raises `Large` when it has to wait, for others have made many."""
         if self.created >= CREATIONS_MAX:
             raise Large
         self.created += 1
+
+    def one_selector(self, characters: int) -> None:
+        """A request has a selector read, unless it is known: 0.  Raises `Large` when it has to wait, for others had many read."""
+        if characters and self.selectors + characters > SELECTORS_MAX and self.selectors:
+            raise Large
+        self.selectors += characters
 
     def one_query(self) -> None:
         """A query is about to look.  Raises `Large` when it has to wait, for others have found much."""

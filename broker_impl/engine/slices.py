@@ -6,6 +6,7 @@ of C does (a decode, a join, a copy of a table) cannot be cut: its input has a l
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from typing import Final, TypeVar
 
@@ -27,11 +28,17 @@ Slices = Generator[Pause | None, None, T]
 def begun(work: Slices[T]) -> T | Slices[T]:
     """The result, when one slice is enough for it, else the work as it then is: what a handler returns."""
     try:
-        next(work)
+        pause = next(work)
     except StopIteration as end:
         found: T = end.value
         return found
-    return work
+    return work if pause is None else _paused(pause, work)
+
+
+def _paused(pause: Pause, work: Slices[T]) -> Slices[T]:
+    """The work that waits already."""
+    yield pause
+    return (yield from work)
 
 
 def finished(work: Slices[T]) -> T:
@@ -42,6 +49,31 @@ def finished(work: Slices[T]) -> T:
         except StopIteration as end:
             found: T = end.value
             return found
+
+
+class OneAtATime:
+    """A row for work that is large: `yield from enter()`, and whatever happens then, also to this, `leave()`."""
+
+    def __init__(self) -> None:
+        self._is_taken = False
+        self._waiting: deque[Pause] = deque()
+
+    def enter(self) -> Slices[None]:
+        """Pauses at least once: until the others have left."""
+        pause = Pause()
+        if self._is_taken:
+            self._waiting.append(pause)
+        else:
+            self._is_taken = True
+            pause.end()
+        yield pause
+
+    def leave(self) -> None:
+        """The next one's turn."""
+        if self._waiting:
+            self._waiting.popleft().end()
+        else:
+            self._is_taken = False
 
 
 def in_turn(works: Iterable[Iterator[None]]) -> Slices[None]:

@@ -10,7 +10,7 @@ from broker_impl.namesrv.config import NamesrvConfig
 from broker_impl.namesrv.kv import KvTable
 from broker_impl.namesrv.registrations import Registration, Unregistration
 from broker_impl.namesrv.route_answers import RouteAnswers
-from broker_impl.namesrv.routes import Full, RouteTable
+from broker_impl.namesrv.route_table import Full, RouteTable
 from rmq_wire.bodies.body import FASTJSON
 from rmq_wire.bodies.cluster import BrokerMemberGroupAnswer
 from rmq_wire.bodies.data_version import DataVersion
@@ -134,13 +134,13 @@ class Brokers(Capability):
     @answers(WipeWritePermOfBroker)
     def wipe_write_perm(self, call: Call, asked: WipeWritePermOfBroker) -> Answer:
         """Nobody is to send to this broker."""
-        count = self.table.wipe_write_perm(asked.broker_name)
+        count = self.table.queues.wipe_write_perm(asked.broker_name)
         call.env.log.info("%s:%d wiped write permission of %s: %d topics", *call.peer.remote, asked.broker_name, count)
         return WipeWritePermOfBrokerResponse(wipe_topic_count=count)
 
     @answers(AddWritePermOfBroker)
     def add_write_perm(self, call: Call, asked: AddWritePermOfBroker) -> Answer:
         """The opposite."""
-        count = self.table.add_write_perm(asked.broker_name)
+        count = self.table.queues.add_write_perm(asked.broker_name)
         call.env.log.info("%s:%d gave write permission to %s: %d topics", *call.peer.remote, asked.broker_name, count)
         return AddWritePermOfBrokerResponse(add_topic_count=count)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker_impl.engine.slices import ROWS_PER_SLICE, Slices, finished, in_javas_order
-from broker_impl.namesrv.routes import RouteTable
+from broker_impl.namesrv.route_table import RouteTable
 from rmq_wire.bodies.cluster import BrokerMemberGroup, ClusterInfo
 from rmq_wire.bodies.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
 from rmq_wire.bodies.topics import PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUB, TopicList

@@ -21,8 +21,9 @@ from broker_impl.namesrv.kv import KeyValues, KvTable
 from broker_impl.namesrv.notices import Notices
 from broker_impl.namesrv.registrations import Registered, Registration, Unregistration
 from broker_impl.namesrv.route_answers import RouteAnswers
-from broker_impl.namesrv.routes import RouteTable
-from broker_impl.namesrv.topics import MS_PER_S, Routes, TopicLists
+from broker_impl.namesrv.route_table import RouteTable
+from broker_impl.namesrv.routes import MS_PER_S, Routes
+from broker_impl.namesrv.topics import TopicLists
 from broker_impl.whole_files import WholeFiles
 from rmq_store.disk.config_files import load_config
 from rmq_store.disk.disk import Disk, RealDisk

@@ -74,6 +74,8 @@ class StringAttribute:
 
 Attribute = EnumAttribute | LongRangeAttribute | BooleanAttribute | StringAttribute
 
+CLEANUP_POLICY = "cleanup.policy"
+COMPACTION = "COMPACTION"
 MESSAGE_TYPE = "message.type"
 QUEUE_TYPE = "queue.type"
 BATCH_QUEUES = "BatchCQ"
@@ -83,7 +85,7 @@ TOPIC_ATTRIBUTES: dict[str, Attribute] = {
     known.name: known
     for known in (
         EnumAttribute(QUEUE_TYPE, False, ("SimpleCQ", BATCH_QUEUES)),
-        EnumAttribute("cleanup.policy", False, ("COMPACTION", "DELETE")),
+        EnumAttribute(CLEANUP_POLICY, False, (COMPACTION, "DELETE")),
         EnumAttribute(MESSAGE_TYPE, True, ("UNSPECIFIED", "MIXED", "TRANSACTION", "PRIORITY", "FIFO", "DELAY", "LITE", "NORMAL")),
         LongRangeAttribute("reserve.time", True, -1, LONG_MAX),
         LongRangeAttribute("lite.topic.expiration", True, -1, 43200),

@@ -4,7 +4,7 @@ A member is a connection, not a client id: one client on two connections counts 
 belongs to is kept beside the tables, so that a close costs what it removes.  Changes of a group's members or subscriptions go
 to listeners, one of which notifies the members (code 40).  Silence is measured on the monotonic clock; wall time is only shown.
 
-Java: `ConsumerManager`, `ConsumerGroupInfo`, `ProducerManager`, `ClientChannelInfo`.
+Java: `ConsumerManager`, `ProducerManager`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
-from broker_impl.filtering import Wanted, of_subscription
-from rmq_wire.bodies.heartbeat import BROADCASTING, ConsumerData, SubscriptionData
+from broker_impl.state.consumer_group import Client, ConsumerGroup
+from broker_impl.state.subscription_conflicts import SAID_AGAIN_MS, difference
+from rmq_wire.bodies.heartbeat import ConsumerData, SubscriptionData
 
 if TYPE_CHECKING:
     from broker_impl.engine.peer import Peer
@@ -26,79 +27,6 @@ PRODUCER_SILENCE_MS_MAX = 120_000
 """After this without a heartbeat a producer's connection is closed (`ProducerManager.CHANNEL_EXPIRED_TIMEOUT`)."""
 COMPENSATED_CHARACTERS_MAX = 64 << 20
 """Of what pulls say of their groups' subscriptions, 500 more for each.  What does not fit is not noted; only tools ask."""
-
-
-class Client:
-    """One member of one or more groups: a connection and who speaks on it.  `language` is a `LanguageCode`."""
-
-    __slots__ = ("client_id", "language", "peer", "seen_mono_ms", "seen_wall_ms", "version")
-
-    def __init__(self, peer: Peer, client_id: str, language: int, version: int, env: Env) -> None:
-        self.peer = peer
-        self.client_id = client_id
-        self.language = language
-        self.version = version
-        self.seen_mono_ms = env.mono_ms
-        self.seen_wall_ms = env.wall_ms
-
-    def seen(self, env: Env) -> None:
-        """It gave a sign of life now."""
-        self.seen_mono_ms = env.mono_ms
-        self.seen_wall_ms = env.wall_ms
-
-
-class ConsumerGroup:
-    """A group with members: how they consume (the last heartbeat decides) and what they subscribe to."""
-
-    __slots__ = (
-        "_wanted",
-        "consume_from_where",
-        "consume_type",
-        "members",
-        "message_model",
-        "name",
-        "said_bytes",
-        "subscriptions",
-    )
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.consume_type: str | None = None
-        self.message_model: str | None = None
-        self.consume_from_where: str | None = None
-        self.members: dict[Peer, Client] = {}
-        self.subscriptions: dict[str, SubscriptionData] = {}
-        self.said_bytes = 0
-        """Of the heartbeat that said them, the group's share."""
-        self._wanted: dict[str, tuple[SubscriptionData, Wanted]] = {}
-
-    @property
-    def broadcasting(self) -> bool:
-        """Every member gets every message: nobody needs to share queues anew."""
-        return self.message_model == BROADCASTING
-
-    def find(self, client_id: str) -> Client | None:
-        """A member by its id."""
-        return next((client for client in self.members.values() if client.client_id == client_id), None)
-
-    def wanted(self, topic: str) -> Wanted:
-        """What the group's subscription to the topic lets through: worked out once, and shared by all pulls that wait with it."""
-        said = self.subscriptions[topic]
-        known = self._wanted.get(topic)
-        if known is None or known[0] is not said:
-            known = self._wanted[topic] = (said, of_subscription(said))
-        return known[1]
-
-    def unsubscribe(self, topic: str) -> None:
-        """It wants nothing of the topic any more."""
-        del self.subscriptions[topic]
-        self._wanted.pop(topic, None)
-
-    def take_over(self, data: ConsumerData) -> None:
-        """The latest heartbeat says how the group consumes."""
-        self.consume_type = data.consume_type
-        self.message_model = data.message_model
-        self.consume_from_where = data.consume_from_where
 
 
 class Clients:
@@ -177,6 +105,7 @@ class Clients:
             group = self._consumers[data.group_name] = ConsumerGroup(data.group_name)
         changed = self._update_member(group, client, data)
         if with_subscriptions:
+            self._look_for_conflict(group, client, data.subscription_data_set)
             changed = self._update_subscriptions(group, data.subscription_data_set) or changed
         if changed and notify and not group.broadcasting:
             self._members_changed(group)
@@ -358,6 +287,24 @@ class Clients:
         if changed:
             self._env.log.info("group %s now subscribes to %s", group.name, sorted(group.subscriptions))
         return changed
+
+    def _look_for_conflict(self, group: ConsumerGroup, client: Client, said: Iterable[SubscriptionData]) -> None:
+        """Before what is said replaces what another member said."""
+        other = group.members.get(group.speaker) if group.speaker is not None else None
+        group.speaker = client.peer
+        if other is None or other.peer is client.peer:
+            return
+        said_ms, now = group.conflict_said_mono_ms, self._env.mono_ms
+        if said_ms is not None and now - said_ms < SAID_AGAIN_MS:
+            return
+        found = difference(group.subscriptions, said)
+        if found:
+            group.conflict_said_mono_ms = now
+            self._env.log.warning(
+                "group %s: member %s subscribes otherwise than member %s: %s. The last heartbeat counts for all of them, "
+                "and messages pass by who did not ask for that: let all members subscribe alike",
+                *(group.name, client.client_id, other.client_id, found),
+            )
 
     def _drop_if_empty(self, group: ConsumerGroup) -> None:
         if group.members or self._consumers.get(group.name) is not group:

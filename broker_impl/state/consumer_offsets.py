@@ -32,6 +32,11 @@ DROPS_PER_SLICE = 64
 """Rows of a deleted topic or group that are dropped between two yields: 3 µs each."""
 PROGRESS_MAX = 4_000_000
 """Queues of all groups in which progress is known, some 200 bytes each: 50,000 topics of 8 queues, read by ten groups."""
+ROWS_MAX = 600_000
+"""Topics of all groups in which progress is known: those of 100,000 more would have Python's tables grow, 70 ms at once."""
+FULL = f"progress in {PROGRESS_MAX} queues, or in {ROWS_MAX} topics of groups, is known, no more is taken: delete groups"
+ORDERED_MAX = 4_096
+"""Topics of a group that the file has in the order of Java's set; more stand as they came, for nobody reads their order."""
 
 
 class ConsumerOffsets(PersistedTable):
@@ -62,7 +67,7 @@ class ConsumerOffsets(PersistedTable):
     @property
     def full(self) -> bool:
         """No progress in queues that have none is taken any more."""
-        return self._queues >= PROGRESS_MAX
+        return self._queues >= PROGRESS_MAX or len(self._offsets.rows) >= ROWS_MAX or len(self._pulled.rows) >= ROWS_MAX
 
     # -- committed progress
 
@@ -121,11 +126,11 @@ class ConsumerOffsets(PersistedTable):
         return row is not None and queue_id in row
 
     def clone(self, source: str, destination: str, topic: str) -> None:
-        """Give `destination` the progress of `source` in a topic."""
+        """Give `destination` the progress of `source` in a topic, unless the table is `full` (`cloneOffset`)."""
         self._settle(topic, destination)
         self._settle(topic, source)
         row = self._offsets.rows.get(topic + SEPARATOR + source)
-        if row is not None:
+        if row is not None and source != destination and not self.full:
             self._queues += len(row) - len(self._offsets.put(topic + SEPARATOR + destination, dict(row)) or ())
             self._link(topic, destination)
             self.changed(at_once=False)
@@ -179,8 +184,14 @@ class ConsumerOffsets(PersistedTable):
         """The waiting reset, which then waits no more (`queryThenEraseResetOffset`)."""
         if not self._resets:
             return None
-        row = self._resets.get(topic + SEPARATOR + group)
-        return None if row is None else row.pop(queue_id, None)
+        key = topic + SEPARATOR + group
+        row = self._resets.get(key)
+        if row is None:
+            return None
+        found = row.pop(queue_id, None)
+        if not row:
+            del self._resets[key]
+        return found
 
     # -- by group, by topic
 
@@ -258,6 +269,8 @@ class ConsumerOffsets(PersistedTable):
 
     def _in_javas_order(self, group: str, topics: dict[str, None]) -> list[str]:
         """As a `HashSet` has them that was filled while the table of offsets was walked."""
+        if len(topics) > ORDERED_MAX:
+            return list(topics)
         walked = sorted(topics, key=lambda topic: self._offsets.order.place(topic + SEPARATOR + group))
         return iteration_order(walked, TOPIC_SET_BUCKETS)
 

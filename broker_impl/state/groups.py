@@ -5,8 +5,7 @@ Java: `SubscriptionGroupManager`, `MixAll.isSysConsumerGroupAndEnableCreate`.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,10 +13,9 @@ import msgspec
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
 from broker_impl.state.attributes import GROUP_ATTRIBUTES, altered
-from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover
-from broker_impl.state.topics import check_room, page_of
+from broker_impl.state.persisted import Rows, concurrent_buckets, leftover
+from broker_impl.state.versioned_table import VersionedTable, check_room
 from rmq_wire import names
-from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 
 BUILTIN_GROUPS = (
@@ -37,47 +35,22 @@ READ_INDEX = 2
 """The bit of `forbidden` that says: may not read (Java: `PermName.INDEX_PERM_READ`)."""
 FORBIDDEN_TOPICS_MAX = 1_024
 """Topics that one group may not read: each change of them copies the row.  Java has no limit."""
-MAP_CAPACITY = 1024
 FORBIDDEN_CAPACITY = 4
-"""What Java's tables are made for; it decides the order of the file."""
+"""What Java's table is made for; it decides the order of the file."""
 
 
-class GroupTable(PersistedTable):
+class GroupTable(VersionedTable[SubscriptionGroupConfig]):
     """Group name to `SubscriptionGroupConfig`, and group to topic to a set of forbidden bits."""
 
     file = "subscriptionGroup.json"
 
     def __init__(self, config: BrokerConfig, env: Env) -> None:
-        super().__init__()
-        self._config = config
-        self._env = env
-        self._unknown: dict[str, dict[str, Any]] = {}
-        self._rows: Rows[SubscriptionGroupConfig] = Rows(
-            lambda name, row: {**self._unknown.get(name, {}), **row.plain()}, buckets=concurrent_buckets(MAP_CAPACITY)
-        )
+        super().__init__(config, env)
         self._forbidden: Rows[dict[str, int]] = Rows(lambda _, row: row, buckets=concurrent_buckets(FORBIDDEN_CAPACITY))
-        self.data_version = DataVersion(timestamp=env.wall_ms)
-        self.rows_max = sys.maxsize
-        """So many groups are made; a file may have more."""
         for name in BUILTIN_GROUPS:
             self._rows.put(name, SubscriptionGroupConfig(group_name=name))
 
     # -- reading
-
-    def get(self, name: str) -> SubscriptionGroupConfig | None:
-        """The group if it exists; nothing is made."""
-        return self._rows.rows.get(name)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._rows.rows
-
-    def __len__(self) -> int:
-        return len(self._rows.rows)
-
-    @property
-    def table(self) -> Mapping[str, SubscriptionGroupConfig]:
-        """All groups.  Not to be changed."""
-        return self._rows.rows
 
     @property
     def forbidden_table(self) -> Mapping[str, Mapping[str, int]]:
@@ -92,6 +65,7 @@ class GroupTable(PersistedTable):
         system = self._config.enable_create_sys_group and name.startswith(SYSTEM_GROUP_PREFIX)
         if not (self._config.auto_create_subscription_group or system) or names.group_problem(name) is not None:
             return None
+        self.check_unsaved()
         check_room("groups", self._rows.rows, {name}, self.rows_max)
         made = SubscriptionGroupConfig(group_name=name)
         self._rows.put(name, made)
@@ -107,6 +81,7 @@ class GroupTable(PersistedTable):
 
     def put_all(self, groups: Sequence[SubscriptionGroupConfig]) -> None:
         """Several at once, all or none (*differs*: Java keeps those before the bad one)."""
+        self.check_unsaved()
         check_room("groups", self._rows.rows, {group.group_name for group in groups}, self.rows_max)
         settled = []
         for group in groups:
@@ -119,38 +94,33 @@ class GroupTable(PersistedTable):
             replaced.append((group.group_name, self._rows.put(group.group_name, group)))
             self.data_version.advance(self._env.wall_ms)
         if groups:
-            self.changed(undo=lambda: self._put_back(replaced))
+            self.changed(undo=lambda: self._put_back(replaced), rows=len(replaced))
 
     def delete(self, name: str) -> SubscriptionGroupConfig | None:
-        """Remove and return the group and what is forbidden to it; None when there is none."""
+        """Remove and return the group and what is forbidden to it; None when there is none.
+
+        Raises `Refusal`: too many changes wait.
+        """
+        self.check_unsaved()
         forbidden = self._forbidden.drop(name)
         unknown = self._unknown.pop(name, None)
         old = self._rows.drop(name)
         if old is not None or forbidden is not None:
 
             def undo() -> None:
-                self._put_back([(name, old)])
+                self._put_back([(name, old)], unknown)
                 self._forbid(name, forbidden)
-                if unknown is not None:
-                    self._unknown[name] = unknown
 
             self._changed(undo=undo)
         return old
 
-    def disable_consume(self, name: str) -> None:
-        """The group may not consume any more (`disableConsume`)."""
-        group = self.get(name)
-        if group is not None:
-            group.consume_enable = False
-            self._rows.touch(name)
-            self._changed()
-
-    def is_forbidden(self, group: str, topic: str, index: int = READ_INDEX) -> bool:
-        """Is this bit set for the group on this topic?"""
-        return bool(self._forbidden_bits(group, topic) >> index & 1)
+    def is_forbidden(self, group: str, topic: str) -> bool:
+        """May the group not read this topic?"""
+        return bool(self._forbidden_bits(group, topic) >> READ_INDEX & 1)
 
     def set_forbidden(self, group: str, topic: str, index: int, forbidden: bool) -> None:
         """Set or clear one bit.  Clearing the last bit of one topic clears the whole group (`updateForbiddenValue`)."""
+        self.check_unsaved()
         bits = self._forbidden_bits(group, topic)
         bits = bits | 1 << index if forbidden else bits & ~(1 << index)
         if bits <= 0:
@@ -163,10 +133,6 @@ class GroupTable(PersistedTable):
         check_room("topics forbidden to a group", row or {}, {topic}, FORBIDDEN_TOPICS_MAX)
         self._forbidden.put(group, {**(row or {}), topic: bits})
         self._changed(undo=lambda: self._forbid(group, row))
-
-    def page(self, data_version: str | None, start: int, count: int) -> dict[str, SubscriptionGroupConfig]:
-        """Groups by name from the `start`-th on; from the first when the asker's version is not ours (`subGroupTable`)."""
-        return page_of(self._rows.rows, self.data_version, data_version, start, count)
 
     # -- the file
 
@@ -204,17 +170,6 @@ class GroupTable(PersistedTable):
             self._forbidden.drop(group)
         else:
             self._forbidden.put(group, row)
-
-    def _put_back(self, rows: Iterable[tuple[str, SubscriptionGroupConfig | None]]) -> None:
-        for name, row in rows:
-            if row is None:
-                self._rows.drop(name)
-            else:
-                self._rows.put(name, row)
-
-    def _changed(self, *, undo: Callable[[], object] | None = None) -> None:
-        self.data_version.advance(self._env.wall_ms)
-        self.changed(undo=undo)
 
 
 _FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(SubscriptionGroupConfig))

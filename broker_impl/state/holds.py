@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, Final, TypeVar
 
-from broker_impl.filtering import low_half
+from broker_impl.filtering import UnitFilter, low_half
 
 TICK_MS: Final = 100
 """Granularity of time-outs, in mono milliseconds: one entry of the heap serves everything that ends within one tick."""
@@ -41,10 +41,11 @@ News = dict[int, int] | None
 class Held:
     """One pull that waits.  `pending` is what answers it, `asked` its header; both are the capability's.
 
-    It is woken by a unit at or behind `offset` whose tag hash is in `codes` (None: any), and at `deadline_ms`.
+    It is woken by a unit at or behind `offset` whose tag hash is in `codes` (None: any), and at `deadline_ms`.  One that
+    `matches`, a filter by properties, has to look at is woken by who reads the units: see `filtered`.
     """
 
-    __slots__ = ("asked", "codes", "deadline_ms", "key", "offset", "peer", "pending", "places", "tick")
+    __slots__ = ("asked", "codes", "deadline_ms", "key", "matches", "offset", "peer", "pending", "places", "seen", "tick")
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class Held:
         codes: frozenset[int] | None,
         deadline_ms: int,
         places: int = 1,
+        matches: UnitFilter | None = None,
     ) -> None:
         self.pending = pending
         self.asked = asked
@@ -66,6 +68,9 @@ class Held:
         self.codes = codes
         self.deadline_ms = deadline_ms
         self.places = places
+        self.matches = matches
+        self.seen = offset
+        """All units before this one are none that it wants."""
         self.tick = -(-deadline_ms // TICK_MS)
 
 
@@ -141,6 +146,8 @@ class Holds:
         self._by_key: dict[Key, dict[Held, None]] = {}
         """Those that want anything; by tags: the others."""
         self._by_tags: dict[Key, _Choosy] = {}
+        self._by_filter: dict[Key, dict[Held, None]] = {}
+        """Those that want what a filter selects."""
         self._by_peer: dict[Any, dict[Held, None]] = {}
         self._more: dict[Any, int] = {}
         """Places that a peer takes above one for each pull."""
@@ -166,7 +173,9 @@ class Holds:
 
     def add(self, held: Held) -> bool:
         """Hold it.  True when the earliest deadline is another one now."""
-        if held.codes is None:
+        if held.matches is not None:
+            self._by_filter.setdefault(held.key, {})[held] = None
+        elif held.codes is None:
             self._by_key.setdefault(held.key, {})[held] = None
         else:
             choosy = self._by_tags.get(held.key)
@@ -256,9 +265,11 @@ class Holds:
             end, newest = self._crowded.pop(key)
             choosy = self._by_tags.get(key)
             rows = [*self._by_key.get(key, ()), *(choosy.concerned(newest) if choosy is not None else ())]
+            if newest is None:
+                rows += self._by_filter.get(key, ())
             self._looking = True
             for held in rows:
-                woken = self._waits(held) and end > held.offset
+                woken = self.waits(held) and end > held.offset
                 if woken and newest is not None and held.codes is not None:
                     woken = _wants(held, newest)
                 if woken:
@@ -266,19 +277,28 @@ class Holds:
                 yield held if woken else None
             self._looking = False
 
-    def _waits(self, held: Held) -> bool:
+    def has_filtered(self, key: Key) -> bool:
+        """Somebody waits for what a filter selects of this queue."""
+        return key in self._by_filter
+
+    def filtered(self, key: Key) -> list[Held]:
+        """Who does, the first come first.  They stay in the table."""
+        return list(self._by_filter.get(key, ()))
+
+    def waits(self, held: Held) -> bool:
+        """It is still in the table."""
         return held in self._by_tick.get(held.tick, ())
 
     def keys(self) -> list[Key]:
         """Every queue that somebody waits for, at this moment."""
-        return list(dict.fromkeys((*self._by_key, *self._by_tags)))
+        return list(dict.fromkeys((*self._by_key, *self._by_tags, *self._by_filter)))
 
     def behind(self, key: Key, next_offset: int) -> list[Held]:
         """The queue ends at `next_offset`: whose offset is before that, whatever the tags?  A crowd: see `more`."""
-        same, choosy = self._by_key.get(key, ()), self._by_tags.get(key)
-        if len(same) + (choosy.concerned_count(None) if choosy is not None else 0) > ROWS_AT_ONCE:
+        same, choosy, filtered = self._by_key.get(key, ()), self._by_tags.get(key), self._by_filter.get(key, ())
+        if len(same) + len(filtered) + (choosy.concerned_count(None) if choosy is not None else 0) > ROWS_AT_ONCE:
             return self._later(key, next_offset, None)
-        woken = [held for held in (*self._by_key.get(key, ()), *self._by_tags.get(key, ())) if next_offset > held.offset]
+        woken = [held for held in (*same, *(choosy or ()), *filtered) if next_offset > held.offset]
         for held in woken:
             self.remove(held)
         return woken
@@ -319,7 +339,9 @@ class Holds:
 
     def remove(self, held: Held) -> None:
         """Take one out."""
-        if held.codes is None:
+        if held.matches is not None:
+            _discard(self._by_filter, held.key, held)
+        elif held.codes is None:
             _discard(self._by_key, held.key, held)
         else:
             choosy = self._by_tags[held.key]

@@ -10,107 +10,34 @@ Java: `ConfigManager` (encode, decode, persist), `RemotingSerializable.toJson(ob
 
 from __future__ import annotations
 
-import bisect
 from collections import deque
 from collections.abc import Callable, Container, Generator, Iterable, Iterator
-from itertools import chain
 from typing import Any, ClassVar, Generic, TypeVar
+from weakref import WeakSet
 
+from broker_impl.engine.answers import Refusal
+from broker_impl.engine.slices import BYTES_PER_SLICE
+from broker_impl.state.java_order import JavaOrder, Portion
 from rmq_net.log import Log
 from rmq_store.advice import repair_command
 from rmq_store.disk.config_files import load_config, persist_config
 from rmq_store.disk.disk import Disk
 from rmq_store.errors import InvariantBroken, StoreDamaged, StoreError
 from rmq_wire import fastjson
+from rmq_wire.codes import ResponseCode
 from rmq_wire.errors import BadBody
-from rmq_wire.java import spread_of
 
 Row = TypeVar("Row")
 
 ROWS_PER_SLICE = 32
 """Rows that are encoded between two yields: some 10 µs each, so a slice stays below the 0.5 ms of a background task."""
-ROWS_PER_CHUNK = 256
-"""Encoded rows that are joined into one chunk of the document."""
-BLOCK_MAX = 512
-"""Keys of an order that lie in one list."""
-
-Place = tuple[int, str, int]
-"""Arrival, key, and the hash whose lowest bits are the bucket."""
-
-
-class JavaOrder:
-    """Keys in the order in which a Java hash map with this many buckets is walked, kept as keys come and go.
-
-    By bucket, in a bucket by arrival; a fuller map doubles its buckets (`HashMap`, `ConcurrentHashMap`).
-    """
-
-    def __init__(self, buckets: int) -> None:
-        self._buckets = buckets
-        self._arrivals = 0
-        self._places: dict[str, Place] = {}
-        self._blocks: list[list[Place]] = []
-        """In order; none empty, none long: one that comes or goes moves no more than the rest of its block."""
-        self._firsts: list[tuple[int, int]] = []
-        """The rank of the first of each."""
-
-    def add(self, key: str) -> None:
-        """A new key."""
-        if len(self._places) >= self._buckets * 3 // 4:
-            self._double()
-        self._arrivals += 1
-        place = self._places[key] = (self._arrivals, key, spread_of(key))
-        if not self._blocks:
-            self._blocks, self._firsts = [[place]], [self._rank(place)]
-            return
-        at = self._block_of(place)
-        block = self._blocks[at]
-        bisect.insort(block, place, key=self._rank)
-        self._firsts[at] = self._rank(block[0])
-        if len(block) > BLOCK_MAX:
-            half = BLOCK_MAX // 2
-            self._blocks[at : at + 1] = block[:half], block[half:]
-            self._firsts.insert(at + 1, self._rank(block[half]))
-
-    def remove(self, key: str) -> None:
-        """A key that goes."""
-        place = self._places.pop(key)
-        at = self._block_of(place)
-        block = self._blocks[at]
-        del block[bisect.bisect_left(block, self._rank(place), key=self._rank)]
-        if block:
-            self._firsts[at] = self._rank(block[0])
-        else:
-            del self._blocks[at], self._firsts[at]
-
-    def place(self, key: str) -> tuple[int, int]:
-        """What to sort a key by to have it where it stands here."""
-        return self._rank(self._places[key])
-
-    def copy(self) -> list[Place]:
-        """Places in order."""
-        return list(chain.from_iterable(self._blocks))
-
-    def __iter__(self) -> Iterator[str]:
-        return (place[1] for place in self.copy())
-
-    def _rank(self, place: Place) -> tuple[int, int]:
-        return place[2] & (self._buckets - 1), place[0]
-
-    def _block_of(self, place: Place) -> int:
-        """Where it stands, or is to stand: behind all that came before it to its bucket."""
-        return max(bisect.bisect_right(self._firsts, self._rank(place)) - 1, 0)
-
-    def _double(self) -> None:
-        """A bucket's keys stay, or go on by the old number of buckets, and keep their order: nothing is hashed or sorted again,
-        for with 50,000 keys nobody would be served meanwhile.
-        """
-        bit = self._buckets
-        before = self.copy()
-        after = [place for place in before if not place[2] & bit]
-        after += [place for place in before if place[2] & bit]
-        self._blocks = [after[start : start + BLOCK_MAX // 2] for start in range(0, len(after), BLOCK_MAX // 2)]
-        self._buckets *= 2
-        self._firsts = [self._rank(block[0]) for block in self._blocks]
+ROWS_AT_ONCE_MAX = 1_024
+"""Rows that change while others are encoded are encoded in longer and longer slices, up to this, so that a write comes to its end
+however many changes come in between: 10 ms.
+"""
+UNSAVED_ROWS_MAX = 4_096
+"""Rows that a failed write takes back, 4 µs each, at once: who came in between would change what is about to be undone."""
+BUSY = "[TABLESBUSY]too many changes wait for the disk, try again"
 
 
 def concurrent_buckets(capacity: int) -> int:
@@ -127,6 +54,8 @@ class Rows(Generic[Row]):
         self.order = JavaOrder(buckets)
         self._fragments: dict[str, bytes] = {}
         self._stale: set[str] = set()
+        self._snapshots: WeakSet[_Snapshot] = WeakSet()
+        """Those that somebody still writes."""
 
     def get(self, key: str) -> Row | None:
         """The row, or None."""
@@ -152,34 +81,69 @@ class Rows(Generic[Row]):
             return None
         self.order.remove(key)
         self._stale.discard(key)
+        self._keep(key)
         self._fragments.pop(key, None)
         return self.rows.pop(key)
 
-    def refresh(self) -> Iterator[None]:
-        """Encode what changed, yielding between slices."""
-        while self._stale:
-            for _ in range(min(len(self._stale), ROWS_PER_SLICE)):
-                key = self._stale.pop()
-                text = fastjson.dumps_strict(key) + b":" + fastjson.dumps_pretty(self._plain(key, self.rows[key]))
-                self._fragments[key] = b"\t\t" + indented(text, 2)
-            yield
+    @property
+    def stale(self) -> int:
+        """Rows that are to be encoded."""
+        return len(self._stale)
+
+    def refresh(self, rows_per_slice: int = ROWS_PER_SLICE) -> Iterator[None]:
+        """Encode as many as have changed, yielding between slices; more may change in between."""
+        rows = size = 0
+        for _ in range(len(self._stale)):
+            if rows >= rows_per_slice or size >= BYTES_PER_SLICE:
+                yield
+                rows = size = 0
+            if not self._stale:
+                return
+            key = self._stale.pop()
+            text = fastjson.dumps_strict(key) + b":" + fastjson.dumps_pretty(self._plain(key, self.rows[key]))
+            self._keep(key)
+            self._fragments[key] = b"\t\t" + indented(text, 2)
+            rows += 1
+            size += len(text)
 
     def snapshot(self) -> Iterator[bytes]:
         """The object of all rows as it is now, one level deep, in chunks that are made when they are asked for."""
         for _ in self.refresh():
             pass
-        return _object(self.order.copy(), self._fragments.copy())
+        found = _Snapshot(self._fragments)
+        self._snapshots.add(found)
+        return found.chunks(self.order.portions())
+
+    def _keep(self, key: str) -> None:
+        """Its text is about to change or to go: whoever is still to write it has it from here."""
+        if self._snapshots:
+            for one in self._snapshots:
+                one.keep(key)
 
 
-def _object(order: list[Place], fragments: dict[str, bytes]) -> Iterator[bytes]:
-    if not order:
-        yield b"{}"
-        return
-    yield b"{\n"
-    for start in range(0, len(order), ROWS_PER_CHUNK):
-        rows = [fragments[key] for _, key, _ in order[start : start + ROWS_PER_CHUNK]]
-        yield (b",\n" if start else b"") + b",\n".join(rows)
-    yield b"\n\t}"
+class _Snapshot:
+    """The encoded rows of one moment.  They are not copied: what changes afterwards is kept for them as it was."""
+
+    def __init__(self, fragments: dict[str, bytes]) -> None:
+        self._fragments = fragments
+        self._kept: dict[str, bytes] = {}
+
+    def keep(self, key: str) -> None:
+        old = self._fragments.get(key)
+        if old is not None:
+            self._kept.setdefault(key, old)
+
+    def chunks(self, portions: Iterator[Portion]) -> Iterator[bytes]:
+        kept, fragments = self._kept, self._fragments
+        begin = b"{\n"
+        for portion in portions:
+            rows = [kept.get(key) or fragments[key] for _, key, _ in portion]
+            if rows:
+                yield begin + b",\n".join(rows)
+                begin = b",\n"
+            else:
+                yield b""
+        yield b"{}" if begin == b"{\n" else b"\n\t}"
 
 
 class PersistedTable:
@@ -198,8 +162,10 @@ class PersistedTable:
         """Called at each change that Java writes to disk at once.  None: nobody writes this table."""
         self.when_saved: Callable[[Callable[[Any], None]], None] = lambda then: then(None)
         """Calls somebody when all changes so far are on the disk (None), or are taken back (the refusal to answer with)."""
-        self._undos: deque[tuple[int, Callable[[], object]]] = deque()
-        """(change, what takes it back) of those that the disk does not have."""
+        self._undos: deque[tuple[int, int, Callable[[], object]]] = deque()
+        """(change, its rows, what takes it back) of those that the disk does not have."""
+        self._unsaved_rows = 0
+        """Of all of them."""
 
     @property
     def dirty(self) -> bool:
@@ -211,12 +177,18 @@ class PersistedTable:
         """How many of the changes the disk has."""
         return self._written
 
-    def changed(self, *, at_once: bool = True, undo: Callable[[], object] | None = None) -> None:
-        """Count a change; `at_once` when Java writes the file before it goes on.  `undo` takes it back when that fails."""
+    def check_unsaved(self) -> None:
+        """Before a change that can be taken back.  Raises `Refusal` when too many wait for the disk."""
+        if self._unsaved_rows >= UNSAVED_ROWS_MAX:
+            raise Refusal(ResponseCode.SYSTEM_BUSY, BUSY)
+
+    def changed(self, *, at_once: bool = True, undo: Callable[[], object] | None = None, rows: int = 1) -> None:
+        """Count a change; `at_once` when Java writes the file before it goes on.  `undo` takes its `rows` back if that fails."""
         self.changes += 1
         if at_once and self.on_dirty is not None:
             if undo is not None:
-                self._undos.append((self.changes, undo))
+                self._undos.append((self.changes, rows, undo))
+                self._unsaved_rows += rows
             self.on_dirty(self)
 
     def leaned_on(self) -> None:
@@ -240,7 +212,7 @@ class PersistedTable:
         self.check_written()
         self._written = self._in_writing
         while self._undos and self._undos[0][0] <= self._written:
-            self._undos.popleft()
+            self._unsaved_rows -= self._undos.popleft()[1]
 
     def take_back(self) -> int:
         """Undo what the disk does not have, the newest first, and say how much that was.
@@ -249,7 +221,8 @@ class PersistedTable:
         """
         count = len(self._undos)
         while self._undos:
-            self._undos.pop()[1]()
+            self._undos.pop()[2]()
+        self._unsaved_rows = 0
         self.changes += 1
         return count
 
@@ -270,10 +243,13 @@ class PersistedTable:
 
     def encode_slices(self) -> Iterator[bytes]:
         """The document in chunks; an empty chunk is only a place to pause."""
-        for member in self.members().values():
-            if isinstance(member, Rows):
-                for _ in member.refresh():
+        tables = [member for member in self.members().values() if isinstance(member, Rows)]
+        at_once = ROWS_PER_SLICE
+        while sum(table.stale for table in tables) > at_once or at_once == ROWS_PER_SLICE:
+            for table in tables:
+                for _ in table.refresh(at_once):
                     yield b""
+            at_once = min(2 * at_once, ROWS_AT_ONCE_MAX)
         yield from self._snapshot()
 
     def encode(self) -> bytes:

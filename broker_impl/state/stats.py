@@ -164,21 +164,21 @@ class Stats:
 
     # -- adding
 
-    def add_put(self, topic: str, queue_id: int, count: int, size_bytes: int) -> None:
-        """A send request stored `count` messages of together `size_bytes` in a queue."""
+    def add_put(self, topic: str, queue_id: int, count: int, size_bytes: int, calls: int = 1) -> None:
+        """A send request stored `count` messages of together `size_bytes` in a queue; so many `calls` of them did."""
         slot = self._puts.get((topic, queue_id)) or self._put_slot(topic, queue_id)
         if not slot.calls:
             self._unfolded.append(slot)
-        slot.calls += 1
+        slot.calls += calls
         slot.count += count
         slot.size_bytes += size_bytes
 
-    def add_get(self, group: str, topic: str, queue_id: int, count: int, size_bytes: int) -> None:
-        """A pull gave a group `count` messages of together `size_bytes` from a queue."""
+    def add_get(self, group: str, topic: str, queue_id: int, count: int, size_bytes: int, calls: int = 1) -> None:
+        """A pull, or so many `calls`, gave a group `count` messages of together `size_bytes` from a queue."""
         slot = self._gets.get((group, topic, queue_id)) or self._get_slot(group, topic, queue_id)
         if not slot.calls:
             self._unfolded.append(slot)
-        slot.calls += 1
+        slot.calls += calls
         slot.count += count
         slot.size_bytes += size_bytes
 

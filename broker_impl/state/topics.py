@@ -9,53 +9,40 @@ Java: `TopicConfigManager`, `TopicValidator`.  Left out: static topics, tiered s
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.answers import Refusal, Unsaved
+from broker_impl.engine.answers import Unsaved
 from broker_impl.env import Env
-from broker_impl.state.attributes import TOPIC_ATTRIBUTES, altered
-from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover
+from broker_impl.state.attributes import CLEANUP_POLICY, COMPACTION, TOPIC_ATTRIBUTES, altered
+from broker_impl.state.persisted import Rows, leftover
+from broker_impl.state.versioned_table import VersionedTable, check_room
 from rmq_net.log import plain_text
 from rmq_wire import names
-from rmq_wire.bodies.data_version import DataVersion
-from rmq_wire.bodies.topics import PERM_INHERIT, PERM_READ, PERM_WRITE, TOPIC_UNIT_SUB, TopicConfig, TopicConfigTable
-from rmq_wire.codes import ResponseCode
-from rmq_wire.errors import BadBody
+from rmq_wire.bodies.topics import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig, TopicConfigTable
 
 BENCHMARK_QUEUES = 1024
 CLUSTER_QUEUES = 16
 SCHEDULE_QUEUES = 18
 """Queue counts of built-in topics, fixed in `TopicConfigManager.init`."""
-MAP_CAPACITY = 1024
-"""What Java's table is made for; it decides the order of the file."""
 
 
-class TopicTable(PersistedTable):
+class TopicTable(VersionedTable[TopicConfig]):
     """Topic name to `TopicConfig`.  `on_change` hears of every topic that Java would register at once."""
 
     file = "topics.json"
 
     def __init__(self, config: BrokerConfig, env: Env) -> None:
-        super().__init__()
-        self._config = config
-        self._env = env
-        self._rows: Rows[TopicConfig] = Rows(
-            lambda name, row: {**self._unknown_in(name), **row.plain()}, buckets=concurrent_buckets(MAP_CAPACITY)
-        )
-        self._unknown: dict[str, dict[str, Any]] = {}
+        super().__init__(config, env)
         self.system: set[str] = set()
         """Topics that tools may not create or delete here: the reserved names and what this broker made for itself."""
-        self.data_version = DataVersion(timestamp=env.wall_ms)
         self.on_change: list[Callable[[Sequence[TopicConfig]], None]] = []
         self.before_making: Callable[[], None] = lambda: None
         """Called before a send makes a topic; raises what the send is to end with."""
-        self.rows_max = sys.maxsize
-        """So many topics are made; a file may have more."""
         self._unsaved: dict[str, int] = {}
         """Topics that are not on the disk yet, and the change that made each."""
         for topic in builtin_topics(config):
@@ -63,21 +50,6 @@ class TopicTable(PersistedTable):
             self._rows.put(topic.topic_name, topic)
 
     # -- reading
-
-    def get(self, name: str) -> TopicConfig | None:
-        """The topic, or None."""
-        return self._rows.rows.get(name)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._rows.rows
-
-    def __len__(self) -> int:
-        return len(self._rows.rows)
-
-    @property
-    def table(self) -> Mapping[str, TopicConfig]:
-        """All topics.  Not to be changed."""
-        return self._rows.rows
 
     def is_system(self, name: str) -> bool:
         """A reserved name, or a topic that this broker made for itself (Java: `TopicValidator.isSystemTopic`)."""
@@ -133,6 +105,7 @@ class TopicTable(PersistedTable):
         found = self.get(name)
         if found is not None:
             if found.order != order:
+                self.check_unsaved()
                 self._set_order(found, order)
                 self._changed(undo=lambda: self._set_order(found, not order))
             return found
@@ -147,11 +120,11 @@ class TopicTable(PersistedTable):
         self._create(made)
         return made
 
-    def create_if_absent(self, topic: TopicConfig, *, register: bool = True) -> TopicConfig:
+    def create_if_absent(self, topic: TopicConfig) -> TopicConfig:
         """The topic of this name, `topic` itself when there was none (`createTopicIfAbsent`)."""
         found = self.get(topic.topic_name)
         if found is None:
-            self._create(topic, register=register)
+            self._create(topic)
             return topic
         return found
 
@@ -164,6 +137,7 @@ class TopicTable(PersistedTable):
 
     def put_all(self, topics: Sequence[TopicConfig]) -> None:
         """Several at once; either all are lawful or none is put (*differs*: Java keeps those before the bad one)."""
+        self.check_unsaved()
         check_room("topics", self._rows.rows, {topic.topic_name for topic in topics}, self.rows_max)
         attributes = [self._altered(topic) for topic in topics]
         old: list[tuple[str, TopicConfig | None]] = []
@@ -171,26 +145,18 @@ class TopicTable(PersistedTable):
             topic.attributes = settled
             old.append((topic.topic_name, self._rows.put(topic.topic_name, topic)))
             self.data_version.advance(self._env.wall_ms)
-        self.changed(undo=lambda: self._put_back(old))
+        self.changed(undo=lambda: self._put_back(old), rows=len(old))
         self._note_unsaved(name for name, before in old if before is None)
 
-    def delete(self, name: str) -> TopicConfig | None:
-        """Remove and return the topic; None and no change when there is none."""
-        old = self._rows.drop(name)
-        unknown = self._unknown.pop(name, None)
-        if old is not None:
-            self._unsaved.pop(name, None)
-            self._changed(undo=lambda: self._put_back([(name, old)], unknown))
-        return old
-
-    def set_unit_sub(self, name: str) -> None:
-        """Mark that a unit-mode group subscribes to the topic (`updateTopicUnitSubFlag`)."""
-        topic = self.get(name)
-        if topic is not None and not topic.topic_sys_flag & TOPIC_UNIT_SUB:
-            topic.topic_sys_flag |= TOPIC_UNIT_SUB
-            self._rows.touch(name)
-            self._changed()
-            self.announce_saved((topic,))
+    def delete(self, *doomed: str) -> None:
+        """Remove topics; one that is not there is no change.  Raises `Refusal`, nothing changed: too many wait for the disk."""
+        self.check_unsaved()
+        for name in doomed:
+            old = self._rows.drop(name)
+            unknown = self._unknown.pop(name, None)
+            if old is not None:
+                self._unsaved.pop(name, None)
+                self._changed(undo=partial(self._put_back, [(name, old)], unknown))
 
     def set_order_topics(self, ordered: Iterable[str]) -> None:
         """The name server's list of topics whose messages are in order (`updateOrderTopicConfig`)."""
@@ -224,11 +190,15 @@ class TopicTable(PersistedTable):
         for listener in self.on_change:
             listener(topics)
 
-    # -- the paged listing
-
-    def page(self, data_version: str | None, start: int, count: int) -> dict[str, TopicConfig]:
-        """Topics by name from the `start`-th on; from the first when the asker's version is not ours (`subTopicConfigTable`)."""
-        return page_of(self._rows.rows, self.data_version, data_version, start, count)
+    def report_uncompacted(self, topics: Iterable[TopicConfig]) -> None:
+        """One line when some of these are to be compacted (*differs*: all their messages stay)."""
+        found = [topic.topic_name for topic in topics if topic.attributes.get(CLEANUP_POLICY) == COMPACTION]
+        if found:
+            self._env.log.warning(
+                "%d topics with cleanup.policy=COMPACTION, %s among them: compaction does not run, readers get every message",
+                len(found),
+                found[0],
+            )
 
     # -- the file
 
@@ -251,61 +221,27 @@ class TopicTable(PersistedTable):
         self.data_version.assign(read.data_version)
         self.unknown = leftover(document, ("dataVersion", "topicConfigTable"))
 
-    def _unknown_in(self, name: str) -> dict[str, Any]:
-        return self._unknown.get(name, {})
-
     def _altered(self, topic: TopicConfig) -> dict[str, str]:
         old = self.get(topic.topic_name)
         return altered(TOPIC_ATTRIBUTES, old.attributes if old else {}, topic.attributes, create=old is None)
 
-    def _create(self, topic: TopicConfig, *, register: bool = True) -> None:
+    def _create(self, topic: TopicConfig) -> None:
         if names.path_problem(topic.topic_name):
             raise ValueError(f"no directory can have the name {plain_text(topic.topic_name)}")
+        self.check_unsaved()
         check_room("topics", self._rows.rows, {topic.topic_name}, self.rows_max)
         self._rows.put(topic.topic_name, topic)
         self._changed(undo=lambda: self._put_back([(topic.topic_name, None)]))
         self._note_unsaved((topic.topic_name,))
-        if register:
-            self.announce_saved((topic,))
-
-    def _changed(self, *, undo: Callable[[], object] | None = None) -> None:
-        self.data_version.advance(self._env.wall_ms)
-        self.changed(undo=undo)
+        self.announce_saved((topic,))
 
     def _note_unsaved(self, new: Iterable[str]) -> None:
         if self.on_dirty is not None:
             self._unsaved.update(dict.fromkeys(new, self.changes))
 
-    def _put_back(self, rows: Iterable[tuple[str, TopicConfig | None]], unknown: dict[str, Any] | None = None) -> None:
-        for name, row in rows:
-            if row is None:
-                self._rows.drop(name)
-            else:
-                self._rows.put(name, row)
-            if unknown:
-                self._unknown[name] = unknown
-
     def _set_order(self, topic: TopicConfig, order: bool) -> None:
         topic.order = order
         self._rows.touch(topic.topic_name)
-
-
-def check_room(what: str, table: Mapping[str, Any], put: Set[str], most: int) -> None:
-    """Before rows are put.  Raises `Refusal` when there would be too many."""
-    if len(table) + len(put) > most and put - table.keys() and len(table) + len(put - table.keys()) > most:
-        raise Refusal(
-            ResponseCode.SYSTEM_ERROR, f"this broker has {len(table)} {what}, no more than {most} are made: delete some"
-        )
-
-
-def page_of(table: Mapping[str, Any], ours: DataVersion, theirs: str | None, start: int, count: int) -> dict[str, Any]:
-    """A slice of a table in the order of names.  `theirs` is the JSON of the version that the asker began with."""
-    try:
-        same = theirs is not None and theirs.strip() != "" and DataVersion.read(theirs.encode()) == ours
-    except BadBody:
-        same = False
-    first = max(0, start) if same else 0
-    return {name: table[name] for name in sorted(table)[first : first + max(0, count)]}
 
 
 def builtin_topics(config: BrokerConfig) -> list[TopicConfig]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker_impl.state.persisted import JavaOrder, PersistedTable, concurrent_buckets, leftover
+from broker_impl.state.java_order import JavaOrder, Portion
+from broker_impl.state.persisted import PersistedTable, concurrent_buckets, leftover
 from rmq_wire import fastjson
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.errors import BadBody
 
 MAP_CAPACITY = 1024
-ROWS_PER_CHUNK = 64
-"""Encoded between two yields, 5 µs each."""
 
 
 class TransactionMetrics(PersistedTable):
@@ -30,19 +29,20 @@ class TransactionMetrics(PersistedTable):
         self.counts: dict[str, tuple[int, int]] = {}
         self._order = JavaOrder(concurrent_buckets(MAP_CAPACITY))
 
-    def add(self, topic: str, count: int, wall_ms: int) -> None:
-        """So many half messages more (`addAndGet`)."""
+    def add(self, topic: str, count: int, wall_ms: int, changes: int = 1) -> None:
+        """So many half messages more, by so many changes (`addAndGet`)."""
         old = self.counts.get(topic)
         if old is None:
             self._order.add(topic)
         self.counts[topic] = (count if old is None else old[0] + count, wall_ms)
         self.data_version.advance(wall_ms)
+        self.data_version.counter += changes - 1
         self.changed(at_once=False)
 
     def encode_slices(self) -> Iterator[bytes]:
         """The document, compact, its members in the order of their names, topics as Java's map has them."""
         self._in_writing = self.changes
-        counts, order = dict(self.counts), list(self._order)
+        counts, order = dict(self.counts), self._order.portions()
         own = {"dataVersion": self.data_version.plain(), "transactionCount": None}
         members = {**self.unknown, **own}
         for number, name in enumerate(sorted(members)):
@@ -73,12 +73,14 @@ def _count(topic: str, row: Any) -> tuple[int, int]:
     return said
 
 
-def _rows(order: list[str], counts: dict[str, tuple[int, int]]) -> Iterator[bytes]:
-    yield b"{"
-    for start in range(0, len(order), ROWS_PER_CHUNK):
+def _rows(order: Iterator[Portion], counts: dict[str, tuple[int, int]]) -> Iterator[bytes]:
+    begin = b"{"
+    for portion in order:
         rows = []
-        for topic in order[start : start + ROWS_PER_CHUNK]:
+        for _, topic, _ in portion:
             count, changed_ms = counts[topic]
             rows.append(fastjson.dumps_strict(topic) + b':{"count":%d,"timeStamp":%d}' % (count, changed_ms))
-        yield (b"," if start else b"") + b",".join(rows)
-    yield b"}"
+        if rows:
+            yield begin + b",".join(rows)
+            begin = b","
+    yield b"{}" if begin == b"{" else b"}"

@@ -1,0 +1,174 @@
+"""Keys in the order in which a Java hash map is walked, kept as keys come and go.
+
+By bucket, in a bucket by arrival; a fuller map doubles its buckets, and each bucket's keys stay or go on by the old number of
+buckets.  Keys lie in blocks that never change, so that a copy of the order is a copy of references to blocks: a walk shows the
+order as it was when it was asked for, however late it is walked.  A doubling is done block by block, one for each key that comes
+after it: until it is through, the blocks that are left are walked twice, first for what stays, then for what goes on.
+
+Java: `HashMap`, `ConcurrentHashMap`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rmq_wire.java import spread_of
+
+BLOCK_MAX = 256
+"""Keys of a block: one that comes or goes has as many references copied."""
+PARTS: Final = 64
+
+Place = tuple[int, str, int]
+"""Arrival, key, and the hash whose lowest bits are the bucket."""
+Rank = tuple[int, int]
+"""Bucket and arrival: what places are sorted by."""
+Portion = Sequence[Place]
+"""Places that follow each other, at most `BLOCK_MAX`."""
+
+
+class _Run:
+    """Places by rank, in blocks; none of them is empty or long, none is changed: another takes its place."""
+
+    def __init__(self, buckets: int) -> None:
+        self._mask = buckets - 1
+        self.blocks: list[list[Place]] = []
+        self.firsts: list[Rank] = []
+        """The rank of the first of each."""
+
+    def rank(self, place: Place) -> Rank:
+        return place[2] & self._mask, place[0]
+
+    def put(self, place: Place) -> None:
+        if not self.blocks:
+            return self.append([place])
+        rank = self.rank(place)
+        at = self._block_of(rank)
+        block = self.blocks[at].copy()
+        inner = bisect_right(block, rank, key=self.rank)
+        block.insert(inner, place)
+        if len(block) > BLOCK_MAX:
+            middle = len(block) // 2
+            self.blocks[at : at + 1] = block[:middle], block[middle:]
+            self.firsts.insert(at + 1, self.rank(block[middle]))
+        else:
+            self.blocks[at] = block
+        if inner == 0:
+            self.firsts[at] = rank
+        return None
+
+    def remove(self, place: Place) -> None:
+        rank = self.rank(place)
+        at = self._block_of(rank)
+        block = self.blocks[at].copy()
+        del block[bisect_left(block, rank, key=self.rank)]
+        if block:
+            self.blocks[at] = block
+            self.firsts[at] = self.rank(block[0])
+        else:
+            del self.blocks[at], self.firsts[at]
+
+    def append(self, places: list[Place]) -> None:
+        """Behind all others."""
+        if self.blocks and len(self.blocks[-1]) + len(places) <= BLOCK_MAX // 2:
+            self.blocks[-1] = self.blocks[-1] + places
+        else:
+            self.blocks.append(places)
+            self.firsts.append(self.rank(places[0]))
+
+    def take_first(self) -> list[Place]:
+        del self.firsts[0]
+        return self.blocks.pop(0)
+
+    def _block_of(self, rank: Rank) -> int:
+        """Where it stands, or is to stand: behind all that came before it to its bucket."""
+        return max(bisect_right(self.firsts, rank) - 1, 0)
+
+
+class JavaOrder:
+    """The order of the map that began with this many buckets, a power of two."""
+
+    def __init__(self, buckets: int) -> None:
+        self._buckets = buckets
+        self._arrivals = 0
+        self._count = 0
+        self._places: tuple[dict[str, Place], ...] = tuple({} for _ in range(PARTS))
+        """By the lowest bits of the hash, for a dictionary that grows is hashed again as a whole."""
+        self._low = _Run(buckets)
+        """All; while a doubling is under way, what stays."""
+        self._high = _Run(buckets)
+        """What went on by the number of buckets there were."""
+        self._rest = _Run(buckets)
+        """What is still to be looked at, as it stood before."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, key: str) -> None:
+        """A new key."""
+        if self._count >= self._buckets * 3 // 4:
+            self._double()
+        self._arrivals += 1
+        self._count += 1
+        spread = spread_of(key)
+        place = self._places[spread % PARTS][key] = (self._arrivals, key, spread)
+        self._run_of(place).put(place)
+        if self._rest.blocks:
+            self._divide()
+
+    def remove(self, key: str) -> None:
+        """A key that goes."""
+        place = self._places[spread_of(key) % PARTS].pop(key)
+        self._count -= 1
+        self._run_of(place).remove(place)
+
+    def place(self, key: str) -> Rank:
+        """What to sort a key by to have it where it stands here."""
+        place = self._places[spread_of(key) % PARTS][key]
+        return place[2] & (self._buckets - 1), place[0]
+
+    def portions(self) -> Iterator[Portion]:
+        """All places in order, as they are now."""
+        return self._walked(list(self._low.blocks), list(self._high.blocks), list(self._rest.blocks), self._buckets >> 1)
+
+    def __iter__(self) -> Iterator[str]:
+        return (place[1] for portion in self.portions() for place in portion)
+
+    @staticmethod
+    def _walked(low: Sequence[Portion], high: Sequence[Portion], rest: Sequence[Portion], bit: int) -> Iterator[Portion]:
+        yield from low
+        for block in rest:
+            yield [place for place in block if not place[2] & bit]
+        yield from high
+        for block in rest:
+            yield [place for place in block if place[2] & bit]
+
+    def _run_of(self, place: Place) -> _Run:
+        """Of a place that is here or comes: what stood before the rest's first is divided, and the rest only gets shorter."""
+        rest = self._rest
+        if not rest.blocks:
+            return self._low
+        if rest.rank(place) >= rest.firsts[0]:
+            return rest
+        return self._high if place[2] & self._buckets >> 1 else self._low
+
+    def _double(self) -> None:
+        while self._rest.blocks:  # never many: as many keys came since the last time as there were then
+            self._divide()
+        self._buckets *= 2
+        self._rest, self._low, self._high = self._low, _Run(self._buckets), _Run(self._buckets)
+        if self._rest.blocks:
+            self._divide()
+
+    def _divide(self) -> None:
+        """The rest's first block."""
+        block = self._rest.take_first()
+        bit = self._buckets >> 1
+        for run, goes_on in ((self._low, 0), (self._high, bit)):
+            if places := [place for place in block if place[2] & bit == goes_on]:
+                run.append(places)
+        if not self._rest.blocks:
+            self._low.blocks += self._high.blocks
+            self._low.firsts += self._high.firsts
+            self._high = _Run(self._buckets)
