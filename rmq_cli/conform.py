@@ -7,7 +7,6 @@ suite could not run, or a server died in the middle; 130 interrupted.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import secrets
 import signal
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+from rmq_cli.lazy_group import LazyGroup
 
 if TYPE_CHECKING:
     from conformance.subjects.base import Target
@@ -43,22 +44,13 @@ LINE_WIDTH: Final = 78
 SEED_MAX: Final = 2**31
 
 
-class Conform(click.Group):
+class Conform(LazyGroup):
     """Runs cases, unless a subcommand is named; turns what hinders it into one line."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(SUBCOMMANDS)
+    lines = {name: about for name, (_, about) in SUBCOMMANDS.items()}
 
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in SUBCOMMANDS:
-            return None
-        command = getattr(importlib.import_module(f"rmq_cli.{SUBCOMMANDS[name][0]}"), name)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, about) for name, (_, about) in SUBCOMMANDS.items()])
+    def place(self, name: str) -> tuple[str, str]:
+        return SUBCOMMANDS[name][0], name
 
     def invoke(self, ctx: click.Context) -> Any:
         from conformance.subjects.base import SubjectFailed

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,12 +15,40 @@ from broker_impl.dev_differences import DEV_DIFFERENCES
 from rmq_cli.complaint import Complaint
 from rmq_cli.stopping import stoppable
 
+if TYPE_CHECKING:
+    from rmq_cli.init_file import InitFile
+
 BROKERS_MAX = 16
 PORT = click.IntRange(0, 65_535)
 BROKER_PORT = 10_911
 
-EPILOG = "\b\nWhere it differs from Java's defaults (--like-java drops these):\n" + "\n".join(
-    f"  {key}{'=' + differs.value if differs.value else ''}: {differs.why}" for key, differs in DEV_DIFFERENCES.items()
+INDEX_KEYS = ("messageIndexEnable", "indexFileWriteEnable", "indexFileReadEnable")
+INIT_HELP = """\b
+The file of --init (keys by Java's names; what it does not name stays as it is, or is Java's default):
+  [[topic]]
+  name = "orders"
+  queues = 8                          # or readQueueNums, writeQueueNums apart; 4 without
+  perm = "RW"                         # R, W, RW, or a number
+  attributes = { "message.type" = "FIFO" }
+  [[group]]
+  name = "billing"
+  retryMaxTimes = 3                   # and the other settings of a group
+  [[message]]
+  topic = "orders"
+  body = "hello"
+  tags = "new"
+  keys = ["k1", "k2"]
+  properties = { colour = "blue" }
+  delay = "10s"                       # or a level, 1 to 18
+  hashKey = "order-7"                 # the queue, as SelectMessageQueueByHash chooses it
+A second start makes nothing twice: a message is known by all that it says, through its unique key in the index.
+"""
+EPILOG = (
+    INIT_HELP
+    + "\n\b\nWhere it differs from Java's defaults (--like-java drops these):\n"
+    + "\n".join(
+        f"  {key}{'=' + differs.value if differs.value else ''}: {differs.why}" for key, differs in DEV_DIFFERENCES.items()
+    )
 )
 
 
@@ -32,6 +62,7 @@ EPILOG = "\b\nWhere it differs from Java's defaults (--like-java drops these):\n
 @click.option("--bind", metavar="ADDRESS", help="Listen on this address.  [default: 127.0.0.1]")
 @click.option("--like-java", is_flag=True, help="Java's defaults throughout (see below).")
 @click.option("--fast-delays", is_flag=True, help="Delay levels, and so retries, of 5 to 90 ms.")
+@click.option("--init", "init", metavar="FILE", help="Make the topics, groups and messages of this TOML file (see below).")
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one line of JSON when ready.")
 @click.option("--log-level", default="WARNING", show_default=True, type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]))
 @click.option("--plain-streams", is_flag=True, hidden=True, help="Serve over trio streams, as on systems without epoll.")
@@ -45,6 +76,7 @@ def command(
     bind: str | None,
     like_java: bool,
     fast_delays: bool,
+    init: str | None,
     as_json: bool,
     log_level: str,
     plain_streams: bool,
@@ -56,6 +88,7 @@ def command(
     rmq dev --ephemeral --namesrv-port 0 --broker-port 0 --json
     rmq dev --set flushDiskType=SYNC_FLUSH
     rmq dev --fast-delays                          sixteen retries until the dead letters, in a second
+    rmq dev --init shop.toml                       topics, groups and messages from a file
     """
     from rmq_cli.logs import log_to_stderr
     from rmq_cli.servers import DevPlan, dev_settings, make_store_directory, open_dev
@@ -70,6 +103,7 @@ def command(
         "storePathRootDir": ("--ephemeral" if ephemeral else "--store", ephemeral or store is not None),
     }
     chosen = dev_settings(settings, said)
+    wanted_first = None if init is None else _read_init(init, chosen)
     log_to_stderr(log_level)
     with contextlib.ExitStack() as stack:
         stack.enter_context(stoppable())
@@ -96,4 +130,28 @@ def command(
             plain_streams=plain_streams,
         )
         servers, summary = open_dev(plan)
-        serve(servers, summary, as_json=as_json)
+        if wanted_first is None:
+            serve(servers, summary, as_json=as_json)
+            return
+        found = wanted_first
+
+        async def prepare() -> None:
+            from rmq_cli.init_apply import apply_init
+
+            made = await apply_init(found, summary.brokers, time.time_ns() // 1_000_000)
+            if not as_json:
+                now = f"topics {made.topics}, groups {made.groups}, messages {made.messages}"
+                click.echo(f"{init}: made now: {now}; everything else was there")
+
+        serve(servers, summary, as_json=as_json, prepare=prepare)
+
+
+def _read_init(path: str, chosen: dict[str, str]) -> InitFile:
+    """What the file of `--init` says.  Raises `Complaint`."""
+    from rmq_cli.init_file import read_init
+
+    found = read_init(Path(path))
+    for key in INDEX_KEYS if found.messages else ():
+        if chosen.get(key, "true").strip().lower() != "true":
+            raise Complaint(f"--init knows its messages again by the index: leave out --set {key}=, or the messages")
+    return found

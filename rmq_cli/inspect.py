@@ -5,11 +5,12 @@ Exit status: 0 well, 1 the answer is no (findings, differences, nothing found), 
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import Any
 
 import click
+
+from rmq_cli.lazy_group import LazyGroup
 
 SUBCOMMANDS = {
     "layouts": "Every layout of wire and store, as a table.",
@@ -27,22 +28,13 @@ CANNOT_LOOK = 2
 INTERRUPTED = 130
 
 
-class Looks(click.Group):
-    """Finds a subcommand's module when it is asked for, and turns what hinders it into one line."""
+class Looks(LazyGroup):
+    """Turns what hinders a look into one line."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(SUBCOMMANDS)
+    lines = SUBCOMMANDS
 
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in SUBCOMMANDS:
-            return None
-        command = importlib.import_module(f"rmq_cli.inspect_{name}").command
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(SUBCOMMANDS.items()))
+    def place(self, name: str) -> tuple[str, str]:
+        return f"inspect_{name}", "command"
 
     def invoke(self, ctx: click.Context) -> Any:
         from rmq_cli.complaint import Complaint, Unread

@@ -18,6 +18,7 @@ import click
 from rmq_inspect.decode.directory import StoreDirectory, list_store
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress, quiet
+from rmq_wire.store_names import offset_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -110,7 +111,7 @@ def check_outside(path: Path, directory: Path, commit_logs: Sequence[Path] = ())
 
 
 def _is_log(directory: Path) -> bool:
-    return any(len(name) == 20 and name.isdigit() for name in os.listdir(directory))
+    return any(offset_of(name) is not None for name in os.listdir(directory))
 
 
 def width() -> int:

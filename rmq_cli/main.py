@@ -8,7 +8,6 @@ always of `rmq inspect` and `rmq spark`); wrong usage is click's, with exit stat
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import signal
 import sys
@@ -17,6 +16,7 @@ from collections.abc import Sequence
 import click
 
 from rmq_cli.complaint import Complaint, Unread
+from rmq_cli.lazy_group import LazyGroup
 from rmq_cli.printing import complaining_output
 
 SUBCOMMANDS = {
@@ -38,22 +38,13 @@ LOOKING, LOOKING_FAILED = ("inspect", "spark"), 2
 VERSION_LINE = f"%(prog)s %(version)s (RocketMQ {PROTOCOL_VERSION} protocol)"
 
 
-class Subcommands(click.Group):
-    """Finds a subcommand's module when it is asked for, not before."""
+class Subcommands(LazyGroup):
+    """Each subcommand in a module of its name."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(SUBCOMMANDS)
+    lines = SUBCOMMANDS
 
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in SUBCOMMANDS:
-            return None
-        command = importlib.import_module(f"rmq_cli.{name}").command
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(SUBCOMMANDS.items()))
+    def place(self, name: str) -> tuple[str, str]:
+        return name, "command"
 
 
 @click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

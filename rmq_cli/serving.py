@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,8 +39,13 @@ class Summary(NamedTuple):
     fast_delays: str | None = None
 
 
-def serve(servers: RunningServers, summary: Summary, *, as_json: bool) -> None:
-    """Serve until SIGTERM or Ctrl-C; exit status 0 after a clean stop that wrote everything.  Raises `Complaint`."""
+def serve(
+    servers: RunningServers, summary: Summary, *, as_json: bool, prepare: Callable[[], Awaitable[None]] | None = None
+) -> None:
+    """Serve until SIGTERM or Ctrl-C; exit status 0 after a clean stop that wrote everything.  Raises `Complaint`.
+
+    `prepare` is done when everything serves, before anybody is told that it is ready.
+    """
 
     async def ready() -> None:
         if summary.asks and not await answers_default_route(summary.asks, READY_S_MAX, summary.alone):
@@ -49,6 +54,8 @@ def serve(servers: RunningServers, summary: Summary, *, as_json: bool) -> None:
             if summary.alone is None:
                 raise Complaint(missing)
             log.warning("%s; it goes on and registers when one answers", missing)
+        if prepare is not None:
+            await prepare()
         for notice in summary.notices:
             log.warning("%s", notice)
         click.echo(_json_line(summary) if as_json else _sheet(summary))

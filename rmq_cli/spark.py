@@ -23,8 +23,7 @@ SUBCOMMANDS = {**JOBS, GENERATE: "Write a store of any size to try them on, with
 class Jobs(Looks):
     """The jobs, and what makes a store for them."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(SUBCOMMANDS)
+    lines = SUBCOMMANDS
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name == GENERATE:
@@ -36,10 +35,6 @@ class Jobs(Looks):
         from rmq_cli.spark_job import command_of
 
         return command_of(name)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(SUBCOMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
         from rmq_cli.inspect_common import clear_progress

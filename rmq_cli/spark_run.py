@@ -31,6 +31,7 @@ from rmq_columns.shown import json_line, span_text, text_of
 from rmq_spark import need, reasons
 from rmq_spark.arguments import format_options
 from rmq_spark.jobs import Source
+from rmq_spark.known import topics_of_logs
 from rmq_spark.quiet import Said, quietly
 from rmq_spark.session import SUBMITTED
 from rmq_spark.writing import check_file, check_free, check_outside, check_shared, check_uri, is_local, write_frames
@@ -65,7 +66,8 @@ def run_job(job: str, module: ModuleType, request: Request) -> int:
         raise BadOption(f"--option {min(twice)}: say --{min(twice)}")
     settings = dict(_pair(one, "--conf") for one in common["conf"])
     missing = _check_places(request, source)
-    if missing is not None and missing.is_sure and not getattr(module, "HAS_TOPICS_OF_ITS_OWN", False):
+    may_miss = getattr(module, "HAS_TOPICS_OF_ITS_OWN", False)
+    if missing is not None and missing.is_sure and not may_miss:
         raise BadOption(missing.line)
     need()
     check_java()
@@ -76,6 +78,8 @@ def run_job(job: str, module: ModuleType, request: Request) -> int:
             if common["out"]:
                 check_uri(spark, common["out"], overwrite=common["overwrite"])
                 check_shared(spark, common["out"])
+            if missing is not None and not may_miss:
+                missing = _look_into_logs(spark, source, missing)
             outcome = _judged(module.run(spark, source, request.given, progress()), missing, common)
             if common["out"]:
                 _write_found(spark, outcome, request)
@@ -86,6 +90,16 @@ def run_job(job: str, module: ModuleType, request: Request) -> int:
     if common["html"]:
         _write_page(outcome, common["html"], _about(source, request, begun))
     return CLEAN if outcome.is_clean else FOUND
+
+
+def _look_into_logs(spark: SparkSession, source: Source, missing: Missing) -> Missing | None:
+    """Topics of logs beside which nothing names them.  Raises `BadOption` when no other store is left that could have one."""
+    if not missing.unnamed:
+        return missing
+    left = missing.found(topics_of_logs(spark, source, missing.unnamed, missing.topics))
+    if left is not None and all(is_local(path) for path in missing.paths):
+        raise BadOption(left.line)
+    return left
 
 
 def _judged(outcome: Outcome, missing: Missing | None, common: Mapping[str, Any]) -> Outcome:

@@ -1,11 +1,16 @@
-"""What the brokers of a source are known to hold, read on the driver from directories and configuration alone."""
+"""What the brokers of a source are known to hold, read on the driver from directories and configuration alone; where these do not
+say which topics there are, the log is looked through for them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from rmq_columns.files.filesystem import Tree
     from rmq_columns.read.stores import Store
     from rmq_spark.jobs import Source
@@ -15,6 +20,8 @@ OF_PLACE: Final = frozenset({"brokername", "pathlayout", "storepathcommitlog"})
 DETOURS: Final = ("DELAY", "TRANSACTION", "MIXED")
 """`TopicMessageType`: messages may lie in a topic of the system's before they come into their own."""
 TIMER_CHECK: Final = "timercheck"
+MEANT: Final = ("REAL_TOPIC", "RETRY_TOPIC")
+"""Properties of a message that name another topic than its own: where it is to come, or came from."""
 LEVELS_MAX: Final = 1 << 31
 """A level is an int of Java's."""
 
@@ -60,7 +67,7 @@ def stores_of(source: Source) -> Iterator[tuple[Store, Tree]]:
 
 def _with_queues(store: Store, tree: Tree) -> set[str]:
     from rmq_columns.files.filesystem import joined
-    from rmq_columns.read.stores import BATCH_QUEUES, QUEUES
+    from rmq_wire.store_names import BATCH_QUEUES, QUEUES
 
     found: set[str] = set()
     for directory in (QUEUES, BATCH_QUEUES) if store.root else ():
@@ -128,3 +135,22 @@ def timer_progress(source: Source) -> dict[str, TimerProgress]:
                 read = dict(zip(layout.names, layout.packed.unpack(file.read(0, layout.size)), strict=True))
             found[store.broker_name] = TimerProgress(read["last_read_ms"], read["last_queue_offset"])
     return found
+
+
+def topics_of_logs(spark: SparkSession, source: Source, paths: Collection[str], asked: Collection[str]) -> frozenset[str]:
+    """Of the messages in these logs, whatever range of them is asked for: the topics asked for, else all that there are.
+
+    A topic that has messages is found at the first of them; all of a log is read when it has none.
+    """
+    from pyspark.sql import functions as F
+
+    options = {name: value for name, value in source.options.items() if name.lower() in OF_PLACE}
+    logs = [replace(source, paths=(path,), options={**options, "includeSystemTopics": "true"}) for path in paths]
+    if all(any(log.read(spark, topics=json.dumps([topic])).select("topic").head(1) for log in logs) for topic in asked):
+        return frozenset(asked)
+    found: set[str] = set()
+    for log in logs:
+        meant = F.array("topic", *(F.col("properties")[name] for name in MEANT))
+        names = log.read(spark).select(F.explode(meant).alias("topic")).where("topic is not null").distinct()
+        found.update(row["topic"] for row in names.toLocalIterator())
+    return frozenset(found)

@@ -20,8 +20,9 @@ from rmq_columns.checks.log import check_log
 from rmq_columns.checks.queues import Key, QueueState
 from rmq_columns.checks.report import LogPart, LogReport
 from rmq_columns.checks.scope import Scope
+from rmq_columns.checks.tasks import DanglingTask, IndexTask, QueueTask
 from rmq_columns.checks.trees import Listed, listed_stores, log_parts
-from rmq_columns.checks.whole import DanglingTask, IndexTask, QueueSummary, QueueTask, Whole
+from rmq_columns.checks.whole import QueueSummary, Whole
 from rmq_columns.read.options import Options
 
 PIECE_BYTES_MIN: Final = 64 << 20
@@ -95,21 +96,15 @@ class _Store:
 
     def judge(self) -> None:
         """Everything but the last pass."""
-        whole, (with_queues, with_index) = self.whole, self.found.compared
-        self.found.reports = whole.reports
-        whole.join(_unpacked)
-        if with_queues:
-            whole.find_orphans(self.listed.topics)
-        if with_index:
-            whole.hold_index_against_the_end(whole.log_end())
+        self.found.reports = self.whole.reports
+        self.whole.judge(self.listed.topics, _unpacked)
 
     def finish(self) -> StoreAudit:
         found, whole = self.found, self.whole
         if found.compared[0]:
             whole.report_waiting()
         found.consume_queues = whole.queues
-        found.queue_units = sum(max(one.end - one.first, 0) for one in whole.queues.values() if not one.is_batch)
-        found.index_entries = sum(max(one.count - 1, 0) for one in whole.index)
+        found.queue_units, found.index_entries = whole.queue_units, whole.index_entries
         found.queues = whole.summaries
         return found
 

@@ -129,7 +129,7 @@ def slots_of(files: Sequence[CheckedFile], size: int) -> int | None:
 
 
 def _geometry(reader: File, head: Any, size: int, slots: int | None) -> Geometry | None:
-    return geometry_of(reader, size, Header(int(head["begin_physical_offset"]), int(head["index_count"])), slots)
+    return geometry_of(reader, size, Header.of(head), slots)
 
 
 class _Chains:

@@ -17,7 +17,8 @@ from rmq_columns.errors import BadOption, CannotRead
 from rmq_columns.files.filesystem import Tree, joined
 from rmq_columns.read.options import Options, Table
 from rmq_columns.read.plan import Part, plan_splits
-from rmq_columns.read.stores import BATCH_QUEUES, EXTENSIONS, QUEUES, LogFile, Store, list_stores
+from rmq_columns.read.stores import LogFile, Store, list_stores
+from rmq_wire.store_names import ABORT, BATCH_QUEUES, EXTENSIONS, LOCK, QUEUES
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ def _listed(store: Store, options: Options) -> Listed:
         return Listed(store, tree.is_local, StoreFiles(log), Condition(locked_by=0), None, tuple(notes))
     queues, batch_queues, extensions = (_queues(tree, store, options, name) for name in (QUEUES, BATCH_QUEUES, EXTENSIONS))
     index = [_file(store, options, one) for one in store.index_files(tree)]
-    lock = joined(store.root, "lock")
-    has_lock, has_abort = (tree.file_size(joined(store.root, name)) is not None for name in ("lock", "abort"))
+    lock = joined(store.root, LOCK)
+    has_lock, has_abort = (tree.file_size(joined(store.root, name)) is not None for name in (LOCK, ABORT))
     condition = condition_of(lock if has_lock else None, has_abort)
     topics, problem = _topics(tree, store)
     files = StoreFiles(log, queues, batch_queues, extensions, index)

@@ -10,19 +10,19 @@ over the edges of files and parts: the sequence of queue offsets, missing files,
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rmq_columns.checks.condition import Condition
 from rmq_columns.checks.files import CheckedFile, base_name, is_gone, usual_size, written
 from rmq_columns.checks.findings import NOWHERE, Findings
-from rmq_columns.checks.index import IndexState, check_index_file, slots_of
-from rmq_columns.checks.places import LogPlaces, find_dangling
-from rmq_columns.checks.queues import Key, LogBounds, QueueState, check_queue, report_past
+from rmq_columns.checks.index import IndexState, slots_of
+from rmq_columns.checks.queues import Key, LogBounds, QueueState, report_past
 from rmq_columns.checks.report import Edge, Known, LogReport, Step, judge_step
 from rmq_columns.checks.scope import Scope, StoreFiles
+from rmq_columns.checks.tasks import Dangling, DanglingTask, IndexTask, QueueTask
 from rmq_columns.decode.dtypes import QUEUE_UNIT, records
 from rmq_columns.decode.scan import Ending
 from rmq_columns.errors import CannotLook
@@ -47,50 +47,6 @@ class QueueSummary:
     end_offset: int
     first_physical_offset: int
     last_physical_offset: int
-
-
-class QueueTask(NamedTuple):
-    """One queue by itself."""
-
-    files: Sequence[CheckedFile]
-    bounds: LogBounds
-    file_bytes: int
-    is_batch: bool
-
-    @property
-    def size(self) -> int:
-        """Bytes to be read."""
-        return sum(file.size for file in self.files)
-
-    def check(self) -> tuple[QueueState, Findings]:
-        """The answer to it."""
-        return check_queue(self.files, self.bounds, self.file_bytes, is_batch=self.is_batch)
-
-
-class IndexTask(NamedTuple):
-    """One index file by itself."""
-
-    file: CheckedFile
-    file_bytes: int
-    slots: int | None
-    settled: bool
-
-    @property
-    def size(self) -> int:
-        """Bytes to be read."""
-        return self.file.size
-
-    def check(self) -> tuple[IndexState, Findings]:
-        """The answer to it."""
-        return check_index_file(*self)
-
-
-class DanglingTask(NamedTuple):
-    """For `places.find_dangling`."""
-
-    key: Key
-    state: QueueState
-    file: CheckedFile
 
 
 class Whole:
@@ -236,7 +192,7 @@ class Whole:
         """Where the last message ends."""
         return next((one.start + one.end_at for one in reversed(self.reports) if one.units), self.bounds.start)
 
-    def join(self, unpacked: Callable[[LogReport], None] = lambda _: None) -> None:
+    def join(self, unpacked: Callable[[LogReport], None]) -> None:
         """Queue offsets must go on from file to file and from part to part.
 
         What reports say of each queue is used up here, so that one after another may be `unpacked` just before.
@@ -282,6 +238,26 @@ class Whole:
             lost = sum(one.lost_before_repair for one in self.reports)
             text = f"an earlier repair filled {stretches} stretch(es) of the log ({size}), in which messages had been lost"
             self.notes.append(f"{text}: {lost} queue offset(s) have no message" if lost else text)
+
+    # --- all of them together
+
+    @property
+    def queue_units(self) -> int:
+        """Of all queues with one entry a message."""
+        return sum(max(state.end - state.first, 0) for state in self.queues.values() if not state.is_batch)
+
+    @property
+    def index_entries(self) -> int:
+        """Of all index files."""
+        return sum(max(one.count - 1, 0) for one in self.index)
+
+    def judge(self, topics: Any, unpacked: Callable[[LogReport], None] = lambda _: None) -> None:
+        """Everything but the last pass.  topics: as for `find_orphans`; unpacked: as for `join`."""
+        self.join(unpacked)
+        if self._scope.with_queues:
+            self.find_orphans(topics)
+        if self._scope.with_index:
+            self.hold_index_against_the_end(self.log_end())
 
     # --- queues against the log
 
@@ -378,26 +354,3 @@ class Whole:
             self.notes.append(f"{waiting} message(s) at the end of the log may not be in the index yet")
         if before and self.index:
             self.notes.append(f"{before} message(s) are older than the index: it was removed or begun anew")
-
-
-@dataclass(frozen=True)
-class Dangling:
-    """The last pass: the same for all its tasks; can be sent anywhere."""
-
-    bounds: LogBounds
-    log: Sequence[CheckedFile]
-    reported: set[tuple[str, int, int]]
-    gaps: list[tuple[int, int]]
-    repaired: bool
-
-    def find(self, tasks: Sequence[DanglingTask]) -> Iterator[Findings]:
-        """Of each task.  A file that cannot be read has been reported already."""
-        places = LogPlaces(self.log)
-        try:
-            for task in tasks:
-                with contextlib.suppress(CannotLook):
-                    yield find_dangling(
-                        task.key, task.state, task.file, self.bounds, places, self.reported, self.gaps, self.repaired
-                    )
-        finally:
-            places.readers.close()

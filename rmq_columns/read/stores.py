@@ -16,16 +16,19 @@ from rmq_columns.files.filesystem import SCHEME, Tree, joined
 from rmq_columns.files.resolve import resolve
 from rmq_columns.read.options import Layout, Options
 from rmq_wire.layout.message import BLANK_FLAT, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from rmq_wire.store_names import (
+    BATCH_QUEUES,
+    CHECKPOINT,
+    COMMIT_LOG,
+    CONFIG,
+    INDEX,
+    QUEUES,
+    is_index_name,
+    offset_of,
+    queue_id_of,
+)
 
-OFFSET_DIGITS: Final = 20
-"""`UtilAll.offset2FileName`: where a file begins."""
-INDEX_DIGITS: Final = 17
-"""Local wall time, yyyyMMddHHmmssSSS."""
-COMMIT_LOG: Final = "commitlog"
-QUEUES: Final = "consumequeue"
-BATCH_QUEUES: Final = "batchconsumequeue"
-EXTENSIONS: Final = "consumequeue_ext"
-SIGNS: Final = frozenset({COMMIT_LOG, QUEUES, BATCH_QUEUES, "config", "checkpoint", "index"})
+SIGNS: Final = frozenset({COMMIT_LOG, QUEUES, BATCH_QUEUES, CONFIG, CHECKPOINT, INDEX})
 """A directory with two of these, or with a commit log, is a store."""
 STORE: Final = "store"
 """What store directories are mostly called: it says nothing of the broker, so the name above it is taken."""
@@ -96,7 +99,7 @@ class Store:
                 if not topic.is_directory or not chosen(options, topic.name):
                     continue
                 below = [one.name for one in tree.entries(joined(above, topic.name)) or () if one.is_directory]
-                for queue_id in sorted(int(name) for name in below if _is_number(name, 10)):
+                for queue_id in sorted(number for name in below if (number := queue_id_of(name)) is not None):
                     if options.queue_ids is None or queue_id in options.queue_ids:
                         files = tuple(_offset_files(tree, joined(above, topic.name, str(queue_id))))
                         yield Queue(topic.name, queue_id, files, directory)
@@ -105,9 +108,9 @@ class Store:
         """By name, that is by time; start is 0."""
         if not self.root:
             return []
-        above = joined(self.root, "index")
+        above = joined(self.root, INDEX)
         found = [one for one in tree.entries(above) or () if not one.is_directory]
-        return [LogFile(joined(above, one.name), 0, one.size) for one in found if _is_number(one.name, INDEX_DIGITS, True)]
+        return [LogFile(joined(above, one.name), 0, one.size) for one in found if is_index_name(one.name)]
 
     def config(self, tree: Tree, name: str) -> tuple[str, Any] | None:
         """Path and value of a configuration file, or of its backup when it is empty; None where there is none.
@@ -118,7 +121,7 @@ class Store:
         from rmq_wire.fastjson import loads
 
         problem: CannotRead | None = None
-        for path in (joined(self.root, "config", name), joined(self.root, "config", f"{name}.bak")) if self.root else ():
+        for path in (joined(self.root, CONFIG, name), joined(self.root, CONFIG, f"{name}.bak")) if self.root else ():
             size = tree.file_size(path)
             if not size:
                 continue
@@ -291,9 +294,4 @@ def _start(file: LogFile) -> int:
 
 
 def _start_of(path: str) -> int | None:
-    name = path.rpartition("/")[2]
-    return int(name) if _is_number(name, OFFSET_DIGITS, True) and int(name) < 1 << 63 else None
-
-
-def _is_number(name: str, digits: int, exactly: bool = False) -> bool:
-    return name.isascii() and name.isdigit() and (len(name) == digits if exactly else len(name) <= digits)
+    return offset_of(path.rpartition("/")[2])

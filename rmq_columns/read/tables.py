@@ -21,8 +21,9 @@ from rmq_columns.read.messages import damages
 from rmq_columns.read.options import Mode, Options, Table
 from rmq_columns.read.plan import CLOCK_STEP_MS, Part, Split, first_store_timestamp
 from rmq_columns.read.schema import CORRUPT
-from rmq_columns.read.stores import BATCH_QUEUES, EXTENSIONS, QUEUES, LogFile, chosen
+from rmq_columns.read.stores import LogFile, chosen
 from rmq_wire.layout.index import divided
+from rmq_wire.store_names import BATCH_QUEUES, EXTENSIONS, QUEUES
 
 Row = dict[str, Any]
 
@@ -182,7 +183,7 @@ def _index_file(maker: _Maker, part: Part, file: File) -> Iterator[pa.RecordBatc
     if count <= 1 or not _may_hold(maker.options, header):
         return
     given, size = maker.options.hash_slots, file.size()
-    geometry = divided(size, given) if given else likely_geometry(file, size, Header(int(header["begin_physical_offset"]), count))
+    geometry = divided(size, given) if given else likely_geometry(file, size, Header.of(header))
     if geometry is None:
         yield from maker.rows(maker.bad(part.path, 0, "the number of its hash slots is unknown (give hashSlots)"))
         return

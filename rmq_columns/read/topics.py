@@ -1,7 +1,7 @@
 """Which topics stores have, and what is said of one that none of them has: a typing error must not look like "nothing found".
 
 A store names its topics by the directories of its queues, in topics.json, and in the positions of groups (a topic that was
-deleted has those).  A log alone names none.
+deleted has those).  A log alone names none: whoever can look through it asks for `Missing.unnamed`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 from rmq_columns.errors import CannotRead
 from rmq_columns.files.filesystem import Tree, joined, local_path
 from rmq_columns.read.options import Options
-from rmq_columns.read.stores import BATCH_QUEUES, QUEUES, Store, list_stores
+from rmq_columns.read.stores import Store, list_stores
 from rmq_columns.shown import printable
 from rmq_wire.implied.topics import is_users_topic
+from rmq_wire.store_names import BATCH_QUEUES, CONFIG, INDEX, QUEUES
 
 NEAR_MAX: Final = 3
 LISTED_MAX: Final = 5
@@ -41,10 +42,10 @@ def _table(store: Store, tree: Tree, name: str, table: str) -> Collection[str] |
         return None
 
 
-def near(name: str, names: Iterable[str], count: int = NEAR_MAX) -> list[str]:
+def near(name: str, names: Iterable[str]) -> list[str]:
     """Those most like it, the best first, small and large letters being equal."""
     by_lower = {one.lower(): one for one in names}
-    return [by_lower[one] for one in difflib.get_close_matches(name.lower(), by_lower, count)]
+    return [by_lower[one] for one in difflib.get_close_matches(name.lower(), by_lower, NEAR_MAX)]
 
 
 def no_such_topic(asked: str, known: Iterable[str], where: str) -> str:
@@ -61,10 +62,27 @@ def no_such_topic(asked: str, known: Iterable[str], where: str) -> str:
 
 
 class Missing(NamedTuple):
-    """What is said of a topic that was asked for and is not known.  is_sure: that every store has named its topics."""
+    """Topics that were asked for and that no store names."""
 
-    line: str
-    is_sure: bool
+    topics: tuple[str, ...]
+    known: frozenset[str]
+    """Those that stores name."""
+    paths: tuple[str, ...]
+    unnamed: tuple[str, ...] = ()
+    """Paths of this machine where nothing names topics: they may be in the log."""
+    is_sure: bool = True
+    """That every store has named its topics."""
+
+    @property
+    def line(self) -> str:
+        """What is said of the first."""
+        where = self.paths[0] if len(self.paths) == 1 else f"any of {', '.join(self.paths)}"
+        return no_such_topic(self.topics[0], self.known, where)
+
+    def found(self, names: Collection[str]) -> Missing | None:
+        """When these are in the logs of `unnamed`."""
+        left = tuple(one for one in self.topics if one not in names)
+        return self._replace(topics=left, known=self.known.union(names)) if left else None
 
 
 def missing_topic(options: Options, asked: Collection[str] = ()) -> Missing | None:
@@ -73,6 +91,7 @@ def missing_topic(options: Options, asked: Collection[str] = ()) -> Missing | No
     What lies elsewhere is not looked at: each look is a round trip.  Raises `BadOption`, `CannotRead`, `NotPermitted`.
     """
     known: set[str] = set()
+    unnamed: list[str] = []
     is_sure = True
     for path in options.paths:
         if local_path(path) is None:
@@ -82,12 +101,11 @@ def missing_topic(options: Options, asked: Collection[str] = ()) -> Missing | No
         for store in list_stores(own):
             tree = store.tree(own)
             store.log_files(tree)
-            for name in (QUEUES, BATCH_QUEUES, "config", "index") if store.root else ():
+            for name in (QUEUES, BATCH_QUEUES, CONFIG, INDEX) if store.root else ():
                 tree.entries(joined(store.root, name))  # what may not be listed would look empty
             names = topics_of(store, tree) if asked else None
-            is_sure = is_sure and names is not None
+            if names is None and path not in unnamed:
+                unnamed.append(path)
             known.update(names or ())
-    if not (missing := sorted(set(asked) - known)):
-        return None
-    where = options.paths[0] if len(options.paths) == 1 else f"any of {', '.join(options.paths)}"
-    return Missing(no_such_topic(missing[0], known, where), is_sure)
+    missing = tuple(sorted(set(asked) - known))
+    return Missing(missing, frozenset(known), options.paths, tuple(unnamed), is_sure and not unnamed) if missing else None

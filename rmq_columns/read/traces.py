@@ -98,37 +98,13 @@ _READ: Final[dict[str, Callable[[str], Any]]] = {
     "msgType": _one_of(MESSAGE_TYPES),
     "contextCode": _one_of(RETURN_TYPES),
 }
-_PUB: Final = (
-    "timestamp",
-    "regionId",
-    "group",
-    "topic",
-    "msgId",
-    "tags",
-    "keys",
-    "storeHost",
-    "bodyLength",
-    "costTime",
-    "msgType",
-)
+_SENT: Final = ("timestamp", "regionId", "group", "topic", "msgId", "tags", "keys", "storeHost")
+_PUB: Final = (*_SENT, "bodyLength", "costTime", "msgType")
 _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "Pub": (*_PUB, "offsetMsgId", "success", "clientHost"),
     "SubBefore": ("timestamp", "regionId", "group", "requestId", "msgId", "retryTimes", "keys"),
     "SubAfter": ("requestId", "msgId", "costTime", "success", "keys", "contextCode", "timestamp", "group"),
-    "EndTransaction": (
-        "timestamp",
-        "regionId",
-        "group",
-        "topic",
-        "msgId",
-        "tags",
-        "keys",
-        "storeHost",
-        "msgType",
-        "transactionId",
-        "transactionState",
-        "fromTransactionCheck",
-    ),
+    "EndTransaction": (*_SENT, "msgType", "transactionId", "transactionState", "fromTransactionCheck"),
     "Recall": ("timestamp", "regionId", "group", "topic", "msgId", "success"),
 }
 _OLD_PUB: Final = (*_PUB, "success")

@@ -20,10 +20,11 @@ from rmq_columns.decode.queues import EXTENSION_ADDRESS_MAX, is_empty, is_filler
 from rmq_columns.errors import CannotRead
 from rmq_columns.files.filesystem import LocalTree, Tree, joined, translated
 from rmq_columns.read.options import Options
-from rmq_columns.read.stores import BATCH_QUEUES, OFFSET_DIGITS, QUEUES, LogFile
+from rmq_columns.read.stores import LogFile
 from rmq_columns.rebuild.entries import Key, Kind
 from rmq_columns.rebuild.plan import Plan, log_options
 from rmq_columns.rebuild.runs import Settled
+from rmq_wire.store_names import BATCH_QUEUES, QUEUES, offset_name, offset_of
 
 BLOCK_UNITS: Final = 1 << 16
 """Compared at once."""
@@ -165,8 +166,9 @@ def _compared(task: Comparison, tree: Tree, pair: Pair) -> dict[str, Any]:
 def _files_of(task: Comparison, key: Key) -> tuple[LogFile, ...]:
     directory = joined(task.plan.target.root, BATCH_QUEUES if key.kind is Kind.BATCH else QUEUES, key.topic, str(key.queue_id))
     with translated(directory):
-        names = sorted(name for name in os.listdir(directory) if len(name) == OFFSET_DIGITS)
-        return tuple(LogFile(joined(directory, name), int(name), os.path.getsize(joined(directory, name))) for name in names)
+        starts = sorted(start for name in os.listdir(directory) if (start := offset_of(name)) is not None)
+        paths = [joined(directory, offset_name(start)) for start in starts]
+        return tuple(LogFile(path, start, os.path.getsize(path)) for path, start in zip(paths, starts, strict=True))
 
 
 class _Units:

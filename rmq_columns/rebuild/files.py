@@ -18,7 +18,6 @@ from rmq_columns.decode.dtypes import BATCH_UNIT, QUEUE_UNIT, Ints, dtype_of
 from rmq_columns.decode.queues import FILLER_SIZE
 from rmq_columns.errors import CannotRead
 from rmq_columns.files.filesystem import LocalTree, translated_writing
-from rmq_columns.read.stores import BATCH_QUEUES, EXTENSIONS, OFFSET_DIGITS, QUEUES
 from rmq_columns.rebuild.entries import Key, Kind
 from rmq_columns.rebuild.runs import Settled
 from rmq_wire.layout.consume_queue import (
@@ -28,6 +27,7 @@ from rmq_wire.layout.consume_queue import (
     EXT_UNIT_HEAD_FLAT,
     UNIT_FLAT,
 )
+from rmq_wire.store_names import BATCH_QUEUES, EXTENSIONS, QUEUES, offset_name
 
 UNITS_PER_FILE: Final = 300_000
 """`mappedFileSizeConsumeQueue` by default; of batch queues, too."""
@@ -114,7 +114,7 @@ class Target:
         while view:
             start = at - at % size
             now = min(len(view), start + size - at)
-            path = os.path.join(directory, file_name(start))
+            path = os.path.join(directory, offset_name(start))
             with translated_writing(path):
                 self._write(path, at - start, view[:now], size)
             view, at = view[now:], at + now
@@ -151,11 +151,6 @@ class Target:
 def tree_of(key: Key) -> str:
     """In which its units are."""
     return BATCH_QUEUES if key.kind is Kind.BATCH else QUEUES
-
-
-def file_name(start: int) -> str:
-    """Of the file that begins with this byte of its queue."""
-    return f"{start:0{OFFSET_DIGITS}d}"
 
 
 def extensions_in(file_bytes: int) -> int:
@@ -198,7 +193,7 @@ def _tidy(target: Target, key: Key, queue: Settled) -> None:
     size, one, directory = target.file_size(key.kind), target.unit_bytes(key.kind), target.directory(key)
     wanted = set()
     for begin, end in ((piece.place * one, (piece.place + piece.units) * one) for piece in queue.pieces):
-        wanted |= {file_name(start) for start in range(begin - begin % size, end, size)}
+        wanted |= {offset_name(start) for start in range(begin - begin % size, end, size)}
     with translated_writing(directory), os.scandir(directory) as listed:
         there = {entry.name: entry.stat(follow_symlinks=False).st_size for entry in listed}
         for name in sorted(wanted):
@@ -208,7 +203,7 @@ def _tidy(target: Target, key: Key, queue: Settled) -> None:
         for name in there.keys() - wanted:
             os.unlink(os.path.join(directory, name))
     end = queue.end_place * one
-    if (last := file_name(end - end % size)) in wanted:
+    if (last := offset_name(end - end % size)) in wanted:
         _clear(os.path.join(directory, last), end % size)
 
 

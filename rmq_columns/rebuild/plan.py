@@ -22,7 +22,7 @@ from rmq_columns.errors import BadOption, CannotRead
 from rmq_columns.files.filesystem import Tree, joined
 from rmq_columns.read.options import Options, Table
 from rmq_columns.read.plan import Split, plan_splits
-from rmq_columns.read.stores import BATCH_QUEUES, EXTENSIONS, QUEUES, LogFile, Store, list_stores
+from rmq_columns.read.stores import LogFile, Store, list_stores
 from rmq_columns.rebuild.entries import Key, Rules
 from rmq_columns.rebuild.files import EXTENSION_BYTES, EXTENSION_FILE_BYTES, UNITS_PER_FILE, Target
 from rmq_columns.rebuild.place import MARK, UNFINISHED, check_place, place_of, work_of
@@ -31,6 +31,7 @@ from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS, parse_delay_levels
 from rmq_wire.layout.consume_queue import EXT_END_BYTES
 from rmq_wire.layout.message import BORN_V6, FIXED, HEAD_FLAT, MAGIC_V1, MAGIC_V2, STORE_V6
 from rmq_wire.names import SCHEDULE_TOPIC
+from rmq_wire.store_names import BATCH_QUEUES, EXTENSIONS, QUEUES, queue_id_of
 
 LOOKED_AT_MAX: Final = 256
 """Queues whose files show how large files of queues are."""
@@ -148,7 +149,9 @@ def _batch_topics(tree: Tree, store: Store) -> frozenset[str]:
 
 def _extended(tree: Tree, store: Store) -> frozenset[tuple[str, int]]:
     return frozenset(
-        (topic, int(queue)) for topic, queue, _ in _rows_of_files(tree, store, EXTENSIONS) if queue.isascii() and queue.isdigit()
+        (topic, queue_id)
+        for topic, queue, _ in _rows_of_files(tree, store, EXTENSIONS)
+        if (queue_id := queue_id_of(queue)) is not None
     )
 
 
@@ -167,7 +170,8 @@ def seen_levels(tree: Tree, store: Store, levels: tuple[int, ...]) -> tuple[int,
     found = list(levels)
     logs = store.log_files(tree)
     for queue in tree.entries(joined(store.root, QUEUES, SCHEDULE_TOPIC)) or () if store.root else ():
-        level = int(queue.name) if queue.is_directory and queue.name.isascii() and queue.name.isdigit() else len(found)
+        number = queue_id_of(queue.name) if queue.is_directory else None
+        level = len(found) if number is None else number
         files = tree.entries(joined(store.root, QUEUES, SCHEDULE_TOPIC, queue.name)) or () if level < len(found) else ()
         for file in reversed([file for file in files if file.size]):
             with tree.open(joined(store.root, QUEUES, SCHEDULE_TOPIC, queue.name, file.name)) as opened:

@@ -22,14 +22,11 @@ from typing import Final, NamedTuple
 from rmq_inspect.decode.reader import Reader as Reader
 from rmq_inspect.decode.reader import open_beneath, open_directory, permitted, why
 from rmq_inspect.errors import CannotLook
+from rmq_wire import store_names
+from rmq_wire.store_names import COMMIT_LOG, INDEX_DIGITS, OFFSET_DIGITS, is_index_name, offset_of, queue_id_of
 
-OFFSET_DIGITS: Final = 20
-"""`UtilAll.offset2FileName`: where a file begins, padded with zeros."""
-INDEX_DIGITS: Final = 17
-"""Local wall time, yyyyMMddHHmmssSSS."""
 STRAYS_MAX: Final = 1000
 """Kept by name; more are only counted."""
-COMMIT_LOG: Final = "commitlog"
 
 
 class Kind(StrEnum):
@@ -138,18 +135,6 @@ class StoreDirectory:
         wanted = os.path.abspath(path)
         return next((file for file in self.files() if os.path.abspath(file.path) == wanted), None)
 
-    def log_file_at(self, offset: int) -> StoreFile | None:
-        """The commit log file that holds this physical offset."""
-        low, high = 0, len(self.commit_log)
-        while low < high:
-            middle = (low + high) // 2
-            if self.commit_log[middle].start <= offset:
-                low = middle + 1
-            else:
-                high = middle
-        file = self.commit_log[low - 1] if low else None
-        return file if file is not None and offset < file.end else None
-
     def last_log_start(self) -> int:
         """Where the last file of the log begins, of those that are there now.  Raises `CannotLook`."""
         now = StoreDirectory(self.root)
@@ -203,14 +188,14 @@ class _Entry(NamedTuple):
 
 
 QUEUE_TREES: Final = {
-    "consumequeue": Kind.CONSUME_QUEUE,
-    "consumequeue_ext": Kind.EXTENSION,
-    "batchconsumequeue": Kind.BATCH_QUEUE,
+    store_names.QUEUES: Kind.CONSUME_QUEUE,
+    store_names.EXTENSIONS: Kind.EXTENSION,
+    store_names.BATCH_QUEUES: Kind.BATCH_QUEUE,
 }
 SINGLES: Final = {
-    "checkpoint": Kind.CHECKPOINT,
-    "abort": Kind.ABORT,
-    "lock": Kind.LOCK,
+    store_names.CHECKPOINT: Kind.CHECKPOINT,
+    store_names.ABORT: Kind.ABORT,
+    store_names.LOCK: Kind.LOCK,
     "timerwheel": Kind.TIMER_WHEEL,
 }
 FOREIGN_TREES: Final = {"compaction", "rocksdbstore", "kvStore", "consumequeue_rocksdb", "transaction", "timerrocksdb"}
@@ -246,11 +231,11 @@ def _place_directory(found: StoreDirectory, base: str, name: str) -> None:
         _offset_files(found, base, (name,), Kind.COMMIT_LOG, found.commit_log)
     elif name in QUEUE_TREES:
         _queue_tree(found, base, name)
-    elif name == "index":
+    elif name == store_names.INDEX:
         _index(found, base)
     elif name == "timerlog":
         _offset_files(found, base, (name,), Kind.TIMER_LOG, found.timer_log)
-    elif name == "config":
+    elif name == store_names.CONFIG:
         _config(found, base)
     elif name not in FOREIGN_TREES and not name.startswith(NEIGHBOURS):
         found.stray(f"{name}/", "no directory of a store has this name")
@@ -272,10 +257,10 @@ def _offset_files(
         full = os.path.join(shown, name) if shown is not None else "/".join((*parts, name))
         if entry.is_directory:
             found.stray(f"{full}/", "a directory among the files of a log or queue")
-        elif not (len(name) == OFFSET_DIGITS and name.isascii() and name.isdigit()):
-            found.stray(full, f"not a name of {OFFSET_DIGITS} digits; Java refuses to start with such a file here")
+        elif (start := offset_of(name)) is None:
+            found.stray(full, f"not an offset of {OFFSET_DIGITS} digits; Java refuses to start with such a file here")
         else:
-            into.append(StoreFile(base, (*parts, name), full, kind, entry.size, int(name), topic, queue_id))
+            into.append(StoreFile(base, (*parts, name), full, kind, entry.size, start, topic, queue_id))
     into.sort(key=_start)
 
 
@@ -290,18 +275,18 @@ def _queue_tree(found: StoreDirectory, base: str, tree: str) -> None:
             place = f"{tree}/{topic}/{number}"
             if not below.is_directory:
                 found.stray(place, "a file where directories of queues are")
-            elif not (number.isascii() and number.isdigit() and len(number) <= 10):
+            elif (queue_id := queue_id_of(number)) is None:
                 found.stray(f"{place}/", "not a queue number")
             else:
-                files = queues.setdefault((topic, int(number)), [])
-                _offset_files(found, base, (tree, topic, number), kind, files, topic=topic, queue_id=int(number))
+                files = queues.setdefault((topic, queue_id), [])
+                _offset_files(found, base, (tree, topic, number), kind, files, topic=topic, queue_id=queue_id)
 
 
 def _index(found: StoreDirectory, base: str) -> None:
     for name, entry in _entries(base, ("index",), found):
         if entry.is_directory:
             found.stray(f"index/{name}/", "a directory among the index files")
-        elif not (name.isascii() and name.isdigit() and len(name) == INDEX_DIGITS):
+        elif not is_index_name(name):
             found.stray(f"index/{name}", f"not a time of {INDEX_DIGITS} digits")
         else:
             found.index.append(StoreFile(base, ("index", name), f"index/{name}", Kind.INDEX, entry.size))

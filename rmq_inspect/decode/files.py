@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmq_inspect.decode import queues
-from rmq_inspect.decode.directory import COMMIT_LOG, QUEUE_TREES, Kind, StoreDirectory, StoreFile, list_store
+from rmq_inspect.decode.directory import QUEUE_TREES, Kind, StoreDirectory, StoreFile, list_store
 from rmq_inspect.decode.index_file import ENTRY, HEADER, IndexReader
 from rmq_inspect.decode.queues import FILLER_SIZE
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.times import text_of
+from rmq_wire import store_names
 from rmq_wire.errors import WireError
 from rmq_wire.layout import checkpoint, consume_queue, timer
 from rmq_wire.layout.flat import Flat
@@ -31,7 +32,8 @@ EXT_HEAD: Final = consume_queue.EXT_UNIT_HEAD_FLAT
 EXT_FIRST_ADDRESS: Final = -(1 << 63)
 """`ConsumeQueueExt`: the address of the first unit."""
 READ_ROWS: Final = 4096
-ROOT_SIGNS: Final = (COMMIT_LOG, *QUEUE_TREES, "checkpoint")
+TEXT_BYTES_MAX: Final = 4096
+ROOT_SIGNS: Final = (store_names.COMMIT_LOG, *QUEUE_TREES, store_names.CHECKPOINT)
 
 Row = dict[str, Any]
 
@@ -170,10 +172,10 @@ def checkpoint_of(file: StoreFile) -> Row:
     return dict(zip(layout.names, layout.packed.unpack(data.ljust(layout.size, b"\0")), strict=True))
 
 
-def text_content(file: StoreFile, bytes_max: int = 4096) -> bytes:
+def text_content(file: StoreFile) -> bytes:
     """The beginning of a small file as it is."""
     with file.open() as reader:
-        return reader.read(0, bytes_max)
+        return reader.read(0, TEXT_BYTES_MAX)
 
 
 def config_value(file: StoreFile) -> Any:

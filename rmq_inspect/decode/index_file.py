@@ -63,7 +63,7 @@ class IndexReader:
         self._reader = file.open()
         self.size = self._reader.size()
         self.header = Header(*HEADER.packed.unpack(self._reader.read(0, HEADER.size).ljust(HEADER.size, b"\0")))
-        head = index_slots.Header(self.header.begin_physical_offset, self.header.index_count)
+        head = index_slots.Header.of(self.header._asdict())
         found = (
             index.divided(self.size, slots) if slots is not None else index_slots.likely_geometry(self._reader, self.size, head)
         )

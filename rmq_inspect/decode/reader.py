@@ -73,12 +73,6 @@ def open_beneath(base: str, parts: tuple[str, ...]) -> int:
     return descriptor
 
 
-def open_file(path: str | os.PathLike[str]) -> Reader:
-    """Any single file that the user named; it may be a link, but must lead to a regular file.  Raises `CannotLook`."""
-    real = os.path.realpath(path)
-    return Reader(open_beneath(os.path.dirname(real), (os.path.basename(real),)), os.fspath(path))
-
-
 def why(reason: Exception) -> str:
     if isinstance(reason, OSError) and reason.errno == errno.ELOOP:
         return "a link; links are not followed"

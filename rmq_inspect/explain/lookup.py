@@ -22,7 +22,7 @@ from rmq_inspect.errors import CannotLook
 from rmq_inspect.explain.outlook import Outlooks
 from rmq_inspect.times import text_of
 from rmq_wire.errors import BadHeader, BadRecord
-from rmq_wire.implied.index_keys import index_hash, stored_index_keys
+from rmq_wire.implied.index_keys import index_hash, stored_index_keys, tags_key
 from rmq_wire.implied.tags import stored_tags_code
 from rmq_wire.java import string_hash
 from rmq_wire.message_id import parse_offset_message_id, parse_unique_key
@@ -76,7 +76,7 @@ class _Look(Log):
 
 def by_key(store: StoreDirectory, topic: str, key: str, *, is_tag: bool = False, slots: int | None = None) -> Iterator[Step]:
     """Key, unique key or tags -> index -> log."""
-    text = f"T#{key}" if is_tag else key
+    text = tags_key(key) if is_tag else key
     yield from _hash_steps(topic, text, is_tag)
     if not store.index:
         yield Step(

@@ -26,6 +26,7 @@ from rmq_wire import sys_flag as flags
 from rmq_wire.errors import BadRecord, WireError
 from rmq_wire.implied import timers, transactions
 from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS, due_time, stored_level
+from rmq_wire.implied.real_place import real_queue
 from rmq_wire.implied.topics import is_users_topic
 from rmq_wire.message import StoredMessage
 from rmq_wire.names import SCHEDULE_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_GROUP, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
@@ -173,7 +174,9 @@ class Outlooks:
             says = f"the wheel has turned past it: it was {rolled} {where}, or recalled"
         else:
             says = f"goes to {where} at {_when(due)}, unless it is recalled"
-            says += f"; stored anew at {_when(slot)} on its way" if magic & timers.ROLLS else ""
+            says += (
+                f"; stored anew at {_when(slot)} on its way (by the default timerRollWindowSlot)" if magic & timers.ROLLS else ""
+            )
         return Outlook(Kind.TIMED, State.PASSED if passed else State.WAITING, topic, queue_id, due, says)
 
     def _timer_progress(self) -> tuple[int, int]:
@@ -202,7 +205,7 @@ class Outlooks:
             state = State.WAITING
             says = (
                 f"meant for {where}; its producer group {printable(group or '(none)')} is asked for its end"
-                f" from {_when(due)} on (so far {asked} of {_CHECKS.check_max} times)"
+                f" from {_when(due)} on (so far {asked} of {_CHECKS.check_max} times; by the default rules)"
             )
         return Outlook(Kind.HALF, state, topic, queue_id, due, says)
 
@@ -253,10 +256,8 @@ def _commit(message: StoredMessage) -> Outlook:
 
 
 def _real_place(values: Mapping[str, str]) -> tuple[str | None, int | None]:
-    queue_id = values.get(prop.REAL_QID, "")
-    return values.get(prop.REAL_TOPIC), int(queue_id) if queue_id.isascii() and queue_id.isdigit() and len(
-        queue_id
-    ) < 10 else None
+    """Each of both as far as the message says it."""
+    return values.get(prop.REAL_TOPIC), real_queue(values.get(prop.REAL_QID))
 
 
 def _where(topic: str | None, queue_id: int | None) -> str:

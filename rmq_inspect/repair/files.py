@@ -6,13 +6,9 @@ import os
 from pathlib import Path
 from typing import Final
 
+from rmq_wire.store_names import offset_name
+
 WRITE_BYTES: Final = 4 << 20
-NAME_DIGITS: Final = 20
-
-
-def file_name(start: int) -> str:
-    """Of the file that begins at this byte of its row (`UtilAll.offset2FileName`)."""
-    return f"{start:0{NAME_DIGITS}d}"
 
 
 def _write_all(descriptor: int, data: bytes | bytearray, at: int) -> None:
@@ -46,7 +42,7 @@ class FileWriter:
     def _open(self, start: int) -> None:
         self.close()
         self.directory.mkdir(parents=True, exist_ok=True)
-        path = self.directory / file_name(start)
+        path = self.directory / offset_name(start)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         os.ftruncate(self._descriptor, self.file_bytes)
         self._start = start

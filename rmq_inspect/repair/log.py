@@ -19,13 +19,14 @@ from rmq_inspect.decode.log import BLANK_BYTES, UNIT_BYTES_MIN, Spoilt, Unit, pi
 from rmq_inspect.decode.records import has_good_unit_crc
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress
-from rmq_inspect.repair.files import NAME_DIGITS, FileWriter
+from rmq_inspect.repair.files import FileWriter
 from rmq_inspect.repair.report import Report
 from rmq_wire import sys_flag as flags
 from rmq_wire.implied.filler import FILLER_TOPIC, is_filler
 from rmq_wire.layout.message import HOST_V4_SIZE
 from rmq_wire.message import has_good_crc, pack_blank, pack_unit
 from rmq_wire.message_id import pack_host
+from rmq_wire.store_names import COMMIT_LOG, offset_name
 
 FILLER_BYTES_MAX: Final = 1 << 20
 HOST: Final = pack_host("127.0.0.1", 10911)
@@ -80,7 +81,7 @@ def _usable(files: Sequence[StoreFile], file_bytes: int, report: Report) -> list
         missing = range(before.start + file_bytes, after.start, file_bytes)
         for start in missing:
             why = "the file is missing"
-            report.add("lost", {"file": f"commitlog/{start:0{NAME_DIGITS}d}", "byte": 0, "bytes": file_bytes, "why": why})
+            report.add("lost", {"file": f"{COMMIT_LOG}/{offset_name(start)}", "byte": 0, "bytes": file_bytes, "why": why})
             report.lost_bytes += file_bytes
     return kept
 

@@ -37,8 +37,10 @@ from rmq_store.disk.disk import RealDisk
 from rmq_store.errors import StoreError
 from rmq_store.recovery.rebuild import rebuild
 from rmq_store.settings import StoreSettings
+from rmq_wire import store_names
 from rmq_wire.layout.consume_queue import EXT_END_BYTES
 from rmq_wire.layout.index import DEFAULT_ENTRIES, DEFAULT_SLOTS, ENTRIES_PER_SLOT
+from rmq_wire.store_names import ABORT
 
 UNITS_PER_FILE: Final = 300_000
 """Of a consume queue by default (`mappedFileSizeConsumeQueue`)."""
@@ -48,7 +50,6 @@ OPEN_FILES_MAX: Final = 128
 """Of the new store, beside those of the old one: some systems give a process 256."""
 YEAR_9999_MS: Final = 253_370_764_800_000
 """What has a name of 17 digits: index files are called by their time."""
-ABORT: Final = "abort"
 BACKUP: Final = ".bak"
 
 
@@ -137,7 +138,7 @@ def _repair(store: StoreDirectory, to: Path, slots: int | None, queue_file_bytes
     if store.abort is not None:
         report.notes.append("the broker did not stop cleanly (abort is there)")
     _config(store, to, report)
-    log_file_bytes = write_log(store.commit_log, to / "commitlog", report, progress)
+    log_file_bytes = write_log(store.commit_log, to / store_names.COMMIT_LOG, report, progress)
     _derive(store, to, report, log_file_bytes, slots, queue_file_bytes, progress)
     _timer(store, to, report)
     _summarize(report)
@@ -259,7 +260,7 @@ def _batch_topics(store: StoreDirectory, report: Report) -> set[str]:
 def _config(store: StoreDirectory, to: Path, report: Report) -> None:
     """Files that can be read, under their own names; a backup in the place of a file that cannot."""
     names = sorted({name.removesuffix(BACKUP) for name in store.config})
-    directory = to / "config"
+    directory = to / store_names.CONFIG
     for name in names:
         for source in (name, name + BACKUP):
             file = store.config.get(source)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from rmq_columns.checks.findings import KINDS, NOWHERE, Finding, Severity, remedy_of
+from rmq_columns.checks.findings import NOWHERE, Finding
+from rmq_columns.checks.kinds import KINDS, Severity, remedy_of
 from rmq_columns.decode.scan import Ending
 from rmq_columns.page import safe
 from rmq_inspect.times import bytes_text, text_of

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rmq_columns.checks.findings import KINDS, NOWHERE, Finding, Findings, Severity, by_severity, remedy_of
+from rmq_columns.checks.findings import NOWHERE, Finding, Findings, by_severity
+from rmq_columns.checks.kinds import KINDS, Severity, remedy_of
 from rmq_columns.checks.report import LogReport
 from rmq_inspect.decode.records import printable
 from rmq_inspect.times import bytes_text

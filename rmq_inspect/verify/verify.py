@@ -15,7 +15,8 @@ from rmq_columns.checks.log import check_log
 from rmq_columns.checks.places import LogPlaces
 from rmq_columns.checks.report import LogPart
 from rmq_columns.checks.scope import Scope, StoreFiles
-from rmq_columns.checks.whole import IndexTask, QueueTask, Whole
+from rmq_columns.checks.tasks import IndexTask, QueueTask
+from rmq_columns.checks.whole import Whole
 from rmq_inspect.decode.directory import StoreDirectory
 from rmq_inspect.progress import Progress, quiet
 from rmq_inspect.verify.report import Report
@@ -69,11 +70,10 @@ class _Verification:
         if self._scope.with_index:
             self._all_index()
         self._all_log()
-        end = checks.log_end()
-        self._check_checkpoint(end)
-        checks.join()
+        report.queues, report.queue_units, report.index_entries = len(checks.queues), checks.queue_units, checks.index_entries
+        self._check_checkpoint(checks.log_end())
+        checks.judge(config.get("topics.json", {}).get("topicConfigTable"))
         if self._scope.with_queues:
-            checks.find_orphans(config.get("topics.json", {}).get("topicConfigTable"))
             if report.condition.settled:
                 ends = {key: state.end for key, state in checks.queues.items() if not state.is_batch}
                 check_positions(config, ends, self._findings)
@@ -81,8 +81,6 @@ class _Verification:
             for found in last.find(tasks):
                 self._findings.merge(found)
             checks.report_waiting()
-        if self._scope.with_index:
-            checks.hold_index_against_the_end(end)
         return report
 
     def _map(
@@ -107,13 +105,9 @@ class _Verification:
             for answer in self._map("queues", QueueTask.check, self._whole.queue_tasks(is_batch=is_batch)):
                 self._whole.take_queue(*answer)
         self._whole.hold_queues_against_the_end(self._store.last_log_start)
-        states = self._whole.queues.values()
-        self._report.queues = len(states)
-        self._report.queue_units = sum(max(state.end - state.first, 0) for state in states if not state.is_batch)
 
     def _all_index(self) -> None:
         self._whole.take_index(self._map("index", IndexTask.check, self._whole.index_tasks()))
-        self._report.index_entries = sum(max(one.count - 1, 0) for one in self._whole.index)
 
     def _all_log(self) -> None:
         report, log = self._report, self._whole.log

@@ -122,7 +122,8 @@ def boxed(work: Callable[[Any], Any], item: Any) -> Iterator[pa.RecordBatch]:
 
 def finding_rows(found: Sequence[StoreAudit]) -> list[tuple[Any, ...]]:
     """As `FINDINGS`, errors first."""
-    from rmq_columns.checks.findings import NOWHERE, by_severity, remedy_of
+    from rmq_columns.checks.findings import NOWHERE, by_severity
+    from rmq_columns.checks.kinds import remedy_of
 
     rows = []
     for store in found:

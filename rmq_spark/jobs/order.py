@@ -167,12 +167,12 @@ def moves(own: DataFrame) -> DataFrame:
     return moved.withColumn("kind", F.lit("moved")).select(*COLUMNS)
 
 
-def _previous(queue: str = "queueId") -> Any:
+def _previous() -> Any:
     from pyspark.sql import functions as F
 
     names = ("queueOffset", "physicalOffset", "storeTimestamp")
     of_log = [F.col(f"previous{name[0].upper()}{name[1:]}").alias(name) for name in names]
-    return F.struct("brokerName", F.col(queue).alias("queueId"), *of_log, F.lit(None).cast("bigint").alias("sequence"))
+    return F.struct("brokerName", "queueId", *of_log, F.lit(None).cast("bigint").alias("sequence"))
 
 
 def of_queues(rows: DataFrame) -> DataFrame:

@@ -28,7 +28,7 @@ from rmq_wire.names import WHEEL_TIMER_TOPIC as WHEEL
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 REVIVER: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 """`PopAckConstants.REVIVE_GROUP`."""
@@ -191,6 +191,14 @@ def timed(rows: DataFrame) -> DataFrame:
     return _rows(own.withColumn("dueTimestamp", due).withColumn("state", state), "timed")
 
 
+def real_queue() -> Column:
+    """What `rmq_wire.implied.real_place.real_queue` makes of realQueueId; Spark's own cast takes spaces and other signs, too."""
+    from pyspark.sql import functions as F
+
+    text = F.col("realQueueId")
+    return F.when(text.rlike(r"\A([+]?[0-9]+|-0+)\z"), text.try_cast("int"))
+
+
 def _rows(own: DataFrame, kind: str) -> DataFrame:
     from pyspark.sql import functions as F
 
@@ -198,7 +206,7 @@ def _rows(own: DataFrame, kind: str) -> DataFrame:
         F.lit(kind).alias("kind"),
         "brokerName",
         F.col("realTopic").alias("topic"),
-        F.expr("try_cast(realQueueId as int)").alias("queueId"),
+        real_queue().alias("queueId"),
         F.lit(None).cast("bigint").alias("queueOffset"),
         "group",
         F.expr("try_cast(level as int)").alias("level"),
@@ -259,7 +267,7 @@ def pop(rows: DataFrame, positions: DataFrame) -> DataFrame:
         "storeTimestamp",
         F.expr("coalesce(said.so, said.startOffset)").alias("start"),
         F.when(is_here, F.col("topic")).otherwise(F.col("realTopic")).alias("systemTopic"),
-        F.expr("coalesce(try_cast(realQueueId as int), queueId)").alias("systemQueueId"),
+        F.coalesce(real_queue(), "queueId").alias("systemQueueId"),
         F.when(is_here, F.col("queueOffset")).alias("systemQueueOffset"),
         F.expr("coalesce(said.t, said.topic)").alias("topic"),
         F.expr("coalesce(said.q, said.queueId)").alias("queueId"),

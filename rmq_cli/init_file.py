@@ -1,0 +1,303 @@
+"""The file of `rmq dev --init`: topics, groups and messages in TOML, read and checked before anything starts.
+
+What is wrong is named with file, line and what is expected.  TOML readers give no lines of what they have read; the line of an
+item is found afterwards, among the lines that look like its header, by reading what stands above it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+
+from broker_impl.state.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, Attribute, BadAttribute
+from rmq_cli.complaint import Complaint, Denied
+from rmq_wire import names
+from rmq_wire import property_names as prop
+from rmq_wire.implied.delay_levels import parse_delay_levels
+
+FILE_BYTES_MAX: Final = 16 << 20
+"""It is read at once: some 100,000 small messages."""
+FAULTS_MAX: Final = 20
+PERMS: Final = {"R": 4, "W": 2, "RW": 6}
+UNIQUE_KEY_BYTES: Final = 16
+"""As a Java client's unique key has, in hexadecimal digits."""
+
+Queues = Annotated[int, msgspec.Meta(ge=1, le=16_384)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+
+
+class BadInit(Complaint):
+    """The file is not what it has to be."""
+
+    status = 2
+
+
+class _Item(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """Keys are Java's names."""
+
+
+class InitTopic(_Item):
+    """`queues` says `readQueueNums` and `writeQueueNums` at once.  `perm`: R, W, RW, or Java's number."""
+
+    name: str
+    queues: Queues | None = None
+    read_queue_nums: Queues | None = None
+    write_queue_nums: Queues | None = None
+    perm: str | Annotated[int, msgspec.Meta(ge=0, le=7)] | None = None
+    order: bool | None = None
+    attributes: dict[str, str] = {}
+
+
+class InitGroup(_Item):
+    """Of `SubscriptionGroupConfig`, what users set."""
+
+    name: str
+    consume_enable: bool | None = None
+    consume_from_min_enable: bool | None = None
+    consume_broadcast_enable: bool | None = None
+    consume_message_orderly: bool | None = None
+    retry_queue_nums: Count | None = None
+    retry_max_times: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
+    broker_id: Count | None = None
+    which_broker_when_consume_slowly: Count | None = None
+    notify_consumer_ids_changed_enable: bool | None = None
+    consume_timeout_minute: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
+    attributes: dict[str, str] = {}
+
+
+class InitMessage(_Item):
+    """`delay`: a level, or a time as `10s`.  `hash_key` decides the queue as `SelectMessageQueueByHash` does."""
+
+    topic: str
+    body: str
+    tags: str = ""
+    keys: str | list[str] = ""
+    properties: dict[str, str] = {}
+    delay: Annotated[int, msgspec.Meta(ge=1, le=18)] | str | None = None
+    hash_key: str | None = None
+
+    @property
+    def delay_ms(self) -> int | None:
+        """Of a delay that is a time."""
+        return parse_delay_levels(self.delay)[0] if isinstance(self.delay, str) else None
+
+
+KINDS: Final[Mapping[str, type[_Item]]] = {"topic": InitTopic, "group": InitGroup, "message": InitMessage}
+
+
+class Placed(NamedTuple):
+    """An item and the line at which it begins."""
+
+    item: Any
+    where: str
+
+
+class InitFile(NamedTuple):
+    """What the file says, in its order.  Each message with the unique key by which it is recognised."""
+
+    topics: Sequence[Placed]
+    groups: Sequence[Placed]
+    messages: Sequence[tuple[str, Placed]]
+
+
+def read_init(path: Path) -> InitFile:
+    """Raises `BadInit`, `Denied`."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except PermissionError:
+        raise Denied(path) from None
+    except OSError as error:
+        raise BadInit(f"{path} cannot be read: {error.strerror}") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise BadInit(f"{path} has more than {FILE_BYTES_MAX} bytes: send so many messages with a producer")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadInit(f"{path}, line {line}: not UTF-8, which TOML has to be") from None
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInit(f"{path}: not TOML: {error}") from None
+    return _Reading(path, text, document).read()
+
+
+class _Reading:
+    """Gathers everything that is wrong, so that one look at the file mends it."""
+
+    def __init__(self, path: Path, text: str, document: Mapping[str, Any]) -> None:
+        self._path = path
+        self._lines = Lines(text)
+        self._document = document
+        self._faults: list[str] = []
+
+    def read(self) -> InitFile:
+        for name, value in self._document.items():
+            if name not in KINDS:
+                self._fault(self._lines.of_key(None, 0, name), f"{name}: expected [[topic]], [[group]] or [[message]]")
+            elif not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+                self._fault(self._lines.of_key(None, 0, name), f"{name}: expected [[{name}]], once for each {name}")
+        found = {kind: list(self._items(kind)) for kind in KINDS}
+        self._once("topic", found["topic"])
+        self._once("group", found["group"])
+        if self._faults:
+            more = len(self._faults) - FAULTS_MAX
+            rest = [f"and {more} more"] if more > 0 else []
+            raise BadInit("\n".join([*self._faults[:FAULTS_MAX], *rest]))
+        return InitFile(found["topic"], found["group"], list(_recognisable(found["message"])))
+
+    def _items(self, kind: str) -> Iterator[Placed]:
+        rows = self._document.get(kind, [])
+        for number, row in enumerate(rows if isinstance(rows, list) else []):
+            if not isinstance(row, dict):
+                continue
+            try:
+                item = msgspec.convert(row, KINDS[kind])
+            except msgspec.ValidationError as wrong:
+                key, what = _worded(str(wrong), KINDS[kind])
+                self._fault(self._lines.of_key(kind, number, key), what)
+                continue
+            for key, what in _problems(item):
+                self._fault(self._lines.of_key(kind, number, key), f"{key}: {what}")
+            yield Placed(item, f"{self._path}, line {self._lines.of_key(kind, number, None) or '?'}")
+
+    def _once(self, kind: str, rows: Sequence[Placed]) -> None:
+        seen: dict[str, str] = {}
+        for item, where in rows:
+            if item.name in seen:
+                self._faults.append(f"{where}: {kind} {item.name} stands at {seen[item.name].rpartition(', ')[2]} already")
+            seen.setdefault(item.name, where)
+
+    def _fault(self, line: int | None, what: str) -> None:
+        self._faults.append(f"{self._path}: {what}" if line is None else f"{self._path}, line {line}: {what}")
+
+
+def _worded(wrong: str, kind: type[_Item]) -> tuple[str | None, str]:
+    """msgspec's complaint as (key, words)."""
+    what, _, place = wrong.partition(" - at `")
+    what = what.replace("`", "").replace(" | null", "")
+    key = re.match(r"\$\.([^.\[`]+)", place)
+    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    if (unknown := re.search(r"unknown field (.+)", what)) is not None:
+        close = difflib.get_close_matches(unknown[1], known, 1)
+        hint = f", did you mean {close[0]}?" if close else ""
+        return unknown[1], f"{unknown[1]} is no key here{hint} Expected one of {', '.join(known)}"
+    if (missing := re.search(r"missing required field (.+)", what)) is not None:
+        least = ", ".join([f'{name} = "…"' for name in _required(kind)])
+        return None, f"{missing[1]} is missing: expected {least} at least"
+    if key is None:
+        return None, what[:1].lower() + what[1:]
+    return key[1], f"{key[1]}: {what[:1].lower()}{what[1:]}"
+
+
+def _required(kind: type[_Item]) -> list[str]:
+    return [field.encode_name for field in msgspec.structs.fields(kind) if field.required]
+
+
+def _problems(item: Any) -> Iterator[tuple[str, str]]:
+    """What types do not say: (key, what is expected)."""
+    if isinstance(item, InitMessage):
+        yield from _of_message(item)
+        return
+    if isinstance(item, InitTopic):
+        problem = names.topic_problem(item.name)
+        if problem is None and names.is_system_topic(item.name):
+            problem = "it is a system topic, which the broker makes itself"
+        known: Mapping[str, Attribute] = TOPIC_ATTRIBUTES
+        if isinstance(item.perm, str) and item.perm not in PERMS:
+            yield "perm", f'expected "R", "W", "RW", or a number; seen "{item.perm}"'
+        if item.queues is not None and (item.read_queue_nums is not None or item.write_queue_nums is not None):
+            yield "queues", "says readQueueNums and writeQueueNums at once: leave it or them out"
+    else:
+        problem, known = names.group_problem(item.name), GROUP_ATTRIBUTES
+    if problem is not None:
+        yield "name", problem
+    for name, value in item.attributes.items():
+        if name not in known:
+            yield "attributes", f"{name} is no attribute; expected one of {', '.join(known)}"
+            continue
+        try:
+            known[name].verify(value)
+        except BadAttribute as wrong:
+            yield "attributes", f"{name}: {wrong}"
+
+
+def _of_message(item: InitMessage) -> Iterator[tuple[str, str]]:
+    problem = names.topic_problem(item.topic)
+    if problem is not None:
+        yield "topic", problem
+    if not item.body:
+        yield "body", "expected at least one character: a broker takes no empty message"
+    for name, value in item.properties.items():
+        if name in prop.RESERVED:
+            yield "properties", f"{name} is a name of the system's own"
+        elif not name or not value or any(mark in name + value for mark in "\x01\x02"):
+            yield "properties", f"{name!r}: expected a name and a value, without the characters 1 and 2"
+    if isinstance(item.delay, str):
+        try:
+            lawful = len(parse_delay_levels(item.delay)) == 1
+        except ValueError:
+            lawful = False
+        if not lawful:
+            yield "delay", f'expected a level (1 to 18) or a time as "10s" (ms, s, m, h, d); seen "{item.delay}"'
+
+
+def _recognisable(rows: Sequence[Placed]) -> Iterator[tuple[str, Placed]]:
+    """Each message with a unique key made of everything that it says; the second of two equal ones has another."""
+    seen: Counter[bytes] = Counter()
+    for row in rows:
+        said = msgspec.json.encode(row.item, order="sorted")
+        seen[said] += 1
+        digest = hashlib.sha256(b"%d " % seen[said] + said).hexdigest()
+        yield digest[: 2 * UNIQUE_KEY_BYTES].upper(), row
+
+
+class Lines:
+    """Where in the text an item of an array of tables, or a key of it, stands."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = text.splitlines()
+        self._headers: dict[str, list[int]] = {}
+
+    def of_key(self, kind: str | None, number: int, key: str | None) -> int | None:
+        """The line of a key of the number-th `[[kind]]`, or of its header; from 1.  None when it is not there in that form."""
+        begin, end = 0, len(self._lines)
+        if kind is not None:
+            headers = self._of_headers(kind)
+            if number >= len(headers):
+                return None
+            begin = headers[number]
+            end = headers[number + 1] if number + 1 < len(headers) else end
+        if key is None:
+            return begin + 1
+        looks = re.compile(rf"\s*\[*\s*[\"']?{re.escape(key)}[\"']?\s*(=|\.|\])|.*[.]\s*{re.escape(key)}\s*\]")
+        for at in range(begin, end):
+            if looks.match(self._lines[at]) and self._is_reached(at):
+                return at + 1
+        return begin + 1 if kind is not None else None
+
+    def _of_headers(self, kind: str) -> list[int]:
+        if kind not in self._headers:
+            looks = re.compile(rf"\s*\[\[\s*[\"']?{kind}[\"']?\s*\]\]")
+            self._headers[kind] = [at for at, line in enumerate(self._lines) if looks.match(line) and self._is_reached(at)]
+        return self._headers[kind]
+
+    def _is_reached(self, at: int) -> bool:
+        """It is a line of the document, not one within a text: what stands above it is whole."""
+        above = self._lines[:at]
+        if not any("'''" in line or '"""' in line for line in above):
+            return True
+        try:
+            tomllib.loads("\n".join(above))
+        except tomllib.TOMLDecodeError:
+            return False
+        return True
