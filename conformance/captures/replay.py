@@ -28,12 +28,15 @@ from conformance.frames import RESPONSE
 from conformance.relay import text_of
 from conformance.suite.link import Heard, Link, NoAnswer
 from conformance.suite.runner import run_trio
+from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import Command
 
 ANSWER_S: Final = 10.0
 """Beyond the time that the recorded answer took."""
 PAUSE_MS_MAX: Final = 100.0
 """A recorded pause before a question is kept up to this: what a server does in the background has passed by then."""
+ROUTE_AGAIN_S: Final = 0.05
+"""Brokers report a topic to the name servers on their own time: a route that the recording found is asked again after this."""
 SETTLE_S: Final = 0.2
 """At the end of a connection that the server had not ended: time for answers that nobody expects."""
 
@@ -230,7 +233,26 @@ class _Replay:
             why = live.why_ended or f"nothing came within {self._answer_s:g} s"
             self._note(at, event, heard, Finding("answer" if heard.what == ANSWERS else "request", heard.name, ABSENT, why))
             return
+        if _found_a_route(heard):
+            got = await self._route(heard, got)
         self._compare(at, event, heard, question, got)
+
+    async def _route(self, heard: Said, got: Heard) -> Heard:
+        """The answer to a question for a route, once the broker has reported the topic, or as it was when the time is over."""
+        assert heard.question is not None
+        question, asked = self._capture.events[heard.question], self._said[heard.question]
+        assert isinstance(question, Frame)
+        assert asked is not None
+        live = self._of(heard.question, question)
+        with trio.move_on_after(self._answer_s):
+            while isinstance(got.command, Command) and got.command.code == ResponseCode.TOPIC_NOT_EXIST:
+                await trio.sleep(ROUTE_AGAIN_S)
+                await live.send(request_here(question.data, asked, self._learned))
+                later = await live.take(lambda frame: frame.answers(heard.opaque), seconds=self._answer_s)
+                if later is None:
+                    break
+                got = later
+        return got
 
     def _came_before(self, at: int, event: Frame, heard: Said) -> bool:
         """Whether the same had come on this connection already: its number does not count."""
@@ -312,3 +334,7 @@ class _Replay:
     def _note(self, at: int, event: Frame | Mark, heard: Said | None, finding: Finding) -> None:
         opaque, asked = (heard.opaque, heard.asked_name) if heard is not None else (-1, "")
         self._found.append(Difference(at, event.at_ms, event.connection, opaque, asked, finding))
+
+
+def _found_a_route(heard: Said) -> bool:
+    return heard.what == ANSWERS and heard.asked == RequestCode.GET_ROUTEINFO_BY_TOPIC and heard.code == ResponseCode.SUCCESS

@@ -2,8 +2,10 @@
 
 Questions that were asked of a server together, on one connection or on several, met in its threads by chance.  Their answers show
 in which order they were served: each is asked when those answered before it have their answers.  A question that a server holds
-back (a pull) is asked at its place: its answer says when there was something to report, not when it was asked.  What woke such a
-pull is not asked later than the pull's answer.
+back (a pull) is asked at its place: its answer says when there was something to report, not when it was asked.  But where a
+heartbeat was on its way, it is asked after the heartbeat's answer: a broker serves the two in different threads, and answers a
+pull with 25 (SUBSCRIPTION_NOT_LATEST) when it does not know the newer subscription yet.  What woke a pull is not asked later than
+the pull's answer.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ HELD: Final = frozenset(
     }
 )
 """Requests that a server answers when something else happens."""
+SUBSCRIBES: Final = "HEART_BEAT"
+"""What a held request needs to have been served."""
 
 
 class Turns(NamedTuple):
@@ -51,6 +55,8 @@ def in_turn(said: Sequence[Said | None], server_of: Sequence[str]) -> Turns:
     """
     questions: dict[int, int] = {}
     """Answer -> question, of those that are not held back."""
+    held: dict[int, int] = {}
+    """The same, of those that are."""
     unasked: list[int] = []
     """Events at which the server says something that waited for something else to happen."""
     for at, one in enumerate(said):
@@ -59,6 +65,9 @@ def in_turn(said: Sequence[Said | None], server_of: Sequence[str]) -> Turns:
         asked = None if one.question is None else said[one.question]
         if asked is not None and not one.to_client and asked.name not in HELD:
             questions[at] = one.question if one.question is not None else at
+        elif asked is not None and one.question is not None and not one.to_client:
+            held[at] = one.question
+            unasked.append(at)
         elif (one.to_client and one.question is None) or (asked is not None and asked.name in HELD):
             unasked.append(at)
     answers = sorted(questions)
@@ -71,6 +80,14 @@ def in_turn(said: Sequence[Said | None], server_of: Sequence[str]) -> Turns:
         next_unasked = bisect_right(unasked, question)
         limit = min(answer, unasked[next_unasked]) if next_unasked < len(unasked) else answer
         before = [at for at in answers[:place] if question < at < limit and server_of[at] == server_of[question]]
+        if before:
+            after[before[-1]].append(question)
+    heartbeats = [at for at in answers if (asked := said[questions[at]]) is not None and asked.name == SUBSCRIBES]
+    for answer, question in held.items():
+        limit = unasked[bisect_right(unasked, question)]
+        before = [
+            at for at in heartbeats if questions[at] < question < at < limit <= answer and server_of[at] == server_of[question]
+        ]
         if before:
             after[before[-1]].append(question)
     return Turns(dict(after), frozenset(question for late in after.values() for question in late))

@@ -6,10 +6,19 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Final
 
-from conformance.controls import store_files, wire_admin, wire_clients, wire_frames, wire_later, wire_messages, wire_naming
+from conformance.controls import (
+    store_files,
+    wire_admin,
+    wire_clients,
+    wire_frames,
+    wire_later,
+    wire_messages,
+    wire_naming,
+    wire_waiting,
+)
 from conformance.controls.defect import Defect, Row
 
-AREAS: Final = (store_files, wire_messages, wire_clients, wire_admin, wire_frames, wire_later, wire_naming)
+AREAS: Final = (store_files, wire_messages, wire_clients, wire_admin, wire_frames, wire_waiting, wire_later, wire_naming)
 
 
 def by_name(tables: Iterable[Mapping[str, Row]]) -> dict[str, Defect]:

@@ -29,6 +29,7 @@ from conformance.subjects.properties import (
     OWN_JAVA_SYSTEM_PROPERTIES,
     OWN_NAMESRV_PROPERTIES,
     PATIENT,
+    QUIET,
     SMALL_STORE,
 )
 from conformance.subjects.sharing import list_classes, sharing_flags
@@ -189,7 +190,7 @@ class JavaBroker(JarsServer):
             "storePathRootDir": str(self.store),
             "storePathCommitLog": str(self.store / "commitlog"),
             **SMALL_STORE,
-            **(PATIENT if patient else {}),
+            **({**PATIENT, **QUIET} if patient else {}),
             **(properties or {}),
         }
 

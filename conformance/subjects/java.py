@@ -32,7 +32,12 @@ OPENED: Final = (
 """What RocketMQ's direct buffers and Netty need on a JDK with modules."""
 
 SHARING: Final = "-Xshare:auto"
-SMALL: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", SHARING, "-XX:-UsePerfData", "-Dfile.encoding=UTF-8")
+PLAIN: Final = "-Dtls.server.mode=disabled"
+"""Otherwise a server makes itself a key of RSA when it starts: two to five seconds of CPU."""
+SMALL: Final = (
+    *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", SHARING, "-XX:-UsePerfData", "-Dfile.encoding=UTF-8"),
+    PLAIN,
+)
 """Quick to start and modest with two cores; a benchmark leaves these out."""
 
 DISK: Final = ("-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99", "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.99")

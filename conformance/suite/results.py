@@ -17,7 +17,6 @@ import msgspec
 
 FORMAT: Final = 1
 """Of the JSON file: raised when a reader of the old one would misread the new one."""
-SCHEMA: Final = Path(__file__).with_name("schema.json")
 PASSED, FAILED, SKIPPED, ERROR, NOT_RUN = "passed", "failed", "skipped", "error", "not run"
 _ANSWERED: Final = re.compile(r" \([^()]*\)$")
 """At the end of a reason: how that shows."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from conformance.subjects.base import SubjectFailed
-from conformance.subjects.jars import library
+from conformance.subjects.jars import library, shared_classes
 from conformance.subjects.java import OPENED, SMALL, java_command
 from conformance.torture.client import ClientFailed, ResidentClient, resident
 from conformance.torture.script import version
@@ -57,8 +57,9 @@ async def java_client(label: str, directory: Path, java: str | None = None) -> A
     """A stock client of the version in the label (`java-5.5.0`).  directory: for its logs.  Raises `ClientFailed`."""
     release = label.removeprefix("java-")
     try:
-        classpath = f"{classes(release, java)}{os.pathsep}{library(release)}/*"
-        command = [java_command(java), *SMALL, *HEAP, *OPENED, f"-Duser.home={directory}", "-cp", classpath, MAIN]
+        classpath = f"{library(release)}/*{os.pathsep}{classes(release, java)}"
+        shared = shared_classes(release, java_command(java))
+        command = [java_command(java), *shared, *SMALL, *HEAP, *OPENED, f"-Duser.home={directory}", "-cp", classpath, MAIN]
     except SubjectFailed as wrong:
         raise ClientFailed(str(wrong)) from None
     environment = {**os.environ, "NAMESRV_ADDR": ""}

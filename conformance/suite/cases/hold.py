@@ -12,10 +12,13 @@ from functools import partial
 
 import trio
 
-from conformance.suite.kit import MUST, SHOULD, Code, ResponseCode, Trial
+from conformance.suite.kit import MUST, SHOULD, Code, Need, ResponseCode, Trial
 from conformance.suite.kit import case as declare
 from conformance.suite.means.holding import HOLD_MS, WOKEN_S, Holding, dealt_with, parked
+from conformance.suite.means.settings import configured
 from conformance.suite.trial import Pulled
+from rmq_wire.headers.offsets import QueryConsumerOffset, ResetOffset
+from rmq_wire.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 
 SERVICE = "PullRequestHoldService"
 SOON_S = 3.0
@@ -215,3 +218,68 @@ async def many(t: Trial) -> None:
             while len(bodies) < 200:
                 await trio.sleep(0.05)
         t.equal("woken", len(bodies), 200)
+
+
+@case("hold.commits", MUST, rests_on="PullMessageProcessor.tryCommitOffset")
+async def commits(t: Trial) -> None:
+    """What a pull says of its group's progress counts as soon as it waits, not when it is answered."""
+    topic, group = await t.topic(), await t.group()
+    for number in range(3):
+        await t.send(topic, b"m%d" % number)
+    await t.pull_all(topic, 3)
+    async with trio.open_nursery() as nursery:
+        flags = PULL_SUBSCRIPTION | PULL_SUSPEND | PULL_COMMIT_OFFSET
+        held = Holding(t, nursery, topic, 3, group=group, sys_flag=flags, commit_offset=2)
+        await parked(t, topic, held.link)
+        answer = await t.broker.ask(QueryConsumerOffset(consumer_group=group, topic=topic, queue_id=0))
+        t.answer("progress", answer, ext={"offset": "2"})
+        t.check("it still waits", not held.came.is_set())
+        await t.send(topic, b"wake up")
+        t.equal("bodies", await held.bodies(t, "after a send"), [b"wake up"])
+
+
+@case(
+    "hold.after-a-reset",
+    SHOULD,
+    codes=(Code.PULL_MESSAGE, Code.INVOKE_BROKER_TO_RESET_OFFSET),
+    since=(5,),
+    rests_on="PullMessageProcessor: queryThenEraseResetOffset",
+)
+async def after_a_reset(t: Trial) -> None:
+    """A group that is set back while it waits hears of it when the next message comes: code 21, without the message."""
+    topic, group = await t.topic(), await t.group()
+    await t.send(topic, b"old")
+    await t.pull_all(topic, 1)
+    async with trio.open_nursery() as nursery:
+        held = Holding(t, nursery, topic, 1, group=group)
+        await parked(t, topic, held.link)
+        t.answer("reset", await t.broker.ask(ResetOffset(group=group, topic=topic, timestamp=0, is_force=True)))
+        await t.send(topic, b"new")
+        t.equal("bodies", await held.bodies(t, "after a send"), [])
+        assert held.pulled is not None
+        expected = {"nextBeginOffset": "0"}
+        t.answer("moved", held.pulled.answer, code=ResponseCode.PULL_OFFSET_MOVED, remark="OFFSET_RESET", ext=expected)
+    pulled = await t.pull(topic, 0, group=group)
+    t.equal("from there on", [bytes(unit.body) for unit in pulled.messages], [b"old", b"new"])
+
+
+@case(
+    "hold.short-polling",
+    SHOULD,
+    codes=(Code.PULL_MESSAGE, Code.UPDATE_BROKER_CONFIG),
+    needs=Need.OWN,
+    alone=True,
+    rests_on="PullRequestHoldService.run: longPollingEnable, shortPollingTimeMills",
+)
+async def short_polling(t: Trial) -> None:
+    """A broker without long polling lets a pull wait for a second, whatever it asks for.
+
+    The reference looks every second then, and may be late by one look of 5 s after it was told.
+    """
+    topic = await t.topic()
+    async with configured(t, longPollingEnable="false"):
+        pulled = await t.pull(topic, 0, hold_ms=HOLD_MS)
+        t.answer("the end", pulled.answer, code=ResponseCode.PULL_NOT_FOUND, ext={"nextBeginOffset": "0"})
+        t.check("after a second", pulled.answer.took_s > 0.9, expected="1 s or more", seen=f"{pulled.answer.took_s:.2f} s")
+        latest_s = 1 + SWEEP_S + LATE_S
+        t.check("not longer", pulled.answer.took_s < latest_s, expected=f"< {latest_s:g} s", seen=f"{pulled.answer.took_s:.2f} s")

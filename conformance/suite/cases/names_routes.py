@@ -8,6 +8,7 @@ from functools import partial
 from conformance.suite.kit import MAKES_TOPICS, MUST, SHOULD, Code, ResponseCode, Trial
 from conformance.suite.kit import case as declare
 from conformance.suite.means.played import OWN, V4_9_3, Broker, brokers_of, registered, route, route_goes, topic_of
+from rmq_wire.bodies.route import TopicQueueMappingInfo, TopicRouteData
 from rmq_wire.headers import naming
 
 case = partial(declare, codes=Code.GET_ROUTEINFO_BY_TOPIC, needs=OWN)
@@ -70,6 +71,40 @@ async def two_brokers(t: Trial) -> None:
         return brokers_of(await route(t, topic)) == {first.name: {0: first.address}}
 
     await t.until("the other one is left when one goes", one_left)
+
+
+@case(
+    "names.route.what-else",
+    SHOULD,
+    codes=(Code.REGISTER_BROKER, Code.GET_ROUTEINFO_BY_TOPIC),
+    since=(5,),
+    rests_on="RouteInfoManager.registerBroker, pickupTopicRouteData",
+)
+async def what_else(t: Trial) -> None:
+    """A route also tells a broker's zone, its filter servers, and how it maps the queues of a static topic.
+
+    Whether a slave may act as its master is told, too; who does not say so may not.
+    """
+    static, plain = t.name(), t.name()
+    broker = Broker(t)
+    mapping = TopicQueueMappingInfo(topic=static, total_queues=8, bname=broker.name, epoch=5, curr_id_map={0: 1, 3: 0})
+    answer = await broker.register(
+        *(topic_of(static), topic_of(plain)),
+        mappings={static: mapping},
+        filter_servers=["127.0.0.9:7777"],
+        compressed=True,
+        zone_name="east",
+        enable_acting_master=True,
+    )
+    t.answer("register", answer)
+    found = TopicRouteData.read(t.answer("route", await route(t, static)).body)
+    [row] = found.broker_datas
+    t.equal("zone, acting master", (row.zone_name, row.enable_acting_master), ("east", True))
+    t.equal("filter servers", found.filter_server_table, {broker.address: ["127.0.0.9:7777"]})
+    mapped = found.topic_queue_mapping_by_broker or {}
+    t.equal("mappings", {name: (m.total_queues, m.curr_id_map) for name, m in mapped.items()}, {broker.name: (8, {0: 1, 3: 0})})
+    other = TopicRouteData.read(t.answer("route of the other", await route(t, plain)).body)
+    t.equal("no mapping of a plain topic", other.topic_queue_mapping_by_broker or {}, {})
 
 
 @case("names.gone.connection", MUST, rests_on="BrokerHousekeepingService")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 
-from conformance.suite.kit import MUST, SHOULD, Code, Form, ResponseCode, Trial, properties_of
+from conformance.suite.kit import MUST, SHOULD, Code, Form, Need, ResponseCode, Trial, properties_of
 from conformance.suite.kit import case as declare
+from conformance.suite.means.settings import configured
 from rmq_wire.headers.offsets import QueryConsumerOffset
 from rmq_wire.headers.pull import LitePullMessage, PullMessage
-from rmq_wire.sys_flag import PERM_WRITE, PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSCRIPTION
+from rmq_wire.sys_flag import PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSCRIPTION
 
 PROCESSOR = "PullMessageProcessor.processRequest"
 RESULT = "DefaultPullMessageResultHandler.handle"
@@ -138,77 +138,6 @@ async def empty_queue(t: Trial) -> None:
     t.answer("from 7", (await t.pull(topic, 7)).answer, code=ResponseCode.PULL_OFFSET_MOVED, ext=expected)
 
 
-@case("pull.refused.unknown-topic", MUST, rests_on=PROCESSOR)
-async def unknown_topic(t: Trial) -> None:
-    """A topic that is not there: code 17."""
-    topic = t.name("nobody")
-    pulled = await t.pull(topic)
-    t.answer("pull", pulled.answer, code=ResponseCode.TOPIC_NOT_EXIST, remark=re.compile(f"topic\\[{topic}\\] not exist"))
-
-
-@case("pull.refused.write-only-topic", MUST, rests_on=PROCESSOR)
-async def write_only(t: Trial) -> None:
-    """A topic without read permission: code 16."""
-    topic = await t.topic(perm=PERM_WRITE)
-    pulled = await t.pull(topic)
-    t.answer(
-        "pull",
-        pulled.answer,
-        code=ResponseCode.NO_PERMISSION,
-        remark=re.compile(f"the topic\\[{topic}\\] pulling message is forbidden"),
-    )
-
-
-@case("pull.refused.queue-out-of-range", MUST, rests_on=PROCESSOR)
-async def queue_out_of_range(t: Trial) -> None:
-    """A queue that the topic has not is refused.
-
-    29 (INVALID_PARAMETER) since 5.1.4; 1 before.
-    """
-    topic = await t.topic(queues=2)
-    for queue in (2, -1):
-        pulled = await t.pull(topic, queue=queue)
-        code = t.by_version({"": ResponseCode.INVALID_PARAMETER, "4": ResponseCode.SYSTEM_ERROR})
-        t.answer(f"queue {queue}", pulled.answer, code=code, remark=re.compile(f"queueId\\[{queue}\\] is illegal"))
-
-
-@case("pull.refused.no-subscription", MUST, rests_on=PROCESSOR)
-async def no_subscription(t: Trial) -> None:
-    """Without a subscription, in the request or on record: code 24."""
-    topic, group = await filled(t, 1), await t.group()
-    pulled = await t.pull(topic, group=group, sys_flag=0)
-    t.answer(
-        "pull",
-        pulled.answer,
-        code=ResponseCode.SUBSCRIPTION_NOT_EXIST,
-        remark=re.compile("subscription not exist|consumer's group info not exist"),
-    )
-
-
-@case("pull.refused.disabled-group", MUST, rests_on=PROCESSOR)
-async def disabled_group(t: Trial) -> None:
-    """A group that must not consume: code 16."""
-    topic, group = await filled(t, 1), await t.group(consume_enable=False)
-    pulled = await t.pull(topic, group=group)
-    t.answer(
-        "pull", pulled.answer, code=ResponseCode.NO_PERMISSION, remark=re.compile(f"subscription group no permission, {group}")
-    )
-
-
-@case("pull.refused.broken-subscription", MUST, rests_on=PROCESSOR)
-async def broken_subscription(t: Trial) -> None:
-    """A subscription that cannot be parsed: code 23."""
-    topic = await filled(t, 1)
-    for text in ("||", "||||"):
-        pulled = await t.pull(topic, tags=text)
-        t.answer(
-            f"{text!r}",
-            pulled.answer,
-            code=ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-            remark="parse the consumer's subscription failed",
-        )
-
-
 @case("pull.tags", MUST, rests_on="DefaultMessageFilter, ExpressionMessageFilter")
 async def tags(t: Trial) -> None:
     """Only messages of the tags subscribed to are brought; the next offset passes over the others."""
@@ -330,3 +259,22 @@ async def again(t: Trial) -> None:
     topic = await filled(t)
     first, second = await t.pull(topic), await t.pull(topic)
     t.check("the bodies are equal", first.answer.body == second.answer.body)
+
+
+@case(
+    "pull.suggested-broker",
+    SHOULD,
+    codes=(Code.PULL_MESSAGE, Code.UPDATE_BROKER_CONFIG),
+    needs=Need.OWN,
+    alone=True,
+    rests_on="PullMessageProcessor.composeResponseHeader: slaveReadEnable",
+)
+async def suggested_broker(t: Trial) -> None:
+    """Where slaves may be read the answer names the group's `brokerId` as the one to pull from next; otherwise 0, the master."""
+    topic, group = await filled(t, 1), await t.group(broker_id=3)
+    t.answer("as it is", (await t.pull(topic, 0, group=group)).answer, ext={"suggestWhichBrokerId": "0"})
+    async with configured(t, slaveReadEnable="true"):
+        t.answer("found", (await t.pull(topic, 0, group=group)).answer, ext={"suggestWhichBrokerId": "3"})
+        nothing = (await t.pull(topic, 1, group=group)).answer
+        t.answer("nothing new", nothing, code=ResponseCode.PULL_NOT_FOUND, ext={"suggestWhichBrokerId": "3"})
+        t.answer("another group", (await t.pull(topic, 0, group=await t.group())).answer, ext={"suggestWhichBrokerId": "0"})

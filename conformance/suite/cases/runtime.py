@@ -6,7 +6,8 @@ import re
 
 from conformance.suite.kit import MUST, Code, Need, ResponseCode, Trial, case
 from conformance.suite.means.figures import sampled
-from rmq_wire.headers.configuration import GetBrokerConfig, UpdateBrokerConfig
+from conformance.suite.means.settings import configuration, configured
+from rmq_wire.headers.configuration import UpdateBrokerConfig
 from rmq_wire.headers.offsets import UpdateConsumerOffset
 from rmq_wire.headers.stats import GetConsumeStats
 
@@ -38,12 +39,6 @@ async def figures(t: Trial) -> dict[str, str]:
     """The broker's runtime table (28)."""
     table = t.answer("runtime figures", await sampled(t)).json()["table"]
     return {str(name): str(value) for name, value in table.items()}
-
-
-async def configuration(t: Trial) -> dict[str, str]:
-    """The broker's configuration (26)."""
-    text = t.answer("configuration", await t.broker.ask(GetBrokerConfig())).body.decode()
-    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
 @case("runtime.figures", MUST, codes=Code.GET_BROKER_RUNTIME_INFO, rests_on=f"{ADMIN}.prepareRuntimeInfo")
@@ -100,18 +95,38 @@ async def update(t: Trial) -> None:
 
     Shown by autoCreateSubscriptionGroup: without it a group that nobody made cannot pull.
     """
-    try:
-        t.answer(
-            "switch off",
-            await t.broker.ask(UpdateBrokerConfig(), b"autoCreateSubscriptionGroup=false\n"),
-        )
-        t.equal("reported", (await configuration(t))["autoCreateSubscriptionGroup"], "false")
+    async with configured(t, autoCreateSubscriptionGroup="false"):
         topic = await t.topic()
         pulled = await t.pull(topic, 0, group=t.name("unknown"))
         t.answer("a pull of a group that nobody made", pulled.answer, code=ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
-    finally:
-        await t.broker.ask(UpdateBrokerConfig(), b"autoCreateSubscriptionGroup=true\n")
-    t.equal("reported again", (await configuration(t))["autoCreateSubscriptionGroup"], "true")
+
+
+FLOW_KEYS = {
+    "brokerFastFailureEnable": "false",
+    "waitTimeMillsInSendQueue": "1234",
+    "waitTimeMillsInPullQueue": "1234",
+    "waitTimeMillsInHeartbeatQueue": "1234",
+    "waitTimeMillsInTransactionQueue": "1234",
+    "coldCtrStrategyEnable": "true",
+    "cgColdReadThreshold": "1234",
+    "globalColdReadThreshold": "12345",
+}
+"""Properties of flow control, and values that hurt nobody meanwhile."""
+
+
+@case(
+    "runtime.config.flow-control",
+    MUST,
+    codes=Code.UPDATE_BROKER_CONFIG,
+    needs=Need.OWN,
+    since=(5,),
+    alone=True,
+    rests_on="BrokerFastFailure, ColdDataCgCtrService",
+)
+async def flow_control(t: Trial) -> None:
+    """What says how long requests may wait, and which groups read cold data, may be changed while the broker runs."""
+    async with configured(t, **FLOW_KEYS):
+        await t.send(await t.topic(), b"x")
 
 
 @case(
@@ -132,14 +147,18 @@ async def forbidden(t: Trial) -> None:
 
 @case("runtime.consume-stats", MUST, codes=Code.GET_CONSUME_STATS, rests_on=f"{ADMIN}.getConsumeStats")
 async def consume_stats(t: Trial) -> None:
-    """A group's lag: each queue's end and the group's place."""
+    """A group's lag: each queue's end, the group's place, and when the last message before that place was stored.
+
+    0 where the group is at the queue's beginning.
+    """
     topic, group = await t.topic(queues=2), await t.group()
     for number in range(6):
         await t.send(topic, b"x", queue=number % 2)
     for queue in range(2):
-        await t.pull_all(topic, 3, queue=queue)
+        units = await t.pull_all(topic, 3, queue=queue)
         asked = UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=queue, commit_offset=queue)
         t.answer("commit", await t.broker.ask(asked))
     text = t.answer("stats", await t.broker.ask(GetConsumeStats(consumer_group=group, topic=topic))).body.decode()
     t.equal("ends", re.findall(r'"brokerOffset":(\d+)', text), ["3", "3"])
     t.equal("places", sorted(re.findall(r'"consumerOffset":(\d+)', text)), ["0", "1"])
+    t.equal("times", sorted(map(int, re.findall(r'"lastTimestamp":(\d+)', text))), [0, units[0].store_timestamp])

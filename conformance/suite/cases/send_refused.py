@@ -7,6 +7,8 @@ from functools import partial
 
 from conformance.suite.kit import MAKES_TOPICS, MUST, QUIRK, SHOULD, Answer, Code, ResponseCode, Trial
 from conformance.suite.kit import case as declare
+from rmq_wire import property_names as prop
+from rmq_wire.batch import Item, pack_items
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.send import SendBatchMessage
 from rmq_wire.sys_flag import PERM_READ
@@ -202,3 +204,32 @@ async def batch_to_retry_topic(t: Trial) -> None:
     answer = await t.broker.ask(asked, bytes(10))
     t.check("refused", answer.code != 0, expected="an error", seen=answer.code)
     t.note("answer", f"{answer.code} {answer.remark}")
+
+
+@case("send.refused.batch-too-big", MUST, codes=Code.SEND_BATCH_MESSAGE, rests_on="MessageExtEncoder.encode(MessageExtBatch)")
+async def batch_too_big(t: Trial) -> None:
+    """Items that fit, in a batch above maxMessageSize: refused as a whole."""
+    topic = await t.topic()
+    asked = t.message(topic, batch=True, kind=SendBatchMessage)
+    items = [Item(0, bytes(1 << 20), b"")] * 5
+    answer = await t.broker.ask(asked, pack_items(items))
+    t.check(
+        "an error",
+        answer.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.MESSAGE_ILLEGAL),
+        expected="1 or 13",
+        seen=answer.code,
+    )
+    t.note("answer", f"{answer.code} {answer.remark}"[:80])
+    await _nothing_stored(t, topic)
+    t.answer("half of it", await t.broker.ask(asked, pack_items(items[:2])))
+    t.equal("messages", len(await t.pull_all(topic, 2)), 2)
+
+
+@case("send.refused.batch-with-delay", MUST, codes=Code.SEND_BATCH_MESSAGE, rests_on="HookUtils.handleScheduleMessage")
+async def batch_with_delay(t: Trial) -> None:
+    """A batch is not delayed: stock clients do not send such a one, a broker refuses it."""
+    topic = await t.topic()
+    asked = t.message(topic, batch=True, kind=SendBatchMessage, properties={prop.DELAY: "18"})
+    answer = await t.broker.ask(asked, pack_items([Item(0, b"x", b"")] * 2))
+    t.answer("refused", answer, code=ResponseCode.MESSAGE_ILLEGAL)
+    await _nothing_stored(t, topic)

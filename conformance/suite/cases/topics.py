@@ -1,18 +1,16 @@
-"""Topics and groups: made, changed, listed page by page, deleted."""
+"""Topics: made, changed, listed page by page, deleted."""
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from conformance.suite.kit import MAKES_TOPICS, MUST, SHOULD, Code, ResponseCode, Trial, case
-from conformance.suite.means.members import Member
+from conformance.suite.means import topic_pages
 from conformance.suite.means.played import brokers_of, route
-from rmq_wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList
 from rmq_wire.bodies.route import TopicRouteData
 from rmq_wire.bodies.topics import TopicConfig, TopicConfigList
-from rmq_wire.headers import groups, topics
+from rmq_wire.headers import topics
 from rmq_wire.headers.offsets import QueryConsumerOffset, UpdateConsumerOffset
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.stats import GetTopicStatsInfo
@@ -95,6 +93,65 @@ async def attributes(t: Trial) -> None:
     t.equal("after removing", (await config_of(t, name))["attributes"], {})
     answer = await t.broker.ask(creating(name, attributes="+no.such.attribute=1"))
     t.check("an unknown one is refused", answer.code != 0, seen=answer)
+
+
+@case("topics.refused.attributes", SHOULD, codes=CREATE, since=(5,), rests_on="AttributeUtil, AttributeParser, TopicAttributes")
+async def bad_attributes(t: Trial) -> None:
+    """A change of attributes that is not lawful changes nothing, and the remark says why."""
+    new, there = t.name("new"), await t.topic(attributes="+message.type=FIFO,+cleanup.policy=DELETE")
+    refused = (
+        (new, "-message.type", "only add attribute is supported while creating topic. key: message.type"),
+        (new, "message.type=FIFO", "add/alter attribute format is wrong: message.type"),
+        (new, "message.type", "delete attribute format is wrong: message.type"),
+        (new, "+message.type=X", "value is not in set: ["),
+        (new, "+reserve.time=-2", "value is not in range(-1, 9223372036854775807)"),
+        (new, "+no.such=1", "unsupported key: no.such"),
+        (new, "+message.type=FIFO,+message.type=FIFO", "key duplication: +message.type"),
+        (there, "+message.type=NORMAL,-message.type", "alter duplication key. key: message.type"),
+        (there, "-reserve.time", "attempt to delete a nonexistent key: reserve.time"),
+        (there, "+cleanup.policy=COMPACTION", "attempt to update an unchangeable attribute. key: cleanup.policy"),
+        (there, "-cleanup.policy", "attempt to update an unchangeable attribute. key: cleanup.policy"),
+    )
+    for name, change, remark in refused:
+        answer = await t.broker.ask(creating(name, attributes=change))
+        t.answer(change, answer, code=ResponseCode.SYSTEM_ERROR, remark=re.compile(re.escape(remark)))
+    t.equal("what it had", (await config_of(t, there))["attributes"], {"message.type": "FIFO", "cleanup.policy": "DELETE"})
+    t.answer("the new one", await t.broker.ask(topics.GetTopicConfig(topic=new)), code=ResponseCode.TOPIC_NOT_EXIST)
+
+
+@case("topics.compaction", SHOULD, codes=CREATE, since=(5,), rests_on="SendMessageProcessor.sendMessage, CleanupPolicy")
+async def compaction(t: Trial) -> None:
+    """A topic that is to be compacted takes messages with a key only; what was just written is read as it was written."""
+    name = await t.topic(attributes="+cleanup.policy=COMPACTION")
+    await t.send(name, b"old", keys="k")
+    await t.send(name, b"new", keys="k")
+    keyless = await t.broker.ask(t.message(name), b"no key")
+    t.answer("without a key", keyless, code=ResponseCode.MESSAGE_ILLEGAL, remark="Required message key is missing")
+    t.equal("read", [bytes(unit.body) for unit in await t.pull_all(name, 2)], [b"old", b"new"])
+
+
+@case("topics.type-not-enforced", SHOULD, codes=CREATE, since=(5,), rests_on="SendMessageProcessor: message.type is the proxy's")
+async def type_not_enforced(t: Trial) -> None:
+    """`message.type` is kept and shown; a message of another type is taken all the same."""
+    name = await t.topic(attributes="+message.type=DELAY")
+    await t.send(name, b"at once")
+    t.equal("read", [bytes(unit.body) for unit in await t.pull_all(name, 1)], [b"at once"])
+
+
+@case("topics.read-and-write-apart", MUST, codes=CREATE, since=(5,), rests_on="AbstractSendMessageProcessor.msgCheck")
+async def apart(t: Trial) -> None:
+    """A queue is there while it may be read or written; shrunk and grown again, it has what it had."""
+    name = await t.topic(queues=2)
+    await t.send(name, b"kept", queue=1)
+    illegal = ResponseCode.INVALID_PARAMETER
+    for read, write, sent, pulled in ((1, 2, 0, illegal), (2, 1, 0, 0), (1, 1, illegal, illegal), (2, 2, 0, 0)):
+        answer = await t.broker.ask(creating(name, read_queue_nums=read, write_queue_nums=write))
+        t.answer(f"{read} to read, {write} to write", answer)
+        answer = await t.broker.ask(t.message(name, queue=1), b"more")
+        t.answer(f"{read} to read, {write} to write: send to the second", answer, code=sent)
+        found = (await t.pull(name, queue=1)).answer
+        t.answer(f"{read} to read, {write} to write: pull of the second", found, code=pulled)
+    t.equal("read", [bytes(unit.body) for unit in await t.pull_all(name, 4, queue=1)], [b"kept", *[b"more"] * 3])
 
 
 @case("topics.refused.name", MUST, codes=CREATE, rests_on="TopicValidator.validateTopic, isSystemTopic")
@@ -194,22 +251,20 @@ async def paged_topics(t: Trial) -> None:
     """The table of topics page by page: every topic once.
 
     A broker with ten thousands of topics cannot send them in one frame.  When the table changes meanwhile, as it does where
-    what was popped comes again, the next page is the first one anew.
+    what was popped comes again, all pages are asked for anew.  Java changes the table first and its version after, and looks at
+    the version of an answer last: pages belong together when all have a version that was there before the first of them, and it
+    is not about to change.
     """
     own = {await t.topic() for _ in range(7)}
+    version = await topic_pages.version_now(t)
     seen: list[str] = []
-    version: str | None = None
-    while True:
-        asked = topics.GetAllTopicConfig(topic_seq=len(seen), max_topic_num=50, data_version=version)
-        answer = t.answer(f"from {len(seen)}", await t.broker.ask(asked), ext={"totalTopicNum": int})
-        table = answer.json()
-        now = json.dumps(table["dataVersion"])
-        if version not in (None, now):
-            seen.clear()
-        seen += table["topicConfigTable"]
-        version = now
-        if not table["topicConfigTable"] or len(seen) >= int(answer.ext["totalTopicNum"]):
+    for _ in range(topic_pages.CHANGES_MAX):
+        seen, then = await topic_pages.all_pages(t, version)
+        if then == version and len(seen) > len(set(seen)):
+            then = await topic_pages.next_version(t, version)
+        if then == version:
             break
+        version = then
     t.check("none is doubled", len(seen) == len(set(seen)), seen=len(seen))
     t.check("ours are among them", own <= set(seen), seen=len(seen))
 
@@ -225,91 +280,3 @@ async def stats(t: Trial) -> None:
     t.check("both queues", text.count('"queueId":') == 2, seen=text)
     t.check("the end of queue 1", '"maxOffset":3' in text, seen=text)
     t.check("the time of its last message", str(last.store_timestamp) in text, expected=last.store_timestamp, seen=text)
-
-
-@case(
-    "groups.create",
-    MUST,
-    codes=(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, Code.GET_SUBSCRIPTIONGROUP_CONFIG),
-    since=(5,),
-    rests_on="SubscriptionGroupManager",
-)
-async def group_created(t: Trial) -> None:
-    """A group is what it was made to be."""
-    name = await t.group(retry_queue_nums=2, retry_max_times=5, consume_enable=False)
-    row = t.answer("row", await t.broker.ask(groups.GetSubscriptionGroupConfig(group=name))).json()
-    t.equal("fields", (row["groupName"], row["retryQueueNums"], row["retryMaxTimes"], row["consumeEnable"]), (name, 2, 5, False))
-    t.equal("defaults", (row["consumeBroadcastEnable"], row["brokerId"], row["whichBrokerWhenConsumeSlowly"]), (True, 0, 1))
-
-
-@case("groups.all", MUST, codes=Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, rests_on=f"{ADMIN}.getAllSubscriptionGroup")
-async def all_groups(t: Trial) -> None:
-    """All groups in one table."""
-    name = await t.group(retry_max_times=7)
-    table = t.answer("all", await t.broker.ask(groups.GetAllSubscriptionGroup())).json()
-    t.equal("ours", table["subscriptionGroupTable"].get(name, {}).get("retryMaxTimes"), 7)
-    t.check("the table has a version", "counter" in table["dataVersion"], seen=table["dataVersion"])
-
-
-@case("groups.delete", MUST, codes=Code.DELETE_SUBSCRIPTIONGROUP, rests_on=f"{ADMIN}.deleteSubscriptionGroup")
-async def group_deleted(t: Trial) -> None:
-    """A deleted group is no group any more.
-
-    With `cleanOffset` its progress goes, too.
-    """
-    name, topic = await t.group(), await t.topic()
-    await t.send(topic, b"x")
-    await t.pull_all(topic, 1)
-    t.answer("commit", await t.broker.ask(UpdateConsumerOffset(consumer_group=name, topic=topic, queue_id=0, commit_offset=1)))
-    t.answer("delete", await t.broker.ask(groups.DeleteSubscriptionGroup(group_name=name, clean_offset=True)))
-    table = (await t.broker.ask(groups.GetAllSubscriptionGroup())).json()
-    t.check("not in the table", name not in table["subscriptionGroupTable"])
-    if t.version is None or t.version >= (5,):
-        asked_progress = QueryConsumerOffset(consumer_group=name, topic=topic, queue_id=0, set_zero_if_not_found=False)
-        t.answer("its progress", await t.broker.ask(asked_progress), code=ResponseCode.QUERY_NOT_FOUND)
-
-
-@case(
-    "groups.create-list",
-    SHOULD,
-    codes=Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-    since=(5, 3),
-    rests_on=f"{ADMIN}.updateAndCreateSubscriptionGroupList",
-)
-async def group_list(t: Trial) -> None:
-    """Several groups are made in one request."""
-    names = [t.name("g") for _ in range(3)]
-    body = SubscriptionGroupList(
-        group_config_list=[SubscriptionGroupConfig(group_name=name, retry_max_times=3) for name in names]
-    )
-    t.answer("create", await t.broker.ask(groups.UpdateAndCreateSubscriptionGroupList(), body.encode()))
-    table = (await t.broker.ask(groups.GetAllSubscriptionGroup())).json()["subscriptionGroupTable"]
-    t.equal("limits", [table.get(name, {}).get("retryMaxTimes") for name in names], [3, 3, 3])
-
-
-@case(
-    "groups.forbidden",
-    SHOULD,
-    codes=Code.UPDATE_AND_GET_GROUP_FORBIDDEN,
-    since=(5,),
-    rests_on=f"{ADMIN}.updateAndGetGroupForbidden",
-)
-async def forbidden(t: Trial) -> None:
-    """A group can be kept from one topic.
-
-    Looked at in pulls that rest on the heartbeat's subscription, as stock clients' do after the first.
-    """
-    group, kept_from, other, member = await t.group(), await t.topic(), await t.topic(), Member(t)
-    for topic in (kept_from, other):
-        await t.send(topic, b"x")
-        await t.pull_all(topic, 1)
-    await member.consumes(group, kept_from, other)
-    recorded: dict[str, Any] = {"group": group, "sys_flag": 0, "subscription": None, "link": member.link}
-    shown = t.answer(
-        "forbid", await t.broker.ask(groups.UpdateGroupForbidden(group=group, topic=kept_from, readable=False))
-    ).json()
-    t.equal("reset", (shown["group"], shown["topic"], shown["readable"]), (group, kept_from, False))
-    t.answer("pull", (await t.pull(kept_from, **recorded)).answer, code=ResponseCode.NO_PERMISSION)
-    t.answer("pull of another topic", (await t.pull(other, **recorded)).answer)
-    t.answer("allow", await t.broker.ask(groups.UpdateGroupForbidden(group=group, topic=kept_from, readable=True)))
-    t.answer("pull again", (await t.pull(kept_from, **recorded)).answer)

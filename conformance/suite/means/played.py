@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from conformance.suite.case import Need
@@ -15,7 +16,7 @@ from conformance.suite.link import Answer, Link
 from conformance.suite.trial import READ_WRITE, Trial
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.registration import RegisterBrokerBody, write_compressed
-from rmq_wire.bodies.route import TopicRouteData
+from rmq_wire.bodies.route import TopicQueueMappingInfo, TopicRouteData
 from rmq_wire.bodies.topics import TopicConfig, TopicConfigTable
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers import naming
@@ -48,10 +49,20 @@ class Broker:
         """The fields by which every request names a broker."""
         return {"broker_name": self.name, "broker_addr": self.address, "cluster_name": self.cluster, "broker_id": self.id}
 
-    async def register(self, *topics: TopicConfig, compressed: bool = False, crc: int | None = None, **fields: Any) -> Answer:
-        """Register (103) with these topics, not judged."""
+    async def register(
+        self,
+        *topics: TopicConfig,
+        compressed: bool = False,
+        crc: int | None = None,
+        mappings: Mapping[str, TopicQueueMappingInfo] | None = None,
+        filter_servers: Sequence[str] = (),
+        **fields: Any,
+    ) -> Answer:
+        """Register (103) with these topics, mappings of static ones and filter servers, not judged.  fields: of the header."""
         table = TopicConfigTable(data_version=self.version, topic_config_table={topic.topic_name: topic for topic in topics})
-        registration = RegisterBrokerBody(topic_config_serialize_wrapper=table)
+        if mappings:
+            table.topic_queue_mapping_info_map = {name: mapping.plain() for name, mapping in mappings.items()}
+        registration = RegisterBrokerBody(filter_server_list=list(filter_servers), topic_config_serialize_wrapper=table)
         body = write_compressed(registration) if compressed else registration.encode()
         asked = naming.RegisterBroker(
             **self.who,
