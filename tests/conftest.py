@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ("tests.support.courses",)
+pytest_plugins = ("tests.support.courses", "tests.support.cpu_seconds")
 ROOT = Path(__file__).parents[1]
 
 settings.register_profile("ci", deadline=None, print_blob=True)

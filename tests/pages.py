@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from broker_impl import config_keys
+from broker_impl import config_keys, refused
 from broker_impl.namesrv import config as namesrv_config
 from conformance.captures.kinds import THE_SAME, UNDERSTOOD
 from conformance.controls import defects, run
@@ -19,8 +19,8 @@ from conformance.suite.case import load as cases
 from conformance.suite.report import specification
 from conformance.suite.report.markdown import table, with_table
 from conformance.torture import report as torture
-from rmq_columns.checks import findings
-from tests.support import effective_properties, ledger
+from rmq_columns.checks import kinds
+from tests.support import effective_properties, ledger, mqadmin
 
 ROOT: Final = Path(__file__).parents[1]
 REPORTS: Final = ROOT / "conformance" / "reports"
@@ -50,9 +50,10 @@ PAGES: Final[dict[str, Callable[[str], str]]] = {
     "docs/captures.md": _captures,
     "docs/conformance.md": lambda _: specification.document(cases()),
     "docs/controls.md": _controls,
+    "docs/mqadmin.md": lambda page: with_table(page, table(("command", "our broker"), mqadmin.rows(refused.BROKER))),
     "docs/semantics.md": lambda _: ledger.text(),
     "docs/torture.md": _torture,
-    "docs/verify.md": lambda page: with_table(page, findings.as_markdown().rstrip("\n")),
+    "docs/verify.md": lambda page: with_table(page, kinds.as_markdown().rstrip("\n")),
 }
 """File -> what stands in it now, from what stood in it."""
 

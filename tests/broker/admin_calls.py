@@ -90,6 +90,12 @@ def offset(group_name: str, topic_name: str, queue: str, commit: str) -> dict[st
     return {"consumerGroup": group_name, "topic": topic_name, "queueId": queue, "commitOffset": commit}
 
 
+def reset(group_name: str, **fields: str) -> dict[str, str]:
+    """Header of 222: to the end of every queue, unless the fields say otherwise."""
+    base = {"topic": "TopicA", "group": group_name, "timestamp": "-1", "isForce": "true", "queueId": "-1"}
+    return {**base, **fields}
+
+
 def send(topic_name: str, queue: str, text: str) -> tuple[dict[str, str], str]:
     """Header and body of 310."""
     return {
@@ -240,6 +246,43 @@ CALLS: tuple[Ask, ...] = (
     Ask("who consumes", 300, {"topic": "TopicA"}),
     Ask("who consumes: nobody", 300, {"topic": "Nope"}),
     Ask("topics of group", 343, {"group": "GroupA"}),
+    Ask("time spans", 303, {"topic": "TopicA", "group": "GroupA"}),
+    Ask("time spans: nobody", 303, {"topic": "TopicA", "group": "Nobody"}),
+    Ask("time spans: no topic", 303, {"topic": "Nope", "group": "GroupA"}),
+    Ask("subscription", 345, {"topic": "TopicA", "group": "GroupA"}),
+    Ask("subscription: none", 345, {"topic": "TopicB", "group": "GroupA"}),
+    Ask("subscription: nobody", 345, {"topic": "TopicA", "group": "Nobody"}),
+    Ask("entries", 321, {"topic": "TopicA", "queueId": "0", "index": "0", "count": "10"}),
+    Ask("entries: one", 321, {"topic": "TopicA", "queueId": "0", "index": "1", "count": "1"}),
+    Ask("entries: none", 321, {"topic": "TopicA", "queueId": "0", "index": "0", "count": "0"}),
+    Ask("entries: count below zero", 321, {"topic": "TopicA", "queueId": "0", "index": "0", "count": "-3"}),
+    Ask("entries: beyond", 321, {"topic": "TopicA", "queueId": "0", "index": "2", "count": "1"}),
+    Ask("entries: before", 321, {"topic": "TopicA", "queueId": "0", "index": "-1", "count": "1"}),
+    Ask("entries: no topic", 321, {"topic": "Never", "queueId": "0", "index": "0", "count": "1"}),
+    Ask(
+        "entries: of a member",
+        321,
+        {"topic": "TopicA", "queueId": "0", "index": "0", "count": "10", "consumerGroup": "GroupA"},
+    ),
+    Ask("entries: of nobody", 321, {"topic": "TopicA", "queueId": "0", "index": "0", "count": "10", "consumerGroup": "Nobody"}),
+    Ask("correction", 308, {"topic": "TopicA", "compareGroup": "GroupA"}),
+    Ask("correction: the other", 308, {"topic": "TopicA", "compareGroup": "GroupB"}),
+    Ask("correction: nobody", 308, {"topic": "TopicA", "compareGroup": "Nobody"}),
+    Ask("correction: no topic", 308, {"topic": "Nope", "compareGroup": "GroupA"}),
+    Ask("clone", 314, {"srcGroup": "GroupA", "destGroup": "GroupD", "topic": "TopicA"}),
+    Ask("clone: offline", 314, {"srcGroup": "GroupB", "destGroup": "GroupE", "topic": "TopicA", "offline": "true"}),
+    Ask("clone: nobody", 314, {"srcGroup": "Nobody", "destGroup": "GroupF", "topic": "TopicA"}),
+    Ask("clone: no topic", 314, {"srcGroup": "GroupA", "destGroup": "GroupF", "topic": "Nope"}),
+    Ask("reset", 222, reset("GroupB")),
+    Ask("reset: no group", 222, reset("Nobody")),
+    Ask("reset: no topic", 222, reset("GroupE", topic="Nope")),
+    Ask("reset: to an offset", 222, reset("GroupB", queueId="0", offset="0")),
+    Ask("reset: one beyond the end", 222, reset("GroupB", queueId="3", offset="2")),
+    Ask("reset: two beyond the end", 222, reset("GroupB", queueId="3", offset="3")),
+    Ask("reset: below zero", 222, reset("GroupB", queueId="0", offset="-2")),
+    Ask("reset: one queue to the beginning", 222, reset("GroupB", queueId="3", timestamp="0")),
+    Ask("offset: reset", 14, {"consumerGroup": "GroupB", "topic": "TopicA", "queueId": "0"}),
+    Ask("commit: reset", 15, offset("GroupB", "TopicA", "0", "2")),
     Ask("all offsets", 43),
     Ask("all delay offsets", 45),
     Ask("stats: put", 315, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "TopicA"}),

@@ -17,7 +17,10 @@ from tests.support.engine import Harness
 
 JAVA: dict[str, dict[str, Any]] = json.loads(ANSWERS.read_text())
 
-TIMES = re.compile(r'("(?:lastUpdateTimestamp|lastTimestamp)":)[1-9]\d{12}|("timestamp":)\d+')
+TIMES = re.compile(
+    r'("(?:lastUpdateTimestamp|lastTimestamp|minTimeStamp|maxTimeStamp|consumeTimeStamp)":)[1-9]\d{12}'
+    r'|("timestamp":)\d+|("delayTime":)[1-9]\d*|("(?:min|max|consume)TimeStampStr":)"20[^"]{21}"'
+)
 PORTS = re.compile(r"127\.0\.0\.1:\d{5}")
 STACK_FRAME = re.compile(r"^(?:java\.lang\.\w+|[\w.]+Exception): (.*), [\w.$]+\([\w.]+:\d+\)$")
 """`RemotingHelper.exceptionSimpleDesc`: class, text, first stack frame.  We give the text alone."""
@@ -44,7 +47,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
 
 def comparable(body: str) -> Any:
     """The value of a body: order of members, times and our ports taken away."""
-    text = PORTS.sub("127.0.0.1:port", TIMES.sub(lambda found: (found[1] or found[2]) + "1", body))
+    text = PORTS.sub("127.0.0.1:port", TIMES.sub(lambda found: next(filter(None, found.groups())) + "1", body))
     try:
         value = fastjson.loads(text.encode())
     except Exception:
@@ -127,6 +130,13 @@ SET_FOR_THE_TEST = {
     "maxIndexNum",
     "mappedFileSizeCommitLog",
     "mappedFileSizeConsumeQueue",
+    "osPageCacheBusyTimeOutMills",
+    "waitTimeMillsInAckQueue",
+    "waitTimeMillsInAdminBrokerQueue",
+    "waitTimeMillsInLitePullQueue",
+    "waitTimeMillsInPullQueue",
+    "waitTimeMillsInSendQueue",
+    "waitTimeMillsInTransactionQueue",
 }
 """What the two brokers were given, and it is not the same."""
 

@@ -232,7 +232,9 @@ def test_members_hear_of_each_other(broker: Harness) -> None:
     one.asked.clear()
     two.close()
     assert [command.code for command in one.asked] == [NotifyConsumerIdsChanged.code]
-    assert "%RETRY%G" in broker.node.topics
+    retries = broker.node.topics.get("%RETRY%G")
+    assert retries is not None
+    assert (retries.read_queue_nums, retries.write_queue_nums, retries.perm) == (1, 1, 6)
 
 
 def test_a_silent_client_is_closed_and_a_living_one_is_not(broker: Harness) -> None:
@@ -291,12 +293,27 @@ def test_asking_makes_no_queue(broker: Harness, tmp_path: Path) -> None:
 def test_progress_is_written_every_five_seconds_and_at_a_stop(broker: Harness, tmp_path: Path) -> None:
     client = broker.connect()
     client.ask(create("T"))
-    send(client, "T", 0)
+    for _ in range(3):
+        send(client, "T", 0)
     beat(client, "G")
-    client.ask(UpdateConsumerOffset(consumer_group="G", topic="T", queue_id=0, commit_offset=1))
     file = tmp_path / "store/config/consumerOffset.json"
+
+    def commit(offset: int) -> None:
+        assert client.ask(UpdateConsumerOffset(consumer_group="G", topic="T", queue_id=0, commit_offset=offset)).code == 0
+
+    def is_written(offset: int) -> bool:
+        return b'"T@G":{\n\t\t\t0:%d' % offset in file.read_bytes()
+
+    commit(1)
     broker.driver.advance(15_000)
-    assert b'"T@G":{\n\t\t\t0:1' in file.read_bytes()
+    assert is_written(1)
+    commit(2)
+    assert not is_written(2)
+    broker.driver.advance(5_000)
+    assert is_written(2)
+    commit(3)
+    broker.restart()
+    assert is_written(3)
 
 
 # -- relayed questions (attack 11)

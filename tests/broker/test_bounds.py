@@ -170,6 +170,19 @@ def test_locks_have_an_end_for_all_groups_together(tmp_path: Path, monkeypatch: 
     assert locked(harness.connect(), "G4", range(20)) == 10
 
 
+def test_rows_of_progress_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic of a group is a row of tables that grow all at once."""
+    monkeypatch.setattr("broker_impl.state.consumer_offsets.ROWS_MAX", 2)
+    harness = Harness(tmp_path)
+    harness.topic("T", queues=8)
+    client = harness.connect()
+    codes = []
+    for group in ("G", "G2", "G3"):
+        assert client.ask(*beat(group, "T")).code == 0
+        codes.append(client.ask(UpdateConsumerOffset(consumer_group=group, topic="T", queue_id=0, commit_offset=0)).code)
+    assert codes == [0, 0, 1]
+
+
 def test_progress_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker_impl.state.consumer_offsets.PROGRESS_MAX", 3)
     harness = Harness(tmp_path)

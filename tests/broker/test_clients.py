@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from broker_impl.config import BrokerConfig, Machine
 from broker_impl.env import Env
-from broker_impl.state.clients import Client, Clients
+from broker_impl.state.clients import Clients
+from broker_impl.state.consumer_group import Client
 from broker_impl.state.locks import LOCK_MS, QueueLocks
 from rmq_wire.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq_wire.bodies.locks import QueueName

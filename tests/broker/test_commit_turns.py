@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from itertools import pairwise
 
 import pytest
 
 from broker_impl.engine.answers import Refusal, Reply, Settled
 from broker_impl.engine.call import Call
 from broker_impl.engine.cold_reads import ColdReads
-from broker_impl.engine.commits import Commits
+from broker_impl.engine.commits import ANSWERS_PER_STEP, Commits
 from broker_impl.engine.limits import Limits
 from rmq_store.errors import Cold
 from rmq_wire.codes import ResponseCode
@@ -55,6 +56,56 @@ def test_what_is_flushed_already_waits_for_nothing() -> None:
     server.driver.turn((client, client.frame(put("seen before"))))
     assert client.answers[2].code == ResponseCode.SUCCESS, "in the turn in which it was asked"
     assert not server.driver.jobs
+
+
+@pytest.mark.parametrize("outcome", ["flushed", "failed", "late"])
+def test_who_waits_for_one_flush_is_answered_in_steps_and_in_order(outcome: str) -> None:
+    """65,536 may wait: a quarter of a second if they were answered at once."""
+    server = Server(store=FakeStore(sync_flush=True))
+    server.driver.held = True
+    clients = [server.connect() for _ in range(5)]
+    for client in clients:
+        client.raw(b"".join(client.frame(put("a")) for _ in range(ANSWERS_PER_STEP // 2)))
+        server.driver.run()
+    commits = commits_of(server)
+    if outcome == "flushed":
+        server.driver.end_job()  # it began with the first of them
+        server.driver.run()
+    said = [sum(len(client.answers) for client in clients)]
+    waiting = len(commits.waiting)
+    assert waiting > 3 * ANSWERS_PER_STEP // 2
+    if outcome == "late":
+        server.driver.advance(Limits().flush_wait_ms_max)
+    else:
+        server.driver.end_job(OSError(5, "Input/output error") if outcome == "failed" else None)
+        server.driver.run()
+    for _ in range(5):
+        said.append(sum(len(client.answers) for client in clients))
+        server.driver.advance(1)
+    steps = [after - before for before, after in pairwise(said)]
+    assert max(steps) <= ANSWERS_PER_STEP
+    assert sum(steps) == waiting
+    codes = {"flushed": 0, "failed": ResponseCode.SERVICE_NOT_AVAILABLE, "late": ResponseCode.FLUSH_DISK_TIMEOUT}
+    for client in clients:
+        assert list(client.answers) == sorted(client.answers)
+        assert {answer.code for answer in client.answers.values()} == {codes[outcome]}
+    assert not commits.waiting
+
+
+def test_what_a_flush_let_go_is_no_failure_of_the_next_one() -> None:
+    """Those who are still to be answered in the next step when a later flush fails."""
+    server = Server(store=FakeStore(sync_flush=True))
+    server.driver.held = True
+    client = server.connect()
+    client.raw(b"".join(client.frame(put("a")) for _ in range(ANSWERS_PER_STEP + 100)))
+    server.driver.run()
+    commits = commits_of(server)
+    commits.store.flushed_offset = commits.store.written_offset - 50  # type: ignore[misc]
+    server.driver.end_job(OSError(5, "Input/output error"))
+    for _ in range(5):
+        server.driver.advance(1)
+    codes = [client.answers[opaque].code for opaque in sorted(client.answers)]
+    assert codes == [ResponseCode.SUCCESS] * (ANSWERS_PER_STEP + 50) + [ResponseCode.SERVICE_NOT_AVAILABLE] * 50
 
 
 def test_a_disk_that_hangs_a_second_time_is_logged_a_second_time() -> None:

@@ -125,7 +125,6 @@ def config(**entries: str) -> BrokerConfig:
 def test_defaults_come_from_the_machine() -> None:
     found = BrokerConfig({}, Machine("host", "10.0.0.1", "/home/u", 4, None, "a:1;b:2"))
     assert (found.broker_name, found.broker_ip1, found.store_path_root_dir) == ("host", "10.0.0.1", "/home/u/store")
-    assert found.commit_log_dir == "/home/u/store/commitlog"
     assert found.name_servers == ("a:1", "b:2")
     assert (found.listen_port, found.fast_port, found.ha_listen_port) == (10911, 10909, 10912)
     assert found.text("pullMessageThreadPoolNums") == "24"

@@ -1,12 +1,24 @@
-"""Tag expressions as FilterAPI reads them."""
+"""Expressions over tags as FilterAPI reads them, and over properties."""
 
 from __future__ import annotations
 
 import pytest
 
-from broker_impl.filtering import EVERYTHING, EXPRESSION_CHARACTERS_MAX, Unreadable, Wanted, low_half, of_subscription, parse
+from broker_impl.filtering import (
+    EVERYTHING,
+    EXPRESSION_CHARACTERS_MAX,
+    ROWS_MAX,
+    STEPS_MAX,
+    Unreadable,
+    Wanted,
+    low_half,
+    of_subscription,
+    parse,
+    property_filter,
+)
 from rmq_wire.bodies.heartbeat import SubscriptionData
 from rmq_wire.java import string_hash
+from rmq_wire.sql92.selector import CHARACTERS_MAX
 
 
 def codes(*tags: str) -> Wanted:
@@ -29,7 +41,6 @@ def codes(*tags: str) -> Wanted:
         ("* || A", "TAG", codes("*", "A")),
         ("A|B", "TAG", codes("A|B")),
         ("é", "TAG", codes("é")),
-        ("a > 1", "SQL92", Wanted(None, "SQL92")),
         ("*", "", EVERYTHING),
         ("A", "", codes()),
     ],
@@ -52,6 +63,22 @@ def test_subscriptions() -> None:
     assert of_subscription(SubscriptionData(sub_string="A", code_set=[65])) == codes("A")
     assert of_subscription(SubscriptionData(sub_string="x", class_filter_mode=True)) == EVERYTHING
     assert of_subscription(SubscriptionData(sub_string="a > 1", expression_type="SQL92")).expression_type == "SQL92"
+
+
+def test_expressions_over_properties() -> None:
+    wanted = parse("a > 1", "SQL92")
+    assert (wanted.codes, wanted.expression_type) == (None, "SQL92")
+    assert wanted.matches is not None
+    assert wanted.matches.rows_max == ROWS_MAX
+    for text, kind in (("a > 1", "LUA"), ("a = = 1", "SQL92")):
+        assert parse(text, kind) == Wanted(None, kind), "everything, as in Java"
+
+
+def test_a_long_selector_is_asked_about_fewer_units() -> None:
+    long = property_filter(" OR ".join(["a = 1"] * 400), "SQL92")
+    assert 1 <= long.rows_max * long.selector.steps <= STEPS_MAX
+    with pytest.raises(Unreadable):
+        parse("x" * (CHARACTERS_MAX + 1), "SQL92")
 
 
 def test_only_the_low_half_of_a_tag_code_counts() -> None:

@@ -44,6 +44,7 @@ WHOLE: Final = {
     ("broker", 42): "QUEUES_PER_REQUEST_MAX",
     ("broker", 215): "topics_max",
     ("broker", 225): "GROUPS_PER_REQUEST_MAX",
+    ("broker", 320): "UNITS_MAX",
 }
 """Codes that do something at once, by the limit that bounds it (docs/limits.md)."""
 

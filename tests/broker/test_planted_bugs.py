@@ -32,7 +32,7 @@ import pytest
 from broker_impl.capabilities import pull as pulling
 from broker_impl.config import BrokerConfig
 from broker_impl.engine.limits import Limits
-from broker_impl.namesrv.routes import RouteTable
+from broker_impl.namesrv.route_table import RouteTable
 from rmq_wire import names, properties
 from rmq_wire.bodies import properties_text
 from tests.broker.attack_checks import check_plans_are_bounded, check_secrets_are_masked, configured, unchanged

@@ -150,6 +150,20 @@ def test_expressions_of_another_kind(harness: Harness) -> None:
     assert said(client.ask(pull(flags=0)))[:2] == (1, remark)
 
 
+@pytest.mark.parametrize(("ratio", "suggested"), [("40", "3"), ("0", "2")])
+def test_where_slaves_may_be_read_the_group_says_whom_to_ask_next(tmp_path: Path, ratio: str, suggested: str) -> None:
+    """What is far behind the log's end, which with a ratio of 0 is everything, is the slave's."""
+    harness = Harness(tmp_path, slaveReadEnable="true", accessMessageInMemoryMaxRatio=ratio)
+    harness.node.groups.put(SubscriptionGroupConfig(group_name="G", broker_id=3, which_broker_when_consume_slowly=2))
+    client = harness.connect()
+    assert client.ask(send(), b"m").code == 0
+    assert client.ask(pull()).ext_map()["suggestWhichBrokerId"] == suggested
+    assert client.ask(pull(offset=1)).ext_map()["suggestWhichBrokerId"] == "3"
+    assert client.ask(pull(consumer_group="other", offset=1)).ext_map()["suggestWhichBrokerId"] == "0"
+    harness.node.config.slave_read_enable = False
+    assert client.ask(pull()).ext_map()["suggestWhichBrokerId"] == "0"
+
+
 def test_without_heartbeat(harness: Harness) -> None:
     bare: dict[str, Any] = {"flags": 0, "subscription": None}
     assert refused(harness, pull(**bare)) == (24, f"the consumer's group info not exist{FAQ}", {})

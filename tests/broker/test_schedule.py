@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker_impl.capabilities.schedule import UNITS_PER_SLICE
+from broker_impl.capabilities.schedule import RETRY_MS, UNITS_PER_SLICE
 from broker_impl.engine.slices import BYTES_PER_SLICE
+from broker_impl.intake import NotTaken, PutStatus
 from rmq_store.errors import Closed, Cold, CommitFailed
+from rmq_store.log.draft import Draft
 from rmq_wire.headers.positions import GetMaxOffset
+from rmq_wire.implied.tags import tags_code
+from rmq_wire.message import StoredMessage
+from rmq_wire.property_shapes import SIGHTINGS
 from tests.support.engine import Harness
 from tests.support.requests import SUBSCRIPTION, SUSPEND, pairs, props, pull, send, units
 
@@ -20,10 +27,7 @@ SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Harness:
-    harness = Harness(tmp_path)
-    harness.topic("T")
-    harness.driver.advance(2_000)
-    return harness
+    return Harness(tmp_path).begun()
 
 
 def delayed(harness: Harness, level: int, body: bytes = b"late", queue_id: int = 1, **properties: str) -> None:
@@ -61,6 +65,29 @@ def test_the_copy(harness: Harness) -> None:
     assert len(harness.node.store.query("T", "k", 32, 0, 1 << 62).units) == 1
 
 
+def test_the_copy_for_light_queues(tmp_path: Path) -> None:
+    """Java encodes what it has changed only for these."""
+    harness = Harness(tmp_path, enableLmq="true", enableMultiDispatch="true").begun()
+    delayed(harness, 1, INNER_MULTI_DISPATCH="%LMQ%a")
+    harness.driver.advance(1_000)
+    [copy] = harness.stored("T", 1)
+    said = props(copy)
+    assert ("DELAY" in said, said["WAIT"]) == (False, "false")
+    assert [unit.physical_offset for unit in harness.stored("%LMQ%a", 0)] == [copy.physical_offset]
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_what_is_delivered_counts(tmp_path: Path, counted: bool) -> None:
+    """As sent into the topic, and as read by a group of the schedule's own, with `enableScheduleMessageStats`."""
+    harness = Harness(tmp_path, enableScheduleMessageStats=str(counted).lower()).begun()
+    delayed(harness, 1)
+    harness.driver.advance(1_000)
+    stats = harness.node.halves.stats
+    names = [("TOPIC_PUT_NUMS", "T"), ("GROUP_GET_NUMS", f"{SCHEDULE}@SCHEDULE_CONSUMER")]
+    found = [stats.item(*name) for name in names]
+    assert [item.value if item else 0 for item in found] == [int(counted), int(counted)]
+
+
 def test_levels_above_the_last_are_the_last(harness: Harness) -> None:
     delayed(harness, 30)
     [waiting] = harness.stored(SCHEDULE, 17)
@@ -83,13 +110,14 @@ def test_a_held_pull_is_woken_by_the_delivery(harness: Harness) -> None:
     assert len(units(client.answers.pop(opaque).body)) == 1
 
 
-def test_in_order_and_many(harness: Harness) -> None:
+def test_in_order_and_many(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(200):
         delayed(harness, 2, str(number).encode())
         harness.driver.advance(7)
     harness.driver.advance(5_000)
     assert [int(bytes(unit.body)) for unit in harness.stored("T", 1)] == list(range(200))
-    assert harness.node.delay_offsets.progress[2] == 200
+    assert harness.node.delay_offsets.progress == {2: 200}
+    assert caplog.text == ""
 
 
 def test_a_clean_restart_delivers_once(harness: Harness) -> None:
@@ -162,41 +190,116 @@ def test_a_failing_append_is_tried_again_and_nothing_is_passed_over(harness: Har
     assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"0", b"1", b"2"]
 
 
+def test_a_level_that_had_nothing_more_looks_at_what_comes(harness: Harness) -> None:
+    for number in range(3):
+        delayed(harness, 1, b"%d" % number)
+        harness.driver.advance(1_000)
+        assert len(harness.stored("T", 1)) == number + 1
+        harness.driver.advance(10_000)
+
+
+def test_what_is_refused_is_tried_again(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    delayed(harness, 1)
+    intake = harness.node.halves.intake
+    real = intake.stage_draft
+    refusals = [PutStatus.SERVICE_NOT_AVAILABLE] * 3
+
+    def stage_draft(*arguments: Any) -> Any:
+        if refusals:
+            raise NotTaken(refusals.pop())
+        return real(*arguments)
+
+    monkeypatch.setattr(intake, "stage_draft", stage_draft)
+    harness.driver.advance(1_000 + 3 * RETRY_MS)
+    assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"late"]
+    assert caplog.text.count("delay level 1: offset 0 was not stored") == 3
+
+
+def test_a_bug_in_a_delivery_is_logged_and_the_level_goes_on(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    delayed(harness, 1)
+    intake = harness.node.halves.intake
+    with monkeypatch.context() as patch:
+        patch.setattr(intake, "stage_draft", lambda *_: 1 // 0)
+        harness.driver.advance(1_000)
+    assert "ZeroDivisionError" in caplog.text
+    assert harness.stored("T", 1) == []
+    harness.driver.advance(60_000)
+    assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"late"]
+
+
 def test_a_cold_queue_is_read_by_somebody_else(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     delayed(harness, 1, b"0")
     delayed(harness, 1, b"1")
     store = harness.node.store
-    real = store.lookup
+    real = store.copies
     seen: list[int] = []
 
-    def lookup(at: int, **more: Any) -> Any:
-        if at not in seen:
-            raise Cold(lambda: seen.append(at), "somewhere")
-        return real(at, **more)
+    def copies(topic: str, places: Sequence[tuple[int, int]]) -> Iterator[Draft | None]:
+        for at, size in places:
+            if at not in seen:
+                raise Cold(partial(seen.append, at), "somewhere")
+            yield from real(topic, [(at, size)])
 
-    monkeypatch.setattr(store, "lookup", lookup)
+    monkeypatch.setattr(store, "copies", copies)
     harness.driver.advance(1_000)
     assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"0", b"1"]
+    assert len(seen) == 2
 
 
-def test_a_unit_without_home_is_passed_over(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RMQ_SYS_TRANS_HALF_TOPIC", "a/b", "T"):
-        delayed(harness, 1)
-        monkeypatch.setattr(harness.capability(310)._intake, "divert", divert_to(name))
-    delayed(harness, 1)
-    monkeypatch.undo()
-    delayed(harness, 1, b"last")
-    harness.driver.advance(2_000)
-    assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"late", b"late", b"last"]
-    assert harness.node.delay_offsets.progress[1] == 5
+@pytest.mark.parametrize(
+    ("topic", "queue_id"),
+    [
+        ("RMQ_SYS_TRANS_HALF_TOPIC", "1"),
+        ("SCHEDULE_TOPIC_XXXX", "1"),
+        ("a/b", "1"),
+        ("", "1"),
+        ("T", ""),
+        ("T", "one"),
+        ("T", "-1"),
+        ("T", "٣"),
+        ("T", "1" * 11),
+    ],
+)
+def test_a_unit_without_home_is_passed_over(harness: Harness, monkeypatch: pytest.MonkeyPatch, topic: str, queue_id: str) -> None:
+    """Whoever wrote it; what stands behind it in its level is delivered."""
 
-
-def divert_to(name: str) -> Any:
     def divert(message: Any, _: int) -> None:
-        message.values["REAL_TOPIC"], message.values["REAL_QID"] = name, "1"
+        message.values["REAL_TOPIC"], message.values["REAL_QID"] = topic, queue_id
         message.topic, message.queue_id = SCHEDULE, 0
 
-    return divert
+    delayed(harness, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(harness.capability(310)._intake, "divert", divert)
+        delayed(harness, 1)
+    delayed(harness, 1, b"last")
+    harness.driver.advance(2_000)
+    assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"late", b"last"]
+    assert harness.node.delay_offsets.progress[1] == 3
+
+
+def test_what_a_busy_producer_delays_keeps_its_properties(harness: Harness) -> None:
+    """The first copies are made the general way, the others by the shape that they share."""
+    client = harness.connect()
+    for number in range(SIGHTINGS + 3):
+        values = {"KEYS": f"k{number}", "UNIQ_KEY": f"{number:032}", "DELAY": "2", "mine": "100 %s"}
+        given = pairs(**values, TAGS=f"t{number % 2}")
+        client.ask(send(queue_id=number % 2, properties=given, sys_flag=1, flag=number), b"%d" % number)
+    originals = harness.stored(SCHEDULE, 1)
+    harness.driver.advance(6_000)
+    copies = sorted(harness.stored("T", 0) + harness.stored("T", 1), key=lambda unit: unit.physical_offset)
+    assert [_all_but_place(unit) for unit in copies] == [_all_but_place(unit) for unit in originals]
+    assert [unit.queue_id for unit in copies] == [number % 2 for number in range(SIGHTINGS + 3)]
+    for number in range(SIGHTINGS + 3):
+        assert len(harness.node.store.query("T", f"k{number}", 32, 0, 1 << 62).units) == 1
+        assert harness.node.store.queue_unit("T", number % 2, number // 2)[2] == tags_code(f"t{number % 2}")
+
+
+def _all_but_place(unit: StoredMessage) -> tuple[Any, ...]:
+    return (unit.body, unit.properties, unit.flag, unit.sys_flag, unit.born_timestamp, unit.born_host, unit.store_host)
 
 
 def test_the_clock_steps(harness: Harness) -> None:
@@ -217,10 +320,10 @@ class Delivered:
     def __init__(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         self.turns: list[list[int]] = []
         intake, turn = harness.capability(310)._intake, harness.driver.turn
-        real = intake.stage
+        real = intake.stage_draft
 
-        def stage(*arguments: Any, **more: Any) -> Any:
-            placed = real(*arguments, **more)
+        def stage(*arguments: Any) -> Any:
+            placed = real(*arguments)
             self.turns[-1].append(placed.size)
             return placed
 
@@ -228,7 +331,7 @@ class Delivered:
             self.turns.append([])
             turn(*arrived)
 
-        monkeypatch.setattr(intake, "stage", stage)
+        monkeypatch.setattr(intake, "stage_draft", stage)
         monkeypatch.setattr(harness.driver, "turn", counted)
 
     def most(self) -> tuple[int, int]:
@@ -298,9 +401,7 @@ def test_the_clock_jumps_while_all_levels_wait(harness: Harness, hours: int) -> 
 
 def test_levels_of_ones_own_and_a_restart_with_others(tmp_path: Path) -> None:
     """What waits keeps its time, unless that lies farther ahead than its level now says; a level that is gone stands still."""
-    harness = Harness(tmp_path, messageDelayLevel="2s 1h 5ms")
-    harness.topic("T")
-    harness.driver.advance(2_000)
+    harness = Harness(tmp_path, messageDelayLevel="2s 1h 5ms").begun()
     for level in (1, 2, 3, 9):
         delayed(harness, level, b"%d" % level)
     harness.driver.advance(5)

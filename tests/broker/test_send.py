@@ -151,7 +151,7 @@ def test_a_lite_topic_is_noted(harness: Harness) -> None:
 def test_the_second_send_takes_the_fast_path(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     client = harness.connect()
     client.ask(send(), b"x")
-    monkeypatch.setattr(harness.capability(310)._rules, "answer", lambda *_: pytest.fail("not the fast path"))
+    monkeypatch.setattr(harness.capability(310).rules, "answer", lambda *_: pytest.fail("not the fast path"))
     client.ask(send(queue_id=3), b"x")
     harness.node.topics.put(TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
     monkeypatch.undo()
@@ -220,7 +220,7 @@ def test_both_ways_store_the_same(harness: Harness, sent: list[tuple[str, str]],
     client = harness.connect()
     capability = harness.capability(310)
     capability._paths.clear()
-    capability._rewriter = capability._rules.rewriter = Rewriter(cluster="DefaultCluster", region="DefaultRegion", trace_on=True)
+    capability._rewriter = capability.rules.rewriter = Rewriter(cluster="DefaultCluster", region="DefaultRegion", trace_on=True)
     for _ in range(3):
         assert client.ask(send(properties=text), b"x").code == 0
     first, *others = harness.stored("T", 0)[-3:]

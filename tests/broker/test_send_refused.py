@@ -175,7 +175,7 @@ def test_a_consumer_that_sends_back_by_itself(harness: Harness) -> None:
     assert (dead.body, props(dead)["DELAY"]) == (b"dead", "-1")
     assert client.ask(send("%RETRY%G", reconsume_times=4, max_reconsume_times=9, properties=pairs(DELAY="0")), b"x").code == 0
     assert len(harness.stored("%RETRY%G", 0)) == 2
-    harness.capability(310)._rules._locks.lock("G", [QueueName(topic="T", broker_name="broker-a", queue_id=0)], "c1")
+    harness.capability(310).rules._locks.lock("G", [QueueName(topic="T", broker_name="broker-a", queue_id=0)], "c1")
     assert client.ask(send("%RETRY%G", properties=pairs(DELAY="0")), b"in order").code == 0
     assert len(harness.stored("%DLQ%G", 0)) == 2
     harness.driver.advance(60_001)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -13,19 +12,16 @@ from hypothesis import strategies as st
 from broker_impl.config import BrokerConfig, Machine
 from broker_impl.engine.slices import finished
 from broker_impl.env import Env
-from broker_impl.state import persisted
 from broker_impl.state.attributes import TOPIC_ATTRIBUTES, BadAttribute, altered, parse_modification
 from broker_impl.state.consumer_offsets import ABSENT, ConsumerOffsets
 from broker_impl.state.groups import BUILTIN_GROUPS, READ_INDEX, GroupTable
-from broker_impl.state.persisted import JavaOrder, PersistedTable
+from broker_impl.state.persisted import PersistedTable
 from broker_impl.state.topics import TopicTable
 from rmq_wire import fastjson
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.errors import BadBody
-from rmq_wire.java import iteration_order, spread_of
 from tests.broker.admin_calls import GOLDEN
-from tests.support.lines import lines_of
 
 WALL_MS = 1_700_000_000_000
 slow = settings(deadline=None, max_examples=60)
@@ -375,60 +371,12 @@ def test_attribute_changes_are_lawful_or_refused(text: str, create: bool) -> Non
 # -- files
 
 
-@slow
-@given(st.lists(st.text(max_size=6), unique=True, max_size=200), st.sampled_from([8, 16, 128]))
-def test_the_order_of_java_maps_is_kept_as_keys_come(keys: list[str], buckets: int) -> None:
-    order = JavaOrder(buckets)
-    for key in keys:
-        order.add(key)
-    limit = buckets * 3 // 4
-    if len(keys) <= limit or limit * 2 >= len(keys):
-        assert list(order) == iteration_order(keys, order._buckets)
-    assert sorted(order) == sorted(keys)
-
-
-@slow
-@given(st.lists(st.tuples(st.booleans(), st.sampled_from("abcdefghijklmnop")), max_size=200), st.integers(2, 5))
-def test_the_order_forgets_what_goes(events: list[tuple[bool, str]], block_max: int) -> None:
-    order, model = JavaOrder(8), dict[str, None]()
-    with patch.object(persisted, "BLOCK_MAX", block_max):
-        for comes, key in events:
-            if comes and key not in model:
-                order.add(key)
-                model[key] = None
-            elif not comes and key in model:
-                order.remove(key)
-                del model[key]
-    wanted = sorted(model, key=lambda key: spread_of(key) & (order._buckets - 1))  # in a bucket by arrival
-    assert list(order) == wanted
-    assert [place[1] for place in order.copy()] == wanted
-
-
 def test_progress_that_goes_with_a_topic_takes_no_search_for_each_group() -> None:
     table = offsets()
     for number in range(2_000):
         table.commit(f"group-{number}", "T", 0, number)
     finished(table.dropping_topic("T"))
     assert not table.groups_of("T")
-
-
-def test_no_key_that_goes_takes_longer_in_a_larger_order() -> None:
-    """Places of keys that had gone were swept out together: 87 ms for 100,000."""
-
-    def longest(count: int) -> int:
-        order = filled(count)
-        return max(lines_of(lambda number=number: order.remove(f"key-{number}")) for number in range(count))  # type: ignore[misc]
-
-    assert longest(8_000) <= longest(1_000) + 2 * 3  # three more steps of a search
-    assert max(map(len, (order := filled(8_000))._blocks)) <= persisted.BLOCK_MAX
-    assert list(order) == iteration_order([f"key-{number}" for number in range(8_000)], 1 << 14)
-
-
-def filled(count: int) -> JavaOrder:
-    order = JavaOrder(1 << 14)
-    for number in range(count):
-        order.add(f"key-{number}")
-    return order
 
 
 TABLES = [topics, groups, offsets]

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from broker_impl.capabilities.timers import RETRY_MS, TOPICS_PER_SLICE
+from broker_impl.intake import NotTaken, PutStatus
 from rmq_store.errors import Closed, Cold, CommitFailed
 from rmq_store.layouts import TIMER_CHECK
 from rmq_wire.headers.positions import GetMaxOffset
@@ -23,10 +25,7 @@ WHEEL = "rmq_sys_wheel_timer"
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Harness:
-    harness = Harness(tmp_path, recallMessageEnable="true")
-    harness.topic("T")
-    harness.driver.advance(2_000)
-    return harness
+    return Harness(tmp_path, recallMessageEnable="true").begun()
 
 
 def timed(harness: Harness, body: bytes = b"later", queue_id: int = 1, key: str = "K" * 32, **properties: str) -> Any:
@@ -174,22 +173,72 @@ def test_a_failing_append_is_tried_again(harness: Harness, monkeypatch: pytest.M
     assert bodies(harness) == [b"later"]
 
 
-def test_cold_bytes(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused_is_tried_again(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    timed(harness, TIMER_DELAY_SEC="2")
+    harness.driver.advance(1_000)
+    intake = harness.node.halves.intake
+    real = intake.stage_draft
+    refusals = [PutStatus.SERVICE_NOT_AVAILABLE] * 3
+
+    def stage_draft(*arguments: Any) -> Any:
+        if refusals:
+            raise NotTaken(refusals.pop())
+        return real(*arguments)
+
+    monkeypatch.setattr(intake, "stage_draft", stage_draft)
+    harness.driver.advance(1_000 + 3 * RETRY_MS)
+    assert bodies(harness) == [b"later"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "timer: a message was not stored: ('SERVICE_NOT_AVAILABLE', '')"
+    ] * 3
+
+
+def test_nothing_is_delivered_after_a_stop(harness: Harness) -> None:
+    timed(harness, TIMER_DELAY_SEC="2")
+    harness.driver.advance(1_000)
+    harness.node.timers.stop()
+    harness.driver.advance(10_000)
+    assert bodies(harness) == []
+
+
+def test_a_clean_stop_writes_how_far_the_timer_is(harness: Harness) -> None:
+    timed(harness, TIMER_DELAY_SEC="2")
+    timed(harness, TIMER_DELAY_SEC="60")
+    harness.driver.advance(5_000)
+    timed(harness, TIMER_DELAY_SEC="60")
+    timer = harness.node.timer
+    assert timer is not None
+    harness.stop()
+    written = (Path(harness.root) / "config" / "timercheck").read_bytes()
+    assert written[: TIMER_CHECK.size] == timer.check().packed()
+    assert timer.check().queue_offset == 3
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_cold_bytes(harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: bool) -> None:
+    """They are read by somebody else, and once more when that fails."""
     timed(harness, TIMER_DELAY_SEC="2")
     harness.driver.advance(1_000)
     store = harness.node.store
-    real = store.lookup
+    real = store.copies
     colds: list[Cold] = []
 
-    def lookup(at: int, **more: Any) -> Any:
-        if not colds:
-            colds.append(Cold(lambda: None, "cold"))
-            raise colds[0]
-        return real(at, **more)
+    def load() -> None:
+        if fails:
+            raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(store, "lookup", lookup)
+    def named(*asked: Any) -> Any:
+        if not colds:
+            colds.append(Cold(load, "cold"))
+            raise colds[0]
+        return real(*asked)
+
+    monkeypatch.setattr(store, "copies", named)
     harness.driver.advance(3_000)
-    assert colds[0].done
+    assert len(colds) == 1
+    assert ("timer: what is due cannot be read" in caplog.text) == fails
     assert bodies(harness) == [b"later"]
 
 
@@ -217,6 +266,9 @@ def test_recall(harness: Harness) -> None:
     assert handle == ("T", "broker-a", str(int(props(harness.stored(WHEEL)[0])["TIMER_OUT_MS"]) + 1), "G" * 32)
     answer = recall(harness, answered["recallHandle"])
     assert (answer.code, answer.ext_map()["msgId"]) == (0, "G" * 32)
+    counted = harness.node.halves.stats.item("TOPIC_PUT_NUMS", WHEEL)
+    assert counted is not None
+    assert counted.value == 3, "the recall as well"
     mark = harness.stored(WHEEL)[2]
     assert bytes(mark.body) == b"0"
     assert props(mark)["TIMER_DEL_UNIQKEY"] == "G" * 32
@@ -324,6 +376,15 @@ def test_a_deleted_topic_is_not_counted(harness: Harness) -> None:
     assert count_of(harness) is None
 
 
+def test_a_look_for_topics_that_are_gone_comes_in_slices(harness: Harness) -> None:
+    timer = harness.node.timer
+    assert timer is not None
+    for number in range(2 * TOPICS_PER_SLICE + 1):
+        timer.metrics.add(f"Gone{number}", 1, harness.env.wall_ms)
+    assert list(harness.node.timers._forget_unknown()) == [None, None]
+    assert timer.metrics.counts == {}
+
+
 def test_slots_of_an_hour_and_a_time_in_a_year(tmp_path: Path) -> None:
     harness = Harness(tmp_path, timerPrecisionMs="3600000", timerMaxDelaySec=str(400 * 86_400))
     harness.topic("T")
@@ -340,6 +401,9 @@ def test_the_figures(harness: Harness) -> None:
     harness.driver.advance(1_000)
     table = json.loads(bytes(harness.connect().ask(GetBrokerRuntimeInfo()).body))["table"]
     assert (table["timerCongestNum"], table["timerOffsetBehind"], table["timerReadBehind"]) == ("1", "0", "0")
+    harness.node.timers.stop()
+    harness.driver.advance(5_000)
+    assert harness.node.timers.figures()["timerReadBehind"] == "5"
 
 
 def test_the_rates(harness: Harness) -> None:
@@ -367,9 +431,13 @@ def test_the_rates(harness: Harness) -> None:
 
 
 def test_without_a_wheel(tmp_path: Path) -> None:
-    client = Harness(tmp_path, timerWheelEnable="false").connect()
+    harness = Harness(tmp_path, timerWheelEnable="false").begun()
+    client = harness.connect()
     assert [client.ask(asked).code for asked in (GetTimerCheckPoint(), GetTimerMetrics())] == [1, 1]
     assert client.ask(SwitchTimerEngine(engine_type="F")).code == 29
+    assert client.ask(DeleteTopic(topic="T")).code == 0
+    assert harness.node.timers.figures()["timerReadBehind"] == "0"
+    harness.stop()
 
 
 @pytest.mark.parametrize(("engine", "code"), [("F", 0), ("R", 29), ("X", 29), (None, 29)])

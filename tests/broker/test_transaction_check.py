@@ -7,28 +7,28 @@ from typing import Any
 
 import pytest
 
+from broker_impl.capabilities.transactions import ENDED, UNSEEN_MS
 from rmq_store.errors import Closed, Cold, CommitFailed
 from rmq_wire.message import read_unit
 from rmq_wire.names import TRANS_GROUP
 from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from tests.support.engine import Harness
 from tests.support.requests import props
-from tests.support.transactions import GIVEN_UP, HALF, OP, UNIQUE, Producer, bodies, end, ending, half
+from tests.support.transactions import GIVEN_UP, HALF, OP, UNIQUE, Producer, bodies, end, ending, half, learn_at_once
 
 ROUND_MS = 30_000
 
 
-def opened(root: Path, **settings: Any) -> Harness:
-    """A broker with a topic, some seconds before its first check."""
-    harness = Harness(root, **settings)
-    harness.topic("T")
-    harness.driver.advance(2_000)
-    return harness
+@pytest.fixture(autouse=True, params=[False, True], ids=["by the rules", "at once"])
+def learned(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways of a half message and of its end: the general one, and the one that busy producers take."""
+    if request.param:
+        learn_at_once(monkeypatch)
 
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Harness:
-    return opened(tmp_path)
+    return Harness(tmp_path).begun()
 
 
 def check(harness: Harness, *producers: Producer) -> None:
@@ -100,7 +100,45 @@ def test_attack_22_asked_fifteen_times_and_given_up(harness: Harness) -> None:
     assert topic is not None
     assert (topic.perm, topic.write_queue_nums) == (6, 1)
     assert harness.node.transaction_metrics.counts["T"][0] == 0
-    assert end(harness, harness.stored(HALF)[-1], TRANSACTION_COMMIT).code == 1
+    assert harness.stored("T", 1) == []
+
+
+@pytest.mark.parametrize("named", [0, -1])
+def test_a_commit_of_what_was_given_up_is_late_and_counts_once(harness: Harness, named: int) -> None:
+    """As in Java, which stores it; by the place of the first copy or of the last.  A rollback leaves nothing to do."""
+    half(harness)
+    other = half(harness, 2)
+    for _ in range(16):
+        check(harness)
+    assert len(harness.stored(GIVEN_UP)) == 2
+    mine = [unit for unit in harness.stored(HALF) if props(unit)["UNIQ_KEY"] != props(other)["UNIQ_KEY"]]
+    first, second = harness.connect(), harness.connect()
+    harness.driver.run(*((one, one.frame(ending(mine[named], TRANSACTION_COMMIT))) for one in (first, second)))
+    harness.driver.advance(UNSEEN_MS)
+    assert sorted(answer.code for one in (first, second) for answer in one.answers.values()) == [0, 1]
+    assert bodies(harness.stored("T", 1)) == [b"half"]
+    for unit in mine:
+        answer = end(harness, unit, TRANSACTION_COMMIT)
+        assert (answer.code, answer.remark) == (1, ENDED)
+    assert end(harness, other, TRANSACTION_ROLLBACK).code == 0
+    assert len(harness.stored("T", 1)) == 1
+    assert harness.node.transaction_metrics.counts["T"][0] == 0
+
+
+def test_an_end_waits_for_the_copy_to_be_in_the_index(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check has put it back, and the index has not come so far: the first sender's end is not refused."""
+    unit = half(harness)
+    check(harness)
+    client = harness.connect()
+    with monkeypatch.context() as patch:
+        patch.setattr(harness.node.halves.copies, "newest", lambda _: None)
+        patch.setattr(type(harness.node.store), "undispatched", 1)
+        opaque = client.send(ending(unit, TRANSACTION_COMMIT))
+        harness.driver.advance(3 * UNSEEN_MS)
+        assert opaque not in client.answers
+    harness.driver.advance(UNSEEN_MS)
+    assert client.answers[opaque].code == 0
+    assert bodies(harness.stored("T", 1)) == [b"half"]
 
 
 def test_checks_count_when_nobody_is_there_to_be_asked(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
@@ -341,19 +379,19 @@ def test_what_cannot_be_read_is_not_read_again_and_again(harness: Harness, monke
     half(harness, 1)
     harness.driver.advance(5_000)
     bad = harness.stored(topic)[0 if topic == OP else 1].physical_offset
-    real = type(harness.node.store).lookup
+    real = type(harness.node.store).stored
     reads: list[int] = []
 
     def fail() -> None:
         reads.append(bad)
         raise OSError(5, "Input/output error")
 
-    def lookup(store: Any, physical_offset: int) -> Any:
+    def stored(store: Any, physical_offset: int, size: int) -> Any:
         if physical_offset == bad:
             raise Cold(fail, "a bad block")
-        return real(store, physical_offset)
+        return real(store, physical_offset, size)
 
-    monkeypatch.setattr(type(harness.node.store), "lookup", lookup)
+    monkeypatch.setattr(type(harness.node.store), "stored", stored)
     harness.restart()
     producer = Producer(harness)
     check(harness, producer)
@@ -392,11 +430,26 @@ def test_a_clock_that_goes_back(harness: Harness) -> None:
     assert len(harness.stored(HALF)) == 2
 
 
+def deafen(producer: Producer) -> None:
+    """It takes nothing any more."""
+    producer.client.peer.output_bytes_max = 0
+    producer.client.reads = False
+    producer.client.peer.unsent_bytes = 1
+
+
+def test_attack_22_where_nobody_takes_questions_that_is_said(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    producer = Producer(harness)
+    half(harness)
+    deafen(producer)
+    harness.driver.advance(29_000)
+    assert harness.node.transaction_check.unasked == 1
+    assert "no producer of group P takes questions" in caplog.text
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 def test_attack_22_a_producer_that_takes_nothing_is_not_asked(harness: Harness) -> None:
     deaf, other = Producer(harness), Producer(harness)
-    deaf.client.peer.output_bytes_max = 0
-    deaf.client.reads = False
-    deaf.client.peer.unsent_bytes = 1
+    deafen(deaf)
     for number in range(4):
         half(harness, number)
     other.beat()

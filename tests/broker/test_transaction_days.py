@@ -14,13 +14,14 @@ from broker_impl.capabilities.transaction_check import TransactionCheck
 from broker_impl.capabilities.transactions import Transactions
 from broker_impl.half_copies import HalfCopies
 from broker_impl.half_messages import HalfMessages
-from broker_impl.state.half_messages import EndedHalves, HalfState
+from broker_impl.state.ended_halves import EndedHalves, HalfState
 from rmq_wire.implied import transactions as rule
 from rmq_wire.names import TRANS_GROUP, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from tests.support.engine import Harness
 from tests.support.node_ids import function_of
 from tests.support.planting import FAILURES, Plant, find, find_by_seed
 from tests.support.transaction_sim import day
+from tests.support.transactions import learn_at_once
 
 DAYS = 15
 SEEDS_MAX = 40
@@ -28,6 +29,13 @@ SEEDS_MAX = 40
 
 @pytest.mark.parametrize("seed", range(DAYS))
 def test_a_day(seed: int, tmp_path: Path) -> None:
+    day(seed, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(DAYS))
+def test_a_busy_day(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of half messages that take the fast path."""
+    learn_at_once(monkeypatch)
     day(seed, tmp_path)
 
 
@@ -122,9 +130,7 @@ BY_TEST: dict[Plant, str] = {
 
 @pytest.mark.parametrize("plant", BY_TEST, ids=lambda plant: plant.__name__)
 def test_planted_and_found_by_a_test(plant: Plant, tmp_path: Path) -> None:
-    harness = Harness(tmp_path)
-    harness.topic("T")
-    harness.driver.advance(2_000)
+    harness = Harness(tmp_path).begun()
     check = function_of(f"tests/broker/test_transaction_check.py::{BY_TEST[plant]}")
     with pytest.MonkeyPatch.context() as patch:
         arguments = (harness, patch) if "monkeypatch" in inspect.signature(check).parameters else (harness,)

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker_impl.capabilities.transactions import UNSEEN_MS, UNSEEN_TRIES
+from broker_impl.intake import NotTaken, PutStatus
+from broker_impl.state.ended_halves import HalfState
+from rmq_store.errors import Closed, Cold, CommitFailed, Illegal, IllegalKind, StoreError
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.transactions import ResumeCheckHalfMessage
 from rmq_wire.message_id import offset_message_id
 from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from tests.support.engine import Harness
 from tests.support.requests import WALL_MS, pairs, props, pull, send
-from tests.support.transactions import HALF, OP, UNIQUE, bodies, end, ending, half
+from tests.support.transactions import HALF, OP, UNIQUE, bodies, end, ending, half, learn_at_once
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["by the rules", "at once"])
+def learned(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways of a half message and of its end: the general one, and the one that busy producers take."""
+    if request.param:
+        learn_at_once(monkeypatch)
 
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Harness:
-    harness = Harness(tmp_path)
-    harness.topic("T")
-    harness.driver.advance(2_000)
-    return harness
+    return Harness(tmp_path).begun()
 
 
 def test_a_half_message_waits_unseen(harness: Harness) -> None:
@@ -67,6 +76,17 @@ def test_many_ends_are_written_at_once(tmp_path: Path) -> None:
     assert bodies(harness.stored(OP)) == [b"0,1,2,3,4,", b"5,6,"]
 
 
+def test_an_op_message_is_no_larger_than_a_message_may_be(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, transactionOpMsgMaxSize="1000", maxMessageSize="10")
+    harness.topic("T")
+    client = harness.connect()
+    for number in range(7):
+        client.ask(ending(half(harness, number, client), TRANSACTION_ROLLBACK))
+    harness.driver.advance(6_000)
+    assert bodies(harness.stored(OP)) == [b"0,1,2,3,4,", b"5,6,"]
+    assert harness.node.halves.state(0, 6) is HalfState.ENDED
+
+
 def test_nobody_is_answered_whose_transaction_has_no_end_yet(harness: Harness) -> None:
     unit = half(harness)
     client = harness.connect()
@@ -89,6 +109,18 @@ def test_attack_23_the_first_end_counts(harness: Harness, first: int, second: in
     harness.driver.advance(70_000)
     assert end(harness, unit, second).code == ResponseCode.SYSTEM_ERROR
     assert len(harness.stored("T", 1)) == (first == TRANSACTION_COMMIT)
+
+
+@pytest.mark.parametrize("second", [TRANSACTION_COMMIT, TRANSACTION_ROLLBACK])
+def test_attack_23_a_commit_counts_that_no_op_message_tells_of(harness: Harness, second: int) -> None:
+    """The broker was killed before it wrote one: the committed message itself tells it."""
+    unit = half(harness)
+    assert end(harness, unit, TRANSACTION_COMMIT).code == 0
+    assert harness.stored(OP) == []
+    harness.restart(kill=True)
+    harness.driver.advance(2_000)
+    assert end(harness, unit, second).code == ResponseCode.SYSTEM_ERROR
+    assert bodies(harness.stored("T", 1)) == [b"half"]
 
 
 def test_two_ends_in_one_turn(harness: Harness) -> None:
@@ -116,6 +148,106 @@ def test_refused(harness: Harness, how: int, change: dict[str, Any], remark: str
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
     assert harness.stored("T", 1) == []
     assert end(harness, unit, TRANSACTION_COMMIT).code == 0
+
+
+def test_an_end_waits_for_its_half_message_to_be_visible(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in the log, and its queue has not come so far."""
+    unit = half(harness)
+    unseen_by_queue(harness, monkeypatch, looks=3)
+    client = harness.connect()
+    opaque = client.send(ending(unit, TRANSACTION_COMMIT))
+    harness.driver.advance(2 * UNSEEN_MS)
+    assert opaque not in client.answers
+    harness.driver.advance(UNSEEN_MS)
+    assert client.answers[opaque].code == 0
+    assert bodies(harness.stored("T", 1)) == [b"half"]
+
+
+def test_an_end_of_what_cannot_be_read(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = half(harness)
+    unseen_by_queue(harness, monkeypatch, looks=0)
+    cold = Cold(raises(OSError(5, "Input/output error")), "cold")
+    with monkeypatch.context() as patch:
+        patch.setattr(harness.node.store, "lookup_message", raises(cold))
+        answer = end(harness, unit, TRANSACTION_COMMIT)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "Input/output error" in (answer.remark or "")
+    assert end(harness, unit, TRANSACTION_COMMIT).code == 0
+
+
+def test_an_end_does_not_wait_for_ever(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = half(harness)
+    unseen_by_queue(harness, monkeypatch, looks=1_000_000)
+    client = harness.connect()
+    opaque = client.send(ending(unit, TRANSACTION_COMMIT))
+    harness.driver.advance(UNSEEN_MS * UNSEEN_TRIES)
+    assert (client.answers[opaque].code, client.answers[opaque].remark) == (1, "Find prepared transaction message failed")
+
+
+def unseen_by_queue(harness: Harness, patch: pytest.MonkeyPatch, looks: int) -> None:
+    """So many looks do not find what is in the log; nothing is known of what came a moment ago."""
+    store = harness.node.store
+    real = store.lookup_message
+    left = list(range(looks))
+    patch.setattr(harness.node.halves.recent, "find", lambda _: None)
+    patch.setattr(type(store), "undispatched", 1)
+    patch.setattr(store, "lookup_message", lambda offset: None if left and left.pop() + 1 else real(offset))
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (PutStatus.MESSAGE_ILLEGAL, ResponseCode.MESSAGE_ILLEGAL),
+        (PutStatus.PROPERTIES_SIZE_EXCEEDED, ResponseCode.MESSAGE_ILLEGAL),
+        (PutStatus.SERVICE_NOT_AVAILABLE, ResponseCode.SERVICE_NOT_AVAILABLE),
+        (PutStatus.CREATE_MAPPED_FILE_FAILED, ResponseCode.SYSTEM_ERROR),
+        (PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_a_commit_that_cannot_be_stored(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, status: PutStatus, code: ResponseCode
+) -> None:
+    """The producer hears why (`EndTransactionProcessor.sendFinalMessage`); the transaction is as open as before."""
+    unit = half(harness)
+    with monkeypatch.context() as patch:
+        patch.setattr(harness.node.halves.intake, "stage_draft", raises(NotTaken(status)))
+        answer = end(harness, unit, TRANSACTION_COMMIT)
+    assert (answer.code, bool(answer.remark)) == (code, True)
+    assert end(harness, unit, TRANSACTION_COMMIT).code == 0
+    assert bodies(harness.stored("T", 1)) == [b"half"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (CommitFailed(Closed.DISK_FULL), ResponseCode.SERVICE_NOT_AVAILABLE),
+        (Illegal(IllegalKind.MESSAGE, "too large"), ResponseCode.MESSAGE_ILLEGAL),
+    ],
+)
+def test_a_commit_that_cannot_be_written(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, error: StoreError, code: ResponseCode
+) -> None:
+    unit = half(harness)
+    store = harness.node.store
+
+    def commit() -> None:
+        store.rollback_to(0)
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "commit", commit)
+        answer = end(harness, unit, TRANSACTION_COMMIT)
+    assert answer.code == code
+    assert harness.stored("T", 1) == []
+    assert end(harness, unit, TRANSACTION_COMMIT).code == 0
+    assert bodies(harness.stored("T", 1)) == [b"half"]
+
+
+def raises(error: Exception) -> Callable[..., Any]:
+    def fail(*_: object) -> Any:
+        raise error
+
+    return fail
 
 
 def test_attack_22_what_only_looks_like_a_half_message_is_none(harness: Harness) -> None:
@@ -148,7 +280,8 @@ def test_a_commit_with_a_delay_level_is_delayed(harness: Harness) -> None:
     assert end(harness, unit, TRANSACTION_COMMIT).code == 0
     assert harness.stored("T", 1) == []
     harness.driver.advance(1_100)
-    assert bodies(harness.stored("T", 1)) == [b"half"]
+    [copy] = harness.stored("T", 1)
+    assert (copy.body, copy.sys_flag, copy.queue_id) == (b"half", TRANSACTION_COMMIT, 1)
 
 
 def test_a_broker_that_takes_none(tmp_path: Path) -> None:

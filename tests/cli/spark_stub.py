@@ -61,6 +61,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Job:
     for module in (jobs, spark_job):
         monkeypatch.setattr(module, "module_of", lambda _name: job)
     monkeypatch.setattr(spark_run, "session", session)
+    monkeypatch.setattr(spark_run, "topics_of_logs", lambda _spark, _source, _paths, asked: frozenset(asked))
     monkeypatch.setattr(spark_run, "need", lambda: None)
     monkeypatch.setattr(spark_run, "check_java", lambda: None)
     return job

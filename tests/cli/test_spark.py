@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -19,13 +15,10 @@ from rmq_cli.main import SUBCOMMANDS
 from rmq_cli.spark import command
 from rmq_columns.errors import BadOption, Malformed
 from rmq_columns.read.options import NAMES
-from rmq_spark import needs, reasons
+from rmq_spark import needs
 from rmq_spark.arguments import OURS
-from rmq_spark.jobs import JOBS
 from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
-from rmq_spark.quiet import quietly
-from tests.cli.spark_stub import Job, Seen, look, stand_in
-from tests.support.rmq import run
+from tests.cli.spark_stub import Job, look, stand_in
 
 Run = Callable[..., Outcome]
 
@@ -262,204 +255,12 @@ def test_interrupted(job: Job, store: Path) -> None:
     assert look("skew", store) == (130, "", "rmq: interrupted\n")
 
 
-TASK = """An exception was thrown from the Python worker. Please see the stack trace below.
-Traceback (most recent call last):
-  File "/x/rmq_spark/store.py", line 74, in read
-    yield from read_split(partition.value)
-  File "/x/rmq_columns/read/reading.py", line 30, in read_split
-    raise error
-{error}
- SQLSTATE: 38000"""
-
-
-@pytest.mark.parametrize(
-    ("text", "said", "defect"),
-    [
-        (TASK.format(error="rmq_columns.errors.Malformed: /s/0, byte 12: size 7"), "/s/0, byte 12: size 7", False),
-        (TASK.format(error="rmq_columns.errors.FileGone: /s/0: is gone"), "/s/0: is gone", False),
-        (TASK.format(error="OSError: [Errno 28] No space"), "a task failed: OSError: [Errno 28] No space", False),
-        (TASK.format(error="KeyError: 'x'"), "a task failed: KeyError: 'x'", True),
-        ("[PATH_NOT_FOUND] Path does not exist: file:/nope. SQLSTATE: 42K03", "Spark: Path does not exist: file:/nope.", False),
-        (
-            "An error occurred while calling o1.x.\n: org.apache.spark.SparkException: Could not parse Master URL: 'foo'\n\tat x",
-            "Spark: SparkException: Could not parse Master URL: 'foo'",
-            False,
-        ),
-        (
-            ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 6.0 failed 1 times, most "
-            "recent failure: Lost task 0.0 in stage 6.0 (TID 4) (executor driver): java.io.IOException: No space\n\tat x",
-            "a task failed: IOException: No space",
-            False,
-        ),
-    ],
-)
-def test_the_line_that_matters(text: str, said: str, defect: bool) -> None:
-    assert reasons.reason_of(Exception(text)) == said
-    assert reasons.is_defect(Exception(text)) is defect
-
-
-@pytest.mark.parametrize(
-    ("said", "why"),
-    [
-        (
-            ["Invalid maximum heap size: -Xmx1x", "Error: Could not create the Java Virtual Machine."],
-            "Spark did not start: Invalid maximum heap size: -Xmx1x",
-        ),
-        (["Error occurred during initialization of VM", "Too small maximum heap"], "Spark did not start: Too small maximum heap"),
-        (
-            ['Exception in thread "main" org.apache.spark.SparkException: Master must either be yarn', "\tat x"],
-            "Spark did not start: Master must either be yarn",
-        ),
-        (
-            [
-                "Error: LinkageError occurred",
-                "java.lang.UnsupportedClassVersionError: x has been compiled by a more recent version",
-            ],
-            "Spark needs a JDK, 17 or later: set JAVA_HOME",
-        ),
-        ([], "Spark did not start: no reason given"),
-    ],
-)
-def test_why_a_jvm_did_not_start(said: list[str], why: str) -> None:
-    assert reasons.why_not_started(said) == why
-
-
-def test_what_is_of_spark_and_what_is_a_defect_of_ours() -> None:
-    of_spark = type("Py4JError", (Exception,), {"__module__": "py4j.protocol"})
-    assert reasons.is_of_spark(of_spark("x"))
-    assert reasons.is_of_spark(type("Ours", (of_spark,), {"__module__": "x"})("x"))
-    assert reasons.is_of_spark(ConnectionRefusedError())
-    assert not reasons.is_of_spark(KeyError("x"))
-
-
-def test_whether_the_jvm_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """py4j says of a dead JVM only that there is no answer: then the process is asked."""
-    monkeypatch.setattr(spark_run, "JVM_END_S_MAX", 0.01)
-    silent = type(reasons.NO_ANSWER, (Exception,), {})("An error occurred while calling o27.sc")
-    for words, is_gone in ((["true"], True), (["sleep", "60"], False)):
-        with subprocess.Popen(words) as process:
-            if is_gone:
-                process.wait()
-            spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=process)))
-            assert spark_run._is_jvm_gone(silent, spark) is is_gone
-            assert not spark_run._is_jvm_gone(KeyError("x"), spark)
-            process.kill()
-    assert spark_run._is_jvm_gone(ConnectionRefusedError(), None)
-
-
-def test_a_jvm_is_asked_for_before_anything_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from rmq_cli.complaint import Complaint
-
-    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(Complaint, match="needs a JDK, 17 or later: none is in JAVA_HOME="):
-        spark_run.check_java()
-    monkeypatch.delenv("JAVA_HOME")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Complaint, match="set JAVA_HOME"):
-        spark_run.check_java()
-
-
-def test_what_a_child_prints_is_kept_from_both_streams(capfd: pytest.CaptureFixture[str]) -> None:
-    with quietly() as said:
-        child = subprocess.Popen(["sh", "-c", "read line; echo one; echo two >&2"], stdin=subprocess.PIPE)
-    print("ours", flush=True)
-    child.communicate(b"go\n")
-    assert said.lines() == ["one", "two"]
-    assert capfd.readouterr() == ("ours\n", "")
-
-
 # Without PySpark
 
 
 def test_rmq_names_it() -> None:
     assert "spark" in SUBCOMMANDS
     assert list(SUBCOMMANDS).index("spark") < list(SUBCOMMANDS).index("version")
-
-
-WITHOUT = """
-import sys
-class Without:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {blocked!r}:
-            raise ModuleNotFoundError("No module named " + repr(name), name=name)
-sys.meta_path.insert(0, Without())
-import importlib.util
-there = importlib.util.find_spec
-importlib.util.find_spec = lambda name, package=None: None if name in {blocked!r} else there(name, package)
-from rmq_cli.main import main
-main({words!r})
-"""
-
-
-def without(blocked: tuple[str, ...], *words: str) -> Seen:
-    """The command in a Python that has not got these packages."""
-    code = WITHOUT.format(blocked=blocked, words=words)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    return Seen(done.returncode, done.stdout, done.stderr)
-
-
-def test_help_needs_no_pyspark() -> None:
-    seen = without(("pyspark", "py4j"), "spark", "--help")
-    assert seen.status == 0, seen.err
-    assert all(name in seen.out for name in (*JOBS, "generate"))
-    assert "pip install -e '.[spark]'" in seen.out
-
-
-@pytest.mark.parametrize("name", [*JOBS, "generate"])
-def test_help_of_each_job_needs_no_pyspark(name: str) -> None:
-    seen = without(("pyspark", "py4j"), "spark", name, "--help")
-    assert seen.status == 0, seen.err
-    assert seen.out.startswith(f"Usage: rmq spark {name} ")
-
-
-def test_without_pyspark_it_says_what_to_install(store: Path) -> None:
-    seen = without(("pyspark", "py4j"), "spark", "duplicates", str(store))
-    assert (seen.status, seen.out) == (2, "")
-    [line] = seen.err.splitlines()
-    assert "needs pyspark: pip install -e '.[spark]'" in line
-
-
-def test_a_job_that_there_is_not(tmp_path: Path) -> None:
-    done = run("spark", "sort", ".", home=tmp_path)
-    assert done.returncode == 2
-    assert "No such command 'sort'" in done.stderr
-
-
-# The generator
-
-
-def test_generate_and_what_it_says(tmp_path: Path) -> None:
-    pytest.importorskip("numpy", reason="needs numpy")
-    seen = look("generate", tmp_path / "g", "--size", "1MiB", "--faults", "lost=1", "--workers", "0")
-    assert (seen.status, seen.err) == (0, "")
-    assert f"{tmp_path / 'g' / 'store'}: " in seen.out
-    assert "1 faults" in seen.out
-    assert len((tmp_path / "g" / "faults.jsonl").read_text().splitlines()) == 1
-    reported = json.loads(look("generate", tmp_path / "h", "--size", "1MiB", "--workers", "0", "--no-index", "--json").out)
-    assert (reported["indexEntries"], reported["faults"]) == (0, 0)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [(["--size", "big"], "'big' is no size"), (["--faults", "x=1"], "not a fault: 'x=1'"), ([], "is not empty")],
-)
-def test_generate_refuses_in_a_line(tmp_path: Path, words: list[str], said: str) -> None:
-    pytest.importorskip("numpy", reason="needs numpy")
-    (tmp_path / "file").write_text("")
-    seen = look("generate", tmp_path if not words else tmp_path / "g", *words, "--workers", "0")
-    assert (seen.status, seen.out) == (2, "")
-    [line] = seen.err.splitlines()
-    assert said in line
-
-
-# As a module
-
-
-def test_python_m_takes_the_same_words() -> None:
-    done = subprocess.run([sys.executable, "-m", "rmq_cli.spark", "--help"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Usage: rmq spark [OPTIONS] COMMAND")
 
 
 def test_sigint_is_python_s_own_after_a_run(job: Job, store: Path) -> None:

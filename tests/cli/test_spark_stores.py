@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
 from rmq_cli import spark_run
-from rmq_spark.jobs import JOBS, module_of
+from rmq_spark.jobs import JOBS, Source, module_of
 from rmq_spark.outcome import Outcome
 from tests.cli.spark_stub import Job, Seen, look, stand_in
 from tests.support.stores import golden_store, spoil
@@ -36,16 +37,41 @@ def test_a_topic_that_no_store_has(job: Job, tmp_path: Path) -> None:
 
 
 def test_a_topic_that_a_store_has_by_any_name(job: Job, tmp_path: Path) -> None:
-    """By its queues, by topics.json, by a position; and where a log alone is given nobody knows before it is read."""
+    """By its queues, by topics.json, by a position."""
     store = golden_store(tmp_path / "store")
     for topic in ("kinds-5_5_0", "TBW102", "SCHEDULE_TOPIC_XXXX"):
         assert look("skew", store, "--topic", topic).status == 0
     (store / "config" / "consumerOffset.json").write_text('{"offsetTable":{"deleted@group":{0:5}}}')
     assert look("skew", store, "--topic", "deleted").status == 0
-    assert look("skew", store / "commitlog", "--topic", "nope").status == 0, "its job does not count"
     job.outcome = Outcome("skew", "measured", True, messages=0)
-    assert look("skew", store / "commitlog", "--topic", "nope")[:2] == (2, "")
     assert look("skew", store, "--topic", "TBW102") == (0, "skew: no messages of this choice\n", "")
+
+
+def test_a_topic_that_no_log_has(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a log alone is given nobody knows before Spark has looked through it; whatever its job says then."""
+    store = golden_store(tmp_path / "store")
+    log = store / "commitlog"
+    shutil.copytree(log, tmp_path / "bare" / "commitlog")
+    asked: list[object] = []
+
+    def looked(_spark: object, source: Source, paths: Collection[str], topics: Collection[str]) -> frozenset[str]:
+        asked.append((paths, topics))
+        return frozenset({"in-the-log", "payments"})
+
+    monkeypatch.setattr(spark_run, "topics_of_logs", looked)
+    for given, place in ((log, log), (tmp_path / "bare", tmp_path / "bare")):
+        seen = look("skew", given, "--topic", "in-the-lag")
+        assert seen == (2, "", f"rmq: no topic in-the-lag in {place}: did you mean in-the-log?\n")
+        assert not job.asked, "the job was not begun"
+        assert asked.pop() == ((str(given),), ("in-the-lag",))
+    assert look("skew", log, "--topic", "payments").status == 0
+    assert look("skew", log, store, "--topic", "payments", "--topic", "kinds-5_5_0").status == 0
+    assert asked.pop() == ((str(log),), ("payments",)), "what a store names is not looked for"
+    assert look("skew", log, store, "--topic", "nope").err.startswith(f"rmq: no topic nope in any of {log}, {store}: there are ")
+    asked.clear()
+    assert look("skew", log).status == 0
+    assert look("skew", store, "--topic", "kinds-5_5_0").status == 0
+    assert not asked, "nothing to look for"
 
 
 def test_what_is_no_store(job: Job, tmp_path: Path) -> None:

@@ -222,6 +222,15 @@ def test_a_held_pull_is_asked_at_its_place() -> None:
     assert not in_turn(one, ["s"] * 6).late
 
 
+def test_a_pull_is_asked_when_the_heartbeat_before_it_has_its_answer() -> None:
+    pull = Code.PULL_MESSAGE
+    one = conversation(("?", 34, 1), ("?", pull, 2), ("?", 10, 3), ("!", 0, 1), ("!", 0, 3), ("!", 0, 2))
+    assert in_turn(one, ["s"] * 6).after == {3: [2, 1]}
+    assert in_turn(one, ["a", "b", "a", "a", "a", "b"]).after == {3: [2]}  # of two servers
+    answered_first = conversation(("?", 34, 1), ("?", pull, 2), ("!", 0, 2), ("!", 0, 1))
+    assert not in_turn(answered_first, ["s"] * 4).late
+
+
 def test_what_wakes_a_pull_is_not_asked_after_it() -> None:
     pull = Code.PULL_MESSAGE
     one = conversation(("?", pull, 1), ("?", 10, 2), ("?", 34, 3), ("!", 0, 1), ("!", 0, 3), ("!", 0, 2))

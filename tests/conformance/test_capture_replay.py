@@ -173,6 +173,19 @@ def test_another_good_server_makes_no_difference(capture: Capture, in_turn: bool
     assert (report.requests, report.compared, report.differences) == (9, 9, ())
 
 
+@pytest.mark.parametrize(("unknown", "paths"), [(2, []), (1000, ["code", "remark", "body"])])
+def test_a_topic_that_is_reported_late_is_awaited(capture: Capture, unknown: int, paths: list[str]) -> None:
+    """Brokers report topics to the name servers on their own time; a topic that never comes is a difference."""
+    left = iter(range(unknown))
+
+    def late(command: Command, answers: list[bytes]) -> Sequence[bytes]:
+        return answers if next(left, None) is None else [reply(command, ResponseCode.TOPIC_NOT_EXIST, remark="No route")]
+
+    report = replayed(capture, altered(Code.GET_ROUTEINFO_BY_TOPIC, late), answer_s=5.0 if not paths else 0.2)
+    assert report.compared == 9
+    assert [difference.finding.path for difference in report.differences] == paths
+
+
 def test_requests_that_are_tied_to_nothing_go_out_byte_for_byte(capture: Capture) -> None:
     good = Good(7)
     with ScriptedServer(good, broker="broker-7", cluster="C") as server:

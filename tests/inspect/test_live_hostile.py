@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from rmq_inspect.decode.directory import Kind, list_store
 from rmq_inspect.decode.index_file import IndexReader
 from rmq_inspect.decode.log import UNIT_BYTES_MAX, Piece, Spoilt, Unit, Unused, _FileWalk, pieces
-from rmq_inspect.decode.reader import open_file
 from rmq_inspect.decode.select import Wanted, messages
 from rmq_inspect.errors import CannotLook
 from rmq_wire.layout.flat import flat
@@ -103,7 +102,7 @@ def test_files_that_vanish(tmp_path: Path) -> None:
     with pytest.raises(CannotLook, match="No such file"):
         list(messages(store, Wanted(), scan=True))
     with pytest.raises(CannotLook, match="No such file"):
-        store.checkpoint.open() if store.checkpoint is None else open_file(tmp_path / "commitlog" / f"{0:020}")
+        store.commit_log[0].open()
 
 
 def test_a_unit_that_is_being_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

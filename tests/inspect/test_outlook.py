@@ -137,7 +137,7 @@ def test_a_timed_message_beyond_the_window_is_stored_anew_first(written: Written
     [one] = written.outlooks()
     roll = START_MS + ROLL_WINDOW_SLOTS * 1000
     assert one.due_ms == far
-    assert one.says.endswith(f"; stored anew at {text_of(roll)} on its way")
+    assert one.says.endswith(f"; stored anew at {text_of(roll)} on its way (by the default timerRollWindowSlot)")
     written.timer_check(roll + 1, 1)
     [one] = written.outlooks()
     assert (one.state, "stored anew on its way to Orders [2]" in one.says) == (State.PASSED, True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq_columns.checks.findings import KINDS, remedy_of
+from rmq_columns.checks.kinds import KINDS, remedy_of
 from rmq_inspect.verify import html as verify_html
 from rmq_inspect.verify import report as verify_report
 from rmq_wire.layout import timer

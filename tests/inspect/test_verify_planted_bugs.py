@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmq_columns.checks import entries, index, log, places, queues, sequence, whole
+from rmq_columns.checks import entries, index, log, places, queues, sequence, tasks, whole
 from rmq_columns.checks.findings import Findings
 from rmq_columns.decode import scan, units
 from rmq_inspect.verify import verify
@@ -38,7 +38,7 @@ BUGS: dict[str, tuple[object, str, Any, Plant]] = {
     "tags are not compared": (places.Places, "_tags", nothing, plants_queues.wrong_tags_code),
     "what differs is not reported": (places.Places, "_differ", nothing, plants_queues.queue_without_its_end),
     "queues are not held against the log": (
-        whole,
+        tasks,
         "find_dangling",
         lambda *_: Findings(),
         plants_queues.a_queue_unit_into_the_midst_of_a_message,

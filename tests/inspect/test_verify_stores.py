@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_cli.main import rmq
-from rmq_columns.checks.findings import KINDS
+from rmq_columns.checks.kinds import KINDS
 from rmq_columns.checks.scope import Scope
 from rmq_inspect.decode.directory import list_store
 from rmq_inspect.errors import CannotLook

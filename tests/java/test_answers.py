@@ -58,6 +58,8 @@ def shapes(frames: list[tuple[bytes, int | None]], form: str) -> dict[tuple[int,
 
 CHANCE = {(11, 19), (11, 20), (11, 21), (11, 25), (361, 19), (14, 22), (105, 17), (38, 1)}
 """Outcomes that depend on who comes first: pulls of a new queue, of an old subscription; routes, offsets, groups to be."""
+LATE = {(11, 19): "OFFSET_OVERFLOW_ONE"}
+"""The remark of an answer after the longest hold, which a pull has on a machine so busy that nothing came meanwhile."""
 TOO_BIG = {(26, 0)}
 """Answers that the golden files leave out for their size; test_mqadmin compares them."""
 
@@ -79,6 +81,9 @@ def test_our_answers_have_the_shape_of_the_references(form: str, tmp_path: Path)
                     ours.append((frame.data, question.code))
                     assert seems.form == question.form or frame.to_server or SUBJECTS[0] != "ours"
     found, golden = shapes(ours, form), shapes(theirs, form)
+    for key, remark in LATE.items():
+        fields = {one.fields for one in golden[key]} if key in golden else set()
+        golden[key] |= {Shape(names, remark) for names in fields}
     assert not {key: found[key] - golden[key] for key in found.keys() & golden.keys() if found[key] - golden[key]}
     assert found.keys() - golden.keys() <= CHANCE | TOO_BIG
     assert golden.keys() - found.keys() <= CHANCE

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.java.flows import drain, producer, pull_all, push, queues_of
+from tests.java.flows import drain, drained, producer, pull_all, push, queues_of
 from tests.support.clients import JavaDriver, JavaError
 from tests.support.java import OLD_CLIENT, REFERENCE
 from tests.support.process import until
@@ -122,9 +122,9 @@ def test_offsets_are_found_by_time_and_messages_by_id_and_key(subject: Subject, 
         assert times[third - before] >= times[2]
         assert clients.call("earliest_store_time", **at) <= times[0]
         by_offset_id = clients.call("view_message", producer=p, topic=topic, id=results[3]["offset_msg_id"])
-        by_unique_id = until(lambda: _seen(clients, p, topic, results[3]["msg_id"]), "index of a unique key", seconds=20)
+        by_unique_id = until(lambda: _seen(clients, p, topic, results[3]["msg_id"]), "index of a unique key")
         assert by_offset_id["body"] == by_unique_id["body"] == "m3"
-        by_key = until(lambda: clients.call("query_message", producer=p, topic=topic, key="key-2"), "index of a key", seconds=20)
+        by_key = until(lambda: clients.call("query_message", producer=p, topic=topic, key="key-2"), "index of a key")
         assert [m["body"] for m in by_key] == ["m2"]
         with pytest.raises(JavaError, match="no message"):
             clients.call("query_message", producer=p, topic=topic, key="no such key")
@@ -229,15 +229,8 @@ def test_what_always_fails_ends_among_the_dead_letters(subject: Subject, clients
     with producer(clients, subject, fresh) as p, push(clients, subject, fresh, topic, group=group, **options) as c:
         clients.call("send", producer=p, topic=topic, body="never")
         clients.wait_messages(c, 2)
-        dead = until(lambda: _drained(clients, subject, fresh, f"%DLQ%{group}"), "a dead letter", seconds=30)
+        dead = until(lambda: drained(clients, subject, fresh, f"%DLQ%{group}", 0), "a dead letter")
     assert [(m["body"], m["properties"]["RETRY_TOPIC"]) for m in dead] == [("never", topic)]
-
-
-def _drained(clients: JavaDriver, subject: Subject, fresh: Fresh, topic: str) -> Any:
-    try:
-        return drain(clients, subject, fresh, topic, 0)
-    except JavaError:  # the topic is not there yet
-        return None
 
 
 def test_lite_pull_with_assigned_queues(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
@@ -256,7 +249,7 @@ def test_lite_pull_with_assigned_queues(subject: Subject, clients: JavaDriver, f
     clients.call("lite.seek", consumer=lite, topic=topic, offset=end - 3, **at)
     assert [m["body"] for m in _poll_from(clients, lite, end - 3, 3)] == ["m17", "m18", "m19"]
     clients.call("lite.commit", consumer=lite)
-    until(lambda: clients.call("lite.committed", consumer=lite, topic=topic, **at) == end, "the commit", seconds=20)
+    until(lambda: clients.call("lite.committed", consumer=lite, topic=topic, **at) == end, "the commit")
     clients.call("lite.stop", consumer=lite)
     other = fresh("lite")  # the broker remembers
     clients.call("lite.start", name=other, namesrv=subject.namesrv, group=group, auto_commit=False)
@@ -318,7 +311,7 @@ def test_legacy_pull(subject: Subject, clients: JavaDriver, fresh: Fresh) -> Non
         assert [m["body"] for m in held(30.0)["messages"]] == ["woken"]
         clients.call("legacy.update_offset", offset=5, **at)
         clients.call("legacy.persist", **at)
-        assert until(lambda: clients.call("legacy.fetch_offset", from_store=True, **at) == 5, "the offset", seconds=20)
+        assert until(lambda: clients.call("legacy.fetch_offset", from_store=True, **at) == 5, "the offset")
         clients.call("legacy.stop", consumer=c)
 
 

@@ -29,7 +29,7 @@ def test_one_message_is_consumed_directly(
         try:
             clients.wait_messages(name, 1)
             call = ("queryMsgByUniqueKey", "-n", subject.namesrv, "-t", topic, "-i", sent["msg_id"], "-g", group, "-d", identity)
-            told = until(lambda: _printed(clients, call, answer), answer, seconds=30)
+            told = until(lambda: _printed(clients, call, answer), answer)
             assert "remark" in told
             assert [m["body"] for m in clients.messages(name)][:2] == ["m", "m"]
         finally:

@@ -9,19 +9,17 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from itertools import groupby
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from conformance.subjects.jars import shared_classes
 from tests.java.flows import pull_all
+from tests.java.mains import QUEUES, SECONDS, Main, create_topic
 from tests.support import remoting
 from tests.support.clients import JavaDriver
-from tests.support.java import OPENED, REFERENCE, SMALL, classpath, java, rocketmq_home
-from tests.support.process import ServerProcess, until
+from tests.support.java import REFERENCE, java
+from tests.support.process import until
 from tests.support.subject import SUBJECTS, Subject, start_subject
 
 pytestmark = pytest.mark.java
@@ -42,77 +40,13 @@ PRODUCERS = (
 )
 """What takes longest comes first; the waits overlap."""
 TOPICS = ("TopicTestjjj", "TopicTest", "TestTopic", "TimerTopic", "TopicTest1234")
-PACKAGE = "org.apache.rocketmq.example"
-UPDATE_AND_CREATE_TOPIC = 17
 GET_CONSUMER_LIST_BY_GROUP = 38
-STARTS_MAX = 6
-"""A stock client waits 3 s for its first answers and then gives up, which on a busy machine says nothing about the broker."""
-QUEUES = 4
-SECONDS = 120.0
 HEARD_IN_ORDER = 60
 """Of a thousand: every tenth call of the ordered consumer suspends its queue for 3 s."""
 CHECKED_SOON = {"transactionTimeOut": "1000", "transactionCheckInterval": "1000"}
 
-SENT = re.compile(
-    r"sendStatus=(\w+), msgId=(\w+), offsetMsgId=\w+, messageQueue=MessageQueue \[.*?queueId=(\d+)\], queueOffset=(\d+)"
-)
 IN_ORDER = re.compile(r"Receive New Messages: \[MessageExt \[brokerName=[^,]*, queueId=(\d+), storeSize=\d+, queueOffset=(\d+)")
 LATER = re.compile(r"Receive message\[msgId=(\w+) (-?\d+)  ms later\]")
-
-
-class Sent(NamedTuple):
-    status: str
-    id: str
-    queue: int
-    offset: int
-
-
-class Main(ServerProcess):
-    """One of the mains; what it prints is its log."""
-
-    def __init__(self, directory: Path, name: str, namesrv: str) -> None:
-        super().__init__(name.rpartition(".")[2], directory / name)
-        self.main = name
-        self._namesrv = namesrv
-
-    def command(self) -> Sequence[str]:
-        flags = [*SMALL, *OPENED, "-Xmx128m", f"-Drocketmq.namesrv.addr={self._namesrv}", f"-Duser.home={self.directory}"]
-        return [java(), *shared_classes(REFERENCE, java()), *flags, "-cp", classpath(REFERENCE), f"{PACKAGE}.{self.main}"]
-
-    def environment(self) -> Mapping[str, str]:
-        return rocketmq_home(self.directory)
-
-    def last_stop(self) -> None:
-        self.kill()
-
-    def printed(self) -> str:
-        return self.log.read_text(errors="replace")
-
-    def begin(self, has_begun: Callable[[Main], bool]) -> Main:
-        """Start it and wait until it has begun; once more when it gave up before that."""
-        for _ in range(STARTS_MAX):
-            self.start(wait=False)
-            until(lambda: has_begun(self) or self._gave_up(), f"start of {self.name}", seconds=SECONDS)
-            if has_begun(self):
-                return self
-            self.kill()
-            self.log.unlink()
-        raise AssertionError(f"{self.name} gave up {STARTS_MAX} times")
-
-    def _gave_up(self) -> bool:
-        return not self.running or "Exception" in self.printed()
-
-    def sent(self, count: int) -> list[Sent]:
-        """Its first so many sends, as it printed them."""
-
-        def enough() -> list[Sent]:
-            found = [Sent(status, id_, int(queue), int(offset)) for status, id_, queue, offset in SENT.findall(self.printed())]
-            return found if len(found) >= count else []
-
-        return until(enough, f"{count} sends of {self.name}: {self.log}", seconds=SECONDS, alive=self._may_come)
-
-    def _may_come(self) -> bool:
-        return self.running or "SendResult" in self.printed()
 
 
 @pytest.fixture(scope="module", params=SUBJECTS)
@@ -132,7 +66,7 @@ def mains(broker: Subject, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """All of them, by name, beside each other."""
     directory = tmp_path_factory.mktemp("mains")
     for topic in TOPICS:
-        _create(broker, topic)
+        create_topic(broker, topic)
 
     def is_member(main: Main) -> bool:
         return remoting.ask(broker.address, GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": CONSUMERS[main.main]}).code == 0
@@ -144,13 +78,6 @@ def mains(broker: Subject, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             stack.callback(main.end)
             main.begin(is_member if name in CONSUMERS else lambda main: "SendResult" in main.printed())
         yield started.__getitem__
-
-
-def _create(broker: Subject, topic: str) -> None:
-    shape = {"topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false", "defaultTopic": "TBW102", "perm": "6"}
-    queues = {"readQueueNums": str(QUEUES), "writeQueueNums": str(QUEUES)}
-    made = remoting.ask(broker.address, UPDATE_AND_CREATE_TOPIC, {"topic": topic, **shape, **queues}, timeout_s=30)
-    assert made.code == 0, made
 
 
 @pytest.mark.parametrize("clients", [REFERENCE], indirect=True)

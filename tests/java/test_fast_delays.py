@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.java.flows import drain, producer, push
+from tests.java.flows import drain, drained, producer, push
 from tests.support.clients import JavaDriver
 from tests.support.process import until
 from tests.support.subject import OurDev, Subject
@@ -36,7 +36,7 @@ def test_sixteen_retries_and_the_dead_letters(fast: Subject, clients: JavaDriver
         until(lambda: len(clients.messages(c)) == 2 * (1 + RETRIES), "all attempts", seconds=60)
         heard = [(message["body"], message["reconsume_times"]) for message in clients.messages(c)]
         assert sorted(heard) == [(f"m{n}", times) for n in range(2) for times in range(1 + RETRIES)]
-        dead = until(lambda: drain(clients, fast, fresh, f"%DLQ%{group}", 0), "dead letters", seconds=30)
+        dead = until(lambda: drained(clients, fast, fresh, f"%DLQ%{group}", 0), "dead letters")
     assert {(m["reconsume_times"], m["properties"]["RETRY_TOPIC"], m["tags"]) for m in dead} == {(RETRIES + 1, topic, "T")}
     waiting = [drain(clients, fast, fresh, "SCHEDULE_TOPIC_XXXX", level - 1) for level in range(3, 19)]
     assert [len(messages) for messages in waiting] == [2] * RETRIES, "each retry has waited one level longer"

@@ -8,19 +8,36 @@ With RMQ_SUBJECT=java both sides are Java's: the proof that the normalisation hi
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.java.mqadmin import CHANGING, READING, REFUSED, Call, complaints
+from broker_impl.refused import BROKER
+from conformance.subjects.jars import shared_classes
 from tests.support.clients import JavaDriver, Printed
-from tests.support.java import OPENED, REFERENCE, classpath, java, rocketmq_home
+from tests.support.java import OPENED, REFERENCE, SMALL, classpath, java, rocketmq_home
+from tests.support.mqadmin import (
+    CHANGING,
+    FILES,
+    READING,
+    REFUSED,
+    UNBUILT,
+    Call,
+    Unbuilt,
+    any_order,
+    complaints,
+    rows,
+    without_numbers,
+)
 from tests.support.process import until
-from tests.support.reference import PATIENT, SMALL_STORE
+from tests.support.reference import PATIENT, QUIET, SMALL_STORE
 from tests.support.subject import SUBJECTS, start_broker, start_name_server
 
 pytestmark = pytest.mark.java
@@ -50,7 +67,11 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Side]]
         names = {side: start_name_server(kind, directories[side] / "namesrv") for side, kind in kinds.items()}
         brokers = {
             side: start_broker(
-                kind, directories[side] / "broker", names[side].address, properties={**SMALL_STORE, **PATIENT}, wait=False
+                kind,
+                directories[side] / "broker",
+                names[side].address,
+                properties={**SMALL_STORE, **PATIENT, **QUIET},
+                wait=False,
             )
             for side, kind in kinds.items()
         }
@@ -77,7 +98,11 @@ def prepare(tools: JavaDriver, namesrv: str, broker: str) -> Side:
         tags = "AB"[i % 2]
         results += tools.call("send", body=f"body {i}", keys=f"key{i}", tags=f"Tag{tags}", queue=i % 4, **{"p.n": i}, **at)
     tools.wait_messages("c", MESSAGES)
-    names = {"broker": broker, "name": "broker-a", "topic": TOPIC, "group": GROUP, "producers": PRODUCERS}
+    files = tools.directory / "files"
+    files.mkdir()
+    for name, content in FILES.items():
+        (files / name).write_text(json.dumps(content))
+    names = {"files": str(files), "broker": broker, "name": "broker-a", "topic": TOPIC, "group": GROUP, "producers": PRODUCERS}
     names |= {"offset_id": results[2]["offset_msg_id"], "unique_id": results[2]["msg_id"]}
     settled = re.compile(r"%RETRY%.*Consume Diff Total: 0$", re.DOTALL | re.MULTILINE)
     until(lambda: settled.search(tools.mqadmin("consumerProgress", "-n", namesrv, "-g", GROUP).out), "the group's offsets")
@@ -90,6 +115,13 @@ def compare(sides: dict[str, Side], call: Call) -> None:
     assert call.compare(ours.out) == call.compare(theirs.out), call.line
     assert complaints(ours.err) == complaints(theirs.err), call.line
     assert ours.status == theirs.status, call.line
+    if call.writes is not None:
+        assert call.compare(written(sides["ours"], call.writes)) == call.compare(written(sides["theirs"], call.writes)), call.line
+
+
+def written(side: Side, name: str) -> str:
+    """A file of JSON that the tool has written, its keys in order."""
+    return json.dumps(json.loads((Path(side.names["files"]) / name).read_text()), indent=0, sort_keys=True)
 
 
 @pytest.mark.parametrize("call", READING, ids=lambda call: call.line)
@@ -108,6 +140,80 @@ def test_a_mistake_is_answered_the_same(sides: dict[str, Side], call: Call) -> N
     compare(sides, call)
 
 
+@pytest.mark.skipif(SUBJECTS[0] != "ours", reason="what ours does not do")
+@pytest.mark.parametrize("unbuilt", UNBUILT, ids=lambda unbuilt: unbuilt.line)
+def test_what_is_not_built_is_refused_by_name(sides: dict[str, Side], unbuilt: Unbuilt) -> None:
+    """By ours with the words that any broker has for a request that it does not know; the reference has others."""
+    began = [sides[side].begin(Call(unbuilt.line)) for side in ("theirs", "ours")]
+    theirs, ours = (wait() for wait in began)
+    refusal = re.compile(rf"CODE: 3 +DESC: +request type {unbuilt.code} not supported")
+    assert refusal.search(ours.out + ours.err), ours
+    assert ours.status == theirs.status
+    assert not refusal.search(theirs.out + theirs.err), theirs
+
+
+def test_every_stock_command_has_a_row(sides: dict[str, Side]) -> None:
+    listed = re.findall(r"(?m)^ {3}(\w+) ", sides["theirs"].tools.mqadmin().out)
+    assert len(listed) == 96
+    assert sorted(listed, key=str.lower) == [command.strip("`") for command, _ in rows(BROKER)]
+
+
+def test_send_times_of_the_cluster(sides: dict[str, Side]) -> None:
+    """`clusterRT` prints a row for each round and never ends."""
+    with contextlib.ExitStack() as stack:
+        tables = {}
+        for name, side in sides.items():
+            began = stack.enter_context(endless(side, "clusterRT", "-a", "2", "-s", "10", "-i", "0"))
+            assert began.stdout is not None
+            tables[name] = "".join(began.stdout.readline() for _ in range(3))
+    assert without_numbers(tables["ours"]) == without_numbers(tables["theirs"])
+    assert tables["ours"].splitlines()[1].split()[-2:] == ["2", "0"], "sent, failed"
+
+
+def test_monitoring(sides: dict[str, Side]) -> None:
+    """`startMonitoring` prints nothing and never ends; its consumer joins a group of its own."""
+    look = Call("consumerConnection -g __MONITOR_CONSUMER", monitor)
+    with contextlib.ExitStack() as stack:
+        for side in sides.values():
+            stack.enter_context(endless(side, "startMonitoring"))
+        for side in sides.values():
+            until(partial(listens, side, look), f"the monitor's consumer at {side.namesrv}")
+        compare(sides, look)
+
+
+@contextlib.contextmanager
+def endless(side: Side, *line: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that is killed at the end."""
+    process = subprocess.Popen(
+        [*program(), *line, "-n", side.namesrv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=side.tools.directory,
+        env=rocketmq_home(side.tools.directory),
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def listens(side: Side, look: Call) -> bool:
+    return "OFFSET_MOVED_EVENT" in side.begin(look)().out
+
+
+def monitor(text: str) -> list[str]:
+    return [re.sub(r"\S+@MonitorService_-?\d+", "<monitor>", line) for line in any_order(text)]
+
+
+def program() -> list[str]:
+    """mqadmin as a person starts it, only sooner."""
+    main = "org.apache.rocketmq.tools.command.MQAdminStartup"
+    flags = [*shared_classes(REFERENCE, java()), *SMALL, *OPENED, "-Drmq.logback.configurationFile=none.xml"]
+    return [java(), *flags, "-cp", classpath(REFERENCE), main]
+
+
 def test_the_runtime_figures_are_real(sides: dict[str, Side]) -> None:
     reported = sides["ours"].begin(Call("brokerStatus -b {broker}"))().out
     figures = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reported.splitlines())}
@@ -121,11 +227,9 @@ def test_the_runtime_figures_are_real(sides: dict[str, Side]) -> None:
 
 
 def test_a_process_of_its_own(sides: dict[str, Side]) -> None:
-    command = [java(), *OPENED, "-Drmq.logback.configurationFile=none.xml", "-cp", classpath(REFERENCE)]
-    main = "org.apache.rocketmq.tools.command.MQAdminStartup"
     ours = sides["ours"]
     done = subprocess.run(
-        [*command, main, "topicRoute", "-n", ours.namesrv, "-t", TOPIC],
+        [*program(), "topicRoute", "-n", ours.namesrv, "-t", TOPIC],
         capture_output=True,
         text=True,
         timeout=60,

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.java.flows import drain, producer, push, queues_of
-from tests.support.clients import JavaDriver, JavaError, Message
+from tests.java.flows import drain, drained, producer, push, queues_of
+from tests.support.clients import JavaDriver, Message
 from tests.support.java import REFERENCE
 from tests.support.process import until
 from tests.support.requests import pairs, send
@@ -37,7 +37,7 @@ def test_what_fails_in_order_is_tried_in_place_and_given_up(subject: Subject, cl
         push(clients, subject, fresh, topic, group=group, orderly=True, **options) as c,
     ):
         clients.call("send", producer=p, topic=topic, form="sync", count=3, body="m", tags="T", keys="k")
-        dead = until(lambda: dead_letters(clients, subject, fresh, group, 3), "dead letters", seconds=30)
+        dead = until(lambda: dead_letters(clients, subject, fresh, group, 3), "dead letters")
         heard = sorted(clients.messages(c), key=lambda message: message["number"])
     assert [(m["body"], m["reconsume_times"]) for m in heard] == [(f"m{n}", times) for n in range(3) for times in range(TRIES)]
     for first, again in zip(heard[::TRIES], heard[1::TRIES], strict=True):
@@ -83,7 +83,7 @@ def test_with_auto_commit_every_answer_but_suspend_is_a_success(subject: Subject
         with push(clients, subject, fresh, topic, script=script, **options) as c:
             clients.wait(lambda: len(clients.messages(c)) == 6, "six calls of the listener")
             assert heard(clients, c) == [("m0", 0), ("m1", 0), ("m2", 0), ("m2", 1), ("m2", 2), ("m2", 3)]
-            until(lambda: clients.call("push.cached", consumer=c) == 0, "the last answer", seconds=30)
+            until(lambda: clients.call("push.cached", consumer=c) == 0, "the last answer")
         with push(clients, subject, fresh, topic, script="SUCCESS", **options) as c:
             clients.call("send", producer=p, topic=topic, body="end")
             clients.wait_messages(c, 1)
@@ -102,9 +102,9 @@ def test_a_batch_is_put_back_whole(subject: Subject, clients: JavaDriver, fresh:
         clients.wait_messages(c, 1)
         clients.call("send", producer=p, topic=topic, body="m1")
         clients.call("send", producer=p, topic=topic, body="m2")
-        until(lambda: clients.call("push.cached", consumer=c) == 3, "the other two beside the first", seconds=30)
+        until(lambda: clients.call("push.cached", consumer=c) == 3, "the other two beside the first")
         clients.call("push.release", consumer=c, calls=9)
-        dead = until(lambda: dead_letters(clients, subject, fresh, group, 4), "dead letters", seconds=30)
+        dead = until(lambda: dead_letters(clients, subject, fresh, group, 4), "dead letters")
         assert heard(clients, c) == [("m0", 0), ("m0", 1), ("m1", 0), ("m2", 0), ("m0", 1), ("m1", 1), ("m2", 1)]
     assert [message["body"] for message in dead] == ["m0", "m0", "m1", "m2"]
 
@@ -135,9 +135,9 @@ def test_while_a_member_holds_a_queue_what_the_group_sends_to_its_retry_topic_is
             clients.call("send", producer=p, topic=topic, body="m")
             clients.wait_messages(c, 1)
             assert talk.ask(again, b"held").code == 0
-            until(lambda: dead_letters(clients, subject, fresh, group, 1), "the dead letter", seconds=30)
+            until(lambda: dead_letters(clients, subject, fresh, group, 1), "the dead letter")
         assert talk.ask(again, b"free").code == 0
-        retried = until(lambda: drain(clients, subject, fresh, f"%RETRY%{group}", 0), "the retry", seconds=30)
+        retried = until(lambda: drain(clients, subject, fresh, f"%RETRY%{group}", 0), "the retry")
     assert [m["body"] for m in retried] == ["free"]
     assert [m["body"] for m in drain(clients, subject, fresh, f"%DLQ%{group}", 0)] == ["held"]
 
@@ -190,8 +190,5 @@ def test_order_outlives_consumers_and_the_broker(subject: Subject, clients: Java
 
 def dead_letters(clients: JavaDriver, subject: Subject, fresh: Fresh, group: str, count: int) -> list[dict[str, Any]] | None:
     """So many of them; None while the topic, or one of them, is not there yet."""
-    try:
-        found = drain(clients, subject, fresh, f"%DLQ%{group}", 0)
-    except JavaError:
-        return None
+    found = drained(clients, subject, fresh, f"%DLQ%{group}", 0)
     return found if len(found) >= count else None

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import pytest
 
 from rmq_wire.codes import RequestCode
-from tests.java.mqadmin import normalise
 from tests.support import remoting
 from tests.support.clients import JavaDriver
 from tests.support.courses import Place, plays
+from tests.support.mqadmin import normalise
 from tests.support.process import until
 from tests.support.reference import SMALL_STORE
 from tests.support.subject import SUBJECTS, start_broker, start_name_server

@@ -1,11 +1,13 @@
 """Timer messages between the real broker and ours: each goes on with what waits in the other's wheel, and the files are the same.
 
-A course: Java takes messages for several times, some of which roll; it is stopped and ours goes on; Java again.
+A course: Java takes messages for several times, some of which roll; it is stopped and ours goes on; ours is killed, Java again.
+By night Java is killed, too, before the wheel has anything.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from concurrent.futures import Future
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -18,7 +20,7 @@ from rmq_store.disk.disk import RealDisk
 from rmq_store.layouts import TIMER_CHECK, TIMER_UNIT
 from rmq_store.settings import StoreSettings
 from rmq_store.store import Store
-from rmq_store.timer import machine
+from rmq_store.timer import steps
 from rmq_store.timer.machine import Timer
 from rmq_store.timer.settings import TimerSettings
 from rmq_store.timer.timer_log import UNIT_BYTES
@@ -39,18 +41,26 @@ pytestmark = pytest.mark.java
 TOPIC = "Timed"
 WINDOW_SLOTS = 12
 """So far ahead reaches one step: what waits longer rolls."""
-PROPERTIES = {"recallMessageEnable": "true", "timerRollWindowSlot": str(WINDOW_SLOTS), "timerFlushIntervalMs": "200"}
+PROPERTIES = {"recallMessageEnable": "true", "timerRollWindowSlot": str(WINDOW_SLOTS), "timerFlushIntervalMs": "1000"}
 LATE_MS = 120_000
 """Later than due by a stop and a start."""
 
 
 class Played(NamedTuple):
-    """`due`: by unique key; `recalled`: keys; `store`: after all; `first`: a copy of Java's first files."""
+    """What came of it.
 
-    due: dict[str, int]
-    recalled: set[str]
+    `expected`: unique keys of what is not recalled; `messages`: at the end, `ours`: how many of them there were when ours was
+    killed; `first`: a copy of Java's first files.
+    """
+
+    expected: set[str]
     messages: list[StoredMessage]
+    ours: int
     first: Path
+
+    def came(self) -> Counter[str]:
+        """Unique keys, how often."""
+        return Counter(bytes(message.body).decode() for message in self.messages if message.body != b"x")
 
 
 def now_ms() -> int:
@@ -88,15 +98,29 @@ class Course:
             assert told.code == 0, told.remark
         self.recalled.add(key)
 
+    def expected(self) -> set[str]:
+        """Keys of what is not recalled."""
+        return self.due.keys() - self.recalled
+
     def until_entered(self) -> None:
-        """The wheel, and the check file, have every message."""
+        """The wheel has every message."""
 
         def entered() -> bool:
             with Talk(self.java.address) as talk:
-                highest = int(talk.ask(GetMaxOffset(topic="rmq_sys_wheel_timer", queue_id=0)).ext_map()["offset"])
-                return int(TIMER_CHECK.unpack(talk.ask(GetTimerCheckPoint()).body)[2]) >= highest
+                return _queue_offset(talk.ask(GetTimerCheckPoint()).body) >= highest
 
+        highest = self._highest()
         until(entered, "all timers in the wheel")
+
+    def until_on_disk(self) -> None:
+        """The check file says so: of what it does not speak for, Java delivers at once what is due, recalled or not."""
+        highest = self._highest()
+        path = self.store / "config" / "timercheck"
+        until(lambda: _queue_offset(path.read_bytes()) >= highest, "all timers in the check file")
+
+    def _highest(self) -> int:
+        with Talk(self.java.address) as talk:
+            return int(talk.ask(GetMaxOffset(topic="rmq_sys_wheel_timer", queue_id=0)).ext_map()["offset"])
 
     def messages(self) -> list[StoredMessage]:
         found: list[StoredMessage] = []
@@ -116,57 +140,84 @@ class Course:
             broker.kill()
 
 
-def course(place: Place) -> Played:
-    """Java, ours, Java; each takes messages that the next delivers."""
+def _queue_offset(check: bytes | memoryview) -> int:
+    return int(TIMER_CHECK.unpack(check[: TIMER_CHECK.size])[2])
+
+
+def course(place: Place, java_is_killed: bool) -> Played:
+    """Java, ours until it is killed, Java; each takes messages that the next delivers."""
     with OurNameServer(place.directory / "namesrv") as names:
         played = Course(place, names.address)
         try:
             first = place.directory / "first"
-            _java_begins(played)
+            _java_begins(played, java_is_killed)
             copytree(played.store, first)
             played.ours.start()
-            played.wait_for({"0" * 31 + digit for digit in "012"})
+            played.wait_for({key for key in played.expected() if int(key, 16) < 6})
+            played.until_on_disk()
             played.send(60_000)
             played.recall(f"{7:032X}")
             played.recall(f"{9:032X}")
-            played.until_entered()
-            played.ours.stop()
+            ours = len(played.messages())
+            played.ours.kill()
             played.java.start()
-            played.wait_for(played.due.keys() - played.recalled)
-            return Played(played.due, played.recalled, played.messages(), first)
+            played.wait_for(played.expected())
+            return Played(played.expected(), played.messages(), ours, first)
         finally:
             played.end()
 
 
-def _java_begins(played: Course) -> None:
+def _java_begins(played: Course, is_killed: bool) -> None:
+    """What it is killed with is due long after the other has started: what is due then comes at once, whatever is recalled."""
     played.java.start()
     with Talk(played.java.address) as talk:
         until(lambda: talk.send(TOPIC, b"x").code == 0, "the broker takes messages")
     played.send(3_000)
     played.send(20_000)
     played.send(90_000)
-    played.recall(f"{3:032X}")
-    played.until_entered()
-    played.java.stop()
+    played.recall(f"{6:032X}" if is_killed else f"{3:032X}")
+    if is_killed:
+        played.java.kill()
+    else:
+        played.until_entered()
+        played.java.stop()
 
 
-@plays(course, seconds=90)
+def everything_came(played: Played) -> None:
+    """After a kill Java may put into its wheel again what is there (docs/differences.md)."""
+    assert played.came().keys() == played.expected
+    assert max(played.came().values()) <= 2
+
+
+def none_came_early(played: Played) -> None:
+    for message in played.messages:
+        due_ms = int(props(message).get("TIMER_DELIVER_MS", 0))
+        assert due_ms <= message.store_timestamp <= max(due_ms, 1) + LATE_MS or not due_ms
+
+
+@pytest.mark.nightly
+@plays(course, True, seconds=90)
+def test_both_are_killed(course: Future[Played]) -> None:
+    played = course.result()
+    everything_came(played)
+    none_came_early(played)
+
+
+@plays(course, False, seconds=90)
 class TestByTurns:
     def test_each_delivers_what_the_other_took(self, course: Future[Played]) -> None:
         played = course.result()
-        came = [bytes(message.body).decode() for message in played.messages]
-        came.remove("x")
-        assert sorted(came) == sorted(played.due.keys() - played.recalled)
+        everything_came(played)
+        by_ours = Counter(bytes(message.body) for message in played.messages[: played.ours])
+        assert set(by_ours.values()) == {1}
 
     def test_none_comes_early(self, course: Future[Played]) -> None:
-        for message in course.result().messages:
-            due_ms = int(props(message).get("TIMER_DELIVER_MS", 0))
-            assert due_ms <= message.store_timestamp <= max(due_ms, 1) + LATE_MS or not due_ms
+        none_came_early(course.result())
 
     def test_what_waited_long_has_rolled(self, course: Future[Played]) -> None:
         played = course.result()
         rolled = {bytes(message.body).decode() for message in played.messages if "TIMER_ROLL_TIMES" in props(message)}
-        assert rolled == {key for key in played.due.keys() - played.recalled if int(key, 16) >= 3}
+        assert rolled == {key for key in played.expected if int(key, 16) >= 3}
 
     def test_the_same_messages_at_the_same_times_make_the_same_files(
         self, course: Future[Played], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -214,7 +265,7 @@ def replayed(root: Path, writes: list[int], log_bytes: int, monkeypatch: pytest.
             store_path_root_dir=str(root), timer_roll_window_slot=WINDOW_SLOTS, mapped_file_size_timer_log=log_bytes
         )
         timer = Timer(RealDisk(), told, store, store.written_offset, writes[0], print)
-        monkeypatch.setattr(machine, "UNITS_PER_STEP", 2)
+        monkeypatch.setattr(steps, "UNITS_PER_STEP", 2)
         for wall_ms in writes:
             step = timer.step(wall_ms, _nobody, dequeues=False)
             assert step.trouble is None

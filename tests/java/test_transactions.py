@@ -6,17 +6,19 @@ Then the same bytes from both brokers for the same sends, and half messages that
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rmq_wire.command import Command
+from rmq_wire.headers.configuration import UpdateBrokerConfig
 from rmq_wire.headers.transactions import EndTransaction
 from rmq_wire.message import StoredMessage
 from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from tests.java.flows import drain, producer, pull_all, push
+from tests.java.left_files import LEVELS, delays_and_retries
 from tests.support.clients import JavaDriver, JavaError
 from tests.support.java import REFERENCE, library
 from tests.support.message_mix import make_topic, now_ms
@@ -37,6 +39,8 @@ BRISK = {
     "transactionCheckMax": str(CHECKS_MAX),
     "transactionOpBatchInterval": "100",
 }
+ENDLESS = BRISK | {"transactionCheckMax": "1000000"}
+"""Who is asked about something has all the time that a busy machine takes to answer: it is not given up meanwhile."""
 TOO_OLD_MS = 80 * 3_600_000
 """More than `fileReservedTime`."""
 NEVER = BRISK | {"transactionCheckInterval": "3600000"}
@@ -52,35 +56,42 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def test_every_outcome(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
     topic = fresh("outcomes")
+    expected = {"committed", "asked, committed"}
+
+    def send_one(body: str, outcome: str, checked: str) -> None:
+        arguments: dict[str, Any] = {"form": "transaction", "outcome": outcome, "body": body, "tags": "T", "keys": "k"}
+        [sent] = clients.call("send", producer=p, topic=topic, **arguments, **{"p.checked": checked})
+        assert (sent["status"], sent["transaction_id"]) == ("SEND_OK", sent["msg_id"])
+
+    def questions() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = clients.call("producer.checked", producer=p)
+        return found
+
+    def given_up() -> list[dict[str, Any]]:
+        try:
+            found = drain(clients, subject, fresh, GIVEN_UP, 0)
+        except JavaError:  # nothing was given up so far
+            return []
+        return [one for one in found if one["properties"]["REAL_TOPIC"] == topic]
+
     with (
+        Talk(subject.address) as line,
         producer(clients, subject, fresh, transactions=True) as p,
         push(clients, subject, fresh, topic) as reader,
     ):
-        for body, outcome, checked in (
-            ("committed", "COMMIT_MESSAGE", "UNKNOW"),
-            ("rolled back", "ROLLBACK_MESSAGE", "UNKNOW"),
-            ("asked, committed", "UNKNOW", "COMMIT_MESSAGE"),
-            ("asked, rolled back", "UNKNOW", "ROLLBACK_MESSAGE"),
-            ("never known", "UNKNOW", "UNKNOW"),
-        ):
-            arguments: dict[str, Any] = {"form": "transaction", "outcome": outcome, "body": body, "tags": "T", "keys": "k"}
-            [sent] = clients.call("send", producer=p, topic=topic, **arguments, **{"p.checked": checked})
-            assert (sent["status"], sent["transaction_id"]) == ("SEND_OK", sent["msg_id"])
-
-        def given_up() -> list[dict[str, Any]]:
-            found = drain(clients, subject, fresh, GIVEN_UP, 0)
-            return [one for one in found if one["properties"]["REAL_TOPIC"] == topic]
-
-        until(
-            lambda: clients.call("producer.checked", producer=p) and _given_up(given_up), "a message that is given up", seconds=60
-        )
-        questions = clients.call("producer.checked", producer=p)
-        asked = Counter(one["body"] for one in questions)
-        counts = [int(one["properties"]["TRANSACTION_CHECK_TIMES"]) for one in questions if one["body"] == "never known"]
-        expected = {"committed", "asked, committed"}
-        until(lambda: {message["body"] for message in clients.messages(reader)} >= expected, "what was committed", seconds=60)
+        set_to(line, ENDLESS)
+        send_one("committed", "COMMIT_MESSAGE", "UNKNOW")
+        send_one("rolled back", "ROLLBACK_MESSAGE", "UNKNOW")
+        send_one("asked, committed", "UNKNOW", "COMMIT_MESSAGE")
+        send_one("asked, rolled back", "UNKNOW", "ROLLBACK_MESSAGE")
+        until(lambda: {message["body"] for message in clients.messages(reader)} >= expected, "what was committed", seconds=90)
+        until(lambda: "asked, rolled back" in {one["body"] for one in questions()}, "the question about the other one")
+        set_to(line, BRISK)
+        send_one("never known", "UNKNOW", "UNKNOW")
+        [lost] = until(given_up, "a message that is given up", seconds=90)
+        asked = Counter(one["body"] for one in questions())
+        counts = [int(one["properties"]["TRANSACTION_CHECK_TIMES"]) for one in questions() if one["body"] == "never known"]
         read = clients.messages(reader)
-        [lost] = given_up()
     # a check that comes before the producer's first heartbeat counts, and asks nobody
     assert counts == list(range(counts[0], CHECKS_MAX + 1))
     assert (asked["asked, rolled back"] >= 1, asked["asked, committed"] >= 1) == (True, True)
@@ -94,11 +105,9 @@ def test_every_outcome(subject: Subject, clients: JavaDriver, fresh: Fresh) -> N
     assert lost["body"] == "never known"
 
 
-def _given_up(look: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    try:
-        return look()
-    except JavaError:
-        return []
+def set_to(line: Talk, properties: Mapping[str, str]) -> None:
+    """Change the running broker's configuration."""
+    assert line.ask(UpdateBrokerConfig(), "".join(f"{key}={value}\n" for key, value in properties.items()).encode()).code == 0
 
 
 # The same bytes
@@ -134,17 +143,21 @@ def stored(line: Talk, topic: str, queue_id: int = 0) -> list[StoredMessage]:
 
 
 def test_both_brokers_write_the_same(tmp_path: Path) -> None:
-    """Half messages, a commit, ends, the copies of two checks, one that is given up for its age."""
+    """Half messages, a commit, ends, the copies of two checks, one that is given up for its age.
+
+    And, as these brokers are there: how far levels are, byte for byte, and what topics a group's retries have.
+    """
     library(REFERENCE)
     written = []
     with OurNameServer(tmp_path / "namesrv") as names:
         for broker in (
-            JavaBroker(tmp_path / "java", names.address, name="java", properties=BRISK),
-            OurBroker(tmp_path / "ours", names.address, name="ours", properties=BRISK),
+            JavaBroker(tmp_path / "java", names.address, name="java", properties=BRISK | LEVELS),
+            OurBroker(tmp_path / "ours", names.address, name="ours", properties=BRISK | LEVELS),
         ):
             with broker.start(), Talk(broker.address) as line:
-                make_topic(line, "T", 4)
-                written.append(written_by(line))
+                for topic in ("T", "Levels"):
+                    make_topic(line, topic, 4)
+                written.append(written_by(line) | delays_and_retries(line, broker.store))
     java, ours = written
     assert ours == java
 
@@ -183,8 +196,15 @@ def written_by(line: Talk) -> dict[str, Any]:
         ],
         "half message of the commit": sent[committed.prepared_transaction_offset],
         "op": (op.properties, op.flag, op.sys_flag, op.queue_id, op.reconsume_times, op.born_host == op.store_host),
-        "immune": {**props(copies_of(line, 4)[1]), "TRANSACTION_CHECK_TIMES": "1"},
+        "immune": immune(*copies_of(line, 4)[:2]),
     }
+
+
+def immune(sent: StoredMessage, copy: StoredMessage) -> dict[str, str]:
+    """The copy's properties; where it was before as a distance (a check may have come between two sends)."""
+    found = props(copy)
+    moved = int(found.pop("TRAN_PREPARED_QUEUE_OFFSET")) - sent.queue_offset
+    return {**found, "TRANSACTION_CHECK_TIMES": "1", "moved": str(moved)}
 
 
 def copies_of(line: Talk, number: int) -> list[StoredMessage]:
@@ -205,7 +225,7 @@ def test_half_messages_change_hands(tmp_path: Path, clients: JavaDriver, fresh: 
         ours = OurBroker(tmp_path / "ours", names.address, name="b", port=java.port, store=tmp_path / "store")
         ours.properties = dict(java.properties)
         one, other = (java, ours) if first == "java" else (ours, java)
-        other.properties = other.properties | BRISK
+        other.properties = other.properties | ENDLESS
         subject = Subject(first, names.address, one.address, "b", "DefaultCluster", tmp_path / "store", one)
         topic = fresh("moved")
         with one.start(), producer(clients, subject, fresh, transactions=True) as p:

@@ -7,6 +7,7 @@ three are Java's: the proof of the test itself.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -133,6 +134,7 @@ def test_an_ordered_send_when_one_of_two_masters_dies(pair: Pair, clients: JavaD
     """By modulo a key moves to the queues that are left; under `orderTopicConf` it keeps its queue, and is refused.
 
     The end of the broker's connection takes it out of the route, not the two minutes of silence after which it would be gone.
+    How long that took, and how long until the producer knew it, is printed (`-s`); nothing judges it but the patience of `until`.
     """
     moving, strict = fresh("moving"), fresh("strict")
     for topic in (moving, strict):
@@ -155,13 +157,16 @@ def test_an_ordered_send_when_one_of_two_masters_dies(pair: Pair, clients: JavaD
         until(lambda: {broker for broker, _ in places(moving, 2 * QUEUES)} == {"steady", "shaky"}, "both masters")
         before = places(strict, 2 * QUEUES)
         assert set(before) == {(broker, queue) for broker in ("steady", "shaky") for queue in range(QUEUES)}
+        killed_s = time.monotonic()
         pair.shaky.kill()
         until(lambda: brokers_in_route(pair.namesrv, moving) == {"steady"}, "the route without the killed master", seconds=60)
+        print(f"out of the route {time.monotonic() - killed_s:.2f} s after the kill", end=", ")
 
         def listed(topic: str) -> set[tuple[str, int]]:
             return {(one["broker"], one["queue"]) for one in clients.call("producer.queues", producer=p, topic=topic)}
 
         after = until(lambda: _unless_refused(lambda: places(moving, 2 * QUEUES)), "sends by modulo")
+        print(f"all keys sent elsewhere {time.monotonic() - killed_s:.1f} s after it")
         assert after == [("steady", key % QUEUES) for key in range(2 * QUEUES)]
         assert listed(moving) == {("steady", queue) for queue in range(QUEUES)}
         assert listed(strict) == set(before)

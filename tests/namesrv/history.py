@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from broker_impl.env import Env
 from broker_impl.namesrv.registrations import HEARTBEAT_TIMEOUT_MS, Registration, Unregistration
-from broker_impl.namesrv.routes import RouteTable
+from broker_impl.namesrv.route_table import RouteTable
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.topics import TopicConfig
 

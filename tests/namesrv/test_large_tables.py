@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker_impl.engine.slices import ROWS_PER_SLICE, finished
-from broker_impl.namesrv import routes
+from broker_impl.namesrv import route_table
 from rmq_wire.bodies import registration
 from rmq_wire.bodies.registration import RegisterBrokerBody, read_register_body, reading_register_body, write_compressed
 from rmq_wire.bodies.route import TopicRouteData
@@ -142,8 +142,8 @@ def test_others_are_served_between_the_slices_of_a_registration(session: EngineS
 
 
 def test_brokers_and_topics_have_limits(session: EngineSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "BROKERS_MAX", 3)
-    monkeypatch.setattr(routes, "ROWS_PER_LINK_MAX", 10)
+    monkeypatch.setattr(route_table, "BROKERS_MAX", 3)
+    monkeypatch.setattr(route_table, "ROWS_PER_LINK_MAX", 10)
 
     def register(name: str, port: int, count: int, who: str, first: int = 0) -> int:
         body = register_body(*(topic(f"t{number}") for number in range(first, first + count)))

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from broker_impl.namesrv import routes
-from broker_impl.namesrv.routes import RouteTable
+from broker_impl.namesrv import route_table
+from broker_impl.namesrv.route_table import RouteTable
 from broker_impl.namesrv.server import NameServer
+from broker_impl.namesrv.topic_queues import TopicQueues
 from rmq_wire.bodies import properties_text
 from tests.namesrv.history import NameServerHistory
 from tests.support.engine_session import EngineSession
@@ -56,7 +57,7 @@ def old_place_stays(patch: pytest.MonkeyPatch) -> None:
 
 def topics_stay(patch: pytest.MonkeyPatch) -> None:
     """Topics of a broker that is gone stay in the route (apache/rocketmq#7884)."""
-    patch.setattr(RouteTable, "_clean_topics", lambda self, removed, reduced: None)
+    patch.setattr(TopicQueues, "drop_brokers", lambda self, names: None)
 
 
 def signs_of_life_are_lost(patch: pytest.MonkeyPatch) -> None:
@@ -122,5 +123,5 @@ def test_a_wall_clock_in_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_model_holds_without_a_bug() -> None:
-    assert routes.RouteTable is RouteTable
+    assert route_table.RouteTable is RouteTable
     run_state_machine_as_test(NameServerHistory, settings=settings(SEARCH, max_examples=50))

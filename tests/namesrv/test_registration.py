@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker_impl.engine.slices import ROWS_PER_SLICE, finished
 from broker_impl.env import Env
-from broker_impl.registration import Announcement, Asked, Identity, Registrar, namesrv_addresses
+from broker_impl.registration import Announcement, Asked, Identity, Registrar
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.kv import KVTable
 from rmq_wire.bodies.registration import read_register_body
@@ -438,17 +438,6 @@ def test_whatever_happens_the_last_word_is_everything_we_have(events: list[str],
         now += 5_000
         under_way = broker.due(now)
     assert known == {"n:1": set(broker.topics.table), "n:2": set(broker.topics.table)}
-
-
-def test_lists_of_name_servers() -> None:
-    assert namesrv_addresses("a:1;b:2; a:1 ;;[::1]:9876;") == ["a:1", "b:2", "[::1]:9876"]
-    assert namesrv_addresses("") == []
-
-
-@pytest.mark.parametrize("text", ["a", "a:", ":1", "a:1;b:x", "a:0", "a:65536", "a:-1", "a:١"])
-def test_what_is_no_list_of_name_servers(text: str) -> None:
-    with pytest.raises(ValueError, match="is not host:port"):
-        namesrv_addresses(text)
 
 
 def test_an_embedded_name_server_gets_the_same(tmp_path: Path) -> None:

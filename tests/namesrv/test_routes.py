@@ -10,7 +10,7 @@ from broker_impl.engine.slices import finished
 from broker_impl.env import Env
 from broker_impl.namesrv.registrations import MinIdChanged, Registered, Registration, Unregistration
 from broker_impl.namesrv.route_answers import RouteAnswers, at_host, near_zone
-from broker_impl.namesrv.routes import RouteTable
+from broker_impl.namesrv.route_table import RouteTable
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.route import BrokerData, QueueData, TopicQueueMappingInfo
 from rmq_wire.bodies.topics import TopicConfig
@@ -276,12 +276,12 @@ def test_a_broker_that_changed_its_cluster_leaves_the_old_one(world: World) -> N
 def test_write_permission_is_wiped_and_given(world: World) -> None:
     world.register(topics={"T": 6, "R": 4, "TBW102": 7})
     world.register("b", port=2)
-    assert world.table.wipe_write_perm("a") == 3
+    assert world.table.queues.wipe_write_perm("a") == 3
     assert [world.perm(topic) for topic in ("T", "R", "TBW102")] == [4, 4, 5]
     assert world.perm("T", "b") == 6
-    assert world.table.add_write_perm("a") == 3
+    assert world.table.queues.add_write_perm("a") == 3
     assert [world.perm(topic) for topic in ("T", "R", "TBW102")] == [6, 6, 6]
-    assert world.table.wipe_write_perm("nobody") == 0
+    assert world.table.queues.wipe_write_perm("nobody") == 0
 
 
 def test_single_topics_come_and_go(world: World) -> None:

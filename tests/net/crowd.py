@@ -3,8 +3,8 @@
     python -m tests.net.crowd PORT COUNT
 
 `open`: connect and send frame 0 on each connection, wait for all answers.  `beat`: send frame 0 on each again, wait.
-`each FILE`: send line i of the file (hex) on connection i, do not wait.  `wait N`: until N bytes-with-an-answer
-connections have spoken.  `drop`: close all. Answers one line per command: `ok COUNT`.
+`each FILE`: send line i of the file (hex) on connection i, beginning again with the first when there are more lines, do not wait.
+`wait N`: until N bytes-with-an-answer connections have spoken.  `drop`: close all. Answers one line per command: `ok COUNT`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Crowd:
                 return self.heard(len(self.socks))
             case ["each", path]:
                 frames = [bytes.fromhex(line) for line in Path(path).read_text().split()]
-                for sock, frame in zip(self.socks, frames, strict=True):
-                    sock.sendall(frame)
+                for number, sock in enumerate(self.socks):
+                    sock.sendall(b"".join(frames[number :: len(self.socks)]))
                 return len(frames)
             case ["wait", count]:
                 return self.heard(int(count))

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from rmq_columns import BadOption, read_store
+from rmq_spark.jobs import Source
+from rmq_spark.known import topics_of_logs
 from tests.spark.kit import figures, job, made, planted
 from tests.support.stores import golden_of, golden_store
 
@@ -56,11 +58,22 @@ def test_clean(spark: Any, clean: Path) -> None:
 
 
 def test_nothing_to_look_at(spark: Any, clean: Path, tmp_path: Path) -> None:
-    """Of a log alone nobody knows the topics before it is read: a wrong one is not clean."""
+    """A topic that nothing has is not clean."""
     (tmp_path / "commitlog").mkdir()
     assert job(spark, "order", tmp_path).messages == 0
     assert job(spark, "order", clean / "store" / "commitlog", options={"topics": "nope"}).messages == 0
     assert job(spark, "order", clean / "store" / "commitlog", options={"topics": "payments"}).messages is None
+
+
+def test_topics_of_a_log_alone(spark: Any, clean: Path) -> None:
+    """Those of messages that wait for their topic, or are a retry of one, too."""
+    log = str(clean / "store" / "commitlog")
+    source = Source((log,), {"topics": "nope", "startingTimestamp": "2999-01-01"})
+    assert topics_of_logs(spark, source, (log,), ("payments",)) == {"payments"}
+    messages = read_store(log, columns="topic,properties", includeSystemTopics="true").read_all().to_pylist()
+    wanted = {one["topic"] for one in messages}
+    wanted |= {value for one in messages for name, value in one["properties"] if name in ("REAL_TOPIC", "RETRY_TOPIC")}
+    assert topics_of_logs(spark, source, (log,), ("payments", "nope")) == wanted >= {"payments", "order-steps"}
 
 
 def test_numbers_of_a_ledger(spark: Any, broken: Path, tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from rmq_columns import BadOption, read_store
-from rmq_spark.jobs import Source
+from rmq_spark.jobs import Source, pending_rows
 from rmq_spark.known import timer_progress
 from rmq_store.disk.disk import RealDisk
 from rmq_wire.headers.timers import RecallMessage
+from rmq_wire.implied import real_place as rule
 from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from tests.spark.kit import figures, job, made, planted
 from tests.support.engine import Harness
@@ -261,9 +262,7 @@ def test_a_time_that_is_none(spark: Any, broken: Path) -> None:
 
 def test_half_messages_of_ours(spark: Any, tmp_path: Path) -> None:
     """As those of Java: committed and rolled back with an op message, committed without one, asked about, given up, open."""
-    harness = Harness(tmp_path / "store", transactionCheckMax="2")
-    harness.topic("T")
-    harness.driver.advance(2_000)
+    harness = Harness(tmp_path / "store", transactionCheckMax="2").begun()
     half(harness, 0)
     for _ in range(2):
         harness.driver.advance(30_000)
@@ -292,9 +291,7 @@ def test_half_messages_of_ours(spark: Any, tmp_path: Path) -> None:
 def test_timers_of_our_broker(spark: Any, tmp_path: Path) -> None:
     """Waiting, one of them rolled; delivered; recalled: as the broker knows it, and how far its timer is, from its check file."""
     store = tmp_path / "broker-a"
-    harness = Harness(store, recallMessageEnable="true", timerRollWindowSlot="60")
-    harness.topic("T")
-    harness.driver.advance(2_000)
+    harness = Harness(store, recallMessageEnable="true", timerRollWindowSlot="60").begun()
 
     def timed(key: str, seconds: int) -> str:
         given = pairs(UNIQ_KEY=key, TIMER_DELAY_SEC=str(seconds))
@@ -317,3 +314,26 @@ def test_timers_of_our_broker(spark: Any, tmp_path: Path) -> None:
     assert figures(outcome)["delivered"] == 1
     [told] = timer_progress(Source((str(store),))).values()
     assert told == (read_ms, 8)
+
+
+def test_queue_numbers_are_those_of_the_rule(spark: Any) -> None:
+    digits = ["0", "7", "007", "2147483647", "2147483648", "9999999999", "0" * 30 + "7", "9" * 30]
+    texts = [sign + text for sign in ("", "+", "-", "--") for text in digits] + [
+        "-0",
+        "",
+        "+",
+        " 1",
+        "1 ",
+        "1\n",
+        "1.0",
+        "1e1",
+        "1L",
+        "x",
+        "²",
+        "１",
+        None,
+    ]
+    rows = spark.createDataFrame([(text,) for text in texts], "realQueueId string").select(
+        "realQueueId", pending_rows.real_queue()
+    )
+    assert dict(rows.collect()) == {text: rule.real_queue(text) for text in texts}

@@ -17,7 +17,7 @@ from rmq_wire.implied.tags import tags_code
 from rmq_wire.java import string_hash
 from rmq_wire.message import MAGIC_BLANK, MAGIC_V2, pack_unit, read_size_and_magic, read_unit
 from tests.support.memory_disk import Fault, MemoryDisk
-from tests.support.store_rig import HOST, HOST_V6, ROOT, START_MS, Rig, draft, number_of, small, sync_settings
+from tests.support.store_rig import HOST, HOST_V6, ROOT, START_MS, Rig, draft, number_of, small, stage_batch, sync_settings
 
 FILE = small().mapped_file_size_commit_log
 LOG = f"{ROOT}/commitlog/{0:020d}"
@@ -154,7 +154,7 @@ def test_a_unit_needs_eight_bytes_behind_it(more: int, rolls: bool) -> None:
 def test_a_batch_stays_in_one_file() -> None:
     rig = Rig()
     filler(rig, 600)
-    placed = rig.store.stage_batch([draft(n) for n in range(5)], START_MS)
+    placed = stage_batch(rig.store, [draft(n) for n in range(5)], START_MS)
     rig.store.commit()
     rig.store.dispatch(START_MS)
     assert placed[0].physical_offset == FILE
@@ -165,9 +165,9 @@ def test_a_batch_stays_in_one_file() -> None:
 def test_a_batch_that_fits_in_no_file_or_has_a_bad_member_leaves_nothing() -> None:
     rig = Rig()
     with pytest.raises(Illegal):
-        rig.store.stage_batch([draft(n, body_bytes=8000) for n in range(5)], START_MS)
+        stage_batch(rig.store, [draft(n, body_bytes=8000) for n in range(5)], START_MS)
     with pytest.raises(Illegal):
-        rig.store.stage_batch([draft(1), draft(2, body_bytes=9000)], START_MS)
+        stage_batch(rig.store, [draft(1), draft(2, body_bytes=9000)], START_MS)
     [placed] = rig.put(draft(3))
     assert (placed.physical_offset, placed.queue_offset) == (0, 0)
     assert rig.numbers() == [3]
@@ -256,7 +256,7 @@ def test_any_order_of_staging_and_taking_back(data: st.DataObject) -> None:
             made = [draft(number + n, queue_id=queue_id, body_bytes=size) for n, size in enumerate(sizes)]
             mark = rig.store.savepoint()
             if action == "batch":
-                rig.store.stage_batch(made, START_MS)
+                stage_batch(rig.store, made, START_MS)
             else:
                 rig.store.stage(made[0], START_MS)
             turn += [(mark + n, queue_id, number + n) for n in range(count)]

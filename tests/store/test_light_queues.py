@@ -16,7 +16,7 @@ from rmq_wire.properties import decode, delete
 from tests.support.golden_formats import LIGHT, draft_of, files, in_queue, restore, settings, units
 from tests.support.loops import each
 from tests.support.memory_disk import MemoryDisk
-from tests.support.store_rig import Rig, draft, open_store, small
+from tests.support.store_rig import Rig, draft, open_store, small, stage_batch
 
 UNITS = units(LIGHT)
 ON = {"enable_lmq": True, "enable_multi_dispatch": True}
@@ -38,7 +38,7 @@ def test_the_same_units_in_the_same_directories(tmp_path: Path) -> None:
         if unit.topic == b"Plain" and bytes(unit.body) in (b"one", b"two", b"three", b"four"):
             if bytes(unit.body) == b"two":  # Java puts the check sum into the value of the property before it
                 one.properties = b"A\x01b"
-            store.stage_batch([one], unit.store_timestamp)
+            stage_batch(store, [one], unit.store_timestamp)
         else:
             store.stage(one, unit.store_timestamp)
         store.commit()
@@ -57,7 +57,7 @@ def test_an_item_without_a_last_separator_gets_one(tmp_path: Path) -> None:
     [item] = [unit for unit in UNITS if bytes(unit.body) == b"two"]
     assert item.properties.startswith(b"A\x01b__CRC32#\x01"), "Java: the value swallows the name of the check sum"
     store = open_store(settings(tmp_path, LIGHT), 1)
-    store.stage_batch([draft_of(item, b"A\x01b")], 1)
+    stage_batch(store, [draft_of(item, b"A\x01b")], 1)
     store.commit()
     values = decode(read_unit(bytes(store.lookup(0) or b"")).properties.decode())
     assert (values["A"], len(values[prop.CRC32])) == ("b", 10)
@@ -199,7 +199,7 @@ def test_forced_verification_ends_the_log_where_topic_or_properties_changed() ->
     assert isinstance(rig.disk, MemoryDisk)
     disk = rig.disk.crash("all")
     at = placed[3].end_offset - 30
-    disk.open(f"{rig.settings.commit_log_directory}/{0:020d}").write_at(at, b"?")
+    disk.open(f"{rig.settings.commit_log_directories[0]}/{0:020d}").write_at(at, b"?")
     believed = Rig(disk=disk.crash("all"), settings=rig.settings)
     assert believed.numbers() == list(range(5))
     forced = Rig(disk=disk, settings=small(enabled_append_prop_crc=True, force_verify_prop_crc=True))

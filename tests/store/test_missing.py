@@ -223,6 +223,54 @@ def test_a_pull_passes_over_a_log_file_that_is_gone_and_over_nothing_else(known:
             assert found == [number for number in there if tag in (None, number % 3)], (count, tag)
 
 
+class Everything:
+    """A filter that reads each message and refuses none."""
+
+    rows_max = 1_000
+
+    def __call__(self, unit: memoryview, /) -> bool:
+        return len(unit) > 0
+
+
+@pytest.mark.parametrize("matches", [None, Everything()], ids=["unread", "read"])
+@pytest.mark.parametrize("tag", [None, 1])
+def test_the_order_of_answers_of_a_queue_that_lacks_a_file(tag: int | None, matches: Everything | None) -> None:
+    """First what is wrong with the offset, then what lies before the file, then the file, then what the log lacks."""
+    disk, rig = filled()
+    accepts = None if tag is None else frozenset([tags_code(f"Tag{tag}")])
+    wanted = [offset for offset in range(75) if tag in (None, 4 * offset % 3)]
+
+    def answer(offset: int) -> tuple[str, int, list[int]]:
+        read = rig.store.read_queue("TopicA", 0, offset, 32, 1 << 20, accepts, matches)
+        return read.status.name, read.next_offset, [number_of(unit.body) // 4 for unit in units_of(read.chunks)]
+
+    def found(first: int, last: int) -> tuple[str, int, list[int]]:
+        return "FOUND", last, [offset for offset in wanted if first <= offset < last]
+
+    first_gone, behind = 10, 20
+    queue = rig.store._queues.find("TopicA", 0)
+    assert queue is not None
+    disk.unlink(queue_path(0, 1))
+    queue.segments.files.forget(queue_path(0, 1))
+    assert answer(75) == ("OFFSET_OVERFLOW_ONE", 75, [])
+    assert answer(-1) == ("OFFSET_TOO_SMALL", 0, [])
+    assert answer(4) == found(4, first_gone)
+    for offset in (first_gone, 13, behind - 1):
+        assert answer(offset) == ("OFFSET_FOUND_NULL", behind, [])
+    assert answer(behind) == found(behind, 30)
+
+    log = rig.store._log.segments
+    in_log = 1 + max(offset for offset in range(behind, 75) if rig.store.queue_unit("TopicA", 0, offset)[0] < FILE)
+    assert behind < in_log < 40
+    disk.unlink(log.path(0))
+    log.files.forget(log.path(0))
+    rig.store._reader.forget_file(0)
+    assert answer(4) == ("MESSAGE_WAS_REMOVING", first_gone, [])
+    for offset in (first_gone, 13, behind - 1):
+        assert answer(offset) == ("OFFSET_FOUND_NULL", behind, [])
+    assert answer(in_log) == found(in_log, 40)
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_log_file_that_was_emptied_is_refused_with_the_command_and_nothing_is_touched(number: int) -> None:
     disk, rig = filled()

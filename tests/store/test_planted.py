@@ -95,7 +95,7 @@ CATALOGUE: dict[str, Found] = {
     "S28 configuration written in place": by_test(
         bugs.config_written_in_place, "config_files.a_stop_at_any_step_leaves_the_old_or_the_new", "synced"
     ),
-    "S29 progress not clamped": Found(progress_is_not_clamped, KeyError, test=progress_is_clamped),
+    "S29 progress not clamped": Found(progress_is_not_clamped, AssertionError, test=progress_is_clamped),
     "S30 retention deletes the last file": by_test(
         retention_bugs.deletes_the_last_file, "retention.consumed_messages_stay_and_whole_files_go"
     ),

@@ -11,8 +11,9 @@ import pytest
 
 from rmq_store.disk.multi_path_segments import MultiPathSegments
 from rmq_store.log import property_staging
-from rmq_store.log.commit_log import CommitLog, Staged
+from rmq_store.log.commit_log import CommitLog
 from rmq_store.log.property_staging import PropertyStaging
+from rmq_store.log.staging import Staged
 from rmq_store.queues.batch_queue import BatchConsumeQueue
 from rmq_store.queues.consume_queue import ConsumeQueue
 from rmq_store.queues.extended_queue import ExtendedConsumeQueue

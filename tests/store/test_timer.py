@@ -8,6 +8,8 @@ import pytest
 
 from rmq_store.errors import Closed, ForeignFile, Unwritable
 from rmq_store.layouts import TIMER_CHECK, TIMER_UNIT
+from rmq_store.timer.steps import DELIVERIES_PER_STEP, UNITS_PER_STEP
+from rmq_store.timer.timer_log import Unit
 from rmq_wire import names, properties
 from rmq_wire import property_names as prop
 from rmq_wire.message import StoredMessage
@@ -143,7 +145,7 @@ def test_many_in_one_slot_come_in_counted_steps() -> None:
     before = 0
     while rig.step():
         steps += 1
-        assert len(rig.keys()) - before <= 32
+        assert len(rig.keys()) - before <= DELIVERIES_PER_STEP
         before = len(rig.keys())
     assert rig.keys() == [f"K{number + 1}" for number in range(500)]
     assert rig.timer.waiting == 0
@@ -399,6 +401,8 @@ def test_a_lost_file(lost: str) -> None:
     for path in (LOG, WHEEL, CHECK) if lost == "all" else (lost,):
         rig.disk.unlink(path)
     rig.open()
+    behind = "3 slots of the timer's wheel lead behind the end of its log and are made again"
+    assert (behind in rig.said) == (lost in (LOG, CHECK))
     rig.wait(100_000)
     assert sorted(rig.keys()) == sorted(keys)
 
@@ -423,17 +427,69 @@ def test_a_unit_that_is_no_timer_is_passed_over() -> None:
     assert len(rig.said) == 2
 
 
-def test_a_chain_that_leads_to_alien_units_ends() -> None:
+def damage(rig: TimerRig, number: int, **changes: int) -> None:
+    """One unit of the timer's log says something else, or (no changes) nothing."""
+    unit = Unit._make(TIMER_UNIT.unpack(rig.disk.contents()[LOG][number * 52 : number * 52 + 52]))
+    packed = TIMER_UNIT.pack(*unit._replace(**changes)) if changes else bytes(52)
+    rig.timer.log.segments.file(0).write_at(number * 52, packed)
+    rig.timer.log._block = b""
+
+
+@pytest.mark.parametrize(
+    ("number", "changes", "lost"),
+    [
+        (5, {}, {"K6"}),
+        (4, {"magic": 99}, {"K5"}),
+        (7, {"previous": 3 * 52}, set()),  # of another slot
+        (7, {"previous": 7 * 52 + 1}, {"K8"}),
+        (7, {"previous": -1}, set()),
+        (7, {"previous": 3 * 52 + 1}, set()),
+        (5, {"delay_ms": 1_000}, {"K6"}),
+        (8, {}, set()),  # of the other slot
+        (9, {}, {"K10"}),  # the newest
+        (0, {}, {"K1"}),  # the oldest
+    ],
+)
+def test_a_damaged_unit_takes_nothing_with_it(number: int, changes: dict[str, int], lost: set[str]) -> None:
+    """Chains go backwards: what came before it in its slot would be lost."""
     rig = TimerRig()
-    rig.send(START_MS + 5_000, "A")
-    rig.send(START_MS + 9_000, "B")
+    others = {3, 6, 8}
+    for at in range(10):
+        rig.send(START_MS + (90_000 if at in others else 5_000))
     rig.turn()
-    fields = list(TIMER_UNIT.unpack(rig.disk.contents()[LOG][52:104]))
-    fields[1] = 0  # the chain of B leads to A
-    rig.timer.log.segments.file(0).write_at(52, TIMER_UNIT.pack(*fields))
-    rig.wait(10_000)
-    assert rig.keys() == ["A", "B"]
-    assert "its chain ends there" in rig.said[0]
+    damage(rig, number, **changes)
+    rig.wait(6_000)
+    assert rig.keys() == [f"K{at + 1}" for at in range(10) if at not in others and f"K{at + 1}" not in lost]
+    assert any("is looked for before it" in said for said in rig.said) == (number != 8)
+
+
+def test_a_wheel_made_again_from_a_damaged_log_has_what_is_behind_the_damage() -> None:
+    rig = TimerRig()
+    for at in range(6):
+        rig.send(START_MS + 5_000 * (1 + at))
+    rig.wait(1_000)
+    rig.close()
+    rig.disk.unlink(WHEEL)
+    rig.disk.open(LOG).write_at(2 * 52, bytes(52))
+    rig.open()
+    rig.wait(40_000)
+    assert rig.keys() == ["K1", "K2", "K4", "K5", "K6"]
+
+
+def test_the_search_for_what_a_damaged_unit_hides_comes_in_counted_steps() -> None:
+    rig = TimerRig(store_changes={"mapped_file_size_commit_log": 1 << 22})
+    first = rig.send(START_MS + 5_000)
+    for _ in range(2_000):  # some twenty files of the timer's log
+        rig.send(START_MS + 90_000)
+    rig.send(START_MS + 5_000)
+    rig.turn()
+    rig.timer.log.segments.file(rig.timer.log.segments.starts[-1]).write_at(0, bytes(rig.timer.log.file_bytes))
+    rig.timer.log._block = b""
+    rig.wall_ms += 6_000
+    steps = 0
+    while rig.step():
+        steps += 1
+    assert (rig.keys(), steps > 2_000 // UNITS_PER_STEP) == ([first], True)
 
 
 def test_cold_bytes_wait_for_a_thread() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from construct import Array
 from hypothesis import given
 from hypothesis import strategies as some
@@ -117,3 +118,13 @@ def test_the_last_unit_of_a_file() -> None:
     settings = timer_settings()
     log = TimerLog(MemoryDisk(), ROOT, settings.mapped_file_size_timer_log)
     assert log.last_unit_at == (LOG_UNITS - 1) * UNIT_BYTES
+
+
+@pytest.mark.parametrize(("rest", "units"), [(10, 9), (15, 9), (16, 10), (51, 10)])
+def test_a_blank_has_room_in_every_file(rest: int, units: int) -> None:
+    """Behind its last unit; so many there are in a file of ten units and these bytes."""
+    log = TimerLog(MemoryDisk(), ROOT, 10 * UNIT_BYTES + rest)
+    for number in range(11):
+        log.append(log.place(), bytes(UNIT_BYTES))
+        assert log.end == (number + 1) * UNIT_BYTES + (number >= units) * (log.file_bytes - units * UNIT_BYTES)
+    assert log.unit_before(log.file_bytes) == (units - 1) * UNIT_BYTES

@@ -92,7 +92,7 @@ class Kit(Capability):
     @answers(ViewMessage, bulky=True)
     def blob(self, call: Call, asked: ViewMessage) -> Reply:
         """A body of so many bytes as asked for, in two pieces."""
-        self.engine.afford(asked.offset)
+        self.engine.shares.afford(asked.offset)
         return Reply(body=[b"a", b"b" * (asked.offset - 1)])
 
     @answers(UnregisterClient)
@@ -160,3 +160,9 @@ class Server:
 
     def connect(self, *, listener: str = "main") -> Client:
         return self.driver.connect(listener=listener)
+
+
+def server_with(*, sync_flush: bool = False, limits: Limits | None = None) -> tuple[Server, FakeStore]:
+    """A server that has a store, and that store."""
+    store = FakeStore(sync_flush=sync_flush)
+    return Server(store=store, limits=limits), store

@@ -69,6 +69,12 @@ class Harness:
         self.driver = Driver(self.node.engine)
         self.driver.run()
 
+    def begun(self) -> Harness:
+        """With topic T, two seconds later: delay levels, timer and checks have looked for what waits, and wait themselves."""
+        self.topic("T")
+        self.driver.advance(2_000)
+        return self
+
     def restart(self, *, kill: bool = False) -> None:
         if kill:
             self.node.store._lock.release()

@@ -104,7 +104,7 @@ class Session:
     def settled(self, name: str, ids: list[int]) -> None:
         """Wait until the server knows exactly these members under a broker name (removal is asynchronous in Java)."""
 
-        until(lambda: self.members(name) == ids, f"{name} has members {ids}", seconds=20)
+        until(lambda: self.members(name) == ids, f"{name} has members {ids}")
 
     def members(self, name: str) -> list[int]:
         """Numbers of the brokers under a name."""

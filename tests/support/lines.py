@@ -17,19 +17,27 @@ class Lines:
 
     def __init__(self) -> None:
         self.count = 0
+        """Known when the block has ended."""
         self._before: Any = None
-
-    def _trace(self, _frame: FrameType, event: str, _argument: Any) -> Any:
-        self.count += event == "line"
-        return self._trace
+        self._counted: Callable[[], int] = int
 
     def __enter__(self) -> Lines:
+        count = 0
+
+        def trace(_frame: FrameType, event: str, _argument: Any) -> Any:  # called for each line: nothing is looked up
+            nonlocal count
+            if event == "line":
+                count += 1
+            return trace
+
+        self._counted = lambda: count
         self._before = sys.gettrace()
-        sys.settrace(self._trace)
+        sys.settrace(trace)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(self._before)
+        self.count += self._counted()
 
 
 def lines_of(work: Callable[[], object]) -> int:

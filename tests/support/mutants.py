@@ -16,7 +16,9 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Final
 
 import msgspec
@@ -26,6 +28,7 @@ TABLE: Final = ROOT / "tests" / "mutants.toml"
 LEFT_OUT: Final = (".*", "__pycache__", "build", "target", "lib-*", "*.egg-info")
 LIMIT_S: Final = 120
 """For one mutant's tests: one that makes them wait for ever is noticed by that."""
+AT_ONCE: Final = os.cpu_count() or 1
 KILLED, ALIVE, BROKEN, ACCEPTED = "killed", "ALIVE", "BROKEN", "accepted"
 OUTCOMES: Final = {0: ALIVE, 1: KILLED, 2: KILLED}
 """By pytest's status; 2: a module cannot even be imported."""
@@ -65,14 +68,23 @@ def load() -> tuple[Mutant, ...]:
     return msgspec.toml.decode(TABLE.read_bytes(), type=_Table).mutant
 
 
-def run(mutants: Iterable[Mutant], copy: Path) -> list[tuple[Mutant, str]]:
-    """Every mutant alone in the copy, which is as it was afterwards; each printed with its outcome."""
-    outcomes = []
-    for mutant in mutants:
-        outcome = ACCEPTED if mutant.why else _outcome(mutant, copy)
+def run(mutants: Iterable[Mutant], *copies: Path) -> list[tuple[Mutant, str]]:
+    """Every mutant alone in a copy, which is as it was afterwards; each printed with its outcome.  One at a time in each copy."""
+    free: SimpleQueue[Path] = SimpleQueue()
+    for copy in copies:
+        free.put(copy)
+
+    def tried(mutant: Mutant) -> tuple[Mutant, str]:
+        copy = free.get()
+        try:
+            outcome = ACCEPTED if mutant.why else _outcome(mutant, copy)
+        finally:
+            free.put(copy)
         print(f"{outcome:9}{mutant}", flush=True)
-        outcomes.append((mutant, outcome))
-    return outcomes
+        return mutant, outcome
+
+    with ThreadPoolExecutor(len(copies)) as beside:
+        return list(beside.map(tried, mutants))
 
 
 def _outcome(mutant: Mutant, copy: Path) -> str:
@@ -105,12 +117,13 @@ def main() -> int:
     chosen = [mutant for mutant in load() if only in str(mutant)]
     tests = sorted({test for mutant in chosen for test in mutant.tests})
     with tempfile.TemporaryDirectory() as scratch:
-        copy = Path(scratch) / "tree"
-        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*LEFT_OUT))
-        if tests and _tested(tests, copy, LIMIT_S * 10):
+        copies = [Path(scratch) / f"tree-{number}" for number in range(AT_ONCE)]
+        for copy in copies:
+            shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*LEFT_OUT))
+        if tests and _tested(tests, copies[0], LIMIT_S * 10):
             print("the tests fail without any mutant")
             return 1
-        outcomes = run(chosen, copy)
+        outcomes = run(chosen, *copies)
     counts = Counter(outcome for _, outcome in outcomes)
     print(", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())))
     return int(bool(counts[ALIVE] + counts[BROKEN]))

@@ -21,7 +21,8 @@ from rmq_store.flush import Flusher, Ticket
 from rmq_store.index.index_file import IndexFile
 from rmq_store.log import commit_log
 from rmq_store.log import walk as log_walk
-from rmq_store.log.commit_log import CommitLog, Staged
+from rmq_store.log.commit_log import CommitLog
+from rmq_store.log.staging import Staged
 from rmq_store.queues import unopened
 from rmq_store.queues.consume_queue import ConsumeQueue
 from rmq_store.queues.unopened import NO_STAMP, QueueRow, Unopened, decoded

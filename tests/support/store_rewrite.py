@@ -14,7 +14,7 @@ from rmq_store.settings import StoreSettings
 from rmq_wire import properties
 from rmq_wire.implied.tags import tags_code
 from rmq_wire.message import TAIL_MIN
-from tests.support.store_rig import open_store
+from tests.support.store_rig import open_store, stage_batch
 from tests.support.store_view import SCHEDULE, Shape, Stored
 
 HOST_BITS = 0x30
@@ -85,7 +85,7 @@ def append_again(root: Path, shape: Shape, units: Sequence[Stored]) -> None:
             if not group[0].unit.queue_offset and store.queue_bounds(group[0].topic, group[0].unit.queue_id)[1]:
                 store.delete_topics([group[0].topic])  # its queue begins anew
             drafts = [draft_of(one, shape.delays_ms) for one in group]
-            placed = store.stage_batch(drafts, now) if len(drafts) > 1 else [store.stage(drafts[0], now)]
+            placed = stage_batch(store, drafts, now) if len(drafts) > 1 else [store.stage(drafts[0], now)]
             store.commit()
             store.dispatch(now)
             for one, place in zip(group, placed, strict=True):

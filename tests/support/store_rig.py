@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from functools import lru_cache
@@ -42,6 +43,14 @@ def small(**changes: object) -> StoreSettings:
 def open_store(settings: StoreSettings, wall_ms: int = START_MS, *, disk: Disk | None = None, pid: int = 1, **more: Any) -> Store:
     """A start of a store, on the real disk unless another is given."""
     return Store.open(disk or RealDisk(), settings, wall_ms, pid=pid, **more)
+
+
+def stage_batch(store: Store, drafts: Sequence[Draft], wall_ms: int) -> Sequence[Placed]:
+    """Messages of one queue as one batch. Raises Illegal, Unwritable."""
+    batch = store.open_batch(drafts[0].topic, drafts[0].queue_id)
+    for one in drafts:
+        batch.add(one)
+    return store.stage_batch(batch, wall_ms)
 
 
 def draft(

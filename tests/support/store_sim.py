@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -25,10 +25,10 @@ from rmq_store.errors import Closed, CommitFailed, Unwritable
 from rmq_store.log.draft import Draft, Placed
 from rmq_store.recovery import boot_mark
 from rmq_store.settings import FlushDiskType
-from rmq_wire.message import read_unit
+from rmq_wire.message import read_unit, unit_size
 from tests.support.index_model import IndexModel
 from tests.support.memory_disk import Fault, MemoryDisk
-from tests.support.store_rig import ROOT, Rig, draft, number_of, small
+from tests.support.store_rig import ROOT, Rig, draft, number_of, small, stage_batch
 
 TOPICS = ("TopicA", "B")
 QUEUES = 2
@@ -64,6 +64,11 @@ class Stored:
     properties: bytes
     batch: int
     acked: bool = False
+
+
+def size_of(one: Draft) -> int:
+    """Of the unit that it becomes."""
+    return unit_size(sys_flag=0, body_size=len(one.body), topic_size=len(one.topic), properties_size=len(one.properties))
 
 
 class Sim:
@@ -132,6 +137,15 @@ class Sim:
             made.properties += b"user\x01" + b"u" * self.chance.choice(USER_PROPERTY_BYTES) + b"\x02"
         return made
 
+    def stage(self, made: list[Draft]) -> Sequence[Placed]:
+        """Messages of one queue as a batch; those of several all in one file, too."""
+        store, now = self.rig.store, self.rig.wall_ms
+        if len(made) > 1:
+            if len({(one.topic, one.queue_id) for one in made}) == 1:
+                return stage_batch(store, made, now)
+            store._log.make_room(sum(map(size_of, made)))
+        return [store.stage(one, now) for one in made]
+
     def turn(self) -> None:
         store = self.rig.store
         staged: list[Stored] = []
@@ -142,7 +156,7 @@ class Sim:
             for _ in range(self.chance.randrange(1, 6)):
                 mark = store.savepoint()
                 made = [self.make() for _ in range(self.chance.choice([1, 1, 1, 3]))]
-                placed = store.stage_batch(made, self.rig.wall_ms) if len(made) > 1 else [store.stage(made[0], self.rig.wall_ms)]
+                placed = self.stage(made)
                 if self.chance.random() < 0.15:
                     self.rare["a handler failed"] += 1
                     store.rollback_to(mark)

@@ -9,6 +9,7 @@ import pytest
 from rmq_store.timer import machine, recovery
 from rmq_store.timer.flush import TimerFlusher, TimerTicket
 from rmq_store.timer.machine import Timer
+from rmq_store.timer.steps import SlotReading
 from rmq_store.timer.timer_log import NO_UNIT
 from rmq_wire.implied import timers
 
@@ -57,15 +58,16 @@ def roll_without_its_mark(patch: pytest.MonkeyPatch) -> None:
 
 
 def first_of_a_chain_is_lost(patch: pytest.MonkeyPatch) -> None:
-    real = Timer._walk
+    real = SlotReading.walk
 
-    def walk(self: Timer, step: Any, slot: Any) -> None:
-        real(self, step, slot)
-        unit = self.log.unit(slot.at) if slot.at != NO_UNIT else None
+    def walk(self: SlotReading, log: Any, precision_ms: int) -> str | None:
+        said = real(self, log, precision_ms)
+        unit = log.unit(self.at) if self.at != NO_UNIT else None
         if unit is not None and unit.previous == NO_UNIT:
-            slot.at = NO_UNIT
+            self.at = NO_UNIT
+        return said
 
-    patch.setattr(Timer, "_walk", walk)
+    patch.setattr(SlotReading, "walk", walk)
 
 
 def recall_is_lost_by_rolling(patch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ class TimerRig:
     changes: dict[str, Any] = field(default_factory=dict)
     store_changes: dict[str, Any] = field(default_factory=lambda: {"mapped_file_size_commit_log": 64 * 4096})
     wall_ms: int = START_MS
-    refuse: Callable[[StoredMessage], None] | None = None
+    refuse: Callable[[Draft], None] | None = None
     sent: int = 0
 
     def __post_init__(self) -> None:
@@ -83,16 +83,11 @@ class TimerRig:
 
     # --- turning
 
-    def deliver(self, message: StoredMessage, values: dict[str, str], rolls: bool) -> int:
+    def deliver(self, draft: Draft, rolls: bool) -> int:
         """Stage the copy."""
         if self.refuse is not None:
-            self.refuse(message)
-        topic, queue_id = (names.WHEEL_TIMER_TOPIC, 0) if rolls else timers.destination(values)
-        placed = self.rig.store.stage(
-            Draft(topic, queue_id, bytes(message.body), properties.encode_java(values), message.born_timestamp, HOST, HOST),
-            self.wall_ms,
-        )
-        return placed.end_offset
+            self.refuse(draft)
+        return self.rig.store.stage(draft, self.wall_ms).end_offset
 
     def step(self) -> bool:
         """One step, written and done.  False when there was nothing to do, or it was in vain."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+import pytest
+
+from broker_impl.capabilities.send import Send
 from rmq_wire.bodies.heartbeat import HeartbeatData, ProducerData
 from rmq_wire.command import Command
 from rmq_wire.headers.clients import Heartbeat
 from rmq_wire.headers.transactions import CheckTransactionState, EndTransaction
 from rmq_wire.message import StoredMessage
+from rmq_wire.property_shapes import SIGHTINGS, Shapes
 from rmq_wire.sys_flag import TRANSACTION_PREPARED
 from tests.support.driver import Client
 from tests.support.engine import Harness
@@ -16,6 +21,27 @@ from tests.support.requests import pairs, props, send
 
 HALF, OP, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
 UNIQUE = "7F0000010000000000000000{:08X}"
+
+
+def learn_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Also the first send of its kind takes the fast path."""
+    rewrite_once, send_ = Shapes.rewrite, Send.send
+
+    def rewrite(self: Shapes, text: str | None, added: tuple[str, ...] = ()) -> tuple[Any, ...] | None:
+        found = None
+        for _ in range(SIGHTINGS + 1):
+            found = found or rewrite_once(self, text, added)
+        return found
+
+    @functools.wraps(send_)
+    def sent(self: Send, call: Any, asked: Any) -> Any:
+        topic = self._topics.get(asked.topic)
+        if topic is not None and asked.topic not in self._paths:
+            self._open_path(topic)
+        return send_(self, call, asked)
+
+    patch.setattr(Shapes, "rewrite", rewrite)
+    patch.setattr(Send, "send", sent)
 
 
 def half(

@@ -14,6 +14,7 @@ ARROWS = {
         "headers": "",
         "bodies": "layout",
         "implied": "",
+        "sql92": "",
     },
     "broker_impl": {
         "engine": "",

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from tests.tidy.trees import Module, listed, modules, parsed
 
-MODULE_LINES_MAX = 425
-STILL_BIGGER = {"rmq_spark/jobs/rebuild_queues.py": 440, "rmq_columns/checks/findings.py": 440}
+MODULE_LINES_MAX = 405
+STILL_BIGGER = {"rmq_spark/jobs/rebuild_queues.py": 440}
 """Modules that wait for their split, and what they may not grow beyond.  It only gets shorter."""
-TEST_MODULE_LINES_MAX = 540
+TEST_MODULE_LINES_MAX = 520
 FUNCTION_LINES_MAX = 85
 
 

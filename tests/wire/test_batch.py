@@ -7,7 +7,7 @@ from construct import ConstructError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_wire.batch import ITEMS_MAX, Item, pack_items, read_items
+from rmq_wire.batch import Item, pack_items, read_items
 from rmq_wire.errors import BadBody
 from rmq_wire.layout.message import ITEM, ITEMS
 from tests.support.given import GOLDEN, I32, damaged
@@ -95,10 +95,3 @@ def test_a_negative_length_that_does_add_up() -> None:
     body[30:34] = (second_size - 22).to_bytes(4, "big")
     with pytest.raises(BadBody, match="body of -8 bytes"):
         read_items(bytes(body))
-
-
-def test_a_batch_has_an_end() -> None:
-    empty = Item(0, b"", b"")
-    assert len(read_items(pack_items([empty] * ITEMS_MAX))) == ITEMS_MAX
-    with pytest.raises(BadBody, match="more than"):
-        read_items(pack_items([empty] * (ITEMS_MAX + 1)))

@@ -99,12 +99,9 @@ def test_full_slots(count: int, limit: int, chance: int, refused: bool) -> None:
     assert timers.is_rejected(count, limit, chance) is refused
 
 
-@pytest.mark.parametrize(
-    "values", [{}, {"REAL_TOPIC": "T"}, {"REAL_TOPIC": "T", "REAL_QID": "-1"}, {"REAL_TOPIC": "", "REAL_QID": "1"}]
-)
-def test_no_destination(values: dict[str, str]) -> None:
+def test_no_destination() -> None:
     with pytest.raises(NoTimer):
-        timers.destination(values)
+        timers.destination({"REAL_TOPIC": "T", "REAL_QID": "-1"})
 
 
 @pytest.mark.parametrize("out_ms", ["", "soon", "-1"])

@@ -54,7 +54,6 @@ def test_names_made_from_names() -> None:
     assert names.group_of_retry_topic("%RETRY%g+t+u") == "g+t+u"
     assert names.group_of_retry_topic("%RETRY%g_t") == "g_t"
     assert names.is_retry_topic("%RETRY%g")
-    assert names.is_dlq_topic("%DLQ%g")
     assert names.is_lmq("%LMQ%x")
     assert not names.is_lmq(None)
     assert names.is_system_group("CID_RMQ_SYS_TRANS")

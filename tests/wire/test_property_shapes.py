@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_wire.properties import Rewriter
-from rmq_wire.property_shapes import CANDIDATES_MAX, SHAPES_MAX, SIGHTINGS, Plain, Shapes
+from rmq_wire.properties import Rewriter, decode, encode_java
+from rmq_wire.property_shapes import CANDIDATES_MAX, SHAPES_MAX, SIGHTINGS, Shapes
 
+Plain = tuple[Any, ...]
 SPECIAL = frozenset({"DELAY", "TRAN_MSG"})
 
 
 def shapes() -> Shapes:
-    return Shapes(rewriter(), SPECIAL)
+    return Shapes(lambda text: rewriter().rewrite(text, str)[0], SPECIAL)
 
 
 def rewriter() -> Rewriter:
@@ -94,3 +97,29 @@ def test_memory_is_bounded() -> None:
         subject.rewrite(joined([("UNIQ_KEY", "u"), (f"m{number}", "v")]))
     assert len(subject._shapes) == SHAPES_MAX
     assert len(subject._sighted) <= CANDIDATES_MAX
+
+
+def noted(text: str, *times: str) -> bytes:
+    """As a timer does it: values of its own, one of them in the place of the old one."""
+    return encode_java({**decode(text), **dict(zip(("FROM", "a"), times, strict=True))})
+
+
+@given(STRINGS, STRINGS, st.lists(st.sampled_from(["1", "17", "100%s", "\\1"]), min_size=2, max_size=2))
+def test_added_values_and_strings_that_stay_as_they_are(first: str, second: str, times: list[str]) -> None:
+    kept = Shapes(lambda text: encode_java(decode(text)), SPECIAL)
+    adding = Shapes(noted, SPECIAL, added=2)
+    for text in (first, second, first + second):
+        for added in [("0", "1")] * (SIGHTINGS + 1) + [(times[0], times[1]), ("2", "3")]:
+            quick, general = adding.rewrite(text, added), decode(text)
+            if quick is not None:
+                picked = [general.get(name, "") for name in ("UNIQ_KEY", "KEYS", "TAGS", "WAIT")]
+                assert quick == (noted(text, *added), *picked)
+            same = kept.rewrite(text)
+            assert same is None or same[0] == encode_java(general)
+
+
+def test_a_string_in_its_order_is_stored_as_it_is() -> None:
+    subject = Shapes(lambda text: encode_java(decode(text)), SPECIAL)
+    text = encode_java({"UNIQ_KEY": "u", "TAGS": "t", "é": "%s", "a": "1"}).decode()
+    assert learned(subject, text) == (text.encode(), "u", "", "t", "")
+    assert subject._shapes[0].form is None

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from rmq_wire import names
 from rmq_wire.implied import transactions as rule
+from rmq_wire.implied.real_place import real_place_of
 from rmq_wire.implied.transactions import CheckRules, Verdict
 from rmq_wire.message import StoredMessage
 from rmq_wire.properties import decode, encode_java
@@ -67,8 +68,8 @@ def test_the_commits_that_java_stored() -> None:
         half = halves[commit.prepared_transaction_offset]
         values = values_of(half)
         assert encode_java(rule.committed_values(values)) == commit.properties
-        assert rule.committed_properties(half.properties, values) == commit.properties
-        assert rule.destination(values) == (commit.topic.decode(), commit.queue_id)
+        assert rule.committed_properties(half.properties, values["REAL_TOPIC"], values["REAL_QID"]) == commit.properties
+        assert real_place_of(values) == (commit.topic.decode(), commit.queue_id)
         assert rule.committed_sys_flag(half.sys_flag) == commit.sys_flag == TRANSACTION_COMMIT
 
 
@@ -76,13 +77,13 @@ def test_the_commits_that_java_stored() -> None:
 def test_cutting_pairs_out_is_encoding_anew(values: dict[str, str]) -> None:
     half = rule.half_values(values, "T", 1)
     stored = encode_java(half)
-    assert rule.committed_properties(stored, half) == encode_java(rule.committed_values(decode(stored.decode())))
+    assert rule.committed_properties(stored, "T", 1) == encode_java(rule.committed_values(decode(stored.decode())))
 
 
 def test_the_half_messages_that_java_stored() -> None:
     for unit in java_halves():
         values = values_of(unit)
-        place = rule.destination(values)
+        place = real_place_of(values)
         assert place is not None
         sent = {name: value for name, value in values.items() if name not in ("REAL_TOPIC", "REAL_QID", "__transactionId__")}
         if rule.check_times(values) == 0:
@@ -118,9 +119,3 @@ def test_the_op_messages_that_java_stored() -> None:
 )
 def test_what_a_check_does(values: dict[str, str], age_ms: int, wanted: Verdict) -> None:
     assert rule.verdict(values, 10**12, 10**12 + age_ms, RULES) is wanted
-
-
-@pytest.mark.parametrize("queue_id", ["2147483648", "9999999999", "-1", "x", ""])
-def test_a_queue_that_no_message_can_name_is_no_destination(queue_id: str) -> None:
-    assert rule.destination({"REAL_TOPIC": "T", "REAL_QID": "2147483647"}) == ("T", 2_147_483_647)
-    assert rule.destination({"REAL_TOPIC": "T", "REAL_QID": queue_id}) is None

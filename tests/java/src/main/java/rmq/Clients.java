@@ -4,6 +4,7 @@ import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -41,10 +42,23 @@ final class Clients {
         }
     }
 
-    /** Only clients of 5.x have the setter. */
+    /** A client of a group.  Message trace is set in clients of 5.x by `configure`, in those of 4.x when they are made. */
+    static <T extends ClientConfig> T made(Class<T> kind, Args args) throws ReflectiveOperationException {
+        if (args.flag("trace") && !hasTraceSetter(kind)) {
+            return kind.getConstructor(String.class, boolean.class).newInstance(args.text("group"), true);
+        }
+        return kind.getConstructor(String.class).newInstance(args.text("group"));
+    }
+
+    private static boolean hasTraceSetter(Class<?> kind) {
+        return Arrays.stream(kind.getMethods()).anyMatch(method -> method.getName().equals("setEnableTrace"));
+    }
+
     private static void trace(ClientConfig client) {
         try {
-            client.getClass().getMethod("setEnableTrace", boolean.class).invoke(client, true);
+            if (hasTraceSetter(client.getClass())) {
+                client.getClass().getMethod("setEnableTrace", boolean.class).invoke(client, true);
+            }
         } catch (ReflectiveOperationException problem) {
             throw new IllegalArgumentException("no message trace in this version", problem);
         }
@@ -131,6 +145,7 @@ final class Clients {
         fields.put("store_host", String.valueOf(message.getStoreHost()));
         fields.put("born_ms", message.getBornTimestamp());
         fields.put("store_ms", message.getStoreTimestamp());
+        fields.put("seen_ms", System.currentTimeMillis());
         fields.put("properties", new TreeMap<>(message.getProperties()));
         return fields;
     }

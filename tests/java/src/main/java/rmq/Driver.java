@@ -32,7 +32,9 @@ public final class Driver {
 
     public static void main(String[] ignored) throws Exception {
         System.setOut(System.err); // what clients print must not mix with the protocol
-        new Producers().register(OPERATIONS);
+        Producers producers = new Producers();
+        producers.register(OPERATIONS);
+        new Replies(producers).register(OPERATIONS);
         new PushConsumers().register(OPERATIONS);
         new Pullers().register(OPERATIONS);
         new Tools().register(OPERATIONS);

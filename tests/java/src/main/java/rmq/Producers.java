@@ -49,7 +49,7 @@ final class Producers {
         operations.put("recall", this::recall);
     }
 
-    private DefaultMQProducer of(Args args) {
+    DefaultMQProducer of(Args args) {
         DefaultMQProducer producer = producers.get(args.text("producer"));
         if (producer == null) {
             throw new IllegalArgumentException("no producer " + args.text("producer"));
@@ -58,7 +58,8 @@ final class Producers {
     }
 
     private Object start(Args args) throws Exception {
-        DefaultMQProducer producer = args.flag("transactions") ? transactional(args) : new DefaultMQProducer(args.text("group"));
+        DefaultMQProducer producer = args.flag("transactions") ? transactional(args)
+            : Clients.made(DefaultMQProducer.class, args);
         Clients.configure(producer, args);
         producer.setSendMsgTimeout(args.number("timeout_ms", 10_000));
         producer.setRetryTimesWhenSendFailed(args.number("retries", 2));
@@ -67,6 +68,7 @@ final class Producers {
         producer.setCompressMsgBodyOverHowmuch(args.number("compress_over", 4096));
         producer.setMaxMessageSize(args.number("max_message_size", 4 * 1024 * 1024));
         producer.setDefaultTopicQueueNums(args.number("queues", 4));
+        producer.setSendLatencyFaultEnable(args.flag("latency_fault"));
         producer.start();
         producers.put(args.text("name"), producer);
         return true;
@@ -277,6 +279,7 @@ final class Producers {
         fields.put("by_broker", flood.byBroker);
         fields.put("failed", flood.failed);
         fields.put("tried", flood.tried);
+        fields.put("took_ms", new ArrayList<>(flood.tookMs));
         return fields;
     }
 
@@ -284,6 +287,8 @@ final class Producers {
     private static final class Flood extends Thread {
         final List<String> acknowledged = Collections.synchronizedList(new ArrayList<>());
         final List<String> failed = Collections.synchronizedList(new ArrayList<>());
+        /** Of each send, whatever became of it. */
+        final List<Double> tookMs = Collections.synchronizedList(new ArrayList<>());
         final Map<String, Integer> byBroker = new ConcurrentHashMap<>();
         volatile boolean stopping;
         volatile int tried;
@@ -302,14 +307,17 @@ final class Producers {
             int pause = args.number("pause_ms", 5);
             while (!stopping) {
                 String body = args.text("body") + tried++;
+                long began = System.nanoTime();
                 try {
                     SendResult result = producer.send(new Message(args.text("topic"), body.getBytes(StandardCharsets.UTF_8)));
+                    tookMs.add((System.nanoTime() - began) / 1e6);
                     acknowledged.add(body);
                     byBroker.merge(result.getMessageQueue().getBrokerName(), 1, Integer::sum);
                     Thread.sleep(pause);
                 } catch (InterruptedException e) {
                     return;
                 } catch (Exception e) {
+                    tookMs.add((System.nanoTime() - began) / 1e6);
                     failed.add(body + ": " + e);
                 }
             }

@@ -9,6 +9,7 @@ import java.util.concurrent.ConcurrentHashMap;
 
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -29,6 +30,7 @@ final class Pullers {
         operations.put("lite.assign", this::liteAssign);
         operations.put("lite.assignment", args -> Clients.describeQueues(lite(args).assignment()));
         operations.put("lite.poll", args -> Clients.describeMessages(lite(args).poll(args.number("timeout_ms"))));
+        operations.put("lite.collect", this::liteCollect);
         operations.put("lite.seek", args -> {
             lite(args).seek(Clients.queue(args), args.number("offset"));
             return true;
@@ -72,12 +74,23 @@ final class Pullers {
         consumer.setAutoCommit(!args.has("auto_commit") || args.flag("auto_commit"));
         consumer.setAutoCommitIntervalMillis(1000); // the shortest that it takes
         consumer.setPullBatchSize(args.number("pull_batch", 10));
-        if (args.has("topic")) {
+        if (args.has("sql")) {
+            consumer.subscribe(args.text("topic"), MessageSelector.bySql(args.text("sql")));
+        } else if (args.has("topic")) {
             consumer.subscribe(args.text("topic"), args.text("expression", "*"));
         }
         consumer.start();
         lites.put(args.text("name"), consumer);
         return true;
+    }
+
+    /** Polls until it has so many. */
+    private Object liteCollect(Args args) {
+        List<Object> found = new ArrayList<>();
+        while (found.size() < args.number("count")) {
+            found.addAll(Clients.describeMessages(lite(args).poll(args.number("timeout_ms"))));
+        }
+        return found;
     }
 
     private Object liteAssign(Args args) throws Exception {

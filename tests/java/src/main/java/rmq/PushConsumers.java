@@ -1,5 +1,6 @@
 package rmq;
 
+import java.lang.reflect.Field;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -14,8 +15,10 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.impl.consumer.DefaultMQPushConsumerImpl;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Push consumers by name; every message they are given becomes an event. */
 final class PushConsumers {
@@ -24,7 +27,12 @@ final class PushConsumers {
     private final AtomicLong sequence = new AtomicLong();
 
     void register(Map<String, Driver.Operation> operations) {
+        operations.put("push.subscribe", args -> {
+            of(args).subscribe(args.text("topic"), selector(args));
+            return true;
+        });
         operations.put("push.start", this::start);
+        operations.put("push.age", this::age);
         operations.put("push.stop", Waker.beside(this::stop));
         operations.put("push.queues", args -> Clients.describeQueues(
             of(args).getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet()));
@@ -54,7 +62,7 @@ final class PushConsumers {
     }
 
     private Object start(Args args) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(args.text("group"));
+        DefaultMQPushConsumer consumer = Clients.made(DefaultMQPushConsumer.class, args);
         Clients.configure(consumer, args);
         Clients.setMessageModel(consumer, args.text("model", "CLUSTERING"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(args.text("from", "CONSUME_FROM_FIRST_OFFSET")));
@@ -64,12 +72,8 @@ final class PushConsumers {
         consumer.setConsumeThreadMax(args.number("threads", 8));
         consumer.setMaxReconsumeTimes(args.number("max_reconsume", -1));
         consumer.setSuspendCurrentQueueTimeMillis(args.number("suspend_ms", 100));
-        if (args.has("sql")) {
-            consumer.subscribe(args.text("topic"), MessageSelector.bySql(args.text("sql")));
-        } else {
-            for (String topic : args.text("topic").split(",")) {
-                consumer.subscribe(topic, args.text("expression", "*"));
-            }
+        for (String topic : args.text("topic").split(",")) {
+            consumer.subscribe(topic, selector(args));
         }
         String name = args.text("name");
         int failures = args.number("failures", 0);
@@ -88,6 +92,9 @@ final class PushConsumers {
         } else {
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 describe(name, messages, args);
+                if (args.flag("sync_commit")) {
+                    commit(consumer, messages.get(messages.size() - 1), context.getMessageQueue());
+                }
                 context.setDelayLevelWhenNextConsume(delayLevel);
                 return messages.get(0).getReconsumeTimes() < failures ? ConsumeConcurrentlyStatus.RECONSUME_LATER
                     : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
@@ -96,6 +103,28 @@ final class PushConsumers {
         consumers.put(name, consumer);
         consumer.start();
         return consumer.buildMQClientId();
+    }
+
+    private static MessageSelector selector(Args args) {
+        return args.has("sql") ? MessageSelector.bySql(args.text("sql")) : MessageSelector.byTag(args.text("expression", "*"));
+    }
+
+    /** As if it had been started so long ago: tools believe nothing that a young consumer says of its subscription. */
+    private Object age(Args args) throws ReflectiveOperationException {
+        Field started = DefaultMQPushConsumerImpl.class.getDeclaredField("consumerStartTimestamp");
+        started.setAccessible(true);
+        started.setLong(of(args).getDefaultMQPushConsumerImpl(), System.currentTimeMillis() - args.number("ms"));
+        return true;
+    }
+
+    /** What a client does not do by itself: a commit whose answer it waits for.  Right with one thread only. */
+    private static void commit(DefaultMQPushConsumer consumer, MessageExt last, MessageQueue queue) {
+        try {
+            consumer.getDefaultMQPushConsumerImpl().getOffsetStore()
+                .updateConsumeOffsetToBroker(queue, last.getQueueOffset() + 1, false);
+        } catch (Exception e) {
+            throw new IllegalStateException(e);
+        }
     }
 
     /** Call n of the listener answers the n-th word of `script`, the last word from then on; THROW and NULL are words, too. */

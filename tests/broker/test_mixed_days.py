@@ -1,0 +1,97 @@
+"""Random days of delayed, timed and half messages together, and bugs planted into the broker that they find."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_impl.capabilities.schedule import Schedule
+from broker_impl.capabilities.timers import Timers
+from broker_impl.state.delay_offsets import DelayOffsets
+from broker_impl.state.ended_halves import EndedHalves
+from rmq_store.timer.machine import Timer
+from rmq_store.timer.timer_log import TimerLog
+from tests.support.mixed_sim import mixed_day
+from tests.support.planting import FAILURES, Plant, find_by_seed
+from tests.support.timer_bugs import slot_counts_as_read_in_the_middle
+
+DAYS = 50
+NIGHTS = 400
+SEEDS_MAX = 40
+
+
+@pytest.mark.parametrize("seed", range(DAYS))
+def test_a_day(seed: int, tmp_path: Path) -> None:
+    mixed_day(seed, tmp_path)
+
+
+@pytest.mark.nightly
+def test_many_days() -> None:
+    for seed in range(DAYS, NIGHTS):
+        with tempfile.TemporaryDirectory() as root:
+            mixed_day(seed, Path(root))
+
+
+def a_level_passes_over_what_was_not_written(patch: pytest.MonkeyPatch) -> None:
+    real = Schedule._written
+    patch.setattr(Schedule, "_written", lambda self, *given: real(self, *given[:-1], None))
+
+
+def the_timer_passes_over_what_was_not_written(patch: pytest.MonkeyPatch) -> None:
+    real = Timers._written
+    patch.setattr(Timers, "_written", lambda self, step, _: real(self, step, None))
+
+
+def the_timers_log_is_not_asked_whether_it_took_them(patch: pytest.MonkeyPatch) -> None:
+    real = TimerLog.append
+
+    def append(self: TimerLog, at: int, units: bytes) -> None:
+        try:
+            real(self, at, units)
+        except OSError:
+            self.end = at + len(units)
+
+    patch.setattr(TimerLog, "append", append)
+
+
+def recalls_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Timer, "_is_deleted", lambda *_: False)
+
+
+def levels_begin_at_the_end_of_their_queue(patch: pytest.MonkeyPatch) -> None:
+    real = DelayOffsets.clamp
+
+    def clamp(self: DelayOffsets, delays: Any, bounds: Any, log: Any) -> None:
+        real(self, delays, bounds, log)
+        self.progress.update({level: bounds(level)[1] for level in self.progress})
+
+    patch.setattr(DelayOffsets, "clamp", clamp)
+
+
+def progress_is_one_too_far(patch: pytest.MonkeyPatch) -> None:
+    real = EndedHalves.pass_to
+    patch.setattr(EndedHalves, "pass_to", lambda self, offset: real(self, offset + 1))
+
+
+BITES: dict[Plant, int] = {
+    a_level_passes_over_what_was_not_written: 0,
+    the_timer_passes_over_what_was_not_written: 9,
+    the_timers_log_is_not_asked_whether_it_took_them: 0,
+    recalls_are_not_looked_at: 0,
+    levels_begin_at_the_end_of_their_queue: 2,
+    slot_counts_as_read_in_the_middle: 2,
+    progress_is_one_too_far: 0,
+}
+"""The first day on which each shows."""
+
+
+@pytest.mark.parametrize("plant", BITES, ids=lambda plant: plant.__name__)
+def test_planted(plant: Plant) -> None:
+    def play(seed: int) -> None:
+        with tempfile.TemporaryDirectory() as root:
+            mixed_day(seed, Path(root))
+
+    find_by_seed(plant, play, range(BITES[plant], SEEDS_MAX), by=(*FAILURES, StopIteration))

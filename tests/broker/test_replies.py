@@ -1,0 +1,204 @@
+"""Replies of consumers: pushed to the requester, stored, answered; requesters that are silent, gone or slow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_impl.capabilities import replies
+from broker_impl.engine.engine import BUSY
+from rmq_wire.bodies.heartbeat import HeartbeatData, ProducerData
+from rmq_wire.command import Command, Form, encode_response
+from rmq_wire.headers.clients import Heartbeat
+from rmq_wire.headers.replies import PushReplyMessageToClient, SendReplyMessage, SendReplyMessageV2
+from rmq_wire.properties import decode
+from tests.support.driver import Client
+from tests.support.engine import Harness
+from tests.support.requests import WALL_MS, pairs, props, said, send
+
+REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    return Harness(tmp_path)
+
+
+def reply_to(client: str = "R", *, kind: type[SendReplyMessageV2] = SendReplyMessageV2, **more: Any) -> SendReplyMessageV2:
+    fields = {"topic": REPLY_TOPIC, "properties": pairs(REPLY_TO_CLIENT=client, CORRELATION_ID="c"), **more}
+    asked = send(**fields)
+    return kind(**{name: getattr(asked, name) for name in kind.__struct_fields__})
+
+
+def requester(harness: Harness, client_id: str = "R") -> Client:
+    client = harness.connect("10.0.0.7")
+    data = HeartbeatData(client_id=client_id, producer_data_set=[ProducerData(group_name="P")])
+    assert client.ask(Heartbeat(), data.encode()).code == 0
+    return client
+
+
+def answer(client: Client, pushed: Command, code: int = 0) -> None:
+    client.raw(encode_response(code, pushed.opaque, form=Form.JSON))
+
+
+def test_it_is_pushed_then_stored_then_answered(harness: Harness) -> None:
+    asker, replier = requester(harness), harness.connect("10.0.0.8")
+    number = replier.send(reply_to(flag=3, sys_flag=1, reconsume_times=2), b"the answer")
+    assert not replier.answers, "not before the requester has taken it"
+    assert not harness.stored(REPLY_TOPIC)
+    [pushed] = asker.asked
+    header = pushed.header(PushReplyMessageToClient)
+    assert (bytes(pushed.body), header.topic, header.flag, header.sys_flag, header.reconsume_times) == (
+        b"the answer",
+        REPLY_TOPIC,
+        3,
+        1,
+        2,
+    )
+    assert (header.born_host, header.store_host) == (f"10.0.0.8:{replier.peer.remote[1]}", "127.0.0.1:10911")
+    assert header.store_timestamp == WALL_MS
+    sent = {"REPLY_TO_CLIENT": "R", "CORRELATION_ID": "c", **REGION}
+    assert decode(header.properties or "") == {**sent, "PUSH_REPLY_TIME": str(WALL_MS)}
+    answer(asker, pushed)
+    [unit] = harness.stored(REPLY_TOPIC)
+    assert (unit.body, unit.flag, unit.sys_flag, unit.reconsume_times) == (b"the answer", 3, 0, 2)
+    assert props(unit) == sent
+    code, remark, ext = said(replier.answers[number])
+    assert (code, remark, {"queueId": "0", "queueOffset": "0", **REGION}.items() <= ext.items()) == (0, None, True)
+    assert int(ext["msgId"][-16:], 16) == unit.physical_offset
+
+
+@pytest.mark.parametrize("kind", [SendReplyMessageV2, SendReplyMessage])
+def test_both_headers(harness: Harness, kind: Any) -> None:
+    asker, replier = requester(harness), harness.connect()
+    number = replier.send(reply_to(kind=kind), b"a")
+    answer(asker, asker.asked[0])
+    assert replier.answers[number].code == 0
+
+
+def test_not_stored_when_the_broker_is_told_not_to(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, storeReplyMessageEnable=False)
+    asker, replier = requester(harness), harness.connect()
+    number = replier.send(reply_to(), b"a")
+    answer(asker, asker.asked[0])
+    assert said(replier.answers[number]) == (0, None, {"msgId": "0", "queueId": "0", "queueOffset": "0", **REGION})
+    assert not harness.stored(REPLY_TOPIC)
+
+
+def test_a_requester_that_says_no_or_nothing(harness: Harness) -> None:
+    asker, replier = requester(harness), harness.connect()
+    refused = replier.send(reply_to(), b"refused")
+    answer(asker, asker.asked[0], code=1)
+    silent = replier.send(reply_to(), b"in vain")
+    harness.driver.advance(replies.PUSH_MS - 1)
+    assert silent not in replier.answers
+    harness.driver.advance(1)
+    for number in (refused, silent):
+        code, remark, ext = said(replier.answers[number])
+        assert (code, remark, "msgId" in ext) == (1, "push reply message to Rfail.", True)
+    assert [unit.body for unit in harness.stored(REPLY_TOPIC)] == [b"refused", b"in vain"]
+    answer(asker, asker.asked[1])
+    assert len(harness.stored(REPLY_TOPIC)) == 2, "what comes late counts for nothing"
+
+
+def test_a_requester_that_goes_while_it_is_asked(harness: Harness) -> None:
+    asker, replier = requester(harness), harness.connect()
+    number = replier.send(reply_to(), b"a")
+    asker.close()
+    assert said(replier.answers[number])[:2] == (1, "push reply message to Rfail.")
+    later = replier.ask(reply_to(), b"b")
+    assert said(later)[:2] == (1, "push reply message fail, channel of <R> not found.")
+    assert [unit.body for unit in harness.stored(REPLY_TOPIC)] == [b"a", b"b"]
+
+
+def test_a_replier_that_goes_first(harness: Harness) -> None:
+    """Its reply is delivered and stored all the same."""
+    asker, replier = requester(harness), harness.connect()
+    replier.send(reply_to(), b"a")
+    replier.close()
+    answer(asker, asker.asked[0])
+    assert [unit.body for unit in harness.stored(REPLY_TOPIC)] == [b"a"]
+
+
+def test_one_way(harness: Harness) -> None:
+    asker, replier = requester(harness), harness.connect()
+    replier.send_oneway(reply_to(), b"a")
+    answer(asker, asker.asked[0])
+    assert [unit.body for unit in harness.stored(REPLY_TOPIC)] == [b"a"]
+    assert not replier.answers
+
+
+def test_what_a_send_is_refused_for_a_reply_is_refused_for(harness: Harness) -> None:
+    replier = harness.connect()
+    assert replier.ask(reply_to(topic="No", default_topic="No"), b"a").code == 17
+    assert replier.ask(reply_to(queue_id=1), b"a").code == 29
+    assert said(replier.ask(reply_to(), b""))[0] == 1
+    assert said(replier.ask(reply_to(properties=None), b"a"))[:2] == (1, "reply message properties[REPLY_TO_CLIENT] is null")
+
+
+def test_a_delayed_reply_is_pushed_now_and_stored_later(harness: Harness) -> None:
+    asker, replier = requester(harness), harness.connect()
+    replier.send(reply_to(properties=pairs(REPLY_TO_CLIENT="R", DELAY="1")), b"a")
+    answer(asker, asker.asked[0])
+    assert not harness.stored(REPLY_TOPIC)
+    harness.driver.advance(2_000)
+    assert [unit.body for unit in harness.stored(REPLY_TOPIC)] == [b"a"]
+
+
+def test_a_requester_that_takes_nothing_holds_only_so_much(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither does it fill the memory nor keep others from being answered."""
+    monkeypatch.setattr(replies, "REQUESTER_BYTES_MAX", 2_500)
+    asker, other, replier = requester(harness), requester(harness, "S"), harness.connect()
+    asker.reads = False
+    waiting = [replier.send(reply_to(), b"x" * 1_000) for _ in range(2)]
+    refused = replier.ask(reply_to(), b"x" * 1_000)
+    assert said(refused)[:2] == (1, "push reply message to Rfail.")
+    number = replier.send(reply_to("S"), b"for the other")
+    answer(other, other.asked[0])
+    assert replier.answers[number].code == 0
+    assert not any(number in replier.answers for number in waiting)
+    harness.driver.advance(replies.PUSH_MS)
+    assert all(replier.answers[number].code == 1 for number in waiting)
+    asker.read()
+    taken = replier.send(reply_to(), b"x" * 2_000)
+    answer(asker, asker.asked[-1])
+    assert replier.answers[taken].code == 0, "there is room again"
+
+
+def test_one_larger_than_all_room_is_still_taken(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replies, "REQUESTER_BYTES_MAX", 10)
+    asker, replier = requester(harness), harness.connect()
+    number = replier.send(reply_to(), b"x" * 1_000)
+    answer(asker, asker.asked[0])
+    assert replier.answers[number].code == 0
+
+
+def test_all_that_wait_have_a_limit(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replies, "WAITING_BYTES_MAX", 1_500)
+    asker, replier = requester(harness), harness.connect()
+    replier.send(reply_to(), b"x" * 1_000)
+    assert said(replier.ask(reply_to(), b"x" * 1_000)) == (2, BUSY, REGION)
+    answer(asker, asker.asked[0])
+    assert len(harness.stored(REPLY_TOPIC)) == 1
+
+
+def test_a_store_that_takes_nothing_changes_nothing_for_the_requester(harness: Harness) -> None:
+    asker, replier = requester(harness), harness.connect()
+    number = replier.send(reply_to(properties=pairs(REPLY_TO_CLIENT="R", INNER_NUM="2")), b"a")
+    answer(asker, asker.asked[0])
+    assert said(replier.answers[number]) == (0, None, {"msgId": "0", "queueId": "0", "queueOffset": "0", **REGION})
+
+
+def test_under_sync_flush_the_answer_waits_for_the_disk(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, flushDiskType="SYNC_FLUSH")
+    asker, replier = requester(harness), harness.connect()
+    number = replier.send(reply_to(), b"a")
+    harness.driver.held = True
+    answer(asker, asker.asked[0])
+    assert number not in replier.answers
+    harness.driver.held = False
+    harness.driver.run()
+    assert replier.answers[number].code == 0

@@ -1,0 +1,96 @@
+"""The mains of stock `rocketmq-example` as processes: started, watched by what they print, ended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from conformance.subjects.jars import shared_classes
+from tests.support import remoting
+from tests.support.java import OPENED, REFERENCE, SMALL, classpath, java, rocketmq_home
+from tests.support.process import ServerProcess, until
+from tests.support.subject import Subject
+
+PACKAGE = "org.apache.rocketmq.example"
+UPDATE_AND_CREATE_TOPIC = 17
+STARTS_MAX = 6
+"""A stock client waits 3 s for its first answers and then gives up, which on a busy machine says nothing about the broker."""
+QUEUES = 4
+SECONDS = 120.0
+SENT = re.compile(
+    r"sendStatus=(\w+), msgId=(\w+), offsetMsgId=\w+, messageQueue=MessageQueue \[.*?queueId=(\d+)\], queueOffset=(\d+)"
+)
+
+
+class Sent(NamedTuple):
+    status: str
+    id: str
+    queue: int
+    offset: int
+
+
+class Main(ServerProcess):
+    """One of them, with its arguments; what it prints is its log."""
+
+    def __init__(self, directory: Path, name: str, namesrv: str, *arguments: str) -> None:
+        super().__init__(name.rpartition(".")[2], directory / name)
+        self.main = name
+        self._namesrv = namesrv
+        self._arguments = arguments
+
+    def command(self) -> Sequence[str]:
+        flags = [*SMALL, *OPENED, "-Xmx128m", f"-Drocketmq.namesrv.addr={self._namesrv}", f"-Duser.home={self.directory}"]
+        return [
+            java(),
+            *shared_classes(REFERENCE, java()),
+            *flags,
+            "-cp",
+            classpath(REFERENCE),
+            f"{PACKAGE}.{self.main}",
+            *self._arguments,
+        ]
+
+    def environment(self) -> Mapping[str, str]:
+        return rocketmq_home(self.directory)
+
+    def last_stop(self) -> None:
+        self.kill()
+
+    def printed(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def begin(self, has_begun: Callable[[Main], bool]) -> Main:
+        """Start it and wait until it has begun; once more when it gave up before that."""
+        for _ in range(STARTS_MAX):
+            self.start(wait=False)
+            until(lambda: has_begun(self) or self._gave_up(), f"start of {self.name}", seconds=SECONDS)
+            if has_begun(self):
+                return self
+            self.kill()
+            self.log.unlink()
+        raise AssertionError(f"{self.name} gave up {STARTS_MAX} times")
+
+    def _gave_up(self) -> bool:
+        return not self.running or "Exception" in self.printed()
+
+    def sent(self, count: int) -> list[Sent]:
+        """Its first so many sends, as it printed them."""
+
+        def enough() -> list[Sent]:
+            found = [Sent(status, id_, int(queue), int(offset)) for status, id_, queue, offset in SENT.findall(self.printed())]
+            return found if len(found) >= count else []
+
+        return until(enough, f"{count} sends of {self.name}: {self.log}", seconds=SECONDS, alive=self._may_come)
+
+    def _may_come(self) -> bool:
+        return self.running or "SendResult" in self.printed()
+
+
+def create_topic(broker: Subject, topic: str) -> None:
+    """A topic of `QUEUES` queues: a consumer looks only every 30 s whether one is there."""
+    shape = {"topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false", "defaultTopic": "TBW102", "perm": "6"}
+    queues = {"readQueueNums": str(QUEUES), "writeQueueNums": str(QUEUES)}
+    made = remoting.ask(broker.address, UPDATE_AND_CREATE_TOPIC, {"topic": topic, **shape, **queues}, timeout_s=30)
+    assert made.code == 0, made

@@ -1,0 +1,246 @@
+"""More of stock `rocketmq-example`: quickstart, broadcast, batch, filter, simple, tracemessage, operation, rpc, benchmark.
+
+As in `test_examples`: none is changed, each runs until it has printed what is expected of it, and the outcome is the same on both
+brokers.  Three mains of rpc and simple have 127.0.0.1:9876 in their text: a relay stands there for those of rpc.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.java.mains import QUEUES, SECONDS, Main, create_topic
+from tests.support import remoting
+from tests.support.clients import JavaDriver
+from tests.support.java import REFERENCE, java
+from tests.support.process import until
+from tests.support.subject import SUBJECTS, Subject, start_subject
+
+pytestmark = pytest.mark.java
+
+Begin = Callable[..., Main]
+TOPICS = (
+    "TopicTest",
+    "BatchTest",
+    "TagFilterTest",
+    "SqlFilterTest",
+    "Jodie_topic_1023",
+    "OperationTopic",
+    "RequestTopic",
+    "Load",
+)
+SETTINGS = {"traceTopicEnable": "true", "enablePropertyFilter": "true"}
+GET_MAX_OFFSET = 30
+IN_THE_MAINS = ("127.0.0.1", 9876)
+HEARD = re.compile(r"UNIQ_KEY=(\w+)")
+PLACES = re.compile(r"queueId=(\d+), storeSize=\d+, queueOffset=(\d+)")
+BENCHMARK_SENT = re.compile(r"Send TPS: (\d+) .*Send Failed: (\d+) \| Response Failed: (\d+)")
+BENCHMARK_HEARD = re.compile(r"Consume TPS: (\d+) .*Consume Fail: (\d+)")
+
+
+@pytest.fixture(scope="module", params=SUBJECTS)
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
+    """A name server and a master with a trace topic."""
+    java()
+    running = start_subject(request.param, tmp_path_factory.mktemp("mains"), properties=SETTINGS)
+    for topic in TOPICS:
+        create_topic(running, topic)
+    yield running
+    running.end()
+
+
+@pytest.fixture
+def begin(broker: Subject, tmp_path: Path) -> Iterator[Begin]:
+    """Starts mains, which end with the test: `begin("simple.Producer", "SendResult", …)` waits for that text."""
+    with contextlib.ExitStack() as stack:
+
+        def start(name: str, text: str, *arguments: str) -> Main:
+            main = Main(tmp_path, name, broker.namesrv, *arguments)
+            stack.callback(main.end)
+            return main.begin(lambda main: text in main.printed())
+
+        yield start
+
+
+def heard(main: Main) -> list[str]:
+    """The unique keys of what a consumer printed, in order."""
+    return HEARD.findall(main.printed())
+
+
+def hears(main: Main, ids: set[str]) -> None:
+    """Wait until it has heard all of these."""
+    until(lambda: ids <= set(heard(main)), f"{len(ids)} messages in {main.log}", seconds=SECONDS)
+
+
+def test_quickstart_and_broadcast(begin: Begin) -> None:
+    """A thousand messages: each listener of a broadcasting group has all of its tags, so has a group of one."""
+    listeners = [begin("broadcast.PushConsumer", "Started"), begin("quickstart.Consumer", "Started")]
+    sent = begin("quickstart.Producer", "SendResult").sent(1000)
+    assert {one.status for one in sent} == {"SEND_OK"}
+    for listener in listeners:
+        hears(listener, {one.id for one in sent})
+
+
+def test_batches(broker: Subject, begin: Begin) -> None:
+    """Three messages; and a hundred thousand in batches of some 12,000."""
+    begin("batch.SimpleBatchProducer", "SEND_OK")
+    until(lambda: _stored(broker, "BatchTest") == 3, "three messages", seconds=SECONDS)
+    begin("batch.SplitBatchProducer", "SEND_OK")
+    until(lambda: _stored(broker, "BatchTest") == 100_003, "a hundred thousand more", seconds=SECONDS)
+
+
+def test_filter_by_tags(begin: Begin) -> None:
+    consumer = begin("filter.TagFilterConsumer", "Started")
+    sent = begin("filter.TagFilterProducer", "SendResult").sent(60)
+    wanted = {one.id for number, one in enumerate(sent) if number % 3 != 1}
+    hears(consumer, wanted)
+    assert set(heard(consumer)) == wanted
+
+
+def test_filter_by_properties(begin: Begin) -> None:
+    """SQL92: tags A and B, and `a` from 0 to 3, of ten messages."""
+    consumer = begin("filter.SqlFilterConsumer", "Started")
+    sent = begin("filter.SqlFilterProducer", "SendResult").sent(10)
+    hears(consumer, {sent[number].id for number in (0, 1, 3)})
+    assert set(heard(consumer)) == {sent[number].id for number in (0, 1, 3)}
+
+
+def test_simple_producers_and_every_way_to_consume(begin: Begin) -> None:
+    consumers = [
+        begin("simple.PushConsumer", "Started"),
+        begin("simple.LitePullConsumerSubscribe", "["),
+        begin("simple.PullScheduleService", "PullResult"),
+    ]
+    sent = begin("simple.Producer", "SendResult").sent(128)
+    assert {one.status for one in sent} == {"SEND_OK"}
+    for consumer in consumers[:2]:
+        hears(consumer, {one.id for one in sent})
+    ends: dict[str, int] = defaultdict(int)
+    for one in sent:
+        ends[str(one.queue)] = max(ends[str(one.queue)], one.offset + 1)
+
+    def pulled() -> dict[str, int]:
+        rows = re.findall(r"queueId=(\d+)\]\tPullResult \[pullStatus=\w+, nextBeginOffset=(\d+)", consumers[2].printed())
+        return {queue: max(int(offset) for at, offset in rows if at == queue) for queue in ends if queue in dict(rows)}
+
+    until(lambda: pulled() == ends, f"{ends} in {consumers[2].log}", seconds=SECONDS)
+    assigned = begin("simple.LitePullConsumerAssign", "MessageExt")
+    until(lambda: len(_queues(assigned)) == QUEUES // 2, "two of four queues", seconds=SECONDS)
+    asynchronous = begin("simple.AsyncProducer", "OK")
+    until(lambda: len(re.findall(r"^\d+ +OK \w+", asynchronous.printed(), re.M)) == 100, "a hundred", seconds=SECONDS)
+
+
+@pytest.mark.parametrize("clients", [REFERENCE], indirect=True)
+def test_traces(broker: Subject, begin: Begin, clients: JavaDriver) -> None:
+    consumer = begin("tracemessage.TracePushConsumer", "Started")
+    sent = begin("tracemessage.TraceProducer", "SendResult").sent(128)
+    hears(consumer, {one.id for one in sent})
+
+    def traced() -> bool:
+        printed = clients.mqadmin("queryMsgTraceById", "-n", broker.namesrv, "-i", sent[0].id).out
+        rows = {line.split()[0]: line.split() for line in printed.splitlines() if line.startswith(("Pub", "Sub"))}
+        return {kind: (row[1], row[-1]) for kind, row in rows.items()} == {
+            "Pub": ("ProducerGroupName", "success"),
+            "Sub": ("ProducerGroupName", "success"),
+        }
+
+    until(traced, "its trace", seconds=SECONDS)
+
+
+def test_operation(begin: Begin) -> None:
+    """A consumer that fails every second call is given those again, ten seconds later."""
+    consumer = begin("operation.Consumer", "Started", "-g", "G", "-t", "OperationTopic", "-s", "*", "-f", "true")
+    arguments = ("-g", "P", "-t", "OperationTopic", "-a", "TagA", "-k", "k", "-c", "10")
+    sent = begin("operation.Producer", "SendResult", *arguments).sent(10)
+    until(lambda: len(heard(consumer)) >= 15, "ten and the first five retries", seconds=SECONDS)
+    assert set(heard(consumer)) == {one.id for one in sent}
+
+
+def test_request_and_reply(broker: Subject, begin: Begin) -> None:
+    with _relay_to(broker.namesrv):
+        replier = begin("rpc.ResponseConsumer", "Started")
+        for requester in ("rpc.RequestProducer", "rpc.AsyncRequestProducer"):
+            until(lambda name=requester: _answered(begin, name), f"a reply to {requester}", seconds=SECONDS)  # type: ignore[misc]
+        assert "reply to " in replier.printed()
+
+
+def test_benchmark(broker: Subject, begin: Begin) -> None:
+    """Two lines of figures: messages go through, none fails."""
+    consumer = begin("benchmark.Consumer", "Consumer Started", "-n", broker.namesrv, "-t", "Load", "-g", "load")
+    producer = begin("benchmark.Producer", "TPS", "-n", broker.namesrv, "-t", "Load", "-w", "1", "-s", "128", "-ri", "1000")
+    rows = until(lambda: _two(BENCHMARK_SENT.findall(producer.printed())), "figures", seconds=SECONDS)
+    assert all(int(sent) > 0 and (failed, unanswered) == ("0", "0") for sent, failed, unanswered in rows)
+    producer.end()
+    stored = _stored(broker, "Load")
+    assert stored >= sum(int(sent) for sent, _, _ in rows[:1])
+    until(lambda: any(int(tps) > 0 for tps, _ in BENCHMARK_HEARD.findall(consumer.printed())), "figures", seconds=SECONDS)
+    assert {failed for _, failed in BENCHMARK_HEARD.findall(consumer.printed())} == {"0"}
+
+
+def _two(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    return rows if len(rows) >= 2 else []
+
+
+def _answered(begin: Begin, name: str) -> bool:
+    """It waits 3 s for its reply, and on a busy machine in vain: then it is asked again."""
+    asking = begin(name, "request to <RequestTopic>")
+    return "replyMessage: " in asking.printed() and "reply message contents" not in asking.printed().partition("Exception")[2]
+
+
+def _queues(main: Main) -> set[str]:
+    return {queue for queue, _ in PLACES.findall(main.printed())}
+
+
+def _stored(broker: Subject, topic: str) -> int:
+    """Messages in all queues of a topic."""
+    answers = [
+        remoting.ask(broker.address, GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue)}, timeout_s=30)
+        for queue in range(QUEUES)
+    ]
+    return sum(int(answer.ext["offset"]) for answer in answers)
+
+
+@contextlib.contextmanager
+def _relay_to(address: str) -> Iterator[None]:
+    """Whoever connects to 127.0.0.1:9876 meanwhile, reaches this address.  Skips where somebody else listens."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(IN_THE_MAINS)
+    except OSError:
+        listener.close()
+        pytest.skip("somebody else listens at 127.0.0.1:9876, which stands in these mains")
+    listener.listen()
+    threading.Thread(target=_accept, args=(listener, address), daemon=True).start()
+    try:
+        yield
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def _accept(listener: socket.socket, address: str) -> None:
+    host, _, port = address.rpartition(":")
+    while True:
+        try:
+            near, _ = listener.accept()
+        except OSError:
+            return
+        far = socket.create_connection((host, int(port)))
+        for source, sink in ((near, far), (far, near)):
+            threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65_536):
+            sink.sendall(data)
+    with contextlib.suppress(OSError):
+        sink.shutdown(socket.SHUT_RDWR)

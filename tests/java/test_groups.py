@@ -1,0 +1,247 @@
+"""Consumer groups under stock consumers and the stock tool: set back, begun anew, switched off, named at length.
+
+The same outcome on the real broker (RMQ_SUBJECT=java) and on ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.java.flows import producer, push, queues_of
+from tests.support import remoting
+from tests.support.clients import JavaDriver, JavaError, Message
+from tests.support.java import REFERENCE
+from tests.support.process import until
+from tests.support.subject import Subject
+
+pytestmark = pytest.mark.java
+
+Fresh = Callable[[str], str]
+GROUP_CHARACTERS_MAX = 120
+QUERY_CONSUMER_OFFSET, GET_CONSUMER_LIST_BY_GROUP, UPDATE_AND_GET_GROUP_FORBIDDEN = 14, 38, 353
+SYSTEM_ERROR, QUERY_NOT_FOUND = 1, 22
+DIFFERENT = "WARN: Different subscription in the same group of consumer!!!"
+ADDRESS = "127.0.0.1@"
+"""In the rows of members, which the tool prints before its judgement."""
+
+
+def tool(clients: JavaDriver, subject: Subject, *words: str) -> str:
+    """What mqadmin prints."""
+    printed = clients.mqadmin(words[0], "-n", subject.namesrv, *words[1:])
+    assert printed.status == 0, printed
+    return printed.out + printed.err
+
+
+def committed(clients: JavaDriver, subject: Subject, group: str, topic: str) -> None:
+    """Wait until the group has no lag and the broker knows."""
+
+    def settled() -> bool:
+        rows = [line.split() for line in tool(clients, subject, "consumerProgress", "-g", group).splitlines()]
+        found = [row for row in rows if row and row[0] == topic]
+        return bool(found) and all(row[3] == row[4] for row in found)
+
+    until(settled, f"the offsets of {group}")
+
+
+def again(clients: JavaDriver, consumer: str, before: int, count: int) -> list[Message]:
+    """What the consumer was given after the first `before` messages, `count` of them at least."""
+    clients.wait(lambda: len(clients.messages(consumer)) >= before + count, f"{count} messages once more")
+    return clients.messages(consumer)[before:]
+
+
+@pytest.mark.parametrize("by", ["the broker", "its members"])
+def test_a_tool_sets_a_group_back_to_a_time(subject: Subject, clients: JavaDriver, fresh: Fresh, by: str) -> None:
+    """The consumer goes on reading at the time that was given, whether the broker moves it or asks it to move (220)."""
+    topic, group = fresh("reset"), fresh("group")
+    tool(clients, subject, "updateTopic", "-b", subject.address, "-t", topic, "-r", "2", "-w", "2")
+    key = ("updateBrokerConfig", "-b", subject.address, "-k", "useServerSideResetOffset", "-v")
+    if by == "its members":
+        tool(clients, subject, *key, "false")
+    try:
+        with producer(clients, subject, fresh) as p, push(clients, subject, fresh, topic, group=group) as c:
+            clients.call("send", producer=p, topic=topic, count=6, body="old")
+            first = clients.wait_messages(c, 6)
+            since = max(message["store_ms"] for message in first) + 1
+            until(lambda: len(queues_of(clients, c, topic)) == 2, "both queues")
+            clients.call("send", producer=p, topic=topic, count=6, body="new")
+            clients.wait_messages(c, 12)
+            committed(clients, subject, group, topic)
+            tool(clients, subject, "resetOffsetByTime", "-g", group, "-t", topic, "-s", str(since))
+            found = again(clients, c, 12, 6)
+            assert {message["body"] for message in found} == {f"new{i}" for i in range(6)}
+            committed(clients, subject, group, topic)
+            assert len(clients.messages(c)) == 18
+    finally:
+        tool(clients, subject, *key, "true")
+
+
+@pytest.mark.parametrize("clients", [REFERENCE], indirect=True)
+def test_a_tool_sets_one_queue_to_an_offset(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
+    """The tool of 4.9.8 knows no single queue."""
+    topic, group = fresh("offset"), fresh("group")
+    tool(clients, subject, "updateTopic", "-b", subject.address, "-t", topic, "-r", "2", "-w", "2")
+    with producer(clients, subject, fresh) as p, push(clients, subject, fresh, topic, group=group) as c:
+        where = {"broker": subject.broker_name, "queue": 1}
+        clients.call("send", producer=p, topic=topic, form="queue", count=5, body="m", **where)
+        clients.wait_messages(c, 5)
+        committed(clients, subject, group, topic)
+        place = ("-b", subject.address, "-q", "1", "-o", "3")
+        tool(clients, subject, "resetOffsetByTime", "-g", group, "-t", topic, "-s", "0", *place)
+        assert {message["body"] for message in again(clients, c, 5, 2)} == {"m3", "m4"}
+
+
+@pytest.mark.parametrize("place", ["FIRST_OFFSET", "LAST_OFFSET", "TIMESTAMP"])
+def test_a_new_group_reads_all_of_a_young_topic_wherever_it_wants_to_begin(
+    subject: Subject, clients: JavaDriver, fresh: Fresh, place: str
+) -> None:
+    """As long as a queue's first message is in memory the broker says 0 to a group without progress; then progress counts."""
+    topic, group = fresh("from"), fresh("group")
+    with producer(clients, subject, fresh) as p:
+        clients.call("send", producer=p, topic=topic, count=8, body="m")
+        with push(clients, subject, fresh, topic, group=group, **{"from": f"CONSUME_FROM_{place}"}) as c:
+            clients.wait_messages(c, 8)
+            committed(clients, subject, group, topic)
+        clients.call("send", producer=p, topic=topic, count=8, body="n")
+        with push(clients, subject, fresh, topic, group=group, **{"from": f"CONSUME_FROM_{place}"}) as c:
+            assert {message["body"] for message in clients.wait_messages(c, 8)} == {f"n{i}" for i in range(8)}
+
+
+def test_a_group_that_is_switched_off_waits(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
+    topic, group = fresh("off"), fresh("group")
+    switch = ("updateSubGroup", "-b", subject.address, "-g", group, "-s")
+    tool(clients, subject, *switch, "false")
+    with producer(clients, subject, fresh) as p, push(clients, subject, fresh, topic, group=group) as c:
+        clients.call("send", producer=p, topic=topic, count=4, body="m")
+        until(lambda: len(queues_of(clients, c, topic)) == 4, "the queues")
+        assert not clients.messages(c)
+        tool(clients, subject, *switch, "true")
+        clients.wait_messages(c, 4)
+
+
+def test_a_group_that_may_not_read_a_topic_waits_there(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
+    """Code 353, for which the tool has no command: of two topics the group reads one, and the other when it may."""
+    kept, open_topic, group = fresh("kept"), fresh("open"), fresh("group")
+
+    def readable(value: str) -> None:
+        fields = {"group": group, "topic": kept, "readable": value}
+        assert remoting.ask(subject.address, UPDATE_AND_GET_GROUP_FORBIDDEN, fields).code == 0
+
+    tool(clients, subject, "updateSubGroup", "-b", subject.address, "-g", group)
+    for topic in (kept, open_topic):
+        tool(clients, subject, "updateTopic", "-b", subject.address, "-t", topic, "-r", "1", "-w", "1")
+    readable("false")
+    with producer(clients, subject, fresh) as p, push(clients, subject, fresh, f"{kept},{open_topic}", group=group) as c:
+        for topic in (kept, open_topic):
+            clients.call("send", producer=p, topic=topic, body=topic)
+        clients.wait_messages(c, 1)
+        until(lambda: queues_of(clients, c, kept), "the queue that it may not read")
+        clients.call("send", producer=p, topic=open_topic, body="more")
+        assert {message["body"] for message in clients.wait_messages(c, 2)} == {open_topic, "more"}
+        readable("true")
+        clients.wait_messages(c, 3)
+        assert clients.messages(c)[-1]["body"] == kept
+
+
+def test_a_group_that_nobody_made_waits_where_naming_does_not_make_it(
+    subject: Subject, clients: JavaDriver, fresh: Fresh
+) -> None:
+    topic, group = fresh("topic"), fresh("group")
+    switch = ("updateBrokerConfig", "-b", subject.address, "-k", "autoCreateSubscriptionGroup", "-v")
+    with producer(clients, subject, fresh) as p:
+        clients.call("send", producer=p, topic=topic, count=4, body="m")
+        tool(clients, subject, *switch, "false")
+        try:
+            with push(clients, subject, fresh, topic, group=group) as c:
+                clients.call("send", producer=p, topic=topic, count=4, body="n")
+                assert not clients.messages(c)
+                tool(clients, subject, "updateSubGroup", "-b", subject.address, "-g", group)
+                clients.wait_messages(c, 8)
+        finally:
+            tool(clients, subject, *switch, "true")
+
+
+def test_members_that_subscribe_differently_are_shown(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
+    """Other tags, other topics; then they agree.  The tool believes no member in its first two minutes."""
+    topic, other, group = fresh("topic"), fresh("topic"), fresh("group")
+    for name in (topic, other):
+        tool(clients, subject, "updateTopic", "-b", subject.address, "-t", name, "-r", "2", "-w", "2")
+
+    def shown() -> list[str]:
+        printed = tool(clients, subject, "consumerStatus", "-g", group).replace(group, "<group>")
+        return [line.strip() for line in printed.splitlines() if line.strip() and ADDRESS not in line]
+
+    with (
+        push(clients, subject, fresh, topic, group=group, expression="a") as one,
+        push(clients, subject, fresh, topic, group=group, expression="b || c") as two,
+    ):
+        for consumer in (one, two):
+            until(lambda consumer=consumer: len(queues_of(clients, consumer, topic)) == 1, "a queue each")  # type: ignore[misc]
+        agree = ["Same subscription in the same group of consumer", "Rebalance OK"]
+        assert shown()[-2:] == agree, "who is young is not looked at"
+        for consumer in (one, two):
+            clients.call("push.age", consumer=consumer, ms=180_000)
+        assert shown()[-1] == DIFFERENT
+        clients.call("push.subscribe", consumer=two, topic=topic, expression="a")
+        assert shown()[-2:] == agree
+        clients.call("push.subscribe", consumer=one, topic=other, expression="*")
+        assert shown()[-1] == DIFFERENT
+        clients.call("push.subscribe", consumer=two, topic=other, expression="*")
+        until(lambda: shown()[-2:] == agree, "they agree, and have shared the queues of the other topic, too")
+    if subject.kind == "ours":
+        [line, *_] = [line for line in subject.server.log.read_text().splitlines() if f"group {group}: " in line]
+        assert all(word in line for word in (one, two, f"{topic}: ", "'a'", "'b || c'")), line
+
+
+def test_a_broadcasting_consumer_goes_on_where_it_was(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
+    """Its progress is a file of its own; the broker has none of the group's."""
+    topic, group, name = fresh("topic"), fresh("group"), fresh("listener")
+    start = {"name": name, "group": group, "namesrv": subject.namesrv, "topic": topic, "model": "BROADCASTING"}
+    with producer(clients, subject, fresh) as p:
+        clients.call("send", producer=p, topic=topic, count=4, body="m")
+        clients.call("push.start", **start)
+        clients.wait_messages(name, 4)
+        until(lambda: clients.call("push.cached", consumer=name) == 0, "all are done with")
+        clients.call("push.stop", consumer=name)
+        clients.call("send", producer=p, topic=topic, count=4, body="n")
+        clients.call("push.start", **start)
+        clients.wait_messages(name, 8)
+        assert sorted(message["body"] for message in clients.messages(name)[4:]) == [f"n{i}" for i in range(4)]
+        clients.call("push.stop", consumer=name)
+    for queue in range(4):
+        fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue), "setZeroIfNotFound": "false"}
+        assert remoting.ask(subject.address, QUERY_CONSUMER_OFFSET, fields).code == QUERY_NOT_FOUND
+
+
+def test_a_group_name_of_the_greatest_length(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
+    """With retries, whose topic has a longer name still."""
+    topic = fresh("long")
+    group = fresh("g" * 90).ljust(GROUP_CHARACTERS_MAX, "g")
+    with (
+        producer(clients, subject, fresh) as p,
+        push(clients, subject, fresh, topic, group=group, failures=1, delay_level=1) as c,
+    ):
+        clients.call("send", producer=p, topic=topic, body="m")
+        clients.wait(lambda: len(clients.messages(c)) >= 2, "the second attempt")
+    assert [message["topic"] for message in clients.messages(c)] == [topic, topic]
+
+
+def test_a_name_that_is_longer_is_not_served(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
+    """A client of 5.5.0 does not start with it; that of 4.9.8 does, and neither broker knows the group."""
+    topic, name = fresh("long"), fresh("push")
+    group = fresh("g").ljust(GROUP_CHARACTERS_MAX + 1, "g")
+    start = {"name": name, "group": group, "namesrv": subject.namesrv, "topic": topic}
+    if clients.version == REFERENCE:
+        with pytest.raises(JavaError, match="is longer than group max length: 120"):
+            clients.call("push.start", **start)
+        return
+    with producer(clients, subject, fresh) as p:
+        clients.call("send", producer=p, topic=topic, body="m")
+        clients.call("push.start", **start)
+        with push(clients, subject, fresh, topic) as served:
+            clients.wait_messages(served, 1)
+        answer = remoting.ask(subject.address, GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
+        assert answer.code == SYSTEM_ERROR
+        assert not clients.messages(name)
+        clients.call("push.stop", consumer=name)
