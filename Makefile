@@ -98,12 +98,11 @@ conform-matrix: $(TOOLS)  ## all subjects side by side; conformance/reports/matr
 	  $(CONFORM) $$taken --json build/$@/$$subject.json || exit; done
 	@$(BIN)/rmq conform merge --expected --brief $(SUBJECTS:%=build/$@/%.json) --json conformance/reports/matrix.json --html build/$@/index.html
 
-nightly: $(TOOLS)  ## the long variants: fuzzing, many rounds, every Java version
+nightly: $(SPARK)-$(PYSPARK)  ## the long variants: fuzzing, many rounds, every Java version, the mutants; then Spark's other version by day
 	@$(BIN)/python -m tests.parts --left-out
-	@$(BIN)/python -m tests.parts --nightly --without s3 --without spark --without jobs $(ARGS)
+	@$(BIN)/python -m tests.parts --nightly $(ARGS)
 	@$(BIN)/python -m tests.support.mutants
-	@$(MAKE) --no-print-directory test-spark ARGS="--nightly $(ARGS)"
-	@$(MAKE) --no-print-directory test-spark PYSPARK=4.2 ARGS="--nightly $(ARGS)"
+	@$(MAKE) --no-print-directory test-spark PYSPARK=4.2 ARGS="$(ARGS)"
 
 clean:  ## remove what was built
 	@rm -rf $(VENV) tests/java/target tests/java/lib-* .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -27,6 +27,7 @@ from tests.support.java import REFERENCE
 from tests.support.reference import JavaBroker, JavaNameServer
 
 DEFAULT_SIZES = {
+    "enablePropertyFilter": "true",
     "mappedFileSizeCommitLog": "1073741824",
     "mappedFileSizeConsumeQueue": "6000000",
     "mappedFileSizeTimerLog": "104857600",
@@ -56,7 +57,14 @@ ROWS = (
     Row("transaction (half + commit) 16 x 16", "transact", 16, 16, False, 1.0, 0.7),
     Row("pull 32, 1 connection", "pull", 1, 32, False, 0.9, None),
     Row("pull 32, 16 connections", "pull", 16, 32, False, 0.9, None),
+    Row("SQL92, one of a hundred, 1 connection", "select_few", 1, 32, False, 1.0, None),
+    Row("SQL92, one of a hundred, 16 connections", "select_few", 16, 32, False, 1.0, None),
+    Row("SQL92, half, 1 connection", "select_half", 1, 32, False, 1.0, None),
+    Row("SQL92, half, 16 connections", "select_half", 16, 32, False, 1.0, None),
 )
+GRADED = Row("graded messages", "grade", 1, 64, False, None, None)
+"""What a row reads is sent before it, the same for all that read the same topic."""
+FILLS = {"pull": ("bench_pull", ROWS[0]), "select_few": ("bench_select", GRADED), "select_half": ("bench_select", GRADED)}
 
 
 class Figure(NamedTuple):
@@ -71,16 +79,20 @@ class Figure(NamedTuple):
 
 
 class Side(NamedTuple):
-    """A broker under load."""
+    """A broker under load.  `namesrv`: where its routes are, for stock clients."""
 
     name: str
     port: int
     pid: int
+    namesrv: str = ""
 
 
-def drive(side: Side, row: Row, topic: str, seconds: float, warm: float) -> Figure:
-    """Run the generator against one broker; the broker's CPU is read at the edges of the measured part."""
-    numbers = (row.connections, row.depth, seconds, warm)
+def drive(side: Side, row: Row, topic: str, seconds: float, warm: float, *more: object) -> Figure:
+    """Run the generator against one broker; the broker's CPU is read at the edges of the measured part.
+
+    `more`: what else the generator takes.
+    """
+    numbers = (row.connections, row.depth, seconds, warm, *more)
     command = [str(load_generator()), row.kind, "127.0.0.1", str(side.port), topic, *map(str, numbers)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -108,7 +120,7 @@ def brokers(directory: Path, *, sync_flush: bool, more: Mapping[str, str] | None
         JavaBroker(directory / "java", names.address, properties=properties, jvm=(), heap="768m", patient=False) as java,
         OurBroker(directory / "ours", names.address, name="broker-o", properties=properties) as ours,
     ):
-        yield Side("ours", ours.port, ours.pid), Side("java", java.port, java.pid)
+        yield Side("ours", ours.port, ours.pid, names.address), Side("java", java.port, java.pid, names.address)
 
 
 def median(figures: list[Figure]) -> Figure:
@@ -118,10 +130,10 @@ def median(figures: list[Figure]) -> Figure:
 
 def measure(row: Row, sides: tuple[Side, Side], rounds: int, seconds: float) -> dict[str, Any]:
     """All rounds of one row on both sides, taking turns."""
-    topic = "bench_pull" if row.kind == "pull" else f"bench_{row.kind}_{row.connections}_{row.depth}"
-    if row.kind == "pull":
+    topic, fill = FILLS.get(row.kind, (f"bench_{row.kind}_{row.connections}_{row.depth}", None))
+    if fill is not None:
         for side in sides:
-            drive(side, ROWS[0], topic, 6.0, 0.5)
+            drive(side, fill, topic, 6.0, 0.5)
     for side in sides:
         drive(side, row, topic, 4.0, 0.1)
     rounds_of: dict[str, list[Figure]] = {side.name: [] for side in sides}

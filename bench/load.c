@@ -1,15 +1,18 @@
 /* A neutral load generator for RocketMQ brokers: one thread, epoll, N connections with M requests in flight each.
  *
- *   load send HOST PORT TOPIC CONNECTIONS IN_FLIGHT SECONDS WARM_SECONDS [BODY_BYTES]
+ *   load send HOST PORT TOPIC CONNECTIONS IN_FLIGHT SECONDS WARM_SECONDS [BODY_BYTES [MESSAGES_A_SECOND]]
  *   load transact HOST PORT TOPIC CONNECTIONS IN_FLIGHT SECONDS WARM_SECONDS [BODY_BYTES]
- *   load pull HOST PORT TOPIC CONNECTIONS MESSAGES SECONDS WARM_SECONDS [FIRST_OFFSET [once | MESSAGES_A_SECOND]]
+ *   load grade HOST PORT TOPIC CONNECTIONS IN_FLIGHT SECONDS WARM_SECONDS [BODY_BYTES [MESSAGES_A_SECOND]]
+ *   load pull|select_few|select_half HOST PORT TOPIC CONNECTIONS MESSAGES SECONDS WARM_SECONDS [FIRST_OFFSET [once | MESSAGES_A_SECOND]]
  *
  * send: SEND_MESSAGE_V2 with a JSON header as the stock Java client writes it, six properties (UNIQ_KEY, KEYS, TAGS, WAIT and
  * two of a user), eight queues in turn, one write() a request, as Netty does.  transact: the same as a half message, then
  * END_TRANSACTION that commits it, asked with an answer: a message counts when that has come.  pull: PULL_MESSAGE of MESSAGES units, one request in
  * flight a connection, each connection reading its queue from the start again when it has reached the end; with `once` it stops
  * there, and the run ends with the last of them.  MESSAGES_A_SECOND paces all connections together, as consumers that have work to
- * do with what they get.
+ * do with what they get; and producers with one request in flight each.  grade: send with one property more, which counts from 0
+ * to 99 in each queue.  select_few, select_half: pull with an SQL92 selector that wants one of a hundred of these, or half of them;
+ * what it passes over counts, too.
  * Prints one JSON line: messages, seconds, rate, latencies in microseconds, refused answers, the generator's own CPU.
  */
 #define _GNU_SOURCE
@@ -53,9 +56,10 @@ static uint64_t histogram[BUCKETS + 1];
 static uint64_t answered, messages, refused, opaque;
 static int first_refusal = -1;
 static char refusal_text[160];
-static int measuring, pulling, transacting, once, reading;
+static int measuring, pulling, grading, transacting, once, reading;
 static double pace_us, paced_until;
 static int body_bytes = 1024, pull_count = 32;
+static const char *selector;
 static long long first_offset;
 static const char *topic;
 static char body[1 << 20];
@@ -99,13 +103,15 @@ static size_t frame(char *at, const char *header, size_t header_bytes, const cha
 static size_t send_frame(char *at, unsigned id) {
     char header[1024];
     int64_t wall = wall_ms();
+    char grade[32] = "";
+    if (grading) snprintf(grade, sizeof grade, "grade\\u0001%u\\u0002", id / QUEUES % 100);
     int n = snprintf(header, sizeof header,
         "{\"code\":310,\"extFields\":{\"a\":\"bench_producer\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"8\",\"e\":\"%u\",\"f\":\"%d\",\"g\":\"%lld\","
         "\"h\":\"0\",\"i\":\"UNIQ_KEY\\u00017F00000123456B884D57%08llX%04X\\u0002KEYS\\u0001order-%llu\\u0002WAIT\\u0001true\\u0002TAGS\\u0001TagA\\u0002"
-        "region\\u0001eu-1\\u0002trace\\u0001abcdef0123456789\\u0002%s\",\"j\":\"0\",\"k\":\"false\",\"m\":\"false\",\"n\":\"broker-a\"},"
+        "region\\u0001eu-1\\u0002trace\\u0001abcdef0123456789\\u0002%s%s\",\"j\":\"0\",\"k\":\"false\",\"m\":\"false\",\"n\":\"broker-a\"},"
         "\"flag\":0,\"language\":\"JAVA\",\"opaque\":%u,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}",
         topic, id % QUEUES, transacting ? 4 : 0, (long long)wall, (unsigned long long)(wall & 0xFFFFFFFF), id & 0xFFFF,
-        (unsigned long long)id, transacting ? "TRAN_MSG\\u0001true\\u0002PGROUP\\u0001bench_producer\\u0002" : "", id);
+        (unsigned long long)id, grade, transacting ? "TRAN_MSG\\u0001true\\u0002PGROUP\\u0001bench_producer\\u0002" : "", id);
     return frame(at, header, (size_t)n, body, (size_t)body_bytes);
 }
 
@@ -123,10 +129,10 @@ static size_t pull_frame(char *at, unsigned id, const struct peer *peer) {
     char header[1024];
     int n = snprintf(header, sizeof header,
         "{\"code\":11,\"extFields\":{\"consumerGroup\":\"bench_consumer\",\"topic\":\"%s\",\"queueId\":\"%d\",\"queueOffset\":\"%lld\","
-        "\"maxMsgNums\":\"%d\",\"sysFlag\":\"4\",\"commitOffset\":\"0\",\"suspendTimeoutMillis\":\"15000\",\"subscription\":\"*\","
-        "\"subVersion\":\"1700000000000\",\"expressionType\":\"TAG\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%u,"
+        "\"maxMsgNums\":\"%d\",\"sysFlag\":\"4\",\"commitOffset\":\"0\",\"suspendTimeoutMillis\":\"15000\",\"subscription\":\"%s\","
+        "\"subVersion\":\"1700000000000\",\"expressionType\":\"%s\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%u,"
         "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}",
-        topic, peer->queue, peer->offset, pull_count, id);
+        topic, peer->queue, peer->offset, pull_count, selector ? selector : "*", selector ? "SQL92" : "TAG", id);
     return frame(at, header, (size_t)n, "", 0);
 }
 
@@ -185,7 +191,7 @@ static void answer(struct peer *peer, const char *header, size_t header_bytes, s
     }
     if (pulling) {
         long long next = number_after(header, header_bytes, "\"nextBeginOffset\":\"");
-        if (code == 0 && payload) {
+        if ((code == 0 && payload) || (selector && code == 20 && next > peer->offset)) {
             if (measuring) messages += (uint64_t)(next - peer->offset);
             if (pace_us > 0) {
                 double now = (double)now_us();
@@ -206,6 +212,11 @@ static void answer(struct peer *peer, const char *header, size_t header_bytes, s
             peer->ends[peer->ends_have++] = (struct half){strtoll(log, NULL, 16), number_after(header, header_bytes, "\"queueOffset\":\"")};
         } else if (measuring) {
             messages++;
+        }
+        if (pace_us > 0) {
+            double now = (double)now_us();
+            if (paced_until < now - 20000) paced_until = now - 20000;
+            paced_until += pace_us;
         }
         return;
     }
@@ -261,17 +272,20 @@ static void receive(struct peer *peer, int epoll) {
 
 int main(int argc, char **argv) {
     if (argc < 9) {
-        fprintf(stderr, "usage: load send|transact|pull HOST PORT TOPIC CONNECTIONS IN_FLIGHT|MESSAGES SECONDS WARM_SECONDS [BODY_BYTES|FIRST_OFFSET]\n");
+        fprintf(stderr, "usage: load send|grade|transact|pull|select_few|select_half HOST PORT TOPIC CONNECTIONS IN_FLIGHT|MESSAGES SECONDS WARM_SECONDS [BODY_BYTES|FIRST_OFFSET]\n");
         return 2;
     }
-    pulling = !strcmp(argv[1], "pull");
+    if (!strcmp(argv[1], "select_few")) selector = "grade = 7 AND region = 'eu-1'";
+    if (!strcmp(argv[1], "select_half")) selector = "grade BETWEEN 0 AND 49 AND region = 'eu-1'";
+    pulling = selector || !strcmp(argv[1], "pull");
+    grading = !strcmp(argv[1], "grade");
     transacting = !strcmp(argv[1], "transact");
     topic = argv[4];
     int connections = atoi(argv[5]), depth = pulling ? 1 : atoi(argv[6]);
     double seconds = atof(argv[7]), warm = atof(argv[8]);
     if (pulling) pull_count = atoi(argv[6]);
     if (argc > 9) { if (pulling) first_offset = atoll(argv[9]); else body_bytes = atoi(argv[9]); }
-    if (argc > 10 && pulling) { once = !strcmp(argv[10], "once"); if (!once) pace_us = 1e6 / atof(argv[10]); }
+    if (argc > 10) { once = !strcmp(argv[10], "once"); if (!once) pace_us = 1e6 / atof(argv[10]); }
     reading = connections;
     if (body_bytes > (int)sizeof body) return 2;
     for (int i = 0; i < body_bytes; i++) body[i] = (char)('a' + i % 26);

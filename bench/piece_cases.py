@@ -19,7 +19,9 @@ from broker_impl.env import Env
 from broker_impl.namesrv.config import NamesrvConfig
 from broker_impl.namesrv.registrations import Registration
 from broker_impl.namesrv.server import create_name_server
-from broker_impl.state.clients import Client
+from broker_impl.state.consumer_group import Client
+from broker_impl.state.persisted import PersistedTable
+from rmq_wire.batch import Item, pack_items
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.bodies.heartbeat import ConsumerData
@@ -97,15 +99,17 @@ def broker(root: Path, rows: int, frame_bytes: int = FRAME_BYTES) -> World:
 
     `rows` producers of 10 connections, and half as many connections in the groups G and P.
     """
-    node = broker_node(Env(wall_ms=WALL_MS, mono_ms=1_000_000), root)
+    node = broker_node(Env(wall_ms=WALL_MS, mono_ms=1_000_000), root, mappedFileSizeCommitLog=16 << 20)
     node.topics.put_all(
         [
             TopicConfig(topic_name=name, read_queue_nums=QUEUES, write_queue_nums=QUEUES)
             for name in ("shared", *_names("topic", rows))
         ]
     )
+    _written(node.topics)
     node.topics.put(TopicConfig(topic_name="queues", read_queue_nums=16_384, write_queue_nums=16_384))
     node.groups.put_all([SubscriptionGroupConfig(group_name=name) for name in ("G", *_names("group", rows))])
+    _written(node.groups)
     for name in _names("topic", rows):
         for queue_id in range(QUEUES):
             node.offsets.commit("G", name, queue_id, 0)
@@ -119,6 +123,12 @@ def broker(root: Path, rows: int, frame_bytes: int = FRAME_BYTES) -> World:
         for member in members[number % 10 :: len(members) // 10]:
             node.clients.register_producer(name, member)
     return World("broker", node.engine, node, rows, frame_bytes, node.close)
+
+
+def _written(table: PersistedTable) -> None:
+    """As if its file had all that was put into it: what waits for the disk has an end."""
+    table.encode()
+    table.written()
 
 
 def _client(engine: Engine, number: int) -> Client:
@@ -310,7 +320,39 @@ def _group_list(count: int) -> bytes:
     return json.dumps({"groupConfigList": rows}, separators=(",", ":")).encode()
 
 
+_KEYS: Final = b"KEYS\1" + b"k " * 16_000
+_UNIQUE: Final = b"UNIQ_KEY\x017F00000123456B884D571234567812AB\x02WAIT\x01true\x02"
+
+
+def _batch(items: Iterator[Item]) -> bytes:
+    sent = {"a": "P", "b": "shared", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "0", "h": "0", "m": "true"}
+    return _request(320, pack_items(items), **sent)
+
+
+def _selector_pulls(code: int, count: int) -> bytes:
+    """Pulls with the longest selectors, each another."""
+    fields = {"consumerGroup": "G", "topic": "shared", "queueId": "0", "queueOffset": "0", "maxMsgNums": "32", "sysFlag": "4"}
+    more = {"commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0", "expressionType": "SQL92"}
+    return _many(
+        _request(code, **fields, **more, subscription=f"n{code}{number} > 0" + " OR a > 1" * 660) for number in range(count)
+    )
+
+
+def _check(count: int) -> bytes:
+    said = {"topic": "shared", "subString": "n > 0" + " OR a > 1" * count, "expressionType": "SQL92"}
+    return json.dumps({"clientId": "c", "group": "G", "subscriptionData": said}).encode()
+
+
 _BROKER: Final[dict[int, dict[str, Data]]] = {
+    11: {"20 of the longest selectors": lambda _: _selector_pulls(11, 20)},
+    361: {"20 of the longest selectors": lambda _: _selector_pulls(361, 20)},
+    46: {"the longest selector": lambda _: _request(46, _check(660))},
+    222: {"all queues": lambda _: _request(222, topic="queues", group="G", timestamp="0", isForce="true")},
+    314: {"all topics": lambda _: _request(314, srcGroup="G", destGroup="group-0000001", topic="", offline="false")},
+    321: {"65,536 entries": lambda _: _request(321, topic="shared", queueId="0", index="0", count="65536", consumerGroup="G")},
+    345: {"a group": lambda _: _request(345, group="G", topic="shared")},
+    308: {"all topics": lambda _: _request(308, filterGroups="", compareGroup="G", topic="shared")},
+    5001: {"a topic": lambda _: _request(5001, topic="queues")},
     18: {"2,000 topics": lambda world: _request(18, _topic_list(min(2_000, world.rows)))},
     25: {"keys nobody knows": lambda world: _request(25, b"".join(b"k%d=v\n" % number for number in range(100_000)))},
     34: {
@@ -332,6 +374,13 @@ _BROKER: Final[dict[int, dict[str, Data]]] = {
     208: {"all topics": lambda _: _request(208, consumerGroup="G", topic="")},
     225: {"2,000 groups": lambda world: _request(225, _group_list(min(2_000, world.rows)))},
     300: {"all groups": lambda _: _request(300, topic="shared")},
+    320: {
+        "as many as 4 MiB hold": lambda world: _batch(Item(0, b"x", _UNIQUE) for _ in range(min(55_000, 6 * world.rows))),
+        "70,000 messages": lambda world: _batch(Item(0, b"", b"") for _ in range(min(70_000, 7 * world.rows))),
+        "4 MiB of keys": lambda world: _batch(
+            Item(0, b"", b"KEYS\1" + b"k " * 16_000) for _ in range(min(130, world.rows // 50))
+        ),
+    },
     317: {"all groups": lambda _: _request(317, isOrder="false")},
     343: {"all topics": lambda _: _request(343, group="G")},
     215: {"one of many": lambda _: _request(215, topic="topic-0000000")},

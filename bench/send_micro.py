@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker_impl.capabilities.send import Send
+from broker_impl.capabilities.send_rules import SendRules
 from broker_impl.config import BrokerConfig
 from broker_impl.engine.answers import Durable
 from broker_impl.engine.call import Call
@@ -67,9 +68,8 @@ def sender() -> Send:
     keys = UniqueKeyMaker(ip=b"\x7f\0\0\1", pid=1, process_number=1, zone=None)
     stats = Stats(config, env, topics.is_system)
     halves: Any = None  # nothing here is a half message
-    return Send(
-        env, config, topics, Retries(topics, GroupTable(config, env)), QueueLocks(env), stats, intake, halves, keys, lambda: ""
-    )
+    retries = Retries(topics, GroupTable(config, env))
+    return Send(SendRules(env, config, topics, retries, QueueLocks(env), stats, intake, halves, keys, lambda: ""))
 
 
 def measure(name: str, run: Callable[[], Any]) -> None:
