@@ -25,3 +25,7 @@ class BadBody(WireError):
 
 class BadRecord(WireError):
     """The bytes at this place of a store file are not the record that should be there."""
+
+
+class BadReceipt(WireError):
+    """Words that a client was never given as a receipt, or did not keep: what it says about a popped message cannot be read."""

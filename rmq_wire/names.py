@@ -20,6 +20,9 @@ LAWFUL: Final = "^[%|a-zA-Z0-9_-]+$"
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 LMQ_PREFIX: Final = "%LMQ%"
+V1_SEPARATOR: Final = "_"
+V2_SEPARATOR: Final = "+"
+"""Between group and topic in the names of POP's retry topics, of either version."""
 REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
@@ -197,7 +200,7 @@ def reply_topic(cluster: str) -> str:
 
 def pop_retry_topic(topic: str, group: str, *, v2: bool = False) -> str:
     """`KeyBuilder.buildPopRetryTopic`: version 1 joins with `_`, version 2 with `+`."""
-    return f"{RETRY_PREFIX}{group}{'+' if v2 else '_'}{topic}"
+    return f"{RETRY_PREFIX}{group}{V2_SEPARATOR if v2 else V1_SEPARATOR}{topic}"
 
 
 def group_of_retry_topic(topic: str) -> str:

@@ -13,7 +13,7 @@ ARROWS = {
         "layout": "",
         "headers": "",
         "bodies": "layout",
-        "implied": "",
+        "implied": "bodies",
         "sql92": "",
     },
     "broker_impl": {

@@ -3,6 +3,8 @@ import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
+import org.apache.rocketmq.broker.processor.PopMessageProcessor;
+import org.apache.rocketmq.common.KeyBuilder;
 import org.apache.rocketmq.common.UtilAll;
 import org.apache.rocketmq.common.constant.PermName;
 import org.apache.rocketmq.common.message.*;
@@ -10,7 +12,9 @@ import org.apache.rocketmq.common.topic.TopicValidator;
 import org.apache.rocketmq.common.utils.MessageUtils;
 import org.apache.rocketmq.remoting.protocol.*;
 import org.apache.rocketmq.remoting.protocol.admin.*;
+import org.apache.rocketmq.remoting.protocol.body.*;
 import org.apache.rocketmq.remoting.protocol.header.*;
+import org.apache.rocketmq.store.pop.*;
 
 /** What the classes of RocketMQ 5.5.0 make of fixed inputs.  See README.md beside this file for the command. */
 public class Golden {
@@ -211,6 +215,79 @@ public class Golden {
         return found;
     }
 
+    static String error(java.util.concurrent.Callable<Object> call) {
+        try {
+            return String.valueOf(call.call());
+        } catch (Exception e) {
+            return null;
+        }
+    }
+
+    static Map<String, Object> pop() {
+        Map<String, Object> found = new TreeMap<>();
+        List<Object> receipts = new ArrayList<>();
+        for (String topic : List.of("T", "%RETRY%g_T", "%RETRY%g+T", "%RETRY%g")) {
+            receipts.add(List.of(topic, ExtraInfoUtil.buildExtraInfo(5, 1700000000000L, 60000, 3, topic, "b", 2, 7), ExtraInfoUtil.buildExtraInfo(5, 1700000000000L, 60000, 999, topic, "b", 2)));
+        }
+        found.put("receipts", receipts);
+        StringBuilder starts = new StringBuilder(), offsets = new StringBuilder(), counts = new StringBuilder();
+        for (String topic : List.of("T", "%RETRY%g_T", "%RETRY%g+T")) {
+            ExtraInfoUtil.buildStartOffsetInfo(starts, topic, 1, 1L << 40);
+            ExtraInfoUtil.buildMsgOffsetInfo(offsets, topic, 1, List.of(3L, 4L, 1L << 40));
+            ExtraInfoUtil.buildQueueIdOrderCountInfo(counts, topic, 1, 2);
+            ExtraInfoUtil.buildQueueOffsetOrderCountInfo(counts, topic, 1, 8, 2);
+        }
+        found.put("infos", List.of(starts.toString(), offsets.toString(), counts.toString()));
+        List<Object> parsed = new ArrayList<>();
+        for (String info : List.of("0 1 5", "0 1 5;1 1 6", "0 1", "0 1 5;0 1 6", "0 1 5 6", "0 1 x", "0 1 5,6", ";", "a b 5")) {
+            Map<String, Object> one = new TreeMap<>();
+            one.put("info", info);
+            one.put("starts", error(() -> new TreeMap<>(ExtraInfoUtil.parseStartOffsetInfo(info))));
+            one.put("offsets", error(() -> new TreeMap<>(ExtraInfoUtil.parseMsgOffsetInfo(info))));
+            one.put("counts", error(() -> new TreeMap<>(ExtraInfoUtil.parseOrderCountInfo(info))));
+            parsed.add(one);
+        }
+        found.put("parsed", parsed);
+        PopCheckPoint point = new PopCheckPoint();
+        List<String> records = new ArrayList<>();
+        records.add(com.alibaba.fastjson2.JSON.toJSONString(point));
+        point.setStartOffset(5); point.setPopTime(1700000000000L); point.setInvisibleTime(60000); point.setNum((byte) 2); point.setQueueId(3);
+        point.setTopic("T\"é\u0001/"); point.setCId("g"); point.addDiff(0); point.addDiff(4); point.setBrokerName("b");
+        records.add(com.alibaba.fastjson2.JSON.toJSONString(point));
+        point.setBitMap(-1); point.setReviveOffset(9); point.setRePutTimes("2"); point.setSuspend(true);
+        records.add(com.alibaba.fastjson2.JSON.toJSONString(point));
+        BatchAckMsg ack = new BatchAckMsg();
+        records.add(com.alibaba.fastjson2.JSON.toJSONString(new AckMsg()));
+        records.add(com.alibaba.fastjson2.JSON.toJSONString(ack));
+        ack.setAckOffset(-1); ack.setStartOffset(5); ack.setConsumerGroup("g"); ack.setTopic("T"); ack.setQueueId(3); ack.setPopTime(17); ack.setBrokerName("b");
+        ack.getAckOffsetList().addAll(List.of(5L, 9L));
+        records.add(com.alibaba.fastjson2.JSON.toJSONString(ack));
+        found.put("records", records);
+        BatchAck batch = new BatchAck();
+        List<Object> sets = new ArrayList<>();
+        for (int[] bits : new int[][] {{}, {0}, {7}, {8}, {0, 9, 31}, {63}}) {
+            BitSet set = new BitSet();
+            for (int bit : bits) set.set(bit);
+            batch.setBitSet(set);
+            sets.add(Arrays.asList(bits, com.alibaba.fastjson2.JSON.parseObject(com.alibaba.fastjson2.JSON.toJSONString(batch)).get("b")));
+        }
+        found.put("bit_sets", sets);
+        batch.setConsumerGroup("g"); batch.setTopic("T"); batch.setRetry("1"); batch.setStartOffset(5); batch.setQueueId(3); batch.setReviveQueueId(7); batch.setPopTime(17); batch.setInvisibleTime(60);
+        BatchAckMessageRequestBody request = new BatchAckMessageRequestBody();
+        request.setBrokerName("b"); request.setAcks(List.of(batch));
+        found.put("batch", new String(request.encode(), StandardCharsets.UTF_8));
+        found.put("keys", List.of(PopMessageProcessor.genCkUniqueId(point), PopMessageProcessor.genAckUniqueId(ack), PopMessageProcessor.genBatchAckUniqueId(ack)));
+        List<Object> plain = new ArrayList<>();
+        for (String topic : List.of("T", "%RETRY%g_T", "%RETRY%g+T", "%RETRY%g_a_b", "%RETRY%g+a_b")) plain.add(List.of(topic, KeyBuilder.parseNormalTopic(topic, "g"), topic.equals("T") ? "" : KeyBuilder.parseGroup(topic)));
+        found.put("plain_topics", plain);
+        MessageExtBrokerInner record = new MessageExtBrokerInner();
+        record.setTags("bAck"); record.setDeliverTimeMs(1700000060000L); MessageAccessor.putProperty(record, "UNIQ_KEY", "key");
+        String due = MessageDecoder.messageProperties2String(record.getProperties());
+        MessageAccessor.putProperty(record, "TIMER_OUT_MS", "1700000059000"); MessageAccessor.putProperty(record, "REAL_TOPIC", "rmq_sys_REVIVE_LOG_c"); MessageAccessor.putProperty(record, "REAL_QID", "7");
+        found.put("record_properties", List.of(due, MessageDecoder.messageProperties2String(record.getProperties())));
+        return found;
+    }
+
     public static void main(String[] arguments) throws Exception {
         Map<String, Object> all = new TreeMap<>();
         all.put("hashes", hashes());
@@ -221,6 +298,7 @@ public class Golden {
         all.put("units", units());
         all.put("frames", frames());
         all.put("json", texts());
+        all.put("pop", pop());
         Map<String, Object> reserved = new TreeMap<>();
         reserved.put("reserved_properties", new TreeSet<>(MessageConst.STRING_HASH_SET));
         reserved.put("system_topics", new TreeSet<>(TopicValidator.getSystemTopicSet()));

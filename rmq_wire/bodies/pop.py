@@ -1,0 +1,273 @@
+"""JSON of POP: the records that the revive topic holds, and the acknowledgements of a whole pop in one request (200151).
+
+The records are made for every pop and every acknowledgement, so their text comes from a form, equal to what 5.5.0 writes
+(fastjson2, names in order).  They are read by their short names; acknowledgements also by the long ones, as Java does.
+
+Source: `PopCheckPoint`, `AckMsg`, `BatchAckMsg`, `BatchAckMessageRequestBody`, `BatchAck`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, ClassVar, Final, Self
+
+from msgspec import field
+
+from rmq_wire import fastjson
+from rmq_wire.bodies.body import LENIENT_VALUES_MAX, Body
+from rmq_wire.declare import I32, I64
+from rmq_wire.errors import BadBody
+
+MESSAGES_MAX: Final = 32
+"""Of one check point, and so of one pop: its bit map is a Java `int`."""
+_WORD: Final = 0xFFFFFFFF
+_SIGN: Final = 0x80000000
+
+
+@lru_cache(maxsize=1_024)
+def _quoted(name: str) -> str:
+    return fastjson.dumps_strict(name).decode()
+
+
+class PopCheckPoint(Body, kw_only=False, rename=None):
+    """What one pop handed out of one queue.  Times in wall milliseconds.
+
+    `start_offset` is where the pop began to read; the `num` messages lie at `start_offset` + one of `diffs`, or one behind
+    another where there are none (old brokers).  `bit_map` has the bits of those that are done.  `re_put_times`: how often a copy
+    could not be stored, None for never.  `suspend`: the next delivery does not count as another attempt.
+    """
+
+    start_offset: I64 = field(name="so", default=0)
+    pop_time: I64 = field(name="pt", default=0)
+    invisible_time: I64 = field(name="it", default=0)
+    bit_map: I32 = field(name="bm", default=0)
+    num: int = field(name="n", default=0)
+    queue_id: I32 = field(name="q", default=0)
+    topic: str | None = field(name="t", default=None)
+    group: str | None = field(name="c", default=None)
+    revive_offset: I64 = field(name="ro", default=0)
+    diffs: list[I32] | None = field(name="d", default=None)
+    broker_name: str | None = field(name="bn", default=None)
+    re_put_times: str | None = field(name="rp", default=None)
+    suspend: bool = field(name="sp", default=False)
+
+    @property
+    def due_ms(self) -> int:
+        """`getReviveTime`: when what is not acknowledged comes again."""
+        return self.pop_time + self.invisible_time
+
+    def encode(self) -> bytes:
+        """As the record's body."""
+        parts = [f'{{"bm":{self.bit_map}']
+        if self.broker_name is not None:
+            parts.append(f'"bn":{_quoted(self.broker_name)}')
+        if self.group is not None:
+            parts.append(f'"c":{_quoted(self.group)}')
+        if self.diffs is not None:
+            parts.append(f'"d":{_numbers(self.diffs)}')
+        parts.append(
+            f'"it":{self.invisible_time},"n":{self.num},"pt":{self.pop_time},"q":{self.queue_id},'
+            f'"reviveTime":{self.due_ms},"ro":{self.revive_offset}'
+        )
+        if self.re_put_times is not None:
+            parts.append(f'"rp":{_quoted(self.re_put_times)}')
+        parts.append(f'"so":{self.start_offset},"sp":{"true" if self.suspend else "false"}')
+        if self.topic is not None:
+            parts.append(f'"t":{_quoted(self.topic)}')
+        return (",".join(parts) + "}").encode("utf-8", "replace")
+
+    def offset_at(self, index: int) -> int:
+        """The queue offset of the message of this bit (`ackOffsetByIndex`).  Raises `BadBody` where there is none."""
+        if not self.diffs:
+            return self.start_offset + index
+        if not 0 <= index < len(self.diffs):
+            raise BadBody(f"a check point of {self.num} messages that names {len(self.diffs)}")
+        return self.start_offset + self.diffs[index]
+
+    def index_of(self, offset: int) -> int:
+        """The bit of the message at this queue offset; -1 for one that was not handed out (`indexOfAck`)."""
+        distance = offset - self.start_offset
+        if distance < 0:
+            return -1
+        if not self.diffs:
+            return distance if distance < self.num else -1
+        return self.diffs.index(distance) if distance in self.diffs else -1
+
+    def has_bit(self, index: int) -> bool:
+        """The message of this bit is done."""
+        return bool(self.bit_map >> index & 1)
+
+    def set_bit(self, index: int) -> None:
+        """It is done.  The map stays a Java `int`."""
+        self.bit_map = (((self.bit_map | 1 << index) & _WORD) ^ _SIGN) - _SIGN
+
+    def re_puts(self) -> int:
+        """How often it was stored again; 127 where nobody can read it (`parseRePutTimes`)."""
+        if self.re_put_times is None:
+            return 0
+        try:
+            return int(self.re_put_times)
+        except ValueError:
+            return 127
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    return f"[{','.join(map(str, numbers))}]"
+
+
+class _LongNames(Body):
+    """A body whose members have a second name each."""
+
+    long_names: ClassVar[Mapping[str, str]] = {}
+    long_form: ClassVar[re.Pattern[bytes]] = re.compile(rb"(?!)")
+
+    @classmethod
+    def read(cls, body: bytes | bytearray | memoryview) -> Self:
+        """As `Body.read`, by either name."""
+        text = bytes(body)
+        if cls.long_form.search(text) is None:
+            return super().read(text)
+        if fastjson.nests_deeper(text, fastjson.DEPTH_MAX):
+            raise BadBody(f"{cls.__name__}: JSON of more than {fastjson.DEPTH_MAX} levels")
+        return cls.from_plain(cls.short(fastjson.loads(text)), LENIENT_VALUES_MAX)
+
+    @classmethod
+    def short(cls, value: Any) -> Any:
+        """Parsed JSON with its members under their short names."""
+        if not isinstance(value, dict):
+            return value
+        return {cls.long_names.get(name, name): item for name, item in value.items()}
+
+
+def _long_form(long_names: Mapping[str, str]) -> re.Pattern[bytes]:
+    return re.compile(b'"(?:' + "|".join(long_names).encode() + b')"')
+
+
+_ACK_NAMES: Final = {
+    "ackOffset": "ao",
+    "ackOffsetList": "aol",
+    "startOffset": "so",
+    "consumerGroup": "c",
+    "topic": "t",
+    "queueId": "q",
+    "popTime": "pt",
+    "brokerName": "bn",
+}
+
+
+class AckMsg(_LongNames, kw_only=False, rename=None):
+    """The message at `ack_offset` is done, handed out by the pop that began at `start_offset` at `pop_time`."""
+
+    long_names = _ACK_NAMES
+    long_form = _long_form(_ACK_NAMES)
+    ack_offset: I64 = field(name="ao", default=0)
+    start_offset: I64 = field(name="so", default=0)
+    group: str | None = field(name="c", default=None)
+    topic: str | None = field(name="t", default=None)
+    queue_id: I32 = field(name="q", default=0)
+    pop_time: I64 = field(name="pt", default=0)
+    broker_name: str | None = field(name="bn", default=None)
+
+    def encode(self) -> bytes:
+        """As the record's body."""
+        return self._text("").encode("utf-8", "replace")
+
+    def _text(self, offsets: str) -> str:
+        broker = "" if self.broker_name is None else f',"bn":{_quoted(self.broker_name)}'
+        group = "" if self.group is None else f',"c":{_quoted(self.group)}'
+        topic = "" if self.topic is None else f',"t":{_quoted(self.topic)}'
+        return (
+            f'{{"ao":{self.ack_offset}{offsets}{broker}{group},"pt":{self.pop_time},'
+            f'"q":{self.queue_id},"so":{self.start_offset}{topic}}}'
+        )
+
+
+class BatchAckMsg(AckMsg, kw_only=False, rename=None):
+    """The same of several messages of one pop: `ack_offset` is -1."""
+
+    offsets: list[I64] = field(name="aol", default_factory=list)
+
+    def encode(self) -> bytes:
+        """As the record's body."""
+        return self._text(f',"aol":{_numbers(self.offsets)}').encode("utf-8", "replace")
+
+
+# Request 200151
+
+_BATCH_NAMES: Final = {
+    "consumerGroup": "c",
+    "topic": "t",
+    "retry": "r",
+    "startOffset": "so",
+    "queueId": "q",
+    "reviveQueueId": "rq",
+    "popTime": "pt",
+    "invisibleTime": "it",
+    "bitSet": "b",
+}
+
+
+class BatchAck(_LongNames, rename=None):
+    """Messages of one pop of one queue.  `retry`: the receipt's flag.  `bits`: of offset - `start_offset`, as `bits_text`."""
+
+    long_names = _BATCH_NAMES
+    group: str | None = field(name="c", default=None)
+    topic: str | None = field(name="t", default=None)
+    retry: str | None = field(name="r", default=None)
+    start_offset: I64 = field(name="so", default=0)
+    queue_id: I32 = field(name="q", default=0)
+    revive_queue: I32 = field(name="rq", default=0)
+    pop_time: I64 = field(name="pt", default=0)
+    invisible_time: I64 = field(name="it", default=0)
+    bits: str | None = field(name="b", default=None)
+
+    def offsets(self, distances_max: int) -> list[int]:
+        """The queue offsets of the messages; bits beyond so many are none.  Raises `BadBody`."""
+        return [self.start_offset + at for at in read_bits(self.bits, distances_max)]
+
+
+class BatchAckMessageRequestBody(_LongNames):
+    """Request 200151."""
+
+    long_form = re.compile(_long_form(_BATCH_NAMES).pattern)
+    broker_name: str | None = None
+    acks: list[BatchAck] | None = None
+
+    @classmethod
+    def short(cls, value: Any) -> Any:
+        """The same of every acknowledgement."""
+        if isinstance(value, dict) and isinstance(value.get("acks"), list):
+            return {**value, "acks": [BatchAck.short(one) for one in value["acks"]]}
+        return value
+
+
+_BITS: Final = tuple(tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256))
+"""Of each byte the bits that are set."""
+
+
+def bits_text(bits: Iterable[int]) -> str:
+    """A `BitSet` as fastjson writes it: its bytes, lowest bit first, in base64."""
+    packed = bytearray()
+    for bit in bits:
+        byte = bit >> 3
+        packed.extend(bytes(max(byte + 1 - len(packed), 0)))
+        packed[byte] |= 1 << (bit & 7)
+    return base64.b64encode(packed).decode()
+
+
+def read_bits(text: str | None, bits_max: int) -> list[int]:
+    """The bits that are set, up to so many, in order.  Raises `BadBody` for what is no base64."""
+    if not text:
+        return []
+    try:
+        packed = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadBody("a bit set that is no base64") from None
+    found = [8 * at + bit for at, byte in enumerate(packed[: (bits_max + 7) // 8]) for bit in _BITS[byte]]
+    while found and found[-1] >= bits_max:
+        found.pop()
+    return found
