@@ -40,6 +40,9 @@ from rmq_wire.errors import BadFrame
 
 BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
 """As `NettyRemotingAbstract` says it when a processor rejects requests."""
+SERVED_WHENEVER = 1 << 62
+"""Queued in a future that never comes: it did not wait for its turn but for a disk, and the clock that the end of a job finds is
+that of the turn before."""
 
 
 class _Held(Exception):
@@ -284,7 +287,7 @@ class Engine:
     def serve_again(self, peer: Peer, command: Command) -> None:
         """Serve a request that was put aside, before what its peer sent after it."""
         if peer.closing is None and not peer.closed:
-            peer.queued_ms = self.env.mono_ms  # it did not wait for its turn, but for a disk
+            peer.queued_ms = SERVED_WHENEVER
             peer.backlog.appendleft(command)
             if len(peer.backlog) == 1:
                 self._backlogs.add(peer)
@@ -297,7 +300,7 @@ class Engine:
             queued = peer.queued_ms
             self._serve_some(peer, iter(backlog), partial(self._serve_late, now - queued) if queued < now else None)
             if peer.backlog and peer.queued_ms == now:
-                peer.queued_ms = queued
+                peer.queued_ms = min(queued, now)
             self._buffers.touch(peer)
 
         peers_max, shares = self.limits.turn_backlogs_max, self.shares

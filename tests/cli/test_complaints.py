@@ -221,6 +221,7 @@ def test_message_ids_hold_an_address_where_the_broker_listens(
         address, port = server.ready["broker"].rsplit(":", 1)
         assert address == host
         answer = talk.send("T", b"x")
+        assert answer.code == 0, answer.remark
         assert answer.ext_map()["msgId"].startswith(f"{stored}{int(port):08X}")
         assert server.stop() == 0
 
