@@ -58,6 +58,7 @@ from broker_impl.state.delay_offsets import DelayOffsets
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.light import LightConsumerOffsets, LightGroupTable, LightTopicTable
 from broker_impl.state.locks import QueueLocks
+from broker_impl.state.order_info import OrderInfos
 from broker_impl.state.persisted import PersistedTable, Persister, load_tables
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
@@ -126,6 +127,10 @@ class BrokerNode:
         found = self.topics.get(topic)
         return found is not None and found.attributes.get(QUEUE_TYPE) == BATCH_QUEUES
 
+    def _read_queues(self, topic: str) -> int | None:
+        found = self.topics.get(topic)
+        return None if found is None else found.read_queue_nums
+
     def _put_together(self, limits: Limits) -> None:
         env, config, store = self.env, self.config, self.store
         idle_ms = config.server_channel_max_idle_time_seconds * MS_PER_S or NEVER_IDLE_MS
@@ -136,10 +141,11 @@ class BrokerNode:
         self.delay_offsets = DelayOffsets(lambda: store.flushed_offset, version_step=config.delay_offset_update_version_step)
         self.transaction_metrics = TransactionMetrics(env.wall_ms)
         self.filters = ConsumerFilters(config, env)
+        self.orders = OrderInfos(env, self._read_queues, lambda group: group in self.groups.table)
         self.persister = Persister(
             self.disk,
             f"{config.store_path_root_dir}/config",
-            (self.topics, self.groups, self.offsets, self.delay_offsets, self.transaction_metrics, self.filters),
+            (self.topics, self.groups, self.offsets, self.delay_offsets, self.transaction_metrics, self.filters, self.orders),
             env.log,
         )
         self.persister.load(self._read_early)
@@ -179,7 +185,9 @@ class BrokerNode:
             report = env.log.warning
             self.timer = Timer(self.disk, timer_settings(config), store, store.written_offset, env.wall_ms, report)
         self._install()
-        self.engine.every(config.flush_consumer_offset_interval, lambda: self._save_soon(self.offsets), first_ms=FIRST_SAVE_MS)
+        self.engine.every(
+            config.flush_consumer_offset_interval, lambda: self._save_soon(self.offsets, self.orders), first_ms=FIRST_SAVE_MS
+        )
         self.engine.every(config.flush_delay_offset_interval, lambda: self._save_soon(self.delay_offsets), first_ms=FIRST_SAVE_MS)
         self.engine.every(SAVE_FILTERS_MS, self._save_filters)
         self.engine.every(config.transaction_metric_flush_interval, lambda: self._save_soon(self.transaction_metrics))

@@ -82,6 +82,15 @@ def walked(names: Sequence[str], spread: Sequence[int], buckets: int) -> list[st
     return [names[at] for at in sorted(range(len(names)), key=buckets_of.__getitem__)]
 
 
+def long_order(numbers: Iterable[int], buckets: int = 16) -> list[int]:
+    """`iteration_order` of Java longs (`Long.hashCode`): offsets of a batch, 48 of them at most."""
+    listed = list(numbers)
+    hashes = [(number ^ number >> 32) & _WORD for number in listed]
+    mask = table_size(len(listed), buckets) - 1
+    spread = [(value ^ value >> 16) & mask for value in hashes]
+    return [listed[at] for at in sorted(range(len(listed)), key=spread.__getitem__)]
+
+
 @lru_cache(maxsize=4096)
 def permutation(names: tuple[str, ...], buckets: int = 16) -> tuple[int, ...]:
     """`iteration_order` as indices into names, remembered for the sets of names seen last.  Keep it to short tuples."""

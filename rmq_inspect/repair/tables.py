@@ -20,6 +20,7 @@ from rmq_wire import fastjson, names
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from rmq_wire.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable
+from rmq_wire.bodies.order_info import OrderInfoTable
 from rmq_wire.bodies.topics import TopicConfig, TopicConfigTable
 from rmq_wire.errors import WireError
 from rmq_wire.implied.filler import is_filler
@@ -27,12 +28,14 @@ from rmq_wire.implied.topics import COPY_PREFIXES
 
 TOPICS: Final = "topics.json"
 GROUPS: Final = "subscriptionGroup.json"
+ORDERS: Final = "consumerOrderInfo.json"
 READERS: Final[dict[str, Callable[[Any], object]]] = {
     TOPICS: TopicConfigTable.from_plain,
     GROUPS: SubscriptionGroupTable.from_plain,
     "consumerOffset.json": ConsumerOffsetTable.from_plain,
     "lmqConsumerOffset.json": ConsumerOffsetTable.from_plain,
     "delayOffset.json": DelayOffsetTable.from_plain,
+    ORDERS: OrderInfoTable.from_plain,
 }
 """The tables without which a broker does not start when they cannot be read."""
 NO_PROGRESS: Final = "no message says it: groups begin where their clients say (mqadmin resetOffsetByTime sets them back)"
@@ -40,6 +43,7 @@ UNMAKEABLE: Final = {
     "consumerOffset.json": NO_PROGRESS,
     "lmqConsumerOffset.json": NO_PROGRESS,
     "delayOffset.json": "no message says it: every delayed message that is still in the log is delivered again",
+    ORDERS: "no message says it: what ordered pops have handed out and nobody acknowledged is handed out again at once",
 }
 """What follows when they are gone."""
 BACKUP: Final = ".bak"

@@ -48,6 +48,7 @@ def test_a_clean_stop(home: Path, number: signal.Signals, shell: tuple[str, ...]
     assert sorted(path.name for path in (store / "config").iterdir() if path.suffix == ".json") == [
         "consumerFilter.json",
         "consumerOffset.json",
+        "consumerOrderInfo.json",
         "delayOffset.json",
         "subscriptionGroup.json",
         "topics.json",
