@@ -12,9 +12,7 @@ read as a slave, cold data flow control, the offset store of broadcasting behind
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Generator, Sequence
-from itertools import islice
 from typing import Final
 
 from broker_impl.capabilities.pull_rules import Forbidden, PullRules
@@ -22,7 +20,6 @@ from broker_impl.config import BrokerConfig
 from broker_impl.engine.answers import LATER, Answer, Later, Refusal, Reply, Settled
 from broker_impl.engine.call import Call, PendingAnswer
 from broker_impl.engine.cold_reads import ColdReads
-from broker_impl.engine.deadlines import Deadline
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.peer import Peer
 from broker_impl.engine.router import Capability, answers
@@ -32,9 +29,11 @@ from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_filters import ConsumerFilters
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.groups import GroupTable
-from broker_impl.state.holds import Held, Holds, places
+from broker_impl.state.holds import Held, Holds
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
+from broker_impl.state.waits import places
+from broker_impl.wakes import Wakes
 from rmq_net.log import plain_text
 from rmq_store.errors import Cold
 from rmq_store.results import Arrived, GetStatus, Read
@@ -50,8 +49,6 @@ SWEEP_MS: Final = 5_000
 """`PullRequestHoldService`: every held pull is looked at this often, whatever its tags."""
 SWEEP_KEYS_PER_SLICE: Final = 100
 """Queues looked at between two yields: 2 µs each, and those who are woken."""
-WAKES_PER_TURN: Final = 200
-"""Waiting pulls answered in one go, whatever ended their waiting: 10 ms; the rest follows in the next turns."""
 HOLD_MS_MAX: Final = 300_000
 """Stock clients wait 15 or 20 s; nobody makes us remember a pull for longer than 5 minutes."""
 HOLDS_MAX: Final = 100_000
@@ -108,14 +105,10 @@ class Pull(Capability):
         self._store = store
         self._reads = reads
         self._templates: dict[tuple[GetStatus, int, int], AnswerTemplate] = {}
-        self._alarm: Deadline | None = None
         self.holds = Holds()
-        self._woken: deque[Held] = deque()
-        """No longer held, not answered yet; first come, first served."""
-        self._waking = False
-        self._held_filters = HeldFilters(engine, store, self.holds, self._wake_one)
+        self._wakes = Wakes(engine, self.holds, lambda held: self._wake(held), "pull")
+        self._held_filters = HeldFilters(engine, store, self.holds, self._wakes.add)
         engine.on_arrival(self._arrived)
-        engine.on_peer_closed(lambda peer: engine.in_background(left) if (left := self.holds.leaving(peer)) else None)
         engine.every(SWEEP_MS, lambda: engine.in_background(self._sweep()) if self.holds else None)
 
     @answers(PullMessage, LitePullMessage, bulky=True)
@@ -243,7 +236,7 @@ class Pull(Capability):
     def _hold(self, asked: PullMessage, pending: PendingAnswer, wanted: Wanted) -> Settled | Later:
         config = self._config
         needed = places(asked.subscription, wanted.codes)
-        if not self._has_room(pending.peer, needed):
+        if not self.holds.make_room(pending.peer, needed, HOLDS_MAX, len(self._wakes), self._give_up):
             return Reply(code=ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]system busy, start flow control for a while")
         asks_ms = asked.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
         held = Held(
@@ -257,30 +250,8 @@ class Pull(Capability):
             places=needed,
             matches=wanted.matches,
         )
-        if self.holds.add(held):
-            self._set_alarm()
+        self._wakes.hold(held)
         return LATER
-
-    def _has_room(self, peer: Peer, needed: int) -> bool:
-        """When all places are taken, who has less than an even share gets those of somebody who has more, and who asks again."""
-        holds = self.holds
-        while len(holds) + len(self._woken) + needed > HOLDS_MAX:
-            mine = holds.count_of(peer)
-            share = HOLDS_MAX // (holds.peers + (not mine))
-            if mine + needed > share or (given_up := holds.one_too_many(share)) is None:
-                return False
-            given_up.pending.answer(self._ask_again(given_up.asked, given_up.pending))
-        return True
-
-    def _set_alarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        due = self.holds.next_deadline()
-        self._alarm = None if due is None else self._engine.at(due, self._time_is_up)
-
-    def _time_is_up(self) -> None:
-        self._alarm = None
-        self._wake_some()
 
     def _arrived(self, arrived: Sequence[Arrived]) -> None:
         holds = self.holds
@@ -288,61 +259,28 @@ class Pull(Capability):
             return
         for topic, queue_id, next_offset, tags_codes, _ in arrived:
             key = (topic, queue_id)
-            self._woken += holds.arrived(key, next_offset, tags_codes)
+            self._wakes.add(*holds.arrived(key, next_offset, tags_codes))
             if holds.has_filtered(key):
                 self._held_filters.look(key)
-        if self._woken or holds.crowded:
-            self._wake_some()
 
     def _sweep(self) -> Generator[None, None, None]:
         for count, key in enumerate(self.holds.keys()):
-            self._woken += self.holds.behind(key, self._store.queue_bounds(*key)[1])
-            if self._woken or self.holds.crowded:
-                self._wake_some()
+            self._wakes.add(*self.holds.behind(key, self._store.queue_bounds(*key)[1]))
             if count % SWEEP_KEYS_PER_SLICE == SWEEP_KEYS_PER_SLICE - 1:
                 yield
-
-    def _wake_one(self, held: Held) -> None:
-        self._woken.append(held)
-        self._wake_some()
-
-    def _wake_some(self) -> None:
-        """Answer those who need not wait any longer, in this turn and as many more as it takes."""
-        if not self._waking:
-            self._waking = True
-            self._engine.in_background(self._wake_in_turns(), self._all_woken)
-
-    def _wake_in_turns(self) -> Generator[None, None, None]:
-        woken = self._woken
-        while True:
-            woken += islice(self.holds.expired(self._env.mono_ms), WAKES_PER_TURN)
-            woken += self.holds.more()
-            for _ in range(min(len(woken), WAKES_PER_TURN)):
-                self._wake(woken.popleft())
-                if self._engine.crowded:
-                    break
-            if not woken and not self.holds.crowded:
-                return
-            yield
-
-    def _all_woken(self, _: object, error: BaseException | None) -> None:
-        self._waking = False
-        if error is not None:
-            self._env.log.error("waking a pull failed: %s", error, error=error)
-        if self._alarm is None:
-            self._set_alarm()
-        if self._woken or self.holds.crowded:
-            self._wake_some()
 
     def _wake(self, held: Held) -> None:
         pending: PendingAnswer = held.pending
         peer = pending.peer
         if peer.unsent_bytes > peer.output_bytes_max:
-            pending.answer(self._ask_again(held.asked, pending))
+            self._give_up(held)
         else:
             if isinstance(held.matches, PropertyFilter):
                 held.matches.keep()
             self._look_again(held.asked, pending, first=False)
+
+    def _give_up(self, held: Held) -> None:
+        held.pending.answer(self._ask_again(held.asked, held.pending))
 
     def _ask_again(self, asked: PullMessage, pending: PendingAnswer) -> Settled:
         """The peer does not take what it has: it is asked to pull the same offset once more, when it has read so far."""

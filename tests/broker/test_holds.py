@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_impl.filtering import low_half
-from broker_impl.state.holds import NARROW_MAX, TICK_MS, Held, Holds, places
+from broker_impl.state.holds import NARROW_MAX, Held, Holds
+from broker_impl.state.waits import TICK_MS, places
 from tests.support.lines import lines_of
 
 KEYS = [("T", 0), ("T", 1), ("U", 0)]

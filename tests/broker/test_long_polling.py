@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker_impl.capabilities.pull import HOLD_MS_MAX, Pull
-from broker_impl.state.holds import TICK_MS
+from broker_impl.state.waits import TICK_MS
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.pull import PullMessage
 from tests.support.driver import Client

@@ -18,6 +18,7 @@ from broker_impl.capabilities.send_back import SendBack
 from broker_impl.intake import Message
 from broker_impl.state.delay_offsets import DelayOffsets
 from broker_impl.state.holds import Held, Holds
+from broker_impl.wakes import Wakes
 from rmq_store.log.commit_log import CommitLog
 from rmq_store.log.draft import Draft
 from rmq_store.read.lookup import Lookup
@@ -101,7 +102,7 @@ def a_woken_pull_waits_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def time_never_ends(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Pull, "_set_alarm", lambda _: None)
+    patch.setattr(Wakes, "_set_alarm", lambda _: None)
 
 
 def those_who_left_are_kept(patch: pytest.MonkeyPatch) -> None:
@@ -118,7 +119,7 @@ def time_ends_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def all_are_woken_in_one_turn(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("broker_impl.capabilities.pull.WAKES_PER_TURN", 1 << 30)
+    patch.setattr("broker_impl.wakes.WAKES_PER_TURN", 1 << 30)
 
 
 def the_woken_are_held_as_well(patch: pytest.MonkeyPatch) -> None:

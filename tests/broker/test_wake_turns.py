@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker_impl.capabilities.pull import WAKES_PER_TURN, Pull
-from broker_impl.state.holds import TICK_MS
+from broker_impl.capabilities.pull import Pull
+from broker_impl.state.waits import TICK_MS
+from broker_impl.wakes import WAKES_PER_TURN
 from rmq_wire.codes import ResponseCode
 from tests.support.driver import Client
 from tests.support.engine import Harness
