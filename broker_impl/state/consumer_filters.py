@@ -10,6 +10,7 @@ Java: `ConsumerFilterManager`, `ConsumerFilterData`.  Left out: bit maps of queu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -26,8 +27,12 @@ from rmq_wire.java import iteration_order
 _BUCKETS: Final = concurrent_buckets(256)
 FILTERS_OF_TOPIC_MAX: Final = 256
 """What one slice of a save encodes; more groups with filters on one topic are not registered, and told so (27)."""
+CHARACTERS_OF_TOPIC_MAX: Final = 128 << 10
+"""Of all their texts, for the same reason: eight of the longest, or 512 for each group; 5 ms where each has to be escaped."""
 FILTERS_MAX: Final = 10_000
-"""On all topics, each of up to 16 KiB of text."""
+"""On all topics."""
+CHARACTERS_MAX: Final = 2 << 20
+"""Of all texts: in the file it may be six times as much, compiled forty times.  Filters whose group is gone make room."""
 DEAD_AT_LOAD_MS: Final = 30_000
 """Whoever is in the file counts as gone since so long before the start, but not longer than it lives."""
 
@@ -63,7 +68,12 @@ class ConsumerFilters(PersistedTable):
         """Group -> topics."""
         self._waiting: dict[tuple[str, str], None] = {}
         """(topic, group) of those that nobody has compiled yet."""
+        self._dead: dict[tuple[str, str], ConsumerFilter] = {}
+        """(topic, group) of those whose group is gone."""
         self._count = 0
+        self._characters: Counter[str] = Counter()
+        """Topic -> of its filters."""
+        self._characters_of_all = 0
 
     def __len__(self) -> int:
         return self._count
@@ -109,15 +119,13 @@ class ConsumerFilters(PersistedTable):
 
     def sweep(self) -> None:
         """Clear away those that are dead for too long (`clean`)."""
+        self._clear_dead(self._kept_ms)
+
+    def _clear_dead(self, since_ms: int) -> None:
         now = self._env.wall_ms
-        old = [
-            (topic, group)
-            for topic, filters in self._rows.rows.items()
-            for group, one in filters.items()
-            if one.dead and now - one.said.dead_time >= self._kept_ms
-        ]
-        for topic, group in old:
-            self._drop(topic, group)
+        for (topic, group), one in list(self._dead.items()):
+            if now - one.said.dead_time >= since_ms:
+                self._drop(topic, group)
 
     # The file
 
@@ -169,14 +177,16 @@ class ConsumerFilters(PersistedTable):
         old = (self._rows.get(topic) or {}).get(group)
         if old is not None and version <= old.said.client_version:
             if version == old.said.client_version and old.dead:
-                self._live(topic, old)
+                self._live(topic, group, old)
             return
         if old is not None and (old.said.expression, old.said.expression_type) == (said.sub_string, said.expression_type):
             old.said.client_version = version
-            self._live(topic, old)
+            self._live(topic, group, old)
             return
-        if old is None and (self._count >= FILTERS_MAX or len(self._rows.get(topic) or ()) >= FILTERS_OF_TOPIC_MAX):
+        if not self._make_room(topic, old, len(said.sub_string or "")):
             self._env.log.warning("group %s: no room for its filter on %s", group, topic)
+            if old is not None:
+                self._drop(topic, group)  # it is not what the group wants any more
             return
         new = ConsumerFilterData(
             consumer_group=group,
@@ -189,9 +199,32 @@ class ConsumerFilters(PersistedTable):
         self._put(topic, group, ConsumerFilter(new))
         self.changed(at_once=False)
 
+    def _make_room(self, topic: str, old: ConsumerFilter | None, characters: int) -> bool:
+        if not self._has_room(topic, old, characters):
+            self._clear_dead(0)
+        return self._has_room(topic, old, characters)
+
+    def _has_room(self, topic: str, old: ConsumerFilter | None, characters: int) -> bool:
+        if old is None and (self._count >= FILTERS_MAX or len(self._rows.get(topic) or ()) >= FILTERS_OF_TOPIC_MAX):
+            return False
+        added = characters - (0 if old is None else len(old.said.expression or ""))
+        return self._characters[topic] + added <= CHARACTERS_OF_TOPIC_MAX and self._characters_of_all + added <= CHARACTERS_MAX
+
+    def _weigh(self, topic: str, one: ConsumerFilter, sign: int) -> None:
+        characters = sign * len(one.said.expression or "")
+        self._characters_of_all += characters
+        self._characters[topic] += characters
+
     def _put(self, topic: str, group: str, one: ConsumerFilter) -> None:
         filters = self._rows.get(topic) or {}
-        self._count += group not in filters
+        if group in filters:
+            self._weigh(topic, filters[group], -1)
+        else:
+            self._count += 1
+        self._weigh(topic, one, 1)
+        self._dead.pop((topic, group), None)
+        if one.dead:
+            self._dead[topic, group] = one
         filters[group] = one
         self._rows.put(topic, filters)
         self._topics_of.setdefault(group, {})[topic] = None
@@ -210,13 +243,15 @@ class ConsumerFilters(PersistedTable):
 
     def _drop(self, topic: str, group: str) -> None:
         filters = self._rows.rows[topic]
-        del filters[group]
+        self._weigh(topic, filters.pop(group), -1)
         self._count -= 1
         self._waiting.pop((topic, group), None)
+        self._dead.pop((topic, group), None)
         if filters:
             self._rows.touch(topic)
         else:
             self._rows.drop(topic)
+            del self._characters[topic]
         topics = self._topics_of[group]
         del topics[topic]
         if not topics:
@@ -227,9 +262,11 @@ class ConsumerFilters(PersistedTable):
         one = self._rows.rows[topic][group]
         if not one.dead:
             one.said.dead_time = self._env.wall_ms
+            self._dead[topic, group] = one
             self._touched(topic)
 
-    def _live(self, topic: str, one: ConsumerFilter) -> None:
+    def _live(self, topic: str, group: str, one: ConsumerFilter) -> None:
+        self._dead.pop((topic, group), None)
         one.said.dead_time = 0
         self._touched(topic)
 

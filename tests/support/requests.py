@@ -108,9 +108,9 @@ def beat(
 ) -> tuple[Heartbeat, bytes]:
     """The heartbeat of a push consumer of the topic, and its body."""
     tags = [tag.strip() for tag in expression.split("||")] if expression != "*" else []
-    subscription = SubscriptionData(
-        topic=topic, sub_string=expression, tags_set=tags, code_set=[string_hash(tag) for tag in tags], sub_version=1, **more
-    )
+    hashes = [string_hash(tag) for tag in tags]
+    more = {"sub_version": 1, **more}
+    subscription = SubscriptionData(topic=topic, sub_string=expression, tags_set=tags, code_set=hashes, **more)
     consumer = ConsumerData(
         group_name=group,
         consume_type=CONSUME_PASSIVELY,
