@@ -2,11 +2,13 @@
 
 An engine runs pieces: a turn, what follows it, what a finished job hands it.  Between two pieces others are served, so what
 counts is the worst one.  Each case asks once, in receives of the size that a shell takes, of a server with large tables
-(`bench.piece_cases`).  Milliseconds are CPU of the engine's thread; what jobs do on threads of their own is left out.
+(`bench.piece_worlds`, `bench.piece_cases`).  Milliseconds are CPU of the engine's thread; what jobs do on threads of their own is
+left out.
 
     python -m bench.pieces [--server namesrv|broker] [--only CODE …] [--rows 10000] [--over 10]
 
-Exit status 1 when a piece is above `PIECE_MS_MAX`.  docs/limits.md has the rows of inputs that are not cut into slices.
+Exit status 1 when a piece is above `PIECE_MS_MAX`, or a case was not answered as it is meant.  docs/limits.md has the rows of
+inputs that are not cut into slices.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.piece_cases import Case, World, worlds
+from bench.piece_cases import Case, cases
+from bench.piece_worlds import World, worlds
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.peer import Peer
 from rmq_net.service import Output
@@ -144,6 +147,11 @@ def measured(case: Case, world: World, meter: Meter = cpu_ms) -> Cost:
     return cost
 
 
+def missed_what_it_means(cost: Cost, case: Case) -> bool:
+    """It was refused before it cost anything, or taken where it should have been refused."""
+    return case.answered is not None and cost.code != case.answered
+
+
 def main() -> int:
     """Print the table, worst first."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -157,7 +165,7 @@ def main() -> int:
     found: list[tuple[Cost, Case]] = []
     with tempfile.TemporaryDirectory(prefix="rmq-pieces-") as scratch:
         for world in worlds(Path(scratch), args.rows, args.server):
-            for case in world.cases():
+            for case in cases(world):
                 if not args.only or case.code in args.only:
                     found.append((measured(case, world), case))
             world.close()
@@ -168,7 +176,9 @@ def main() -> int:
             print(
                 f"| {case.server} | {case.code} | {case.what} | {cost.worst:.1f} | {cost.total:.0f} | {cost.pieces:,} | {said} |"
             )
-    return 1 if any(cost.worst > PIECE_MS_MAX for cost, _ in found) else 0
+    missed = [f"{case.server} {case.code}, {case.what}: {cost.code}" for cost, case in found if missed_what_it_means(cost, case)]
+    print("".join(f"not answered as meant: {one}\n" for one in missed), end="")
+    return 1 if missed or any(cost.worst > PIECE_MS_MAX for cost, _ in found) else 0
 
 
 if __name__ == "__main__":

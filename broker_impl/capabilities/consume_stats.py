@@ -80,8 +80,9 @@ class ConsumeProgress(Capability):
     @answers(GetConsumeStats)
     def of_group(self, call: Call, asked: GetConsumeStats) -> Answer:
         """One group, on the topics that it asks for, or on all in which it has progress."""
-        listed = [name for name in (asked.topic_list or "").split(SEPARATOR) if name]
-        return self._of_group(asked.consumer_group, listed or self._topics_to_show(asked))
+        listed = asked.topic_list or ""
+        named = listed.strip(SEPARATOR)  # of what lies between two separators no topic has the name
+        return self._of_group(asked.consumer_group, listed.split(SEPARATOR) if named else self._topics_to_show(asked))
 
     @answers(GetConsumeStatsInBroker)
     def of_all(self, call: Call, asked: GetConsumeStatsInBroker) -> Answer:
@@ -129,10 +130,10 @@ class ConsumeProgress(Capability):
         return (yield from self._reads.warmed(partial(self._store.store_time_at, topic, queue_id, offset)))
 
     def _topics_to_show(self, asked: GetConsumeStats) -> Iterator[str]:
-        """A topic that the online members do not subscribe to is left out."""
+        """In place of a topic that the online members do not subscribe to comes a name that no topic has: it is passed over."""
         group = asked.consumer_group
         found = self._offsets.topics_of(group) if names.is_blank(asked.topic) else [asked.topic or ""]
-        return (name for name in found if self._subscribed(group, name))
+        return (name if self._subscribed(group, name) else "" for name in found)
 
     def _subscribed(self, group: str, topic: str) -> bool:
         online = self._clients.consumer_group(group)
@@ -142,14 +143,15 @@ class ConsumeProgress(Capability):
         body = ConsumeStats()
         rows = 0
         for name in topics:
+            rows += 1
             topic = self._topics.get(name)
             if topic is not None:
                 yield from self._add(body, group, name, topic.read_queue_nums, with_pulled=True)
                 body.consume_tps += self._stats.group_get_tps(group, name)
                 rows += topic.read_queue_nums
-                if rows >= QUEUES_PER_SLICE:
-                    rows = 0
-                    yield None
+            if rows >= QUEUES_PER_SLICE:
+                rows = 0
+                yield None
         return (yield from spelled(body, FASTJSON))
 
     def _of_all(self, is_order: bool) -> Iterator[bytes | Pause | None]:
@@ -159,6 +161,10 @@ class ConsumeProgress(Capability):
         for group in list(self._groups.table):
             rows: list[bytes] = []
             for name in self._offsets.topics_of(group):
+                queues += 1
+                if queues >= QUEUES_PER_SLICE:
+                    queues = 0
+                    yield None
                 topic = self._topics.get(name)
                 if topic is None or (is_order and not topic.order) or not self._subscribed(group, name):
                     continue
@@ -168,9 +174,6 @@ class ConsumeProgress(Capability):
                 inflight_diff += row.inflight_diff()
                 rows.append((yield from joined(row.pieces(FASTJSON))))
                 queues += topic.write_queue_nums
-                if queues >= QUEUES_PER_SLICE:
-                    queues = 0
-                    yield None
             yield before + progress_of(group, b",".join(rows))
             before = b","
         yield (b"" if before == b"," else before) + progress_ends(total_diff, inflight_diff)
