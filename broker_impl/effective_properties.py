@@ -34,6 +34,7 @@ class EffectiveProperties:
     enable_create_sys_group: bool
     enable_detail_stat: bool
     enable_mixed_message_type: bool
+    enable_notify_after_pop_order_lock_release: bool
     enable_property_filter: bool
     enable_register_producer: bool
     enable_single_topic_register: bool
@@ -47,10 +48,13 @@ class EffectiveProperties:
     lite_pull_message_enable: bool
     long_polling_enable: bool
     max_error_rate_of_bloom_filter: int
+    max_pop_polling_size: int
     max_stats_idle_time_in_minutes: int
     msg_trace_topic_name: str
     namesrv_addr: str | None
     notify_consumer_ids_changed_enable: bool
+    pop_long_polling_force_notify_interval: int
+    pop_polling_size: int
     recall_message_enable: bool
     region_id: str
     register_broker_timeout_mills: int
