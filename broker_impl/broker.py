@@ -22,12 +22,16 @@ from broker_impl.engine.slices import Slices
 from broker_impl.namesrv.server import NameServer
 from broker_impl.node import BrokerNode
 from broker_impl.registration import Asked
+from broker_impl.topic_routes import ROUTE_TIMEOUT_MS
 from rmq_net.connection import Connection, ConnectionLost
 from rmq_net.log import Log
 from rmq_net.reason import reason
 from rmq_net.service import Service
 from rmq_net.streams import StreamShell
-from rmq_wire.errors import BadHeader
+from rmq_wire.bodies.route import TopicRouteData
+from rmq_wire.codes import ResponseCode
+from rmq_wire.errors import BadHeader, WireError
+from rmq_wire.headers.naming import GetRouteInfo
 
 GC_THRESHOLDS = (50_000, 50, 100)
 """Requests make next to no cycles: look rarely.  What the start made is frozen."""
@@ -38,6 +42,8 @@ NOTICE_S_MAX = 3.0
 """To connect to a broker and send it a notice (Java: 3 s to connect, 300 ms to write)."""
 NOTICE_LINKS_MAX = 16
 """Connections to brokers at a time."""
+ROUTES_AT_ONCE = 8
+"""Questions to name servers where a topic is that are under way together; the rest waits."""
 T = TypeVar("T")
 Sockets = Sequence[tuple[socket.socket, str]]
 """Listening sockets, each with the name of the listener."""
@@ -51,6 +57,7 @@ class ShellLike(Protocol):
     """`rmq_net.shell.Shell` or `rmq_net.streams.StreamShell`."""
 
     def stop(self) -> None: ...
+    def wake(self) -> None: ...
     async def serve(self, task_status: trio.TaskStatus[None] = ...) -> None: ...
 
 
@@ -144,13 +151,13 @@ async def _until(stop: trio.Event, job: Callable[[], Awaitable[None]]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _serving(service: Service[Any], sockets: Sockets, plain_streams: bool) -> AsyncIterator[None]:
+async def _serving(service: Service[Any], sockets: Sockets, plain_streams: bool) -> AsyncIterator[ShellLike]:
     """Serve inside the block; leaving it stops in order."""
     shell = shell_for(service, sockets, plain_streams=plain_streams)
     async with trio.open_nursery() as nursery:
         await nursery.start(shell.serve)
         try:
-            yield
+            yield shell
         finally:
             shell.stop()
 
@@ -197,10 +204,10 @@ async def _broker(
     """One broker, registered with the embedded name server or with those of its configuration."""
     node = place.node
     try:
-        async with _serving(node.engine, place.sockets, plain_streams):
+        async with _serving(node.engine, place.sockets, plain_streams) as shell:
             if embedded is not None:
                 await _in_slices(node.register_with(embedded, keeps_address=place.keeps_address))
-            async with keep_registered(node):
+            async with keep_registered(node, shell.wake):
                 yield
             if embedded is not None:
                 node.withdraw_from(embedded)
@@ -209,19 +216,32 @@ async def _broker(
 
 
 class _NameServerLinks:
-    """Connections to name servers elsewhere, one each, made when there is something to ask."""
+    """Connections to name servers elsewhere, one each, made when there is something to ask.
 
-    def __init__(self, node: BrokerNode, nursery: trio.Nursery) -> None:
+    `wake()` has the broker's engine take a turn.
+    """
+
+    def __init__(self, node: BrokerNode, nursery: trio.Nursery, wake: Callable[[], None]) -> None:
         self._registrar = node.registrar
+        self._routes = node.routes
+        self._name_servers = node.config.name_servers
+        self._wake_engine = wake
         self._env = node.env
         self._timeout_ms = node.config.connect_timeout_millis
         self._nursery = nursery
         self._links: dict[str, Connection] = {}
         self._wake = trio.Event()
         self._registrar.on_due = self._woken
+        self._route_wanted = trio.Event()
+        self._routes.on_due = self._route_due
+        self._connecting = {namesrv: trio.Lock() for namesrv in self._name_servers}
+        self._route_limiter = trio.CapacityLimiter(ROUTES_AT_ONCE)
 
     def _woken(self) -> None:
         self._wake.set()
+
+    def _route_due(self) -> None:
+        self._route_wanted.set()
 
     async def drive(self) -> None:
         """Ask what is due, for ever; name servers do not wait for each other."""
@@ -234,6 +254,45 @@ class _NameServerLinks:
             pause_s = math.inf if due_ms is None else max(due_ms - self._env.mono_ms, 0) / MS_PER_S
             with trio.move_on_after(pause_s):
                 await self._wake.wait()
+
+    async def drive_routes(self) -> None:
+        """Ask where topics are, when the broker wants to know, for ever."""
+        while True:
+            self._route_wanted = trio.Event()
+            self._env.refresh()
+            for topic in self._routes.due(self._env.mono_ms):
+                self._nursery.start_soon(self._ask_route, topic)
+            due_ms = self._routes.next_due_ms()
+            pause_s = math.inf if due_ms is None else max(due_ms - self._env.mono_ms, 0) / MS_PER_S
+            with trio.move_on_after(pause_s):
+                await self._route_wanted.wait()
+
+    async def _ask_route(self, topic: str) -> None:
+        """The first name server that answers is believed."""
+        async with self._route_limiter:
+            for namesrv in self._name_servers:
+                if await self._has_route(namesrv, topic):
+                    break
+            else:
+                self._routes.failed(topic)
+        self._wake_engine()
+
+    async def _has_route(self, namesrv: str, topic: str) -> bool:
+        """Has this name server said where the topic is, or that it is nowhere?"""
+        try:
+            link = await self._link(namesrv)
+            response = await link.ask(GetRouteInfo(topic=topic, accept_standard_json_only=True), timeout_ms=ROUTE_TIMEOUT_MS)
+            if response.code == ResponseCode.TOPIC_NOT_EXIST:
+                self._routes.unknown(topic)
+                return True
+            if response.code == ResponseCode.SUCCESS:
+                self._routes.found(topic, TopicRouteData.read(response.body))
+                return True
+            said = f"{response.code} {response.remark or ''}"
+        except (OSError, WireError, ConnectionLost, trio.TooSlowError) as error:
+            said = reason(error)
+        self._env.log.warning("name server %s: where is topic %s: %s", namesrv, topic, said)
+        return False
 
     async def leave(self) -> None:
         """Unregister from everybody who may know us; who does not answer is left alone."""
@@ -263,12 +322,13 @@ class _NameServerLinks:
                 await link.ask(asked.request, asked.body, timeout_ms=asked.timeout_ms)
 
     async def _link(self, namesrv: str) -> Connection:
-        link = self._links.get(namesrv)
-        if link is None:
-            host, _, port = namesrv.rpartition(":")
-            link = await Connection.connect(host.strip("[]"), int(port), nursery=self._nursery, timeout_ms=self._timeout_ms)
-            self._links[namesrv] = link
-            self._nursery.start_soon(self._watch, namesrv, link)
+        async with self._connecting[namesrv]:
+            link = self._links.get(namesrv)
+            if link is None:
+                host, _, port = namesrv.rpartition(":")
+                link = await Connection.connect(host.strip("[]"), int(port), nursery=self._nursery, timeout_ms=self._timeout_ms)
+                self._links[namesrv] = link
+                self._nursery.start_soon(self._watch, namesrv, link)
         return link
 
     async def _watch(self, namesrv: str, link: Connection) -> None:
@@ -280,14 +340,17 @@ class _NameServerLinks:
 
 
 @contextlib.asynccontextmanager
-async def keep_registered(node: BrokerNode) -> AsyncIterator[None]:
-    """Inside the block the broker is kept registered with the name servers of its configuration; at its end it leaves."""
+async def keep_registered(node: BrokerNode, wake: Callable[[], None]) -> AsyncIterator[None]:
+    """Inside the block the broker is kept registered with the name servers of its configuration, and asks them where topics are;
+    at its end it leaves.  `wake()` has its engine take a turn.
+    """
     if not node.config.name_servers:
         yield
         return
     async with trio.open_nursery() as nursery:
-        links = _NameServerLinks(node, nursery)
+        links = _NameServerLinks(node, nursery, wake)
         nursery.start_soon(links.drive)
+        nursery.start_soon(links.drive_routes)
         try:
             yield
         finally:

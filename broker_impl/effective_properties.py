@@ -29,6 +29,8 @@ class EffectiveProperties:
     compressed_register: bool
     config_black_list: str
     consumer_offset_update_version_step: int
+    default_message_request_mode: str
+    default_pop_share_queue_num: int
     default_topic_queue_nums: int
     delay_offset_update_version_step: int
     enable_create_sys_group: bool
@@ -46,6 +48,7 @@ class EffectiveProperties:
     flush_consumer_offset_interval: int
     force_register: bool
     lite_pull_message_enable: bool
+    load_balance_poll_name_server_interval: int
     long_polling_enable: bool
     max_error_rate_of_bloom_filter: int
     max_pop_polling_size: int
@@ -62,6 +65,7 @@ class EffectiveProperties:
     reject_pull_consumer_enable: bool
     reject_transaction_message: bool
     revive_queue_num: int
+    server_load_balancer_enable: bool
     short_polling_time_mills: int
     slave_read_enable: bool
     split_metadata_size: int

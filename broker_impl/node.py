@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from broker_impl import refused
+from broker_impl.capabilities.assignment import Assignment
 from broker_impl.capabilities.call_consumer import CallConsumer
 from broker_impl.capabilities.clients import ClientManagement
 from broker_impl.capabilities.cold_data import ColdData
@@ -60,10 +61,12 @@ from broker_impl.state.light import LightConsumerOffsets, LightGroupTable, Light
 from broker_impl.state.locks import QueueLocks
 from broker_impl.state.order_info import OrderInfos
 from broker_impl.state.persisted import PersistedTable, Persister, load_tables
+from broker_impl.state.request_modes import RequestModes
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
 from broker_impl.state.transaction_metrics import TransactionMetrics
 from broker_impl.store_settings import retention_rules, store_settings, timer_settings
+from broker_impl.topic_routes import TopicRoutes
 from broker_impl.whole_files import WholeFiles
 from rmq_store.disk.disk import Disk, Usage
 from rmq_store.errors import Closed
@@ -142,10 +145,15 @@ class BrokerNode:
         self.transaction_metrics = TransactionMetrics(env.wall_ms)
         self.filters = ConsumerFilters(config, env)
         self.orders = OrderInfos(env, self._read_queues, lambda group: group in self.groups.table)
+        self.request_modes = RequestModes()
+        self.request_modes.topics_max = limits.topics_max
         self.persister = Persister(
             self.disk,
             f"{config.store_path_root_dir}/config",
-            (self.topics, self.groups, self.offsets, self.delay_offsets, self.transaction_metrics, self.filters, self.orders),
+            (
+                *(self.topics, self.groups, self.offsets, self.delay_offsets),
+                *(self.transaction_metrics, self.filters, self.orders, self.request_modes),
+            ),
             env.log,
         )
         self.persister.load(self._read_early)
@@ -171,6 +179,9 @@ class BrokerNode:
             self.topics,
         )
         self.registrar = Registrar(self.announcement, config.name_servers, env.mono_ms, env.log)
+        self.routes = TopicRoutes(
+            asks=bool(config.name_servers), refresh_ms=lambda: config.load_balance_poll_name_server_interval, now_ms=env.mono_ms
+        )
         self._embedded: NameServer | None = None
         self._offered: dict[str, TopicConfig] = {}
         """What the name server of this process is being given."""
@@ -251,6 +262,7 @@ class BrokerNode:
             Offsets(config, topics, groups, offsets, store),
             OffsetChanges(engine, reads, config, topics, groups, clients, offsets, store),
             ClientManagement(engine, config, topics, groups, clients),
+            Assignment(config, topics, groups, clients, self.request_modes, self.routes),
             CallConsumer(engine, config, topics, groups, clients, store),
             Locks(engine, locks),
             ConsumeProgress(env, reads, config, topics, groups, offsets, clients, stats, store),
@@ -270,6 +282,7 @@ class BrokerNode:
         `keeps_address`: everybody is given brokerIP1; else each asker an address that it reaches.
         """
         self._embedded = name_server
+        self.routes.in_process = name_server.route_answers.finding_route
         self._keeps_address = keeps_address
         self.engine.every(self.config.register_name_server_period, self._register_embedded)
         return self._registering_embedded()
@@ -295,6 +308,7 @@ class BrokerNode:
     def withdraw_from(self, name_server: NameServer) -> None:
         """Take it out again."""
         self._embedded = None
+        self.routes.in_process = None
         self._offered = {}
         name_server.withdraw(self.announcement.unregistration())
 

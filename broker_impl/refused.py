@@ -13,9 +13,6 @@ from rmq_wire.codes import RequestCode as Code
 
 _BROKER: dict[str, tuple[Code, ...]] = {
     "POP consumption is not implemented": (
-        Code.QUERY_ASSIGNMENT,
-        Code.SET_MESSAGE_REQUEST_MODE,
-        Code.GET_ALL_MESSAGE_REQUEST_MODE,
         Code.POP_MESSAGE,
         Code.ACK_MESSAGE,
         Code.BATCH_ACK_MESSAGE,

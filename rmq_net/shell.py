@@ -34,7 +34,7 @@ class Shell:
     ) -> None:
         self._epoll = select.epoll()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._workers = WorkerThreads(self._wake)
+        self._workers = WorkerThreads(self.wake)
         poller: Poller = self._epoll
         self._reactor = Reactor(service, poller, self._workers.start, tuning=tuning)
         self._reactor.wake_by(self._wake_fd, self._woken)
@@ -45,7 +45,7 @@ class Shell:
     def stop(self) -> None:
         """Stop in order: `serve` returns once every pending answer has been sent.  Call it from the trio thread."""
         self._reactor.stop()
-        self._wake()
+        self.wake()
 
     async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve.  Every socket, thread and descriptor is gone when this returns or is cancelled."""
@@ -82,7 +82,8 @@ class Shell:
             await wait_readable(fd)
             events = reactor.poll()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """From any thread: there is something to do, take a turn."""
         os.eventfd_write(self._wake_fd, 1)
 
     def _woken(self) -> None:

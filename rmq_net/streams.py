@@ -64,7 +64,7 @@ class StreamShell:
         self._accepting = trio.CancelScope()
         self._stop_at_s = math.inf
         self._token: trio.lowlevel.TrioToken | None = None
-        self._workers = WorkerThreads(self._wake)
+        self._workers = WorkerThreads(self.wake)
 
     def stop(self) -> None:
         """Stop in order: `serve` returns once every pending answer has been sent.  Call it from the trio thread."""
@@ -89,8 +89,8 @@ class StreamShell:
             self._workers.stop()
             self._workers.finish()
 
-    def _wake(self) -> None:
-        """From a thread: a job has ended."""
+    def wake(self) -> None:
+        """From any thread: a job has ended, or there is something else to do."""
         if self._token is not None:
             try:
                 self._token.run_sync_soon(self._kicked)

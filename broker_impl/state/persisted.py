@@ -151,6 +151,8 @@ class PersistedTable:
 
     file: ClassVar[str]
     """Name below `config/`."""
+    written_at_stop: ClassVar[bool] = True
+    """At a clean stop, also when nothing changed; else only what was changed is ever written, as Java has it with some files."""
 
     def __init__(self) -> None:
         self.changes = 0
@@ -334,6 +336,8 @@ class Persister:
         """
         lost = False
         for table in self.tables:
+            if not table.written_at_stop and not table.dirty:
+                continue
             try:
                 if table in but:
                     raise OSError("the write that is under way does not end")

@@ -228,6 +228,9 @@ CHANGING = (
     Call("updateOrderConf -t {topic} -m put -v broker-a:4"),
     Call("updateOrderConf -t {topic} -m get"),
     Call("updateOrderConf -t {topic} -m delete"),
+    Call("setConsumeMode -b {broker} -t {topic} -g {group} -m POP -q 2"),
+    Call("setConsumeMode -c DefaultCluster -t {topic} -g GID-popping -m POP"),
+    Call("setConsumeMode -b {broker} -t {topic} -g {group} -m PULL"),
 )
 """Calls that change something, and what others show of it."""
 
@@ -286,6 +289,10 @@ REFUSED = (
     Call("getLiteGroupInfo -p {topic} -g {group}", without_numbers),
     Call("triggerLiteDispatch -p {topic} -g {group}"),
     Call("queryMsgTraceById -i {unique_id} -t RMQ_SYS_NOT_A_TRACE"),
+    Call("setConsumeMode -b {broker} -t absent -g {group} -m POP"),
+    Call("setConsumeMode -b {broker} -t {topic} -g not/a/group -m POP"),
+    Call("setConsumeMode -b {broker} -t %RETRY%{group} -g {group} -m POP"),
+    Call("setConsumeMode -b {broker} -t {topic} -g {group} -m SHOVE"),
 )
 """Calls that are answered with an error, by a broker without controller, container or lite topics too."""
 
@@ -293,8 +300,6 @@ ENDLESS = ("clusterRT", "startMonitoring")
 """Commands that never end: processes of their own, ended when they have done something."""
 
 UNBUILT = (
-    Unbuilt("setConsumeMode -b {broker} -t {topic} -g {group} -m POP -q 2", 401),
-    Unbuilt("setConsumeMode -b {broker} -t {topic} -g {group} -m PULL", 401),
     Unbuilt("resetMasterFlushOffset -b {broker} -o 100", 908),
     Unbuilt("updateStaticTopic -t {topic}-static -qn 4 -c DefaultCluster", 513),
     Unbuilt("exportPopRecord -b {broker}", 200056),
