@@ -22,9 +22,10 @@ from rmq_columns.read.pairs import Pairs
 from rmq_wire import property_names as prop
 from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS
 from rmq_wire.implied.light_queues import QUEUE_ID as LIGHT_QUEUE_ID
+from rmq_wire.implied.light_queues import is_light_queue
 from rmq_wire.implied.queue_entries import stored_topic
 from rmq_wire.implied.topics import allows_light_queues
-from rmq_wire.names import LMQ_PREFIX, SCHEDULE_TOPIC
+from rmq_wire.names import SCHEDULE_TOPIC
 from rmq_wire.sys_flag import INNER_BATCH
 
 _NOWHERE: Final = -1
@@ -153,7 +154,7 @@ class Maker:
             number = _NOWHERE
         else:
             kind = Kind.BATCH if topic in rules.batch_topics else Kind.PLAIN
-            if topic.startswith(LMQ_PREFIX):
+            if is_light_queue(topic):
                 kind = Kind.LIGHT
             elif kind is Kind.PLAIN and (rules.extended is None or (topic, queue_id) in rules.extended):
                 kind = Kind.EXTENDED

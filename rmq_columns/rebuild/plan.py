@@ -59,12 +59,16 @@ class Plan:
 
 @dataclass(frozen=True)
 class Task:
-    """One split of the log of a store.  pieces: of the second round, None in the first."""
+    """One split of the log of a store.  pieces: of the second round, None in the first.
+
+    broken_at: only to say the runs of these queues again, broken at these offsets; nothing is written.
+    """
 
     plan: Plan
     split: Split
     number: int
     pieces: Mapping[Key, tuple[Piece, ...]] | None = None
+    broken_at: Mapping[Key, tuple[int, ...]] | None = None
 
 
 def log_options(options: Options) -> Options:

@@ -3,13 +3,14 @@
 Each part of the log reports the runs of consecutive offsets that it has of a queue.  In the order of the log they make the queue,
 by the rules of a broker that dispatches its log from the first file on: the next run continues the queue; or it begins earlier
 (the topic was deleted and made again) and what stood there goes; or later, and the offsets between lead to its first message
-without tags, unless they are so many that the queue begins anew there.
+without tags, unless they are so many that the queue begins anew there.  Light queues and those of batches have no such gaps: the
+first stay together, the second begin anew.
 Sources: our own `rmq_store.recovery.recovery`, which docs/differences.md compares with Java's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -60,7 +61,7 @@ class Run:
 class Piece(NamedTuple):
     """Units that stand in the queue: so many of a run, from its first on, at this place (in units) and the following ones.
 
-    number: of its first unit among those of all pieces of the queue.
+    number: of its first unit among those of all pieces of the queue.  end: one past the last offset of the run.
     """
 
     split: int
@@ -68,6 +69,7 @@ class Piece(NamedTuple):
     units: int
     place: int
     number: int = 0
+    end: int = 0
 
 
 class Bridge(NamedTuple):
@@ -122,7 +124,7 @@ class Settled:
 
 
 def settle(kind: Kind, runs: Iterable[Run]) -> Settled:
-    """The queue that these runs, in the order of the log, make."""
+    """The queue that these runs, in the order of the log, make.  Those of a batch queue are broken where `goes_back` says."""
     made = Settled(kind, as_said=kind in (Kind.PLAIN, Kind.LIGHT))
     for run in runs:
         if made.start < 0:
@@ -133,7 +135,7 @@ def settle(kind: Kind, runs: Iterable[Run]) -> Settled:
             _pass(made, run)
         place = made.end_place
         made.as_said = made.as_said and place == run.first
-        made.pieces.append(Piece(run.split, run.first_physical, run.units, place))
+        made.pieces.append(Piece(run.split, run.first_physical, run.units, place, end=run.end))
         made.end = made.start + made.units if kind is Kind.LIGHT else run.end
     number = 0
     for at, piece in enumerate(made.pieces):
@@ -143,12 +145,16 @@ def settle(kind: Kind, runs: Iterable[Run]) -> Settled:
 
 
 def _cut(made: Settled, run: Run) -> None:
-    """Forget what stands from this run's offset on; of a batch queue, whose runs do not have the offsets of their units, all."""
+    """Forget what stands from this run's offset on; of a batch queue from the unit on that holds it."""
     offset, before = run.first, made.units
-    if offset <= made.start or made.kind is Kind.BATCH:
+    if made.kind is Kind.BATCH:
+        kept = [one for one in made.pieces if one.end <= offset]
+    else:
+        kept = [one._replace(units=min(one.units, offset - one.place)) for one in made.pieces if one.place < offset]
+    if offset <= made.start or (made.kind is Kind.BATCH and not kept):
         _begin(made, run)
         return
-    made.pieces = [one._replace(units=min(one.units, offset - one.place)) for one in made.pieces if one.place < offset]
+    made.pieces = kept
     made.bridges = [one._replace(units=min(one.units, offset - one.place)) for one in made.bridges if one.place < offset]
     made.end = offset
     _count_life(made, run, before - made.units)
@@ -180,16 +186,29 @@ def _pass(made: Settled, run: Run) -> None:
         made.bridges.append(Bridge(made.end_place, count, run.first_physical, run.first_size))
 
 
-def found_runs(entries: Entries) -> list[Run]:
-    """The runs of one queue's entries, which are in the order of the log."""
-    breaks = np.flatnonzero(entries.offset[1:] != entries.offset[:-1] + entries.span[:-1]) + 1
+def goes_back(runs: Sequence[Run]) -> tuple[int, ...]:
+    """Offsets in the midst of earlier ones at which these runs, in the order of the log, begin: in order, each once."""
+    return tuple(sorted({run.first for before, run in pairwise(runs) if run.first < before.end}))
+
+
+def found_runs(entries: Entries, broken_at: Sequence[int] = ()) -> list[Run]:
+    """The runs of one queue's entries, which are in the order of the log.
+
+    broken_at: in order; a run is broken before each unit that holds such an offset, too.
+    """
+    ends = entries.offset + entries.span
+    is_break = entries.offset[1:] != ends[:-1]
+    if broken_at:
+        holds = np.searchsorted(broken_at, entries.offset) < np.searchsorted(broken_at, ends)
+        is_break |= holds[1:]
+    breaks = np.flatnonzero(is_break) + 1
     runs = []
     for begin, end in pairwise([0, *breaks.tolist(), len(entries.offset)]):
         last = end - 1
         runs.append(
             Run(
                 int(entries.offset[begin]),
-                int(entries.offset[last] + entries.span[last]),
+                int(ends[last]),
                 end - begin,
                 int(entries.physical[begin]),
                 int(entries.physical[last]),

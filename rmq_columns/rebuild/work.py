@@ -2,12 +2,14 @@
 
 First each split writes its units where their own offsets say and reports the runs it met.  That is all for a queue whose runs
 follow one another.  A queue that began anew in the log, and every batch queue (whose units have no place of their own), is made
-in a second round: its pieces then are known, each split writes those that begin in it.  Memory is bounded by `GATHERED_MAX`.
+in a second round: its pieces then are known, each split writes those that begin in it.  Of a batch queue that goes back into its
+midst, which only a wrong offset brings about, runs do not say where: it is looked at more closely between the two.  Memory is
+bounded by `GATHERED_MAX`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -25,7 +27,7 @@ from rmq_columns.rebuild.entries import Entries, Key, Kind, Maker
 from rmq_columns.rebuild.files import EXTENSION, EXTENSION_BYTES, SECOND, complete, extension_addresses
 from rmq_columns.rebuild.place import finish, making
 from rmq_columns.rebuild.plan import Plan, Task, plan_build
-from rmq_columns.rebuild.runs import DAMAGE, IN_NO_QUEUE, RUNS, Run, Settled, extend, found_runs, places, settle
+from rmq_columns.rebuild.runs import DAMAGE, IN_NO_QUEUE, RUNS, Run, Settled, extend, found_runs, goes_back, places, settle
 
 GATHERED_MAX: Final = 1 << 19
 """Units kept before they are written: some 30 MB."""
@@ -118,6 +120,10 @@ class _Builder:
             if self.task.pieces is not None:
                 self._write_pieces(key, own)
                 continue
+            if self.task.broken_at is not None:
+                if key in self.task.broken_at:
+                    self.runs.setdefault(number, []).extend(found_runs(own, self.task.broken_at[key]))
+                continue
             runs = found_runs(own)
             if key.kind in (Kind.PLAIN, Kind.LIGHT):
                 at = start
@@ -165,7 +171,7 @@ class _Builder:
                     yield _batch(rows)
                     rows = []
         for kind, count, size in ((DAMAGE, self.damages, self.damaged), (IN_NO_QUEUE, self.maker.in_no_queue, 0)):
-            if count:
+            if count and self.task.broken_at is None:
                 rows.append((plan.store.broker_name, None, None, kind, plan.number, number, 0, 0, count, 0, 0, 0, size))
         if rows:
             yield _batch(rows)
@@ -197,6 +203,23 @@ def _batch_units(entries: Entries) -> np.ndarray[Any, np.dtype[np.void]]:
 
 
 # --- all of it
+
+
+def closer_look(tasks: Sequence[Task], every: Sequence[Mapping[Key, list[Run]]]) -> list[Task]:
+    """Tasks that say again the runs of batch queues that go back into their midst, broken there.
+
+    every: the runs of each store, which are put in order here.  Those to be said again are taken out.
+    """
+    broken: list[dict[Key, tuple[int, ...]]] = [{} for _ in every]
+    where: set[tuple[int, int]] = set()
+    for number, runs in enumerate(every):
+        for rows in runs.values():
+            rows.sort(key=lambda run: run.first_physical)
+        broken[number] = {key: at for key, rows in runs.items() if key.kind is Kind.BATCH and (at := goes_back(rows))}
+        for key in broken[number]:
+            where |= {(number, run.split) for run in runs[key]}
+            runs[key].clear()
+    return [replace(task, broken_at=broken[task.plan.number]) for task in tasks if (task.plan.number, task.number) in where]
 
 
 def put_together(made: Made, runs: Mapping[Key, Sequence[Run]]) -> None:
@@ -233,19 +256,37 @@ def rebuild(
     run: how tasks are done, each by `build_split`.  how: see `plan_build`.  Raises what `plan_build` and `build_split` raise.
     """
     plans, tasks = plan_build(options, to, **how)
-    every: dict[int, dict[Key, list[Run]]] = {plan.number: {} for plan in plans}
-    made = {plan.number: Made(plan) for plan in plans}
+    made = [Made(plan) for plan in plans]
     in_turn = run or (lambda asked: (batch for task in asked for batch in build_split(task)))
+
+    def rows_of(asked: Sequence[Task]) -> Iterator[dict[str, Any]]:
+        for batch in in_turn(asked):
+            yield from batch.to_pylist()
+
     with making_all(plans):
-        for batch in in_turn(tasks):
-            for row in batch.to_pylist():
-                take_row(made[row["store"]], every[row["store"]], row)
-        for number, runs in every.items():
-            put_together(made[number], runs)
-        for _ in in_turn(second_round(tasks, {number: to_write_again(one) for number, one in made.items()})):
+        again = take_rows(made, rows_of(tasks), tasks, rows_of)
+        for _ in in_turn(again):
             pass
-        finish_all(list(made.values()))
-    return list(made.values())
+        finish_all(made)
+    return made
+
+
+def take_rows(
+    made: Sequence[Made],
+    rows: Iterable[Mapping[str, Any]],
+    tasks: Sequence[Task],
+    rows_of: Callable[[Sequence[Task]], Iterable[Mapping[str, Any]]],
+) -> list[Task]:
+    """Put queues together of what the first round met; the tasks of the second.  rows_of: does tasks and has their rows."""
+    every: list[dict[Key, list[Run]]] = [{} for _ in made]
+    for row in rows:
+        take_row(made[row["store"]], every[row["store"]], row)
+    if closer := closer_look(tasks, every):
+        for row in rows_of(closer):
+            take_row(made[row["store"]], every[row["store"]], row)
+    for one, runs in zip(made, every, strict=True):
+        put_together(one, runs)
+    return second_round(tasks, {one.plan.number: to_write_again(one) for one in made})
 
 
 def making_all(plans: Sequence[Plan]) -> AbstractContextManager[None]:

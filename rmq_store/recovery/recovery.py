@@ -32,6 +32,7 @@ from rmq_store.recovery.stored_units import StoredUnits
 from rmq_store.settings import StoreSettings
 from rmq_wire import property_names as prop
 from rmq_wire.implied.index_keys import is_indexed, key_hash
+from rmq_wire.implied.light_queues import is_light_queue
 from rmq_wire.implied.previous_queues import NOTHING_KNOWN, Place, PreviousQueues
 from rmq_wire.implied.queue_entries import GAP_MAX, UNQUEUED, why_no_queue
 from rmq_wire.message import StoredMessage
@@ -232,8 +233,8 @@ class Recovery:
                     queue = staged.queue
                     if staged.queue_offset != queue.next_offset:
                         dispatcher.dispatch(staged.physical_offset, len(dispatcher.waiting), self._wall_ms)
-                        if self._previous.accepts(_place(queue, staged.queue_offset, staged)):
-                            self._align(queue, staged.queue_offset, staged, report if from_first_file else None)
+                        if self._lead_to(queue, staged.queue_offset, staged, report if from_first_file else None):
+                            staged.queue_offset = queue.next_offset
                         else:
                             staged.sys_flag, staged.light = UNQUEUED, ()
                     if not staged.sys_flag & UNQUEUED:
@@ -241,7 +242,7 @@ class Recovery:
                 for light, offset in staged.light:
                     if offset != light.next_offset:
                         dispatcher.dispatch(staged.physical_offset, len(dispatcher.waiting), self._wall_ms)
-                        if not self._align_light(light, offset, staged, report if from_first_file else None):
+                        if not self._lead_to(light, offset, staged, report if from_first_file else None):
                             staged.light = tuple(pair for pair in staged.light if pair[0] is not light)
                             continue
                     light.next_offset += 1
@@ -275,17 +276,18 @@ class Recovery:
                 queue.remove_files()
         queue.max_offset = queue.next_offset = offset
 
-    def _align_light(self, queue: ConsumeQueue, offset: int, staged: Staged, report: Report | None) -> bool:
-        """The same for a light queue, whose units stay together even where Java has counted an offset too many, unless the queue
-        before it shows that messages were lost.  False: the message is not in it."""
+    def _lead_to(self, queue: ConsumeQueue, offset: int, staged: Staged, report: Report | None) -> bool:
+        """The same, but a light queue's units stay together (Java may have counted an offset too many) unless the queue before it
+        shows that messages were lost.  False: that shows that the message is not in it."""
         place = _place(queue, offset, staged)
-        if offset < queue.max_offset or not queue.segments.starts or self._previous.has(place):
-            if not self._previous.accepts(place):
-                return False
+        is_gap = bool(queue.segments.starts) and offset >= queue.max_offset
+        if is_gap and is_light_queue(queue.topic) and not self._previous.has(place):
+            if report is None:
+                raise _Gap
+            return True
+        if is_accepted := self._previous.accepts(place):
             self._align(queue, offset, staged, report)
-        elif report is None:
-            raise _Gap
-        return True
+        return is_accepted
 
     # --- index
 

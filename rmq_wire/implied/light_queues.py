@@ -25,7 +25,10 @@ _OFFSETS: Final = prop.INNER_MULTI_QUEUE_OFFSET.encode()
 
 
 def is_light_queue(name: str) -> bool:
-    """Whether a name can be that of a light queue: others have no directory, so nothing is ever in them."""
+    """Whether a name can be that of a light queue: others have no directory, so nothing is ever in them.
+
+    Made anew, such a queue has no gaps, whoever sent to it: one message that names it may have been counted twice (Java).
+    """
     return name.startswith(LMQ_PREFIX) and path_problem(name) is None
 
 

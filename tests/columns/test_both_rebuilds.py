@@ -29,12 +29,10 @@ HOST = pack_host("127.0.0.1", 10911)
 STORED_MS = 1_700_000_000_000
 LOG_FILE_BYTES = 1 << 16
 BATCH = "Packed"
-TOPICS = ("T", BATCH, SCHEDULE_TOPIC, "%RETRY%g", "%DLQ%g", "rmq_sys_x", "a/b", "")
-"""None is a light queue.  Where one is a topic of its own the engine bridges its gaps.  The distributed rebuild does not, for it
-cannot tell the queue's own messages from those that name it."""
+TOPICS = ("T", BATCH, SCHEDULE_TOPIC, "%RETRY%g", "%DLQ%g", "rmq_sys_x", "a/b", "", "%LMQ%a")
 STEPS = (1, 1, 1, 1, 1, 2, 4)
 """To a message's queue offset from the one before it: more than 1 leaves a gap."""
-LEAPS = (0, 1, -1, GAP_MAX * 2, OFFSET_END - 1, OFFSET_END)
+LEAPS = (0, 1, 2, 4, -1, GAP_MAX * 2, OFFSET_END - 1, OFFSET_END)
 """Offsets that do not follow: those of a topic that was made again, and damage."""
 LIGHT = ("", "%LMQ%a", "%LMQ%a,%LMQ%b", "%LMQ%b,x,%LMQ%b", "%LMQ%a/b,%LMQ%a")
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -55,22 +53,30 @@ class Stored(NamedTuple):
     light_offsets: tuple[int, ...]
 
 
-MESSAGES = some.lists(
-    some.builds(
+ANY_OFFSET = some.one_of(some.none(), some.none(), some.none(), some.sampled_from(LEAPS))
+FEW_OFFSETS = some.one_of(some.none(), some.integers(0, 12))
+"""Most of them lead back into the midst of the queue."""
+
+
+def some_messages(topics: list[str], leap: some.SearchStrategy[int | None]) -> some.SearchStrategy[list[Stored]]:
+    one = some.builds(
         Stored,
-        some.integers(0, len(TOPICS) - 1),
-        some.sampled_from((0, 0, 1, -1)),
+        some.sampled_from([TOPICS.index(topic) for topic in topics]),
+        some.sampled_from((0, 0, 1, -1) if topics == list(TOPICS) else (0,)),
         some.sampled_from(STEPS),
-        some.one_of(some.none(), some.none(), some.none(), some.sampled_from(LEAPS)),
+        leap,
         some.sampled_from((0, 0, 0, TRANSACTION_PREPARED, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK)),
         some.sampled_from(("", "TagA", "標\U0001f600")),
         some.sampled_from(("", "1", "+2", "18", "99", "0", "-1", "99999999999", "x")),
         some.sampled_from(("", "1", "3", "10000", "32767", "32768", "-1", "x")),
         some.integers(0, len(LIGHT) - 1),
         some.lists(some.sampled_from((0, 1, 2, 3, 5, 9)), min_size=1, max_size=3).map(tuple),
-    ),
-    min_size=1,
-    max_size=40,
+    )
+    return some.lists(one, min_size=1, max_size=40)
+
+
+MESSAGES = some.one_of(
+    some_messages(list(TOPICS), ANY_OFFSET), some_messages([BATCH], FEW_OFFSETS), some_messages(["T", "%LMQ%a"], FEW_OFFSETS)
 )
 
 
@@ -80,10 +86,8 @@ def written(messages: list[Stored]) -> bytes:
     for one in messages:
         topic = TOPICS[one.topic]
         is_inner = topic == BATCH and one.inner in ("1", "3", "10000")
-        # A queue of batches that goes back to the midst of what it has is the one thing in which the two differ: runs of the
-        # distributed rebuild do not say where in them an offset is, so it keeps nothing of what the engine cuts.
-        follows = ends.get((topic, one.queue_id), 0) + (0 if topic == BATCH else one.step - 1)
-        offset = follows if one.leap is None or (topic == BATCH and one.leap == 1) else one.leap
+        follows = ends.get((topic, one.queue_id), 0) + one.step - 1
+        offset = follows if one.leap is None else one.leap
         ends[topic, one.queue_id] = max(offset, 0) + (int(one.inner) if is_inner else 1)
         pairs = {
             prop.TAGS: one.tags,
@@ -101,7 +105,7 @@ def written(messages: list[Stored]) -> bytes:
     return log
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(MESSAGES, some.sampled_from((400, 3000, 1 << 20)))
 def test_both_rebuilds_are_equal(messages: list[Stored], split_bytes: int) -> None:
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as directory:

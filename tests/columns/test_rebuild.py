@@ -272,7 +272,7 @@ def test_a_queue_that_began_anew() -> None:
     assert (made.start, made.end, made.units) == (0, 7, 7)
     assert (made.breaks, made.break_physical, made.dropped) == (1, 1000, 6)
     made = settle(Kind.PLAIN, [_run(5, 10, 0), _run(0, 3, 1000, 1)])
-    assert made.pieces == [Piece(1, 1000, 3, 0, 0)]
+    assert made.pieces == [Piece(1, 1000, 3, 0, 0, 3)]
     assert (made.lives, made.breaks, made.dropped) == (2, 0, 10)
     made = settle(Kind.PLAIN, [_run(0, 3, 0), _run(5, 3, 100), _run(4, 2, 200)])
     assert made.bridges == [Bridge(3, 1, 100, 10)]

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from rmq_columns.decode.dtypes import BATCH_UNIT
 from rmq_spark.jobs import Source
 from tests.support.logs import QUEUE_OFFSET_AT, write_behind, write_log
 from tests.support.queue_files import files_of, store_of
@@ -19,6 +21,7 @@ from planted_stores.plan import Sizes
 from rmq_columns import BadOption, CannotRead
 from rmq_spark.arguments import arguments_of
 from rmq_spark.jobs import rebuild_queues as job
+from rmq_spark.jobs import rebuild_rounds
 from rmq_spark.session import silent
 
 SPLIT = {"splitBytes": "20000"}
@@ -34,7 +37,7 @@ WAYS = (None, "TASKS_TAKEN_MAX", "RUNS_TAKEN_MAX")
 
 def narrowed(patch: pytest.MonkeyPatch, way: str | None) -> None:
     if way is not None:
-        patch.setattr(job, way, 0)
+        patch.setattr(rebuild_rounds, way, 0)
 
 
 def figures(outcome: Any) -> dict[str, Any]:
@@ -110,6 +113,21 @@ def test_damage_is_reported(spark: Any, tmp_path: Path) -> None:
             "field": "tags_code",
         }.items()
     )
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_batches_that_go_back_keep_what_is_before(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str | None
+) -> None:
+    narrowed(monkeypatch, way)
+    log = write_log(tmp_path / "store", [b"%d" % number for number in range(20)], file_bytes=1 << 16)
+    spoil(log.files[0], log.places[19] + QUEUE_OFFSET_AT, (3).to_bytes(8, "big"))
+    source = Source((str(tmp_path / "store"),), {"splitBytes": "1000"})
+    outcome = job.run(spark, source, given(tmp_path / "to", batch_topic=["T"]), silent)
+    made = np.fromfile(next((tmp_path / "to" / "batchconsumequeue" / "T" / "0").iterdir()), BATCH_UNIT, 5)
+    assert made["physical_offset"].tolist() == [*log.places[:3], log.places[19], 0]
+    assert made["base_offset"].tolist() == [0, 1, 2, 3, 0]
+    assert outcome.verdict == "1 queues with 4 units; 1 queue(s) begin anew elsewhere than at offset 0"
 
 
 @pytest.mark.parametrize("way", WAYS)
