@@ -63,7 +63,6 @@ CLEAN_MS: Final = 30_000
 """How often files of the timer's log are looked at whose messages are gone, as Java."""
 COUNTS_MS: Final = 180_000
 """How often counts of topics that nobody knows any more are dropped, as Java."""
-RECALL_TAG: Final = "_RECALL_TAG_"
 _RECALL_BODY: Final = b"0"
 TOPICS_PER_SLICE: Final = 256
 _CHANCES: Final = 1_000
@@ -365,7 +364,7 @@ class Timers(Capability):
             raise Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
         with_topic = config.append_topic_for_timer_delete_key
         values = {
-            prop.TAGS: RECALL_TAG,
+            prop.TAGS: timers.RECALL_TAG,
             prop.TIMER_DEL_UNIQKEY: timers.delete_key(handle.topic, handle.unique_key, with_topic=with_topic),
             prop.UNIQ_KEY: handle.unique_key,
             prop.TIMER_DELIVER_MS: handle.time,

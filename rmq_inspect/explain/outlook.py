@@ -1,8 +1,8 @@
 """What a broker will still do with a stored message, and when: delayed, timed and half messages, and what ends these.
 
 What a message implies is `rmq_wire.implied`; how far the broker has come stands in its own files: `config/delayOffset.json`,
-`config/timercheck`, `config/consumerOffset.json` (group CID_RMQ_SYS_TRANS) and the op messages behind that.  A missing file says
-that nothing was done yet, as it does for a broker that starts.
+`config/timercheck`, `config/consumerOffset.json` (group CID_RMQ_SYS_TRANS) and the op messages behind that; and in the timer's
+queue what was recalled.  A missing file says that nothing was done yet, as it does for a broker that starts.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from rmq_wire.errors import BadRecord, WireError
 from rmq_wire.implied import timers, transactions
 from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS, due_time, stored_level
 from rmq_wire.implied.real_place import real_queue
+from rmq_wire.implied.tags import tags_code
 from rmq_wire.implied.topics import is_users_topic
 from rmq_wire.message import StoredMessage
 from rmq_wire.names import SCHEDULE_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_GROUP, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
@@ -64,7 +65,7 @@ class State(StrEnum):
     PASSED = "passed"
     """The broker has been there: it was delivered, put back behind the others, or dropped."""
     ENDED = "ended"
-    """A half message with its op."""
+    """A half message with its op, a timed message that was recalled: nothing more comes of it."""
     DONE = "done"
     """It is what it was to become."""
 
@@ -100,6 +101,7 @@ class Outlooks:
         self._readers = Readers(OPEN_FILES_MAX)
         self._levels: Mapping[Any, Any] | None = None
         self._timer: Mapping[str, int] | None = None
+        self._recalls: set[tuple[int, str]] | None = None
         self._positions: Mapping[Any, Any] | None = None
         self._ended: set[tuple[int, int]] | None = None
 
@@ -168,16 +170,35 @@ class Outlooks:
         if recalled is not None:
             says = f"keeps the timed message with unique key {printable(recalled)} from being delivered at {_when(due)}"
             return Outlook(Kind.RECALL, State.PASSED if passed else State.WAITING, topic, queue_id, due, says)
-        where = _where(topic, queue_id)
+        where, state = _where(topic, queue_id), State.PASSED if passed else State.WAITING
         if passed:
             rolled = "stored anew on its way to" if magic & timers.ROLLS else "delivered to"
             says = f"the wheel has turned past it: it was {rolled} {where}, or recalled"
+        elif not self._recalled().isdisjoint(
+            (due, key) for key in timers.delete_keys(topic or "", values.get(prop.UNIQ_KEY, ""))
+        ):
+            state, says = State.ENDED, f"it was recalled: it does not come to {where} at {_when(due)}"
         else:
             says = f"goes to {where} at {_when(due)}, unless it is recalled"
             says += (
                 f"; stored anew at {_when(slot)} on its way (by the default timerRollWindowSlot)" if magic & timers.ROLLS else ""
             )
-        return Outlook(Kind.TIMED, State.PASSED if passed else State.WAITING, topic, queue_id, due, says)
+        return Outlook(Kind.TIMED, state, topic, queue_id, due, says)
+
+    def _recalled(self) -> set[tuple[int, str]]:
+        """(due time, delete key) of all recalls; they are known by their tag."""
+        if self._recalls is None:
+            self._recalls = set()
+            files = self._store.queues.get((names.WHEEL_TIMER_TOPIC, 0)) if self._store is not None else None
+            if self._store is not None and files:
+                tag = tags_code(timers.RECALL_TAG)
+                with Log(self._store.commit_log) as log:
+                    for unit in queues.written(files):
+                        if unit.tags_code == tag:
+                            with contextlib.suppress(BadRecord, timers.NoTimer):
+                                values = properties_of(log.unit(unit.physical_offset, unit.size).message)
+                                self._recalls.add((timers.due_of(values), values.get(prop.TIMER_DEL_UNIQKEY, "")))
+        return self._recalls
 
     def _timer_progress(self) -> tuple[int, int]:
         """(time up to which slots were read, first message that has not entered the wheel)"""

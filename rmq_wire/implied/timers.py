@@ -39,6 +39,8 @@ DELETES: Final = 4
 MAGIC_MAX: Final = 15
 """What a unit of the timer log is (`MAGIC_DEFAULT`, `MAGIC_ROLL`, `MAGIC_DELETE`, `isMagicOK`)."""
 
+RECALL_TAG: Final = "_RECALL_TAG_"
+"""The tag of the mark that a broker makes of a recall (`RecallMessageProcessor`)."""
 NEVER_IN_WHEEL_MS: Final = (1 << 63) - 1
 """TIMER_ENQUEUE_MS of a message that was due before it could enter the wheel (`Long.MAX_VALUE`)."""
 _DELAY_MS_MAX: Final = (1 << 31) - 1
@@ -152,6 +154,11 @@ def topic_hash(topic: str | None) -> int:
 def delete_key(topic: str, unique_key: str, *, with_topic: bool) -> str:
     """TIMER_DEL_UNIQKEY of what recalls this message.  `with_topic`: `appendTopicForTimerDeleteKey`."""
     return f"{topic}+{unique_key}" if with_topic else unique_key
+
+
+def delete_keys(topic: str, unique_key: str) -> tuple[str, str]:
+    """The same where nobody knows how the broker was configured."""
+    return delete_key(topic, unique_key, with_topic=False), delete_key(topic, unique_key, with_topic=True)
 
 
 def note_dequeue(values: dict[str, str], enqueue_ms: int, now_ms: int, *, rolls: bool) -> None:

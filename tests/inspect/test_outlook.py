@@ -15,7 +15,8 @@ from rmq_inspect.times import text_of
 from rmq_store.disk.disk import RealDisk
 from rmq_store.log.draft import Draft
 from rmq_wire import properties
-from rmq_wire.implied.timers import ROLL_WINDOW_SLOTS
+from rmq_wire.implied.tags import tags_code
+from rmq_wire.implied.timers import RECALL_TAG, ROLL_WINDOW_SLOTS
 from rmq_wire.layout import timer
 from rmq_wire.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, WHEEL_TIMER_TOPIC
 from tests.support.command import look
@@ -94,7 +95,8 @@ class Written:
 
     def put(self, topic: str, body: bytes = b"x", **values: str) -> None:
         text = properties.encode({"REAL_TOPIC": "Orders", "REAL_QID": "2", **values})
-        self._rig.put(Draft(topic, 0, body, text.encode(), START_MS, HOST, HOST))
+        code = tags_code(values.get("TAGS"))
+        self._rig.put(Draft(topic, 0, body, text.encode(), START_MS, HOST, HOST, tags_code=code))
 
     def timer_check(self, read_ms: int, queue_offset: int) -> None:
         (self.root / "config").mkdir(exist_ok=True)
@@ -150,6 +152,23 @@ def test_a_recall_and_a_timed_message_that_cannot_be_delivered(written: Written)
     assert (recall.kind, recall.state, recall.due_ms) == (Kind.RECALL, State.WAITING, DUE_MS)
     assert "\x1b" not in recall.says
     assert lost.says == "the broker cannot deliver it: it does not say when it is due"
+
+
+@pytest.mark.parametrize("key", ["K", "Orders+K"])
+def test_what_was_recalled_does_not_come(written: Written, key: str) -> None:
+    """With or without the topic in its key; another time is another message, and so is one that is recalled elsewhere."""
+    for due_ms, name in ((DUE_MS, "K"), (DUE_MS + 1_000, "K"), (DUE_MS, "L")):
+        written.put(WHEEL_TIMER_TOPIC, TIMER_OUT_MS=str(due_ms), UNIQ_KEY=name)
+    mark = {"TIMER_OUT_MS": str(DUE_MS), "TIMER_DEL_UNIQKEY": key, "UNIQ_KEY": "K"}
+    written.put(WHEEL_TIMER_TOPIC, b"0", TAGS=RECALL_TAG, **mark)
+    gone, *others, recall = written.outlooks()
+    assert gone == Outlook(
+        Kind.TIMED, State.ENDED, "Orders", 2, DUE_MS, f"it was recalled: it does not come to Orders [2] at {text_of(DUE_MS)}"
+    )
+    assert [one.state for one in others] == [State.WAITING] * 2
+    assert (recall.kind, recall.state) == (Kind.RECALL, State.WAITING)
+    [counted] = look("stats", written.root, "--json").rows
+    assert counted["stillToCome"]["timed"]["messages"] == 2
 
 
 def test_a_half_message_is_ended_by_an_op_that_the_broker_has_not_read(written: Written) -> None:

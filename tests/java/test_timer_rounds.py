@@ -1,11 +1,12 @@
 """Timer messages between the real broker and ours: each goes on with what waits in the other's wheel, and the files are the same.
 
 A course: Java takes messages for several times, some of which roll; it is stopped and ours goes on; ours is killed, Java again.
-By night Java is killed, too, before the wheel has anything.
+By night Java is killed, too: before its wheel has anything, and with all of them in it.
 """
 
 from __future__ import annotations
 
+import enum
 import time
 from collections import Counter
 from concurrent.futures import Future
@@ -144,13 +145,22 @@ def _queue_offset(check: bytes | memoryview) -> int:
     return int(TIMER_CHECK.unpack(check[: TIMER_CHECK.size])[2])
 
 
-def course(place: Place, java_is_killed: bool) -> Played:
+class End(enum.Enum):
+    """How Java's first life ends."""
+
+    STOP = enum.auto()
+    KILL_BEFORE_THE_WHEEL = enum.auto()
+    KILL_WITH_THE_WHEEL = enum.auto()
+    """The wheel has every message; the check file may be as old as a second."""
+
+
+def course(place: Place, java_ends: End) -> Played:
     """Java, ours until it is killed, Java; each takes messages that the next delivers."""
     with OurNameServer(place.directory / "namesrv") as names:
         played = Course(place, names.address)
         try:
             first = place.directory / "first"
-            _java_begins(played, java_is_killed)
+            _java_begins(played, java_ends)
             copytree(played.store, first)
             played.ours.start()
             played.wait_for({key for key in played.expected() if int(key, 16) < 6})
@@ -167,7 +177,7 @@ def course(place: Place, java_is_killed: bool) -> Played:
             played.end()
 
 
-def _java_begins(played: Course, is_killed: bool) -> None:
+def _java_begins(played: Course, ends: End) -> None:
     """What it is killed with is due long after the other has started: what is due then comes at once, whatever is recalled."""
     played.java.start()
     with Talk(played.java.address) as talk:
@@ -175,12 +185,13 @@ def _java_begins(played: Course, is_killed: bool) -> None:
     played.send(3_000)
     played.send(20_000)
     played.send(90_000)
-    played.recall(f"{6:032X}" if is_killed else f"{3:032X}")
-    if is_killed:
-        played.java.kill()
-    else:
+    played.recall(f"{3:032X}" if ends is End.STOP else f"{6:032X}")
+    if ends is not End.KILL_BEFORE_THE_WHEEL:
         played.until_entered()
+    if ends is End.STOP:
         played.java.stop()
+    else:
+        played.java.kill()
 
 
 def everything_came(played: Played) -> None:
@@ -196,14 +207,16 @@ def none_came_early(played: Played) -> None:
 
 
 @pytest.mark.nightly
-@plays(course, True, seconds=90)
-def test_both_are_killed(course: Future[Played]) -> None:
+@pytest.mark.parametrize(
+    "ends", [pytest.param(ends, marks=plays(course, ends, seconds=90)) for ends in End if ends is not End.STOP]
+)
+def test_both_are_killed(course: Future[Played], ends: End) -> None:
     played = course.result()
     everything_came(played)
     none_came_early(played)
 
 
-@plays(course, False, seconds=90)
+@plays(course, End.STOP, seconds=90)
 class TestByTurns:
     def test_each_delivers_what_the_other_took(self, course: Future[Played]) -> None:
         played = course.result()
