@@ -1,8 +1,8 @@
 """Where an export goes: a directory of this machine, or of any file system of pyarrow or fsspec.
 
-No rename is needed for the export to be right: each attempt's files have names of their own, and only what a split's entry in the
-manifest names counts.  On this machine a file nevertheless appears under its name only when it is whole and on the disk, so that
-somebody who looks in meanwhile sees no half ones; elsewhere it is written under its name (an object appears when it is closed).
+A file is written under a hidden name and gets its own when it is whole, in one step that takes the place of what was there: by a
+rename, in an object store by a copy that the store makes itself.  So nobody who looks in meanwhile sees half of one, what is not
+wanted never had its name, and writing the same file twice, at any two moments, leaves one.
 Foreign exceptions become `CannotRead` (reading) or `CannotWrite` here.
 """
 
@@ -24,7 +24,7 @@ from rmq_columns.files.remote import FsspecTree, from_uri
 from rmq_columns.files.syncs import make_directories, sync_up
 
 PART: Final = ".part"
-"""Ends the name of what is being written, which begins with a dot: no reader takes it for a file of the table."""
+"""Ends the hidden name of what is being written, which begins with a dot: no reader takes it for a file of the table."""
 BUFFER_BYTES: Final = 1 << 20
 TRIES: Final = 5
 """Of a small file to be written, while others clear up."""
@@ -45,10 +45,11 @@ def _writing(path: str) -> Iterator[None]:
 
 
 class Sink:
-    """A file that is being written; the kind of object that pyarrow writes to.  Ended by `commit` or `abort`."""
+    """A file that is being written; the kind of object that pyarrow writes to.  Ended by `commit`, or by `abort`."""
 
-    def __init__(self, held: Any, path: str) -> None:
-        self._held, self._path = held, path
+    def __init__(self, held: Any, filesystem: fs.FileSystem, part: str, path: str) -> None:
+        """held: open for writing.  part: the hidden name."""
+        self._held, self._filesystem, self._part, self._path = held, filesystem, part, path
         self.size = 0
         self.crc32 = 0
         self.closed = False
@@ -82,38 +83,69 @@ class Sink:
     def close(self) -> None:
         self.closed = True
 
-    def commit(self) -> None:
-        """It is whole."""
+    def complete(self) -> None:
+        """It is whole; nobody sees it yet."""
         with _writing(self._path):
             self._held.close()
 
+    def where(self) -> tuple[fs.FileSystem, str]:
+        """By which pyarrow finds it until it appears."""
+        return self._filesystem, self._part
+
+    def appear(self, base: str = "") -> None:
+        """Under its name, in place of what was there: it was `complete`.  base: another name in the same directory."""
+        self._rename(base)
+        with _writing(self._path):
+            try:
+                self._filesystem.move(self._part, self._path)
+            except OSError:  # HDFS renames nothing over what is there
+                if self._filesystem.get_file_info(self._path).type is fs.FileType.NotFound:
+                    raise
+                self._filesystem.delete_file(self._path)
+                self._filesystem.move(self._part, self._path)
+
+    def _rename(self, base: str) -> None:
+        if base:
+            self._path = f"{self._path.rpartition('/')[0]}/{base}"
+
+    def commit(self) -> None:
+        """It is whole, and has its name."""
+        self.complete()
+        self.appear()
+
     def abort(self) -> None:
-        """It is not wanted.  What was written may be there under its name: whoever asks for this removes it."""
+        """It is not wanted, and never had its name.  What a dead process had no time to remove the next start removes."""
         self._is_wanted = False
         with contextlib.suppress(OSError):
             self._held.close()
+        with contextlib.suppress(OSError):
+            self._filesystem.delete_file(self._part)
 
 
 class _LocalSink(Sink):
     def __init__(self, path: str, root: str) -> None:
         self._root = root
         with _writing(path):
-            directory, _, name = path.rpartition("/")
-            self._part = f"{directory}/.{name}.{uuid.uuid4().hex[:8]}{PART}"
-            super().__init__(_created(directory, self._part), path)
+            directory, _, _ = path.rpartition("/")
+            part = _hidden(path)
+            super().__init__(_created(directory, part), fs.LocalFileSystem(), part, path)
 
-    def commit(self) -> None:
+    def complete(self) -> None:
         with _writing(self._path):
             self._held.flush()
             os.fsync(self._held.fileno())
             self._held.close()
+
+    def appear(self, base: str = "") -> None:
+        self._rename(base)
+        with _writing(self._path):
             os.rename(self._part, self._path)
             sync_up(os.path.dirname(self._path), self._root)
 
-    def abort(self) -> None:
-        super().abort()
-        with contextlib.suppress(OSError):
-            os.unlink(self._part)
+
+def _hidden(path: str) -> str:
+    directory, _, name = path.rpartition("/")
+    return f"{directory}/.{name}.{uuid.uuid4().hex[:8]}{PART}"
 
 
 def _created(directory: str, path: str) -> Any:
@@ -252,10 +284,14 @@ class RemoteDestination:
 
     def create(self, name: str) -> Sink:
         path = self._path(name)
+        part = _hidden(path)
+        return Sink(self._opened(part, path), self._filesystem, part, path)
+
+    def _opened(self, written: str, path: str) -> Any:
         with _writing(path):
             if not isinstance(self._filesystem, fs.S3FileSystem):  # objects have no directories
                 self._filesystem.create_dir(path.rpartition("/")[0], recursive=True)
-            return Sink(self._filesystem.open_output_stream(path), path)
+            return self._filesystem.open_output_stream(written)
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -268,9 +304,9 @@ class RemoteDestination:
             raise CannotRead(self._path(name), -1, str(reason)) from reason
 
     def put(self, name: str, data: bytes) -> None:
-        sink = self.create(name)
-        sink.write(data)
-        sink.commit()
+        path = self._path(name)
+        with self._opened(path, path) as held, _writing(path):
+            held.write(data)  # so little goes out as one request when it is closed
 
     def walk(self, below: str = "") -> Iterator[tuple[str, int]]:
         if below:

@@ -7,10 +7,9 @@ do, is not copied.  Rows that are no sound message go to a file of their own ben
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
@@ -21,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rmq_columns.errors import BadOption, StoreError
+from rmq_columns.errors import BadOption
 from rmq_columns.export.destination import Destination, Sink
 from rmq_columns.export.options import DATE, PARTITIONS, QUEUE_ORDER, FileOptions, Order, Shape
 from rmq_columns.read.schema import CORRUPT
@@ -30,10 +29,12 @@ OPEN_MAX: Final = 16
 """Files that one task writes to at the same time."""
 STAGE_BYTES: Final = 32 << 20
 """Of rows that are dealt out to many partitions together: each deal costs a copy of every column for every partition."""
+UNNAMED: Final = "0" * 8
+"""In place of a label that is not known yet."""
 CORRUPT_DIRECTORY: Final = "_corrupt"
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 NAME: Final = re.compile(
-    r"part-\d{5,}-[0-9a-f]{8}-\d{3,}\.parquet|\.([0-9a-f]{8}\.json|part-|plan-|seam-|run|manifest|_SUCCESS)[^/]*\.[0-9a-f]{8}\.part"
+    r"part-\d{5,}-[0-9a-f]{8}-\d{3,}\.parquet|\.([0-9a-f]{8}\.json|part-|plan-|seam-|closed-|run|manifest|_SUCCESS)[^/]*\.[0-9a-f]{8}\.part"
 )
 """Of our files, without their directories: data, and what was being written when somebody was killed."""
 DICTIONARIES: Final = ("brokerName", "topic", "tags", "bornHost", "storeHost", "properties.key_value.key")
@@ -84,19 +85,22 @@ class _Open:
 
 
 class SplitFiles:
-    """Files of one attempt at one split; a context manager: without `finish` nothing remains."""
+    """Files of one split; a context manager: nothing remains of them but what `appear` gave its name.
 
-    def __init__(self, destination: Destination, files: FileOptions, shape: Shape, number: int, attempt: str) -> None:
-        """number: of the split.  attempt: 8 hex digits that no other attempt has."""
-        self._destination, self._files, self._shape = destination, files, shape
-        self._name = f"part-{number:05}-{attempt}"
+    Of two attempts that give files the same names one set remains.
+    """
+
+    def __init__(self, destination: Destination, files: FileOptions, shape: Shape, number: int) -> None:
+        """number: of the split."""
+        self._destination, self._files, self._shape, self._number = destination, files, shape, number
         self._partitions: dict[Key, _Partition] = {}
         self._open: OrderedDict[Key, _Open] = OrderedDict()
         self._staged: list[pa.RecordBatch] = []
         self._staged_bytes = self._held_bytes = 0
         self._made = 0
         self._is_wide = any(PARTITIONS[one] in QUEUE_ORDER for one in files.partition_by)
-        self.entries: list[FileEntry] = []
+        self._complete: list[tuple[Sink, FileEntry]] = []
+        """Whole, and not seen by anybody yet."""
 
     def __enter__(self) -> SplitFiles:
         return self
@@ -105,9 +109,8 @@ class SplitFiles:
         for one in self._open.values():
             one.sink.abort()
             one.writer.close()
-        if error is not None:
-            with contextlib.suppress(StoreError):  # what remains does not count, and the next start takes it away
-                self._destination.remove([one.name for one in (*self.entries, *(open.entry for open in self._open.values()))])
+        for sink, _ in self._complete:
+            sink.abort()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Rows in the order of the log, with the columns of `Shape.read`.  Raises `CannotWrite`, `BadOption`."""
@@ -125,14 +128,41 @@ class SplitFiles:
         if self._staged_bytes >= STAGE_BYTES:
             self._deal_staged()
 
-    def finish(self) -> list[FileEntry]:
-        """Everything is written and in place.  Raises `CannotWrite`."""
+    def finish(self, label: str) -> list[FileEntry]:
+        """Everything is written, and nobody sees it yet.  label: 8 hex digits for the names.  Raises `CannotWrite`."""
         self._deal_staged()
         for key in list(self._partitions):
             self._write(key)
         for key in list(self._open):
             self._end(key)
-        return self.entries
+        for _, entry in self._complete:
+            directory, slash, name = entry.name.rpartition("/")
+            entry.name = f"{directory}{slash}{name.replace(UNNAMED, label)}"
+        return [entry for _, entry in self._complete]
+
+    def rows_again(self) -> Iterator[tuple[FileEntry, int]]:
+        """Each file, and the rows that it says itself."""
+        for sink, entry in self._complete:
+            filesystem, path = sink.where()
+            yield entry, pq.read_metadata(path, filesystem=filesystem).num_rows
+
+    def leave_out(self, directories: Container[str]) -> list[FileEntry]:
+        """Those in these directories are not wanted; the others."""
+        kept = []
+        for sink, entry in self._complete:
+            if entry.name.rpartition("/")[0] in directories:
+                sink.abort()
+            else:
+                kept.append((sink, entry))
+        self._complete = kept
+        return [entry for _, entry in kept]
+
+    def appear(self) -> None:
+        """Each gets its name, in place of what was there.  Raises `CannotWrite`."""
+        while self._complete:
+            sink, entry = self._complete[0]
+            sink.appear(entry.name.rpartition("/")[2])
+            del self._complete[0]
 
     def _deal_staged(self) -> None:
         if self._staged:
@@ -213,7 +243,7 @@ class SplitFiles:
             return self._open[key]
         while len(self._open) >= OPEN_MAX:
             self._end(next(iter(self._open)))
-        base = f"{self._name}-{self._made:03}.parquet"
+        base = f"part-{self._number:05}-{UNNAMED}-{self._made:03}.parquet"
         self._made += 1
         name = f"{part.directory}/{base}" if part.directory else base
         sink = self._destination.create(name)
@@ -224,11 +254,11 @@ class SplitFiles:
     def _end(self, key: Key) -> None:
         file = self._open[key]
         file.writer.close()
-        file.sink.commit()
+        file.sink.complete()
         del self._open[key]
         entry = file.entry
         entry.bytes, entry.crc32 = file.sink.size, file.sink.crc32
-        self.entries.append(entry)
+        self._complete.append((file.sink, entry))
 
 
 def _writer(sink: Sink, schema: pa.Schema, files: FileOptions, is_sorted: bool) -> pq.ParquetWriter:

@@ -2,13 +2,16 @@
 
     _manifest/plan-00000-5f0c9a1e.json    the splits (`rmq_columns.export.plan`)
     _manifest/run.json                    which start is at work, by which plans: a task of an earlier one gives up
+    _manifest/closed-8d21c07b.json        that start clears up, or is through: a task of it that is still alive gives up, too
     _manifest/split-00007/c3d2e1f0.json   an attempt at the split that is whole: written when all of its files are in place
     _manifest/seam-00007-5f0c9a1e.json    the split did not end where the next one begins: it is to be cut anew
     _manifest/manifest.jsonl              an entry for each split, when all is done
     _SUCCESS                              the sums, last of all
 
-Every file but the last two and run.json has a name that nobody else uses, so nothing is ever written over by somebody who was
-slow.  An entry holds while its files are there with the sizes that it says; of several that hold the first by name counts.
+The names of data follow from what was read: attempts at a split that read the same rows give them the same names, and whoever was
+slow writes over a file what is in it.  So he who reads the directory without the manifest has each row once, too.  Every other
+file but the last two and run.json has a name that nobody else uses.  An entry holds while its files are there with the sizes that
+it says; of several that hold the first by name counts.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ SUCCESS: Final = "_SUCCESS"
 PLAN: Final = re.compile(rf"{DIRECTORY}/plan-(\d{{5,}})-[0-9a-f]{{8}}\.json")
 ENTRY: Final = re.compile(rf"{DIRECTORY}/split-(\d{{5,}})/([0-9a-f]{{8}})\.json")
 SEAM: Final = re.compile(rf"{DIRECTORY}/seam-(\d{{5,}})-[0-9a-f]{{8}}\.json")
+CLOSED: Final = re.compile(rf"{DIRECTORY}/closed-[0-9a-f]{{8}}\.json")
 DATA: Final = re.compile(r"part-(\d{5,})-([0-9a-f]{8})-\d{3,}\.parquet")
 PLACE: Final = re.compile(rf"(({'|'.join(PARTITIONS)})=[^/]+(/(?!$)|$))*|{CORRUPT_DIRECTORY}|{DIRECTORY}(/split-\d{{5,}})?")
 """A directory of ours: what lies elsewhere (another export in a directory of its own) is not touched, whatever its name."""
@@ -47,7 +51,7 @@ _WORD: Final = (1 << 64) - 1
 Input = TypeVar("Input")
 Output = TypeVar("Output")
 Attempt = tuple[int, str]
-"""(number of a split, 8 hex digits)"""
+"""Of files: (number of a split, 8 hex digits: label)"""
 
 
 class CannotExport(StoreError):
@@ -59,6 +63,13 @@ class TakenOver(CannotExport):
 
     def __init__(self, path: str, at: int = -1, why: str = "another start of this export has taken over") -> None:
         super().__init__(path, at, why)
+
+
+class IsClosed(TakenOver):
+    """All is done: somebody who was thought to be lost comes too late."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, -1, "this export was made without this task, which was thought to be lost")
 
 
 @dataclass
@@ -91,10 +102,17 @@ class Entry:
     pruned: list[str] = field(default_factory=list)
     """directories that were removed for good: the files in them do not count any more"""
     version: int = VERSION
+    label: str = ""
+    """in the names of its files, made of what was read; older entries have `attempt` there"""
 
     @property
     def name(self) -> str:
         return entry_name(self.split, self.attempt)
+
+    @property
+    def data(self) -> Attempt:
+        """By which its files are known."""
+        return self.split, self.label or self.attempt
 
     def as_json(self) -> dict[str, Any]:
         """One line of the manifest."""
@@ -107,7 +125,7 @@ class Done:
 
     name: str
     split: int
-    attempt: str
+    data: Attempt
     plan: str
     rows: int
     corrupt_rows: int
@@ -160,7 +178,7 @@ def survey(destination: Destination) -> Survey:
             found.entries.append(name)
         elif SEAM.fullmatch(name):
             found.seams.append(name)
-        elif name not in (RUN, WHOLE, SUCCESS) and not _own(NAME, name):
+        elif name not in (RUN, WHOLE, SUCCESS) and not CLOSED.fullmatch(name) and not _own(NAME, name):
             found.foreign = min(found.foreign or name, name)
     return found
 
@@ -231,7 +249,7 @@ def read_done(destination: Destination, there: Survey) -> list[Done]:
 
 def _done(destination: Destination, name: str, there: Survey) -> Done | None:
     entry = read_entry(destination, name)
-    return None if entry is None else done_of(entry, sizes_of(entry) == there.data.get((entry.split, entry.attempt), Sizes()))
+    return None if entry is None else done_of(entry, sizes_of(entry) == there.data.get(entry.data, Sizes()))
 
 
 def done_of(entry: Entry, holds: bool) -> Done:
@@ -239,7 +257,7 @@ def done_of(entry: Entry, holds: bool) -> Done:
     return Done(
         entry.name,
         entry.split,
-        entry.attempt,
+        entry.data,
         entry.plan,
         entry.rows,
         entry.corruptRows,
@@ -288,6 +306,18 @@ def take_over(destination: Destination, run: str, plans: Iterable[str]) -> None:
     destination.put(RUN, json.dumps({"run": run, "plans": list(plans)}).encode())
 
 
+def close_run(destination: Destination, run: str) -> None:
+    """From now on no task of it may give a file its name: what is there is what it has made.
+
+    A mark of its own, for another start may have taken over this moment, and `run.json` is that one's.
+    """
+    destination.put(closed_name(run), b"{}")
+
+
+def closed_name(run: str) -> str:
+    return f"{DIRECTORY}/closed-{run[:8]}.json"
+
+
 def current(destination: Destination) -> tuple[str, frozenset[str]]:
     """Run, and identities of its plans; empty where nobody has begun."""
     found = read_json(destination, RUN)
@@ -295,31 +325,44 @@ def current(destination: Destination) -> tuple[str, frozenset[str]]:
 
 
 def check_current(destination: Destination, to: str, run: str) -> None:
-    """Raises `TakenOver`."""
+    """Raises `TakenOver`.  For who finishes: that the run is closed is his own doing."""
     if current(destination)[0] != run:
         raise TakenOver(to)
 
 
-@contextmanager
-def at_work(destination: Destination, to: str, run: str) -> Iterator[None]:
-    """What goes wrong since another start has taken over (it clears up, among other things) is called that: `TakenOver`."""
+def check_open(destination: Destination, to: str, run: str) -> None:
+    """Raises `TakenOver`.  For tasks."""
     check_current(destination, to, run)
+    if destination.size(closed_name(run)) is not None:
+        raise IsClosed(to)
+
+
+@contextmanager
+def at_work(check: Callable[[], None]) -> Iterator[None]:
+    """What goes wrong since another start has taken over (it clears up, among other things) is called that.
+
+    check: raises `TakenOver`.
+    """
+    check()
     try:
         yield
     except (StoreError, OSError):
-        check_current(destination, to, run)
+        check()
         raise
 
 
-def remove_strays(destination: Destination, to: str, run: str, kept: set[str], attempts: set[Attempt]) -> None:
+def remove_strays(destination: Destination, to: str, run: str, kept: set[str], attempts: set[Attempt]) -> int:
     """Files of ours that do not count: plans and entries not in `kept`, data of other attempts, what was being written.
 
-    What was found is removed only while no other start has taken over since, so nothing of a later one is.
-    Raises `TakenOver`, `CannotRead`, `CannotWrite`.
+    What was found is removed only while no other start has taken over since, so nothing of a later one is.  How many of them were
+    data, or were to become it.  Raises `TakenOver`, `CannotRead`, `CannotWrite`.
     """
+    count = 0
     for some in portions(name for name, _ in destination.walk() if _is_stray(name, kept, attempts)):
         check_current(destination, to, run)
         destination.remove(sorted(some, key=lambda name: ENTRY.fullmatch(name) is None))  # an entry goes before its files
+        count += sum(_own(DATA, name) is not None or ".parquet" in name for name in some)
+    return count
 
 
 def _is_stray(name: str, kept: set[str], attempts: set[Attempt]) -> bool:
@@ -327,7 +370,7 @@ def _is_stray(name: str, kept: set[str], attempts: set[Attempt]) -> bool:
         return (int(matched[1]), matched[2]) not in attempts
     if (matched := PLAN.fullmatch(name)) is not None:  # one of a later increment is of a start that comes behind this one
         return name not in kept and int(matched[1]) <= max((int(one[1]) for one in map(PLAN.fullmatch, kept) if one), default=-1)
-    if ENTRY.fullmatch(name) or SEAM.fullmatch(name):
+    if ENTRY.fullmatch(name) or SEAM.fullmatch(name) or CLOSED.fullmatch(name):
         return name not in kept
     return _own(NAME, name) is not None
 

@@ -1,8 +1,9 @@
 """Messages as Parquet, split by split, by anybody anywhere, exactly once: `prepare`, `export_split` for each to do, `finish`.
 
-A split's files get names that no other attempt has; its entry is written when they are all in place, and only what an entry
-names counts.  So it does no harm when an attempt dies at any point, is repeated, or runs twice at once.  Nothing that was
-exported is removed before `finish` knows, for every split, an entry that holds.
+A split's files get their names when all are whole, the same names from every attempt that read the same; its entry is written
+when they are all in place, and only what an entry names counts.  So it does no harm when an attempt dies at any point, is
+repeated, runs twice at once, or ends when nobody waits for it any more.  Nothing that was exported is removed before `finish`
+knows, for every split, an entry that holds.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from heapq import nlargest
 from typing import Any, Final
 
@@ -94,6 +96,8 @@ class Finished:
     worst: tuple[Stretch, ...]
     damaged: int
     directories: Mapping[str, tuple[int, int, int]]
+    strays: int = 0
+    """files that lost attempts had left, and that are gone now"""
 
 
 def prepare(
@@ -250,7 +254,7 @@ def _gone(one: Numbered) -> str | None:
 def finish(prepared: Prepared) -> Finished:
     """All splits are done: take away what does not count, and say so.  Raises `CannotExport` when one is not."""
     there = destination(prepared.job.to)
-    with manifest.at_work(there, prepared.job.to, prepared.job.run):
+    with manifest.at_work(partial(manifest.check_current, there, prepared.job.to, prepared.job.run)):
         return _finished(there, prepared)
 
 
@@ -262,17 +266,18 @@ def _finished(there: Destination, prepared: Prepared) -> Finished:
     manifest.check_current(there, job.to, job.run)
     if missing:
         raise CannotExport(job.to, -1, f"split {missing[0].number} is not done ({len(missing)} in all): start the export again")
+    manifest.close_run(there, job.run)
     names = {plan.name for plan in prepared.plans}
     if gone := names - set(seen.plans):
         raise CannotExport(job.to, -1, f"{min(gone)} is gone: {manifest.DIRECTORY} must stay whole")
     in_order = [done[one.number] for plan in prepared.plans for one in plan.splits]
-    kept = names | {one.name for one in in_order}
-    manifest.remove_strays(there, job.to, job.run, kept, {(one.split, one.attempt) for one in in_order})
+    kept = names | {one.name for one in in_order} | {manifest.closed_name(job.run)}
+    strays = manifest.remove_strays(there, job.to, job.run, kept, {one.data for one in in_order})
     summary = _summary(in_order, len(prepared.plans))
     worst, damaged, directories = _write_manifest(there, in_order)
     manifest.check_current(there, job.to, job.run)
     there.put(SUCCESS, (json.dumps(asdict(summary), indent=1) + "\n").encode())
-    return Finished(summary, tuple(one.name for one in in_order), tuple(worst), damaged, directories)
+    return Finished(summary, tuple(one.name for one in in_order), tuple(worst), damaged, directories, strays)
 
 
 def _write_manifest(there: Destination, in_order: list[Done]) -> tuple[list[Stretch], int, dict[str, tuple[int, int, int]]]:

@@ -10,15 +10,16 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from rmq_columns.errors import SeamMismatch, StoreError
 from rmq_columns.export import manifest
@@ -32,7 +33,8 @@ from rmq_columns.read.reading import read_split
 from rmq_columns.read.schema import CORRUPT
 from rmq_wire import sys_flag as flags
 
-ATTEMPT_DIGITS: Final = 8
+DIGITS: Final = 8
+"""Hex, in names."""
 TRAILING_MAX: Final = 10_000
 """Places in an entry; with more of them than this some may be shown again by the next increment."""
 
@@ -54,14 +56,14 @@ def export_split(job: Job, one: Numbered) -> Entry:
     `CannotWrite`, and `CannotExport` when another start has taken over or counts differ.
     """
     there = destination(job.to)
-    with manifest.at_work(there, job.to, job.run):
+    with manifest.at_work(partial(manifest.check_open, there, job.to, job.run)):
         return _before(there, one) or _written(there, job, one)
 
 
 def _written(there: Destination, job: Job, one: Numbered) -> Entry:
+    """All attempts at a split that read the same give their files the same names: whoever is late changes nothing."""
     tally = Tally()
-    attempt = uuid.uuid4().hex[:ATTEMPT_DIGITS]
-    with SplitFiles(there, job.files, job.shape, one.number, attempt) as made:
+    with SplitFiles(there, job.files, job.shape, one.number) as made:
         try:
             for batch in rows_of(one):
                 tally.add(batch)
@@ -73,13 +75,22 @@ def _written(there: Destination, job: Job, one: Numbered) -> Entry:
         if tally.corrupt:
             check_there(job.to, one)
         _check_had(one, tally)
-        files = made.finish()
+        label = _label(one, tally)
+        files = made.finish(label)
         if job.files.verify:
-            _verify(job, there, one, tally, files)
-        entry = _without_pruned(there, one, _entry(job, one, attempt, tally, files))
-        manifest.check_current(there, job.to, job.run)
+            _verify(job, made, one, tally, files)
+        entry = _without_pruned(made, one, _entry(job, one, label, tally, files))
+        manifest.check_open(there, job.to, job.run)
+        made.appear()
         manifest.write_entry(there, entry)
     return entry
+
+
+def _label(one: Numbered, tally: Tally) -> str:
+    """Of what was read: an active log may have grown, or recovered, since another attempt."""
+    pruned = sorted(one.had.pruned) if one.had is not None else []
+    read = (tally.rows, tally.total, tally.next, tally.between, tally.behind_count, tally.behind)
+    return f"{zlib.crc32(repr((one.plan, read, pruned)).encode()):08x}"
 
 
 def _before(there: Destination, one: Numbered) -> Entry | None:
@@ -194,7 +205,7 @@ def _check_had(one: Numbered, tally: Tally) -> None:
         )
 
 
-def _verify(job: Job, there: Destination, one: Numbered, tally: Tally, files: list[FileEntry]) -> None:
+def _verify(job: Job, made: SplitFiles, one: Numbered, tally: Tally, files: list[FileEntry]) -> None:
     """Count the messages in the log once more, and the rows that the files say they have.
 
     What a running broker has appended since is not counted.
@@ -214,21 +225,19 @@ def _verify(job: Job, there: Destination, one: Numbered, tally: Tally, files: li
     if (again.rows, again.total, again.between) != (tally.rows, tally.total, tally.between):
         why = f"{tally.rows} rows were written of {again.rows} in the log: it has changed meanwhile"
         raise CannotExport(one.split.parts[0].path, one.split.parts[0].start, why)
-    for file in files:
-        filesystem, path = there.where(file.name)
-        rows = pq.read_metadata(path, filesystem=filesystem).num_rows
+    for file, rows in made.rows_again():
         if rows != file.rows:
             raise CannotExport(file.name, -1, f"has {rows} rows, {file.rows} were written")
     if counted(files) != (tally.rows, tally.corrupt):
         raise CannotExport(job.to, -1, f"{sum(counted(files))} rows were written of {tally.rows + tally.corrupt} that were read")
 
 
-def _entry(job: Job, one: Numbered, attempt: str, tally: Tally, files: list[FileEntry]) -> Entry:
+def _entry(job: Job, one: Numbered, label: str, tally: Tally, files: list[FileEntry]) -> Entry:
     parts, store = one.split.parts, one.split.store
     following = None if is_misplaced(one.split) else tally.next
     return Entry(
         one.number,
-        attempt,
+        uuid.uuid4().hex[:DIGITS],
         one.plan,
         job.run,
         store.broker_name,
@@ -245,16 +254,15 @@ def _entry(job: Job, one: Numbered, attempt: str, tally: Tally, files: list[File
         sorted(tally.behind),
         job.files.verify,
         files,
+        label=label,
     )
 
 
-def _without_pruned(there: Destination, one: Numbered, entry: Entry) -> Entry:
+def _without_pruned(made: SplitFiles, one: Numbered, entry: Entry) -> Entry:
     """What was removed for good of the split is not made again with the rest of it."""
     if one.had is None or not one.had.pruned:
         return entry
-    gone = [file for file in entry.files if file.name.rpartition("/")[0] in one.had.pruned]
-    there.remove([file.name for file in gone])
-    kept = [file for file in entry.files if file not in gone]
+    kept = made.leave_out(one.had.pruned)
     rows, corrupt = counted(kept)
     return replace(entry, files=kept, rows=rows, corruptRows=corrupt, pruned=sorted(one.had.pruned))
 

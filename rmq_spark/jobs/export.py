@@ -173,6 +173,8 @@ def _outcome(spark: SparkSession, prepared: Prepared, finished: Finished) -> Out
         notes.append(f"Counted once more in the log and in the files: {summary.verified_rows:,} of {everything:,} rows.")
     if prepared.done:
         notes.append(f"{prepared.done:,} of {summary.splits:,} splits were there already, {len(prepared.todo):,} written now.")
+    if finished.strays:
+        notes.append(f"Removed: {finished.strays:,} files that tasks had left which were lost.")
     partitions = sorted(finished.directories.items(), key=lambda one: -one[1][0])
     return Outcome(
         "export",

@@ -229,10 +229,11 @@ class World:
                 (LocalDestination, "create"),
                 (LocalDestination, "put"),
                 (LocalDestination, "remove"),
-                (module._LocalSink, "commit"),
+                (module._LocalSink, "complete"),
+                (module._LocalSink, "appear"),
             ):
                 patch.setattr(owner, name, self._stepping(getattr(owner, name)))
-            patch.setattr(module._LocalSink, "abort", self._alive(module._LocalSink.abort))
+            patch.setattr(module._LocalSink, "abort", self._alive(module.Sink.abort))
             patch.setattr("os.fsync", lambda descriptor: None)  # nobody pulls the plug of this machine
             yield
 

@@ -70,7 +70,7 @@ class Killed:
         self.root = log_of_days(tmp_path / "broker-a", 40, days=1.5).root
         self.options = options_of(self.root, **self.FEW)
         self.steps = steps_of(tmp_path / "whole", self.options)
-        assert {"create", "put", "remove", "write", "commit"} == set(self.steps)
+        assert {"create", "put", "remove", "write", "complete", "appear"} == set(self.steps)
         assert not killed(tmp_path / "end", self.options, len(self.steps))
 
     def at(self, number: int) -> None:

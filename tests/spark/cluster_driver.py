@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -54,17 +55,24 @@ def job(*words: str) -> dict[str, Any]:
 
 
 def killed(spark: Any, directory: Path) -> dict[str, Any]:
-    """Runs each call [name, job, store, given, step] (`mortal`); what came out, and the rows of its frames."""
+    """Runs each call [name, job, store, given, step, signal] (`mortal`); what came out, and the rows of its frames.
+
+    With SIGSTOP: also how many rows Spark sees in the directory of an export before and after the lost task ends.
+    """
     from tests.spark.kit import outcome_of
-    from tests.spark.mortal import KILLED, mortal_tasks
+    from tests.spark.mortal import KILLED, let_go, mortal_tasks
 
     found: dict[str, Any] = {}
-    for name, job_name, store, given, step in json.loads((directory / "calls.json").read_text()):
+    for name, job_name, store, given, step, how in json.loads((directory / "calls.json").read_text()):
         marks = directory / "marks" / name
-        with mortal_tasks(marks, step):
+        with mortal_tasks(marks, step, how=how):
             made = outcome_of(spark, job_name, store, splitBytes="8k", **given)
         reported = {frame: [list(row) for row in rows.collect()] for frame, rows in made.frames.items()}
         found[name] = made.as_json() | {"frames": reported, "killed": int((marks / KILLED).read_text())}
+        if how == signal.SIGSTOP:
+            before = spark.read.parquet(given["to"]).count()
+            let_go(marks)
+            found[name]["seen"] = [before, spark.read.parquet(given["to"]).count()]
     return found
 
 

@@ -2,6 +2,8 @@
 
 `mortal_tasks` puts itself around everything that a job spreads over tasks.  Where a task is about to call a certain function, and
 some tasks have ended, so that the executor has results of its own to lose, the JVM beneath it gets a SIGKILL, or the driver does.
+Or the JVM is stopped (SIGSTOP), so that Spark takes it for lost and repeats the task; the task's Python goes on when `let_go` is
+called.
 """
 
 from __future__ import annotations
@@ -26,14 +28,17 @@ ENDED: Final = 2
 """Tasks that have ended before somebody dies."""
 KILLED: Final = "killed"
 END: Final = "end"
+GO, LATE = "go", "late"
+"""A stopped executor's task may go on; it has ended."""
+LOOK_S: Final = 0.05
 """In place of a function: all is done, and nobody has heard of it yet."""
 
 
 @contextmanager
-def mortal_tasks(marks: Path, step: str, victim: int = 0) -> Iterator[None]:
+def mortal_tasks(marks: Path, step: str, victim: int = 0, how: int = signal.SIGKILL) -> Iterator[None]:
     """step: `module:function` or `module:class.method`, or `end`.  victim: pid, 0 for the executor of that task.
 
-    The pid that was killed is in `marks`/killed.
+    The pid that got the signal is in `marks`/killed.
     """
     from rmq_spark import tasks
 
@@ -41,7 +46,7 @@ def mortal_tasks(marks: Path, step: str, victim: int = 0) -> Iterator[None]:
 
     def wrapped(way: Callable[..., Any]) -> Callable[..., Any]:
         def called(spark: Any, work: Callable[[Any], Iterator[pa.RecordBatch]], items: Sequence[Any], *schema: pa.Schema) -> Any:
-            return way(spark, partial(mortal, str(marks), step, victim, work), items, *schema)
+            return way(spark, partial(mortal, str(marks), step, victim, how, work), items, *schema)
 
         return called
 
@@ -50,16 +55,44 @@ def mortal_tasks(marks: Path, step: str, victim: int = 0) -> Iterator[None]:
 
 
 def mortal(
-    marks: str, step: str, victim: int, work: Callable[[Any], Iterator[pa.RecordBatch]], item: Any
+    marks: str, step: str, victim: int, how: int, work: Callable[[Any], Iterator[pa.RecordBatch]], item: Any
 ) -> Iterator[pa.RecordBatch]:
     """As `work`, but for one executor."""
-    now = partial(kill, Path(marks), victim)
-    if step == END:
-        yield from list(_then(work(item), now))
-    else:
-        with _before(step, now):
-            yield from work(item)
+    stopped: list[int] = []
+
+    def now() -> None:
+        if kill(Path(marks), victim, how):
+            stopped.append(os.getpid())
+
+    try:
+        if step == END:
+            batches = list(_then(work(item), now))
+        else:
+            with _before(step, now):
+                batches = list(work(item))
+    finally:
+        if stopped:
+            Path(marks, LATE).touch()
+    yield from batches
     Path(marks, f"ended-{os.getpid()}-{time.monotonic_ns()}").touch()
+
+
+def let_go(marks: Path) -> None:
+    """The task of the executor that was stopped goes on to its end; then the executor is killed."""
+    (marks / GO).touch()
+    try:
+        wait_for(marks / LATE)
+    finally:
+        os.kill(int((marks / KILLED).read_text()), signal.SIGKILL)
+
+
+def wait_for(mark: Path) -> None:
+    """Raises `TimeoutError`."""
+    until = time.monotonic() + WAIT_S_MAX
+    while not mark.exists():
+        if time.monotonic() > until:
+            raise TimeoutError(str(mark))
+        time.sleep(LOOK_S)
 
 
 def _then(batches: Iterator[pa.RecordBatch], call: Callable[[], None]) -> Iterator[pa.RecordBatch]:
@@ -85,16 +118,20 @@ def _before(step: str, call: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-def kill(marks: Path, victim: int) -> None:
-    """Kills the victim, unless somebody did."""
+def kill(marks: Path, victim: int, how: int = signal.SIGKILL) -> bool:
+    """Kills the victim, unless somebody did.  True: it was stopped, and the task goes on behind everybody's back."""
     if len(list(marks.glob("ended-*"))) < ENDED:
-        return
+        return False
     try:
         mark = os.open(marks / KILLED, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
     except FileExistsError:
-        return
+        return False
     victim = victim or executor_of(os.getppid())
     os.write(mark, str(victim).encode())
     os.close(mark)
-    os.kill(victim, signal.SIGKILL)
+    os.kill(victim, how)
+    if how == signal.SIGSTOP:
+        wait_for(marks / GO)
+        return True
     time.sleep(WAIT_S_MAX)  # whoever outlives this must not go on: its executor is gone
+    return False

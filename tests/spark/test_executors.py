@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -30,9 +31,14 @@ FAULTS: Final = {"corrupt-body": 2, "queue-missing": 1, "queue-wrong": 1, "index
 CHECK: Final = "rmq_columns.checks.audit:check_log"
 PUT, CREATE = "rmq_columns.export.destination:LocalDestination.put", "rmq_columns.export.destination:LocalDestination.create"
 WRITE: Final = "rmq_columns.rebuild.files:Target.write"
-PLACES: Final = {"audit": (CHECK,), "export": (PUT,), "rebuild-queues": (WRITE,)}
-MORE_PLACES: Final = {"audit": (END,), "export": (CREATE, END), "rebuild-queues": (END,)}
+APPEAR: Final = "rmq_columns.export.destination:_LocalSink.appear"
+STOPPED: Final = "lost export"
+"""An export of which an executor is stopped, so that Spark takes it for lost, and whose Python goes on when all is done."""
+PLACES: Final = {"audit": (CHECK,), "export": (PUT,), "rebuild-queues": (WRITE,), STOPPED: (APPEAR,)}
+MORE_PLACES: Final = {"audit": (END,), "export": (CREATE, END), "rebuild-queues": (END,), STOPPED: (CREATE, PUT)}
 """Before which call, or behind all of a task's work, its executor dies."""
+LOST_S: Final = 30
+"""After which an executor that says nothing is lost: each that is stopped takes so long."""
 DIED: Final = "died"
 BEGUN: Final = "begun"
 """The export that a driver began which was killed."""
@@ -78,6 +84,9 @@ def ran_at(root: Path, places: Mapping[str, tuple[str, ...]], *more: str) -> Ran
         "spark.local.dir": str(root),
         "spark.executor.extraJavaOptions": BRIEF,
         "spark.sql.shuffle.partitions": "2",
+        "spark.executor.heartbeatInterval": "2s",
+        "spark.network.timeout": f"{LOST_S}s",
+        "spark.network.timeoutInterval": "2s",
     }
     set_so = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
 
@@ -109,8 +118,11 @@ def calls(root: Path, store: Path, faulty: Path, places: Mapping[str, tuple[str,
     listed: list[Any] = []
     for job, steps in places.items():
         for number, step in enumerate(steps):
-            to = {} if job == "audit" else {"to": str(root / (BEGUN if step == PUT else f"{job} {number}"))}
-            listed.append([f"{job} {number}", job, str(faulty if job == "audit" else store), to, step])
+            is_begun = job == "export" and step == PUT
+            to = {} if job == "audit" else {"to": str(root / (BEGUN if is_begun else f"{job} {number}"))}
+            how = signal.SIGSTOP if job == STOPPED else signal.SIGKILL
+            own = "export" if job == STOPPED else job
+            listed.append([f"{job} {number}", own, str(faulty if job == "audit" else store), to, step, how])
     return listed
 
 
@@ -178,8 +190,11 @@ def hold(ran: Ran, places: Mapping[str, tuple[str, ...]]) -> None:
     """Each job ended as if nobody had died, and somebody did."""
     listed = calls(ran.root, ran.store, ran.faulty, places)
     assert listed
-    for name, job, _, given, _ in listed:
+    for name, job, _, given, _, how in listed:
         assert ran.found["killed"][name]["killed"] > 1
+        if how == signal.SIGSTOP:
+            rows = len(stored(ran.store))
+            assert ran.found["killed"][name]["seen"] == [rows, rows], "before and after the lost task ended"
         match job:
             case "audit":
                 hold_audit(ran, name)
@@ -189,9 +204,14 @@ def hold(ran: Ran, places: Mapping[str, tuple[str, ...]]) -> None:
                 hold_queues(ran, name, Path(given["to"]))
 
 
-@pytest.mark.parametrize("job", PLACES)
+@pytest.mark.parametrize("job", [job for job in PLACES if job != STOPPED])
 def test_a_job_whose_executor_is_killed(ran: Ran, job: str) -> None:
     hold(ran, {job: PLACES[job]})
+
+
+def test_an_export_of_which_an_executor_is_lost_and_lives(ran: Ran) -> None:
+    """Whoever reads the directory sees each message once."""
+    hold(ran, {STOPPED: PLACES[STOPPED]})
 
 
 def test_an_export_whose_driver_is_killed(ran: Ran) -> None:

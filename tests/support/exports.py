@@ -77,7 +77,8 @@ def stopped_at(number: int, stop: Callable[[], None]) -> Iterator[list[str]]:
         import rmq_columns.export.destination as module
 
         local = module._LocalSink
-        patch.setattr(local, "commit", _stepping(local.commit, "commit", step))
+        patch.setattr(local, "complete", _stepping(local.complete, "complete", step))
+        patch.setattr(local, "appear", _stepping(local.appear, "appear", step))
         yield steps
 
 

@@ -1,0 +1,179 @@
+"""A task that everybody takes for lost ends when the export is complete: whoever reads the directory sees each row once.
+
+Spark repeats a task whose executor it does not hear of any more; the Python beneath may live, and go on where it stood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread, current_thread
+
+import pyarrow.dataset as ds
+import pytest
+
+from rmq_columns.export import manifest, split
+from rmq_columns.export.files import SplitFiles
+from rmq_columns.export.manifest import TakenOver
+from rmq_columns.export.options import FileOptions
+from rmq_columns.export.parquet import Finished, Prepared, export_split, export_store, finish, prepare
+from tests.support.exports import log_of_days, options_of, stopped_at
+from tests.support.logs import Log
+from tests.support.planting import Plant, planted
+
+FILES = FileOptions()
+PLACES = ["physicalOffset"]
+WAIT_S_MAX = 90.0
+
+
+def places_in(to: Path) -> list[int]:
+    """As Spark, DuckDB or anybody reads the directory who does not know of the manifest."""
+    table = ds.dataset(str(to), format="parquet", partitioning="hive").to_table(columns=PLACES)
+    return sorted(table["physicalOffset"].to_pylist())
+
+
+class Lost:
+    """One split's task stands before step `number` that changes the destination while all others, and its repetition, end."""
+
+    def __init__(self, path: Path) -> None:
+        self.log: Log = log_of_days(path / "broker-a", 40, days=1.5)
+        self.path = path
+        with stopped_at(-1, lambda: None) as steps:
+            prepared = self.prepared("whole")
+            steps.clear()
+            export_split(prepared.job, prepared.todo[0])
+        self.steps = list(steps)
+
+    def prepared(self, name: str) -> Prepared:
+        return prepare(str(self.path / name), options_of(self.log.root), FILES)
+
+    def at(self, number: int, meanwhile: Callable[[Prepared], None] | None = None) -> tuple[Path, bool]:
+        """Where the export is, and whether the lost task was stopped by what it found."""
+        to = self.path / f"lost-{number}"
+        prepared = self.prepared(to.name)
+        finished: list[Finished] = []
+
+        def others() -> None:
+            for one in prepared.todo:
+                export_split(prepared.job, one)
+            finished.append(finish(prepared))
+            assert places_in(to) == sorted(self.log.places), "before it ends"
+
+        with stopped_at(number, lambda: (meanwhile or (lambda _: others()))(prepared)):
+            try:
+                export_split(prepared.job, prepared.todo[0])
+            except TakenOver:
+                return to, True
+        return to, False
+
+
+def hold(lost: Lost) -> None:
+    stopped = []
+    for number in range(len(lost.steps)):
+        to, was_stopped = lost.at(number)
+        stopped.append(was_stopped)
+        assert places_in(to) == sorted(lost.log.places), f"after it ended, from {lost.steps[number]}"
+        again = export_store(str(to), options_of(lost.log.root), FILES)
+        assert again.rows == len(lost.log.places)
+        assert places_in(to) == sorted(lost.log.places), "the next start"
+        names = [path.name for path in to.rglob("*") if path.is_file()]
+        assert not [name for name in names if name.endswith(".part")], "what it left is gone"
+        assert len([name for name in names if name.startswith("closed-")]) == 1
+    first = lost.steps.index("appear")
+    assert all(stopped[:first]), "before it gives a file its name it asks"
+
+
+def test_it_changes_nothing(tmp_path: Path) -> None:
+    lost = Lost(tmp_path)
+    assert {"create", "write", "complete", "appear", "put"} <= set(lost.steps)
+    assert lost.steps.count("appear") > 2, "several files, and the entry"
+    hold(lost)
+
+
+def hold_while_clearing_up(lost: Lost) -> None:
+    """Its files get their names when `finish` has looked what is there, and has not yet removed what does not count."""
+    to = lost.path / "race"
+    prepared = lost.prepared(to.name)
+    ready, go = Event(), Event()
+    appear, portions, thread = SplitFiles.appear, manifest.portions, Thread(target=lambda: None)
+
+    def late(self: SplitFiles) -> None:
+        if current_thread() is thread:
+            ready.set()
+            assert go.wait(WAIT_S_MAX)
+        appear(self)
+
+    def listed(names: Iterable[str]) -> Iterator[list[str]]:
+        found = list(portions(names))
+        go.set()
+        thread.join(WAIT_S_MAX)
+        yield from found
+
+    def task() -> None:
+        with suppress(TakenOver):
+            export_split(prepared.job, prepared.todo[0])
+
+    thread = Thread(target=task)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SplitFiles, "appear", late)
+        thread.start()
+        assert ready.wait(WAIT_S_MAX)
+        for one in prepared.todo:
+            export_split(prepared.job, one)
+        patch.setattr(manifest, "portions", listed)
+        finish(prepared)
+    assert not thread.is_alive()
+    assert places_in(to) == sorted(lost.log.places)
+
+
+def test_it_ends_while_the_export_is_cleared_up(tmp_path: Path) -> None:
+    hold_while_clearing_up(Lost(tmp_path))
+
+
+def names_of_its_own(patch: pytest.MonkeyPatch) -> None:
+    """Each attempt has other names."""
+    numbers = iter(range(10_000))
+    patch.setattr(split, "_label", lambda one, tally: f"{next(numbers):08x}")
+
+
+def never_closed(patch: pytest.MonkeyPatch) -> None:
+    """Who finishes does not say so."""
+    patch.setattr(manifest, "close_run", lambda there, run: None)
+
+
+PLANTS: dict[Plant, Callable[[Lost], None]] = {names_of_its_own: hold_while_clearing_up, never_closed: hold}
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_fault_shows_itself(tmp_path: Path, plant: Plant) -> None:
+    lost = Lost(tmp_path)
+    with planted(plant), pytest.raises(AssertionError):
+        PLANTS[plant](lost)
+
+
+def test_what_it_left_is_counted_by_the_next_start(tmp_path: Path) -> None:
+    """It was killed before it had named its files: they stay hidden until then."""
+    lost = Lost(tmp_path)
+
+    class Killed(BaseException):
+        pass
+
+    def kill(prepared: Prepared) -> None:
+        with pytest.MonkeyPatch.context() as patch:  # nothing is cleared up behind it
+            patch.setattr("rmq_columns.export.files.SplitFiles.__exit__", lambda *_: None)
+            raise Killed
+
+    number = lost.steps.index("appear")
+    to = tmp_path / f"lost-{number}"
+    with pytest.MonkeyPatch.context() as patch, suppress(Killed):
+        patch.setattr("rmq_columns.export.files.SplitFiles.__exit__", lambda *_: None)
+        lost.at(number, kill)
+    hidden = list(to.rglob(".part-*.part"))
+    assert hidden
+    prepared = lost.prepared(to.name)
+    for one in prepared.todo:
+        export_split(prepared.job, one)
+    assert finish(prepared).strays == len(hidden)
+    assert not list(to.rglob(".part-*.part"))
+    assert places_in(to) == sorted(lost.log.places)
