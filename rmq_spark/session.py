@@ -28,15 +28,19 @@ def silent(what: str, done: int, of: int) -> None:
 
 
 SETTINGS: Final[Mapping[str, str]] = {
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "8",
-    "spark.sql.ui.retainedExecutions": "10",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
 }
-"""The socket's kind saves 20 to 40 ms in each task; there is no page to look at while a command runs."""
+"""The socket's kind saves 20 to 40 ms in each task."""
+LOCAL_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.ui.retainedExecutions": "10",
+}
+"""Of a session that is made here, on this machine's cores, for one command: nobody looks at a page, and few tasks are enough.  A
+cluster has its own, by its size and for those who run it."""
 ARROW: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 """For a JVM that takes rows from Python.  Arrow's own second look at bounds and null costs a tenth of its time: every batch comes
 from a writer of Arrow, and Spark asks for null itself."""
@@ -46,6 +50,7 @@ JVM_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"
 """From which every JVM takes options."""
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set where `spark-submit` started us: the JVM is there already, and knows its master and settings."""
+LOCAL: Final = "local[*]"
 LOOK_S: Final = 0.3
 """Between two looks at what is done."""
 
@@ -53,35 +58,41 @@ LOOK_S: Final = 0.3
 def make_session(master: str | None, settings: Mapping[str, str], name: str = "rmq") -> SparkSession:
     """A session, with our settings where the user has none.  master: None leaves it to `spark-submit` or is local[*].
 
+    A master that is a cluster keeps its own number of partitions and its own choice of a UI, as what `spark-submit` started does.
+
     On this machine it talks to the loopback address alone and prints errors only.  Raises `MissingPackage`.
     """
     need()
     from pyspark.sql import SparkSession
 
     is_submitted = SUBMITTED in os.environ
-    is_local = not is_submitted and (master is None or master.startswith("local"))
-    if is_local:
+    wanted = master or settings.get("spark.master", LOCAL)
+    if not is_submitted and wanted.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     home = str(Path(__file__).resolve().parents[1])
     if home not in os.environ.get("PYTHONPATH", "").split(os.pathsep):  # an editable install is nothing that a worker finds
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
-    quiet = Path(__file__).with_name("log4j2.properties")
     builder = SparkSession.builder.appName(name)
     if master is not None or ("spark.master" not in settings and not is_submitted):
-        builder = builder.master(master or "local[*]")
-    defaults = {
-        **SETTINGS,
-        "spark.driver.extraJavaOptions": f"{_collector(settings)}{ARROW} -Dlog4j2.configurationFile={quiet.as_uri()}",
-        "spark.executor.extraJavaOptions": ARROW,
-    }
-    if is_submitted:
-        defaults = _without_submitted(SETTINGS)
+        builder = builder.master(master or LOCAL)
+    defaults = _without_submitted(SETTINGS) if is_submitted else defaults_of(wanted, settings)
     for key, value in {**defaults, **settings}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def defaults_of(master: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """What a session that is made here gets where the user's settings say nothing.  (`local-cluster` is a cluster.)"""
+    quiet = Path(__file__).with_name("log4j2.properties")
+    return {
+        **SETTINGS,
+        **(LOCAL_SETTINGS if master == "local" or master.startswith("local[") else {}),
+        "spark.driver.extraJavaOptions": f"{_collector(settings)}{ARROW} -Dlog4j2.configurationFile={quiet.as_uri()}",
+        "spark.executor.extraJavaOptions": ARROW,
+    }
 
 
 def _collector(settings: Mapping[str, str]) -> str:

@@ -21,6 +21,7 @@ from rmq_columns.errors import DENIED, CannotRead, FileGone, NotPermitted, Store
 
 FILE_URI: Final = "file:/"
 _SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
+"""As Hadoop's users write it -> as everybody else does."""
 _THIS_MACHINE: Final = ("", "localhost")
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 SCHEME: Final = "://"
@@ -108,10 +109,16 @@ def lies_in(path: str, directory: str) -> bool:
     return os.path.commonpath([there, os.path.realpath(own)]) == there
 
 
+def without_hadoops_scheme(uri: str) -> str:
+    """Hadoop writes s3a where others write s3."""
+    scheme, mark, rest = uri.partition(SCHEME)
+    return f"{_SCHEMES[scheme.lower()]}{mark}{rest}" if scheme.lower() in _SCHEMES else uri
+
+
 def _as_text(uri: str) -> str:
-    """Equal for equal places: Hadoop writes s3a where others write s3."""
-    scheme, _, rest = uri.partition(SCHEME)
-    return f"{_SCHEMES.get(scheme.lower(), scheme.lower())}{SCHEME}{'/'.join(filter(None, rest.split('/')))}/"
+    """Equal for equal places."""
+    scheme, _, rest = without_hadoops_scheme(uri).partition(SCHEME)
+    return f"{scheme.lower()}{SCHEME}{'/'.join(filter(None, rest.split('/')))}/"
 
 
 @contextmanager

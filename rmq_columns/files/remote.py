@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from rmq_columns.errors import CannotRead
-from rmq_columns.files.filesystem import Entry, File, OpenFile, Tree, translated
+from rmq_columns.files.filesystem import Entry, File, OpenFile, Tree, translated, without_hadoops_scheme
 
 READ_AHEAD: Final = 2
 """Ranges on their way beside the one that is read."""
@@ -34,10 +34,11 @@ def tree_of(filesystem: Any, path: str) -> tuple[Tree, str]:
 
 
 def from_uri(path: str) -> tuple[Tree, str]:
-    """pyarrow first, fsspec (if installed) for what it does not know."""
+    """pyarrow first, fsspec (if installed) for what it does not know.  `s3a://` and `s3n://` are `s3://`."""
     import pyarrow as pa
     from pyarrow import fs
 
+    path = without_hadoops_scheme(path)
     try:
         found, plain = fs.FileSystem.from_uri(path)
     except pa.ArrowInvalid as reason:

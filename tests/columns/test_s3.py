@@ -54,6 +54,16 @@ def test_every_table(bucket: Any, tmp_path: Path) -> None:
     assert read_store("bucket/stores", filesystem=bucket, columns="brokerName").read_all()["brokerName"][0].as_py() == "broker-a"
 
 
+@pytest.mark.parametrize("scheme", ["s3a", "S3N"])
+def test_hadoops_schemes(bucket: Any, endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    """As every user of Spark writes it."""
+    uploaded(bucket, write_log(tmp_path / "broker-h", [b"x"] * 3).root, scheme)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    uri = f"{scheme}://bucket/{scheme}?endpoint_override={endpoint}&scheme=http&region=us-east-1"
+    assert read_store(uri).read_all().num_rows == 3
+
+
 def test_splits_of_one_object(bucket: Any, endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = write_log(tmp_path / "one", [bytes([number % 251]) * 900 for number in range(400)], file_bytes=1 << 19)
     uploaded(bucket, log.root, "one")

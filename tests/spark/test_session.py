@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_spark.session import COLLECTOR, JVM_VARIABLES, _collector
+from rmq_spark.session import COLLECTOR, JVM_VARIABLES, LOCAL_SETTINGS, SETTINGS, _collector, defaults_of
 
 
 def test_a_collector_is_named_where_nobody_else_did(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,3 +22,14 @@ def test_no_second_collector_beside_that_of_the_environment(monkeypatch: pytest.
 
 def test_no_second_collector_beside_that_of_the_settings() -> None:
     assert _collector({"spark.driver.defaultJavaOptions": "-XX:+UseZGC"}) == ""
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[2,4]"])
+def test_a_session_of_one_command_has_no_page_and_few_partitions(master: str) -> None:
+    assert defaults_of(master, {}).items() >= {**SETTINGS, **LOCAL_SETTINGS}.items()
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host:6443", "local-cluster[2,1,1024]"])
+def test_a_cluster_keeps_its_partitions_and_its_page(master: str) -> None:
+    """Eight partitions of a terabyte, and nothing to look at: they were set for every master."""
+    assert not defaults_of(master, {}).keys() & LOCAL_SETTINGS.keys()
