@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from broker_impl.state.order_info import ILLEGAL, KEPT_MS, NOTHING_TO_COMMIT, Ha
 from rmq_wire.errors import BadBody
 from rmq_wire.java import long_order
 from tests.broker.admin_calls import GOLDEN
+from tests.support.engine import Harness
 
 FILE = GOLDEN / "consumerOrderInfo.json"
 NOW = 1_795_537_707_000
@@ -235,6 +237,17 @@ def test_a_full_table_has_no_room_for_another_queue(monkeypatch: pytest.MonkeyPa
     assert not table.infos.has_room("T", "G", 2)
     table.infos.remove("T", "G")
     assert table.infos.has_room("T", "G", 2)
+
+
+def test_a_reset_ends_the_block_for_good(tmp_path: Path) -> None:
+    """Java forgets the block at the next pop, unless it is stopped before."""
+    harness = Harness(tmp_path)
+    harness.topic("T")
+    harness.node.orders.update(None, "T", "G", 1, harness.env.wall_ms, 60_000, [0, 1])
+    harness.node.groups.find("G")
+    harness.node.offsets.assign_reset("G", "T", 1, 0)
+    harness.restart()
+    assert not harness.node.orders.is_blocked(None, "T", "G", 1, 60_000)
 
 
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=32, unique=True))
