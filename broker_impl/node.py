@@ -145,12 +145,9 @@ class BrokerNode:
         self.transaction_metrics = TransactionMetrics(env.wall_ms)
         self.filters = ConsumerFilters(config, env)
         self.orders = OrderInfos(env, self._read_queues, lambda group: group in self.groups.table)
-<<<<<<< HEAD
         self.request_modes = RequestModes()
         self.request_modes.topics_max = limits.topics_max
-=======
         self.offsets.on_reset = self.orders.clear_block
->>>>>>> ea3b9f3 (A reset by the server ends the block of an ordered queue at once: a restart before the next pop had it block again)
         self.persister = Persister(
             self.disk,
             f"{config.store_path_root_dir}/config",
