@@ -1,4 +1,4 @@
-"""What a broker will still do with a stored message, and when: delayed, timed and half messages, and what ends these.
+"""What a broker will still do with a stored message, and when: delayed, timed, half and popped ones, and what ends these.
 
 What a message implies is `rmq_wire.implied`; how far the broker has come stands in its own files: `config/delayOffset.json`,
 `config/timercheck`, `config/consumerOffset.json` (group CID_RMQ_SYS_TRANS) and the op messages behind that; and in the timer's
@@ -8,8 +8,9 @@ queue what was recalled.  A missing file says that nothing was done yet, as it d
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rmq_columns.checks.readers import Readers
@@ -19,12 +20,14 @@ from rmq_inspect.decode.files import checkpoint_of, config_value
 from rmq_inspect.decode.log import Log
 from rmq_inspect.decode.records import printable, properties_of, topic_of
 from rmq_inspect.errors import CannotLook
+from rmq_inspect.explain.in_flight import InFlight, record_of
 from rmq_inspect.times import text_of
 from rmq_wire import names
 from rmq_wire import property_names as prop
 from rmq_wire import sys_flag as flags
-from rmq_wire.errors import BadRecord, WireError
-from rmq_wire.implied import timers, transactions
+from rmq_wire.bodies.pop import AckMsg, PopCheckPoint
+from rmq_wire.errors import BadBody, BadRecord, WireError
+from rmq_wire.implied import pop, timers, transactions
 from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS, due_time, stored_level
 from rmq_wire.implied.real_place import real_queue
 from rmq_wire.implied.tags import tags_code
@@ -52,9 +55,15 @@ class Kind(StrEnum):
     """of a half message"""
     GIVEN_UP = "given up"
     """a half message that nobody ended"""
+    IN_FLIGHT = "in flight"
+    """a consumer has popped it and did not say yet that it is done"""
+    CHECK_POINT = "check point"
+    """of a pop"""
+    ACK = "ack"
+    """of popped messages"""
 
 
-STILL_TO_COME: Final = (Kind.DELAYED, Kind.TIMED, Kind.RECALL, Kind.HALF)
+STILL_TO_COME: Final = (Kind.DELAYED, Kind.TIMED, Kind.RECALL, Kind.HALF, Kind.IN_FLIGHT)
 """Kinds that wait for something."""
 
 
@@ -104,6 +113,7 @@ class Outlooks:
         self._recalls: set[tuple[int, str]] | None = None
         self._positions: Mapping[Any, Any] | None = None
         self._ended: set[tuple[int, int]] | None = None
+        self._in_flight: InFlight | None = None
 
     def close(self) -> None:
         """Of the files that were opened; more than once is allowed."""
@@ -115,6 +125,10 @@ class Outlooks:
         made = _MAKERS.get(topic)
         if made is not None:
             return made(self, message)
+        if topic.startswith(_REVIVE_PREFIX):
+            return self._revive(message)
+        if (flown := self._flown(message)) is not None:
+            return flown
         if flags.transaction_type(message.sys_flag) == flags.TRANSACTION_COMMIT and is_users_topic(topic_of(message)):
             return _commit(message)  # a copy that was sent back keeps the flag, but commits nothing
         return None
@@ -156,16 +170,13 @@ class Outlooks:
     def _timed(self, message: StoredMessage) -> Outlook:
         values = properties_of(message)
         topic, queue_id = _real_place(values)
+        if topic is not None and topic.startswith(names.REVIVE_LOG_PREFIX) and (record := record_of(message)) is not None:
+            return self._record(record, State.PASSED if self._timer_passed(message) else State.WAITING)
         try:
             due = timers.due_of(values)
         except timers.NoTimer as reason:
             return Outlook(Kind.TIMED, State.WAITING, topic, queue_id, None, f"the broker cannot deliver it: {reason}")
-        read_ms, read_offset = self._timer_progress()
-        entered = message.queue_offset < read_offset
-        slot, magic = timers.step(
-            due, message.store_timestamp, window_slots=timers.ROLL_WINDOW_SLOTS, precision_ms=timers.PRECISION_MS
-        )
-        passed = entered and slot < read_ms
+        slot, magic, passed = self._turned(message, due)
         recalled = values.get(prop.TIMER_DEL_UNIQKEY)
         if recalled is not None:
             says = f"keeps the timed message with unique key {printable(recalled)} from being delivered at {_when(due)}"
@@ -200,6 +211,20 @@ class Outlooks:
                                 self._recalls.add((timers.due_of(values), values.get(prop.TIMER_DEL_UNIQKEY, "")))
         return self._recalls
 
+    def _turned(self, message: StoredMessage, due: int) -> tuple[int, int, bool]:
+        """(slot of a message that is due then, what its entry says, whether the wheel has turned past it)"""
+        read_ms, read_offset = self._timer_progress()
+        slot, magic = timers.step(
+            due, message.store_timestamp, window_slots=timers.ROLL_WINDOW_SLOTS, precision_ms=timers.PRECISION_MS
+        )
+        return slot, magic, message.queue_offset < read_offset and slot < read_ms
+
+    def _timer_passed(self, message: StoredMessage) -> bool:
+        try:
+            return self._turned(message, timers.due_of(properties_of(message)))[2]
+        except timers.NoTimer:
+            return False
+
     def _timer_progress(self) -> tuple[int, int]:
         """(time up to which slots were read, first message that has not entered the wheel)"""
         if self._timer is None:
@@ -208,6 +233,63 @@ class Outlooks:
                 with contextlib.suppress(CannotLook):
                     self._timer = checkpoint_of(self._store.timer_check)
         return self._timer.get("last_read_ms", 0), self._timer.get("last_queue_offset", 0)
+
+    # POP
+
+    def _revive(self, message: StoredMessage) -> Outlook | None:
+        """Of a record in the revive topic."""
+        record = record_of(message)
+        done = self._revive_position(topic_of(message), message.queue_id)
+        passed = done is not None and message.queue_offset <= done
+        return None if record is None else self._record(record, State.PASSED if passed else State.WAITING)
+
+    def _record(self, record: PopCheckPoint | AckMsg, state: State) -> Outlook:
+        place, group = f"{_where(record.topic, record.queue_id)}", printable(record.group or "(no group)")
+        popped = f"popped from {place} by group {group} at {_when(record.pop_time)}"
+        if not isinstance(record, PopCheckPoint):
+            offsets = _listed(pop.acked_offsets(record))
+            return Outlook(Kind.ACK, State.DONE, record.topic, record.queue_id, None, f"acknowledges {offsets}, {popped}")
+        retry = None if record.topic is None else pop.retry_topic_for(record.topic, record.group or "", v2=False)
+        try:
+            left = self._flights().open(record)
+        except BadBody as wrong:
+            return Outlook(Kind.CHECK_POINT, State.DONE, None, None, None, f"the broker cannot read it: {wrong}")
+        if state is State.PASSED:
+            says = f"the broker has gone on behind it: what was not acknowledged was copied to {_where(retry, pop.RETRY_QUEUE)}"
+        elif left:
+            says = f"not acknowledged: {_listed(left)}; copied to {_where(retry, pop.RETRY_QUEUE)} from {_when(record.due_ms)} on"
+        else:
+            state, says = State.ENDED, "all are acknowledged: nothing more comes of them"
+        says = f"{record.num} messages {popped}; {says}"
+        return Outlook(Kind.CHECK_POINT, state, retry, pop.RETRY_QUEUE, record.due_ms, says)
+
+    def _flown(self, message: StoredMessage) -> Outlook | None:
+        """Of a message that somebody has."""
+        topic = topic_of(message)
+        flights = self._flights().flights.get((topic, message.queue_id, message.queue_offset))
+        if not flights:
+            return None
+        first = min(flights, key=lambda flight: flight.point.due_ms)
+        says = "; ".join(
+            f"group {printable(flight.group)} popped it at {_when(flight.point.pop_time)}: unless it is acknowledged, copied to"
+            f" {_where(pop.retry_topic_for(topic, flight.group, v2=False), pop.RETRY_QUEUE)} from {_when(flight.point.due_ms)} on"
+            for flight in flights
+        )
+        retry = pop.retry_topic_for(topic, first.group, v2=False)
+        says += " (by the default enableRetryTopicV2)" if not names.is_retry_topic(topic) else ""
+        return Outlook(Kind.IN_FLIGHT, State.WAITING, retry, pop.RETRY_QUEUE, first.point.due_ms, says)
+
+    def _flights(self) -> InFlight:
+        if self._in_flight is None:
+            store = self._store if self._store is not None else StoreDirectory(Path())
+            self._in_flight = InFlight(store, self._revive_position, self._timer_passed)
+        return self._in_flight
+
+    def _revive_position(self, topic: str, queue_id: int) -> int | None:
+        """The last record that is done with; None: none."""
+        table = self._offsets().get(f"{topic}@{pop.REVIVE_GROUP}")
+        found = table.get(queue_id, table.get(str(queue_id))) if isinstance(table, dict) else None
+        return found if isinstance(found, int) else None
 
     # Transactions
 
@@ -231,9 +313,12 @@ class Outlooks:
         return Outlook(Kind.HALF, state, topic, queue_id, due, says)
 
     def _position(self, topic: str, queue_id: int) -> int:
+        return _number(self._offsets().get(f"{topic}@{TRANS_GROUP}"), queue_id)
+
+    def _offsets(self) -> Mapping[Any, Any]:
         if self._positions is None:
             self._positions = _table(self._config("consumerOffset.json"), "offsetTable")
-        return _number(self._positions.get(f"{topic}@{TRANS_GROUP}"), queue_id)
+        return self._positions
 
     def _ended_halves(self) -> set[tuple[int, int]]:
         """(queue, offset) of those that op messages name behind the broker's position."""
@@ -251,9 +336,7 @@ class Outlooks:
 
     def _op(self, message: StoredMessage) -> Outlook:
         offsets = transactions.op_offsets(message.body)
-        listed = ", ".join(map(str, offsets[:OFFSETS_SHOWN]))
-        more = f" and {len(offsets) - OFFSETS_SHOWN} more" if len(offsets) > OFFSETS_SHOWN else ""
-        says = f"ends the half messages of queue {message.queue_id} at {listed}{more}" if offsets else "ends nothing"
+        says = f"ends the half messages of queue {message.queue_id} at {_listed(offsets)}" if offsets else "ends nothing"
         return Outlook(Kind.OP, State.DONE, TRANS_HALF_TOPIC, message.queue_id, None, says)
 
     def _given_up(self, message: StoredMessage) -> Outlook:
@@ -281,6 +364,11 @@ def _real_place(values: Mapping[str, str]) -> tuple[str | None, int | None]:
     return values.get(prop.REAL_TOPIC), real_queue(values.get(prop.REAL_QID))
 
 
+def _listed(offsets: Sequence[int]) -> str:
+    listed = ", ".join(map(str, offsets[:OFFSETS_SHOWN]))
+    return listed + (f" and {len(offsets) - OFFSETS_SHOWN} more" if len(offsets) > OFFSETS_SHOWN else "")
+
+
 def _where(topic: str | None, queue_id: int | None) -> str:
     return f"{printable(topic) if topic is not None else '(no topic)'} [{'?' if queue_id is None else queue_id}]"
 
@@ -300,6 +388,7 @@ def _number(table: Any, key: int) -> int:
     return found if isinstance(found, int) else 0
 
 
+_REVIVE_PREFIX: Final = names.REVIVE_LOG_PREFIX.encode()
 _MAKERS: Final = {
     SCHEDULE_TOPIC.encode(): Outlooks._delayed,
     names.WHEEL_TIMER_TOPIC.encode(): Outlooks._timed,

@@ -11,13 +11,13 @@ Sources: `PopAckConstants`, `KeyBuilder`, `PopMessageProcessor` (buildCkMsg, gen
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rmq_wire import names
 from rmq_wire import property_names as prop
-from rmq_wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
+from rmq_wire.bodies.pop import MESSAGES_MAX, AckMsg, BatchAckMsg, PopCheckPoint
 from rmq_wire.errors import BadBody
 from rmq_wire.implied.tags import tags_code
 from rmq_wire.java import iteration_order
@@ -82,6 +82,21 @@ def read_record(tag: str, body: bytes | memoryview) -> PopCheckPoint | AckMsg | 
     """A record of the revive topic with this tag; None for a tag that means nothing there.  Raises `BadBody`."""
     kind = _KINDS.get(tag)
     return None if kind is None else kind.read(body)
+
+
+def acked_offsets(record: AckMsg) -> list[int]:
+    """The queue offsets of the messages that a record acknowledges."""
+    return record.offsets if isinstance(record, BatchAckMsg) else [record.ack_offset]
+
+
+def open_offsets(point: PopCheckPoint, acked: Set[int]) -> list[int]:
+    """The queue offsets of its messages that are not acknowledged, neither by its own bits nor by these records.
+
+    Raises `BadBody` for a check point that names too few.
+    """
+    numbers = range(max(min(point.num, MESSAGES_MAX), 0))
+    found = [point.offset_at(index) for index in numbers if not point.has_bit(index)]
+    return [offset for offset in found if offset not in acked]
 
 
 _KINDS: Final[Mapping[str, type[PopCheckPoint] | type[AckMsg]]] = {
