@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from broker_impl import recent_halves
 from broker_impl.recent_halves import OVERHEAD_BYTES, RecentHalf, RecentHalves
-from rmq_store.errors import Closed, CommitFailed
 from rmq_store.log.draft import Draft
 from rmq_wire.codes import ResponseCode
 from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from tests.support.engine import Harness
+from tests.support.engine import Harness, failing_commits
 from tests.support.requests import pairs, props, send
 from tests.support.transactions import HALF, UNIQUE, bodies, end, ending, half, learn_at_once
 
@@ -89,25 +88,10 @@ def test_the_log_is_not_read(harness: Harness, monkeypatch: pytest.MonkeyPatch) 
     assert recent(harness).size == 0
 
 
-def failing(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Nothing is written while there is something in this list."""
-    store, broken = harness.node.store, [True]
-    real = store.commit
-
-    def commit() -> None:
-        if broken and store._log.staged:
-            store.rollback_to(0)
-            raise CommitFailed(Closed.DISK_FULL)
-        real()
-
-    monkeypatch.setattr(store, "commit", commit)
-    return broken
-
-
 def test_one_that_was_not_written_is_not_known(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = half(harness)
     end(harness, unit, TRANSACTION_ROLLBACK)
-    broken = failing(harness, monkeypatch)
+    broken = failing_commits(harness, monkeypatch)
     given = pairs(TRAN_MSG="true", PGROUP="P", UNIQ_KEY=UNIQUE.format(1))
     request = send(queue_id=1, properties=given, sys_flag=TRANSACTION_PREPARED)
     assert harness.connect().ask(request, b"lost").code == ResponseCode.SERVICE_NOT_AVAILABLE
@@ -120,7 +104,7 @@ def test_one_that_was_not_written_is_not_known(harness: Harness, monkeypatch: py
 
 def test_an_end_that_was_not_written_may_come_again(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = half(harness)
-    broken = failing(harness, monkeypatch)
+    broken = failing_commits(harness, monkeypatch)
     assert end(harness, unit, TRANSACTION_COMMIT).code == ResponseCode.SERVICE_NOT_AVAILABLE
     broken.clear()
     assert end(harness, unit, TRANSACTION_COMMIT).code == 0

@@ -12,13 +12,13 @@ import pytest
 from broker_impl.capabilities.schedule import RETRY_MS, UNITS_PER_SLICE
 from broker_impl.engine.slices import BYTES_PER_SLICE
 from broker_impl.intake import NotTaken, PutStatus
-from rmq_store.errors import Closed, Cold, CommitFailed
+from rmq_store.errors import Cold
 from rmq_store.log.draft import Draft
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.implied.tags import tags_code
 from rmq_wire.message import StoredMessage
 from rmq_wire.property_shapes import SIGHTINGS
-from tests.support.engine import Harness
+from tests.support.engine import Harness, failing_commits
 from tests.support.requests import SUBSCRIPTION, SUSPEND, pairs, props, pull, send, units
 
 LEVELS_S = [1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200]
@@ -170,23 +170,12 @@ def test_progress_beyond_the_queue_is_clamped(harness: Harness) -> None:
 def test_a_failing_append_is_tried_again_and_nothing_is_passed_over(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         delayed(harness, 1, str(number).encode())
-    store = harness.node.store
-    real = store.commit
-    failures: list[int] = []
-
-    def commit() -> None:
-        if len(failures) < 3 and store._log.staged:
-            failures.append(1)
-            store.rollback_to(0)
-            raise CommitFailed(Closed.DISK_FULL)
-        real()
-
-    monkeypatch.setattr(store, "commit", commit)
+    failing = failing_commits(harness, monkeypatch, times=3)
     harness.driver.advance(1_000)
     assert harness.stored("T", 1) == []
     assert harness.node.delay_offsets.progress.get(1, 0) == 0
     harness.driver.advance(1_000)
-    assert len(failures) == 3
+    assert not failing
     assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"0", b"1", b"2"]
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from broker_impl.capabilities.timers import RETRY_MS, TOPICS_PER_SLICE
 from broker_impl.intake import NotTaken, PutStatus
-from rmq_store.errors import Closed, Cold, CommitFailed
+from rmq_store.errors import Cold
 from rmq_store.layouts import TIMER_CHECK
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.runtime import GetBrokerRuntimeInfo
 from rmq_wire.headers.timers import GetTimerCheckPoint, GetTimerMetrics, RecallMessage, SwitchTimerEngine
 from rmq_wire.headers.topics import DeleteTopic
 from rmq_wire.recall_handle import RecallHandle, handle_text, read_handle
-from tests.support.engine import Harness
+from tests.support.engine import Harness, failing_commits
 from tests.support.requests import WALL_MS, pairs, props, send
 
 WHEEL = "rmq_sys_wheel_timer"
@@ -156,20 +156,9 @@ def test_files_are_made_with_the_first_timer(harness: Harness) -> None:
 def test_a_failing_append_is_tried_again(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     timed(harness, TIMER_DELAY_SEC="2")
     harness.driver.advance(1_000)
-    store = harness.node.store
-    real = store.commit
-    failures: list[int] = []
-
-    def commit() -> None:
-        if len(failures) < 3 and store._log.staged:
-            failures.append(1)
-            store.rollback_to(0)
-            raise CommitFailed(Closed.DISK_FULL)
-        real()
-
-    monkeypatch.setattr(store, "commit", commit)
+    failing = failing_commits(harness, monkeypatch, times=3)
     harness.driver.advance(3_000)
-    assert len(failures) == 3
+    assert not failing
     assert bodies(harness) == [b"later"]
 
 

@@ -8,22 +8,19 @@ from typing import Any
 import pytest
 
 from broker_impl.capabilities.transactions import ENDED, UNSEEN_MS
-from rmq_store.errors import Closed, Cold, CommitFailed
+from rmq_store.errors import Cold
 from rmq_wire.message import read_unit
 from rmq_wire.names import TRANS_GROUP
 from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
-from tests.support.engine import Harness
+from tests.support import transactions
+from tests.support.engine import Harness, failing_commits
 from tests.support.requests import props
-from tests.support.transactions import GIVEN_UP, HALF, OP, UNIQUE, Producer, bodies, end, ending, half, learn_at_once
+from tests.support.transactions import GIVEN_UP, HALF, OP, UNIQUE, Producer, bodies, end, ending, half
 
 ROUND_MS = 30_000
 
 
-@pytest.fixture(autouse=True, params=[False, True], ids=["by the rules", "at once"])
-def learned(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways of a half message and of its end: the general one, and the one that busy producers take."""
-    if request.param:
-        learn_at_once(monkeypatch)
+learned = transactions.both_ways
 
 
 @pytest.fixture
@@ -296,20 +293,10 @@ def test_a_failing_append_passes_nothing_over(harness: Harness, monkeypatch: pyt
     producer = Producer(harness)
     for number in range(3):
         half(harness, number)
-    store = harness.node.store
-    real = store.commit
-    broken = [True]
-
-    def commit() -> None:
-        if broken and store._log.staged:
-            store.rollback_to(0)
-            raise CommitFailed(Closed.DISK_FULL)
-        real()
-
-    monkeypatch.setattr(store, "commit", commit)
+    failing = failing_commits(harness, monkeypatch)
     check(harness, producer)
     assert producer.questions() == []
-    broken.clear()
+    failing.clear()
     check(harness, producer)
     assert len(producer.questions()) == 3
     assert len(harness.stored(HALF)) == 6
@@ -403,20 +390,10 @@ def test_what_cannot_be_read_is_not_read_again_and_again(harness: Harness, monke
 
 def test_ends_that_are_not_written_are_written_later(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     end(harness, half(harness), TRANSACTION_ROLLBACK)
-    store = harness.node.store
-    real = store.commit
-    broken = [True]
-
-    def commit() -> None:
-        if broken and store._log.staged:
-            store.rollback_to(0)
-            raise CommitFailed(Closed.DISK_FULL)
-        real()
-
-    monkeypatch.setattr(store, "commit", commit)
+    failing = failing_commits(harness, monkeypatch)
     harness.driver.advance(10_000)
     assert harness.stored(OP) == []
-    broken.clear()
+    failing.clear()
     harness.driver.advance(1_000)
     assert bodies(harness.stored(OP)) == [b"0,"]
 

@@ -16,16 +16,12 @@ from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.transactions import ResumeCheckHalfMessage
 from rmq_wire.message_id import offset_message_id
 from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from tests.support import transactions
 from tests.support.engine import Harness
 from tests.support.requests import WALL_MS, pairs, props, pull, send
-from tests.support.transactions import HALF, OP, UNIQUE, bodies, end, ending, half, learn_at_once
+from tests.support.transactions import HALF, OP, UNIQUE, bodies, end, ending, half
 
-
-@pytest.fixture(autouse=True, params=[False, True], ids=["by the rules", "at once"])
-def learned(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways of a half message and of its end: the general one, and the one that busy producers take."""
-    if request.param:
-        learn_at_once(monkeypatch)
+learned = transactions.both_ways
 
 
 @pytest.fixture

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from broker_impl.config import BrokerConfig, Machine
 from broker_impl.engine.limits import Limits
 from broker_impl.env import Env
 from broker_impl.node import BrokerNode
 from rmq_store.disk.disk import Disk, RealDisk
+from rmq_store.errors import Closed, CommitFailed
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.message import StoredMessage
 from tests.support.driver import Client, Driver
@@ -110,3 +113,19 @@ class Harness:
             found += units(b"".join(bytes(chunk) for chunk in read.chunks))
             low = read.next_offset
         return found
+
+
+def failing_commits(harness: Harness, patch: pytest.MonkeyPatch, times: int = 1_000) -> list[int]:
+    """So often nothing that is staged can be written, as on a full disk; what is left of these times: once cleared, it can be."""
+    store, left = harness.node.store, list(range(times))
+    real = store.commit
+
+    def commit() -> None:
+        if left and store._log.staged:
+            left.pop()
+            store.rollback_to(0)
+            raise CommitFailed(Closed.DISK_FULL)
+        real()
+
+    patch.setattr(store, "commit", commit)
+    return left

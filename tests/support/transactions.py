@@ -44,6 +44,13 @@ def learn_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Send, "send", sent)
 
 
+@pytest.fixture(autouse=True, params=[False, True], ids=["by the rules", "at once"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways of a half message and of its end: the general one, and the one that busy producers take."""
+    if request.param:
+        learn_at_once(monkeypatch)
+
+
 def half(
     harness: Harness, number: int = 0, client: Client | None = None, body: bytes = b"half", **properties: str
 ) -> StoredMessage:
