@@ -37,8 +37,10 @@ class EffectiveProperties:
     enable_detail_stat: bool
     enable_mixed_message_type: bool
     enable_notify_after_pop_order_lock_release: bool
+    enable_pop_message_threshold: bool
     enable_property_filter: bool
     enable_register_producer: bool
+    enable_retry_topic_v2: bool
     enable_single_topic_register: bool
     enable_split_metadata: bool
     enable_split_registration: bool
@@ -47,6 +49,7 @@ class EffectiveProperties:
     filter_support_retry: bool
     flush_consumer_offset_interval: int
     force_register: bool
+    init_pop_offset_by_check_msg_in_mem: bool
     lite_pull_message_enable: bool
     load_balance_poll_name_server_interval: int
     long_polling_enable: bool
@@ -56,17 +59,26 @@ class EffectiveProperties:
     msg_trace_topic_name: str
     namesrv_addr: str | None
     notify_consumer_ids_changed_enable: bool
+    pop_from_retry_probability: int
+    pop_from_retry_probability_for_priority: int
+    pop_inflight_message_threshold: int
     pop_long_polling_force_notify_interval: int
     pop_polling_size: int
+    pop_response_return_actual_retry_topic: bool
+    pop_revive_skip_if_group_absent: bool
+    priority_order_asc: bool
     recall_message_enable: bool
     region_id: str
     register_broker_timeout_mills: int
     register_name_server_period: int
     reject_pull_consumer_enable: bool
     reject_transaction_message: bool
+    retrieve_message_from_pop_retry_topic_v1: bool
+    revive_interval: int
     revive_queue_num: int
     server_load_balancer_enable: bool
     short_polling_time_mills: int
+    skip_when_ckre_put_reach_max_times: bool
     slave_read_enable: bool
     split_metadata_size: int
     split_registration_size: int

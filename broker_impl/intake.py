@@ -141,6 +141,12 @@ class Intake:
         self.store_host = store_host
         self.delay_levels_ms = delay_levels_ms
 
+    def slot_of(self, deliver_ms: int, wall_ms: int) -> int | None:
+        """TIMER_OUT_MS of a record of the broker's own that is due then; None when it is due now.  Raises `NotTaken`."""
+        if self._slot_of is None:
+            raise NotTaken(PutStatus.WHEEL_TIMER_NOT_ENABLE)
+        return None if deliver_ms <= wall_ms else self._slot_of({prop.TIMER_DELIVER_MS: str(deliver_ms)}, wall_ms)
+
     def put(self, message: Message, wall_ms: int) -> Placed:
         """Check, divert if it is to be delayed, stage.  Raises `NotTaken`; the message may be changed then."""
         check_names(message.topic)

@@ -22,6 +22,9 @@ from broker_impl.capabilities.listings import Listings
 from broker_impl.capabilities.locks import Locks
 from broker_impl.capabilities.offset_changes import OffsetChanges
 from broker_impl.capabilities.offsets import Offsets
+from broker_impl.capabilities.pop import Pop
+from broker_impl.capabilities.pop_ends import PopEnds
+from broker_impl.capabilities.pop_revive import PopRevive
 from broker_impl.capabilities.positions import Positions
 from broker_impl.capabilities.pull import Pull
 from broker_impl.capabilities.query import Query
@@ -48,6 +51,7 @@ from broker_impl.intake import Intake
 from broker_impl.lost_topics import look_for_topics
 from broker_impl.namesrv.registrations import Registration
 from broker_impl.namesrv.server import NameServer
+from broker_impl.pop_parts import pop_parts
 from broker_impl.registration import Announcement, Identity, Registrar
 from broker_impl.retries import Retries
 from broker_impl.saves import Saves
@@ -61,6 +65,7 @@ from broker_impl.state.light import LightConsumerOffsets, LightGroupTable, Light
 from broker_impl.state.locks import QueueLocks
 from broker_impl.state.order_info import OrderInfos
 from broker_impl.state.persisted import PersistedTable, Persister, load_tables
+from broker_impl.state.pop_lines import PopLines
 from broker_impl.state.request_modes import RequestModes
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
@@ -192,6 +197,8 @@ class BrokerNode:
         self.halves: HalfMessages
         self.transaction_check: TransactionCheck
         self.timers: Timers
+        self.revive: PopRevive
+        self.pop_lines: PopLines
         self.timer: Timer | None = None
         if config.timer_wheel_enable:
             report = env.log.warning
@@ -211,6 +218,7 @@ class BrokerNode:
         self.halves.start(half_topic.read_queue_nums if half_topic is not None else 1)
         self.transaction_check.start()
         self.timers.start()
+        self.revive.start()
 
     def _report_refusal(self) -> None:
         """One line when the store stops taking messages, and one when it takes them again."""
@@ -245,6 +253,9 @@ class BrokerNode:
         self.schedule = Schedule(engine, config, self.delay_offsets, stats, intake, reads)
         flusher = None if self.timer is None else TimerFlusher(self.disk, self.timer)
         self.timers = Timers(engine, config, topics, stats, intake, reads, self.timer, flusher)
+        pops = pop_parts(engine, config, topics, groups, clients, offsets, self.orders, stats, intake, reads)
+        self.pop_lines = pops.lines
+        self.revive = PopRevive(pops, lambda: self.timer is not None and self.timer.has_work(env.wall_ms))
         rules = SendRules(env, config, topics, retries, locks, stats, intake, self.halves, unique_keys, self._disk_use)
         capabilities = (
             Send(rules),
@@ -255,9 +266,12 @@ class BrokerNode:
             Transactions(self.halves),
             self.transaction_check,
             self.timers,
+            Pop(pops),
+            PopEnds(pops),
+            self.revive,
             Query(engine.shares, config, clients, store, reads, self.filters),
             Positions(store, reads),
-            Topics(engine, reads, config, topics, offsets, stats, store, self.timers.forget),
+            Topics(engine, reads, config, topics, offsets, stats, store, self._forget_topic),
             Groups(engine, groups, offsets, stats),
             Listings(config, env, topics, groups, offsets, clients, self.delay_offsets.encode),
             Offsets(config, topics, groups, offsets, store),
@@ -274,6 +288,10 @@ class BrokerNode:
         )
         router = Router(Role.BROKER, capabilities, refused.BROKER)
         engine.install(router, {FAST_LISTENER: refused.FAST_PORT}, patience(config))
+
+    def _forget_topic(self, topic: str) -> None:
+        self.timers.forget(topic)
+        self.pop_lines.forget(topic=topic)
 
     # -- name servers
 
@@ -358,11 +376,13 @@ class BrokerNode:
         True when everything is written and the next start finds a clean stop.
         """
         self.schedule.stop()
+        self.revive.stop()
         self.transaction_check.stop()
         self.halves.stop()
         self.timers.stop()
         self._sync_log()
         self.halves.settled()
+        self.revive.settle()
         self.timers.close()
         saved = self.persister.save_all(but=self.saves.writing)
         saved = self._configuration_file.close() and saved

@@ -13,14 +13,8 @@ from rmq_wire.codes import RequestCode as Code
 
 _BROKER: dict[str, tuple[Code, ...]] = {
     "POP consumption is not implemented": (
-        Code.POP_MESSAGE,
-        Code.ACK_MESSAGE,
-        Code.BATCH_ACK_MESSAGE,
-        Code.PEEK_MESSAGE,
-        Code.CHANGE_MESSAGE_INVISIBLETIME,
         Code.NOTIFICATION,
         Code.POLLING_INFO,
-        Code.POP_ROLLBACK,
     ),
     "lite topics are not implemented": (
         Code.POP_LITE_MESSAGE,

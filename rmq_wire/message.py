@@ -51,6 +51,7 @@ _SYS_FLAG_AT: Final = _HEAD.at["sys_flag"]
 _HOST_BITS: Final = BORN_V6 | STORE_V6
 _FIXED: Final[dict[int, Packed]] = {bits: layout.packed for bits, layout in FIXED.items()}
 _SIZING_V4: Final = FIXED[0].rows(1, "magic", "sys_flag", "body_size")
+_PLACING: Final = FIXED[0].rows(1, "total_size", "queue_offset")
 _FIXED_V4_SIZE: Final = FIXED[0].size
 TOPIC_LENGTHS: Final = {MAGIC_V1: length_of(TOPIC_V1), MAGIC_V2: length_of(TOPIC_V2)}
 """Magic -> how the topic's length is written."""
@@ -201,6 +202,20 @@ def stored_properties(unit: memoryview) -> bytes:
     except PackedError as reason:
         raise BadRecord(f"unit: {reason}") from None
     return bytes(unit[topic_at + length.size + topic_size + _PROPERTIES_LENGTH_SIZE :])
+
+
+def queue_offsets(units: Buffer) -> list[int]:
+    """The queue offsets of whole units that lie back to back.  Raises `BadRecord`."""
+    found: list[int] = []
+    at, end = 0, len(units)
+    try:
+        while at < end:
+            size, queue_offset = _PLACING.unpack_from(units, at)
+            found.append(queue_offset)
+            at += size if size > 0 else end
+    except PackedError as reason:
+        raise BadRecord(f"unit at {at}: {reason}") from None
+    return found
 
 
 def read_size_and_magic(log: Buffer, at: int) -> tuple[int, int]:

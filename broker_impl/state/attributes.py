@@ -77,6 +77,7 @@ Attribute = EnumAttribute | LongRangeAttribute | BooleanAttribute | StringAttrib
 CLEANUP_POLICY = "cleanup.policy"
 COMPACTION = "COMPACTION"
 MESSAGE_TYPE = "message.type"
+PRIORITY_FACTOR = "priority.factor"
 QUEUE_TYPE = "queue.type"
 BATCH_QUEUES = "BatchCQ"
 MIXED = "MIXED"
@@ -96,7 +97,7 @@ TOPIC_ATTRIBUTES: dict[str, Attribute] = {
 GROUP_ATTRIBUTES: dict[str, Attribute] = {
     known.name: known
     for known in (
-        LongRangeAttribute("priority.factor", True, 0, 100),
+        LongRangeAttribute(PRIORITY_FACTOR, True, 0, 100),
         StringAttribute("lite.bind.topic", True),
         EnumAttribute("lite.sub.model", True, ("Shared", "Exclusive")),
         LongRangeAttribute("lite.sub.client.quota", True, -1, LONG_MAX),

@@ -78,7 +78,7 @@ def pop_of(record: PopCheckPoint | AckMsg, broker_name: str) -> Pop:
     )
 
 
-def read_record(tag: str, body: bytes | memoryview) -> PopCheckPoint | AckMsg | None:
+def read_record(tag: str, body: bytes | bytearray | memoryview) -> PopCheckPoint | AckMsg | None:
     """A record of the revive topic with this tag; None for a tag that means nothing there.  Raises `BadBody`."""
     kind = _KINDS.get(tag)
     return None if kind is None else kind.read(body)

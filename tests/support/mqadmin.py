@@ -166,6 +166,7 @@ READING = (
 """Calls that change nothing."""
 
 CHANGING = (
+    Call("exportPopRecord -b {broker}"),
     Call("updateTopic -b {broker} -t {topic}-made -r 3 -w 2 -p 6"),
     Call("updateTopic -b {broker} -t {topic}-made -r 5 -w 5 -p 4"),
     Call("updateTopic -c DefaultCluster -t {topic}-other -r 1 -w 1"),
@@ -302,7 +303,6 @@ ENDLESS = ("clusterRT", "startMonitoring")
 UNBUILT = (
     Unbuilt("resetMasterFlushOffset -b {broker} -o 100", 908),
     Unbuilt("updateStaticTopic -t {topic}-static -qn 4 -c DefaultCluster", 513),
-    Unbuilt("exportPopRecord -b {broker}", 200056),
     Unbuilt("haStatus -b {broker}", 907),
     Unbuilt("getBrokerEpoch -b {name}", 1007),
     Unbuilt("createUser -b {broker} -u me -p secret", 3001),

@@ -1,0 +1,252 @@
+"""What becomes of a message that somebody has: consumed (200051, 200151), or to come again at another time (200053).
+
+For an ordinary pop this is a record in the queue of the revive topic that the receipt names, due when the message would come
+again; for an ordered one the order of its queue moves on.  A receipt is what a client says, so it counts only within the bounds
+that one of ours can have (*differs*: Java writes whatever it says).  More time is a new check point and the end of the old one,
+both stored or none.
+
+Java: `AckMessageProcessor`, `ChangeInvisibleTimeProcessor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Final
+
+from broker_impl.engine.answers import Answer, Durable, Refusal, Reply, Settled
+from broker_impl.engine.call import Call
+from broker_impl.engine.peer import Peer
+from broker_impl.engine.router import Capability, answers
+from broker_impl.intake import NotTaken
+from broker_impl.pop_parts import PopParts
+from broker_impl.remarks import FAQ
+from broker_impl.state.order_info import ILLEGAL
+from broker_impl.state.pop_lines import QueueOfGroup
+from rmq_wire.bodies.pop import (
+    MESSAGES_MAX,
+    AckMsg,
+    BatchAck,
+    BatchAckMessageRequestBody,
+    BatchAckMsg,
+    PopCheckPoint,
+)
+from rmq_wire.codes import ResponseCode
+from rmq_wire.errors import BadBody, BadReceipt
+from rmq_wire.headers.pop import (
+    AckMessage,
+    BatchAckMessage,
+    ChangeInvisibleTime,
+    ChangeInvisibleTimeResponse,
+    PopRollback,
+)
+from rmq_wire.implied.pop import BATCH_ACK_OFFSET
+from rmq_wire.pop_receipt import ORDER_QUEUE, Receipt, read_receipt, topic_of_flag
+
+ACKS_PER_SLICE: Final = 16
+"""Acknowledgements of one request between two yields, some 20 µs each."""
+DISTANCES_MAX: Final = 16_384
+"""How far behind the beginning of its pop a message may lie: a filter passes over some hundreds."""
+MessageEnd = AckMessage | ChangeInvisibleTime
+
+
+class PopEnds(Capability):
+    """Codes 200051, 200053, 200056, 200151.  `on_released(topic, group, queue)`: an ordered queue may be free now."""
+
+    def __init__(self, parts: PopParts) -> None:
+        self.parts = parts
+        self._started_ms = parts.env.wall_ms
+        self.on_released: Callable[[str, str, int], None] = lambda topic, group, queue_id: None
+
+    @answers(AckMessage, stages=True)
+    def ack(self, call: Call, asked: AckMessage) -> Answer:
+        """One message is consumed.  Refused: 13, 17, 208 with the reference's texts."""
+        low, high = self._check_queue(call.peer, asked)
+        if not low <= asked.offset <= high:
+            remark = f"offset is illegal, key:{asked.topic}@{asked.queue_id}, commit:{asked.offset}, store:{low}~{high}"
+            raise Refusal(ResponseCode.NO_MESSAGE, remark)
+        receipt = self._receipt(asked.extra_info)
+        queue = QueueOfGroup(asked.topic, asked.consumer_group, asked.queue_id)
+        if receipt.is_ordered:
+            self._ack_ordered(call.peer, queue, asked.offset, receipt.pop_time)
+            return Reply()
+        end_offset = self._put_ack(self._ack(queue, receipt, asked.offset), receipt)
+        return _stored(Reply(), end_offset)
+
+    @answers(BatchAckMessage, stages=True)
+    def batch_ack(self, call: Call, asked: BatchAckMessage) -> Answer:
+        """Several are; what cannot be is left out.  Refused: 208 for none."""
+        try:
+            body = call.read(BatchAckMessageRequestBody) if call.body else BatchAckMessageRequestBody()
+        except BadBody as wrong:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(wrong)) from None
+        if not body.acks:
+            raise Refusal(ResponseCode.NO_MESSAGE)
+        name = body.broker_name or ""
+        if len(body.acks) > ACKS_PER_SLICE:
+            return self._batches(call.peer, body.acks, name)
+        return _stored(Reply(), max([self._batch(call.peer, one, name) for one in body.acks]))
+
+    def _batches(self, peer: Peer, acks: list[BatchAck], broker_name: str) -> Generator[None, None, Settled | Durable]:
+        end_offset = 0
+        for number, one in enumerate(acks, 1):
+            end_offset = max(end_offset, self._batch(peer, one, broker_name))
+            if number % ACKS_PER_SLICE == 0:
+                yield
+        return _stored(Reply(), end_offset)
+
+    def _batch(self, peer: Peer, said: BatchAck, broker_name: str) -> int:
+        """Those of one pop: the end of their record, 0 for none.  Raises `Refusal` when it cannot be stored now."""
+        receipt = Receipt(
+            said.start_offset, said.pop_time, said.invisible_time, said.revive_queue, said.retry or "", broker_name, said.queue_id
+        )
+        group = said.group or ""
+        try:
+            queue = QueueOfGroup(topic_of_flag(receipt.flag, said.topic or "", group), group, said.queue_id)
+            self._check_receipt(receipt)
+            low, high = self.parts.store.queue_bounds(queue.topic, queue.queue_id)
+            offsets = [one for one in said.offsets(DISTANCES_MAX) if low <= one <= high]
+        except (BadReceipt, BadBody, Refusal) as no:
+            self.parts.env.log.info("an acknowledgement of group %s is left out: %s", group, no)
+            return 0
+        if receipt.is_ordered:
+            for offset in offsets:
+                self._ack_ordered(peer, queue, offset, receipt.pop_time)
+            return 0
+        if not 0 < len(offsets) <= MESSAGES_MAX:
+            return 0
+        topic, _, queue_id = queue
+        ack = BatchAckMsg(
+            BATCH_ACK_OFFSET, said.start_offset, group, topic, queue_id, said.pop_time, broker_name or None, offsets
+        )
+        return self._put_ack(ack, receipt, len(offsets))
+
+    @answers(ChangeInvisibleTime, stages=True)
+    def change(self, call: Call, asked: ChangeInvisibleTime) -> Answer:
+        """A message comes again at another time.  Refused: 1, 13, 17, 208 as in the reference, 29 for a time that is none."""
+        low, high = self._check_queue(call.peer, asked)
+        if not low <= asked.offset < high:
+            raise Refusal(ResponseCode.NO_MESSAGE)
+        receipt = self._receipt(asked.extra_info)
+        self.parts.rules.check_invisible(asked.invisible_time)
+        queue = QueueOfGroup(asked.topic, asked.consumer_group, asked.queue_id)
+        now_ms = self.parts.env.wall_ms
+        if receipt.is_ordered:
+            return self._change_ordered(queue, asked, receipt, now_ms)
+        point = PopCheckPoint(
+            asked.offset,
+            now_ms,
+            asked.invisible_time,
+            0,
+            1,
+            asked.queue_id,
+            asked.topic,
+            asked.consumer_group,
+            0,
+            [0],
+            receipt.broker_name,
+            None,
+            asked.suspend,
+        )
+        try:
+            self.parts.records.put_check_point(point, receipt.revive_queue, now_ms)
+        except NotTaken as no:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"append check point error: {no.status.name}") from None
+        end_offset = self._put_ack(self._ack(queue, receipt, asked.offset), receipt, 0)
+        answer = ChangeInvisibleTimeResponse(
+            pop_time=now_ms, invisible_time=asked.invisible_time, revive_qid=receipt.revive_queue
+        )
+        return _stored(Reply(answer), end_offset)
+
+    @answers(PopRollback)
+    def rollback(self, call: Call, asked: PopRollback) -> Answer:
+        """There is no other store to move anything from (`transferPopToFsStore`)."""
+        return Reply()
+
+    # Receipts
+
+    def _check_queue(self, peer: Peer, asked: MessageEnd) -> tuple[int, int]:
+        """The queue's bounds.  Raises `Refusal`."""
+        topic = self.parts.topics.get(asked.topic)
+        if topic is None:
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{asked.topic}] not exist, apply first please! {FAQ}")
+        if not 0 <= asked.queue_id < topic.read_queue_nums:
+            host, port = peer.remote
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"queueId[{asked.queue_id}] is illegal, topic:[{asked.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{host}:{port}]",
+            )
+        return self.parts.store.queue_bounds(asked.topic, asked.queue_id)
+
+    def _receipt(self, text: str) -> Receipt:
+        try:
+            receipt = read_receipt(text)
+        except BadReceipt as wrong:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(wrong)) from None
+        self._check_receipt(receipt)
+        return receipt
+
+    def _check_receipt(self, receipt: Receipt) -> None:
+        """It may be one of this broker's.  Raises `Refusal`."""
+        config = self.parts.config
+        if receipt.broker_name != config.broker_name:
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the receipt is of broker {receipt.broker_name[:64]}")
+        if not 0 <= receipt.revive_queue < config.revive_queue_num and receipt.revive_queue != ORDER_QUEUE:
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"reviveQid[{receipt.revive_queue}] is illegal")
+        ahead_ms = receipt.due_ms - self.parts.env.wall_ms
+        if receipt.pop_time < 0 or receipt.invisible_time < 0 or ahead_ms > config.timer_max_delay_sec * 1_000:
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the receipt names a time that no pop has")
+
+    @staticmethod
+    def _ack(queue: QueueOfGroup, receipt: Receipt, offset: int) -> AckMsg:
+        topic, group, queue_id = queue
+        return AckMsg(offset, receipt.start_offset, group, topic, queue_id, receipt.pop_time, receipt.broker_name)
+
+    def _put_ack(self, ack: AckMsg, receipt: Receipt, count: int = 1) -> int:
+        """Stage the record; its end.  Raises `Refusal` (*differs*: Java says that all is well, and the message comes again)."""
+        parts = self.parts
+        try:
+            placed = parts.records.put_ack(ack, receipt.revive_queue, receipt.due_ms, parts.env.wall_ms)
+        except NotTaken as no:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, no.status.name) from None
+        if count and receipt.pop_time >= self._started_ms:
+            parts.lines.returned(QueueOfGroup(ack.topic or "", ack.group or "", ack.queue_id), count)
+        return placed.end_offset
+
+    # Order
+
+    def _ack_ordered(self, peer: Peer, queue: QueueOfGroup, offset: int, pop_ms: int) -> None:
+        """The queue's order moves on, or stays as it is for what is over.  Raises `Refusal`."""
+        topic, group, queue_id = queue
+        parts = self.parts
+        committed = parts.offsets.query(group, topic, queue_id)
+        if offset < committed:
+            return
+        following = parts.orders.commit_and_next(topic, group, queue_id, offset, pop_ms, committed)
+        if following == ILLEGAL:
+            remark = (
+                f"offset is illegal, key:{topic}@{group}@{queue_id}, old:{committed}, commit:{offset}, next:{following}, "
+                f"/{peer.remote[0]}:{peer.remote[1]}"
+            )
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if following < 0:
+            return
+        if not parts.offsets.has_reset(group, topic, queue_id):
+            parts.offsets.commit(group, topic, queue_id, following, f"{peer.remote[0]}:{peer.remote[1]}")
+        self.on_released(topic, group, queue_id)
+
+    def _change_ordered(self, queue: QueueOfGroup, asked: ChangeInvisibleTime, receipt: Receipt, now_ms: int) -> Reply:
+        topic, group, queue_id = queue
+        parts = self.parts
+        if asked.offset < parts.offsets.query(group, topic, queue_id):
+            return Reply(ChangeInvisibleTimeResponse(pop_time=0, invisible_time=0, revive_qid=0))
+        visible_ms = now_ms + asked.invisible_time
+        parts.orders.update_next_visible_time(topic, group, queue_id, asked.offset, receipt.pop_time, visible_ms)
+        invisible_ms = visible_ms - receipt.pop_time
+        return Reply(
+            ChangeInvisibleTimeResponse(pop_time=receipt.pop_time, invisible_time=invisible_ms, revive_qid=receipt.revive_queue)
+        )
+
+
+def _stored(answer: Reply, end_offset: int) -> Settled | Durable:
+    return Durable(answer, end_offset) if end_offset else answer

@@ -1,0 +1,303 @@
+"""Messages that somebody popped and did not acknowledge in time come again: as copies in their group's retry topic.
+
+Each queue of the revive topic is read in a round of its own: what came is paired, and for each check point that is due the
+messages without acknowledgement are copied, a slice at a time.  A check point is done when its copies are written, and progress
+moves when they are safe, so nothing is passed over; what cannot be stored now is tried again, what cannot be stored at all has
+its check point stored again for later and later times.
+
+Java: `PopReviveService`.  *Differs*: no check point is lost when it cannot be stored again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Final
+
+from broker_impl.capabilities.schedule import NEVER
+from broker_impl.engine.answers import Pause, Unsaved
+from broker_impl.engine.router import Capability
+from broker_impl.engine.slices import BYTES_PER_SLICE
+from broker_impl.intake import Message, NotTaken, check_inner_batch, check_names
+from broker_impl.pop_parts import PopParts
+from broker_impl.state.pop_lines import QueueOfGroup
+from broker_impl.state.revive_queue import ReviveQueue
+from rmq_net.log import plain_text
+from rmq_wire import property_names as prop
+from rmq_wire import sys_flag
+from rmq_wire.bodies.pop import PopCheckPoint
+from rmq_wire.errors import BadBody
+from rmq_wire.implied import pop as rules
+from rmq_wire.implied.pop import Pop
+from rmq_wire.java import parse_long
+from rmq_wire.message import StoredMessage, read_unit
+from rmq_wire.properties import decode, find
+
+RECORDS_PER_SLICE: Final = 32
+READ_BYTES_MAX: Final = 4 * 1024 * 1024
+COPIES_PER_SLICE: Final = 16
+"""Some 30 µs each; fewer of large ones (`BYTES_PER_SLICE`)."""
+IDLE_MS: Final = 3_000
+"""Nothing has come for so long: the clock says what is due."""
+RETRY_PERM: Final = sys_flag.PERM_READ | sys_flag.PERM_WRITE
+RETRY_QUEUES: Final = 1
+_TAGS: Final = prop.TAGS.encode()
+_DELIVER_MS: Final = prop.TIMER_DELIVER_MS.encode()
+Steps = Generator[Pause | None, None, None]
+
+
+class NotNow(Exception):
+    """Nothing can be stored at the moment."""
+
+
+class PopRevive(Capability):
+    """Works in the background; answers no code.  `timer_is_behind()`: something that is due has not been delivered yet."""
+
+    def __init__(self, parts: PopParts, timer_is_behind: Callable[[], bool]) -> None:
+        self._parts = parts
+        self._env = parts.env
+        self._store = parts.store
+        self._topic = parts.records.topic
+        self._timer_is_behind = timer_is_behind
+        self._queues: list[ReviveQueue] = []
+        self._unsafe: deque[tuple[int, ReviveQueue, int]] = deque()
+        """Ends of copies in the log, and the progress that rests on them."""
+        self._started = False
+
+    @property
+    def open(self) -> int:
+        """Check points that were read and are not done with."""
+        return sum(map(len, self._queues))
+
+    def start(self) -> None:
+        """Go on where this broker, or another one, has stopped."""
+        config = self._parts.config
+        if not config.timer_wheel_enable:
+            return
+        topic = self._parts.topics.get(self._topic)
+        count = max(config.revive_queue_num, topic.read_queue_nums if topic is not None else 0)
+        for queue_id in range(count):
+            done = self._parts.offsets.query(rules.REVIVE_GROUP, self._topic, queue_id)
+            self._queues.append(ReviveQueue(queue_id, config.broker_name, done + 1))
+        self._started = True
+        self._parts.engine.every(config.revive_interval, self._look)
+
+    def stop(self) -> None:
+        """Copy nothing more."""
+        self._started = False
+
+    def settle(self) -> None:
+        """Note the progress of which all that it rests on is safe."""
+        flushed = self._store.flushed_offset
+        while self._unsafe and self._unsafe[0][0] <= flushed:
+            _, queue, done = self._unsafe.popleft()
+            if done > self._parts.offsets.query(rules.REVIVE_GROUP, self._topic, queue.queue_id):
+                self._parts.offsets.commit(rules.REVIVE_GROUP, self._topic, queue.queue_id, done, "PopReviveService")
+
+    def _look(self) -> None:
+        self.settle()
+        for queue in self._queues:
+            has_more = self._store.queue_bounds(self._topic, queue.queue_id)[1] > queue.next_offset
+            if self._started and not queue.running and (has_more or len(queue)):
+                queue.running = True
+                self._parts.engine.in_background(self._round(queue), partial(self._ended, queue))
+
+    def _ended(self, queue: ReviveQueue, _result: object, error: BaseException | None) -> None:
+        queue.running = False
+        if error is not None:
+            self._env.log.error("revive queue %d: %s", queue.queue_id, plain_text(error), error=error)
+
+    def _round(self, queue: ReviveQueue) -> Steps:
+        """Until there is nothing to do now."""
+        while self._started:
+            before = queue.next_offset
+            if not queue.is_full:
+                yield from self._read(queue)
+            now_ms = self._env.wall_ms
+            if queue.next_offset == before:
+                self._idle(queue, now_ms)
+            found = queue.next_due()
+            if found is None and queue.next_offset == before:
+                return
+            while found is not None and self._started:
+                try:
+                    yield from self._revive(queue, *found)
+                except NotNow:
+                    return
+                found = queue.next_due()
+            self._note_progress(queue)
+            yield None
+
+    def _idle(self, queue: ReviveQueue, now_ms: int) -> None:
+        """Nothing came: what is due by the clock is due, unless something may still be on its way."""
+        is_idle = now_ms - queue.end_ms > IDLE_MS and not self._timer_is_behind() and not self._store.undispatched
+        if is_idle or now_ms < queue.end_ms:
+            queue.saw_nothing(now_ms)
+
+    def _note_progress(self, queue: ReviveQueue, end_offset: int = 0) -> None:
+        last = self._unsafe[-1] if self._unsafe else None
+        done = queue.done
+        if done >= 0 and (last is None or last[1] is not queue or last[2] != done):
+            self._unsafe.append((max(end_offset, last[0] if last is not None else 0), queue, done))
+        self.settle()
+
+    # Reading
+
+    def _read(self, queue: ReviveQueue) -> Steps:
+        low, high = self._store.queue_bounds(self._topic, queue.queue_id)
+        if not low <= queue.next_offset <= high:
+            self._env.log.error(
+                "revive queue %d is %d..%d, it goes on there, not at %d", queue.queue_id, low, high, queue.next_offset
+            )
+            queue.next_offset = min(max(queue.next_offset, low), high)
+        if queue.next_offset >= high:
+            return
+        read = yield from self._parts.reads.warmed(
+            lambda: self._store.read_queue(self._topic, queue.queue_id, queue.next_offset, RECORDS_PER_SLICE, READ_BYTES_MAX)
+        )
+        now_ms = self._env.wall_ms
+        for chunk in read.chunks:
+            at = 0
+            while at < len(chunk):
+                unit = read_unit(chunk, at)
+                at += unit.total_size
+                self._take(queue, unit, now_ms)
+        queue.next_offset = max(read.next_offset, queue.next_offset)
+        yield None
+
+    def _take(self, queue: ReviveQueue, unit: StoredMessage, now_ms: int) -> None:
+        tag = find(unit.properties, _TAGS)
+        deliver_ms = find(unit.properties, _DELIVER_MS)
+        try:
+            record = rules.read_record(tag.decode("utf-8", "replace") if tag else "", unit.body)
+            if record is not None:
+                queue.take(record, unit.queue_offset)
+        except BadBody as wrong:
+            self._env.log.warning(
+                "revive queue %d: record %d is passed over: %s", queue.queue_id, unit.queue_offset, plain_text(wrong)
+            )
+            return
+        due_ms = parse_long(deliver_ms.decode("ascii", "replace")) if deliver_ms else None
+        if due_ms is not None:
+            queue.saw(due_ms, now_ms)
+
+    # Copying
+
+    def _revive(self, queue: ReviveQueue, pop: Pop, point: PopCheckPoint) -> Steps:
+        """Copy what of a check point nobody acknowledged.  Raises `NotNow`."""
+        if not self._is_wanted(point):
+            queue.finish(pop)
+            return
+        topic = rules.retry_topic_for(pop.topic, pop.group, v2=self._parts.config.enable_retry_topic_v2)
+        yield from self._make_topic(topic, pop.group)
+        staged: list[int] = []
+        count = size = end_offset = 0
+        for index in range(point.num):
+            if point.has_bit(index):
+                continue
+            offset = point.offset_at(index)
+            original = yield from self._parts.reads.warmed(partial(self._original, pop, offset))
+            try:
+                end_offset = max(end_offset, self._again(queue, pop, point, offset, topic, original))
+            except NotTaken as no:
+                self._env.log.warning("revive queue %d: offset %d of %s was not stored: %s", queue.queue_id, offset, pop, no)
+                yield from self._written(point, staged)
+                raise NotNow from None
+            staged.append(index)
+            count += 1
+            size += len(original.body) if original is not None else 0
+            if count % COPIES_PER_SLICE == 0 or size >= BYTES_PER_SLICE:
+                size = 0
+                yield from self._written(point, staged)
+        yield from self._written(point, staged)
+        self._parts.lines.returned(QueueOfGroup(pop.topic, pop.group, pop.queue_id), count)
+        queue.finish(pop)
+        self._note_progress(queue, end_offset)
+
+    def _written(self, point: PopCheckPoint, staged: list[int]) -> Steps:
+        """What was staged is written: these messages are done.  Raises `NotNow` when it is not."""
+        if staged:
+            try:
+                yield None
+            except Exception as error:
+                self._env.log.warning("copies of popped messages were not stored: %s", plain_text(error))
+                raise NotNow from None
+            for index in staged:
+                point.set_bit(index)
+            staged.clear()
+
+    def _is_wanted(self, point: PopCheckPoint) -> bool:
+        """Topic and group are still there."""
+        parts = self._parts
+        has_group = point.group in parts.groups.table or not parts.config.pop_revive_skip_if_group_absent
+        return (point.topic or "") in parts.topics and has_group
+
+    def _original(self, pop: Pop, offset: int) -> StoredMessage | None:
+        """The message at this place, None for one that the log has lost.  Raises Cold."""
+        read = self._store.read_queue(pop.topic, pop.queue_id, offset, 1, READ_BYTES_MAX)
+        if not read.message_count:
+            return None
+        unit = read_unit(read.chunks[0])
+        return unit if unit.queue_offset == offset else None
+
+    def _again(
+        self, queue: ReviveQueue, pop: Pop, point: PopCheckPoint, offset: int, topic: str, original: StoredMessage | None
+    ) -> int:
+        """Stage the copy, or the check point once more; the end of either, 0 for none.  Raises `NotTaken`."""
+        if original is None:
+            return 0
+        try:
+            return self._copy(point, topic, original)
+        except NotTaken as no:
+            if no.status not in NEVER:
+                raise
+            return self._re_put(queue, point, offset, no)
+
+    def _copy(self, point: PopCheckPoint, topic: str, original: StoredMessage) -> int:
+        intake, wall_ms = self._parts.intake, self._env.wall_ms
+        message = Message(
+            topic,
+            rules.RETRY_QUEUE,
+            original.body,
+            rules.revived_values(decode(original.properties.decode("utf-8", "replace")), point, original.reconsume_times),
+            flag=original.flag,
+            sys_flag=original.sys_flag,
+            born_timestamp=original.born_timestamp,
+            born_host=intake.store_host,
+            reconsume_times=rules.revived_times(point, original.reconsume_times),
+        )
+        check_names(topic)
+        check_inner_batch(message.values, message.sys_flag, intake.has_batch_queues(topic))
+        intake.divert(message, wall_ms)
+        draft = intake.draft(message)
+        draft.properties = rules.revived_properties(message.values)
+        placed = intake.stage_draft(draft, wall_ms)
+        self._parts.stats.add_put(message.topic, message.queue_id, 1, placed.size)
+        return placed.end_offset
+
+    def _re_put(self, queue: ReviveQueue, point: PopCheckPoint, offset: int, why: NotTaken) -> int:
+        """The message cannot be stored as it is: perhaps later.  Raises `NotTaken`."""
+        self._env.log.error("offset %d of %s cannot come again now: %s", offset, point.topic, why)
+        times = point.re_puts()
+        if self._parts.config.skip_when_ckre_put_reach_max_times and times >= len(rules.RE_PUT_S):
+            return 0
+        wall_ms = self._env.wall_ms
+        again = rules.re_put(point, offset, wall_ms)
+        return self._parts.records.put_check_point(again, queue.queue_id, wall_ms).end_offset
+
+    def _make_topic(self, topic: str, group: str) -> Steps:
+        """The retry topic, and where the group begins in it (`addRetryTopicIfNotExist`)."""
+        parts = self._parts
+        if topic not in parts.topics:
+            parts.topics.create_in_send_back(topic, RETRY_QUEUES, RETRY_PERM)
+            if parts.offsets.query(group, topic, rules.RETRY_QUEUE) < 0:
+                parts.offsets.commit(group, topic, rules.RETRY_QUEUE, 0, "initPopRetryOffset")
+        try:
+            parts.topics.require_saved(topic)
+        except Unsaved as unsaved:
+            pause = Pause()
+            unsaved.table.when_saved(lambda _: pause.end())
+            yield pause
+            if topic not in parts.topics:
+                raise NotNow from unsaved

@@ -1,0 +1,60 @@
+"""Check points and acknowledgements on their way into the log: timer messages for the revive topic, made by forms.
+
+They are many: one for each pop, one for each acknowledgement.  What an ordinary message goes through on its way (hooks, a map of
+properties, its order) comes out the same for all of them, so they are packed straight away; who is due already goes into the
+revive topic itself, as the timer's rule says.
+
+Java: `PopMessageProcessor.buildCkMsg`, `AckMessageProcessor.appendAck`, `EscapeBridge.putMessageToSpecificQueue`.
+"""
+
+from __future__ import annotations
+
+from broker_impl.intake import Intake
+from rmq_store.log.draft import Draft, Placed
+from rmq_wire import names
+from rmq_wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
+from rmq_wire.implied import pop
+from rmq_wire.implied.index_keys import index_keys
+
+
+class PopRecords:
+    """Of one broker, for the revive topic of its cluster."""
+
+    def __init__(self, intake: Intake, cluster: str) -> None:
+        self._intake = intake
+        self.topic = pop.revive_topic(cluster)
+
+    def put_check_point(self, point: PopCheckPoint, queue_id: int, wall_ms: int) -> Placed:
+        """Stage it.  Raises `NotTaken`."""
+        due_ms = pop.check_point_due_ms(point)
+        return self._put(pop.CHECK_POINT_TAG, point.encode(), queue_id, due_ms, pop.check_point_key(point), wall_ms)
+
+    def put_ack(self, ack: AckMsg, queue_id: int, due_ms: int, wall_ms: int) -> Placed:
+        """Stage an acknowledgement.  `due_ms`: when its messages would come again.  Raises `NotTaken`."""
+        tag = pop.BATCH_ACK_TAG if isinstance(ack, BatchAckMsg) else pop.ACK_TAG
+        return self._put(tag, ack.encode(), queue_id, due_ms, pop.ack_key(ack), wall_ms)
+
+    def _put(self, tag: str, body: bytes, queue_id: int, due_ms: int, key: str, wall_ms: int) -> Placed:
+        intake = self._intake
+        slot_ms = intake.slot_of(due_ms, wall_ms)
+        if slot_ms is None:
+            topic, at, properties = self.topic, queue_id, pop.record_properties(tag, due_ms, key)
+        else:
+            topic, at = names.WHEEL_TIMER_TOPIC, 0
+            properties = pop.waiting_properties(tag, due_ms, key, slot_ms, self.topic, queue_id)
+        draft = Draft(
+            topic,
+            at,
+            body,
+            properties,
+            wall_ms,
+            intake.store_host,
+            intake.store_host,
+            0,
+            0,
+            0,
+            0,
+            pop.record_tags_code(tag),
+            index_keys(key, None, tag),
+        )
+        return intake.stage_draft(draft, wall_ms)

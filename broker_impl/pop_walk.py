@@ -1,0 +1,160 @@
+"""In which order a pop goes through queues, where it begins in each, and how much lies there: for pop, peek and notification.
+
+A pop reads the queue that it names, or all of the topic; before them, or behind them, those of the group's retry topic.  Chance
+decides where it begins and whether retries come first, so that no queue starves; a topic with priorities is mostly read from its
+highest queue down.
+
+Java: `PopMessageProcessor` (processRequest, popMsgFromTopic, getPopOffset, getInitOffset), `PeekMessageProcessor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from broker_impl.config import BrokerConfig
+from broker_impl.env import Env
+from broker_impl.state.attributes import MESSAGE_TYPE, PRIORITY_FACTOR
+from broker_impl.state.consumer_offsets import ConsumerOffsets
+from broker_impl.state.order_info import OrderInfos
+from broker_impl.state.pop_lines import PopLines, QueueOfGroup
+from broker_impl.state.topics import TopicTable
+from rmq_store.store import Store
+from rmq_wire import names
+from rmq_wire.bodies.groups import SubscriptionGroupConfig
+from rmq_wire.bodies.topics import TopicConfig
+from rmq_wire.java import parse_long
+
+FROM_FIRST: Final = 0
+"""`initMode`: a new group begins at the first message (`ConsumeInitMode.MIN`)."""
+CHANCES: Final = 100
+PEEK_RETRY_EACH: Final = 5
+"""One peek of so many looks at retries first."""
+
+
+PRIORITY: Final = "PRIORITY"
+"""The `message.type` of a topic whose queues are priorities."""
+FACTOR: Final = 100
+"""`priority.factor` of a group that has none."""
+
+
+class Place(NamedTuple):
+    """A queue on the way.  `last`: of retries that are looked at only when there is still room."""
+
+    topic: str
+    queue_id: int
+    is_retry: bool
+    last: bool
+
+
+class PopWalk:
+    """Of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        env: Env,
+        topics: TopicTable,
+        offsets: ConsumerOffsets,
+        lines: PopLines,
+        orders: OrderInfos,
+        store: Store,
+    ) -> None:
+        self._config = config
+        self._env = env
+        self._topics = topics
+        self._offsets = offsets
+        self._lines = lines
+        self._orders = orders
+        self._store = store
+
+    def of_pop(
+        self, topic: TopicConfig, group: SubscriptionGroupConfig, queue_id: int, *, order: bool = False
+    ) -> Iterator[Place]:
+        """The queues of a pop, or of the wait for one.  `queue_id`: -1 for all.  An ordered one reads no retries."""
+        config = self._config
+        chance = self._env.rng.randrange(CHANCES)
+        by_priority = not order and topic.attributes.get(MESSAGE_TYPE) == PRIORITY and chance < _factor(group)
+        probability = config.pop_from_retry_probability_for_priority if by_priority else config.pop_from_retry_probability
+        v2 = config.enable_retry_topic_v2
+        if v2 and config.retrieve_message_from_pop_retry_topic_v1 and chance % 2 == 0:
+            v2 = False
+        retry = None if order else names.pop_retry_topic(topic.topic_name, group.group_name, v2=v2)
+        return self._walk(topic, queue_id, retry, 0 if by_priority else chance, retry_first=chance < probability)
+
+    def of_peek(self, topic: TopicConfig, group: str, queue_id: int) -> Iterator[Place]:
+        """The queues of a peek."""
+        chance = self._env.rng.randrange(CHANCES)
+        retry = names.pop_retry_topic(topic.topic_name, group, v2=self._config.enable_retry_topic_v2)
+        return self._walk(topic, queue_id, retry, chance, retry_first=chance % PEEK_RETRY_EACH == 0)
+
+    def _walk(self, topic: TopicConfig, queue_id: int, retry: str | None, chance: int, *, retry_first: bool) -> Iterator[Place]:
+        retries = None if retry is None else self._topics.get(retry)
+        if retries is not None and retry_first:
+            yield from self._queues(retries, chance, is_retry=True)
+        if queue_id < 0:
+            yield from self._queues(topic, chance, is_retry=False)
+        else:
+            yield Place(topic.topic_name, queue_id, is_retry=False, last=False)
+        if retries is not None and not retry_first:
+            yield from self._queues(retries, chance, is_retry=True, last=True)
+
+    def _queues(self, topic: TopicConfig, chance: int, *, is_retry: bool, last: bool = False) -> Iterator[Place]:
+        count = topic.read_queue_nums
+        numbers = range(count - 1, -1, -1) if self._config.priority_order_asc else range(count)
+        for number in numbers:
+            yield Place(topic.topic_name, (number + chance) % count, is_retry, last)
+
+    # Where a pop begins
+
+    def begin(self, place: QueueOfGroup, init_mode: int = FROM_FIRST, *, init: bool = False) -> int:
+        """The offset where the next pop of this queue begins.  `init`: one that is new is committed.  Raises Cold."""
+        topic, group, queue_id = place
+        offset = self._offsets.query(group, topic, queue_id)
+        if offset < 0:
+            offset = self._first(topic, queue_id, init_mode)
+            if init:
+                self._offsets.commit(group, topic, queue_id, offset, "getPopOffset")
+        return max(self._lines.latest(place), offset)
+
+    def take_reset(self, place: QueueOfGroup) -> int | None:
+        """An operator has set the group's progress: it starts anew there (`resetPopOffset`).  Told once."""
+        topic, group, queue_id = place
+        reset = self._offsets.take_reset(group, topic, queue_id)
+        if reset is not None:
+            self._orders.clear_block(topic, group, queue_id)
+            self._lines.clear(place)
+            self._offsets.commit(group, topic, queue_id, reset, "ResetPopOffset")
+        return reset
+
+    def rest(self, place: QueueOfGroup, offset: int) -> int:
+        """How many entries the queue has from there on."""
+        return self._store.queue_bounds(place.topic, place.queue_id)[1] - offset
+
+    def _first(self, topic: str, queue_id: int, init_mode: int) -> int:
+        """For a group that has no progress (`getInitOffset`): the first message, or the last one.  Raises Cold.
+
+        `initPopOffsetByCheckMsgInMem`: a queue that is young as a whole is read as a whole.
+        """
+        lowest, highest = self._store.queue_bounds(topic, queue_id)
+        if init_mode == FROM_FIRST or names.is_retry_topic(topic):
+            return lowest
+        if (
+            self._config.init_pop_offset_by_check_msg_in_mem
+            and lowest == 0
+            and highest > 0
+            and self._is_in_memory(topic, queue_id)
+        ):
+            return 0
+        return max(highest - 1, 0)
+
+    def _is_in_memory(self, topic: str, queue_id: int) -> bool:
+        settings = self._store.settings
+        near = settings.physical_memory_bytes * settings.access_message_in_memory_max_ratio // 100
+        return self._store.written_offset - self._store.queue_unit(topic, queue_id, 0)[0] <= near
+
+
+def _factor(group: SubscriptionGroupConfig) -> int:
+    """Of so many pops in a hundred a group begins with the highest priority."""
+    factor = parse_long(group.attributes.get(PRIORITY_FACTOR, ""))
+    return FACTOR if factor is None else factor

@@ -1,0 +1,129 @@
+"""Where the next pop of a queue begins, and in which order what was handed out counts as progress.
+
+A pop hands out a stretch of a queue.  The next one begins behind it at once, while the group's committed progress moves only over
+stretches whose check point is stored, first come, first served: what is committed is never behind an open stretch, so a crash
+hands out again and loses nothing.  A queue has a line as long as one of its stretches is open.
+
+Java: `PopBufferMergeService` (commitOffsets, getLatestOffset, clearOffsetQueue), `PopMessageProcessor.QueueLockManager`,
+`PopInflightMessageCounter`.  *Differs*: a queue's lock is needed only while its bytes are read from the disk.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from broker_impl.state.consumer_offsets import ConsumerOffsets
+
+ABSENT: Final = -1
+COMMITTER: Final = "PopBufferMergeService"
+"""Who the log says has committed."""
+
+
+class QueueOfGroup(NamedTuple):
+    """A queue as one group reads it."""
+
+    topic: str
+    group: str
+    queue_id: int
+
+
+class Stretch:
+    """What one pop handed out: up to `next_offset`.  `settled`: its check point is safe, or nothing of it needs one."""
+
+    __slots__ = ("next_offset", "place", "settled")
+
+    def __init__(self, place: QueueOfGroup, next_offset: int) -> None:
+        self.place = place
+        self.next_offset = next_offset
+        self.settled = False
+
+
+class PopLines:
+    """The lines of all groups, and the queues that are being read."""
+
+    def __init__(self, offsets: ConsumerOffsets) -> None:
+        self._offsets = offsets
+        self._lines: dict[QueueOfGroup, deque[Stretch]] = {}
+        self._in_flight: dict[QueueOfGroup, int] = {}
+        self.locked: set[QueueOfGroup] = set()
+        """Somebody waits for the disk and has not said yet what it takes of them."""
+
+    def __len__(self) -> int:
+        """Queues with open stretches."""
+        return len(self._lines)
+
+    def latest(self, place: QueueOfGroup) -> int:
+        """Where the last open stretch ends; `ABSENT` where there is none (`getLatestOffset`)."""
+        line = self._lines.get(place)
+        return line[-1].next_offset if line else ABSENT
+
+    def length(self, place: QueueOfGroup) -> int:
+        """Open stretches of a queue (`getOffsetTotalSize`)."""
+        line = self._lines.get(place)
+        return len(line) if line else 0
+
+    def open(self, place: QueueOfGroup, next_offset: int) -> Stretch:
+        """A pop hands out up to here."""
+        stretch = Stretch(place, next_offset)
+        line = self._lines.get(place)
+        if line is None:
+            self._lines[place] = deque((stretch,))
+        else:
+            line.append(stretch)
+        return stretch
+
+    def settle(self, stretch: Stretch) -> None:
+        """It counts as soon as all before it do.  One whose line was cleared meanwhile counts no more."""
+        stretch.settled = True
+        place = stretch.place
+        line = self._lines.get(place)
+        if not line or not line[0].settled:
+            return
+        offset = ABSENT
+        while line and line[0].settled:
+            offset = line.popleft().next_offset
+        if not line:
+            del self._lines[place]
+        if offset > self._offsets.query(place.group, place.topic, place.queue_id):
+            self._offsets.commit(place.group, place.topic, place.queue_id, offset, COMMITTER)
+
+    def undo(self, stretch: Stretch) -> None:
+        """Nothing was handed out after all."""
+        line = self._lines.get(stretch.place)
+        if line and stretch in line:
+            line.remove(stretch)
+            if not line:
+                del self._lines[stretch.place]
+
+    def clear(self, place: QueueOfGroup) -> None:
+        """The group starts anew in this queue (`clearOffsetQueue`)."""
+        self._lines.pop(place, None)
+
+    # What nobody has acknowledged yet
+
+    def in_flight(self, place: QueueOfGroup) -> int:
+        """Messages that somebody has; of this run of the broker."""
+        return self._in_flight.get(place, 0)
+
+    def took(self, place: QueueOfGroup, count: int) -> None:
+        """So many were handed out."""
+        self._in_flight[place] = self._in_flight.get(place, 0) + count
+
+    def returned(self, place: QueueOfGroup, count: int) -> None:
+        """So many were acknowledged, or go back (`decrementInFlightMessageNum`)."""
+        left = self._in_flight.get(place, 0) - count
+        if left > 0:
+            self._in_flight[place] = left
+        else:
+            self._in_flight.pop(place, None)
+
+    def forget_in_flight(self, place: QueueOfGroup) -> None:
+        """An ordered pop begins: all of it is free (`clearInFlightMessageNum`)."""
+        self._in_flight.pop(place, None)
+
+    def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
+        """The topic, or the group, was deleted."""
+        for table in (self._lines, self._in_flight):
+            for place in [one for one in table if one.topic == topic or one.group == group]:
+                del table[place]
