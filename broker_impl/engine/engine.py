@@ -174,7 +174,7 @@ class Engine:
             peer.closed = True
             self.peers.pop(peer.id, None)
             peer.backlog.clear()
-            peer.outbox = []
+            peer.write_buffer = []
             if peer.watching is not None:
                 peer.watching.cancel()
             self._client_requests.abandon(peer)

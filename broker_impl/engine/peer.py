@@ -39,7 +39,6 @@ class Peer:
         "listener",
         "local",
         "opened_ms",
-        "outbox",
         "output_bytes_max",
         "queued_ms",
         "received_bytes",
@@ -50,6 +49,7 @@ class Peer:
         "tasks",
         "unsent_bytes",
         "watching",
+        "write_buffer",
     )
 
     def __init__(
@@ -74,7 +74,7 @@ class Peer:
         self.rows = rows
         self.attached: dict[str, Any] = {}
         """What capabilities keep with a connection, by a name of their own."""
-        self.outbox: list[Buffer] = []
+        self.write_buffer: list[Buffer] = []
         self.unsent_bytes = 0
         self.sent_bytes = 0
         self.output_bytes_max = output_bytes_max

@@ -16,7 +16,7 @@ from rmq_wire.declare import Header
 
 
 class WriteBuffers:
-    """The outboxes of all peers; `dirty` are those with something to send or to close."""
+    """The write buffers of all peers; `dirty` are those with something to send or to close."""
 
     def __init__(self, log: Log) -> None:
         self.dirty: list[Peer] = []
@@ -25,15 +25,15 @@ class WriteBuffers:
         self._log = log
 
     def emit(self, peer: Peer, opaque: int, form: Form, answer: Settled) -> None:
-        """Put an answer into the peer's outbox.  Dropped when the peer has gone."""
+        """Put an answer into the peer's write buffer.  Dropped when the peer has gone."""
         if peer.closing is not None or peer.closed:
             return
         frame = answer if isinstance(answer, bytes) else self._encoded(opaque, form, answer)
         if isinstance(frame, bytes):  # `push`, without the call
-            outbox = peer.outbox
-            if not outbox:
+            write_buffer = peer.write_buffer
+            if not write_buffer:
                 self.dirty.append(peer)
-            outbox.append(frame)
+            write_buffer.append(frame)
             size = len(frame)
             peer.unsent_bytes += size
             self.gathered_bytes += size
@@ -42,18 +42,18 @@ class WriteBuffers:
                 self.push(peer, chunk)
 
     def push(self, peer: Peer, chunk: Buffer) -> None:
-        """Put bytes into the outbox; the chunk must stay as it is until they are sent."""
-        outbox = peer.outbox
-        if not outbox:
+        """Put bytes into the write buffer; the chunk must stay as it is until they are sent."""
+        write_buffer = peer.write_buffer
+        if not write_buffer:
             self.dirty.append(peer)
-        outbox.append(chunk)
+        write_buffer.append(chunk)
         size = len(chunk)
         peer.unsent_bytes += size
         self.gathered_bytes += size
 
     def touch(self, peer: Peer) -> None:
         """The shell should look at this peer after the turn, though there may be nothing to send."""
-        if not peer.outbox:
+        if not peer.write_buffer:
             self.dirty.append(peer)
 
     def take(self, now_ms: int) -> list[Output]:
@@ -63,8 +63,8 @@ class WriteBuffers:
         outputs: list[Output] = []
         for peer in dirty:
             if not peer.closed:
-                outputs.append((peer, peer.outbox, peer.closing is not None))
-                peer.outbox = []
+                outputs.append((peer, peer.write_buffer, peer.closing is not None))
+                peer.write_buffer = []
                 peer.last_ms = now_ms
         return outputs
 

@@ -94,7 +94,7 @@ def test_nothing_is_kept_for_who_has_gone() -> None:
     client.close()
     server.driver.end_job()
     assert store.flushed_offset == 1
-    assert not client.peer.outbox
+    assert not client.peer.write_buffer
     assert server.engine.drained
 
 

@@ -270,7 +270,7 @@ def test_a_changed_configuration_is_read_at_the_next_start(tmp_path: Path) -> No
     assert config.unknown == {"mine": "y"}
 
 
-# What strangers try
+# What unknown peers try
 
 
 @pytest.mark.parametrize(
