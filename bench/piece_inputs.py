@@ -248,6 +248,8 @@ REFUSED: Final[dict[tuple[int, str], int | None]] = {
     (103, "a bomb"): 1,
     (103, "a hundred times as many topics, compressed"): 1,
     (318, "more than there may be"): 1,
+    (317, "all groups"): None,  # it fills a frame, unless somebody subscribes otherwise
+    (320, "70,000 messages"): 13,
     (325, "4 MiB and 2,000 properties"): None,  # it waits for the requester
     (325, "to nobody"): 1,
     (361, "20 of the longest selectors"): 20,

@@ -127,7 +127,7 @@ class Asker:
             peer.unsent_bytes -= len(said)
             if peer is self._peer:
                 self._answer_bytes += len(said)
-                heard = self._heard.setdefault(peer, Conversation(FrameLimits(frame_bytes_max=1 << 30)))
+                heard = self._heard.setdefault(peer, Conversation(FrameLimits(frame_bytes_max=1 << 30, header_bytes_max=1 << 24)))
                 for command in heard.feed(said):
                     if isinstance(command, Command) and command.flag & RESPONSE:
                         self.code = command.code

@@ -38,6 +38,7 @@ from rmq_spark.progress import on_its_way, progress_of, timer_passed, usual_dela
 from rmq_spark.session import Progress, watched
 from rmq_spark.tables import table_of
 from rmq_wire import property_names as prop
+from rmq_wire.implied.pop import plain_topic
 from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, WHEEL_TIMER_TOPIC
 
 if TYPE_CHECKING:
@@ -150,7 +151,8 @@ def copies(spark: SparkSession, source: Source) -> DataFrame:
     origin = F.expr(property_value(prop.ORIGIN_MESSAGE_ID))
     topic = F.coalesce(F.expr(property_value(prop.RETRY_TOPIC)), F.expr(property_value(prop.DLQ_ORIGIN_TOPIC)))
     bare = F.regexp_extract("realTopic", r"^%(?:RETRY|DLQ)%([^+]*)", 1)
-    owners = spark.createDataFrame(sorted(known.items()), "realTopic string, owner string")
+    named = [(retry, owner, _popped_from(retry, owner)) for retry, owner in sorted(known.items())]
+    owners = spark.createDataFrame(named, "realTopic string, owner string, poppedFrom string")
     rows = read.join(F.broadcast(owners), "realTopic", "left").withColumn("group", F.coalesce("owner", bare))
     return rows.select(
         "brokerName",
@@ -166,9 +168,15 @@ def copies(spark: SparkSession, source: Source) -> DataFrame:
         F.expr(f"try_cast({property_value(prop.TIMER_OUT_MS)} as bigint)").alias("due"),
         F.coalesce(origin, "uniqKey").alias("chain"),
         origin.alias("originMessageId"),
-        topic.alias("originTopic"),
+        F.coalesce(topic, "poppedFrom").alias("originTopic"),
         F.when(is_waiting, WAITING).when(is_dead, DEAD).otherwise(RETRY).alias("kind"),
     )
+
+
+def _popped_from(retry: str, owner: str) -> str | None:
+    """The topic that a retry topic of POP is for; its name alone says so.  None: it is no such topic."""
+    topic = plain_topic(retry, owner)
+    return None if topic == retry else topic
 
 
 def _retry_topics(source: Source) -> tuple[dict[str, str], bool]:

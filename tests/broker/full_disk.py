@@ -19,11 +19,14 @@ from typing import Protocol
 from rmq_store.disk.disk import Disk, RealDisk
 from rmq_store.errors import StoreError
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
+from rmq_wire.command import Command
 from rmq_wire.headers.groups import DeleteSubscriptionGroup, UpdateAndCreateSubscriptionGroup
 from rmq_wire.headers.offsets import UpdateConsumerOffset
 from rmq_wire.headers.topics import DeleteTopic
+from rmq_wire.headers.transactions import EndTransaction
+from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from tests.support.engine import Harness
-from tests.support.requests import create_topic, send
+from tests.support.requests import beat, create_topic, pairs, send
 from tests.support.troubled_disk import TroubledDisk
 
 NAMES = 6
@@ -31,7 +34,18 @@ STEPS = 40
 LEFT_BYTES_MAX = 40_000
 """What filling leaves: less than two tables, now and then nothing."""
 SETTINGS = {"mappedFileSizeCommitLog": 1 << 16, "mappedFileSizeConsumeQueue": 2000, "maxHashSlotNum": 100, "maxIndexNum": 400}
-PASSING = {"diskSpaceWarningLevelRatio": "100", "diskMaxUsedSpaceRatio": "95", "diskSpaceCleanForciblyRatio": "99"}
+WAITING = {"transactionCheckMax": "1000", "enablePropertyFilter": "true", "timerMaxDelaySec": "36000"}
+HOUR_MS = 3_600_000
+UNSEEN_S = 5
+"""The end of a half message that no queue has yet, since the disk is full, is answered so much later at most."""
+ROOM_LOOKS = 20
+"""So many seconds a broker may take to see that there is room again."""
+PASSING = {
+    "cleanFileForciblyEnable": "false",
+    "diskSpaceWarningLevelRatio": "100",
+    "diskMaxUsedSpaceRatio": "95",
+    "diskSpaceCleanForciblyRatio": "99",
+}
 BLOCK = 4096
 
 
@@ -130,6 +144,7 @@ class Lives:
         self.starts_refused = 0
         self.sent = 0
         self._names = [f"T{number}" for number in range(NAMES)]
+        self._harness: Harness | None = None
         self._start()
 
     def life(self) -> None:
@@ -164,8 +179,17 @@ class Lives:
         self.harness.stop()
 
     def _start(self) -> None:
-        self.harness = Harness(self.place.root, disk=self.place.disk, **SETTINGS, **PASSING)
+        """On what is there; the clocks go on."""
+        if self._harness is None:
+            self._harness = Harness(self.place.root, disk=self.place.disk, **SETTINGS, **PASSING, **WAITING)
+        else:
+            self._harness.open()
         self.client = self.harness.connect()
+
+    @property
+    def harness(self) -> Harness:
+        assert self._harness is not None
+        return self._harness
 
     def _step(self) -> None:
         name = self.chance.choice(self._names)
@@ -197,9 +221,16 @@ class Lives:
             self._done(UpdateConsumerOffset(consumer_group=group, topic=name, queue_id=0, commit_offset=0))
 
     def _done(self, request: object, body: bytes = b"") -> bool:
-        answer = self.client.ask(request, body)  # type: ignore[arg-type]
+        return self._asked(request, body).code == 0
+
+    def _asked(self, request: object, body: bytes = b"") -> Command:
+        opaque = self.client.send(request, body)  # type: ignore[arg-type]
+        for _ in range(UNSEEN_S):
+            if opaque not in self.client.answers:
+                self.harness.driver.advance(1_000)
+        answer = self.client.answers.pop(opaque)
         self.refused += answer.code != 0
-        return answer.code == 0
+        return answer
 
     def _look(self) -> None:
         node = self.harness.node
@@ -207,3 +238,90 @@ class Lives:
         assert {name for name in node.groups.table if name[:1] == "G" and name[1:].isdigit()} == self.groups
         for name, bodies in self.topics.items():
             assert [bytes(unit.body) for unit in self.harness.stored(name, 0)] == bodies, f"messages of {name}"
+
+
+class WaitingLives(Lives):
+    """The same with messages that wait: delayed, timed, half ones; and with groups that filter by properties.
+
+    At the end of each life all that was acknowledged is due, and must have come: at least once, since a kill may repeat.
+    """
+
+    def __init__(self, place: Place, seed: int) -> None:
+        super().__init__(place, seed)
+        self.halves: list[tuple[bytes, EndTransaction]] = []
+        """Acknowledged, and no end of them is: (body, the end that its producer wants)."""
+        self.wanted: set[bytes] = set()
+        self.never: set[bytes] = set()
+        assert self._done(create_topic("W", 1))
+
+    def _step(self) -> None:
+        kind = self.chance.choice(("else", "else", "delayed", "timed", "half", "end", "filter", "wait"))
+        body = b"w%d" % self.sent
+        self.sent += 1
+        if kind == "else":
+            super()._step()
+        elif kind == "delayed":
+            self._put(body, DELAY=str(self.chance.randrange(1, 5)))
+        elif kind == "timed":
+            after_ms = self.chance.choice((-1_000, 1_500, 7_000, 60_000, HOUR_MS))
+            self._put(body, TIMER_DELIVER_MS=str(self.harness.env.wall_ms + after_ms))
+        elif kind == "half":
+            self._half(body)
+        elif kind == "end" and self.halves:
+            self._end(self.chance.randrange(len(self.halves)))
+        elif kind == "filter":
+            said = beat(
+                f"F{self.chance.randrange(NAMES)}", "W", f"a > {self.sent}", "f", sub_version=self.sent, expression_type="SQL92"
+            )
+            self._done(*said)
+        elif kind == "wait":
+            self.harness.driver.advance(self.chance.choice((300, 1_000, 6_000)))
+            self.client = self.harness.connect()
+
+    def _put(self, body: bytes, **properties: str) -> None:
+        if self._done(send("W", 0, pairs(UNIQ_KEY=f"{self.sent:032X}", **properties)), body):
+            self.wanted.add(body)
+        else:
+            self.never.add(body)
+
+    def _half(self, body: bytes) -> None:
+        key = f"{self.sent:032X}"
+        given = pairs(TRAN_MSG="true", PGROUP="P", UNIQ_KEY=key)
+        born_ms = self.harness.env.wall_ms
+        answer = self._asked(send("W", 0, given, sys_flag=TRANSACTION_PREPARED, born_timestamp=born_ms), body)
+        if answer.code != 0:
+            self.never.add(body)
+            return
+        placed = answer.ext_map()
+        end = EndTransaction(
+            producer_group="P",
+            tran_state_table_offset=int(placed["queueOffset"]),
+            commit_log_offset=int(placed["msgId"][16:], 16),
+            commit_or_rollback=self.chance.choice((TRANSACTION_COMMIT, TRANSACTION_ROLLBACK)),
+            msg_id=key,
+            topic="W",
+        )
+        self.halves.append((body, end))
+
+    def _end(self, number: int) -> bool:
+        body, end = self.halves[number]
+        if not self._done(end):
+            return False
+        del self.halves[number]
+        (self.wanted if end.commit_or_rollback == TRANSACTION_COMMIT else self.never).add(body)
+        return True
+
+    def _look(self) -> None:
+        super()._look()
+        for _ in range(ROOM_LOOKS):
+            while self.halves and self._end(0):
+                pass
+            self.harness.driver.advance(1_000)
+        assert not self.halves, "there is room, and a transaction cannot be ended"
+        for _ in range(3):
+            self.harness.env.wall_ms += 2 * HOUR_MS
+            self.harness.driver.advance(30_000)
+        self.client = self.harness.connect()
+        came = {bytes(unit.body) for unit in self.harness.stored("W", 0)}
+        assert not (lost := self.wanted - came), f"lost: {sorted(lost)}"
+        assert not (unasked := self.never & came), f"came, and must not: {sorted(unasked)}"

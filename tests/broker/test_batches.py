@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_impl.capabilities.batches import MESSAGES_PER_SLICE
+from broker_impl.engine.slices import BYTES_PER_SLICE
 from rmq_store.errors import Closed, CommitFailed
 from rmq_store.log.commit_log import CommitLog
 from rmq_wire.batch import Item, pack_items
@@ -15,6 +16,7 @@ from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Command
 from rmq_wire.headers.send import SendMessageResponse
 from rmq_wire.message import has_good_seal, read_unit
+from rmq_wire.sys_flag import INNER_BATCH, NEED_UNWRAP
 from tests.support.driver import Client
 from tests.support.engine import Harness
 from tests.support.requests import batch, pairs, send
@@ -78,6 +80,10 @@ def test_a_small_batch_needs_no_second_turn(harness: Harness) -> None:
     assert begin(client, *items(MESSAGES_PER_SLICE + 1)) not in client.answers
     harness.driver.run()
     assert len(harness.stored()) == 2 * MESSAGES_PER_SLICE + 1
+    half = b"x" * (BYTES_PER_SLICE // 2)
+    assert begin(client, *[Item(0, half, b"")] * 2) in client.answers
+    assert begin(client, *[Item(0, half, b"")] * 3) not in client.answers, "few, but large"
+    harness.driver.run()
 
 
 def test_who_sends_a_batch_is_served_in_order(harness: Harness) -> None:
@@ -180,3 +186,5 @@ def test_a_unit_of_many_messages(harness: Harness) -> None:
         request, _ = batch(topic="B", properties=unique)
         assert client.ask(request, tiny * count).code == code
     assert harness.node.store.queue_bounds("B", 0) == (0, 32_767)
+    [unit] = [read_unit(b"".join(map(bytes, harness.node.store.read_queue("B", 0, 0, 1, 1 << 27).chunks)))]
+    assert unit.sys_flag == INNER_BATCH | NEED_UNWRAP, "a client that pulls it takes it apart"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_impl.engine.beside import FREE_MS, LATE_MS, LOOK_MS, MESSAGES_PER_MS, Beside
+from broker_impl.engine.beside import FREE_MS, LATE_MS, LOOK_MS, MESSAGES_PER_MS, REQUESTS_PER_MS, Beside
 from broker_impl.engine.counters import Counters
 from broker_impl.env import Env
 
@@ -41,6 +41,13 @@ def test_the_later_the_more() -> None:
         env.advance(1)
         given.append(beside.most(WANTED, late_ms))
     assert given == [MESSAGES_PER_MS, 2 * MESSAGES_PER_MS, 4 * MESSAGES_PER_MS, WANTED]
+
+
+def test_from_so_many_requests_on_it_is_a_share() -> None:
+    env, _, beside = busy(REQUESTS_PER_MS)
+    env.advance(1)
+    assert beside.most(WANTED, 0) == MESSAGES_PER_MS
+    assert beside.most(100 * WANTED, FREE_MS) == 100 * WANTED, "when it is so late it takes all"
 
 
 def test_they_have_gone() -> None:

@@ -15,6 +15,8 @@ from rmq_wire.codes import ResponseCode
 from rmq_wire.declare import Request
 from rmq_wire.headers.configuration import UpdateBrokerConfig
 from rmq_wire.headers.positions import GetMaxOffset
+from rmq_wire.headers.pull import LitePullMessage, PullMessage
+from rmq_wire.headers.timers import RecallMessage
 from rmq_wire.headers.transactions import EndTransaction
 from tests.support.driver import Client
 from tests.support.engine import Harness
@@ -103,6 +105,14 @@ def test_what_else_has_patience(tmp_path: Path) -> None:
     client = made.connect()
     behind_one(made, client, pull("T"), GetMaxOffset(topic="T", queue_id=0), after_ms=5_000)
     assert [client.answers[n].code for n in (1, 2, 3)] == [0, ResponseCode.SYSTEM_BUSY, 0]
+
+
+def test_recalls_wait_as_sends_do_and_lite_pulls_by_a_time_of_their_own(tmp_path: Path) -> None:
+    made = broker(tmp_path, waitTimeMillsInLitePullQueue="100")
+    client = made.connect()
+    lite = LitePullMessage(**{name: getattr(pull("T"), name) for name in PullMessage.__struct_fields__})
+    behind_one(made, client, lite, RecallMessage(topic="T", recall_handle="x"), pull("T"), after_ms=WAIT_MS)
+    assert [client.answers[n].code for n in (1, 2, 3, 4)] == [0, ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_BUSY, 0]
 
 
 def test_who_does_not_read_its_answers_makes_itself_wait(tmp_path: Path) -> None:

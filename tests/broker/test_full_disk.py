@@ -11,7 +11,7 @@ import pytest
 from broker_impl.state import persisted
 from rmq_store.disk.disk import Disk, write_all
 from rmq_store.errors import StoreDamaged
-from tests.broker.full_disk import Budget, FileSystem, Lives, mounted
+from tests.broker.full_disk import Budget, FileSystem, Lives, WaitingLives, mounted
 from tests.support.planting import FAILURES, find
 
 LIVES = 10
@@ -20,10 +20,14 @@ SEEDS = 2
 ROUNDS_BY_NIGHT = 200
 
 
-def test_a_disk_handed_in_that_runs_full(tmp_path: Path) -> None:
+KINDS = pytest.mark.parametrize("lived", [Lives, WaitingLives])
+
+
+@KINDS
+def test_a_disk_handed_in_that_runs_full(tmp_path: Path, lived: type[Lives]) -> None:
     refused = 0
     for seed in range(SEEDS):
-        lives = Lives(Budget(tmp_path / str(seed)), seed)
+        lives = lived(Budget(tmp_path / str(seed)), seed)
         for number in range(LIVES):
             try:
                 lives.life()
@@ -47,18 +51,19 @@ def renamed_away_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_planted_write_is_found(tmp_path: Path) -> None:
-    find(renamed_away_first, test_a_disk_handed_in_that_runs_full, tmp_path, by=(StoreDamaged, *FAILURES))
+    find(renamed_away_first, test_a_disk_handed_in_that_runs_full, tmp_path, Lives, by=(StoreDamaged, *FAILURES))
 
 
 @pytest.mark.nightly
+@KINDS
 @pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
-def test_a_small_file_system_that_runs_full(tmp_path: Path, kind: str) -> None:
+def test_a_small_file_system_that_runs_full(tmp_path: Path, kind: str, lived: type[Lives]) -> None:
     """Two hundred lives on a real one; the first of each ten begins on an empty store."""
     try:
         with mounted(kind, tmp_path) as at:
             refused = 0
             for seed in range(ROUNDS_BY_NIGHT // LIVES):
-                lives = Lives(FileSystem(at), seed)
+                lives = lived(FileSystem(at), seed)
                 for _ in range(LIVES):
                     lives.life()
                 refused += lives.refused

@@ -10,13 +10,14 @@ import pytest
 
 from broker_impl.capabilities.schedule import Schedule
 from broker_impl.capabilities.timers import Timers
+from broker_impl.half_copies import HalfCopies
 from broker_impl.state.delay_offsets import DelayOffsets
 from broker_impl.state.ended_halves import EndedHalves
 from rmq_store.timer.machine import Timer
 from rmq_store.timer.timer_log import TimerLog
 from tests.support.mixed_sim import mixed_day
 from tests.support.planting import FAILURES, Plant, find_by_seed
-from tests.support.timer_bugs import slot_counts_as_read_in_the_middle
+from tests.support.timer_bugs import nothing_is_cut_at_the_start, slot_counts_as_read_in_the_middle
 
 DAYS = 50
 NIGHTS = 400
@@ -76,14 +77,20 @@ def progress_is_one_too_far(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EndedHalves, "pass_to", lambda self, offset: real(self, offset + 1))
 
 
+def commits_are_not_looked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(HalfCopies, "is_committed", lambda *_: False)
+
+
 BITES: dict[Plant, int] = {
-    a_level_passes_over_what_was_not_written: 0,
-    the_timer_passes_over_what_was_not_written: 9,
-    the_timers_log_is_not_asked_whether_it_took_them: 0,
+    a_level_passes_over_what_was_not_written: 6,
+    the_timer_passes_over_what_was_not_written: 3,
+    the_timers_log_is_not_asked_whether_it_took_them: 3,
     recalls_are_not_looked_at: 0,
-    levels_begin_at_the_end_of_their_queue: 2,
-    slot_counts_as_read_in_the_middle: 2,
-    progress_is_one_too_far: 0,
+    levels_begin_at_the_end_of_their_queue: 0,
+    slot_counts_as_read_in_the_middle: 3,
+    nothing_is_cut_at_the_start: 3,
+    progress_is_one_too_far: 1,
+    commits_are_not_looked_for: 0,
 }
 """The first day on which each shows."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from broker_impl.state import consumer_offsets
 from rmq_wire import fastjson
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import Command
@@ -103,6 +104,15 @@ def test_a_reset_to_an_offset_of_one_queue(broker: Harness) -> None:
     for queue_id, offset, code in ((0, 6, 1), (0, -2, 1), (9, 0, ResponseCode.INVALID_PARAMETER)):
         assert client.ask(reset(queue_id=queue_id, offset=offset)).code == code, (queue_id, offset)
     assert (progress(client, 0), progress(client, 1)) == (4, 3)
+
+
+def test_a_reset_gives_no_new_progress_where_there_is_too_much(broker: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = broker.connect()
+    heartbeat(client, group="New")
+    monkeypatch.setattr(consumer_offsets, "PROGRESS_MAX", 2)
+    assert client.ask(ResetOffset(group="New", topic="T", timestamp=0, is_force=True)).remark == consumer_offsets.FULL
+    assert progress(client, group="New") is None
+    assert table(client.ask(reset(0))) == {0: 0, 1: 0}, "where there is some, it moves"
 
 
 def test_a_reset_survives_a_stop(broker: Harness) -> None:
@@ -203,6 +213,9 @@ def test_a_clone_without_a_topic_copies_all_of_them(broker: Harness) -> None:
     assert broker.node.offsets.queues("H", "U") == {0: 1}
     commit(client, 1, 0)
     assert progress(client, 0, "H") == 4, "a copy, not a second name"
+    broker.node.offsets.commit("G", "Gone", 0, 3)
+    assert client.ask(CloneGroupOffset(src_group="G", dest_group="I", offline=True)).code == 0
+    assert broker.node.offsets.topics_of("I") == ["T", "U"], "of topics that there are"
 
 
 def test_a_clone_leaves_out_what_the_online_members_do_not_subscribe_to(broker: Harness) -> None:
@@ -226,7 +239,7 @@ def corrected(client: Client, group: str, without: str | None = None) -> dict[st
     return {str(key): value for key, value in fastjson.loads(bytes(answer.body))["correctionOffsets"].items()}
 
 
-def test_the_smallest_progress_and_who_is_beyond_it(broker: Harness) -> None:
+def test_the_smallest_progress_and_who_is_beyond_it(broker: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     client = broker.connect()
     commit(client, 2, 0, "G")
     client.ask(CloneGroupOffset(src_group="G", dest_group="H", topic="T"))
@@ -235,6 +248,9 @@ def test_the_smallest_progress_and_who_is_beyond_it(broker: Harness) -> None:
     assert corrected(client, "G") == {"0": 1, "1": 3}
     assert corrected(client, "G", "H") == {"0": 2, "1": 4}
     assert progress(client, 0, "H") == 1, "asking changes nothing"
+    bounds = broker.node.store.queue_bounds
+    monkeypatch.setattr(broker.node.store, "queue_bounds", lambda topic, queue_id: (2, bounds(topic, queue_id)[1]))
+    assert corrected(client, "G") == {"0": 2, "1": 3}, "what leads to nothing any more does not count"
 
 
 # -- asking members

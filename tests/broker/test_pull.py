@@ -9,6 +9,7 @@ import pytest
 
 from rmq_store.errors import Cold
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
+from rmq_wire.bodies.heartbeat import CONSUME_ACTIVELY
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Form
 from rmq_wire.headers.pull import LitePullMessage, PullMessage
@@ -183,6 +184,8 @@ def test_broadcasting_that_is_not_wanted(harness: Harness) -> None:
     harness.node.groups.put(SubscriptionGroupConfig(group_name="G", consume_broadcast_enable=False))
     remark = "the consumer group[G] can not consume by broadcast way"
     assert refused(harness, pull(flags=0, subscription=None)) == (16, remark, {"forbiddenType": "4"})
+    harness.node.groups.put(SubscriptionGroupConfig(group_name="G"))
+    assert harness.connect().ask(pull(flags=0, subscription=None)).code == 0
 
 
 def test_pull_consumers_can_be_rejected(harness: Harness) -> None:
@@ -192,6 +195,23 @@ def test_pull_consumers_can_be_rejected(harness: Harness) -> None:
     assert harness.connect().ask(pull(consumer_group="TOOLS_CONSUMER")).code == 0
     heartbeat(harness.connect())
     assert harness.connect().ask(pull()).code == 0
+    member = harness.connect()
+    heartbeat(member, group="H")
+    group = harness.node.clients.consumer_group("H")
+    assert group is not None
+    group.consume_type = CONSUME_ACTIVELY
+    assert member.ask(pull(consumer_group="H")).code == 0
+    assert refused(harness, pull(consumer_group="H")) == (24, remark, {}), "of those who pull only the members may"
+
+
+def test_what_a_pull_wants_is_noted_again_when_the_clock_has_gone_back(harness: Harness) -> None:
+    client = harness.connect()
+    for by_ms in (0, 999, -5_000):
+        harness.env.wall_ms += by_ms
+        assert client.ask(pull(subscription="A")).code == 0
+    noted = harness.node.clients.compensated("G", "T")
+    assert noted is not None
+    assert noted.sub_version == harness.env.wall_ms
 
 
 @pytest.mark.parametrize(("committed", "stored"), [(3, 3), (5, 5), (0, 0), (6, -1), (-5, -1), (2**63 - 1, -1)])

@@ -183,6 +183,16 @@ def test_all_that_wait_have_a_limit(harness: Harness, monkeypatch: pytest.Monkey
     assert said(replier.ask(reply_to(), b"x" * 1_000)) == (2, BUSY, REGION)
     answer(asker, asker.asked[0])
     assert len(harness.stored(REPLY_TOPIC)) == 1
+    number = replier.send(reply_to(), b"x" * 1_000)
+    answer(asker, asker.asked[1])
+    assert replier.answers[number].code == 0, "there is room again"
+
+
+def test_the_queue_that_is_asked_for(harness: Harness) -> None:
+    harness.topic("T", 8)
+    for queue_id in (0, 0, 0, 7):
+        harness.connect().ask(reply_to("nobody", topic="T", queue_id=queue_id), b"a")
+    assert (len(harness.stored("T", 0)), len(harness.stored("T", 7))) == (3, 1)
 
 
 def test_a_store_that_takes_nothing_changes_nothing_for_the_requester(harness: Harness) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from broker_impl.engine import shares
 from broker_impl.filtering import ROWS_MAX, PropertyFilter
 from broker_impl.state import consumer_filters
 from broker_impl.state.consumer_filters import CHARACTERS_OF_TOPIC_MAX, FILTERS_OF_TOPIC_MAX
+from rmq_store.errors import Cold
 from rmq_wire.bloom import Bloom
 from rmq_wire.bodies.heartbeat import CheckClientRequest, SubscriptionData
 from rmq_wire.codes import ResponseCode
@@ -117,6 +119,24 @@ def test_only_a_match_wakes(harness: Harness) -> None:
     assert (answer.code, bodies(answer.body)) == (0, ["m9"])
 
 
+def test_what_cannot_be_read_here_and_now_wakes(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pull then waits for the disk, not who looks for all that are held."""
+    client = harness.connect()
+    heartbeat(client, expression="n > 5", **SQL)
+    opaque = client.send(pull(flags=SUSPEND, subscription=None, sub_version=1))
+    real, colds = harness.node.store.read_queue, [1]
+
+    def read(*arguments: Any) -> Any:
+        if colds:
+            colds.pop()
+            raise Cold(lambda: None, "somewhere")
+        return real(*arguments)
+
+    monkeypatch.setattr(harness.node.store, "read_queue", read)
+    put(harness, 1)
+    assert client.answers[opaque].code == ResponseCode.PULL_RETRY_IMMEDIATELY
+
+
 def test_the_sweep_moves_on_past_what_does_not_match(harness: Harness) -> None:
     client = harness.connect()
     heartbeat(client, expression="n > 5", **SQL)
@@ -147,6 +167,8 @@ def test_retry_topics(tmp_path: Path) -> None:
         properties = pairs(n=str(number), RETRY_TOPIC="T")
         assert client.ask(send(topic=retry, properties=properties), b"m%d" % number).code == 0
     assert bodies(client.ask(pull(retry, subscription="n < 9", **SQL)).body) == ["m2"]
+    harness.node.config.filter_support_retry = False
+    assert bodies(client.ask(pull(retry, subscription="n < 9", **SQL)).body) == ["m1", "m2"]
 
 
 def test_the_file(harness: Harness, tmp_path: Path) -> None:
@@ -184,10 +206,28 @@ def test_the_file(harness: Harness, tmp_path: Path) -> None:
     gone = harness.node.filters.get("t", "h")
     assert gone is not None
     assert gone.dead
+    harness.node.filters.sweep()
+    assert harness.node.filters.get("t", "h") is gone, "its group may come back"
     harness.env.advance(86_400_001)
     harness.node.filters.sweep()
     assert harness.node.filters.get("t", "h") is None
     assert harness.node.filters.get("t", "g") is not None
+
+
+def test_after_a_start_everybody_is_gone_for_half_a_minute(harness: Harness) -> None:
+    heartbeat(harness.connect(), expression="a > 1", **SQL)
+    harness.env.advance(3_600_000)
+    harness.restart()
+    found = harness.node.filters.get("T", "G")
+    assert found is not None
+    assert found.said.dead_time == harness.env.wall_ms - 30_000
+    harness.restart()
+    again = harness.node.filters.get("T", "G")
+    assert again is not None
+    assert again.said.dead_time == found.said.dead_time
+    harness.env.advance(86_400_000 - 30_000)
+    harness.node.filters.sweep()
+    assert harness.node.filters.get("T", "G") is None, "nobody came back for a day"
 
 
 def test_the_file_is_written_every_ten_seconds(harness: Harness, tmp_path: Path) -> None:

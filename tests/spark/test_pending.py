@@ -17,6 +17,7 @@ from rmq_wire.implied import real_place as rule
 from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from tests.spark.kit import figures, job, made, planted
 from tests.support.engine import Harness
+from tests.support.golden import GOLDEN
 from tests.support.requests import pairs, send
 from tests.support.store_rig import Rig, draft, small
 from tests.support.stores import golden_of, golden_store
@@ -337,3 +338,19 @@ def test_queue_numbers_are_those_of_the_rule(spark: Any) -> None:
         "realQueueId", pending_rows.real_queue()
     )
     assert dict(rows.collect()) == {text: rule.real_queue(text) for text in texts}
+
+
+def test_in_flight_as_the_receipts_say(spark: Any, tmp_path: Path) -> None:
+    """In a store of the real broker, and as the inspector says it by the rule book."""
+    store = golden_of("pop", tmp_path / "store")
+    outcome = job(spark, "pending", store, now=end_of(store))
+    rows = (
+        outcome.frames["pending"]
+        .where("kind = 'pop'")
+        .selectExpr("topic", "queueId", "queueOffset as offset", "unix_millis(dueTimestamp) as due", "group", "state")
+    )
+    found = sorted((row.asDict() for row in rows.collect()), key=lambda row: (row["topic"], row["queueId"], row["offset"]))
+    told = json.loads((GOLDEN / "store-5.5.0-pop" / "told.json").read_text())
+    assert found == [{**one, "group": "GID_pop", "state": "waiting"} for one in told]
+    counted = figures(outcome)
+    assert (counted["popAcked"], counted["popSettled"], counted["popPending"]) == (5, 1, 5)

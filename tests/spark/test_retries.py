@@ -202,3 +202,24 @@ def test_nothing_retried(spark: Any, tmp_path: Path) -> None:
     store = golden_of("batch", tmp_path)
     outcome = outcome_of(spark, "retries", store, fail_on_dead=True)
     assert outcome.is_clean == (not any(row["state"] == "dead" for row in plainly(store).values()))
+
+
+@pytest.mark.parametrize("separator", ["_", "+"])
+def test_retry_topics_of_pop(spark: Any, tmp_path: Path, separator: str) -> None:
+    """A copy says neither its topic nor where it was; the names of its topic and of its group do, in both versions."""
+    store = golden_of("pop", tmp_path / "store")
+    if separator == "+":
+        rename(store, "GID_pop_popped", "GID_pop+popped")
+    rows = [row.asDict() for row in job.retries(spark, store).collect()]
+    assert [(row["group"], row["originTopic"], row["state"]) for row in rows] == [("GID_pop", "popped", "consumed")]
+
+
+def rename(store: Path, old: str, new: str) -> None:
+    """A topic, wherever it is named."""
+    for path in sorted(store.rglob("*"), reverse=True):
+        if path.is_file():
+            data = path.read_bytes()
+            if old.encode() in data:
+                path.write_bytes(data.replace(old.encode(), new.encode()))
+        if old in path.name:
+            path.rename(path.with_name(path.name.replace(old, new)))

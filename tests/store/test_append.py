@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_store.errors import Closed, CommitFailed, CreateFailed, Illegal, IllegalKind, Unwritable
+from rmq_store.log import batch
 from rmq_store.log.draft import Draft
+from rmq_store.log.staging import Staged, with_seal_place
 from rmq_store.settings import EXTRA_UNIT_BYTES
 from rmq_wire import sys_flag
 from rmq_wire.implied.index_keys import index_keys
@@ -160,6 +163,29 @@ def test_a_batch_stays_in_one_file() -> None:
     assert placed[0].physical_offset == FILE
     assert [one.queue_offset for one in placed] == [0, 1, 2, 3, 4]
     assert rig.numbers() == [0, 1, 2, 3, 4]
+
+
+def test_a_batch_comes_from_one_host_and_has_one_time() -> None:
+    rig = Rig()
+    other = draft(2)
+    other.born_host = HOST_V6
+    with pytest.raises(Illegal, match="one host"):
+        stage_batch(rig.store, [draft(1), other], START_MS)
+    staged = [cast(Staged, one) for one in stage_batch(rig.store, [draft(n) for n in range(3)], START_MS + 7)]
+    assert [one.store_timestamp for one in staged] == [START_MS + 7] * 3
+
+
+def test_a_batch_is_not_longer_than_one_turn_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "UNITS_MAX", 3)
+    rig = Rig()
+    with pytest.raises(Illegal, match="more than 3 messages"):
+        stage_batch(rig.store, [draft(n) for n in range(4)], START_MS)
+    assert len(stage_batch(rig.store, [draft(n) for n in range(3)], START_MS)) == 3
+
+
+def test_the_check_sum_s_place_begins_behind_a_whole_pair() -> None:
+    assert with_seal_place(b"a\1b") == with_seal_place(b"a\1b\2")
+    assert with_seal_place(b"a\1b").startswith(b"a\1b\2")
 
 
 def test_a_batch_that_fits_in_no_file_or_has_a_bad_member_leaves_nothing() -> None:
@@ -437,15 +463,16 @@ def test_dispatch_of_no_more_keys_than_wanted() -> None:
 
 def test_units_of_transactions_that_no_queue_gets() -> None:
     rig = Rig()
+    rig.put(draft(0))
     prepared = rig.store.stage(draft(1, sys_flag=sys_flag.TRANSACTION_PREPARED), START_MS)
     rollback = rig.store.stage(draft(2, sys_flag=sys_flag.TRANSACTION_ROLLBACK), START_MS)
     commit = rig.store.stage(draft(3, sys_flag=sys_flag.TRANSACTION_COMMIT), START_MS)
     rig.store.commit()
     rig.store.dispatch(START_MS)
-    assert [one.queue_offset for one in (prepared, rollback, commit)] == [0, 0, 0]
-    assert rig.numbers() == [3]
+    assert [one.queue_offset for one in (prepared, rollback, commit)] == [0, 0, 1]
+    assert rig.numbers() == [0, 3]
     found = rig.store.query("TopicA", "shared", 64, 0, 1 << 60).units
-    assert [number_of(read_unit(unit).body) for unit in found] == [1, 3]
+    assert [number_of(read_unit(unit).body) for unit in found] == [0, 1, 3]
 
 
 def test_delay_levels_put_the_due_time_into_the_queue() -> None:

@@ -80,33 +80,6 @@ def test_rates_appear_when_there_are_samples_enough() -> None:
     assert len(statistics._samples) == 601
 
 
-def test_the_distribution_is_last_minute_s() -> None:
-    statistics = StoreStatistics(0)
-    for elapsed in (0, 0, 5, 9, 10, 49, 50, 150, 400, 700, 1500, 2500, 3500, 4500, 7000, 20_000):
-        statistics.put_elapsed(elapsed)
-    assert statistics.distribution_text() == "null"
-    statistics.sample(60_000)
-    assert statistics.distribution_text() == "null"
-    statistics.sample(60_001)
-    assert statistics.distribution_text() == (
-        "[<=0ms]:2 [0~10ms]:2 [10~50ms]:2 [50~100ms]:1 [100~200ms]:1 [200~500ms]:1 [500ms~1s]:1 [1~2s]:1 [2~3s]:1 [3~4s]:1 "
-        "[4~5s]:1 [5~10s]:1 [10s~]:1 "
-    )
-    assert statistics.put_elapsed_max_ms == 20_000
-
-
-def test_percentiles_are_interpolated() -> None:
-    statistics = StoreStatistics(0)
-    statistics.put_elapsed(1, 98)
-    statistics.put_elapsed(10, 1)
-    statistics.put_elapsed(1000, 1)
-    statistics.sample(60_001)
-    info = statistics.runtime_info(0)
-    assert info["putLatency99"] == "10.00"
-    assert info["putLatency999"] == "10.00"
-    assert 0.99 < statistics.percentile(0.98) <= 1.0
-
-
 def test_a_store_counts() -> None:
     disk = MemoryDisk()
     disk.space = Usage(1000, 600, 500)

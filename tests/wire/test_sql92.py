@@ -11,11 +11,28 @@ from hypothesis import strategies as st
 from rmq_wire.properties import encode
 from rmq_wire.sql92.errors import SelectorError
 from rmq_wire.sql92.expressions import DEPTH_MAX
-from rmq_wire.sql92.selector import CHARACTERS_MAX, compiled
+from rmq_wire.sql92.selector import (
+    CHARACTERS_MAX,
+    KEPT,
+    KNOWN_CHARACTERS_MAX,
+    KNOWN_MAX,
+    Selector,
+    compiled,
+    unread_characters,
+)
 from rmq_wire.sql92.tokens import TOKENS_MAX, line_and_column
 from tests.support import selectors
 
-MESSAGE = {"n": "5", "d": "2.5", "name": "it's", "flag": "TRUE", "big": "2147483648"}
+MESSAGE = {
+    "n": "5",
+    "d": "2.5",
+    "name": "it's",
+    "flag": "TRUE",
+    "big": "2147483648",
+    "nan": "NaN",
+    "minus": "-0.0",
+    "plus": "0.0",
+}
 
 
 @pytest.mark.parametrize(
@@ -25,7 +42,7 @@ MESSAGE = {"n": "5", "d": "2.5", "name": "it's", "flag": "TRUE", "big": "2147483
         *("name = 'it''s'", "name CONTAINS '''s'", "name STARTSWITH 'it'", "name ENDSWITH 's'", "name NOT CONTAINS 'x'"),
         *("n IN ('4', '5')", "n NOT IN ('4')", "nobody IS NULL", "n is not null", "flag = true", "nobody = nothing"),
         *("NOT (n = 4)", "n > -1", "n = +5", "n = 5 rubbish %%", "n /* c */ = -- c\n 5", "n = 4 OR d = 2.5", "big = 2147483648"),
-        *("'abc' CONTAINS 'b'", "n <> 4", "d > 2.4 and d < n", "TRUE"),
+        *("'abc' CONTAINS 'b'", "n <> 4", "d > 2.4 and d < n", "TRUE", "nan > 1.5", "minus < plus", "minus <= minus"),
     ],
 )
 def test_selects(text: str) -> None:
@@ -46,6 +63,8 @@ def test_selects(text: str) -> None:
             "NULL",
             "TRUE = flag",
             "n = 5 AND x",
+            "nan < 1.5",
+            "plus < minus",
         ),
     ],
 )
@@ -98,6 +117,26 @@ def test_just_within_the_limits() -> None:
     deep = "+(" * (DEPTH_MAX // 2 - 1) + "a = 1" + ")" * (DEPTH_MAX // 2 - 1)
     assert compiled(deep).matches({"a": "1"})
     assert compiled("a = 2 OR " * (TOKENS_MAX // 4 - 1) + "a = 1").matches({"a": "1"})
+
+
+def test_what_a_selector_remembers_has_a_limit() -> None:
+    """Answers by values: so many of them, and none of long ones."""
+    selector = Selector("a > 10 OR b = 'x'")
+    for number in range(2 * KNOWN_MAX):
+        assert selector.matches_stored(encode({"a": str(number)}).encode()) is (number > 10)
+        assert 0 < len(selector._known) <= KNOWN_MAX
+    before = len(selector._known)
+    for number in range(3):
+        assert not selector.matches_stored(encode({"b": "y" * KNOWN_CHARACTERS_MAX + str(number)}).encode())
+    assert len(selector._known) == before
+
+
+def test_the_text_that_was_not_met_for_longest_is_forgotten() -> None:
+    texts = [f"forgotten = {number}" for number in range(KEPT + 1)]
+    for text in (*texts[:KEPT], texts[0], texts[KEPT]):
+        compiled(text)
+    assert unread_characters(texts[0]) == 0
+    assert unread_characters(texts[1]) == len(texts[1])
 
 
 def test_an_error_is_the_same_each_time() -> None:
