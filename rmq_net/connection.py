@@ -7,6 +7,7 @@ goes to `on_request`.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from typing import Self
 
@@ -14,6 +15,7 @@ import trio
 
 from rmq_net.log import Log
 from rmq_net.service import Buffer
+from rmq_wire.codes import LanguageCode
 from rmq_wire.command import RESPONSE, Command, Form, Limits, Unreadable
 from rmq_wire.conversation import Conversation
 from rmq_wire.declare import Request
@@ -24,9 +26,25 @@ CONNECT_MS = 3_000
 ASK_MS = 3_000
 """Java: MQClientAPIImpl's usual request time-out."""
 RECEIVE_BYTES = 256 * 1024
+UNSENT_BYTES_MAX = 8 << 20
+"""More than this waits in the caller's task until the server reads: two messages of the largest kind may wait here."""
 
 Answering = Callable[[Command], bytes | None]
 """A request of the server's to the frame that answers it, or None.  The body dies with the call."""
+
+
+async def open_stream(host: str, port: int, tls: ssl.SSLContext | None = None) -> trio.abc.Stream:
+    """A stream to a server, in TLS when asked for, shaken hands.  Raises `OSError`, `trio.BrokenResourceError`."""
+    stream = await trio.open_tcp_stream(host, port)
+    if tls is None:
+        return stream
+    wrapped = trio.SSLStream(stream, tls, server_hostname=host, https_compatible=True)
+    try:
+        await wrapped.do_handshake()
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+    return wrapped
 
 
 class ConnectionLost(Exception):
@@ -54,7 +72,12 @@ class Connection:
         self._conversation = conversation
         self._on_request = on_request
         self._unsent: list[Buffer] = []
+        self._unsent_bytes = 0
         self._more = trio.Event()
+        self._room = trio.Event()
+        self._room.set()
+        self._quiet = trio.Event()
+        self._heard_s = trio.current_time()
         self._ending = trio.CancelScope()
         self._log = Log("rmq.net", lambda: int(trio.current_time() * 1e3))
 
@@ -72,10 +95,34 @@ class Connection:
     ) -> Self:
         """A connection whose tasks run in `nursery`.  Raises `OSError`, `trio.TooSlowError`."""
         with trio.fail_after(timeout_ms / 1e3):
-            stream = await trio.open_tcp_stream(host, port)
-        connection = cls(stream, Conversation(limits or Limits(), form=form), on_request)
+            stream = await open_stream(host, port)
+        return await cls.over(stream, nursery=nursery, on_request=on_request, limits=limits, form=form)
+
+    @classmethod
+    async def over(
+        cls,
+        stream: trio.abc.Stream,
+        *,
+        nursery: trio.Nursery,
+        on_request: Answering | None = None,
+        limits: Limits | None = None,
+        form: Form = Form.JSON,
+        language: int = LanguageCode.JAVA,
+    ) -> Self:
+        """The same over a stream that is open already."""
+        connection = cls(stream, Conversation(limits or Limits(), form=form, language=language), on_request)
         await nursery.start(connection._run)
         return connection
+
+    @property
+    def questions(self) -> int:
+        """How many wait for their answer."""
+        return self._conversation.questions
+
+    @property
+    def silent_ms(self) -> int:
+        """How long nothing has come from the server."""
+        return int((trio.current_time() - self._heard_s) * 1e3)
 
     async def ask(
         self, request: Request, body: Buffer = b"", *, timeout_ms: int = ASK_MS, ext: dict[str, str] | None = None
@@ -84,36 +131,41 @@ class Connection:
 
         Raises `trio.TooSlowError` when it does not come in time, `ConnectionLost`, `BadHeader` when it cannot be read.
         """
-        if self.closed.is_set():
-            raise ConnectionLost(self.why)
         question = _Question()
         deadline_ms = int(trio.current_time() * 1e3) + timeout_ms
-        opaque, frame = self._conversation.ask(request, body=body, deadline_ms=deadline_ms, tag=question, ext=ext)
-        self._send(frame)
-        try:
-            with trio.fail_after(timeout_ms / 1e3):
+        with trio.fail_after(timeout_ms / 1e3):
+            await self._may_send()
+            opaque, frame = self._conversation.ask(request, body=body, deadline_ms=deadline_ms, tag=question, ext=ext)
+            self._send(frame)
+            try:
                 await question.came.wait()
-        finally:
-            self._conversation.forget(opaque)
+            finally:
+                self._conversation.forget(opaque)
+                if not self._conversation.questions:
+                    self._quiet.set()
         if question.answer is None:
             if question.wrong:
                 raise BadHeader(question.wrong)
             raise ConnectionLost(self.why)
         return question.answer
 
-    async def send_oneway(self, request: Request, body: Buffer = b"") -> None:
-        """Send what is not answered.  Raises `ConnectionLost`."""
-        if self.closed.is_set():
-            raise ConnectionLost(self.why)
-        self._send(self._conversation.send_oneway(request, body))
+    async def send_oneway(self, request: Request, body: Buffer = b"", *, ext: dict[str, str] | None = None) -> None:
+        """Send what is not answered, once there is room for it.  Raises `ConnectionLost`."""
+        await self._may_send()
+        self._send(self._conversation.send_oneway(request, body, ext=ext))
         await trio.lowlevel.checkpoint()
 
     async def send(self, data: Buffer) -> None:
         """Send bytes as they are: for those who test a server.  Raises `ConnectionLost`."""
-        if self.closed.is_set():
-            raise ConnectionLost(self.why)
+        await self._may_send()
         self._send(data)
         await trio.lowlevel.checkpoint()
+
+    async def answered(self) -> None:
+        """Wait until no question is open, or the connection has ended."""
+        while self._conversation.questions:
+            self._quiet = trio.Event()
+            await self._quiet.wait()
 
     async def close(self) -> None:
         """Close it; open questions get `ConnectionLost`.  Returns when its tasks have ended."""
@@ -121,8 +173,17 @@ class Connection:
         self._ending.cancel()
         await self.closed.wait()
 
+    async def _may_send(self) -> None:
+        while not self._room.is_set() and not self.closed.is_set():
+            await self._room.wait()
+        if self.closed.is_set():
+            raise ConnectionLost(self.why)
+
     def _send(self, data: Buffer) -> None:
         self._unsent.append(data)
+        self._unsent_bytes += len(data)
+        if self._unsent_bytes > UNSENT_BYTES_MAX and self._room.is_set():
+            self._room = trio.Event()
         self._more.set()
 
     async def _run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -136,6 +197,7 @@ class Connection:
         finally:
             self.why = self.why or "cancelled"
             self.closed.set()
+            self._room.set()
             for pending in self._conversation.abandon():
                 pending.tag.came.set()
             with trio.CancelScope(shield=True):
@@ -144,6 +206,7 @@ class Connection:
     async def _read(self) -> None:
         try:
             while data := await self._stream.receive_some(RECEIVE_BYTES):
+                self._heard_s = trio.current_time()
                 for command in self._conversation.feed(data):
                     self._take(command)
             self.why = self.why or "closed by the server"
@@ -179,5 +242,8 @@ class Connection:
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                     self.why = self.why or str(error.__cause__ or error)
                     self._ending.cancel()
+                self._unsent_bytes -= sum(map(len, unsent))
+                if self._unsent_bytes <= UNSENT_BYTES_MAX:
+                    self._room.set()
             self._more = trio.Event()
             await self._more.wait()

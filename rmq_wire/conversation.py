@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from rmq_wire.codes import LanguageCode
 from rmq_wire.command import DEFAULT_LIMITS, Command, Limits, Unreadable, decode_header
 from rmq_wire.declare import Request
 from rmq_wire.encoding import Buffer, Form, encode_request
@@ -38,10 +39,11 @@ class Pending(NamedTuple):
 class Conversation:
     """One connection's bytes, in and out."""
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS, *, form: Form = Form.JSON) -> None:
-        """form: of the questions asked here.  Answers are read in either form."""
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, *, form: Form = Form.JSON, language: int = LanguageCode.JAVA) -> None:
+        """form, language: of the questions asked here.  Answers are read in either form."""
         self._limits = limits
         self._form = form
+        self._language = language
         self._held = bytearray()
         """The beginning of a frame.  Given away when complete, since the body's view must not move."""
         self._wanted = 0
@@ -141,6 +143,11 @@ class Conversation:
 
     # Questions
 
+    @property
+    def questions(self) -> int:
+        """How many are pending."""
+        return len(self._pending)
+
     def ask(
         self,
         request: Request,
@@ -154,11 +161,20 @@ class Conversation:
         code = request.code
         opaque = self._take_opaque()
         self._pending[opaque] = Pending(opaque, code, deadline_ms, tag)
-        return opaque, encode_request(code, request, body, opaque=opaque, form=self._form, ext=ext)
+        return opaque, encode_request(code, request, body, opaque=opaque, form=self._form, ext=ext, language=self._language)
 
-    def send_oneway(self, request: Request, body: Buffer = b"") -> bytes:
+    def send_oneway(self, request: Request, body: Buffer = b"", *, ext: dict[str, str] | None = None) -> bytes:
         """The frame of a one-way request."""
-        return encode_request(request.code, request, body, opaque=self._take_opaque(), form=self._form, oneway=True)
+        return encode_request(
+            request.code,
+            request,
+            body,
+            opaque=self._take_opaque(),
+            form=self._form,
+            oneway=True,
+            ext=ext,
+            language=self._language,
+        )
 
     def match(self, response: Command | Unreadable) -> Pending | None:
         """The question that this answers, which is pending no more; None for an answer nobody waits for."""

@@ -65,7 +65,7 @@ PARTS = (
     Part("jobs", JOBS, tuple(f"spark/test_{job}.py" for job in JUDGING), 600),
     Part("consumption", JAVA, (), 350),
     Part("pop", JAVA, (), 300),
-    Part("client", PYTHON, (), 400),
+    Part("client", PYTHON, ("client",), 400),
     Part("live topics", SPARK, (), 300),
 )
 CPU_BUDGET_S = 45 * 60 * 2 * 7 // 10

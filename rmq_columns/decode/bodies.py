@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rmq_columns.decode.dtypes import Mask
-from rmq_columns.decode.packed import StillPacked, compression_of, unpack
 from rmq_wire import sys_flag
+from rmq_wire.packed_body import StillPacked, compression_of, unpack
 
 BATCH_BYTES_MAX: Final = 256 << 20
 """Of all bodies of a batch; above it the caller makes smaller batches."""

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from rmq_columns.decode.packed import INSTALL
 from rmq_inspect.decode.log import Unit
 from rmq_inspect.decode.records import BodyForm, json_line, record_of, unpacked_body
 from rmq_inspect.errors import CannotLook
+from rmq_wire.packed_body import INSTALL
 
 ROWS_MAX: Final = 16_384
 ROW_GROUP_BYTES_MAX: Final = 32 << 20

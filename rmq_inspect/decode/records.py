@@ -10,20 +10,20 @@ import base64
 from enum import StrEnum
 from typing import Any, Final
 
-from rmq_columns.decode import packed as packing
-from rmq_columns.decode.packed import StillPacked, unpack
 from rmq_columns.shown import cells as cells
 from rmq_columns.shown import fit as fit
 from rmq_columns.shown import json_line as json_line
 from rmq_columns.shown import pad as pad
 from rmq_columns.shown import printable as printable
 from rmq_inspect.decode.log import Unit
+from rmq_wire import packed_body as packing
 from rmq_wire import property_names as prop
 from rmq_wire import sys_flag as flags
 from rmq_wire.checksum import body_crc
 from rmq_wire.implied.light_queues import light_places
 from rmq_wire.message import MAGIC_V2, SEAL_BYTES, StoredMessage, has_good_crc, has_good_seal
 from rmq_wire.message_id import host_address, offset_message_id
+from rmq_wire.packed_body import StillPacked, unpack
 from rmq_wire.properties import decode
 
 TRANSACTIONS: Final = {

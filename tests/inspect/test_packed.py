@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_columns.decode import packed
-from rmq_columns.decode.packed import StillPacked, unpack
 from rmq_store.disk.disk import RealDisk
+from rmq_wire import packed_body as packed
 from rmq_wire import sys_flag as flags
+from rmq_wire.packed_body import StillPacked, unpack
 from tests.support.command import look
 from tests.support.store_rig import Rig, draft, small
 from tests.support.stores import SLOTS

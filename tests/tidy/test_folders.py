@@ -31,6 +31,10 @@ ARROWS = {
         "recovery": "disk queues log index",
         "timer": "disk read log",
     },
+    "rmq_client": {
+        "producing": "",
+        "consuming": "producing",
+    },
     "rmq_inspect": {
         "decode": "",
         "explain": "decode",

@@ -1,0 +1,90 @@
+"""A client: made by `connect`, lives as long as its `async with` block, and makes producers, pullers and what manages topics.
+
+`connect` opens nothing: a server is called when somebody needs it.  Everything that runs runs in the nursery of the block, and
+has ended when the block has.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import trio
+
+from rmq_client.consuming.pulling import TOOLS_GROUP, Puller
+from rmq_client.core import ClientCore
+from rmq_client.errors import CallerError
+from rmq_client.name_servers import addresses_of
+from rmq_client.producing.producer import Producer, SendHook
+from rmq_client.settings import ClientSettings, ProducerSettings
+from rmq_client.signing import Credentials
+from rmq_client.topics import Topics
+from rmq_client.world import World, dial_with
+
+__all__ = ["Client", "Producer", "Puller", "Topics", "connect"]
+
+
+class Client(ClientCore):
+    """Producers, pullers and topics of one cluster; they share its connections and routes."""
+
+    def producer(self, group: str, *, hooks: Sequence[SendHook] = (), **settings: Any) -> Producer:
+        """A producer of this group.  settings: those of `ProducerSettings`.  Raises `CallerError`."""
+        with _known_settings():
+            told = ProducerSettings(**settings)
+        return Producer(self, group, told, hooks)
+
+    def puller(self, group: str = TOOLS_GROUP) -> Puller:
+        """Reads queues from any offset on, with the progress of this group if you want it.  Raises `InvalidName`."""
+        return Puller(self, group)
+
+    @property
+    def topics(self) -> Topics:
+        """Lists, shows, makes and deletes topics."""
+        return Topics(self)
+
+
+@asynccontextmanager
+async def connect(
+    name_servers: str | Sequence[str] | None = None,
+    *,
+    credentials: Credentials | None = None,
+    tls: ssl.SSLContext | None = None,
+    world: World | None = None,
+    **settings: Any,
+) -> AsyncIterator[Client]:
+    """A client of the cluster that these name servers know: `host:port`, several joined by `;`, else NAMESRV_ADDR.
+
+    settings: those of `ClientSettings`.  tls: all servers are called in TLS.  world: for tests.  An error of the block comes out
+    as it is.  Raises `CallerError`.
+    """
+    addresses = addresses_of(name_servers if name_servers is not None else os.environ.get("NAMESRV_ADDR"))
+    machine = world or World()
+    if tls is not None:
+        machine.dial = dial_with(tls)
+    with _known_settings():
+        told = ClientSettings(**settings)
+    raised: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        client = Client(nursery, addresses, told, machine, credentials)
+        nursery.start_soon(client.keep_routes)
+        nursery.start_soon(client.keep_beating)
+        try:
+            yield client
+        except BaseException as error:
+            raised = error
+        with trio.CancelScope(shield=True):
+            await client.leave()
+        nursery.cancel_scope.cancel()
+    if raised is not None:
+        raise raised
+
+
+@contextmanager
+def _known_settings() -> Iterator[None]:
+    try:
+        yield
+    except TypeError as wrong:
+        raise CallerError(f"no such setting: {wrong}") from None

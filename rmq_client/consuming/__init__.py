@@ -1,0 +1,1 @@
+"""Receiving: what is wanted of a topic, pulls, a group's progress."""

@@ -1,0 +1,212 @@
+"""Reading a queue from any offset on, and how far a group has read it.
+
+A pull is one question; held, it waits at the broker for a first message.  Where a broker says that its slave should be asked next
+time, the next pull of that queue goes there; offsets are the master's business.
+Source: `DefaultMQPullConsumerImpl`, `PullAPIWrapper`, `MQAdminImpl`, `RemoteBrokerOffsetStore`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeVar
+
+from rmq_client.consuming.received import ReceivedMessage, read_messages
+from rmq_client.consuming.subscriptions import Subscription
+from rmq_client.core import ClientCore
+from rmq_client.errors import CallerError, InvalidName, NoBroker, Unreadable
+from rmq_wire import names, sys_flag
+from rmq_wire.bodies.heartbeat import TAG
+from rmq_wire.bodies.route import MASTER_ID
+from rmq_wire.codes import ResponseCode
+from rmq_wire.command import Command
+from rmq_wire.declare import Header
+from rmq_wire.errors import BadHeader
+from rmq_wire.fastjson import MessageQueue
+from rmq_wire.headers.offsets import QueryConsumerOffset, QueryConsumerOffsetResponse, UpdateConsumerOffset
+from rmq_wire.headers.positions import (
+    GetEarliestMsgStoretime,
+    GetEarliestMsgStoretimeResponse,
+    GetMaxOffset,
+    GetMaxOffsetResponse,
+    GetMinOffset,
+    GetMinOffsetResponse,
+    SearchOffset,
+    SearchOffsetResponse,
+)
+from rmq_wire.headers.pull import PullMessage, PullMessageResponse
+
+TOOLS_GROUP: Final = names.TOOLS_CONSUMER_GROUP
+"""The group of those who only look."""
+PULL_TIMEOUT_MS: Final = 10_000
+"""Java: consumerPullTimeoutMillis."""
+HOLD_GRACE_MS: Final = 10_000
+"""What a held pull's answer may take longer than it was to be held.  Java: 30 s for 20 s."""
+EVERYTHING: Final = Subscription()
+
+
+class PullStatus(Enum):
+    """Source: `PullStatus`, `MQClientAPIImpl.processPullResponse`."""
+
+    FOUND = ResponseCode.SUCCESS
+    NO_NEW_MSG = ResponseCode.PULL_NOT_FOUND
+    NO_MATCHED_MSG = ResponseCode.PULL_RETRY_IMMEDIATELY
+    OFFSET_ILLEGAL = ResponseCode.PULL_OFFSET_MOVED
+
+
+_H = TypeVar("_H", bound=Header)
+_STATUS: Final = {int(one.value): one for one in PullStatus}
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """`messages`: those that are wanted, in order.  Go on with `next_offset`; the queue has `min_offset` up to `max_offset`."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    messages: tuple[ReceivedMessage, ...]
+
+
+class Puller:
+    """Reads queues for one group; made by `Client.puller`."""
+
+    def __init__(self, client: ClientCore, group: str) -> None:
+        self.group = group
+        self._client = client
+        self._group = client.group_on_wire(group)
+        self._suggested: dict[MessageQueue, int] = {}
+        """Queue -> the broker id that its last answer named."""
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """Those that may be read.  Raises `NoRoute`, `NetworkError`."""
+        if problem := names.topic_problem(topic):
+            raise InvalidName(problem)
+        route = await self._client.route(self._client.on_wire(topic))
+        return [queue._replace(topic=topic) for queue in route.readable]
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        subscription: Subscription = EVERYTHING,
+        max_messages: int = 32,
+        hold_ms: int = 0,
+        timeout_ms: int | None = None,
+    ) -> PullResult:
+        """Read from this offset on.  hold_ms: how long the broker may wait for a first message.
+
+        Raises `BrokerError`, `NetworkError`.  A status says where there is nothing, or where the offset is none of the queue's.
+        """
+        if offset < 0 or max_messages < 1 or hold_ms < 0:
+            raise CallerError("offset and hold_ms are at least 0, max_messages is at least 1")
+        topic = self._client.on_wire(queue.topic)
+        place = await self._reading(queue, topic)
+        flags = (sys_flag.PULL_SUSPEND if hold_ms else 0) | sys_flag.PULL_SUBSCRIPTION
+        request = PullMessage(
+            consumer_group=self._group,
+            topic=topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=max_messages,
+            sys_flag=flags,
+            commit_offset=0,
+            suspend_timeout_millis=hold_ms,
+            sub_version=0,
+            subscription=subscription.expression,
+            expression_type=subscription.expression_type,
+            bname=queue.broker_name,
+        )
+        timeout_ms = timeout_ms or (hold_ms + HOLD_GRACE_MS if hold_ms else PULL_TIMEOUT_MS)
+        also = [int(status.value) for status in PullStatus]
+        answer = await self._client.ask(place, request, timeout_ms=timeout_ms, also=also)
+        return self._result(answer, queue, subscription, place)
+
+    def _result(self, answer: Command, queue: MessageQueue, subscription: Subscription, address: str) -> PullResult:
+        header = _header(answer, PullMessageResponse, address)
+        self._suggested[queue] = header.suggest_which_broker_id
+        status = _STATUS[answer.code]
+        messages: tuple[ReceivedMessage, ...] = ()
+        if status is PullStatus.FOUND:
+            found = read_messages(bytes(answer.body), queue, address)
+            messages = tuple(subscription.wanted(found) if subscription.expression_type == TAG else found)
+        return PullResult(status, header.next_begin_offset, header.min_offset, header.max_offset, messages)
+
+    # Where a queue begins and ends
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of its oldest message."""
+        address, topic = await self._master(queue)
+        answer = await self._client.ask(address, GetMinOffset(topic=topic, queue_id=queue.queue_id, bname=queue.broker_name))
+        return _header(answer, GetMinOffsetResponse, address).offset
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that its next message will have."""
+        address, topic = await self._master(queue)
+        answer = await self._client.ask(address, GetMaxOffset(topic=topic, queue_id=queue.queue_id, bname=queue.broker_name))
+        return _header(answer, GetMaxOffsetResponse, address).offset
+
+    async def offset_at(self, queue: MessageQueue, wall_ms: int) -> int:
+        """The offset of the first message that was stored at this time or later."""
+        address, topic = await self._master(queue)
+        request = SearchOffset(topic=topic, queue_id=queue.queue_id, timestamp=wall_ms, bname=queue.broker_name)
+        return _header(await self._client.ask(address, request), SearchOffsetResponse, address).offset
+
+    async def earliest_store_time(self, queue: MessageQueue) -> int | None:
+        """When its oldest message was stored, in wall milliseconds; None: it is empty."""
+        address, topic = await self._master(queue)
+        request = GetEarliestMsgStoretime(topic=topic, queue_id=queue.queue_id, bname=queue.broker_name)
+        found = _header(await self._client.ask(address, request), GetEarliestMsgStoretimeResponse, address).timestamp
+        return None if found < 0 else found
+
+    # A group's progress
+
+    async def committed_offset(self, queue: MessageQueue) -> int | None:
+        """The offset that the group consumes next; None: it has none, and must choose where to begin."""
+        address, topic = await self._master(queue)
+        request = QueryConsumerOffset(
+            consumer_group=self._group, topic=topic, queue_id=queue.queue_id, set_zero_if_not_found=False, bname=queue.broker_name
+        )
+        answer = await self._client.ask(address, request, also=(ResponseCode.QUERY_NOT_FOUND,))
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        return _header(answer, QueryConsumerOffsetResponse, address).offset
+
+    async def commit_offset(self, queue: MessageQueue, offset: int) -> None:
+        """Say that the group has consumed all before this offset.  Returns when the broker has taken it."""
+        if offset < 0:
+            raise CallerError(f"an offset of {offset}")
+        address, topic = await self._master(queue)
+        request = UpdateConsumerOffset(
+            consumer_group=self._group, topic=topic, queue_id=queue.queue_id, commit_offset=offset, bname=queue.broker_name
+        )
+        await self._client.ask(address, request)
+
+    # Addresses
+
+    async def _reading(self, queue: MessageQueue, topic: str) -> str:
+        for fresh in (False, True):
+            await self._client.route(topic, fresh=fresh)
+            place = self._client.routes.reading_place(queue.broker_name, self._suggested.get(queue, MASTER_ID))
+            if place is not None:
+                return place.address
+        raise NoBroker(f"no route names the broker {queue.broker_name}")
+
+    async def _master(self, queue: MessageQueue) -> tuple[str, str]:
+        """Its address, and the topic on the wire."""
+        topic = self._client.on_wire(queue.topic)
+        for fresh in (False, True):
+            await self._client.route(topic, fresh=fresh)
+            address = self._client.routes.master(queue.broker_name)
+            if address is not None:
+                return address, topic
+        raise NoBroker(f"no route names a master of the broker {queue.broker_name}")
+
+
+def _header(answer: Command, kind: type[_H], address: str) -> _H:
+    try:
+        return answer.header(kind)
+    except BadHeader as wrong:
+        raise Unreadable(str(wrong), address) from None

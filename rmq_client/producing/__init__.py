@@ -1,0 +1,1 @@
+"""Sending: which queue, how often, in which form."""

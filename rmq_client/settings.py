@@ -1,0 +1,77 @@
+"""What a client and its producers are told, by Java's names in our spelling, with Java's defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from rmq_client.errors import CallerError
+from rmq_wire import names
+from rmq_wire.codes import ResponseCode
+
+RETRY_RESPONSE_CODES: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    }
+)
+"""After these another broker may do better.  Source: `DefaultMQProducer.retryResponseCodes`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClientSettings:
+    """Of one client, which all its producers and consumers share.  Times in milliseconds.  Java: `ClientConfig`."""
+
+    namespace: str = ""
+    instance_name: str | None = None
+    """Half of the client id, `ip@instance_name`; None: one that no other process has."""
+    connect_timeout_ms: int = 3_000
+    mq_client_api_timeout_ms: int = 3_000
+    poll_name_server_interval_ms: int = 30_000
+    heartbeat_broker_interval_ms: int = 30_000
+
+    def __post_init__(self) -> None:
+        for name in ("connect_timeout_ms", "mq_client_api_timeout_ms", *_INTERVALS):
+            if getattr(self, name) <= 0:
+                raise CallerError(f"{name} must be above 0")
+
+
+_INTERVALS: Final = ("poll_name_server_interval_ms", "heartbeat_broker_interval_ms")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProducerSettings:
+    """Of one producer.  Times in milliseconds, sizes in bytes.  Java: `DefaultMQProducer`."""
+
+    send_msg_timeout_ms: int = 3_000
+    """For all attempts of one send together, and the look-up of the route."""
+    send_msg_max_timeout_per_request_ms: int | None = None
+    """For one attempt, where another may follow."""
+    retry_times_when_send_failed: int = 2
+    retry_response_codes: frozenset[int] = RETRY_RESPONSE_CODES
+    retry_another_broker_when_not_store_ok: bool = False
+    compress_msg_body_over_howmuch: int = 4_096
+    compress_type: str = "zlib"
+    """`zlib`, `lz4` or `zstd`; the last two need pyarrow (the extra `columns`)."""
+    compress_level: int = 5
+    max_message_size: int = 4 << 20
+    create_topic_key: str = names.AUTO_CREATE_TOPIC
+    default_topic_queue_nums: int = 4
+    send_latency_enable: bool = False
+    """Avoid brokers that were slow or failed, for a time that grows with how slow (`producing.latency`)."""
+    start_detector_enable: bool = False
+    """Ask brokers that failed whether they are back, before a message is risked."""
+    detect_timeout_ms: int = 200
+    detect_interval_ms: int = 2_000
+
+    def __post_init__(self) -> None:
+        if self.send_msg_timeout_ms <= 0 or self.retry_times_when_send_failed < 0:
+            raise CallerError("send_msg_timeout_ms must be above 0, retry_times_when_send_failed at least 0")
+        if self.compress_type not in ("zlib", "lz4", "zstd"):
+            raise CallerError(f"compress_type {self.compress_type!r}: zlib, lz4 and zstd are known")

@@ -1,0 +1,337 @@
+"""Sends among brokers that fail in every way: in memory, on trio's mock clock, so hours pass in milliseconds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from rmq_client.errors import (
+    AnswerLate,
+    BrokerError,
+    CallerError,
+    ConnectionEnded,
+    Unreachable,
+)
+from rmq_client.messages import Message
+from rmq_wire.codes import RequestCode, ResponseCode
+from rmq_wire.headers.clients import GetConsumerRunningInfo
+from tests.client.fake_cluster import BROKER_A, NAMESRV, FakeCluster, client_of, pass_time, refusing
+
+Clock = trio.testing.MockClock
+ROUTE, SEND, BEAT = RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.SEND_MESSAGE_V2, RequestCode.HEART_BEAT
+HELLO = Message("T", b"hello")
+
+
+# Sends that fail
+
+
+async def test_a_dead_broker_costs_one_attempt(autojump_clock: Clock) -> None:
+    cluster = FakeCluster()
+    cluster.a.up = False
+    async with client_of(cluster) as client:
+        producer = client.producer("P")
+        for _ in range(10):
+            result = await producer.send(HELLO)
+            assert result.queue.broker_name == "broker-b"
+    assert {name for name, _, _ in cluster.stored} == {"broker-b"}
+
+
+async def test_all_brokers_dead_is_said_with_every_attempt(autojump_clock: Clock) -> None:
+    cluster = FakeCluster()
+    cluster.a.up = cluster.b.up = False
+    async with client_of(cluster) as client:
+        with pytest.raises(Unreachable, match="tried 3 times") as raised:
+            await client.producer("P").send(HELLO)
+    assert len(raised.value.attempts) == 3
+    assert not raised.value.maybe_stored
+    assert raised.value.fault == "network"
+
+
+async def test_one_time_out_for_all_attempts(autojump_clock: Clock) -> None:
+    cluster = FakeCluster()
+    cluster.a.deaf = cluster.b.deaf = True
+    async with client_of(cluster) as client:
+        began = trio.current_time()
+        with pytest.raises(AnswerLate, match="may be stored") as raised:
+            await client.producer("P").send(HELLO, timeout_ms=800)
+        assert trio.current_time() - began == pytest.approx(0.8, abs=0.01)
+        assert raised.value.maybe_stored
+
+
+async def test_a_limit_for_each_attempt_leaves_time_for_the_others(autojump_clock: Clock) -> None:
+    cluster = FakeCluster()
+    cluster.a.deaf = True
+    async with client_of(cluster) as client:
+        producer = client.producer("P", send_msg_max_timeout_per_request_ms=500)
+        for _ in range(4):
+            assert (await producer.send(HELLO)).queue.broker_name == "broker-b"
+
+
+async def test_a_refusal_is_tried_elsewhere_or_not(autojump_clock: Clock) -> None:
+    cluster = FakeCluster()
+    cluster.a.answers[SEND] = cluster.b.answers[SEND] = refusing(ResponseCode.SYSTEM_BUSY)
+    async with client_of(cluster) as client:
+        producer = client.producer("P")
+        with pytest.raises(BrokerError, match="SYSTEM_BUSY"):
+            await producer.send(HELLO)
+        assert cluster.a.count(SEND) + cluster.b.count(SEND) == 3
+        cluster.a.answers[SEND] = cluster.b.answers[SEND] = refusing(ResponseCode.MESSAGE_ILLEGAL)
+        with pytest.raises(BrokerError, match="MESSAGE_ILLEGAL"):
+            await producer.send(HELLO)
+        assert cluster.a.count(SEND) + cluster.b.count(SEND) == 4
+
+
+async def test_a_retry_has_the_same_id(autojump_clock: Clock) -> None:
+    cluster = FakeCluster()
+    refused: list[str] = []
+
+    def refuse_first(command: Any) -> Any:
+        refused.append(command.ext_map()["i"])
+        return (2, None, b"") if len(refused) == 1 else cluster.store("broker-b", command)
+
+    cluster.a.answers[SEND] = cluster.b.answers[SEND] = refuse_first
+    async with client_of(cluster) as client:
+        await client.producer("P").send(HELLO)
+    assert refused[0] == refused[1]
+
+
+async def test_a_connection_that_ends_before_the_answer(autojump_clock: Clock) -> None:
+    cluster = FakeCluster(brokers=("broker-a",))
+    async with client_of(cluster) as client:
+        producer = client.producer("P", retry_times_when_send_failed=0)
+        await producer.send(HELLO)
+        cluster.a.deaf = True
+        async with trio.open_nursery() as nursery:
+
+            async def cut() -> None:
+                await pass_time(0.5)
+                await cluster.a.hang_up()
+
+            nursery.start_soon(cut)
+            with pytest.raises(ConnectionEnded) as raised:
+                await producer.send(HELLO)
+        assert raised.value.maybe_stored
+        cluster.a.deaf = False
+        await producer.send(HELLO)
+        assert cluster.a.connections == 2
+
+
+async def test_a_half_open_connection_is_given_up_one_that_is_busy_is_not(autojump_clock: Clock) -> None:
+    cluster = FakeCluster(brokers=("broker-a",))
+    async with client_of(cluster) as client:
+        producer = client.producer("P", retry_times_when_send_failed=0)
+        await producer.send(HELLO)
+        cluster.a.answers[SEND] = lambda command: None
+        async with trio.open_nursery() as nursery:
+
+            async def others() -> None:
+                for _ in range(8):
+                    await pass_time(0.1)
+                    await client.ask(BROKER_A, GetConsumerRunningInfo(consumer_group="G", client_id="c"))
+
+            nursery.start_soon(others)
+            with pytest.raises(AnswerLate):
+                await producer.send(HELLO, timeout_ms=500)
+        assert client.connections.open_addresses == [NAMESRV, BROKER_A]
+        cluster.a.deaf = True
+        with pytest.raises(AnswerLate):
+            await producer.send(HELLO, timeout_ms=500)
+        assert client.connections.open_addresses == [NAMESRV]
+
+
+async def test_a_hanging_dial_ends_with_its_time_out(autojump_clock: Clock) -> None:
+    cluster = FakeCluster()
+
+    async def hang(host: str, port: int) -> trio.abc.Stream:
+        await trio.Event().wait()
+        raise AssertionError
+
+    cluster.dial = hang  # type: ignore[method-assign]
+    async with client_of(cluster, mq_client_api_timeout_ms=10_000, connect_timeout_ms=1_000) as client:
+        began = trio.current_time()
+        with pytest.raises(Unreachable, match="does not take a connection within 1000 ms"):
+            await client.route("T")
+        assert trio.current_time() - began == pytest.approx(1.0, abs=0.01)
+
+
+# GO_AWAY
+
+
+async def test_sent_away_once_the_question_goes_out_again_over_a_new_connection(autojump_clock: Clock) -> None:
+    cluster = FakeCluster(brokers=("broker-a",))
+    seen = Counter[int]()
+
+    def once(command: Any) -> Any:
+        seen[command.opaque] += 1
+        return (ResponseCode.GO_AWAY, None, b"") if sum(seen.values()) == 1 else cluster.store("broker-a", command)
+
+    cluster.a.answers[SEND] = once
+    async with client_of(cluster) as client:
+        await client.producer("P").send(HELLO)
+        assert cluster.a.connections == 2
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(cluster.stored) == 1
+
+
+async def test_sent_away_twice_another_broker_gets_it(autojump_clock: Clock) -> None:
+    cluster = FakeCluster()
+    cluster.a.answers[SEND] = refusing(ResponseCode.GO_AWAY)
+    async with client_of(cluster) as client:
+        producer = client.producer("P")
+        for _ in range(4):
+            assert (await producer.send(HELLO)).queue.broker_name == "broker-b"
+        assert cluster.a.connections > 1
+
+
+async def test_what_the_old_connection_still_owes_is_waited_for(autojump_clock: Clock) -> None:
+    cluster = FakeCluster(brokers=("broker-a",))
+    sends = 0
+
+    def second_goes_away(command: Any) -> Any:
+        nonlocal sends
+        sends += 1
+        return (ResponseCode.GO_AWAY, None, b"") if sends == 2 else cluster.store("broker-a", command)
+
+    cluster.a.answers[SEND] = second_goes_away
+    async with client_of(cluster) as client:
+        producer = client.producer("P")
+        await producer.queues("T")
+        cluster.a.after_ms = 200
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(producer.send, HELLO)
+    assert len(cluster.stored) == 3
+
+
+# Latency fault tolerance
+
+
+async def test_a_slow_broker_is_left_alone_and_comes_back(autojump_clock: Clock) -> None:
+    cluster = FakeCluster()
+    cluster.a.after_ms = 700
+    async with client_of(cluster) as client:
+        producer = client.producer("P", send_latency_enable=True)
+        while not any(name == "broker-a" for name, _, _ in cluster.stored):
+            await producer.send(HELLO)
+        before = Counter(name for name, _, _ in cluster.stored)["broker-a"]
+        for _ in range(20):
+            await producer.send(HELLO)
+        assert Counter(name for name, _, _ in cluster.stored)["broker-a"] == before
+        cluster.a.after_ms = 0
+        await pass_time(2.1)
+        for _ in range(4):
+            await producer.send(HELLO)
+        assert Counter(name for name, _, _ in cluster.stored)["broker-a"] == before + 2
+
+
+async def test_probes_find_a_broker_that_is_back(autojump_clock: Clock) -> None:
+    cluster = FakeCluster()
+    cluster.a.up = False
+    async with client_of(cluster) as client:
+        producer = client.producer("P", send_latency_enable=True, start_detector_enable=True)
+        for back in (False, True):
+            cluster.a.up, cluster.b.after_ms = False, 0
+            for _ in range(4):
+                assert (await producer.send(HELLO)).queue.broker_name == "broker-b"
+            cluster.a.up = back
+            await pass_time(6)
+            cluster.b.after_ms = 700
+            seen = [(await producer.send(HELLO)).queue.broker_name for _ in range(4)]
+            assert ("broker-a" in seen) is back, "both are paused: then one that a probe reached is as good"
+            await pass_time(20)
+        assert cluster.a.count(RequestCode.GET_MAX_OFFSET) >= 1
+
+
+# Choosing
+
+
+async def test_a_queue_a_selector_a_key_are_tried_once(autojump_clock: Clock) -> None:
+    cluster = FakeCluster()
+    async with client_of(cluster) as client:
+        producer = client.producer("P")
+        queues = await producer.queues("T")
+        assert (await producer.send(HELLO, queue=queues[3])).queue == queues[3]
+        assert (await producer.send(HELLO, select=lambda found, message: found[1])).queue == queues[1]
+        assert len({(await producer.send(HELLO, order_key="order-7")).queue for _ in range(5)}) == 1
+        cluster.b.up = False
+        await cluster.b.hang_up()
+        with pytest.raises(Unreachable) as raised:
+            await producer.send(HELLO, queue=queues[3])
+        assert raised.value.attempts == ()
+        with pytest.raises(CallerError, match="chose"):
+            await producer.send(HELLO, select=lambda found, message: None)  # type: ignore[arg-type,return-value]
+        with pytest.raises(CallerError, match="the queue is of T"):
+            await producer.send(Message("U", b"x"), queue=queues[0])
+        with pytest.raises(CallerError, match="not several"):
+            await producer.send(HELLO, queue=queues[0], order_key=1)
+
+
+async def test_a_name_space_is_invisible_to_the_caller(autojump_clock: Clock) -> None:
+    cluster = FakeCluster()
+    cluster.topics.add("ns%T")
+    async with client_of(cluster, namespace="ns") as client:
+        producer = client.producer("P")
+        seen = []
+        result = await producer.send(HELLO, select=lambda found, message: seen.append(found) or found[0])  # type: ignore[func-returns-value]
+        assert result.queue.topic == "T"
+        assert {queue.topic for queue in seen[0]} == {"T"}
+        fields = cluster.stored[0][2].ext_map()
+        assert (fields["b"], fields["a"]) == ("ns%T", "ns%P")
+
+
+async def test_a_batch_in_parts_says_what_was_sent_before_it_failed(autojump_clock: Clock) -> None:
+    cluster = FakeCluster(brokers=("broker-a",))
+    code = RequestCode.SEND_BATCH_MESSAGE
+    async with client_of(cluster) as client:
+        producer = client.producer("P", max_message_size=1_000, retry_times_when_send_failed=0)
+        messages = [Message("T", b"x" * 300)] * 7
+        results = await producer.send_batch(messages)
+        assert len(results) == cluster.a.count(code) == 4
+        assert [len(result.message_id.split(",")) for result in results] == [2, 2, 2, 1]
+
+        def third_fails(command: Any) -> Any:
+            return (13, None, b"") if cluster.a.count(code) == 7 else cluster.store("broker-a", command)
+
+        cluster.a.answers[code] = third_fails
+        with pytest.raises(BrokerError) as raised:
+            await producer.send_batch(messages)
+        assert len(raised.value.sent) == 2
+
+
+async def test_oneway_leaves_and_nobody_waits(autojump_clock: Clock) -> None:
+    cluster = FakeCluster()
+    async with client_of(cluster) as client:
+        producer = client.producer("P")
+        for _ in range(3):
+            await producer.send_oneway(HELLO)
+        await producer.send_oneway(HELLO, order_key="k")
+        await trio.testing.wait_all_tasks_blocked()
+        heard = [command for server in (cluster.a, cluster.b) for command in server.heard]
+        assert len(heard) == 4
+        assert all(command.is_oneway for command in heard)
+
+
+async def test_hooks_see_each_attempt_and_stop_none(autojump_clock: Clock) -> None:
+    cluster = FakeCluster()
+    cluster.a.up = False
+    seen: list[tuple[str, str]] = []
+
+    class Hook:
+        def before(self, context: Any) -> None:
+            seen.append(("before", context.queue.broker_name))
+            raise RuntimeError("mine")
+
+        def after(self, context: Any) -> None:
+            seen.append(("after", "failed" if context.error else context.result.queue.broker_name))
+
+    async with client_of(cluster) as client:
+        producer = client.producer("P", hooks=[Hook()])
+        for _ in range(4):
+            await producer.send(HELLO)
+    assert ("before", "broker-a") in seen
+    assert seen.count(("after", "broker-b")) == 4
+    assert len(seen) % 2 == 0
