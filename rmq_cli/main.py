@@ -23,6 +23,9 @@ SUBCOMMANDS = {
     "dev": "Start a name server and a broker in one process, ready for a Java client.",
     "namesrv": "Start a name server.",
     "broker": "Start a broker.",
+    "send": "Send messages to any RocketMQ.",
+    "tail": "Print messages of a topic as they come, without a group.",
+    "topic": "List, show, create and delete topics of any RocketMQ.",
     "codes": "List the request codes: what is answered, what is refused and why.",
     "inspect": "Look into the files of a store: decode, find, explain, verify, repair.",
     "spark": "Prove over terabytes, on Spark, whether messages were lost, doubled, reordered or late.",
@@ -56,6 +59,7 @@ def rmq() -> None:
     rmq dev                             both in one process, store in ./.rmq
     rmq dev --ephemeral --json          for a test: free of traces, one JSON line when ready
     rmq broker -c broker.conf -n 127.0.0.1:9876
+    rmq send my-topic "hello"           and rmq tail my-topic: a message without Java
     """
 
 

@@ -107,12 +107,12 @@ class RouteTable:
     def put(self, topic: str, data: TopicRouteData) -> bool:
         """Take what a name server said.  Whether it changes anything.  Raises `BadBody`, and keeps the old one then."""
         old = self._routes.get(topic)
+        changed = old is None or old.data != data
+        if changed:
+            self._routes[topic] = TopicRoute.of(topic, data)
         for broker in data.broker_datas:
             self._brokers[broker.broker_name] = broker
-        if old is not None and old.data == data:
-            return False
-        self._routes[topic] = TopicRoute.of(topic, data)
-        return True
+        return changed
 
     def forget(self, topic: str) -> None:
         """Nobody wants this topic any more."""

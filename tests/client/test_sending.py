@@ -335,3 +335,19 @@ async def test_hooks_see_each_attempt_and_stop_none(autojump_clock: Clock) -> No
     assert ("before", "broker-a") in seen
     assert seen.count(("after", "broker-b")) == 4
     assert len(seen) % 2 == 0
+
+
+async def test_one_slow_broker_of_two_holds_up_who_waits_for_each_answer(autojump_clock: Clock) -> None:
+    """001-6b: in turn, half of the sends wait for the slow one; with latency fault tolerance one does, now and then."""
+    took = {}
+    for avoid in (False, True):
+        cluster = FakeCluster()
+        cluster.a.after_ms = 600
+        async with client_of(cluster) as client:
+            producer = client.producer("P", send_latency_enable=avoid)
+            began = trio.current_time()
+            for _ in range(40):
+                await producer.send(HELLO)
+            took[avoid] = trio.current_time() - began
+    assert took[False] == pytest.approx(20 * 0.6, abs=0.1)
+    assert took[True] <= 2 * 0.6 + 0.1

@@ -68,7 +68,7 @@ def test_python_gets_what_a_stock_producer_sent(client: Client, real: Subject, c
         clients.call("send", producer=topic, topic=topic, body="long " * 2_000)
     finally:
         clients.call("producer.stop", producer=topic)
-    found = {message.message_id: message for message in read_all(client, topic)}
+    found = {message.message_id: message for message in read_all(client, topic, 2)}
     assert len(found) == 2
     first = found[short["msg_id"]]
     assert (first.body, first.tags, first.keys) == (b"short", "A", ["k1", "k2"])

@@ -1,0 +1,85 @@
+"""Reading all queues of a topic at once, by held pulls, until enough is there or nothing is left.
+
+Queues are read beside one another, so messages of different queues come in the order of their arrival here, those of one queue in
+theirs.  New queues are seen when the route is asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from rmq_client.consuming.pulling import Puller, PullStatus
+from rmq_client.consuming.received import ReceivedMessage
+from rmq_client.consuming.subscriptions import Subscription
+from rmq_client.errors import NetworkError
+from rmq_wire.fastjson import MessageQueue
+
+LOOK_AGAIN_S = 30.0
+"""How often new queues are looked for."""
+PAUSE_S = 1.0
+"""After a pull that a broker did not answer: it may be starting again."""
+
+Show = Callable[[ReceivedMessage], None]
+
+
+class Tail:
+    """One run over a topic."""
+
+    def __init__(self, puller: Puller, subscription: Subscription, hold_ms: int, show: Show) -> None:
+        self._puller = puller
+        self._subscription = subscription
+        self._hold_ms = hold_ms
+        self._show = show
+        self._left: int | None = None
+        self._enough: trio.CancelScope
+
+    async def run(self, topic: str, *, begin: int | str, count: int | None, follow: bool) -> None:
+        """begin: `start`, `end` or wall milliseconds.  Ends after `count` messages, and unless it follows at what was the end.
+
+        Raises `ClientError`; where it follows, a broker that does not answer for a while is waited for.
+        """
+        self._left = count
+        known: set[MessageQueue] = set()
+        with trio.CancelScope() as self._enough:
+            async with trio.open_nursery() as nursery:
+                while True:
+                    for queue in await self._puller.queues(topic):
+                        if queue not in known:
+                            offset = await self._begin(queue, begin if not known else "start")
+                            end = None if follow else await self._puller.max_offset(queue)
+                            nursery.start_soon(self._read, queue, offset, end)
+                    known |= set(await self._puller.queues(topic))
+                    if not follow:
+                        break
+                    await trio.sleep(LOOK_AGAIN_S)
+
+    async def _begin(self, queue: MessageQueue, begin: int | str) -> int:
+        if isinstance(begin, int):
+            return await self._puller.offset_at(queue, begin)
+        return await (self._puller.min_offset(queue) if begin == "start" else self._puller.max_offset(queue))
+
+    async def _read(self, queue: MessageQueue, offset: int, end: int | None) -> None:
+        while end is None or offset < end:
+            try:
+                result = await self._puller.pull(
+                    queue, offset, subscription=self._subscription, hold_ms=self._hold_ms if end is None else 0
+                )
+            except NetworkError:
+                if end is not None:
+                    raise
+                await trio.sleep(PAUSE_S)
+                continue
+            for message in result.messages:
+                if end is not None and message.queue_offset >= end:
+                    return
+                self._show(message)
+                if self._left is not None:
+                    self._left -= 1
+                    if self._left <= 0:
+                        self._enough.cancel()
+                        return
+            if end is not None and result.status is PullStatus.NO_NEW_MSG:
+                return
+            offset = result.next_offset

@@ -1,0 +1,170 @@
+"""`rmq send`, `rmq topic`, `rmq tail` against a cluster: what they print, and what they say when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import rmq
+from tests.support.subject import Subject, start_subject
+from tests.support.talk import PATIENCE_S
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
+    running = start_subject("ours", tmp_path_factory.mktemp("ours"), properties={"enablePropertyFilter": "true"})
+    yield running
+    running.end()
+
+
+class Shell:
+    """Runs subcommands against one cluster."""
+
+    def __init__(self, namesrv: str, home: Path) -> None:
+        self.environment = {**rmq.environment(home), "NAMESRV_ADDR": namesrv}
+        self.home = home
+
+    def run(self, *arguments: str, typed: bytes = b"") -> subprocess.CompletedProcess[str]:
+        ran = subprocess.run(
+            rmq.command(*arguments),
+            input=typed,
+            capture_output=True,
+            timeout=PATIENCE_S,
+            cwd=self.home,
+            env=self.environment,
+            check=False,
+        )
+        return subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+    def good(self, *arguments: str, typed: bytes = b"") -> list[str]:
+        """The lines of a run that must succeed."""
+        ran = self.run(*arguments, typed=typed)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout.splitlines()
+
+    def bad(self, *arguments: str, status: int = 1) -> str:
+        """What a run says that must fail: of a complaint, its one line."""
+        ran = self.run(*arguments)
+        assert ran.returncode == status, (ran.stdout, ran.stderr)
+        assert "Traceback" not in ran.stderr
+        if status == 1:
+            assert ran.stderr.count("\n") == 1
+        return ran.stderr
+
+
+@pytest.fixture
+def shell(ours: Subject, home: Path) -> Shell:
+    return Shell(ours.namesrv, home)
+
+
+def test_a_message_there_and_back(shell: Shell) -> None:
+    [line] = shell.good("send", "back", "hällo", "-t", "A", "-k", "k1", "-k", "k2", "-p", "x=1=2")
+    message_id, broker, _, queue, _, offset = line.split()
+    [row] = map(json.loads, shell.good("tail", "back", "--from", "start", "--no-follow", "--json"))
+    assert (row["msgId"], row["brokerName"], row["queueId"]) == (message_id, broker, int(queue))
+    assert (row["queueOffset"], row["body"], row["tags"], row["keys"]) == (int(offset), "hällo", "A", ["k1", "k2"])
+    assert row["properties"]["x"] == "1=2"
+    [shown] = shell.good("tail", "back", "--from", "start", "-c", "1")
+    assert shown.endswith(f"{broker}/{queue}@0  A  hällo")
+
+
+def test_lines_files_and_order(shell: Shell) -> None:
+    lines = [f"line {number}" for number in range(20)]
+    sent = shell.good("send", "lines", "--lines", "--order-key", "o", "--json", typed="\n".join(lines).encode())
+    assert len({json.loads(one)["queueId"] for one in sent}) == 1
+    rows = [json.loads(one) for one in shell.good("tail", "lines", "--from", "start", "--json", "-c", "20")]
+    assert [row["body"] for row in rows] == lines
+    file = shell.home / "body.bin"
+    file.write_bytes(b"\xff\x00")
+    place = json.loads(shell.good("send", "lines", "-f", str(file), "--json")[0])
+    found = [json.loads(one) for one in shell.good("tail", "lines", "--from", "start", "--json", "--no-follow")]
+    [binary] = [row for row in found if row["msgId"] == place["msgId"]]
+    assert binary["bodyNote"] == "base64:/wA="
+    assert "body" not in binary
+
+
+def test_filters_and_times(shell: Shell) -> None:
+    for tag in "ABC":
+        shell.good("send", "filters", tag, "-t", tag, "-p", f"price={ord(tag)}", "--queue", "broker-a:0")
+    start = ("tail", "filters", "--from", "start", "--no-follow")
+    assert [line[-1] for line in shell.good(*start, "-t", "A || C")] == ["A", "C"]
+    assert [line[-1] for line in shell.good(*start, "--sql", "price > 65")] == ["B", "C"]
+    assert [line[-1] for line in shell.good("tail", "filters", "--from", "-1h", "--no-follow")] == ["A", "B", "C"]
+    assert shell.good("tail", "filters", "--no-follow") == []
+
+
+def test_a_delayed_message_names_its_handle(shell: Shell) -> None:
+    [line] = shell.good("send", "delays", "later", "--delay", "10m", "--json")
+    assert json.loads(line)["recallHandle"]
+    assert shell.good("tail", "delays", "--from", "start", "--no-follow") == []
+
+
+def test_tail_follows_until_ctrl_c(shell: Shell) -> None:
+    shell.good("topic", "create", "follow", "-q", "2")
+    following = subprocess.Popen(
+        rmq.command("tail", "follow", "--from", "start"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=shell.home,
+        env=shell.environment,
+    )
+    assert following.stdout is not None
+    assert following.stderr is not None
+    try:
+        for number in range(2):
+            shell.good("send", "follow", f"m{number}")
+            assert following.stdout.readline().endswith(f"m{number}\n".encode())
+        following.send_signal(signal.SIGINT)
+        assert following.wait(PATIENCE_S) == 130
+        assert following.stderr.read() == b""
+    finally:
+        if following.poll() is None:
+            os.kill(following.pid, signal.SIGKILL)
+        following.stdout.close()
+        following.stderr.close()
+
+
+def test_topics(shell: Shell, ours: Subject) -> None:
+    assert shell.good("topic", "create", "made", "-q", "3") == [f"made: 3 queues in {ours.broker_name}"]
+    assert "made" in shell.good("topic", "list")
+    assert "TBW102" not in shell.good("topic", "list")
+    assert "TBW102" in json.loads(shell.good("topic", "list", "--system", "--json")[0])
+    shell.good("send", "made", "x", "--queue", f"{ours.broker_name}:2")
+    shown = json.loads("\n".join(shell.good("topic", "show", "made", "--json")))
+    assert [(row["queueId"], row["maxOffset"]) for row in shown["queues"]] == [(0, 0), (1, 0), (2, 1)]
+    table = shell.good("topic", "show", "made")
+    assert f"{ours.broker_name} ({ours.cluster}) at {ours.address}: 3 to write, 3 to read, RW-" in table
+    assert shell.run("topic", "delete", "made", typed=b"n\n").returncode == 1
+    assert shell.good("topic", "delete", "made", "--yes") == [f"made: deleted in {ours.broker_name}"]
+    assert shell.bad("topic", "show", "made") == "rmq: no name server knows the topic made\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("send", "t"), 2, "one body"),
+        (("send", "t", "x", "--lines"), 2, "one body"),
+        (("send", "t", "x", "-p", "novalue"), 2, "NAME=VALUE"),
+        (("send", "t", "x", "--delay", "soon"), 2, "a level (1 to 18) or a time"),
+        (("send", "t", "x", "--queue", "broker-a"), 2, "BROKER:ID"),
+        (("send", "a b", "x"), 1, "illegal characters"),
+        (("send", "t", "x", "-p", "TAGS=1"), 1, "RocketMQ uses this name"),
+        (("send", "t", "-f", "missing"), 1, "No such file"),
+        (("send", "t", "x", "--access-key", "me"), 1, "--secret-key"),
+        (("send", "t", "x", "-n", "127.0.0.1:1"), 1, "no name server answers: 127.0.0.1:1: Connection refused"),
+        (("send", "t", "x", "-n", "nowhere"), 1, "HOST:PORT"),
+        (("tail", "never-made", "-c", "1"), 1, "no name server knows the topic never-made"),
+        (("tail", "t", "--from", "soon"), 2, "is no time"),
+        (("topic", "create", "t", "-c", "Nowhere"), 1, "there is no cluster Nowhere: DefaultCluster"),
+        (("topic", "create", "t", "-b", "nobody"), 1, "master of the broker nobody"),
+        (("topic", "delete", "never-made", "--yes"), 1, "no name server knows the topic never-made"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(shell: Shell, arguments: tuple[str, ...], status: int, said: str) -> None:
+    assert said in shell.bad(*arguments, status=status)
