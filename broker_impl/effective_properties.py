@@ -37,6 +37,8 @@ class EffectiveProperties:
     enable_detail_stat: bool
     enable_mixed_message_type: bool
     enable_notify_after_pop_order_lock_release: bool
+    enable_pop_batch_ack: bool
+    enable_pop_buffer_merge: bool
     enable_pop_message_threshold: bool
     enable_property_filter: bool
     enable_register_producer: bool
@@ -59,6 +61,10 @@ class EffectiveProperties:
     msg_trace_topic_name: str
     namesrv_addr: str | None
     notify_consumer_ids_changed_enable: bool
+    pop_ck_max_buffer_size: int
+    pop_ck_offset_max_queue_size: int
+    pop_ck_stay_buffer_time: int
+    pop_ck_stay_buffer_time_out: int
     pop_from_retry_probability: int
     pop_from_retry_probability_for_priority: int
     pop_inflight_message_threshold: int

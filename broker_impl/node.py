@@ -51,7 +51,7 @@ from broker_impl.intake import Intake
 from broker_impl.lost_topics import look_for_topics
 from broker_impl.namesrv.registrations import Registration
 from broker_impl.namesrv.server import NameServer
-from broker_impl.pop_parts import pop_parts
+from broker_impl.pop_parts import PopParts, pop_parts
 from broker_impl.registration import Announcement, Identity, Registrar
 from broker_impl.retries import Retries
 from broker_impl.saves import Saves
@@ -65,7 +65,6 @@ from broker_impl.state.light import LightConsumerOffsets, LightGroupTable, Light
 from broker_impl.state.locks import QueueLocks
 from broker_impl.state.order_info import OrderInfos
 from broker_impl.state.persisted import PersistedTable, Persister, load_tables
-from broker_impl.state.pop_lines import PopLines
 from broker_impl.state.request_modes import RequestModes
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
@@ -198,7 +197,7 @@ class BrokerNode:
         self.transaction_check: TransactionCheck
         self.timers: Timers
         self.revive: PopRevive
-        self.pop_lines: PopLines
+        self.pops: PopParts
         self.timer: Timer | None = None
         if config.timer_wheel_enable:
             report = env.log.warning
@@ -254,7 +253,7 @@ class BrokerNode:
         flusher = None if self.timer is None else TimerFlusher(self.disk, self.timer)
         self.timers = Timers(engine, config, topics, stats, intake, reads, self.timer, flusher)
         pops = pop_parts(engine, config, topics, groups, clients, offsets, self.orders, stats, intake, reads)
-        self.pop_lines = pops.lines
+        self.pops = pops
         self.revive = PopRevive(pops, lambda: self.timer is not None and self.timer.has_work(env.wall_ms))
         rules = SendRules(env, config, topics, retries, locks, stats, intake, self.halves, unique_keys, self._disk_use)
         capabilities = (
@@ -291,7 +290,7 @@ class BrokerNode:
 
     def _forget_topic(self, topic: str) -> None:
         self.timers.forget(topic)
-        self.pop_lines.forget(topic=topic)
+        self.pops.lines.forget(topic=topic)
 
     # -- name servers
 
@@ -380,6 +379,7 @@ class BrokerNode:
         self.transaction_check.stop()
         self.halves.stop()
         self.timers.stop()
+        self.pops.buffer.close(self.store)
         self._sync_log()
         self.halves.settled()
         self.revive.settle()

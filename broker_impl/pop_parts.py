@@ -10,6 +10,7 @@ from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.engine import Engine
 from broker_impl.env import Env
 from broker_impl.intake import Intake
+from broker_impl.pop_buffer import PopBuffer
 from broker_impl.pop_records import PopRecords
 from broker_impl.pop_rules import PopRules
 from broker_impl.pop_walk import PopWalk
@@ -39,6 +40,7 @@ class PopParts(NamedTuple):
     intake: Intake
     reads: ColdReads
     records: PopRecords
+    buffer: PopBuffer
     rules: PopRules
     walk: PopWalk
     has_batch_queues: Callable[[str], bool]
@@ -59,6 +61,7 @@ def pop_parts(
     """Put them together."""
     env, store = engine.env, intake.store
     lines = PopLines(offsets)
+    records = PopRecords(intake, config.broker_cluster_name)
     return PopParts(
         engine,
         env,
@@ -72,7 +75,8 @@ def pop_parts(
         store,
         intake,
         reads,
-        PopRecords(intake, config.broker_cluster_name),
+        records,
+        PopBuffer(engine, config, lines, records),
         PopRules(config, env, topics, groups, clients),
         PopWalk(config, env, topics, offsets, lines, orders, store),
         intake.has_batch_queues,

@@ -34,6 +34,10 @@ class PopRecords:
         tag = pop.BATCH_ACK_TAG if isinstance(ack, BatchAckMsg) else pop.ACK_TAG
         return self._put(tag, ack.encode(), queue_id, due_ms, pop.ack_key(ack), wall_ms)
 
+    def put_gathered(self, ack: BatchAckMsg, queue_id: int, due_ms: int, wall_ms: int) -> Placed:
+        """The same of several that were gathered in memory.  Raises `NotTaken`."""
+        return self._put(pop.BATCH_ACK_TAG, ack.encode(), queue_id, due_ms, pop.batch_ack_key(ack), wall_ms)
+
     def _put(self, tag: str, body: bytes, queue_id: int, due_ms: int, key: str, wall_ms: int) -> Placed:
         intake = self._intake
         slot_ms = intake.slot_of(due_ms, wall_ms)

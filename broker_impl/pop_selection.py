@@ -59,6 +59,7 @@ class PopSelection:
         self.offset_infos: list[str] = []
         self.count_infos: list[str] = []
         self.stretches: list[Stretch] = []
+        """Whose check points are staged."""
         self._places = places
         self._at: Place | None = None
         self._locked: QueueOfGroup | None = None
@@ -207,6 +208,8 @@ class PopSelection:
             parts.config.broker_name,
         )
         stretch = parts.lines.open(queue, next_offset)
+        if parts.buffer.add(point, self.revive_queue, stretch):
+            return True
         try:
             placed = parts.records.put_check_point(point, self.revive_queue, self.pop_ms)
         except NotTaken as no:

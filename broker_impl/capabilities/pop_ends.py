@@ -69,8 +69,11 @@ class PopEnds(Capability):
         if receipt.is_ordered:
             self._ack_ordered(call.peer, queue, asked.offset, receipt.pop_time)
             return Reply()
-        end_offset = self._put_ack(self._ack(queue, receipt, asked.offset), receipt)
-        return _stored(Reply(), end_offset)
+        one = self._ack(queue, receipt, asked.offset)
+        if self.parts.buffer.ack(one, (asked.offset,)):
+            self._returned(one, receipt, 1)
+            return Reply()
+        return _stored(Reply(), self._put_ack(one, receipt))
 
     @answers(BatchAckMessage, stages=True)
     def batch_ack(self, call: Call, asked: BatchAckMessage) -> Answer:
@@ -118,6 +121,9 @@ class PopEnds(Capability):
         ack = BatchAckMsg(
             BATCH_ACK_OFFSET, said.start_offset, group, topic, queue_id, said.pop_time, broker_name or None, offsets
         )
+        if self.parts.buffer.ack(ack, offsets):
+            self._returned(ack, receipt, len(offsets))
+            return 0
         return self._put_ack(ack, receipt, len(offsets))
 
     @answers(ChangeInvisibleTime, stages=True)
@@ -209,9 +215,12 @@ class PopEnds(Capability):
             placed = parts.records.put_ack(ack, receipt.revive_queue, receipt.due_ms, parts.env.wall_ms)
         except NotTaken as no:
             raise Refusal(ResponseCode.SYSTEM_ERROR, no.status.name) from None
-        if count and receipt.pop_time >= self._started_ms:
-            parts.lines.returned(QueueOfGroup(ack.topic or "", ack.group or "", ack.queue_id), count)
+        self._returned(ack, receipt, count)
         return placed.end_offset
+
+    def _returned(self, ack: AckMsg, receipt: Receipt, count: int) -> None:
+        if count and receipt.pop_time >= self._started_ms:
+            self.parts.lines.returned(QueueOfGroup(ack.topic or "", ack.group or "", ack.queue_id), count)
 
     # Order
 

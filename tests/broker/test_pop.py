@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rmq_wire.headers.pop import PopMessageResponse
+from rmq_wire.headers.pop import BatchAckMessage, PopMessageResponse
+from rmq_wire.headers.topics import DeleteTopic
 from tests.support.driver import Client
-from tests.support.engine import Harness
-from tests.support.popping import INVISIBLE_MS, Popped, ack, batch_of, change_of, pop, popped, take
+from tests.support.engine import Harness, failing_commits
+from tests.support.popping import INVISIBLE_MS, Popped, ack, ack_of, batch_of, change_of, pop, popped, take
 from tests.support.requests import pairs, props, send
 
 
@@ -157,3 +159,224 @@ def test_all_queues(broker: Harness, client: Client) -> None:
     ack(client, *found[:4])
     broker.driver.advance(AGAIN_MS)
     assert len(take(client, queue_id=-1)) == 4
+
+
+# --- the buffer
+
+
+@pytest.fixture
+def buffering(tmp_path: Path) -> Harness:
+    return Harness(tmp_path, enablePopBufferMerge=True).begun()
+
+
+REVIVE = "rmq_sys_REVIVE_LOG_DefaultCluster"
+LONG_MS = 60_000
+
+
+def records(broker: Harness) -> int:
+    """Of pops, stored since the start, waiting or not."""
+    return broker.node.store.queue_bounds("rmq_sys_wheel_timer", 0)[1]
+
+
+def test_what_is_acknowledged_soon_is_never_stored(buffering: Harness) -> None:
+    client = buffering.connect()
+    fill(client, 4)
+    found = take(client, invisible_time=LONG_MS)
+    assert len(buffering.node.pops.buffer) == 1
+    assert buffering.node.offsets.query("G", "T", 0) <= 0
+    ack(client, found[0])
+    assert client.ask(*batch_of(found[1:])).code == 0
+    assert len(buffering.node.pops.buffer) == 0
+    assert records(buffering) == 0
+    assert buffering.node.offsets.query("G", "T", 0) == 4
+    buffering.driver.advance(2 * LONG_MS)
+    assert take(buffering.connect()) == []
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_what_stays_too_long_is_stored_with_its_acknowledgements(tmp_path: Path, batch: bool) -> None:
+    broker = Harness(tmp_path, enablePopBufferMerge=True, enablePopBatchAck=batch).begun()
+    client = broker.connect()
+    fill(client, 4)
+    found = take(client, invisible_time=LONG_MS)
+    ack(client, *found[:2])
+    broker.driver.advance(9_000)
+    ack(client, found[2])  # too late for the buffer
+    broker.driver.advance(2_000)
+    assert len(broker.node.pops.buffer) == 0
+    assert broker.node.offsets.query("G", "T", 0) == 4
+    assert records(broker) == (3 if batch else 4)
+    broker.driver.advance(LONG_MS)
+    assert bodies(take(client)) == [b"m3"]
+
+
+def test_progress_waits_for_the_oldest_in_the_buffer(buffering: Harness) -> None:
+    client = buffering.connect()
+    fill(client, 4)
+    first, second = (take(client, count=2, invisible_time=LONG_MS) for _ in range(2))
+    ack(client, *second)
+    assert buffering.node.offsets.query("G", "T", 0) <= 0
+    ack(client, *first)
+    assert buffering.node.offsets.query("G", "T", 0) == 4
+
+
+def test_a_clean_stop_stores_the_buffer(buffering: Harness) -> None:
+    client = buffering.connect()
+    fill(client, 3)
+    found = take(client, invisible_time=LONG_MS)
+    ack(client, found[1])
+    buffering.restart()
+    client = buffering.connect()
+    assert take(client) == []
+    buffering.driver.advance(LONG_MS + 6_000)
+    assert bodies(take(client)) == [b"m0", b"m2"]
+
+
+def test_a_kill_with_a_buffer_hands_out_again(buffering: Harness) -> None:
+    client = buffering.connect()
+    fill(client, 3)
+    take(client, invisible_time=LONG_MS)
+    buffering.restart(kill=True)
+    assert bodies(take(buffering.connect())) == [b"m0", b"m1", b"m2"]
+
+
+def test_a_short_time_is_not_for_the_buffer(buffering: Harness) -> None:
+    client = buffering.connect()
+    fill(client, 1)
+    take(client, invisible_time=4_000)
+    assert len(buffering.node.pops.buffer) == 0
+    assert records(buffering) == 1
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"count": 33}, 29),
+        ({"invisible_time": -1}, 29),
+        ({"invisible_time": 259_200_001}, 29),
+        ({"queue_id": 4}, 29),
+        ({"topic": "nobody"}, 17),
+        ({"consumer_group": "no group"}, 26),
+        ({"exp": "a = = b", "exp_type": "SQL92"}, 23),
+        ({"exp": "a", "exp_type": "OTHER"}, 23),
+        ({"born_time": 1}, 210),
+    ],
+)
+def test_pops_that_are_refused(client: Client, changes: dict[str, Any], code: int) -> None:
+    assert client.ask(pop(**changes)).code == code
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ({"revive_queue": -1}, 13),
+        ({"revive_queue": 8}, 13),
+        ({"revive_queue": 2**31 - 1}, 13),
+        ({"broker_name": "other"}, 13),
+        ({"pop_time": 4_070_908_800_000}, 13),
+        ({"pop_time": -5}, 13),
+        ({"invisible_time": -5}, 13),
+    ],
+)
+def test_receipts_that_no_pop_gave(broker: Harness, client: Client, words: dict[str, Any], code: int) -> None:
+    """Nothing is stored, no queue is made, and the message comes again."""
+    fill(client, 1)
+    [one] = take(client)
+    before = broker.node.store.written_offset
+    forged = one._replace(receipt=one.receipt._replace(**words))
+    assert client.ask(ack_of(forged)).code == code
+    assert client.ask(change_of(forged, 5_000)).code == code
+    batch, body = batch_of([forged])
+    assert client.ask(batch, body.replace(b'"broker-a"', b'"%b"' % forged.receipt.broker_name.encode())).code == 0
+    assert broker.node.store.written_offset == before
+    broker.driver.advance(AGAIN_MS)
+    assert bodies(take(client)) == [b"m0"]
+
+
+@pytest.mark.parametrize("text", ["", "no receipt", "1 2 3", "1 2 3 4 5 b 7 8", "x 2 3 4 0 broker-a 0 0"])
+def test_what_is_no_receipt(client: Client, text: str) -> None:
+    fill(client, 1)
+    [one] = take(client)
+    assert client.ask(ack_of(one, extra_info=text)).code == 1
+    assert client.ask(change_of(one, 5_000, extra_info=text)).code == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"), [({"topic": "nobody"}, 17), ({"queue_id": 4}, 13), ({"offset": 2}, 208), ({"offset": -1}, 208)]
+)
+def test_ends_that_are_refused(client: Client, changes: dict[str, Any], code: int) -> None:
+    fill(client, 1)
+    [one] = take(client)
+    assert client.ask(ack_of(one, **changes)).code == code
+    assert client.ask(change_of(one, 5_000, **changes)).code == code
+    assert client.ask(ack_of(one, offset=1)).code == 0  # the end of the queue is tolerated, as in the reference
+    assert client.ask(change_of(one, 5_000, offset=1)).code == 208
+    assert client.ask(change_of(one, -1)).code == 29
+    assert client.ask(change_of(one, 259_200_001)).code == 29
+    assert client.ask(BatchAckMessage()).code == 208
+
+
+def test_an_end_that_is_said_twice_or_too_late(broker: Harness, client: Client) -> None:
+    fill(client, 2)
+    first, second = take(client)
+    ack(client, first, first)
+    broker.driver.advance(AGAIN_MS)
+    ack(client, second)
+    assert bodies(take(client)) == [b"m1"]
+    assert broker.node.revive.open == 0
+
+
+# --- trouble
+
+
+def test_a_check_point_that_is_not_written_hands_nothing_out(broker: Harness, client: Client) -> None:
+    fill(client, 2)
+    with pytest.MonkeyPatch.context() as patch:
+        failing_commits(broker, patch)
+        assert client.ask(pop()).code == 210
+    assert broker.node.offsets.query("G", "T", 0) <= 0
+    assert bodies(take(client)) == [b"m0", b"m1"]
+
+
+def test_copies_that_are_not_written_are_made_again(broker: Harness, client: Client) -> None:
+    fill(client, 3)
+    take(client)
+    broker.driver.advance(INVISIBLE_MS)
+    with pytest.MonkeyPatch.context() as patch:
+        failing_commits(broker, patch)
+        broker.driver.advance(10_000)
+    broker.driver.advance(10_000)
+    assert bodies(take(client)) == [b"m0", b"m1", b"m2"]
+    assert broker.node.store.queue_bounds("%RETRY%G_T", 0) == (0, 3)
+
+
+def test_a_topic_that_is_gone_stalls_nobody(broker: Harness, client: Client) -> None:
+    broker.topic("gone")
+    fill(client, 1, "gone")
+    fill(client, 1)
+    take(client, "gone")
+    take(client)
+    assert client.ask(DeleteTopic(topic="gone")).code == 0
+    broker.driver.advance(AGAIN_MS)
+    assert bodies(take(client)) == [b"m0"]
+    assert broker.node.revive.open == 0
+    assert "%RETRY%G_gone" not in broker.node.topics
+
+
+@pytest.mark.parametrize("jump_ms", [3_600_000, -3_600_000])
+def test_a_clock_that_jumps_loses_nothing(broker: Harness, client: Client, jump_ms: int) -> None:
+    """Back: what was out comes again when the clock says so; what is popped meanwhile does not wait for it."""
+    fill(client, 1)
+    take(client)
+    broker.driver.advance(INVISIBLE_MS + 500)
+    broker.env.wall_ms += jump_ms
+    fill(client, 1, queue_id=1)
+    take(client, queue_id=1)
+    retries = broker.node.store.queue_bounds
+    broker.driver.advance(AGAIN_MS)
+    assert retries("%RETRY%G_T", 0)[1] >= 1
+    broker.driver.advance(max(-jump_ms, 0) + AGAIN_MS)
+    assert retries("%RETRY%G_T", 0)[1] == 2
