@@ -1,7 +1,8 @@
 """More of stock `rocketmq-example`: quickstart, broadcast, batch, filter, simple, tracemessage, operation, rpc, benchmark.
 
 As in `test_examples`: none is changed, each runs until it has printed what is expected of it, and the outcome is the same on both
-brokers.  Three mains of rpc and simple have 127.0.0.1:9876 in their text: a relay stands there for those of rpc.
+brokers.  Four mains of rpc and simple have 127.0.0.1:9876 in their text: a relay stands there.  Left out are those of POP and of
+access lists (`simple.PopConsumer`, `simple.AclClient`).  What `benchmark.timer` sends is due in two minutes; nobody waits for it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.java
 Begin = Callable[..., Main]
 TOPICS = (
     "TopicTest",
+    "TopicTest1",
     "BatchTest",
     "TagFilterTest",
     "SqlFilterTest",
@@ -35,13 +37,20 @@ TOPICS = (
     "OperationTopic",
     "RequestTopic",
     "Load",
+    "BatchLoad",
+    "HalfLoad",
+    "TimerLoad",
 )
 SETTINGS = {"traceTopicEnable": "true", "enablePropertyFilter": "true"}
-GET_MAX_OFFSET = 30
+QUERY_CONSUMER_OFFSET, GET_MAX_OFFSET, GET_CONSUMER_LIST_BY_GROUP = 14, 30, 38
+TIMER_TOPIC = "rmq_sys_wheel_timer"
 IN_THE_MAINS = ("127.0.0.1", 9876)
 HEARD = re.compile(r"UNIQ_KEY=(\w+)")
 PLACES = re.compile(r"queueId=(\d+), storeSize=\d+, queueOffset=(\d+)")
 BENCHMARK_SENT = re.compile(r"Send TPS: (\d+) .*Send Failed: (\d+) \| Response Failed: (\d+)")
+BATCHES_SENT = re.compile(r"Send TPS: (\d+) .*Send Failed: (\d+) \| Send Message Failed: (\d+)")
+HALVES_SENT = re.compile(r"Send TPS: +(\d+) .*Send Failed: (\d+) \| Check: \d+ \| UnexpectedCheck: (\d+)")
+TIMERS_SENT = re.compile(r"Send TPS: (\d+), .*Send Failed: (\d+), Response Failed: (\d+)")
 BENCHMARK_HEARD = re.compile(r"Consume TPS: (\d+) .*Consume Fail: (\d+)")
 
 
@@ -137,6 +146,41 @@ def test_simple_producers_and_every_way_to_consume(begin: Begin) -> None:
     until(lambda: len(re.findall(r"^\d+ +OK \w+", asynchronous.printed(), re.M)) == 100, "a hundred", seconds=SECONDS)
 
 
+def test_queues_that_are_assigned_with_tags(begin: Begin) -> None:
+    """One queue from its tenth message on, the others from their first; all of one tag."""
+    sent = begin("simple.Producer", "SendResult").sent(128)
+    assert {one.queue for one in sent} == set(range(QUEUES))
+    assigned = begin("simple.LitePullConsumerAssignWithSubExpression", "MessageExt")
+    until(lambda: len(_queues(assigned)) == QUEUES, "four queues", seconds=SECONDS)
+    first: dict[str, int] = {}
+    for queue, offset in PLACES.findall(assigned.printed()):
+        first[queue] = min(int(offset), first.get(queue, int(offset)))
+    assert sorted(first.values()) == [0, 0, 0, 10]
+    assert set(re.findall(r"TAGS=(\w+)", assigned.printed())) == {"TagA"}
+
+
+def test_one_way_to_who_pulls_and_commits(broker: Subject, begin: Begin, tmp_path: Path) -> None:
+    """A hundred messages without answers are all there; who pulls them in a loop of its own has its progress committed."""
+    group = "please_rename_unique_group_name_5"
+    with _relay_to(broker.namesrv), contextlib.ExitStack() as stack:
+        consumer, producer = (Main(tmp_path, f"simple.{name}", broker.namesrv) for name in ("PullConsumer", "OnewayProducer"))
+        for main in (consumer, producer):
+            stack.callback(main.end)
+        consumer.begin(lambda _: _is_member(broker, group))
+        before = _stored(broker, "TopicTest")
+        producer.begin(lambda _: _stored(broker, "TopicTest") == before + 100)
+        until(lambda: not producer.running, "its end", seconds=SECONDS)
+        ends = [_end(broker, "TopicTest", queue) for queue in range(QUEUES)]
+        assert sum(ends) == before + 100
+        read = [{"consumerGroup": group, "topic": "TopicTest", "queueId": str(queue)} for queue in range(QUEUES)]
+
+        def progress() -> list[int]:
+            answers = [remoting.ask(broker.address, QUERY_CONSUMER_OFFSET, fields, timeout_s=30) for fields in read]
+            return [int(answer.ext.get("offset", -1)) for answer in answers]
+
+        until(lambda: progress() == ends, f"progress {ends}", seconds=SECONDS)
+
+
 @pytest.mark.parametrize("clients", [REFERENCE], indirect=True)
 def test_traces(broker: Subject, begin: Begin, clients: JavaDriver) -> None:
     consumer = begin("tracemessage.TracePushConsumer", "Started")
@@ -152,6 +196,15 @@ def test_traces(broker: Subject, begin: Begin, clients: JavaDriver) -> None:
         }
 
     until(traced, "its trace", seconds=SECONDS)
+
+
+def test_open_traces(begin: Begin) -> None:
+    """Spans go elsewhere, messages through the broker: of a producer, and of one in transactions."""
+    consumer = begin("tracemessage.OpenTracingPushConsumer", "Started")
+    sent = begin("tracemessage.OpenTracingProducer", "SendResult").sent(1)
+    [half] = begin("tracemessage.OpenTracingTransactionProducer", "SendResult").sent(1)
+    assert {one.status for one in (*sent, half)} == {"SEND_OK"}
+    hears(consumer, {one.id for one in (*sent, half)})
 
 
 def test_operation(begin: Begin) -> None:
@@ -184,6 +237,29 @@ def test_benchmark(broker: Subject, begin: Begin) -> None:
     assert {failed for _, failed in BENCHMARK_HEARD.findall(consumer.printed())} == {"0"}
 
 
+def test_benchmark_of_batches_and_transactions(broker: Subject, begin: Begin) -> None:
+    """None fails, and who ends a transaction by itself is not asked about it."""
+    for name, topic, rows_of in (("BatchProducer", "BatchLoad", BATCHES_SENT), ("TransactionProducer", "HalfLoad", HALVES_SENT)):
+        arguments = ("-n", broker.namesrv, "-t", topic, "-w", "1", "-s", "128", "-ri", "1000")
+        producer = begin(f"benchmark.{name}", "TPS", *arguments)
+        rows = until(lambda main=producer, row=rows_of: _two(row.findall(main.printed())), "figures", seconds=SECONDS)  # type: ignore[misc]
+        assert all(int(sent) > 0 and (failed, other) == ("0", "0") for sent, failed, other in rows)
+        producer.end()
+        assert _stored(broker, topic) >= sum(int(sent) for sent, _, _ in rows[:1])
+
+
+def test_benchmark_of_timers(broker: Subject, begin: Begin) -> None:
+    """Sixty messages for three seconds in two minutes' time wait in the timer's topic."""
+    begin("benchmark.timer.TimerConsumer", "Start receiving", "-n", broker.namesrv, "-t", "TimerLoad")
+    before = _end(broker, TIMER_TOPIC, 0)
+    arguments = ("-tc", "1", "-ms", "128", "-st", "3", "-mt", "20", "-sd", "1000")
+    producer = begin("benchmark.timer.TimerProducer", "TPS", "-n", broker.namesrv, "-t", "TimerLoad", *arguments)
+    until(lambda: _end(broker, TIMER_TOPIC, 0) >= before + 60, "sixty timers", seconds=SECONDS)
+    rows = TIMERS_SENT.findall(producer.printed())
+    assert {(failed, unanswered) for _, failed, unanswered in rows} == {("0", "0")}
+    assert _stored(broker, "TimerLoad") == 0
+
+
 def _two(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return rows if len(rows) >= 2 else []
 
@@ -200,11 +276,17 @@ def _queues(main: Main) -> set[str]:
 
 def _stored(broker: Subject, topic: str) -> int:
     """Messages in all queues of a topic."""
-    answers = [
-        remoting.ask(broker.address, GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue)}, timeout_s=30)
-        for queue in range(QUEUES)
-    ]
-    return sum(int(answer.ext["offset"]) for answer in answers)
+    return sum(_end(broker, topic, queue) for queue in range(QUEUES))
+
+
+def _end(broker: Subject, topic: str, queue: int) -> int:
+    answer = remoting.ask(broker.address, GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue)}, timeout_s=30)
+    return int(answer.ext["offset"])
+
+
+def _is_member(broker: Subject, group: str) -> bool:
+    """Somebody consumes for the group."""
+    return remoting.ask(broker.address, GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group}, timeout_s=30).code == 0
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ from rmq_wire.headers.clients import (
     Heartbeat,
     NotifyConsumerIdsChanged,
 )
+from rmq_wire.headers.groups import QuerySubscriptionByConsumer
 
 MANAGER = "ClientManageProcessor"
 BEAT = (Code.HEART_BEAT,)
@@ -268,6 +269,25 @@ async def subscription_on_record(t: Trial) -> None:
     t.equal("bodies", [bytes(unit.body) for unit in pulled.messages], [b"a", b"a"])
     pulled = await t.pull(await t.topic(), 0, group=group, sys_flag=0, subscription=None, link=member.link)
     t.answer("of a topic that it did not name", pulled.answer, code=ResponseCode.SUBSCRIPTION_NOT_EXIST)
+
+
+@case(
+    "clients.subscription-shown",
+    SHOULD,
+    codes=Code.QUERY_SUBSCRIPTION_BY_CONSUMER,
+    since=(5,),
+    rests_on="AdminBrokerProcessor.querySubscriptionByConsumer",
+)
+async def subscription_shown(t: Trial) -> None:
+    """An operator is shown what a group subscribes to in a topic, and nothing of one that it does not name."""
+    group, topic, member = await t.group(), await t.topic(), Member(t)
+    await member.consumes(group, topic, tags="a || b")
+    shown = t.answer("345", await t.broker.ask(QuerySubscriptionByConsumer(group=group, topic=topic))).json()
+    t.equal("whose", (shown["group"], shown["topic"]), (group, topic))
+    said = shown["subscriptionData"]
+    t.equal("what", (said["topic"], said["subString"], sorted(said["tagsSet"])), (topic, "a || b", ["a", "b"]))
+    other = t.answer("345", await t.broker.ask(QuerySubscriptionByConsumer(group=group, topic=await t.topic()))).json()
+    t.check("of another topic", other.get("subscriptionData") is None, seen=other)
 
 
 @case("clients.subscription-not-latest", MUST, codes=Code.PULL_MESSAGE, rests_on="PullMessageProcessor.processRequest")

@@ -8,8 +8,9 @@ import trio
 
 from conformance.suite.kit import MUST, SHOULD, Code, ResponseCode, Trial, case
 from conformance.suite.means.members import Member
-from rmq_wire.headers.offsets import QueryConsumerOffset, ResetOffset, UpdateConsumerOffset
+from rmq_wire.headers.offsets import QueryConsumerOffset, QueryCorrectionOffset, ResetOffset, UpdateConsumerOffset
 from rmq_wire.headers.positions import GetEarliestMsgStoretime, GetMaxOffset, GetMinOffset, SearchOffset
+from rmq_wire.headers.stats import QueryConsumeTimeSpan
 
 MANAGER = "ConsumerManageProcessor"
 BOTH = (Code.UPDATE_CONSUMER_OFFSET, Code.QUERY_CONSUMER_OFFSET)
@@ -179,6 +180,47 @@ async def reset_beats_pull(t: Trial) -> None:
     t.answer("the first pull", pulled.answer, code=ResponseCode.PULL_OFFSET_MOVED, ext={"nextBeginOffset": "0"})
     pulled = await t.pull(topic, 0, group=group, link=member.link)
     t.equal("the second", [bytes(unit.body) for unit in pulled.messages], [b"m0", b"m1", b"m2", b"m3"])
+
+
+@case(
+    "offsets.smallest-of-all-groups",
+    SHOULD,
+    codes=Code.QUERY_CORRECTION_OFFSET,
+    rests_on="ConsumerOffsetManager.queryMinOffsetInAllGroup",
+)
+async def smallest_of_all_groups(t: Trial) -> None:
+    """Per queue the progress of the group that is furthest behind; a queue in which nobody has any is left out."""
+    topic, first, second = await filled(t, 4, queues=3), await t.group(), await t.group()
+    for group, queue, offset in ((first, 0, 3), (second, 0, 2), (second, 1, 4)):
+        await commit(t, group, topic, offset, queue)
+    answer = t.answer("308", await t.broker.ask(QueryCorrectionOffset(compare_group=first, topic=topic)))
+    smallest = {int(queue): offset for queue, offset in answer.json()["correctionOffsets"].items()}
+    t.equal("smallest", smallest, {0: 2, 1: 4})
+
+
+@case(
+    "offsets.time-spans",
+    SHOULD,
+    codes=Code.QUERY_CONSUME_TIME_SPAN,
+    rests_on="AdminBrokerProcessor.queryConsumeTimeSpan",
+)
+async def time_spans(t: Trial) -> None:
+    """When a queue's first and last message were stored, and the last one that the group has read.
+
+    The delay is the age of the next one, and none where the group has read all.
+    """
+    topic, group = await filled(t, 3, queues=2), await t.group()
+    await commit(t, group, topic, 2, 0)
+    await commit(t, group, topic, 3, 1)
+    answer = t.answer("303", await t.broker.ask(QueryConsumeTimeSpan(topic=topic, group=group)))
+    spans = {span["messageQueue"]["queueId"]: span for span in answer.json()["consumeTimeSpanSet"]}
+    t.equal("queues", sorted(spans), [0, 1])
+    for queue, consumed in ((0, 2), (1, 3)):
+        stored = [unit.store_timestamp for unit in await t.pull_all(topic, 3, queue=queue)]
+        span = spans[queue]
+        seen = (span["minTimeStamp"], span["maxTimeStamp"], span["consumeTimeStamp"])
+        t.equal(f"times of queue {queue}", seen, (stored[0], stored[2], stored[consumed - 1]))
+        t.check(f"delay of queue {queue}", (span["delayTime"] > 0) == (consumed < 3), seen=span["delayTime"])
 
 
 @case(
