@@ -36,6 +36,11 @@ class ReceivedMessage:
         """Its number in the queue."""
         return self.unit.queue_offset
 
+    @property
+    def body_size(self) -> int:
+        """Bytes of the body as it came, packed or not."""
+        return len(self.unit.body)
+
     @cached_property
     def body(self) -> bytes:
         """As it was sent.  Raises `UnreadableBody`."""

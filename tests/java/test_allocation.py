@@ -22,7 +22,7 @@ from rmq_wire.fastjson import MessageQueue
 from tests.support.java import REFERENCE, SMALL, classpath, java
 
 pytestmark = pytest.mark.java
-PROGRAM: Final = Path(__file__).parent / "allocation/Allocations.java"
+PROGRAM: Final = Path(__file__).parent / "judges/Allocations.java"
 CASES: Final = 5_000
 
 
