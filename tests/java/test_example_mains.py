@@ -1,8 +1,8 @@
 """More of stock `rocketmq-example`: quickstart, broadcast, batch, filter, simple, tracemessage, operation, rpc, benchmark.
 
 As in `test_examples`: none is changed, each runs until it has printed what is expected of it, and the outcome is the same on both
-brokers.  Four mains of rpc and simple have 127.0.0.1:9876 in their text: a relay stands there.  Left out are those of POP and of
-access lists (`simple.PopConsumer`, `simple.AclClient`).  What `benchmark.timer` sends is due in two minutes; nobody waits for it.
+brokers.  Five mains of rpc and simple have 127.0.0.1:9876 in their text: a relay stands there.  Left out is that of access lists
+(`simple.AclClient`).  What `benchmark.timer` sends is due in two minutes; nobody waits for it.
 """
 
 from __future__ import annotations
@@ -179,6 +179,15 @@ def test_one_way_to_who_pulls_and_commits(broker: Subject, begin: Begin, tmp_pat
             return [int(answer.ext.get("offset", -1)) for answer in answers]
 
         until(lambda: progress() == ends, f"progress {ends}", seconds=SECONDS)
+
+
+def test_who_pops(broker: Subject, begin: Begin) -> None:
+    """A group whose mode the main sets to POP before it consumes: it gets what is sent, and the broker shares the queues out."""
+    with _relay_to(broker.namesrv):
+        consumer = begin("simple.PopConsumer", "Started")
+        sent = begin("simple.Producer", "SendResult").sent(128)
+        hears(consumer, {one.id for one in sent})
+        assert "POP_CK" in consumer.printed()
 
 
 @pytest.mark.parametrize("clients", [REFERENCE], indirect=True)
