@@ -18,7 +18,7 @@ from weakref import WeakSet
 from broker_impl.engine.answers import Refusal
 from broker_impl.engine.slices import BYTES_PER_SLICE
 from broker_impl.state.java_order import JavaOrder, Portion
-from rmq_net.log import Log
+from rmq_net.log import Log, plain_text
 from rmq_store.advice import repair_command
 from rmq_store.disk.config_files import load_config, persist_config
 from rmq_store.disk.disk import Disk
@@ -241,7 +241,18 @@ class PersistedTable:
         document = fastjson.loads(text)
         if not isinstance(document, dict):
             raise BadBody(f"{self.file}: a {type(document).__name__} where an object should be")
+        self._check_own(document)
         self.take(document)
+
+    def _check_own(self, document: dict[str, Any]) -> None:
+        """Another table's file under this name would be an empty table.  Raises `BadBody`; `{}` is one that is meant to be."""
+        if type(self).members is PersistedTable.members:
+            return  # its file is no document of tables
+        members = self.members()
+        own = [name for name, member in members.items() if isinstance(member, Rows)]
+        foreign = sorted(document.keys() - members.keys())
+        if own and foreign and document.keys().isdisjoint(own):
+            raise BadBody(f"{self.file}: without {own[0]}, but with {plain_text(foreign[0])}: another file's content")
 
     def encode_slices(self) -> Iterator[bytes]:
         """The document in chunks; an empty chunk is only a place to pause."""

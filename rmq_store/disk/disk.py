@@ -318,7 +318,12 @@ class RealDisk:
         return file
 
     def create(self, path: str, size: int) -> RealFile:
-        file = RealFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_FOLLOW, MODE), path)
+        try:
+            file = RealFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_FOLLOW, MODE), path)
+        except FileExistsError as reason:
+            if stat.S_ISREG(os.lstat(path).st_mode):
+                raise
+            raise FileExistsError(errno.EEXIST, "not a regular file, move it away", path) from reason
         try:
             if size:
                 file.set_length(size)

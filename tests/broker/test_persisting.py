@@ -147,7 +147,11 @@ def test_two_crashes_in_a_row_still_leave_a_table(tmp_path: Path) -> None:
             assert "Old" in topics_in(root)
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"\x00" * 50, b'{"topicConfigTable":[]}'])
+FOREIGN = b'{"dataVersion":{},"forbiddenTable":{},"subscriptionGroupTable":{"G":{}}}'
+"""Groups, in place of topics: they were taken for no topics, and all messages were out of reach without a word."""
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\x00" * 50, b'{"topicConfigTable":[]}', FOREIGN])
 def test_a_broken_file_is_replaced_by_its_backup(tmp_path: Path, damage: bytes) -> None:
     found = tables()
     saving = persister(tmp_path, found)
@@ -158,7 +162,7 @@ def test_a_broken_file_is_replaced_by_its_backup(tmp_path: Path, damage: bytes) 
     assert topics_in(tmp_path) == {"Old"}
 
 
-@pytest.mark.parametrize("damage", [b"{", b"\x00" * 50, b'{"topicConfigTable":[]}'])
+@pytest.mark.parametrize("damage", [b"{", b"\x00" * 50, b'{"topicConfigTable":[]}', FOREIGN])
 def test_no_readable_copy_refuses_to_start_and_touches_nothing(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / "config").mkdir()
     for name in ("topics.json", "topics.json.bak"):

@@ -43,6 +43,13 @@ def test_a_link_in_the_way_of_a_new_queue_file_is_not_written_through(tmp_path: 
     rig.store.close(START_MS)
 
 
+def test_a_directory_in_the_way_of_a_new_queue_file_is_named(tmp_path: Path) -> None:
+    """It said `File exists`, of a file that was never there."""
+    (tmp_path / f"{0:020d}").mkdir()
+    with pytest.raises(FileExistsError, match="not a regular file, move it away"):
+        RealDisk().create(f"{tmp_path}/{0:020d}", 0)
+
+
 def test_configuration_is_not_read_or_written_through_a_link(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("[1]")
