@@ -1,9 +1,10 @@
 """What a pop tells its client about what it handed out: the receipt of a message, and the three infos of an answer.
 
 A receipt is POP_CK of a popped message, and `extraInfo` of who acknowledges it or wants more time: eight words, the last of
-which old clients leave out.  Nothing in it is secret or signed: whoever has seen one can make others.  The infos are lists
-joined by semicolons, one entry for a queue: where the pop began, which offsets it handed out, how often an ordered one did so
-before.  Java reads a word only when it needs it, and more words than there are; here a receipt is whole or none.
+which old clients leave out; the Proxy has a ninth for itself.  Nothing in it is secret or signed: whoever has seen one can make
+others.  The infos are lists joined by semicolons, one entry for a queue: where the pop began, which offsets it handed out, how
+often an ordered one did so before.  Java reads a word only when it needs it, and more words than there are; here a receipt is
+whole or none.
 
 Source: `ExtraInfoUtil`.
 """
@@ -25,6 +26,8 @@ ORDER_QUEUE: Final = 999
 """As the revive queue: an ordered pop, no queue of the revive topic watches over it (`KeyBuilder.POP_ORDER_REVIVE_QUEUE`)."""
 _WORDS: Final = 8
 _OLD_WORDS: Final = 7
+_PROXY_WORDS: Final = 9
+"""With the place in the log, which only the Proxy reads (`ReceiptHandle`)."""
 _QUEUE_OFFSET: Final = "qo"
 _CHARACTERS_MAX: Final = 1_024
 _ENTRY_WORDS: Final = 3
@@ -67,11 +70,13 @@ class Receipt(NamedTuple):
 def read_receipt(text: str) -> Receipt:
     """What somebody sent.  Raises `BadReceipt` for what is none, with Java's text where Java has one."""
     words = text.split(" ") if len(text) <= _CHARACTERS_MAX else []
-    if len(words) not in (_OLD_WORDS, _WORDS):
+    if len(words) not in (_OLD_WORDS, _WORDS, _PROXY_WORDS):
         raise BadReceipt(f"extraInfo has {len(words)} words of {_WORDS}")
     start, popped, invisible, revive, flag, broker_name, queue_id, *last = words
     if flag not in (NORMAL, RETRY_V1, RETRY_V2):
         raise BadReceipt("getRetry fail, format is wrong")
+    if len(words) == _PROXY_WORDS:
+        _long(words[-1])
     return Receipt(
         _long(start),
         _long(popped),
