@@ -36,6 +36,10 @@ final class PushConsumers {
         operations.put("push.stop", Waker.beside(this::stop));
         operations.put("push.queues", args -> Clients.describeQueues(
             of(args).getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet()));
+        operations.put("push.pop_queues", args -> {
+            Object balance = of(args).getDefaultMQPushConsumerImpl().getRebalanceImpl();
+            return Clients.describeQueues(((Map<MessageQueue, ?>) get(balance, "getPopProcessQueueTable")).keySet());
+        });
         operations.put("push.cached", args -> of(args).getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable()
             .values().stream().mapToLong(queue -> queue.getMsgCount().get()).sum());
         operations.put("push.release", args -> {
@@ -75,6 +79,7 @@ final class PushConsumers {
         for (String topic : args.text("topic").split(",")) {
             consumer.subscribe(topic, selector(args));
         }
+        popBy(consumer, args);
         String name = args.text("name");
         int failures = args.number("failures", 0);
         int delayLevel = args.number("delay_level", 0);
@@ -103,6 +108,24 @@ final class PushConsumers {
         consumers.put(name, consumer);
         consumer.start();
         return consumer.buildMQClientId();
+    }
+
+    /** What only clients of 5.x have: the broker shares queues out, and messages are popped where it says so. */
+    private static void popBy(DefaultMQPushConsumer consumer, Args args) throws ReflectiveOperationException {
+        if (args.flag("broker_rebalance")) {
+            set(consumer, "setClientRebalance", boolean.class, false);
+            set(consumer, "setPopInvisibleTime", long.class, (long) args.number("invisible_ms", 60_000));
+            set(consumer, "setPopThresholdForQueue", int.class, args.number("pop_threshold", 96));
+            set(consumer, "setPopBatchNums", int.class, args.number("pop_batch", 32));
+        }
+    }
+
+    private static void set(Object object, String name, Class<?> type, Object value) throws ReflectiveOperationException {
+        object.getClass().getMethod(name, type).invoke(object, value);
+    }
+
+    private static Object get(Object object, String name) throws ReflectiveOperationException {
+        return object.getClass().getMethod(name).invoke(object);
     }
 
     private static MessageSelector selector(Args args) {
