@@ -57,6 +57,8 @@ ROWS = (
     Row("transaction (half + commit) 16 x 16", "transact", 16, 16, False, 1.0, 0.7),
     Row("pull 32, 1 connection", "pull", 1, 32, False, 0.9, None),
     Row("pull 32, 16 connections", "pull", 16, 32, False, 0.9, None),
+    Row("pop 32 + batch ack, 1 connection", "pop", 1, 32, False, 1.0, 0.6),
+    Row("pop 32 + batch ack, 16 connections", "pop", 16, 32, False, 1.0, 0.6),
     Row("SQL92, one of a hundred, 1 connection", "select_few", 1, 32, False, 1.0, None),
     Row("SQL92, one of a hundred, 16 connections", "select_few", 16, 32, False, 1.0, None),
     Row("SQL92, half, 1 connection", "select_half", 1, 32, False, 1.0, None),
@@ -64,7 +66,17 @@ ROWS = (
 )
 GRADED = Row("graded messages", "grade", 1, 64, False, None, None)
 """What a row reads is sent before it, the same for all that read the same topic."""
-FILLS = {"pull": ("bench_pull", ROWS[0]), "select_few": ("bench_select", GRADED), "select_half": ("bench_select", GRADED)}
+FILLS = {
+    "pull": ("bench_pull", ROWS[0]),
+    "pop": ("bench_pull", ROWS[0]),
+    "select_few": ("bench_select", GRADED),
+    "select_half": ("bench_select", GRADED),
+}
+
+
+BROKER_NAMES = {"ours": "broker-o", "java": "broker-a"}
+INVISIBLE_MS = 60_000
+"""For how long a pop has its messages."""
 
 
 class Figure(NamedTuple):
@@ -118,7 +130,7 @@ def brokers(directory: Path, *, sync_flush: bool, more: Mapping[str, str] | None
     with (
         JavaNameServer(directory / "ns") as names,
         JavaBroker(directory / "java", names.address, properties=properties, jvm=(), heap="768m", patient=False) as java,
-        OurBroker(directory / "ours", names.address, name="broker-o", properties=properties) as ours,
+        OurBroker(directory / "ours", names.address, name=BROKER_NAMES["ours"], properties=properties) as ours,
     ):
         yield Side("ours", ours.port, ours.pid, names.address), Side("java", java.port, java.pid, names.address)
 
@@ -128,6 +140,11 @@ def median(figures: list[Figure]) -> Figure:
     return Figure(*(statistics.median(column) for column in zip(*figures, strict=True)))
 
 
+def more(side: Side, row: Row) -> tuple[object, ...]:
+    """What the generator must know besides: of a pop for how long, and the name that acknowledgements say."""
+    return (INVISIBLE_MS, BROKER_NAMES[side.name]) if row.kind == "pop" else ()
+
+
 def measure(row: Row, sides: tuple[Side, Side], rounds: int, seconds: float) -> dict[str, Any]:
     """All rounds of one row on both sides, taking turns."""
     topic, fill = FILLS.get(row.kind, (f"bench_{row.kind}_{row.connections}_{row.depth}", None))
@@ -135,11 +152,11 @@ def measure(row: Row, sides: tuple[Side, Side], rounds: int, seconds: float) -> 
         for side in sides:
             drive(side, fill, topic, 6.0, 0.5)
     for side in sides:
-        drive(side, row, topic, 4.0, 0.1)
+        drive(side, row, topic, 4.0, 0.1, *more(side, row))
     rounds_of: dict[str, list[Figure]] = {side.name: [] for side in sides}
     for turn in range(rounds):
         for side in sides if turn % 2 == 0 else sides[::-1]:
-            rounds_of[side.name].append(drive(side, row, topic, seconds, 1.0))
+            rounds_of[side.name].append(drive(side, row, topic, seconds, 1.0, *more(side, row)))
     result = {name: median(figures)._asdict() for name, figures in rounds_of.items()}
     result["rounds"] = {name: [f._asdict() for f in figures] for name, figures in rounds_of.items()}
     return {"row": row._asdict(), "rss_anon_mib": {s.name: rss_anon_mib(s.pid) for s in sides}, **result}

@@ -3,6 +3,7 @@
  *   load send HOST PORT TOPIC CONNECTIONS IN_FLIGHT SECONDS WARM_SECONDS [BODY_BYTES [MESSAGES_A_SECOND]]
  *   load transact HOST PORT TOPIC CONNECTIONS IN_FLIGHT SECONDS WARM_SECONDS [BODY_BYTES]
  *   load grade HOST PORT TOPIC CONNECTIONS IN_FLIGHT SECONDS WARM_SECONDS [BODY_BYTES [MESSAGES_A_SECOND]]
+ *   load pop HOST PORT TOPIC CONNECTIONS MESSAGES SECONDS WARM_SECONDS INVISIBLE_MS BROKER_NAME [keep]
  *   load pull|select_few|select_half HOST PORT TOPIC CONNECTIONS MESSAGES SECONDS WARM_SECONDS [FIRST_OFFSET [once | MESSAGES_A_SECOND]]
  *
  * send: SEND_MESSAGE_V2 with a JSON header as the stock Java client writes it, six properties (UNIQ_KEY, KEYS, TAGS, WAIT and
@@ -12,7 +13,9 @@
  * there, and the run ends with the last of them.  MESSAGES_A_SECOND paces all connections together, as consumers that have work to
  * do with what they get; and producers with one request in flight each.  grade: send with one property more, which counts from 0
  * to 99 in each queue.  select_few, select_half: pull with an SQL92 selector that wants one of a hundred of these, or half of them;
- * what it passes over counts, too.
+ * what it passes over counts, too.  pop: POP_MESSAGE of MESSAGES from any queue, then BATCH_ACK_MESSAGE for all of them, one request
+ * in flight a connection; a message counts when that is answered, with `keep` when it is popped, and nothing is acknowledged.  When
+ * nothing is left all go on as another group, from the first message on; with `keep` the run ends there.
  * Prints one JSON line: messages, seconds, rate, latencies in microseconds, refused answers, the generator's own CPU.
  */
 #define _GNU_SOURCE
@@ -44,6 +47,9 @@ struct peer {
     long long offset;
     struct half *ends;   /* half messages that are to be committed next */
     int ends_have;
+    char acks[8192];     /* the body that acknowledges what was popped last */
+    int acks_bytes, acks_count;
+    unsigned group;      /* number of the group of its last pop */
 };
 
 struct half {
@@ -53,10 +59,15 @@ struct half {
 static int64_t sent_at[OPAQUES];
 static char is_end[OPAQUES];
 static uint64_t histogram[BUCKETS + 1];
+static int64_t longest;
 static uint64_t answered, messages, refused, opaque;
 static int first_refusal = -1;
 static char refusal_text[160];
-static int measuring, pulling, grading, transacting, once, reading;
+static int measuring, pulling, grading, transacting, once, reading, popping, keeping;
+static unsigned group;
+static long long invisible_ms = 60000;
+static char groups_of[64];
+static const char *broker_name = "";
 static double pace_us, paced_until;
 static int body_bytes = 1024, pull_count = 32;
 static const char *selector;
@@ -136,6 +147,26 @@ static size_t pull_frame(char *at, unsigned id, const struct peer *peer) {
     return frame(at, header, (size_t)n, "", 0);
 }
 
+static size_t pop_frame(char *at, unsigned id, struct peer *peer) {
+    char header[1024];
+    peer->group = group;
+    int n = snprintf(header, sizeof header,
+        "{\"code\":200050,\"extFields\":{\"consumerGroup\":\"%s_%u\",\"topic\":\"%s\",\"queueId\":\"-1\",\"maxMsgNums\":\"%d\","
+        "\"invisibleTime\":\"%lld\",\"pollTime\":\"0\",\"bornTime\":\"%lld\",\"initMode\":\"0\",\"expType\":\"TAG\",\"exp\":\"*\","
+        "\"order\":\"false\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%u,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}",
+        groups_of, group, topic, pull_count, invisible_ms, (long long)wall_ms(), id);
+    return frame(at, header, (size_t)n, "", 0);
+}
+
+static size_t ack_frame(char *at, unsigned id, struct peer *peer) {
+    char header[256];
+    int n = snprintf(header, sizeof header,
+        "{\"code\":200151,\"extFields\":{},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%u,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}", id);
+    size_t bytes = frame(at, header, (size_t)n, peer->acks, (size_t)peer->acks_bytes);
+    peer->acks_bytes = 0;
+    return bytes;
+}
+
 static void flush_out(struct peer *peer, int epoll) {
     while (peer->out_at < peer->out_have) {
         ssize_t n = write(peer->fd, peer->out + peer->out_at, peer->out_have - peer->out_at);
@@ -160,8 +191,8 @@ static void ask(struct peer *peer, int epoll) {
     peer->ask_at = 0;
     static char at[2 << 20];
     unsigned id = (unsigned)(opaque++ % OPAQUES);
-    is_end[id] = peer->ends_have > 0;
-    size_t bytes = pulling ? pull_frame(at, id, peer) : is_end[id] ? end_frame(at, id, &peer->ends[--peer->ends_have]) : send_frame(at, id);
+    is_end[id] = peer->ends_have > 0 || peer->acks_bytes > 0;
+    size_t bytes = popping ? (is_end[id] ? ack_frame(at, id, peer) : pop_frame(at, id, peer)) : pulling ? pull_frame(at, id, peer) : is_end[id] ? end_frame(at, id, &peer->ends[--peer->ends_have]) : send_frame(at, id);
     sent_at[id] = now_us();
     size_t done = 0;
     if (peer->out_have == 0) {
@@ -182,14 +213,88 @@ static long long number_after(const char *header, size_t bytes, const char *name
     return at ? atoll(at + strlen(name)) : -1;
 }
 
+static const char *text_after(const char *header, size_t bytes, const char *name) {
+    const char *at = memmem(header, bytes, name, strlen(name));
+    return at ? at + strlen(name) : NULL;
+}
+
+/* The bits of these offsets from `start` on, as a BitSet in base64. */
+static void base64_bits(char *to, const char *offsets, long long start, int *count) {
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    unsigned char bits[66] = {0};
+    int last = 0;
+    for (const char *at = offsets; *at >= '0' && *at <= '9';) {
+        char *end;
+        long long bit = strtoll(at, &end, 10) - start;
+        if (bit >= 0 && bit < 512) {
+            bits[bit / 8] |= (unsigned char)(1 << bit % 8);
+            if (bit / 8 > last) last = (int)(bit / 8);
+            ++*count;
+        }
+        at = *end == ',' ? end + 1 : end;
+    }
+    for (int i = 0; i <= last; i += 3) {
+        unsigned three = (unsigned)bits[i] << 16 | (unsigned)bits[i + 1] << 8 | bits[i + 2];
+        *to++ = letters[three >> 18];
+        *to++ = letters[three >> 12 & 63];
+        *to++ = i + 1 <= last ? letters[three >> 6 & 63] : '=';
+        *to++ = i + 2 <= last ? letters[three & 63] : '=';
+    }
+    *to = 0;
+}
+
+/* Keep the body that acknowledges what this answer hands out. */
+static void popped(struct peer *peer, const char *header, size_t bytes) {
+    const char *starts = text_after(header, bytes, "\"startOffsetInfo\":\""), *offsets = text_after(header, bytes, "\"msgOffsetInfo\":\"");
+    peer->acks_count = 0;
+    if (!starts || !offsets) return;
+    char *to = peer->acks;
+    to += sprintf(to, "{\"acks\":[");
+    for (int first = 1; to - peer->acks < (int)sizeof peer->acks - 1024; first = 0) {
+        int flag, queue, other, length, other_length;
+        long long start;
+        if (sscanf(starts, "%d %d %lld%n", &flag, &queue, &start, &length) < 3 || sscanf(offsets, "%d %d %n", &flag, &other, &other_length) < 2) break;
+        char bits[128];
+        offsets += other_length;
+        base64_bits(bits, offsets, start, &peer->acks_count);
+        to += sprintf(to, "%s{\"b\":\"%s\",\"c\":\"%s_%u\",\"it\":%lld,\"pt\":%lld,\"q\":%d,\"r\":\"%d\",\"rq\":%lld,\"so\":%lld,\"t\":\"%s\"}",
+            first ? "" : ",", bits, groups_of, peer->group, invisible_ms, number_after(header, bytes, "\"popTime\":\""), queue, flag,
+            number_after(header, bytes, "\"reviveQid\":\""), start, topic);
+        starts += length;
+        offsets += strspn(offsets, "0123456789,");
+        if (*starts != ';' || *offsets != ';') break;
+        starts++;
+        offsets++;
+    }
+    to += sprintf(to, "],\"brokerName\":\"%s\"}", broker_name);
+    if (keeping) {
+        if (measuring) messages += (uint64_t)peer->acks_count;
+    } else {
+        peer->acks_bytes = (int)(to - peer->acks);
+    }
+}
+
 static void answer(struct peer *peer, const char *header, size_t header_bytes, size_t payload) {
     long long id = number_after(header, header_bytes, "\"opaque\":"), code = number_after(header, header_bytes, "\"code\":");
     int64_t took = now_us() - sent_at[id % OPAQUES];
     if (measuring) {
         answered++;
+        if (took > longest) longest = took;
         histogram[took / BUCKET_US < BUCKETS ? took / BUCKET_US : BUCKETS]++;
     }
-    if (pulling) {
+    if (popping && is_end[id % OPAQUES] && code == 0) {
+        if (measuring) messages += (uint64_t)peer->acks_count;
+        return;
+    }
+    if (popping && !is_end[id % OPAQUES]) {
+        if (code == 0 && payload) { popped(peer, header, header_bytes); return; }
+        if (code == 19 || code == 209 || code == 210) {
+            if (number_after(header, header_bytes, "\"restNum\":\"") > 0 || peer->group != group) return;
+            if (keeping) { peer->ended = 1; reading--; }
+            else group++;
+            return;
+        }
+    } else if (pulling) {
         long long next = number_after(header, header_bytes, "\"nextBeginOffset\":\"");
         if ((code == 0 && payload) || (selector && code == 20 && next > peer->offset)) {
             if (measuring) messages += (uint64_t)(next - peer->offset);
@@ -272,20 +377,23 @@ static void receive(struct peer *peer, int epoll) {
 
 int main(int argc, char **argv) {
     if (argc < 9) {
-        fprintf(stderr, "usage: load send|grade|transact|pull|select_few|select_half HOST PORT TOPIC CONNECTIONS IN_FLIGHT|MESSAGES SECONDS WARM_SECONDS [BODY_BYTES|FIRST_OFFSET]\n");
+        fprintf(stderr, "usage: load send|grade|transact|pop|pull|select_few|select_half HOST PORT TOPIC CONNECTIONS IN_FLIGHT|MESSAGES SECONDS WARM_SECONDS [BODY_BYTES|FIRST_OFFSET]\n");
         return 2;
     }
     if (!strcmp(argv[1], "select_few")) selector = "grade = 7 AND region = 'eu-1'";
     if (!strcmp(argv[1], "select_half")) selector = "grade BETWEEN 0 AND 49 AND region = 'eu-1'";
     pulling = selector || !strcmp(argv[1], "pull");
+    popping = !strcmp(argv[1], "pop");
+    snprintf(groups_of, sizeof groups_of, "bench_pop_%lld", (long long)wall_ms());
     grading = !strcmp(argv[1], "grade");
     transacting = !strcmp(argv[1], "transact");
     topic = argv[4];
-    int connections = atoi(argv[5]), depth = pulling ? 1 : atoi(argv[6]);
+    int connections = atoi(argv[5]), depth = pulling || popping ? 1 : atoi(argv[6]);
     double seconds = atof(argv[7]), warm = atof(argv[8]);
-    if (pulling) pull_count = atoi(argv[6]);
-    if (argc > 9) { if (pulling) first_offset = atoll(argv[9]); else body_bytes = atoi(argv[9]); }
-    if (argc > 10) { once = !strcmp(argv[10], "once"); if (!once) pace_us = 1e6 / atof(argv[10]); }
+    if (pulling || popping) pull_count = atoi(argv[6]);
+    if (argc > 9) { if (popping) invisible_ms = atoll(argv[9]); else if (pulling) first_offset = atoll(argv[9]); else body_bytes = atoi(argv[9]); }
+    if (argc > 10) { once = !strcmp(argv[10], "once"); if (popping) broker_name = argv[10]; else if (!once) pace_us = 1e6 / atof(argv[10]); }
+    keeping = argc > 11 && !strcmp(argv[11], "keep");
     reading = connections;
     if (body_bytes > (int)sizeof body) return 2;
     for (int i = 0; i < body_bytes; i++) body[i] = (char)('a' + i % 26);
@@ -326,9 +434,9 @@ int main(int argc, char **argv) {
     double cpu = (double)(after.ru_utime.tv_sec - before.ru_utime.tv_sec + after.ru_stime.tv_sec - before.ru_stime.tv_sec) * 1e6 +
                  (double)(after.ru_utime.tv_usec - before.ru_utime.tv_usec + after.ru_stime.tv_usec - before.ru_stime.tv_usec);
     double took = (double)(end - measure_from) / 1e6;
-    printf("{\"event\":\"done\",\"messages\":%llu,\"answers\":%llu,\"seconds\":%.3f,\"rate\":%.1f,\"p50_us\":%.0f,\"p99_us\":%.0f,\"p999_us\":%.0f,"
+    printf("{\"event\":\"done\",\"messages\":%llu,\"answers\":%llu,\"seconds\":%.3f,\"rate\":%.1f,\"p50_us\":%.0f,\"p99_us\":%.0f,\"p999_us\":%.0f,\"longest_us\":%lld,"
            "\"refused\":%llu,\"first_refusal\":%d,\"refusal\":\"%s\",\"generator_cpu_us_per_message\":%.2f}\n",
-           (unsigned long long)messages, (unsigned long long)answered, took, (double)messages / took, percentile(0.5), percentile(0.99), percentile(0.999),
+           (unsigned long long)messages, (unsigned long long)answered, took, (double)messages / took, percentile(0.5), percentile(0.99), percentile(0.999), (long long)longest,
            (unsigned long long)refused, first_refusal, refusal_text, messages ? cpu / (double)messages : 0.0);
     return 0;
 }
