@@ -108,6 +108,13 @@ def test_queues_move_when_members_come_and_go(cluster: Cluster) -> None:
     assert cluster.ids(b, "b") == [0, 1, 2, 3]
 
 
+def test_five_queues_for_three(cluster: Cluster) -> None:
+    cluster.broker.topic("T", queues=5)
+    cluster.register()
+    members = {name: cluster.member(name) for name in "abc"}
+    assert [cluster.ids(member, name) for name, member in members.items()] == [[0, 1], [2, 3], [4]]
+
+
 def test_a_broadcast_gets_all_queues_and_a_stranger_none(cluster: Cluster) -> None:
     a = cluster.member("a")
     assert cluster.ids(a, "nobody", messageModel="BROADCASTING") == [0, 1, 2, 3]
@@ -147,6 +154,12 @@ def test_a_group_that_pops_gets_any_queue_or_shares_some(cluster: Cluster) -> No
     assert cluster.given(members["a"], "a", topic="%RETRY%G") is not None
     assert cluster.set_mode(members["a"], mode="PULL").code == 0
     assert cluster.given(members["b"], "b") == [("broker-a", 1, "PULL")]
+
+
+def test_a_share_with_all_others_is_any_queue(cluster: Cluster) -> None:
+    members = {name: cluster.member(name) for name in "abc"}
+    cluster.set_mode(members["a"], popShareQueueNum=2)
+    assert [cluster.ids(member, name) for name, member in members.items()] == [[-1], [-1], [-1]]
 
 
 def test_settings_are_refused_as_the_reference_does(cluster: Cluster) -> None:
@@ -246,6 +259,17 @@ def test_a_name_server_elsewhere_is_asked_once_and_again_later(env: Env) -> None
     found.due(due_ms + 30_000)
     found.unknown("T")
     assert known(found, "T") is None
+
+
+def test_everybody_who_waits_for_a_route_goes_on(env: Env) -> None:
+    found = routes(env)
+    pauses = [next(found.queues("T")) for _ in range(3)]
+    ended: list[int] = []
+    for number, pause in enumerate(pauses):
+        assert pause is not None
+        pause.then(lambda number=number: ended.append(number))
+    found.found("T", route())
+    assert ended == [0, 1, 2]
 
 
 def test_what_cannot_be_read_is_no_queue_and_too_many_are_none(env: Env) -> None:

@@ -83,6 +83,16 @@ def test_what_the_revive_group_has_not_read_is_in_flight(store: Path) -> None:
     assert [(one["topic"], one["queueId"], one["offset"]) for one in more] == [(TOPIC, 0, 1)]
 
 
+def test_what_the_revive_group_has_just_not_read(store: Path) -> None:
+    """Its position is the last record that is done with: the one behind it counts."""
+    path = store / "config" / "consumerOffset.json"
+    name = b'"rmq_sys_REVIVE_LOG_DefaultCluster@CID_RMQ_SYS_REVIVE_GROUP":{\n\t\t\t0:0'
+    data = path.read_bytes()
+    assert name in data
+    path.write_bytes(data.replace(name, name[:-1] + b"-1"))
+    assert (TOPIC, 0, 1) in [(one["topic"], one["queueId"], one["offset"]) for one in in_flight(store)]
+
+
 def test_stats_count_them(store: Path) -> None:
     told = json.loads((GOLDEN / "store-5.5.0-pop" / "told.json").read_text())
     dues = [one["due"] for one in told]
