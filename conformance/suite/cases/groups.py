@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from conformance.suite.kit import MUST, SHOULD, Code, Need, ResponseCode, Trial, case
@@ -37,6 +38,30 @@ async def all_groups(t: Trial) -> None:
     table = t.answer("all", await t.broker.ask(groups.GetAllSubscriptionGroup())).json()
     t.equal("ours", table["subscriptionGroupTable"].get(name, {}).get("retryMaxTimes"), 7)
     t.check("the table has a version", "counter" in table["dataVersion"], seen=table["dataVersion"])
+
+
+@case(
+    "groups.retry-policy",
+    SHOULD,
+    codes=(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, Code.GET_SUBSCRIPTIONGROUP_CONFIG),
+    since=(5,),
+    rests_on="SubscriptionGroupConfig.groupRetryPolicy: the proxy's",
+)
+async def retry_policy(t: Trial) -> None:
+    """How a group wants its retries spaced is kept and given back.
+
+    The broker goes by its delay levels all the same.
+    """
+    name = await t.group()
+    exponential = {"initial": 1_000, "max": 60_000, "multiplier": 3}
+    for policy in (
+        {"type": "EXPONENTIAL", "exponentialRetryPolicy": exponential},
+        {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1_000, 2_000, 60_000]}},
+    ):
+        body = json.dumps({"groupName": name, "groupRetryPolicy": policy}).encode()
+        t.answer("set", await t.broker.ask(groups.UpdateAndCreateSubscriptionGroup(), body))
+        kept = t.answer("get", await t.broker.ask(groups.GetSubscriptionGroupConfig(group=name))).json()["groupRetryPolicy"]
+        t.equal("kept", {key: kept.get(key) for key in policy}, policy)
 
 
 @case("groups.delete", MUST, codes=Code.DELETE_SUBSCRIPTIONGROUP, rests_on=f"{ADMIN}.deleteSubscriptionGroup")

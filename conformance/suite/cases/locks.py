@@ -88,6 +88,20 @@ async def nothing(t: Trial) -> None:
     await unlock(t, group, "one", topic, ())
 
 
+@case("locks.of-no-queue", SHOULD, codes=BOTH, rests_on=f"{MANAGER}.tryLockBatch: nobody looks whether there is such a queue")
+async def of_no_queue(t: Trial) -> None:
+    """Queues that a topic does not have, and those of no topic, are locked like any others.
+
+    A consumer may ask for a queue that was taken away meanwhile; nothing comes of it.
+    """
+    topic, group = await t.topic(queues=1), await t.group()
+    for name, queues in ((topic, [5, 99]), (t.name("nowhere"), [0])):
+        t.equal("held", await locked(t, group, "one", name, queues), queues)
+        t.equal("by another", await locked(t, group, "two", name, queues), [])
+        await unlock(t, group, "one", name, queues)
+        t.equal("when they are given back", await locked(t, group, "two", name, queues), queues)
+
+
 @case("locks.expire", MUST, slow=True, rests_on=f"{MANAGER}.REBALANCE_LOCK_MAX_LIVE_TIME")
 async def expire(t: Trial) -> None:
     """A lock that is not renewed for 60 s is free."""
