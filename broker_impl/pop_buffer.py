@@ -104,6 +104,8 @@ class PopBuffer:
 
     def close(self, store: Store) -> None:
         """Store everything, for a clean stop.  What cannot be stored is handed out again after the start."""
+        if not self._points:
+            return
         staged: list[tuple[Pop, Buffered]] = []
         for pop, held in self._points.items():
             try:

@@ -28,6 +28,8 @@ from rmq_wire.java import parse_long
 FROM_FIRST: Final = 0
 """`initMode`: a new group begins at the first message (`ConsumeInitMode.MIN`)."""
 CHANCES: Final = 100
+QUEUES_MAX: Final = 2_048
+"""That one pop of all queues goes through, some 5 µs each: of a topic with more it begins with another one each time."""
 PEEK_RETRY_EACH: Final = 5
 """One peek of so many looks at retries first."""
 
@@ -101,8 +103,10 @@ class PopWalk:
 
     def _queues(self, topic: TopicConfig, chance: int, *, is_retry: bool, last: bool = False) -> Iterator[Place]:
         count = topic.read_queue_nums
+        if count > QUEUES_MAX:
+            chance = self._env.rng.randrange(count)
         numbers = range(count - 1, -1, -1) if self._config.priority_order_asc else range(count)
-        for number in numbers:
+        for number in numbers[:QUEUES_MAX]:
             yield Place(topic.topic_name, (number + chance) % count, is_retry, last)
 
     # Where a pop begins

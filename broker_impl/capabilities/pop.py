@@ -15,6 +15,7 @@ from typing import Final
 from broker_impl.engine.answers import LATER, Answer, Durable, Later, Refusal, Settled
 from broker_impl.engine.call import Call, PendingAnswer
 from broker_impl.engine.router import Capability, answers
+from broker_impl.filtering import characters_to_read
 from broker_impl.pop_parts import PopParts
 from broker_impl.pop_selection import READ_BYTES_MAX, PopSelection
 from broker_impl.state.pop_lines import QueueOfGroup
@@ -58,6 +59,8 @@ class Pop(Capability):
     @answers(PopMessage, stages=True, bulky=True)
     def pop(self, call: Call, asked: PopMessage) -> Answer:
         """Hand messages out.  Refused: 1, 16, 17, 23, 26, 29, 210 with the reference's texts."""
+        if asked.exp:
+            self.parts.engine.shares.one_selector(characters_to_read(asked.exp, asked.exp_type))
         return self.look(asked, call.detach(), first=True)
 
     def look(self, asked: PopMessage, pending: PendingAnswer, *, first: bool) -> Settled | Durable | Later:
