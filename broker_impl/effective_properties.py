@@ -56,6 +56,7 @@ class EffectiveProperties:
     load_balance_poll_name_server_interval: int
     long_polling_enable: bool
     max_error_rate_of_bloom_filter: int
+    max_message_filter_num_for_notification: int
     max_pop_polling_size: int
     max_stats_idle_time_in_minutes: int
     msg_trace_topic_name: str
@@ -99,6 +100,7 @@ class EffectiveProperties:
     transaction_op_batch_interval: int
     transaction_op_msg_max_size: int
     transaction_time_out: int
+    use_message_filter_for_notification: bool
     use_server_side_reset_offset: bool
     validate_system_topic_when_update_topic: bool
     wait_time_mills_in_heartbeat_queue: int

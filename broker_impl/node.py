@@ -20,6 +20,7 @@ from broker_impl.capabilities.files import Files
 from broker_impl.capabilities.groups import Groups
 from broker_impl.capabilities.listings import Listings
 from broker_impl.capabilities.locks import Locks
+from broker_impl.capabilities.notification import Notification
 from broker_impl.capabilities.offset_changes import OffsetChanges
 from broker_impl.capabilities.offsets import Offsets
 from broker_impl.capabilities.pop import Pop
@@ -254,6 +255,7 @@ class BrokerNode:
         self.timers = Timers(engine, config, topics, stats, intake, reads, self.timer, flusher)
         pops = pop_parts(engine, config, topics, groups, clients, offsets, self.orders, stats, intake, reads)
         self.pops = pops
+        pop = Pop(pops)
         self.revive = PopRevive(pops, lambda: self.timer is not None and self.timer.has_work(env.wall_ms))
         rules = SendRules(env, config, topics, retries, locks, stats, intake, self.halves, unique_keys, self._disk_use)
         capabilities = (
@@ -265,7 +267,8 @@ class BrokerNode:
             Transactions(self.halves),
             self.transaction_check,
             self.timers,
-            Pop(pops),
+            pop,
+            Notification(pops, pop.polling),
             PopEnds(pops),
             self.revive,
             Query(engine.shares, config, clients, store, reads, self.filters),

@@ -12,10 +12,6 @@ from collections.abc import Iterator, Mapping
 from rmq_wire.codes import RequestCode as Code
 
 _BROKER: dict[str, tuple[Code, ...]] = {
-    "POP consumption is not implemented": (
-        Code.NOTIFICATION,
-        Code.POLLING_INFO,
-    ),
     "lite topics are not implemented": (
         Code.POP_LITE_MESSAGE,
         Code.LITE_SUBSCRIPTION_CTL,

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker_impl.engine.answers import LATER, Answer, Durable, Later, Refusal, Settled
 from broker_impl.engine.call import Call, PendingAnswer
 from broker_impl.engine.router import Capability, answers
-from broker_impl.filtering import characters_to_read
+from broker_impl.filtering import PropertyFilter, characters_to_read
 from broker_impl.pop_parts import PopParts
+from broker_impl.pop_polling import Polling, PopPolling
 from broker_impl.pop_selection import READ_BYTES_MAX, PopSelection
 from broker_impl.state.pop_lines import QueueOfGroup
+from broker_impl.state.pop_waits import PopWait
 from rmq_net.log import plain_text
 from rmq_net.service import Buffer
 from rmq_store.errors import Cold
@@ -49,22 +51,30 @@ _NOTHING_PEEKED: Final = AnswerTemplate(
 _WRONG_PLACE: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
 
 
+class Waiting(NamedTuple):
+    """What is known of a pop's waiting: until when it may, where it did before, and what had arrived when it began to look."""
+
+    until_ms: int | None
+    arrivals: int
+
+
 class Pop(Capability):
     """Codes 200050 and 200052."""
 
     def __init__(self, parts: PopParts) -> None:
         self.parts = parts
         self._next_queue = 0
+        self.polling = PopPolling(parts.engine, parts.store, parts.config, self._again, self._give_up, "pop")
 
     @answers(PopMessage, stages=True, bulky=True)
     def pop(self, call: Call, asked: PopMessage) -> Answer:
         """Hand messages out.  Refused: 1, 16, 17, 23, 26, 29, 210 with the reference's texts."""
         if asked.exp:
             self.parts.engine.shares.one_selector(characters_to_read(asked.exp, asked.exp_type))
-        return self.look(asked, call.detach(), first=True)
+        return self.look(asked, call.detach())
 
-    def look(self, asked: PopMessage, pending: PendingAnswer, *, first: bool) -> Settled | Durable | Later:
-        """Execute a pop.  `first`: it may wait.  Raises `Refusal`."""
+    def look(self, asked: PopMessage, pending: PendingAnswer, until_ms: int | None = None) -> Settled | Durable | Later:
+        """Execute a pop.  `until_ms`: it waited before, and so long at the most.  Raises `Refusal`, `Unsaved`."""
         parts = self.parts
         rules = parts.rules
         topic, group = rules.admit_pop(pending.peer, asked)
@@ -72,26 +82,26 @@ class Pop(Capability):
         wanted = rules.wanted(asked)
         places = parts.walk.of_pop(topic, group, asked.queue_id, order=asked.order)
         selection = PopSelection(parts, asked, places, wanted, ORDER_QUEUE if asked.order else self._revive_queue())
-        return self._go_on(selection, pending, first=first)
+        return self._go_on(selection, pending, Waiting(until_ms, self.polling.arrivals))
 
     def _revive_queue(self) -> int:
         """One after the other, so that they fill evenly."""
         self._next_queue = (self._next_queue + 1) % self.parts.config.revive_queue_num
         return self._next_queue
 
-    def _go_on(self, selection: PopSelection, pending: PendingAnswer, *, first: bool) -> Settled | Durable | Later:
+    def _go_on(self, selection: PopSelection, pending: PendingAnswer, waiting: Waiting) -> Settled | Durable | Later:
         try:
             selection.run()
         except Cold as cold:
-            self.parts.reads.after(cold, partial(self._read, selection, pending, first))
+            self.parts.reads.after(cold, partial(self._read, selection, pending, waiting))
             return LATER
         if selection.stretches:
             self.parts.engine.after_commit(partial(self._committed, selection))
         if selection.count:
             return self._found(selection, pending)
-        return self._nothing(selection, pending, first=first)
+        return self._nothing(selection, pending, waiting)
 
-    def _read(self, selection: PopSelection, pending: PendingAnswer, first: bool, error: BaseException | None) -> None:
+    def _read(self, selection: PopSelection, pending: PendingAnswer, waiting: Waiting, error: BaseException | None) -> None:
         """What was not in memory is: the pop goes on, and is answered here."""
         if not pending.alive:
             selection.give_up()
@@ -99,16 +109,38 @@ class Pop(Capability):
         try:
             if error is not None:
                 raise error
-            answer: Settled | Durable | Later | Refusal = self._go_on(selection, pending, first=first)
+            answer: Settled | Durable | Later | Refusal = self._go_on(selection, pending, waiting)
         except Refusal as no:
             answer = no
         except Exception as wrong:
             selection.give_up()
-            asked = selection.asked
-            self.parts.env.log.error("pop of group %s from %s failed", asked.consumer_group, asked.topic, error=wrong)
-            answer = Refusal(ResponseCode.SYSTEM_ERROR, f"{type(wrong).__name__}: {plain_text(wrong)}")
+            answer = self._failure(selection.asked, wrong)
         if answer is not LATER:
             pending.answer(answer)
+
+    def _failure(self, asked: PopMessage, wrong: Exception) -> Refusal:
+        self.parts.env.log.error("pop of group %s from %s failed", asked.consumer_group, asked.topic, error=wrong)
+        return Refusal(ResponseCode.SYSTEM_ERROR, f"{type(wrong).__name__}: {plain_text(wrong)}")
+
+    # Those that wait
+
+    def _again(self, one: PopWait) -> None:
+        """Execute it once more; answer it, unless it goes on waiting."""
+        matches = one.wanted.matches
+        if isinstance(matches, PropertyFilter):
+            matches.keep()
+        try:
+            answer: Settled | Durable | Later | Refusal = self.look(one.asked, one.pending, one.deadline_ms)
+        except Refusal as no:
+            answer = no
+        except Exception as wrong:
+            answer = self._failure(one.asked, wrong)
+        if answer is not LATER:
+            one.pending.answer(answer)
+
+    def _give_up(self, one: PopWait) -> None:
+        nothing = PopSelection(self.parts, one.asked, iter(()), one.wanted, ORDER_QUEUE if one.asked.order else 0)
+        one.pending.answer(self.nothing_head(nothing, one.pending, ResponseCode.POLLING_TIMEOUT))
 
     def _committed(self, selection: PopSelection, error: BaseException | None) -> None:
         """The check points are written, or nothing was handed out."""
@@ -122,6 +154,9 @@ class Pop(Capability):
     # Answers
 
     def _found(self, selection: PopSelection, pending: PendingAnswer) -> Settled | Durable:
+        asked = selection.asked
+        if selection.rest > 0:
+            self.polling.notify(asked.topic, asked.consumer_group, asked.queue_id)
         head = self._head(_FOUND_ORDERED if selection.asked.order else _FOUND, selection, pending, selection.chunks)
         pieces: list[Buffer] = [head, *selection.chunks]
         frame: Settled = pieces if len(selection.chunks) <= VIEWS_MAX else b"".join(pieces)
@@ -133,9 +168,16 @@ class Pop(Capability):
         """Without check points nothing is handed out, and it is as if nothing had been there."""
         return lambda _: self.nothing_head(selection, pending, ResponseCode.POLLING_TIMEOUT)
 
-    def _nothing(self, selection: PopSelection, pending: PendingAnswer, *, first: bool) -> Settled | Later:
-        """Nothing was found: here a pop waits that may."""
-        return self.nothing_head(selection, pending, ResponseCode.POLLING_TIMEOUT)
+    def _nothing(self, selection: PopSelection, pending: PendingAnswer, waiting: Waiting) -> Settled | Later:
+        """Nothing was found: it waits, if it may."""
+        asked = selection.asked
+        polling = self.polling.hold(pending, asked, selection.wanted, waiting.until_ms, since=waiting.arrivals)
+        if polling is Polling.HELD:
+            if selection.rest > 0:
+                self.polling.notify_soon(asked.topic, asked.consumer_group, asked.queue_id)
+            return LATER
+        code = ResponseCode.POLLING_FULL if polling is Polling.FULL else ResponseCode.POLLING_TIMEOUT
+        return self.nothing_head(selection, pending, code)
 
     def nothing_head(self, selection: PopSelection, pending: PendingAnswer, code: ResponseCode) -> bytes:
         """209 or 210."""

@@ -10,7 +10,7 @@ Java: `AckMessageProcessor`, `ChangeInvisibleTimeProcessor`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Final
 
 from broker_impl.engine.answers import Answer, Durable, Refusal, Reply, Settled
@@ -46,16 +46,18 @@ ACKS_PER_SLICE: Final = 16
 """Acknowledgements of one request between two yields, some 20 µs each."""
 DISTANCES_MAX: Final = 16_384
 """How far behind the beginning of its pop a message may lie: a filter passes over some hundreds."""
+SAME_TIME_MS: Final = 100
+"""A check point is known by its place and time: one that is changed at once gets the millisecond after that of its pop, and so
+again and again.  (*Differs*: Java takes the new one for the old one, and the end of the old one ends both.)"""
 MessageEnd = AckMessage | ChangeInvisibleTime
 
 
 class PopEnds(Capability):
-    """Codes 200051, 200053, 200056, 200151.  `on_released(topic, group, queue)`: an ordered queue may be free now."""
+    """Codes 200051, 200053, 200056, 200151."""
 
     def __init__(self, parts: PopParts) -> None:
         self.parts = parts
         self._started_ms = parts.env.wall_ms
-        self.on_released: Callable[[str, str, int], None] = lambda topic, group, queue_id: None
 
     @answers(AckMessage, stages=True)
     def ack(self, call: Call, asked: AckMessage) -> Answer:
@@ -138,9 +140,12 @@ class PopEnds(Capability):
         now_ms = self.parts.env.wall_ms
         if receipt.is_ordered:
             return self._change_ordered(queue, asked, receipt, now_ms)
+        pop_ms = now_ms
+        if asked.offset == receipt.start_offset and 0 <= receipt.pop_time - now_ms < SAME_TIME_MS:
+            pop_ms = receipt.pop_time + 1
         point = PopCheckPoint(
             asked.offset,
-            now_ms,
+            pop_ms,
             asked.invisible_time,
             0,
             1,
@@ -159,7 +164,7 @@ class PopEnds(Capability):
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"append check point error: {no.status.name}") from None
         end_offset = self._put_ack(self._ack(queue, receipt, asked.offset), receipt, 0)
         answer = ChangeInvisibleTimeResponse(
-            pop_time=now_ms, invisible_time=asked.invisible_time, revive_qid=receipt.revive_queue
+            pop_time=pop_ms, invisible_time=asked.invisible_time, revive_qid=receipt.revive_queue
         )
         return _stored(Reply(answer), end_offset)
 
@@ -242,7 +247,6 @@ class PopEnds(Capability):
             return
         if not parts.offsets.has_reset(group, topic, queue_id):
             parts.offsets.commit(group, topic, queue_id, following, f"{peer.remote[0]}:{peer.remote[1]}")
-        self.on_released(topic, group, queue_id)
 
     def _change_ordered(self, queue: QueueOfGroup, asked: ChangeInvisibleTime, receipt: Receipt, now_ms: int) -> Reply:
         topic, group, queue_id = queue

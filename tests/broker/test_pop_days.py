@@ -1,0 +1,267 @@
+"""Random days of POP, and bugs planted into the broker that they find."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_impl.capabilities.pop_ends import PopEnds
+from broker_impl.capabilities.pop_revive import PopRevive
+from broker_impl.intake import NotTaken
+from broker_impl.pop_selection import PopSelection
+from broker_impl.state.consumer_offsets import ConsumerOffsets
+from broker_impl.state.order_info import OrderInfos
+from broker_impl.state.pop_lines import PopLines, QueueOfGroup, Stretch
+from broker_impl.state.revive_queue import ReviveQueue
+from rmq_wire.bodies.pop import AckMsg, PopCheckPoint
+from rmq_wire.message import StoredMessage
+from tests.support.planting import FAILURES, Plant, find_by_seed
+from tests.support.pop_sim import day
+
+DAYS = 25
+DAYS_BY_NIGHT = 4_000
+
+
+@pytest.mark.parametrize("seed", range(DAYS))
+def test_a_day(seed: int, tmp_path: Path) -> None:
+    day(seed, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(DAYS))
+def test_a_calm_day(seed: int, tmp_path: Path) -> None:
+    """Without kills, clocks that are set and full disks the model allows nothing twice."""
+    day(seed, tmp_path, calm=True)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("calm", [False, True])
+def test_many_days(calm: bool, tmp_path: Path) -> None:
+    for seed in range(DAYS, DAYS + DAYS_BY_NIGHT):
+        with tempfile.TemporaryDirectory(dir=tmp_path) as root:
+            try:
+                day(seed, Path(root), calm=calm)
+            except BaseException as wrong:
+                wrong.add_note(f"seed {seed}, calm={calm}")
+                raise
+
+
+# Acknowledgements and check points
+
+
+def an_ack_is_lost(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PopEnds, "_put_ack", lambda *_: 0)
+
+
+def an_ack_of_another_pop_time_counts(patch: pytest.MonkeyPatch) -> None:
+    real = ReviveQueue.take
+
+    def take(self: ReviveQueue, record: PopCheckPoint | AckMsg, offset: int) -> None:
+        if isinstance(record, AckMsg):
+            for pop in self._open:
+                if (pop.topic, pop.group, pop.start_offset) == (record.topic, record.group, record.start_offset):
+                    record.pop_time = pop.pop_time
+        real(self, record, offset)
+
+    patch.setattr(ReviveQueue, "take", take)
+
+
+def the_check_point_follows_the_answer(patch: pytest.MonkeyPatch) -> None:
+    def check_point(self: PopSelection, queue: QueueOfGroup, offset: int, offsets: Sequence[int], next_offset: int) -> bool:
+        parts = self.parts
+        parts.lines.settle(parts.lines.open(queue, next_offset))
+        distances = [number - offset for number in offsets]
+        invisible_ms = self.asked.invisible_time
+        point = PopCheckPoint(
+            offset, self.pop_ms, invisible_ms, 0, len(offsets), queue.queue_id, queue.topic, queue.group, 0, distances, "broker-a"
+        )
+
+        def put() -> None:
+            try:
+                parts.records.put_check_point(point, self.revive_queue, parts.env.wall_ms)
+            except NotTaken:
+                return
+
+        parts.engine.at(parts.env.mono_ms + 1, put)
+        return True
+
+    patch.setattr(PopSelection, "_check_point", check_point)
+
+
+def progress_before_the_check_point(patch: pytest.MonkeyPatch) -> None:
+    real = PopLines.open
+
+    def opened(self: PopLines, place: QueueOfGroup, next_offset: int) -> Stretch:
+        self._offsets.commit(place.group, place.topic, place.queue_id, next_offset)
+        return real(self, place, next_offset)
+
+    patch.setattr(PopLines, "open", opened)
+
+
+def bits_from_one_on(patch: pytest.MonkeyPatch) -> None:
+    real = PopCheckPoint.index_of
+    patch.setattr(PopCheckPoint, "index_of", lambda self, offset: real(self, offset) + 1)
+
+
+# Revival
+
+
+def what_is_acked_comes_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PopCheckPoint, "has_bit", lambda _self, _index: False)
+
+
+def revived_twice(patch: pytest.MonkeyPatch) -> None:
+    real = PopRevive._copy
+
+    def copy(self: PopRevive, point: PopCheckPoint, topic: str, original: StoredMessage) -> int:
+        real(self, point, topic, original)
+        return real(self, point, topic, original)
+
+    patch.setattr(PopRevive, "_copy", copy)
+
+
+def the_neighbour_comes_again(patch: pytest.MonkeyPatch) -> None:
+    def original(self: PopRevive, pop: Any, offset: int) -> StoredMessage | None:
+        from rmq_wire.message import read_unit
+
+        read = self._store.read_queue(pop.topic, pop.queue_id, offset + 1, 1, 1 << 20)
+        return read_unit(read.chunks[0]) if read.message_count else None
+
+    patch.setattr(PopRevive, "_original", original)
+
+
+def revived_before_the_ack_is_due(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("broker_impl.state.revive_queue.DUE_AFTER_MS", -(1 << 40))
+
+
+def progress_of_revival_is_one_too_far(patch: pytest.MonkeyPatch) -> None:
+    real = ReviveQueue.done.fget
+    assert real is not None
+    patch.setattr(ReviveQueue, "done", property(lambda self: real(self) + 1))
+
+
+def progress_of_revival_is_one_too_near(patch: pytest.MonkeyPatch) -> None:
+    real = ReviveQueue.done.fget
+    assert real is not None
+    patch.setattr(ReviveQueue, "done", property(lambda self: real(self) - 1))
+
+
+def a_failed_copy_is_passed_over(patch: pytest.MonkeyPatch) -> None:
+    real = PopRevive._copy
+
+    def copy(self: PopRevive, point: PopCheckPoint, topic: str, original: StoredMessage) -> int:
+        try:
+            return real(self, point, topic, original)
+        except NotTaken:
+            return 0
+
+    patch.setattr(PopRevive, "_copy", copy)
+
+
+def attempts_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("rmq_wire.implied.pop.revived_times", lambda _point, reconsume_times: reconsume_times)
+
+
+def attempts_are_counted_that_were_put_off(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("rmq_wire.implied.pop.revived_times", lambda _point, reconsume_times: reconsume_times + 1)
+
+
+def retry_topics_are_mixed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("rmq_wire.pop_receipt.flag_of", lambda topic: "2" if topic.startswith("%RETRY%") else "0")
+
+
+def retries_are_acked_as_first_deliveries(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("rmq_wire.pop_receipt.flag_of", lambda _topic: "0")
+
+
+def a_reset_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ConsumerOffsets, "assign_reset", lambda *_: None)
+
+
+# Order
+
+
+def order_is_not_blocked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OrderInfos, "is_blocked", lambda *_: False)
+
+
+def another_attempt_lifts_the_block(patch: pytest.MonkeyPatch) -> None:
+    real = OrderInfos.is_blocked
+
+    def is_blocked(self: OrderInfos, attempt: str | None, topic: str, group: str, queue_id: int, invisible_ms: int) -> bool:
+        return attempt is None and real(self, attempt, topic, group, queue_id, invisible_ms)
+
+    patch.setattr(OrderInfos, "is_blocked", is_blocked)
+
+
+def progress_beyond_an_open_batch(patch: pytest.MonkeyPatch) -> None:
+    real = OrderInfos.commit_and_next
+
+    def commit_and_next(self: OrderInfos, topic: str, group: str, queue_id: int, offset: int, pop_ms: int, committed: int) -> int:
+        following = real(self, topic, group, queue_id, offset, pop_ms, committed)
+        return offset + 1 if following >= 0 else following
+
+    patch.setattr(OrderInfos, "commit_and_next", commit_and_next)
+
+
+def progress_at_the_end_of_the_batch(patch: pytest.MonkeyPatch) -> None:
+    real = PopSelection._ordered
+
+    def ordered(self: PopSelection, queue: QueueOfGroup, offset: int, offsets: Sequence[int], flag: str) -> None:
+        real(self, queue, offset, offsets, flag)
+        self.parts.offsets.commit(queue.group, queue.topic, queue.queue_id, offsets[-1] + 1)
+
+    patch.setattr(PopSelection, "_ordered", ordered)
+
+
+def a_restart_begins_the_invisible_time_anew(patch: pytest.MonkeyPatch) -> None:
+    real = OrderInfos.take
+
+    def take(self: OrderInfos, document: dict[str, Any]) -> None:
+        real(self, document)
+        for row in self._rows.rows.values():
+            for info in row.values():
+                info.pop_time = self._env.wall_ms
+
+    patch.setattr(OrderInfos, "take", take)
+
+
+BUDGET: dict[Plant, int] = {
+    an_ack_is_lost: 5,
+    an_ack_of_another_pop_time_counts: 40,
+    the_check_point_follows_the_answer: 40,
+    progress_before_the_check_point: 40,
+    bits_from_one_on: 5,
+    what_is_acked_comes_again: 5,
+    revived_twice: 5,
+    the_neighbour_comes_again: 5,
+    revived_before_the_ack_is_due: 5,
+    progress_of_revival_is_one_too_far: 60,
+    progress_of_revival_is_one_too_near: 60,
+    a_failed_copy_is_passed_over: 60,
+    attempts_are_not_counted: 5,
+    attempts_are_counted_that_were_put_off: 20,
+    retry_topics_are_mixed: 10,
+    retries_are_acked_as_first_deliveries: 10,
+    a_reset_is_ignored: 10,
+    order_is_not_blocked: 5,
+    another_attempt_lifts_the_block: 5,
+    progress_beyond_an_open_batch: 10,
+    progress_at_the_end_of_the_batch: 5,
+    a_restart_begins_the_invisible_time_anew: 60,
+}
+"""Days within which each is found."""
+
+
+def play(seed: int) -> None:
+    """A day of either kind."""
+    with tempfile.TemporaryDirectory() as root:
+        day(seed // 2, Path(root), calm=seed % 2 == 0)
+
+
+@pytest.mark.parametrize("plant", BUDGET, ids=lambda plant: plant.__name__)
+def test_planted(plant: Plant) -> None:
+    find_by_seed(plant, play, range(BUDGET[plant]), by=(*FAILURES, StopIteration, KeyError))

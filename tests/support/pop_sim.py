@@ -1,0 +1,310 @@
+"""A random day of POP on one broker, against a model of what each group may get and must get.
+
+Two groups pop the topic T: one as it comes (`Loose`), one in order (`InOrder`).  They acknowledge one by one or in batches,
+twice, late, with receipts that are none of theirs; they ask for more time or less, wait for messages, forget some.  Progress is
+set back, disks are full, clocks are set, retry topics change their names, the broker stops, is killed.
+
+Without a kill no message is handed out before its time is over, none that was acknowledged in time comes again, and each comes
+again soon after its time, counted as one attempt more.  A kill may hand out again what the progress on the disk does not have:
+the model reads it there.  At the end of the day everybody acknowledges everything, and every message has come.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from pathlib import Path
+from typing import Any
+
+from rmq_wire.headers.offsets import ResetOffset
+from rmq_wire.headers.pop import BatchAckMessage
+from rmq_wire.headers.positions import GetMaxOffset
+from tests.support.engine import Harness
+from tests.support.pop_client import Got, Popped, ack, batch_ack, change, changed, pop, popped
+from tests.support.pop_models import InOrder, Loose
+from tests.support.requests import send
+from tests.support.troubled_disk import TroubledDisk
+
+STEPS = 60
+QUEUES = 2
+INVISIBLE_MS = (2_000, 5_000, 20_000, 60_000)
+WAITS_MS = (100, 1_000, 3_000, 8_000, 30_000)
+HOUR_MS = 3_600_000
+ROUND_MS = 20_000
+ROUNDS_MAX = 60
+FULL_MS = (1, 12_000, 30_000)
+
+
+class PopDay:
+    """Of one seed.  `calm`: no kills, no clocks, no full disks."""
+
+    def __init__(self, seed: int, root: Path, *, calm: bool = False, steps: int = STEPS) -> None:
+        self.rng = random.Random(seed)
+        self.calm, self.steps = calm, steps
+        self.disk = TroubledDisk()
+        settings = {
+            "enablePopBufferMerge": "true" if self.rng.random() < 0.3 else "false",
+            "enableRetryTopicV2": "false",
+            "reviveQueueNum": str(self.rng.choice((1, 2, 8))),
+            "serverChannelMaxIdleTimeSeconds": "100000",
+        }
+        self.harness = Harness(root, disk=self.disk, **settings)
+        self.harness.topic("T", QUEUES)
+        for group in "GO":
+            self.harness.node.groups.find(group)
+        self.harness.driver.run()
+        self.loose = Loose("G", self.wall_ms, self.mono_ms)
+        self.ordered = InOrder("O", self.wall_ms, QUEUES)
+        self.number = 0
+        self.polls: set[int] = set()
+        self.begin()
+
+    def wall_ms(self) -> int:
+        return self.harness.env.wall_ms
+
+    def mono_ms(self) -> int:
+        return self.harness.env.mono_ms
+
+    def begin(self) -> None:
+        """A client comes; the broker has started."""
+        self.client = self.harness.connect()
+        self.client.ask(GetMaxOffset(topic="T", queue_id=0))  # who never asks is not kept
+        self.polls.clear()
+        self.harness.driver.advance(1_000)
+
+    def play(self) -> None:
+        """The whole day.  Raises `AssertionError` for a promise that is broken."""
+        doings = [
+            *[self.send] * 4,
+            *[self.pop] * 4,
+            *[self.pop_ordered] * 3,
+            *[self.acknowledge] * 4,
+            self.acknowledge_several,
+            self.acknowledge_again,
+            *[self.forge] * 2,
+            *[self.change] * 2,
+            *[self.order_ack] * 4,
+            self.order_change,
+            self.wait_for_some,
+            *[self.wait] * 5,
+            self.reset,
+            self.stop,
+        ]
+        if not self.calm:
+            doings += [self.kill, self.kill, self.jump, self.fill, self.fill]
+        for _ in range(self.steps):
+            self.rng.choice(doings)()
+            self.take_polls()
+        self.disk.trouble = None
+        self.end()
+
+    # Messages
+
+    def send(self) -> None:
+        for _ in range(self.rng.choice((1, 1, 3, 8))):
+            queue = self.rng.randrange(QUEUES)
+            number, self.number = self.number, self.number + 1
+            answer = self.client.ask(send("T", queue), b"%d" % number)
+            if answer.code == 0:
+                offset = int(answer.ext_map()["queueOffset"])
+                self.loose.sent(number, queue, offset)
+                self.ordered.sent(number, queue, offset)
+
+    def ask_pop(self, group: str, **more: Any) -> Popped:
+        answer = self.client.ask(pop("T", group, born_ms=self.wall_ms(), **more))
+        assert answer.code in (0, 210), answer.remark
+        return popped(answer, "T", group)
+
+    def pop(self) -> None:
+        count = self.rng.choice((1, 2, 5, 32))
+        queue = self.rng.choice((-1, -1, 0, 1))
+        found = self.ask_pop("G", queue=queue, count=count, invisible_time=self.rng.choice(INVISIBLE_MS))
+        self.loose.got(found)
+        if queue == -1 and len(found.got) < count and self.disk.trouble is None:
+            self.loose.nothing_left()
+
+    def pop_ordered(self) -> None:
+        attempt = self.rng.choice((None, "a", "b"))
+        queue, count = self.rng.randrange(QUEUES), self.rng.choice((1, 2, 5))
+        invisible_ms = self.rng.choice(INVISIBLE_MS)
+        found = self.ask_pop("O", queue=queue, count=count, invisible_time=invisible_ms, order=True, attempt_id=attempt)
+        self.ordered.got(queue, found, attempt, invisible_ms)
+
+    def wait_for_some(self) -> None:
+        """A pop that waits."""
+        asked = pop("T", "G", born_ms=self.wall_ms(), poll_time=self.rng.choice((2_000, 15_000)), count=4)
+        self.polls.add(self.client.send(asked))
+
+    def take_polls(self) -> None:
+        for opaque in sorted(self.polls & self.client.answers.keys()):
+            self.polls.discard(opaque)
+            answer = self.client.answers.pop(opaque)
+            assert answer.code in (0, 210), answer.remark
+            self.loose.got(popped(answer, "T", "G"))
+
+    # Giving them back
+
+    def acknowledge(self) -> None:
+        for one in self.loose.some(self.rng, self.rng.choice((1, 1, 4))):
+            self.ack_one(one)
+
+    def ack_one(self, one: Got) -> None:
+        answer = self.client.ask(ack(one, "G"))
+        self.loose.acknowledged(one, said_yes=answer.code == 0)
+
+    def acknowledge_several(self) -> None:
+        ones = self.loose.some(self.rng, 8)
+        if ones:
+            answer = self.client.ask(BatchAckMessage(), batch_ack(ones, "G", "T"))
+            for one in ones:
+                self.loose.acknowledged(one, said_yes=answer.code == 0)
+
+    def acknowledge_again(self) -> None:
+        """Once more what was acknowledged, or what is somebody else's by now: it must not count."""
+        for one in self.loose.old(self.rng, 2):
+            self.client.ask(ack(one, "G"))
+
+    def forge(self) -> None:
+        """With a receipt of another pop, of another group: it must not count, whatever the answer."""
+        for one in self.loose.some(self.rng, 2):
+            word = self.rng.choice(("pop_time", "pop_time", "start_offset", "group"))
+            if word == "group":
+                self.client.ask(ack(one, "O"))
+            elif word == "pop_time":
+                self.client.ask(ack(one, "G", pop_time=one.receipt.pop_time - 1))
+            else:
+                self.client.ask(ack(one, "G", start_offset=one.receipt.start_offset + 1))
+
+    def change(self) -> None:
+        for one in self.loose.some(self.rng, 1):
+            suspend = self.rng.random() < 0.3
+            answer = self.client.ask(change(one, "G", self.rng.choice(INVISIBLE_MS), suspend=suspend))
+            if answer.code == 0:
+                self.loose.changed(one, changed(one, answer), self.wall_ms(), suspend=suspend)
+            else:
+                self.loose.unsure(one)
+
+    def order_ack(self) -> None:
+        for _ in range(self.rng.choice((1, 3))):
+            self.order_ack_one()
+
+    def order_ack_one(self, queue: int | None = None) -> bool:
+        found = self.ordered.one(self.rng, queue)
+        if found is None:
+            return False
+        answer = self.client.ask(ack(found[1], "O"))
+        assert answer.code == 0, answer.remark
+        self.ordered.acknowledged(*found)
+        return True
+
+    def order_change(self) -> None:
+        found = self.ordered.one(self.rng)
+        if found is not None:
+            invisible_ms = self.rng.choice(INVISIBLE_MS)
+            assert self.client.ask(change(found[1], "O", invisible_ms)).code == 0
+            self.ordered.changed(*found, self.wall_ms() + invisible_ms)
+
+    def reset(self) -> None:
+        """Back to the beginning of a queue, or somewhere else in it."""
+        if self.disk.trouble is not None:
+            return
+        queue, group = self.rng.randrange(QUEUES), self.rng.choice("GO")
+        end = self.harness.node.store.queue_bounds("T", queue)[1]
+        if end == 0:
+            return
+        offset = self.rng.randrange(end)
+        asked = ResetOffset(group=group, topic="T", timestamp=-1, is_force=True, queue_id=queue, offset=offset)
+        answer = self.client.ask(asked)
+        assert answer.code == 0, answer.remark
+        self.take_polls()
+        (self.loose if group == "G" else self.ordered).reset(queue, offset)
+
+    # The world
+
+    def wait(self) -> None:
+        self.harness.driver.advance(self.rng.choice(WAITS_MS))
+
+    def jump(self) -> None:
+        self.take_polls()
+        by_ms = self.rng.choice((-HOUR_MS, -5_000, 5_000, HOUR_MS))
+        self.loose.clock_is_set(back=by_ms < 0)
+        self.harness.env.wall_ms += by_ms
+
+    def fill(self) -> None:
+        """For a while nothing more can be written into the log."""
+        until_ms = self.mono_ms() + self.rng.choice(FULL_MS)
+
+        def trouble(operation: str, path: str, _size: int) -> OSError | int | None:
+            if operation == "write" and "commitlog" in path and self.mono_ms() < until_ms:
+                return OSError(errno.ENOSPC, "no room")
+            return None
+
+        self.disk.trouble = trouble
+        self.loose.disturbed()
+
+    def stop(self) -> None:
+        self.restart(v2=self.rng.random() < 0.3)
+
+    def restart(self, *, v2: bool) -> None:
+        self.disk.trouble = None
+        if v2:
+            self.loose.strict_retries = False
+        self.harness.settings["enableRetryTopicV2"] = "true" if v2 else "false"
+        self.take_polls()
+        self.loose.restarted()
+        self.harness.restart()
+        self.begin()
+
+    def kill(self) -> None:
+        self.disk.trouble = None
+        self.take_polls()
+        self.harness.restart(kill=True)
+        offsets = self.harness.node.offsets
+        self.loose.killed(lambda topic, queue: offsets.query("G", topic, queue))
+        self.ordered.killed()
+        self.begin()
+        self.loose.disturbed()
+
+    def end(self) -> None:
+        """Everything is acknowledged, until nothing comes any more."""
+        self.restart(v2=True)  # one pop may look into either retry topic
+        if not self.calm:
+            self.loose.clock_is_set()
+            self.harness.env.wall_ms += self.steps * HOUR_MS
+        quiet = 0
+        for _ in range(ROUNDS_MAX):
+            self.harness.driver.advance(ROUND_MS)
+            self.take_polls()
+            came = 0
+            while True:
+                found = self.ask_pop("G", invisible_time=ROUND_MS)
+                self.loose.got(found)
+                for one in found.got:
+                    self.ack_one(one)
+                if not found.got:
+                    break
+                came += len(found.got)
+            came += self.end_ordered()
+            quiet = 0 if came else quiet + 1
+            if quiet > 4 and not self.loose.waiting():
+                break
+        self.loose.judge()
+        self.ordered.judge()
+
+    def end_ordered(self) -> int:
+        came = 0
+        for queue in range(QUEUES):
+            while True:
+                while self.order_ack_one(queue):
+                    pass
+                found = self.ask_pop("O", queue=queue, invisible_time=5_000, order=True)
+                self.ordered.got(queue, found, None, 5_000)
+                if not found.got:
+                    break
+                came += len(found.got)
+        return came
+
+
+def day(seed: int, root: Path, *, calm: bool = False) -> None:
+    """Play one."""
+    PopDay(seed, root, calm=calm).play()
