@@ -10,6 +10,7 @@ as long as a view of it.  A mapped file is never shortened.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -23,7 +24,6 @@ from rmq_store.disk.lock import MODE, NO_FOLLOW
 from rmq_store.errors import ForeignFile
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-
 
 DIRECTORY: Final = -1
 """In place of a size, where a directory is."""
@@ -299,11 +299,9 @@ class RealDisk:
 
     @property
     def boot_id(self) -> str:
-        try:
-            with open(_BOOT_ID_FILE, encoding="ascii") as file:
-                return file.read().strip()
-        except OSError:
-            return ""
+        with contextlib.suppress(OSError), open(_BOOT_ID_FILE, encoding="ascii") as file:
+            return file.read().strip()
+        return ""
 
     def open(self, path: str) -> RealFile:
         try:
@@ -320,10 +318,8 @@ class RealDisk:
     def create(self, path: str, size: int) -> RealFile:
         try:
             file = RealFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_FOLLOW, MODE), path)
-        except FileExistsError as reason:
-            if stat.S_ISREG(os.lstat(path).st_mode):
-                raise
-            raise FileExistsError(errno.EEXIST, "not a regular file, move it away", path) from reason
+        except FileExistsError as there:
+            raise lock.in_the_way(path, there) from None
         try:
             if size:
                 file.set_length(size)

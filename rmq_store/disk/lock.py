@@ -102,6 +102,13 @@ def _look(path: str) -> Identity | None:
     return _identity(found)
 
 
+def in_the_way(path: str, there: FileExistsError) -> FileExistsError:
+    """What says why a file cannot be made: `there`, unless it is no regular file.  Raises OSError."""
+    if stat.S_ISREG(os.lstat(path).st_mode):
+        return there
+    return FileExistsError(errno.EEXIST, "not a regular file, move it away", path)
+
+
 def _identity(found: os.stat_result) -> Identity:
     return found.st_dev, found.st_ino
 
