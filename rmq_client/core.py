@@ -116,11 +116,15 @@ class ClientCore:
 
     async def route(self, topic: str, *, fresh: bool = False) -> TopicRoute:
         """That of a topic (its name on the wire), asked for when not known or `fresh`.  Raises `NoRoute`, `NetworkError`."""
-        self._used_ms[topic] = mono_ms()
-        known = self.routes.get(topic)
+        known = self.known_route(topic)
         if known is not None and not fresh:
             return known
         return await self._looked_up(topic, None, 0)
+
+    def known_route(self, topic: str) -> TopicRoute | None:
+        """The same without asking anybody; that it was wanted keeps it."""
+        self._used_ms[topic] = mono_ms()
+        return self.routes.get(topic)
 
     async def route_to_write(self, topic: str, model: str, queues_max: int) -> TopicRoute:
         """The same for a producer: a topic that nobody knows gets the queues of `model`, after which its broker will make it."""

@@ -133,7 +133,7 @@ class Connection:
         """
         question = _Question()
         deadline_ms = int(trio.current_time() * 1e3) + timeout_ms
-        with trio.fail_after(timeout_ms / 1e3):
+        with trio.move_on_after(timeout_ms / 1e3) as waiting:  # `fail_after` costs twice as much
             await self._may_send()
             opaque, frame = self._conversation.ask(request, body=body, deadline_ms=deadline_ms, tag=question, ext=ext)
             self._send(frame)
@@ -144,6 +144,8 @@ class Connection:
                 if not self._conversation.questions:
                     self._quiet.set()
         if question.answer is None:
+            if waiting.cancelled_caught:
+                raise trio.TooSlowError
             if question.wrong:
                 raise BadHeader(question.wrong)
             raise ConnectionLost(self.why)

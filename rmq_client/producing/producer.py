@@ -179,6 +179,9 @@ class Producer:
         return attempts.outcome()
 
     async def _route(self, topic: str, timeout_ms: int) -> TopicRoute:
+        known = self._client.known_route(topic)
+        if known is not None and known.writable:
+            return known
         try:
             with trio.fail_after(timeout_ms / 1e3):
                 told = self.settings

@@ -1,0 +1,88 @@
+"""The suite's torture by scripts, on the producer: servers that close, reset, answer late, twice, in pieces, with rubbish.
+
+The judge holds it to what a client of 5.5.0 owes: what was acknowledged is stored, what failed is said, nothing is sent twice
+without need, connections that are broken are left.  (Consumer scripts follow with the push consumer.)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+import trio
+
+from conformance.torture.client import Report
+from conformance.torture.run import torment
+from conformance.torture.script import ClientPart, find, names
+from rmq_client.client import connect
+from rmq_client.errors import BrokerError, ClientError
+from rmq_client.messages import Message
+from rmq_client.producing.producer import Producer
+
+SENDING: Final = [name for name in names() if find(name).client.program in ("send", "send-async", "send-oneway")]
+SECONDS_MAX: Final = 120
+
+
+class OurProducer:
+    """A `conformance.torture.client.Client` that sends by `rmq_client`."""
+
+    label = "rmq_client"
+    behaves_like: tuple[int, ...] = (5, 5, 0)
+    quirks = False
+    at_once = 8
+    is_resident = False
+
+    async def run(self, part: ClientPart, namesrv: str, topic: str, report: Report) -> None:
+        """One run of the program that the script names."""
+        settings = {"send_msg_timeout_ms": part.timeout_ms, "retry_times_when_send_failed": part.retries}
+        async with connect(namesrv, poll_name_server_interval_ms=part.poll_route_ms) as client:
+            producer = client.producer("torture", compress_msg_body_over_howmuch=1 << 30, **settings)
+            async with trio.open_nursery() as nursery:
+                for number in range(part.count):
+                    message = Message(topic, f"m-{number} ".encode().ljust(part.body_bytes, b"x"), keys=[f"m-{number}"])
+                    if part.program == "send-async":
+                        nursery.start_soon(send, producer, message, report)
+                    else:
+                        await (send_oneway if part.program == "send-oneway" else send)(producer, message, report)
+                    if part.pause_ms:
+                        await trio.lowlevel.checkpoint()
+                        with trio.move_on_after(part.pause_ms / 1e3):
+                            await trio.Event().wait()
+        report({"event": "done"})
+
+
+async def send(producer: Producer, message: Message, report: Report) -> None:
+    try:
+        result = await producer.send(message)
+    except ClientError as error:
+        report(failed(message, error))
+        return
+    place = {"broker": result.queue.broker_name, "queue": result.queue.queue_id, "offset": result.queue_offset}
+    report({"event": "sent", "message": message.keys[0], "status": result.status.name, **place})
+
+
+async def send_oneway(producer: Producer, message: Message, report: Report) -> None:
+    try:
+        await producer.send_oneway(message)
+    except ClientError as error:
+        report(failed(message, error))
+
+
+def failed(message: Message, error: ClientError) -> dict[str, Any]:
+    """In the words that the judge knows: Java's name for a broker's refusal."""
+    refused = isinstance(error, BrokerError)
+    name, code = ("MQBrokerException", error.code) if refused else (type(error).__name__, 0)
+    return {"event": "failed", "message": message.keys[0], "error": name, "code": code}
+
+
+@pytest.mark.parametrize("name", SENDING)
+async def test_the_producer_passes(name: str) -> None:
+    with trio.fail_after(SECONDS_MAX):
+        verdict = await torment(find(name), OurProducer())
+    bad = [f"{one.level} {one.what} ({one.seen})" for one in verdict.expectations if one.passed is False and one.level != "QUIRK"]
+    assert not bad
+    assert verdict.outcome == "passed"
+
+
+def test_there_are_scripts() -> None:
+    assert len(SENDING) == 40
