@@ -6,14 +6,14 @@ second start with the same file makes nothing twice, and one that was killed hal
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import msgspec
 import trio
 
 from rmq_cli.complaint import Complaint
-from rmq_cli.init_file import PERMS, InitFile, InitGroup, InitMessage, InitTopic
+from rmq_cli.init_file import PERMS, InitFile, InitGroup, InitMessage, InitTopic, Placed
 from rmq_net.connection import Connection, ConnectionLost
 from rmq_net.reason import reason
 from rmq_wire import names, properties
@@ -35,6 +35,8 @@ QUEUES: Final = 4
 GROUP: Final = "rmq-dev-init"
 """The producer group of what is sent here."""
 FOREVER_MS: Final = 2**63 - 1
+AT_ONCE: Final = 64
+"""Topics or groups that are asked for at once: each alone would be a write of the whole table."""
 BUSY_TRIES: Final = 50
 BUSY_PAUSE_S: Final = 0.1
 
@@ -55,15 +57,40 @@ async def apply_init(file: InitFile, brokers: Sequence[str], wall_ms: int) -> Ma
     made = Made()
     async with trio.open_nursery() as nursery:
         links = [await _connected(address, nursery) for address in brokers]
-        for item, where in file.topics:
-            made.topics += any([await _make_topic(link, item, where) for link in links])
+        made.topics = await _count(file.topics, links, lambda number, link, row: _make_topic(link, row.item, row.where))
         known = [await _groups(link) if file.groups else {} for link in links]
-        for item, where in file.groups:
-            made.groups += any([await _make_group(link, there, item, where) for link, there in zip(links, known, strict=True)])
+        made.groups = await _count(
+            file.groups, links, lambda number, link, row: _make_group(link, known[number], row.item, row.where)
+        )
         for number, (unique_key, (item, where)) in enumerate(file.messages):
             made.messages += await _send(links, number, unique_key, item, where, wall_ms)
         for link in links:
             await link.close()
+    return made
+
+
+async def _count(
+    rows: Sequence[Placed], links: Sequence[Connection], make: Callable[[int, Connection, Placed], Awaitable[bool]]
+) -> int:
+    """How many were made in one of the brokers at least.  Many are asked for at once: the broker writes them down together."""
+    made = 0
+    for first in range(0, len(rows), AT_ONCE):
+        outcomes: list[list[bool]] = []
+        faults: dict[int, Complaint] = {}
+
+        async def one(at: int, row: Placed, outcome: list[bool], faults: dict[int, Complaint] = faults) -> None:
+            try:
+                outcome += [await make(number, link, row) for number, link in enumerate(links)]
+            except Complaint as fault:
+                faults[at] = fault
+
+        async with trio.open_nursery() as nursery:
+            for at, row in enumerate(rows[first : first + AT_ONCE]):
+                outcomes.append([])
+                nursery.start_soon(one, at, row, outcomes[-1])
+        if faults:
+            raise faults[min(faults)]
+        made += sum(any(outcome) for outcome in outcomes)
     return made
 
 

@@ -1,7 +1,7 @@
 """The file of `rmq dev --init`: topics, groups and messages in TOML, read and checked before anything starts.
 
 What is wrong is named with file, line and what is expected.  TOML readers give no lines of what they have read; the line of an
-item is found afterwards, among the lines that look like its header, by reading what stands above it.
+item is found afterwards, among the lines that look like its header and do not begin within a text of several lines.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ FILE_BYTES_MAX: Final = 16 << 20
 """It is read at once: some 100,000 small messages."""
 FAULTS_MAX: Final = 20
 PERMS: Final = {"R": 4, "W": 2, "RW": 6}
+_TEXT: Final = re.compile(
+    r'''#[^\n]*+|"""(?:[^"\\]++|\\[\s\S]|"(?!""))*+"{3,5}|"(?:[^"\\\n]++|\\.)*+"''' r"|'''(?:[^']++|'(?!''))*+'{3,5}|'[^'\n]*+'"
+)
+"""A comment, or a text in any of TOML's four kinds of quotes, one that ends with up to two quotes of its own included."""
 UNIQUE_KEY_BYTES: Final = 16
 """As a Java client's unique key has, in hexadecimal digits."""
 
@@ -265,7 +269,8 @@ class Lines:
     """Where in the text an item of an array of tables, or a key of it, stands."""
 
     def __init__(self, text: str) -> None:
-        self._lines = text.splitlines()
+        self._lines = text.split("\n")
+        self._within = _lines_within_texts(text)
         self._headers: dict[str, list[int]] = {}
 
     def of_key(self, kind: str | None, number: int, key: str | None) -> int | None:
@@ -281,23 +286,24 @@ class Lines:
             return begin + 1
         looks = re.compile(rf"\s*\[*\s*[\"']?{re.escape(key)}[\"']?\s*(=|\.|\])|.*[.]\s*{re.escape(key)}\s*\]")
         for at in range(begin, end):
-            if looks.match(self._lines[at]) and self._is_reached(at):
+            if looks.match(self._lines[at]) and at not in self._within:
                 return at + 1
         return begin + 1 if kind is not None else None
 
     def _of_headers(self, kind: str) -> list[int]:
         if kind not in self._headers:
             looks = re.compile(rf"\s*\[\[\s*[\"']?{kind}[\"']?\s*\]\]")
-            self._headers[kind] = [at for at, line in enumerate(self._lines) if looks.match(line) and self._is_reached(at)]
+            self._headers[kind] = [at for at, line in enumerate(self._lines) if looks.match(line) and at not in self._within]
         return self._headers[kind]
 
-    def _is_reached(self, at: int) -> bool:
-        """It is a line of the document, not one within a text: what stands above it is whole."""
-        above = self._lines[:at]
-        if not any("'''" in line or '"""' in line for line in above):
-            return True
-        try:
-            tomllib.loads("\n".join(above))
-        except tomllib.TOMLDecodeError:
-            return False
-        return True
+
+def _lines_within_texts(text: str) -> set[int]:
+    """The lines, from 0, that begin within a text of several lines.  text: a TOML document that has been read already."""
+    within: set[int] = set()
+    line = end = 0
+    for found in _TEXT.finditer(text):
+        line += text.count("\n", end, found.start())
+        last = line + text.count("\n", found.start(), found.end())
+        within.update(range(line + 1, last + 1))
+        line, end = last, found.end()
+    return within

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_cli.init_file import FILE_BYTES_MAX, BadInit, Lines, read_init
+from rmq_cli import init_apply
+from rmq_cli.complaint import Complaint
+from rmq_cli.init_apply import AT_ONCE
+from rmq_cli.init_file import FILE_BYTES_MAX, BadInit, Lines, Placed, read_init
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.headers.groups import GetSubscriptionGroupConfig
@@ -104,6 +110,9 @@ def written(home: Path, text: str, name: str = "shop.toml") -> Path:
         ("a = 1\n[mesage]\nb = 2\n", 2, "mesage: expected [[topic]], [[group]] or [[message]]"),
         ('[topic]\nname = "t"\n', 1, "topic: expected [[topic]], once for each topic"),
         ("[[message]]\nbody = '''\n[[message]]\ndelay = 3\n'''\ntopic = \"t\"\ndelay = \"x\"\n", 7, "delay: expected"),
+        ('[[message]]\nbody = """\n\\"""\n[[message]]\ndelay = 3\n"""""\ntopic = "t"\ndelay = "x"\n', 8, "delay: expected"),
+        ('# \'\'\'\n[[message]]\nbody = "\\"\'\'\'"\ntopic = "t"\ndelay = "x"\n', 5, "delay: expected"),
+        ('[[message]]\nbody = "a\u2028b"\ntopic = "t"\ndelay = "x"\n', 4, "delay: expected"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(home: Path, text: str, line: int, what: str) -> None:
@@ -114,6 +123,16 @@ def test_what_is_wrong_is_named_with_its_line(home: Path, text: str, line: int, 
         row.startswith(f"{path}, line {line}: {what}") or (what in row and f", line {line}:" in row)
         for row in str(seen.value).splitlines()
     ), seen.value
+
+
+def test_lines_are_found_in_one_look_at_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of many items with a long text at its top: looking at all above each item took minutes."""
+    count = 5_000
+    text = "[[message]]\nbody = '''\n[[message]]\n'''\n" + "[[message]]\nbody = 'b'\n" * count
+    monkeypatch.setattr(tomllib, "loads", None)
+    lines = Lines(text)
+    looked = [lines.of_key("message", number, "body") for number in range(count + 2)]
+    assert looked == [2, *(6 + 2 * number for number in range(count)), None]
 
 
 def test_what_is_no_toml_no_text_no_file_or_too_large(home: Path) -> None:
@@ -169,6 +188,38 @@ def test_everything_is_made_once(home: Path) -> None:
     with Server(home, *DEV, "--store", str(store), "--init", str(path)) as server, Talk(server.ready["broker"]) as broker:
         bodies = sorted(m.body for queue in range(8) for m in all_of(broker, "orders", queue))
         assert bodies == [b"changed", b"first", b"same", b"same"]
+
+
+async def test_topics_are_made_many_at_once_and_the_first_that_is_refused_is_named() -> None:
+    """One after the other each was a write of the whole table, and thousands took half a minute."""
+    rows = [Placed(number, f"line {number}") for number in range(3 * AT_ONCE)]
+    links: Any = ["a broker", "another"]
+    together: list[int] = []
+    asked: list[tuple[int, int]] = []
+
+    async def make(broker: int, link: Any, row: Placed) -> bool:
+        asked.append((row.item, broker))
+        together.append(row.item)
+        await trio.lowlevel.checkpoint()
+        assert len(together) <= AT_ONCE
+        if row.item in refused:
+            together.remove(row.item)
+            raise Complaint(f"{row.where}: no")
+        await trio.lowlevel.checkpoint()
+        most.append(len(together))
+        together.remove(row.item)
+        return row.item % 3 == broker
+
+    refused: set[int] = set()
+    most: list[int] = []
+    assert await init_apply._count(rows, links, make) == len([row for row in rows if row.item % 3 < 2])
+    assert max(most) == AT_ONCE
+    assert sorted(asked) == [(row.item, broker) for row in rows for broker in range(2)]
+    refused = {AT_ONCE + 9, AT_ONCE + 5}
+    asked.clear()
+    with pytest.raises(Complaint, match=f"line {AT_ONCE + 5}: no"):
+        await init_apply._count(rows, links, make)
+    assert max(number for number, _ in asked) < 2 * AT_ONCE, "nothing behind it is asked for"
 
 
 def test_over_two_brokers(home: Path) -> None:
