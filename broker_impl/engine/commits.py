@@ -36,7 +36,7 @@ Committed = Callable[[BaseException | None], None]
 
 
 class StoreLike(Protocol):
-    """What the engine needs of a store (`rmq_store.Store`)."""
+    """What the engine needs of a store (`rmq_store.store.Store`)."""
 
     @property
     def undispatched(self) -> int: ...

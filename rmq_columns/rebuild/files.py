@@ -33,7 +33,6 @@ UNITS_PER_FILE: Final = 300_000
 """`mappedFileSizeConsumeQueue` by default; of batch queues, too."""
 EXTENSION_FILE_BYTES: Final = 48 << 20
 """`mappedFileSizeConsumeQueueExt` by default."""
-TREES: Final = (QUEUES, BATCH_QUEUES, EXTENSIONS)
 FIRST, SECOND, WHOLE = "first", "second", "whole"
 """Parts: what each round writes, and the queues that are to stay."""
 NOT_THERE: Final = (

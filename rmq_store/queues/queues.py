@@ -1,7 +1,7 @@
 """All consume queues of a store, by topic and queue id, and the one place where a topic's name becomes a path.
 
 Looking a queue up never makes one; only an append does, and files appear at its first dispatch.  What a clean stop left is opened
-topic by topic, when one of its queues is asked for (`rmq_store.unopened`).  (Java: ConsumeQueueStore)
+topic by topic, when one of its queues is asked for (`rmq_store.queues.unopened`).  (Java: ConsumeQueueStore)
 """
 
 from __future__ import annotations

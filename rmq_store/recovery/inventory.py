@@ -33,7 +33,7 @@ class Inventory(msgspec.Struct, frozen=True):
     followed: int
     """where the log began when the queues' minimums were set (`Retention`)"""
     queues: dict[str, bytes]
-    """topic: its row (`rmq_store.unopened`)"""
+    """topic: its row (`rmq_store.queues.unopened`)"""
     tables: list[str]
     """names in `config`"""
     keyless: int = 0
