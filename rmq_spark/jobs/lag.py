@@ -59,7 +59,7 @@ STATES: Final = {
     AHEAD: "ahead of the queue's end: messages to come will be skipped",
     BELOW: "below the queue's beginning: messages were deleted before the group read them",
     UNKNOWN: "nothing of the queue is on disk: whether the position is right is unknown",
-    GONE: "of a topic that there is not any more",
+    GONE: "of a deleted topic",
     NEVER: "nothing was committed",
     BEHIND: "some messages are left to read",
     DONE: "all messages were read",
@@ -349,7 +349,7 @@ def _notes(total: Any, given: dict[str, Any]) -> list[str]:
             " cleanExpiredConsumeQueue, lost, or kept in RocksDB"
         )
     if total[GONE]:
-        notes.append(f"{total[GONE]} positions belong to topics that there are not any more; they do no harm")
+        notes.append(f"{total[GONE]} offsets are of deleted topics; they do no harm")
     return notes
 
 
