@@ -21,9 +21,9 @@ from broker_impl.state.pop_waits import Choice, Place, PopWait, PopWaits
 from broker_impl.state.revive_queue import ReviveQueue
 from rmq_wire.bodies.pop import AckMsg, PopCheckPoint
 from rmq_wire.message import StoredMessage
-from tests.broker.test_pop_waits import Pollers
 from tests.support.node_ids import function_of
 from tests.support.planting import FAILURES, Plant, find, find_by_seed
+from tests.support.pollers import Pollers
 from tests.support.pop_sim import day
 
 DAYS = 25
