@@ -65,7 +65,7 @@ def daemon() -> Any:
     try:
         import docker  # type: ignore[import-untyped, unused-ignore]
     except ImportError:
-        raise SubjectFailed("the Python package `docker` is not installed (pip install docker)") from None
+        raise SubjectFailed("the Python package `docker` is not installed: pip install -e '.[docker]' in the checkout") from None
     with translated("no Docker daemon answers"):
         client = docker.from_env()
         try:
