@@ -43,6 +43,7 @@ from tests.support.subject import SUBJECTS, start_broker, start_name_server
 pytestmark = pytest.mark.java
 
 TOPIC, GROUP, PRODUCERS = "Orders", "GID-orders", "GID-senders"
+POPPED, POPPING = "Popped", "GID-popping"
 MESSAGES = 8
 
 
@@ -52,6 +53,7 @@ class Side(NamedTuple):
     tools: JavaDriver
     namesrv: str
     names: dict[str, str]
+    store: Path
 
     def begin(self, call: Call) -> Callable[[], Printed]:
         """Start one command line; the result is a function that waits for its end."""
@@ -81,11 +83,11 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Side]]
         for broker in brokers.values():
             broker.wait_ready()
         with ThreadPoolExecutor(len(kinds)) as both:
-            addresses = [(drivers[side], names[side].address, brokers[side].address) for side in kinds]
-            yield dict(zip(kinds, both.map(lambda three: prepare(*three), addresses), strict=True))
+            addresses = [(drivers[side], names[side].address, brokers[side].address, brokers[side].store) for side in kinds]
+            yield dict(zip(kinds, both.map(lambda four: prepare(*four), addresses), strict=True))
 
 
-def prepare(tools: JavaDriver, namesrv: str, broker: str) -> Side:
+def prepare(tools: JavaDriver, namesrv: str, broker: str, store: Path) -> Side:
     """Topic, messages, consumer and producer; the clients stay."""
     tools.call("rebalance_interval", ms=1000)
     made = tools.mqadmin("updateTopic", "-n", namesrv, "-b", broker, "-t", TOPIC, "-r", "4", "-w", "4")
@@ -106,7 +108,29 @@ def prepare(tools: JavaDriver, namesrv: str, broker: str) -> Side:
     names |= {"offset_id": results[2]["offset_msg_id"], "unique_id": results[2]["msg_id"]}
     settled = re.compile(r"%RETRY%.*Consume Diff Total: 0$", re.DOTALL | re.MULTILINE)
     until(lambda: settled.search(tools.mqadmin("consumerProgress", "-n", namesrv, "-g", GROUP).out), "the group's offsets")
-    return Side(tools, namesrv, names)
+    prepare_pop(tools, namesrv, broker)
+    return Side(tools, namesrv, names | {"popping": POPPING}, store)
+
+
+def prepare_pop(tools: JavaDriver, namesrv: str, broker: str) -> None:
+    """A group that pops, and has consumed all there is."""
+    at = ("-n", namesrv, "-b", broker, "-t", POPPED)
+    assert tools.mqadmin("updateTopic", *at, "-r", "2", "-w", "2").out.startswith("create topic to")
+    assert "success" in tools.mqadmin("setConsumeMode", *at, "-g", POPPING, "-m", "POP", "-q", "0").out
+    options: dict[str, Any] = {"group": POPPING, "topic": POPPED, "broker_rebalance": True}
+    tools.call("push.start", name="pop", namesrv=namesrv, **options)
+    tools.call("send", producer="p", topic=POPPED, count=MESSAGES, body="popped", tags="TagA", keys="k")
+    tools.wait_messages("pop", MESSAGES)
+    until(
+        lambda: "Consume Diff Total: 0" in tools.mqadmin("consumerProgress", "-n", namesrv, "-g", POPPING).out, "popped offsets"
+    )
+
+
+def test_who_pops_stands_in_the_same_file(sides: dict[str, Side]) -> None:
+    """Byte by byte, so either broker goes on with the other's."""
+    ours, theirs = ((sides[side].store / "config/messageRequestMode.json").read_bytes() for side in ("ours", "theirs"))
+    assert ours == theirs
+    assert POPPING.encode() in ours
 
 
 def compare(sides: dict[str, Side], call: Call) -> None:
