@@ -235,6 +235,99 @@ async def in_order(t: Trial) -> None:
     t.equal("the next two", [one.body for one in second], [b"m2", b"m3"])
 
 
+@case("pop.order-again", MUST, rests_on="ConsumerOrderInfoManager, QueueLevelConsumerOrderInfoLockManager")
+async def in_order_again(t: Trial) -> None:
+    """In order, what is not acknowledged in time comes again at its place, to who waits for it.
+
+    `orderCountInfo` says how often: `0 qo0%offset times` for each message, `0 queue times` for old clients.
+    """
+    topic, group = await filled(t, 3), await t.group(consume_message_orderly=True)
+    first = await popped(t, topic, group, 2, queue=0, order=True, invisible_ms=SHORT_MS)
+    t.equal("the first two", [one.body for one in first], [b"m0", b"m1"])
+    again = await pop(t, topic, group, queue=0, count=3, order=True, poll_ms=HOLD_MS)
+    t.equal("again, and the next", [one.body for one in again.messages], [b"m0", b"m1", b"m2"])
+    t.equal("how often", again.answer.ext.get("orderCountInfo"), "0 qo0%0 1;0 qo0%1 1;0 0 0")
+    t.answer("acknowledge", await acknowledge(t, topic, group, again.messages[0]))
+
+
+@case("pop.order-attempt", SHOULD, rests_on="ConsumerOrderInfoManager.OrderInfo.needBlock")
+async def the_same_attempt(t: Trial) -> None:
+    """In order, an attempt that is repeated by its name gets the same again at once; another one does not."""
+    topic, group = await filled(t, 2), await t.group(consume_message_orderly=True)
+    for attempt, expected in (("one", [b"m0"]), ("two", []), ("one", [b"m0"])):
+        found = await pop(t, topic, group, queue=0, count=1, order=True, attempt=attempt)
+        t.equal(f"attempt {attempt}", [one.body for one in found.messages], expected)
+
+
+@case("pop.order-partly", MUST, codes=ACK, rests_on="ConsumerOrderInfoManager.commitAndNext")
+async def partly_in_order(t: Trial) -> None:
+    """In order, progress ends before the first message that is not acknowledged.
+
+    Of three messages the second is acknowledged: all three come again.
+    """
+    topic, group = await filled(t, 3), await t.group(consume_message_orderly=True)
+    first = await popped(t, topic, group, 3, queue=0, order=True, invisible_ms=SHORT_MS)
+    t.answer("acknowledge", await acknowledge(t, topic, group, first[1]))
+    again = await pop(t, topic, group, queue=0, order=True, poll_ms=HOLD_MS)
+    t.equal("what comes again", [one.body for one in again.messages], [b"m0", b"m1", b"m2"])
+
+
+@case("pop.again-wakes", SHOULD, needs=OWN, since=(5, 5), rests_on="PopLongPollingService.notifyMessageArrivingFromRetry")
+async def again_wakes(t: Trial) -> None:
+    """Who waits is woken by a message that comes again."""
+    topic, group = await filled(t, 1), await t.group()
+    await popped(t, topic, group, 1, invisible_ms=SHORT_MS)
+    began = trio.current_time()
+    found = await pop(t, topic, group, poll_ms=HOLD_MS)
+    t.equal("bodies", bodies(found.messages), [b"m0"])
+    t.check("not only at the end of its time", trio.current_time() - began < HOLD_MS / 1e3 - 5)
+
+
+@case("pop.notification-waits", SHOULD, codes=Code.NOTIFICATION, rests_on="NotificationProcessor, PopLongPollingService")
+async def notification_waits(t: Trial) -> None:
+    """A client may wait until there is something to pop; it still has to pop it."""
+    topic, group = await t.topic(), await t.group()
+    found: list[object] = []
+
+    async def hold() -> None:
+        now_ms = int(time.time() * 1e3)
+        asked = Notification(consumer_group=group, topic=topic, queue_id=-1, poll_time=HOLD_MS, born_time=now_ms)
+        answer = await t.connect().ask(asked, seconds=15 + HOLD_MS / 1e3)
+        found.append(answer.ext.get("hasMsg"))
+
+    with trio.move_on_after(WOKEN_S):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hold)
+            while not found:  # one that comes before it waits is found at once
+                await t.send(topic, b"wake up")
+                await trio.sleep(0.5)
+    t.equal("there is something", found, ["true"])
+    t.check("it was not handed out", len(await popped(t, topic, group, 1, asked=32)) >= 1)
+
+
+@case("pop.polling-full", SHOULD, rests_on="PopLongPollingService: popPollingSize 1024")
+async def too_many_wait(t: Trial) -> None:
+    """Of one group 1,025 pops may wait for a queue; the next one is answered 209 at once."""
+    topic, group = await t.topic(), await t.group()
+    with trio.move_on_after(60):
+        async with trio.open_nursery() as nursery:
+            for _ in range(1025):
+                nursery.start_soon(partial(pop, t, topic, group, queue=0, poll_ms=HOLD_MS))
+
+            async def all_wait() -> bool:
+                asked = PollingInfo(consumer_group=group, topic=topic, queue_id=0)
+                return (await t.broker.ask(asked)).ext.get("pollingNum") == "1025"
+
+            await t.until("all of them wait", all_wait)
+            t.answer(
+                "one more",
+                (await pop(t, topic, group, queue=0, poll_ms=HOLD_MS)).answer,
+                code=ResponseCode.POLLING_FULL,
+                remark="NO_MESSAGE_IN_QUEUE",
+            )
+            nursery.cancel_scope.cancel()
+
+
 @case("pop.peek", SHOULD, codes=Code.PEEK_MESSAGE, rests_on="PeekMessageProcessor")
 async def peek(t: Trial) -> None:
     """A peek shows messages without handing them out."""

@@ -63,8 +63,9 @@ async def pop(
     poll_ms: int = 0,
     expression: str = "*",
     order: bool = False,
+    attempt: str | None = None,
 ) -> Popped:
-    """Pop (200050), not judged.  poll_ms: how long to wait for a first message."""
+    """Pop (200050), not judged.  poll_ms: how long to wait for a first message.  attempt: of an ordered pop, its name."""
     asked = PopMessage(
         consumer_group=group,
         topic=topic,
@@ -77,6 +78,7 @@ async def pop(
         exp_type="TAG",
         exp=expression,
         order=order,
+        attempt_id=attempt,
     )
     answer = await t.broker.ask(asked, seconds=15 + poll_ms / 1e3)
     if answer.code:
