@@ -26,7 +26,7 @@ from tests.support.planting import FAILURES, Plant, find, find_by_seed
 from tests.support.pollers import Pollers
 from tests.support.pop_sim import day
 
-DAYS = 25
+DAYS = 60
 DAYS_BY_NIGHT = 4_000
 
 

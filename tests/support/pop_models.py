@@ -37,18 +37,19 @@ class State:
 
 
 class Loose:
-    """Messages as they come.  `T` is read from queues 0 on; what comes again lies in a retry topic."""
+    """Messages of a topic as they come to a group; what comes again lies in a retry topic."""
 
-    def __init__(self, group: str, wall_ms: Now, mono_ms: Now) -> None:
-        self.group, self._wall_ms, self._mono_ms = group, wall_ms, mono_ms
+    def __init__(self, topic: str, group: str, wall_ms: Now, mono_ms: Now) -> None:
+        self.topic, self.group, self._wall_ms, self._mono_ms = topic, group, wall_ms, mono_ms
         self.all: dict[int, State] = {}
         self._disturbed_ms = -SETTLED_MS
-        self._set_back = False
+        self._set_back = self._was_made_again = False
         self.strict_retries = True
         """One pop looks into all retry topics that there are."""
 
     def sent(self, number: int, queue: int, offset: int) -> None:
-        self.all[number] = State(number, queue, offset)
+        state = self.all[number] = State(number, queue, offset)
+        state.free = self._was_made_again
 
     def got(self, found: Popped) -> None:
         now = found.header.pop_time
@@ -64,6 +65,11 @@ class Loose:
             state.held, state.until_ms, state.got_mono_ms = one, one.receipt.due_ms, self._mono_ms()
             state.times = one.unit.reconsume_times + 1
             state.acked = state.was_set_back = state.is_over = False
+
+    def made_again(self) -> None:
+        """The topic was deleted: its messages are no more.  What an old check point says of places comes from the new ones."""
+        self.all.clear()
+        self._was_made_again = True
 
     def nothing_left(self) -> None:
         """A pop of all queues found less than it had room for: what it did not find must be somebody's, or over."""
@@ -127,7 +133,7 @@ class Loose:
     def restarted(self) -> None:
         """A clean stop.  When a clock was set back, check points wait before others that are done: these are read again."""
         for state in self.all.values():
-            came_again = any(one.topic != "T" for one in (*state.old, state.held) if one is not None)
+            came_again = any(one.topic != self.topic for one in (*state.old, state.held) if one is not None)
             if self._set_back and state.held is not None and (came_again or state.until_ms - SLACK_MS <= self._wall_ms()):
                 state.free = True
 
@@ -147,12 +153,12 @@ class Loose:
         now, mono = self._wall_ms(), self._mono_ms()
         unsettled = mono - self._disturbed_ms < SETTLED_MS
         for state in self.all.values():
-            saved = progress("T", state.queue)
+            saved = progress(self.topic, state.queue)
             if state.was_set_back and state.offset < saved:
                 state.optional = True  # the reset itself is forgotten
             if state.held is None:
                 continue
-            places = [one for one in (*state.old, state.held) if one.topic != "T"]
+            places = [one for one in (*state.old, state.held) if one.topic != self.topic]
             again = state.offset >= saved or any(one.offset >= progress(one.topic, 0) for one in places)
             fresh = unsettled or mono - state.got_mono_ms < UNSAVED_MS
             revived = (bool(places) and fresh) or (not state.acked and state.until_ms - SLACK_MS <= now)

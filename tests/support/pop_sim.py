@@ -2,7 +2,8 @@
 
 Two groups pop the topic T: one as it comes (`Loose`), one in order (`InOrder`).  They acknowledge one by one or in batches,
 twice, late, with receipts that are none of theirs; they ask for more time or less, wait for messages, forget some.  Progress is
-set back, disks are full, clocks are set, retry topics change their names, the broker stops, is killed.
+set back, another topic (U) is deleted and made again, disks are full, clocks are set, retry topics change their names,
+the broker stops, is killed.
 
 Without a kill no message is handed out before its time is over, none that was acknowledged in time comes again, and each comes
 again soon after its time, counted as one attempt more.  A kill may hand out again what the progress on the disk does not have:
@@ -19,6 +20,7 @@ from typing import Any
 from rmq_wire.headers.offsets import ResetOffset
 from rmq_wire.headers.pop import BatchAckMessage
 from rmq_wire.headers.positions import GetMaxOffset
+from rmq_wire.headers.topics import DeleteTopic
 from tests.support.engine import Harness
 from tests.support.pop_client import Got, Popped, ack, batch_ack, change, changed, pop, popped
 from tests.support.pop_models import InOrder, Loose
@@ -53,7 +55,9 @@ class PopDay:
         for group in "GO":
             self.harness.node.groups.find(group)
         self.harness.driver.run()
-        self.loose = Loose("G", self.wall_ms, self.mono_ms)
+        self.loose = Loose("T", "G", self.wall_ms, self.mono_ms)
+        self.gone = Loose("U", "G", self.wall_ms, self.mono_ms)
+        self.harness.topic("U", 1)
         self.ordered = InOrder("O", self.wall_ms, QUEUES)
         self.number = 0
         self.polls: set[int] = set()
@@ -87,6 +91,8 @@ class PopDay:
             self.order_change,
             self.wait_for_some,
             *[self.wait] * 5,
+            *[self.other] * 3,
+            self.delete,
             self.reset,
             self.stop,
         ]
@@ -142,15 +148,40 @@ class PopDay:
             assert answer.code in (0, 210), answer.remark
             self.loose.got(popped(answer, "T", "G"))
 
+    def other(self) -> None:
+        """Some of a topic that is deleted now and then."""
+        number, self.number = self.number, self.number + 1
+        answer = self.client.ask(send("U", 0), b"%d" % number)
+        if answer.code == 0:
+            self.gone.sent(number, 0, int(answer.ext_map()["queueOffset"]))
+        for one in self.pop_other(self.rng.choice(INVISIBLE_MS)):
+            if self.rng.random() < 0.5:
+                self.ack_one(one, self.gone)
+
+    def pop_other(self, invisible_ms: int) -> list[Got]:
+        answer = self.client.ask(pop("U", "G", born_ms=self.wall_ms(), invisible_time=invisible_ms, count=2))
+        assert answer.code in (0, 210), answer.remark
+        found = popped(answer, "U", "G")
+        known = found._replace(got=[one for one in found.got if int(one.body) in self.gone.all])
+        self.gone.got(known)
+        return known.got
+
+    def delete(self) -> None:
+        """A topic goes, with what is in flight of it, and another one of its name is made."""
+        if self.disk.trouble is None and self.rng.random() < 0.5:
+            assert self.client.ask(DeleteTopic(topic="U")).code == 0
+            self.gone.made_again()
+            self.harness.topic("U", 1)
+
     # Giving them back
 
     def acknowledge(self) -> None:
         for one in self.loose.some(self.rng, self.rng.choice((1, 1, 4))):
             self.ack_one(one)
 
-    def ack_one(self, one: Got) -> None:
+    def ack_one(self, one: Got, model: Loose | None = None) -> None:
         answer = self.client.ask(ack(one, "G"))
-        self.loose.acknowledged(one, said_yes=answer.code == 0)
+        (model or self.loose).acknowledged(one, said_yes=answer.code == 0)
 
     def acknowledge_several(self) -> None:
         ones = self.loose.some(self.rng, 8)
@@ -227,7 +258,8 @@ class PopDay:
     def jump(self) -> None:
         self.take_polls()
         by_ms = self.rng.choice((-HOUR_MS, -5_000, 5_000, HOUR_MS))
-        self.loose.clock_is_set(back=by_ms < 0)
+        for model in (self.loose, self.gone):
+            model.clock_is_set(back=by_ms < 0)
         self.harness.env.wall_ms += by_ms
 
     def fill(self) -> None:
@@ -250,8 +282,11 @@ class PopDay:
         if v2:
             self.loose.strict_retries = False
         self.harness.settings["enableRetryTopicV2"] = "true" if v2 else "false"
+        while self.harness.node.store.refusal is not None:  # a stop writes what is only in memory
+            self.harness.driver.advance(1_000)
         self.take_polls()
-        self.loose.restarted()
+        for model in (self.loose, self.gone):
+            model.restarted()
         self.harness.restart()
         self.begin()
 
@@ -260,7 +295,8 @@ class PopDay:
         self.take_polls()
         self.harness.restart(kill=True)
         offsets = self.harness.node.offsets
-        self.loose.killed(lambda topic, queue: offsets.query("G", topic, queue))
+        for model in (self.loose, self.gone):
+            model.killed(lambda topic, queue: offsets.query("G", topic, queue))
         self.ordered.killed()
         self.begin()
         self.loose.disturbed()
@@ -270,6 +306,7 @@ class PopDay:
         self.restart(v2=True)  # one pop may look into either retry topic
         if not self.calm:
             self.loose.clock_is_set()
+            self.gone.clock_is_set()
             self.harness.env.wall_ms += self.steps * HOUR_MS
         quiet = 0
         for _ in range(ROUNDS_MAX):
@@ -284,11 +321,16 @@ class PopDay:
                 if not found.got:
                     break
                 came += len(found.got)
+            while ones := self.pop_other(ROUND_MS):
+                for one in ones:
+                    self.ack_one(one, self.gone)
+                came += len(ones)
             came += self.end_ordered()
             quiet = 0 if came else quiet + 1
-            if quiet > 4 and not self.loose.waiting():
+            if quiet > 4 and not self.loose.waiting() and not self.gone.waiting():
                 break
         self.loose.judge()
+        self.gone.judge()
         self.ordered.judge()
 
     def end_ordered(self) -> int:
