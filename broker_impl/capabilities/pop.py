@@ -44,9 +44,14 @@ _NOTHING_ORDERED: Final = {
     for code in _NOTHING
 }
 _PEEK_FIELDS: Final = ("rest_num",)
-_PEEKED: Final = AnswerTemplate(PopMessageResponse, _PEEK_FIELDS, remark="FOUND")
+_UNPOPPED: Final = {"popTime": "0", "invisibleTime": "0", "reviveQid": "0"}
+_PEEKED: Final = AnswerTemplate(PopMessageResponse, _PEEK_FIELDS, constants=_UNPOPPED, remark="FOUND")
 _NOTHING_PEEKED: Final = AnswerTemplate(
-    PopMessageResponse, _PEEK_FIELDS, code=ResponseCode.PULL_NOT_FOUND, remark="NO_MESSAGE_IN_QUEUE"
+    PopMessageResponse,
+    _PEEK_FIELDS,
+    constants=_UNPOPPED,
+    code=ResponseCode.PULL_NOT_FOUND,
+    remark="NO_MESSAGE_IN_QUEUE",
 )
 _WRONG_PLACE: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
 
