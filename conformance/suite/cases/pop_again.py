@@ -1,0 +1,106 @@
+"""POP: what comes again and how it looks, acknowledgements that come late or are not what they should be."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from conformance.suite.cases.pop import ACK, OWN, POP
+from conformance.suite.kit import MUST, SHOULD, Code, ResponseCode, Trial, units
+from conformance.suite.kit import case as declare
+from conformance.suite.means.popping import SHORT_MS, acknowledge, bodies, filled, popped
+from conformance.suite.trial import properties_of
+from rmq_wire import names
+from rmq_wire import property_names as prop
+from rmq_wire.headers.pop import AckMessage, ChangeInvisibleTime, PopMessage
+
+case = partial(declare, codes=POP, since=(5,))
+
+
+@case("pop.again-as-before", MUST, needs=OWN, rests_on="PopReviveService.reviveRetry, PopMessageProcessor: POP_CK of retries")
+async def again_as_before(t: Trial) -> None:
+    """What comes again looks like a message of its topic, and brings its receipt.
+
+    It lies in the group's retry topic, which the receipt says; its properties name the group and the time of the first pop.
+    """
+    topic, group = await filled(t, 1), await t.group()
+    [first] = await popped(t, topic, group, 1, invisible_ms=SHORT_MS)
+    [second] = await popped(t, topic, group, 1)
+    values = properties_of(second.unit)
+    t.equal("topic", bytes(second.unit.topic).decode(), topic)
+    t.equal("first pop", values.get(prop.FIRST_POP_TIME), first.receipt.split(" ")[1])
+    t.equal("group", values.get(prop.ORIGIN_GROUP), group)
+    t.equal("from a retry topic", second.receipt.split(" ")[4], "1")
+    t.answer("acknowledge", await acknowledge(t, names.pop_retry_topic(topic, group), group, second))
+
+
+@case("pop.suspended", SHOULD, codes=Code.CHANGE_MESSAGE_INVISIBLETIME, needs=OWN, since=(5, 5), rests_on="PopCheckPoint.suspend")
+async def suspended(t: Trial) -> None:
+    """A message that is put off with `suspend` does not count as tried once more."""
+    topic, group = await filled(t, 1), await t.group()
+    [first] = await popped(t, topic, group, 1)
+    asked = ChangeInvisibleTime(
+        consumer_group=group,
+        topic=topic,
+        queue_id=0,
+        extra_info=first.receipt,
+        offset=first.offset,
+        invisible_time=SHORT_MS,
+        suspend=True,
+    )
+    t.answer("change", await t.broker.ask(asked))
+    [second] = await popped(t, topic, group, 1)
+    t.equal("body, attempts", (second.body, second.unit.reconsume_times), (b"m0", 0))
+
+
+@case("pop.acknowledged-late", SHOULD, codes=ACK, needs=OWN, rests_on="AckMessageProcessor, PopReviveService")
+async def acknowledged_late(t: Trial) -> None:
+    """An acknowledgement that comes when the message has come again is taken, and changes nothing."""
+    topic, group = await filled(t, 1), await t.group()
+    [first] = await popped(t, topic, group, 1, invisible_ms=SHORT_MS)
+    [second] = await popped(t, topic, group, 1, invisible_ms=SHORT_MS)
+    t.answer("acknowledge the first", await acknowledge(t, topic, group, first))
+    [third] = await popped(t, topic, group, 1)
+    t.equal("it comes once more", (third.body, third.unit.reconsume_times), (b"m0", 2))
+    t.check("for the second pop", second.receipt != third.receipt)
+
+
+@case("pop.from-the-last", SHOULD, rests_on="PopMessageProcessor.getInitOffset: initPopOffsetByCheckMsgInMem")
+async def from_the_last(t: Trial) -> None:
+    """A new group that begins with the last message is given all of a queue that is young."""
+    topic, group = await filled(t, 3), await t.group()
+    asked = PopMessage(
+        consumer_group=group,
+        topic=topic,
+        queue_id=0,
+        max_msg_nums=32,
+        invisible_time=60_000,
+        poll_time=0,
+        born_time=0,
+        init_mode=1,
+    )
+    answer = t.answer("pop", await t.broker.ask(asked))
+    t.equal("bodies", [bytes(one.body) for one in units(answer.body)], [b"m0", b"m1", b"m2"])
+
+
+@case("pop.end-of-the-queue", SHOULD, codes=ACK, rests_on="AckMessageProcessor, ChangeInvisibleTimeProcessor: offsets")
+async def end_of_the_queue(t: Trial) -> None:
+    """An acknowledgement of the offset behind the last message is taken, more time for it is not."""
+    topic, group = await filled(t, 1), await t.group()
+    [one] = await popped(t, topic, group, 1)
+    behind = one._replace(receipt=" ".join([*one.receipt.split(" ")[:-1], "1"]))
+    t.answer("acknowledge", await acknowledge(t, topic, group, behind))
+    asked = ChangeInvisibleTime(
+        consumer_group=group, topic=topic, queue_id=0, extra_info=one.receipt, offset=1, invisible_time=SHORT_MS
+    )
+    t.answer("more time", await t.broker.ask(asked), code=ResponseCode.NO_MESSAGE)
+
+
+@case("pop.refused.forged-receipt", SHOULD, codes=Code.ACK_MESSAGE, rests_on="ExtraInfoUtil.split")
+async def forged(t: Trial) -> None:
+    """An acknowledgement with a receipt that is none is refused."""
+    topic, group = await filled(t, 1), await t.group()
+    asked = AckMessage(consumer_group=group, topic=topic, queue_id=0, extra_info="no receipt", offset=0)
+    answer = await t.broker.ask(asked)
+    unjudged = (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+    t.check("refused, and not for the code alone", answer.code not in unjudged, seen=answer)
+    t.equal("nothing is lost by it", bodies(await popped(t, topic, group, 1)), [b"m0"])
