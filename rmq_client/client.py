@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
 import trio
 
+from rmq_client.consuming.allocation import AllocateMessageQueueAveragely, AllocateStrategy
+from rmq_client.consuming.listening import Listener
 from rmq_client.consuming.pulling import TOOLS_GROUP, Puller
+from rmq_client.consuming.push_consumer import PushConsumer, consuming
+from rmq_client.consuming.subscriptions import Subscription
 from rmq_client.core import ClientCore
 from rmq_client.errors import CallerError
 from rmq_client.name_servers import addresses_of
 from rmq_client.producing.producer import Producer, SendHook
-from rmq_client.settings import ClientSettings, ProducerSettings
+from rmq_client.settings import ClientSettings, ConsumerSettings, ProducerSettings
 from rmq_client.signing import Credentials
 from rmq_client.topics import Topics
 from rmq_client.world import World, dial_with
@@ -39,6 +43,25 @@ class Client(ClientCore):
     def puller(self, group: str = TOOLS_GROUP) -> Puller:
         """Reads queues from any offset on, with the progress of this group if you want it.  Raises `InvalidName`."""
         return Puller(self, group)
+
+    def push_consumer(
+        self,
+        group: str,
+        topics: Mapping[str, Subscription | str],
+        listener: Listener,
+        *,
+        strategy: AllocateStrategy | None = None,
+        **settings: Any,
+    ) -> AbstractAsyncContextManager[PushConsumer]:
+        """Consumes these topics as a member of the group, for as long as the block lasts.
+
+        topics: name -> subscription, a text is one of tags.  listener: gets messages, async or a plain function that runs in a
+        thread.  settings: those of `ConsumerSettings`.  Raises `CallerError`.
+        """
+        with _known_settings():
+            told = ConsumerSettings(**settings)
+        wanted = {name: Subscription(one) if isinstance(one, str) else one for name, one in topics.items()}
+        return consuming(self, group, wanted, listener, strategy or AllocateMessageQueueAveragely(), told)
 
     @property
     def topics(self) -> Topics:

@@ -217,15 +217,17 @@ class ClientCore:
 
     async def leave(self) -> None:
         """Say goodbye where we are known, then hang up."""
+        for producer_group, consumer_group in self.members.groups():
+            await self.say_goodbye(producer_group, consumer_group)
+        await self.connections.aclose()
+
+    async def say_goodbye(self, producer_group: str | None, consumer_group: str | None) -> None:
+        """Tell the brokers that know us that this group has a member less."""
+        goodbye = UnregisterClient(client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group)
         with trio.move_on_after(GOODBYE_MS / 1e3):
             async with trio.open_nursery() as nursery:
                 for address in set(self.connections.open_addresses) & self.routes.addresses():
-                    for producer_group, consumer_group in self.members.groups():
-                        goodbye = UnregisterClient(
-                            client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
-                        )
-                        nursery.start_soon(self._take_leave, address, goodbye)
-        await self.connections.aclose()
+                    nursery.start_soon(self._take_leave, address, goodbye)
 
     async def _take_leave(self, address: str, goodbye: UnregisterClient) -> None:
         try:

@@ -42,6 +42,43 @@ class ClientSettings:
                 raise CallerError(f"{name} must be above 0")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConsumerSettings:
+    """Of one push consumer.  Times in milliseconds, sizes in bytes.  Java: `DefaultMQPushConsumer`."""
+
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    """Where a queue begins that the group has no progress of: or CONSUME_FROM_FIRST_OFFSET, CONSUME_FROM_TIMESTAMP."""
+    consume_timestamp_ms: int = 0
+    consume_thread_max: int = 20
+    """Listeners at once."""
+    consume_message_batch_max_size: int = 1
+    pull_batch_size: int = 32
+    pull_interval_ms: int = 0
+    pull_threshold_for_queue: int = 1_000
+    pull_threshold_size_for_queue: int = 100 << 20
+    consume_concurrently_max_span: int = 2_000
+    consume_timeout_ms: int = 900_000
+    max_reconsume_times: int = -1
+    """-1: as the group's settings at the broker say, 16 by default."""
+    persist_consumer_offset_interval_ms: int = 5_000
+    rebalance_interval_ms: int = 20_000
+    await_termination_ms: int = 10_000
+    """How long leaving waits for listeners that are at work."""
+
+    def __post_init__(self) -> None:
+        for name in ("consume_thread_max", "consume_message_batch_max_size", "pull_batch_size", "pull_threshold_for_queue"):
+            if getattr(self, name) < 1:
+                raise CallerError(f"{name} must be at least 1")
+        if self.consume_from_where not in FROM_WHERE:
+            raise CallerError(f"consume_from_where is one of {', '.join(FROM_WHERE)}")
+
+    @property
+    def max_retries_asked_for(self) -> int:
+        """What a message that is given back says.  Source: `DefaultMQPushConsumerImpl.getMaxReconsumeTimes`."""
+        return 16 if self.max_reconsume_times == -1 else self.max_reconsume_times
+
+
+FROM_WHERE: Final = ("CONSUME_FROM_LAST_OFFSET", "CONSUME_FROM_FIRST_OFFSET", "CONSUME_FROM_TIMESTAMP")
 _INTERVALS: Final = ("poll_name_server_interval_ms", "heartbeat_broker_interval_ms")
 
 

@@ -15,6 +15,7 @@ from rmq_client.consuming.received import ReceivedMessage, read_messages
 from rmq_client.consuming.subscriptions import Subscription
 from rmq_client.core import ClientCore
 from rmq_client.errors import CallerError, InvalidName, NoBroker, Unreadable
+from rmq_client.routes import Place
 from rmq_wire import names, sys_flag
 from rmq_wire.bodies.heartbeat import TAG
 from rmq_wire.bodies.route import MASTER_ID
@@ -94,9 +95,13 @@ class Puller:
         subscription: Subscription = EVERYTHING,
         max_messages: int = 32,
         hold_ms: int = 0,
+        commit_offset: int | None = None,
+        sub_version: int = 0,
         timeout_ms: int | None = None,
     ) -> PullResult:
         """Read from this offset on.  hold_ms: how long the broker may wait for a first message.
+
+        commit_offset: progress of the group that goes along.  sub_version: when the subscription was made, in wall milliseconds.
 
         Raises `BrokerError`, `NetworkError`.  A status says where there is nothing, or where the offset is none of the queue's.
         """
@@ -105,6 +110,8 @@ class Puller:
         topic = self._client.on_wire(queue.topic)
         place = await self._reading(queue, topic)
         flags = (sys_flag.PULL_SUSPEND if hold_ms else 0) | sys_flag.PULL_SUBSCRIPTION
+        if commit_offset is not None and not place.is_slave:
+            flags |= sys_flag.PULL_COMMIT_OFFSET
         request = PullMessage(
             consumer_group=self._group,
             topic=topic,
@@ -112,17 +119,17 @@ class Puller:
             queue_offset=offset,
             max_msg_nums=max_messages,
             sys_flag=flags,
-            commit_offset=0,
+            commit_offset=commit_offset or 0,
             suspend_timeout_millis=hold_ms,
-            sub_version=0,
+            sub_version=sub_version,
             subscription=subscription.expression,
             expression_type=subscription.expression_type,
             bname=queue.broker_name,
         )
         timeout_ms = timeout_ms or (hold_ms + HOLD_GRACE_MS if hold_ms else PULL_TIMEOUT_MS)
         also = [int(status.value) for status in PullStatus]
-        answer = await self._client.ask(place, request, timeout_ms=timeout_ms, also=also)
-        return self._result(answer, queue, subscription, place)
+        answer = await self._client.ask(place.address, request, timeout_ms=timeout_ms, also=also)
+        return self._result(answer, queue, subscription, place.address)
 
     def _result(self, answer: Command, queue: MessageQueue, subscription: Subscription, address: str) -> PullResult:
         header = _header(answer, PullMessageResponse, address)
@@ -186,12 +193,12 @@ class Puller:
 
     # Addresses
 
-    async def _reading(self, queue: MessageQueue, topic: str) -> str:
+    async def _reading(self, queue: MessageQueue, topic: str) -> Place:
         for fresh in (False, True):
             await self._client.route(topic, fresh=fresh)
             place = self._client.routes.reading_place(queue.broker_name, self._suggested.get(queue, MASTER_ID))
             if place is not None:
-                return place.address
+                return place
         raise NoBroker(f"no route names the broker {queue.broker_name}")
 
     async def _master(self, queue: MessageQueue) -> tuple[str, str]:

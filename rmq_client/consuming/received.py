@@ -32,6 +32,11 @@ class ReceivedMessage:
         return f"ReceivedMessage({self.topic}, {self.queue.broker_name}, {self.queue.queue_id}@{self.queue_offset})"
 
     @property
+    def topic_on_wire(self) -> str:
+        """The topic that it was sent to, with the name space; of a retry not the retry topic."""
+        return self.properties.get(prop.RETRY_TOPIC) or self.unit.topic.decode()
+
+    @property
     def queue_offset(self) -> int:
         """Its number in the queue."""
         return self.unit.queue_offset

@@ -57,14 +57,23 @@ class SendHook(Protocol):
 class Producer:
     """One producer group of a client; made by `Client.producer`.  Any number of tasks may send at once."""
 
-    def __init__(self, client: ClientCore, group: str, settings: ProducerSettings, hooks: Sequence[SendHook] = ()) -> None:
-        """Raises `InvalidName`, and `CallerError` when the client has a producer of this group."""
+    def __init__(
+        self,
+        client: ClientCore,
+        group: str,
+        settings: ProducerSettings,
+        hooks: Sequence[SendHook] = (),
+        *,
+        known: bool = True,
+    ) -> None:
+        """known: heartbeats name it.  Raises `InvalidName`, and `CallerError` when the client has a producer of this group."""
         self.group = group
         self.settings = settings
         self.hooks = list(hooks)
         self._client = client
         self._group = client.group_on_wire(group)
-        client.members.join_producer(self._group)
+        if known:
+            client.members.join_producer(self._group)
         self._faults = LatencyFaults(detect_interval_ms=settings.detect_interval_ms) if settings.send_latency_enable else None
         self._chooser = QueueChooser(client.world.rng, self._faults)
         if self._faults is not None and settings.start_detector_enable:
@@ -90,6 +99,12 @@ class Producer:
         began_ms, timeout_ms = mono_ms(), timeout_ms or self.settings.send_msg_timeout_ms
         prepared = prepare(message, topic, self._group, self.settings, self._client.settings.namespace, self._make_key)
         return await self._send(prepared, [message], queue, chosen, began_ms, timeout_ms)
+
+    async def pass_on(self, message: Message) -> SendResult:
+        """Send what was received, with the properties that RocketMQ itself has put in: nothing is checked.  Raises as `send`."""
+        topic = self._client.on_wire(message.topic)
+        prepared = prepare(message, topic, self._group, self.settings, self._client.settings.namespace, self._make_key)
+        return await self._send(prepared, [message], None, None, mono_ms(), self.settings.send_msg_timeout_ms)
 
     async def send_oneway(
         self,

@@ -6,6 +6,7 @@ without need, connections that are broken are left.  (Consumer scripts follow wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pytest
@@ -15,16 +16,19 @@ from conformance.torture.client import Report
 from conformance.torture.run import torment
 from conformance.torture.script import ClientPart, find, names
 from rmq_client.client import connect
+from rmq_client.consuming.listening import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
+from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.errors import BrokerError, ClientError
 from rmq_client.messages import Message
 from rmq_client.producing.producer import Producer
 
 SENDING: Final = [name for name in names() if find(name).client.program in ("send", "send-async", "send-oneway")]
+CONSUMING: Final = [name for name in names() if find(name).client.program == "push"]
 SECONDS_MAX: Final = 120
 
 
-class OurProducer:
-    """A `conformance.torture.client.Client` that sends by `rmq_client`."""
+class OurClient:
+    """A `conformance.torture.client.Client` that sends and consumes by `rmq_client`."""
 
     label = "rmq_client"
     behaves_like: tuple[int, ...] = (5, 5, 0)
@@ -34,6 +38,10 @@ class OurProducer:
 
     async def run(self, part: ClientPart, namesrv: str, topic: str, report: Report) -> None:
         """One run of the program that the script names."""
+        if part.program == "push":
+            await consume(part, namesrv, topic, report)
+            report({"event": "done"})
+            return
         settings = {"send_msg_timeout_ms": part.timeout_ms, "retry_times_when_send_failed": part.retries}
         async with connect(namesrv, poll_name_server_interval_ms=part.poll_route_ms) as client:
             producer = client.producer("torture", compress_msg_body_over_howmuch=1 << 30, **settings)
@@ -49,6 +57,34 @@ class OurProducer:
                         with trio.move_on_after(part.pause_ms / 1e3):
                             await trio.Event().wait()
         report({"event": "done"})
+
+
+async def consume(part: ClientPart, namesrv: str, topic: str, report: Report) -> None:
+    seen: set[str] = set()
+    refused: set[str] = set()
+    enough = trio.Event()
+
+    async def listen(messages: Sequence[ReceivedMessage], context: ConsumeConcurrentlyContext) -> ConsumeConcurrentlyStatus:
+        for message in messages:
+            key = message.keys[0]
+            if part.fail_first and key not in refused:
+                refused.add(key)
+                return ConsumeConcurrentlyStatus.RECONSUME_LATER
+            place = {"queue": message.queue.queue_id, "offset": message.queue_offset}
+            report({"event": "received", "message": key, **place})
+            seen.add(key)
+            if len(seen) >= part.count:
+                enough.set()
+        return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+    settings = {"consume_from_where": "CONSUME_FROM_FIRST_OFFSET", "rebalance_interval_ms": 1_000}
+    async with connect(namesrv, poll_name_server_interval_ms=part.poll_route_ms) as client:
+        with trio.move_on_after(part.patience_ms / 1e3):
+            async with client.push_consumer("torture", {topic: "*"}, listen, **settings):
+                report({"event": "started"})
+                await enough.wait()
+                with trio.move_on_after(part.linger_ms / 1e3):
+                    await trio.Event().wait()
 
 
 async def send(producer: Producer, message: Message, report: Report) -> None:
@@ -75,14 +111,14 @@ def failed(message: Message, error: ClientError) -> dict[str, Any]:
     return {"event": "failed", "message": message.keys[0], "error": name, "code": code}
 
 
-@pytest.mark.parametrize("name", SENDING)
-async def test_the_producer_passes(name: str) -> None:
+@pytest.mark.parametrize("name", [*SENDING, *CONSUMING])
+async def test_it_passes(name: str) -> None:
     with trio.fail_after(SECONDS_MAX):
-        verdict = await torment(find(name), OurProducer())
+        verdict = await torment(find(name), OurClient())
     bad = [f"{one.level} {one.what} ({one.seen})" for one in verdict.expectations if one.passed is False and one.level != "QUIRK"]
     assert not bad
     assert verdict.outcome == "passed"
 
 
 def test_there_are_scripts() -> None:
-    assert len(SENDING) == 40
+    assert (len(SENDING), len(CONSUMING)) == (40, 20)

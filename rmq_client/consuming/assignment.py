@@ -1,0 +1,129 @@
+"""Which queues this member has: asked of brokers and computed anew every 20 s, and when somebody says that the group has changed.
+
+A queue that stays is not touched.  One that goes is dropped at once, so that late results do not count.  One that comes begins
+where the group's progress says, else where the settings say; when that cannot be found out, the next round tries again.
+Source: `RebalanceImpl`, `RebalancePushImpl`, `RebalanceService`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from rmq_client.consuming.allocation import AllocateStrategy
+from rmq_client.consuming.process_queue import ProcessQueue
+from rmq_client.consuming.pulling import Puller
+from rmq_client.core import ClientCore
+from rmq_client.errors import BrokerError, ClientError, NoRoute, Unreadable
+from rmq_client.settings import ConsumerSettings
+from rmq_wire import names
+from rmq_wire.bodies.connections import ConsumerIdList
+from rmq_wire.codes import ResponseCode
+from rmq_wire.errors import BadBody
+from rmq_wire.fastjson import MessageQueue
+from rmq_wire.headers.clients import GetConsumerListByGroup
+
+Dropped = Callable[[MessageQueue, ProcessQueue], Awaitable[None]]
+Taken = Callable[[MessageQueue, ProcessQueue, int], None]
+"""With the offset to begin with."""
+FIRST: Final = "CONSUME_FROM_FIRST_OFFSET"
+LAST: Final = "CONSUME_FROM_LAST_OFFSET"
+
+
+class Assignment:
+    """The queues of one consumer, on the wire, and what it holds of each."""
+
+    def __init__(
+        self,
+        client: ClientCore,
+        group: str,
+        puller: Puller,
+        strategy: AllocateStrategy,
+        settings: ConsumerSettings,
+        taken: Taken,
+        dropped: Dropped,
+    ) -> None:
+        self.queues: dict[MessageQueue, ProcessQueue] = {}
+        self._client = client
+        self._group = group
+        self._puller = puller
+        self._strategy = strategy
+        self._settings = settings
+        self._taken = taken
+        self._dropped = dropped
+
+    async def share_out(self, topics: Mapping[str, object]) -> bool:
+        """One round over these topics.  Whether anything changed.  What cannot be asked stays as it is."""
+        changed = False
+        for topic in topics:
+            try:
+                mine = await self._share_of(topic)
+            except NoRoute:  # a retry topic that nobody needed yet
+                continue
+            except ClientError as error:
+                self._client.log.warning("the queues of %s are not shared out anew: %s", topic, str(error))
+                continue
+            if mine is not None:
+                changed |= await self._become(topic, mine)
+        return changed
+
+    async def _share_of(self, topic: str) -> set[MessageQueue] | None:
+        """None: nobody knows the members."""
+        route = await self._client.route(topic)
+        if not route.readable:
+            return None
+        members = await self._members({queue.broker_name for queue in route.readable})
+        if not members:
+            return None
+        return set(self._strategy.allocate(self._client.client_id, sorted(route.readable), sorted(members)))
+
+    async def _members(self, brokers: set[str]) -> list[str]:
+        broker = self._client.world.rng.choice(sorted(brokers))
+        place = self._client.routes.reading_place(broker)
+        if place is None:
+            return []
+        try:
+            answer = await self._client.ask(place.address, GetConsumerListByGroup(consumer_group=self._group))
+            return ConsumerIdList.read(answer.body).consumer_id_list
+        except BadBody as wrong:
+            raise Unreadable(str(wrong), place.address) from None
+        except BrokerError as error:
+            if error.code == ResponseCode.SYSTEM_ERROR:  # nobody is known there, not even we
+                return []
+            raise
+
+    async def _become(self, topic: str, mine: set[MessageQueue]) -> bool:
+        changed = False
+        now_ms = self._client.world.wall_ms()
+        for queue, held in list(self.queues.items()):
+            if queue.topic == topic and (queue not in mine or held.pull_expired(now_ms)):
+                await self.give_up(queue)
+                changed = True
+        for queue in sorted(mine - self.queues.keys()):
+            try:
+                offset = await self._begin(queue)
+            except ClientError as error:
+                self._client.log.warning("%s is not begun: %s", str(queue), str(error))
+                continue
+            held = self.queues[queue] = ProcessQueue(now_ms)
+            self._taken(queue, held, offset)
+            changed = True
+        return changed
+
+    async def give_up(self, queue: MessageQueue) -> None:
+        """Drop a queue: it is somebody else's, or is to be begun anew."""
+        held = self.queues.pop(queue)
+        held.dropped = True
+        await self._dropped(queue, held)
+
+    async def _begin(self, queue: MessageQueue) -> int:
+        """Source: `RebalancePushImpl.computePullFromWhereWithException`."""
+        committed = await self._puller.committed_offset(queue)
+        if committed is not None:
+            return committed
+        where, is_retry = self._settings.consume_from_where, names.is_retry_topic(queue.topic)
+        if where == FIRST or (where == LAST and is_retry):
+            return 0
+        if where == LAST or is_retry:
+            return await self._puller.max_offset(queue)
+        return await self._puller.offset_at(queue, self._settings.consume_timestamp_ms)

@@ -1,0 +1,66 @@
+"""What becomes of a message that was not consumed: the broker keeps a copy in the group's retry topic, to be delivered later.
+
+Where the broker cannot be asked, the copy is sent like any other message; only when that fails, too, does the consumer try again
+by itself.  Source: `DefaultMQPushConsumerImpl.sendMessageBack`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rmq_client.consuming.received import ReceivedMessage
+from rmq_client.core import ClientCore
+from rmq_client.errors import ClientError, NoBroker
+from rmq_client.messages import Message
+from rmq_client.producing.producer import Producer
+from rmq_client.settings import ConsumerSettings
+from rmq_wire import names
+from rmq_wire import property_names as prop
+from rmq_wire.headers.send_back import ConsumerSendMsgBack
+
+ASK_MS: Final = 5_000
+FIRST_LEVEL: Final = 3
+"""The delay of the first retry; each further one is a level more."""
+
+
+class GivingBack:
+    """For one consumer.  group: on the wire."""
+
+    def __init__(self, client: ClientCore, group: str, settings: ConsumerSettings, producer: Producer) -> None:
+        self._client = client
+        self._group = group
+        self._settings = settings
+        self._producer = producer
+
+    async def give_back(self, message: ReceivedMessage, delay_level: int) -> None:
+        """delay_level: 0 lets the broker choose by the number of attempts, -1 sends it to the dead letters.
+
+        Raises `ClientError` when neither way works: the message is still this consumer's.
+        """
+        try:
+            address = self._client.routes.master(message.queue.broker_name)
+            if address is None:
+                raise NoBroker(f"no route names a master of {message.queue.broker_name}")
+            request = ConsumerSendMsgBack(
+                offset=message.unit.physical_offset,
+                group=self._group,
+                delay_level=delay_level,
+                origin_msg_id=message.message_id,
+                origin_topic=message.unit.topic.decode(),
+                max_reconsume_times=self._settings.max_retries_asked_for,
+                bname=message.queue.broker_name,
+            )
+            await self._client.ask(address, request, timeout_ms=ASK_MS)
+        except ClientError as error:
+            self._client.log.warning("%s is not taken back, it is sent instead: %s", repr(message), str(error))
+            await self._producer.pass_on(self._copy(message))
+
+    def _copy(self, message: ReceivedMessage) -> Message:
+        pairs = dict(message.properties)
+        pairs.setdefault(prop.ORIGIN_MESSAGE_ID, message.message_id)
+        pairs[prop.RETRY_TOPIC] = message.topic_on_wire
+        pairs[prop.RECONSUME_TIME] = str(message.reconsume_times + 1)
+        pairs[prop.MAX_RECONSUME_TIMES] = str(self._settings.max_retries_asked_for)
+        pairs.pop(prop.TRAN_MSG, None)
+        pairs[prop.DELAY] = str(FIRST_LEVEL + message.reconsume_times)
+        return Message(names.retry_topic(self._group), message.body, properties=pairs, flag=message.unit.flag)
