@@ -1,0 +1,89 @@
+"""Where pops begin and what counts as progress, and the pairing of a revive queue: tables without a broker."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as some
+
+from broker_impl.config import BrokerConfig
+from broker_impl.env import Env
+from broker_impl.state.consumer_offsets import ConsumerOffsets
+from broker_impl.state.pop_lines import PopLines, QueueOfGroup
+from broker_impl.state.revive_queue import ReviveQueue
+from rmq_wire.bodies.pop import AckMsg, PopCheckPoint
+
+PLACE = QueueOfGroup("T", "G", 0)
+
+
+@given(some.permutations(range(6)), some.sets(some.integers(0, 5)))
+def test_progress_passes_no_open_stretch(order: list[int], undone: set[int]) -> None:
+    offsets = ConsumerOffsets(BrokerConfig(), Env(wall_ms=1, mono_ms=1))
+    lines = PopLines(offsets)
+    stretches = [lines.open(PLACE, 10 * (number + 1)) for number in range(6)]
+    settled: set[int] = set()
+    for number in order:
+        assert lines.latest(PLACE) == 60
+        if number in undone:
+            break
+        lines.settle(stretches[number])
+        settled.add(number)
+        done = next((at for at in range(6) if at not in settled), 6)
+        assert offsets.query("G", "T", 0) == (10 * done if done else -1)
+        if done == 6:
+            assert lines.latest(PLACE) == -1
+            return
+
+
+def test_a_line_that_was_cleared_counts_no_more() -> None:
+    offsets = ConsumerOffsets(BrokerConfig(), Env(wall_ms=1, mono_ms=1))
+    lines = PopLines(offsets)
+    old = lines.open(PLACE, 10)
+    lines.clear(PLACE)
+    new = lines.open(PLACE, 5)
+    lines.settle(old)
+    assert offsets.query("G", "T", 0) == -1
+    lines.settle(new)
+    assert offsets.query("G", "T", 0) == 5
+    lines.undo(old)
+    assert len(lines) == 0
+
+
+def point(start: int, pop_ms: int, count: int = 2) -> PopCheckPoint:
+    return PopCheckPoint(start, pop_ms, 1_000, 0, count, 0, "T", "G", 0, list(range(count)), "b")
+
+
+def test_a_check_point_is_due_two_seconds_after_its_acknowledgements_may_come() -> None:
+    queue = ReviveQueue(0, "b", 0)
+    queue.take(point(0, 10_000), 0)
+    queue.next_offset = 1
+    for end_ms, due in ((11_000, False), (13_000, False), (13_001, True)):
+        queue.saw(end_ms, end_ms)
+        assert (queue.next_due() is not None) == due
+    assert queue.done == -1
+    found = queue.next_due()
+    assert found is not None
+    queue.finish(found[0])
+    assert queue.done == 0
+    assert queue.next_due() is None
+
+
+def test_what_is_acknowledged_is_done_in_any_order_and_progress_keeps_it() -> None:
+    queue = ReviveQueue(0, "b", 0)
+    queue.take(point(0, 10_000), 0)
+    queue.take(point(2, 10_000, 1), 1)
+    queue.take(AckMsg(2, 2, "G", "T", 0, 10_000, "b"), 2)
+    queue.next_offset = 3
+    assert (len(queue), queue.done) == (1, -1)
+    queue.take(AckMsg(0, 0, "G", "T", 0, 9_999, "b"), 3)  # of another pop
+    queue.take(AckMsg(0, 0, "G", "T", 0, 10_000), 4)
+    queue.take(AckMsg(1, 0, "G", "T", 0, 10_000), 5)
+    queue.next_offset = 6
+    assert (len(queue), queue.done) == (0, 5)
+
+
+def test_a_clock_that_goes_back_takes_the_end_with_it() -> None:
+    queue = ReviveQueue(0, "b", 0)
+    queue.saw(100_000, 100_500)
+    queue.saw(40_000, 50_000)
+    queue.take(point(0, 49_000), 0)
+    assert queue.next_due() is None
