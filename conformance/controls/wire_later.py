@@ -1,11 +1,23 @@
-"""Defects of POP and replies: what a server without them cannot show."""
+"""Defects of POP, of queues that the broker shares out, and of replies: what a server without them cannot show."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from conformance.controls.defect import Row
-from conformance.controls.edits import accepted, answers, code, constant, dropped, no_property, notices, number, of, requests
+from conformance.controls.edits import (
+    accepted,
+    answers,
+    code,
+    constant,
+    dropped,
+    no_property,
+    notices,
+    number,
+    of,
+    requests,
+    text,
+)
 from conformance.controls.proxy import Seen
 from rmq_wire import property_names as prop
 from rmq_wire.codes import RequestCode as Code
@@ -61,6 +73,15 @@ DEFECTS: Final = {
     ),
     "pop.always-something": Row(
         "says that there is something to pop, always", "pop.notification", answers(Code.NOTIFICATION, constant(hasMsg="true"))
+    ),
+    # Assignment
+    "assignment.nothing-for-anybody": Row(
+        "gives nobody a queue",
+        "assignment.shares assignment.pops",
+        answers(Code.QUERY_ASSIGNMENT, text(rb'"messageQueueAssignments":\[.*\]', b'"messageQueueAssignments":[]')),
+    ),
+    "assignment.mode-forgotten": Row(
+        "says that everybody pulls", "assignment.pops", answers(Code.QUERY_ASSIGNMENT, text(rb'"mode":"POP"', b'"mode":"PULL"'))
     ),
     # Replies
     "reply.dropped": Row("does not pass replies on", "reply.arrives", notices(PUSH, dropped)),
