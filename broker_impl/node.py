@@ -6,7 +6,7 @@ serves requests.  `close` undoes it: whatever changed is written, the store stop
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from broker_impl import refused
@@ -273,8 +273,8 @@ class BrokerNode:
             self.revive,
             Query(engine.shares, config, clients, store, reads, self.filters),
             Positions(store, reads),
-            Topics(engine, reads, config, topics, offsets, stats, store, self._forget_topic),
-            Groups(engine, groups, offsets, stats),
+            Topics(engine, reads, config, topics, offsets, stats, store, self._forget_topics),
+            Groups(engine, groups, offsets, stats, lambda group: pops.forget(groups=(group,))),
             Listings(config, env, topics, groups, offsets, clients, self.delay_offsets.encode),
             Offsets(config, topics, groups, offsets, store),
             OffsetChanges(engine, reads, config, topics, groups, clients, offsets, store),
@@ -291,9 +291,10 @@ class BrokerNode:
         router = Router(Role.BROKER, capabilities, refused.BROKER)
         engine.install(router, {FAST_LISTENER: refused.FAST_PORT}, patience(config))
 
-    def _forget_topic(self, topic: str) -> None:
-        self.timers.forget(topic)
-        self.pops.lines.forget(topic=topic)
+    def _forget_topics(self, topics: Sequence[str]) -> None:
+        for topic in topics:
+            self.timers.forget(topic)
+        self.pops.forget(topics=topics)
 
     # -- name servers
 
@@ -382,12 +383,12 @@ class BrokerNode:
         self.transaction_check.stop()
         self.halves.stop()
         self.timers.stop()
-        self.pops.buffer.close(self.store)
+        saved = self.pops.buffer.close(self.store)
         self._sync_log()
         self.halves.settled()
         self.revive.settle()
         self.timers.close()
-        saved = self.persister.save_all(but=self.saves.writing)
+        saved = self.persister.save_all(but=self.saves.writing) and saved
         saved = self._configuration_file.close() and saved
         return self.store.close(self.env.wall_ms) and saved
 

@@ -10,7 +10,7 @@ Java: `PopBufferMergeService` (addCk, addAk, scan).  *Differs*: what becomes old
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Set
 from functools import partial
 from typing import Final
 
@@ -27,6 +27,8 @@ from rmq_wire.implied.pop import BATCH_ACK_OFFSET, Pop, pop_of
 MARGIN_MS: Final = 1_500
 """What is about to leave takes no check point and no acknowledgement any more."""
 LOOK_MS: Final = 100
+ROWS_PER_SLICE: Final = 2_048
+"""Check points looked at between two yields, 0.2 µs each."""
 POINTS_PER_LOOK: Final = 32
 """Stored in one go, with up to 32 acknowledgements each: some 3 ms; the rest in the next turns."""
 
@@ -102,10 +104,18 @@ class PopBuffer:
             self._lines.settle(held.stretch)
         return True
 
-    def close(self, store: Store) -> None:
-        """Store everything, for a clean stop.  What cannot be stored is handed out again after the start."""
+    def forgetting(self, topics: Set[str], groups: Set[str]) -> Generator[None, None, None]:
+        """In slices: these were deleted, and what was handed out of them does not come again."""
+        for count, (pop, held) in enumerate(list(self._points.items()), 1):
+            if (pop.topic in topics or pop.group in groups) and self._points.get(pop) is held:
+                del self._points[pop]
+            if count % ROWS_PER_SLICE == 0:
+                yield
+
+    def close(self, store: Store) -> bool:
+        """Store everything, for a clean stop.  False: not all could be; what is left is handed out again after the start."""
         if not self._points:
-            return
+            return True
         staged: list[tuple[Pop, Buffered]] = []
         for pop, held in self._points.items():
             try:
@@ -121,6 +131,7 @@ class PopBuffer:
             self._env.log.error("check points in memory were not stored: %s", why)
             error = why
         self._stored(staged, error)
+        return not self._points
 
     def _look_later(self) -> None:
         if not self._looks and self._points:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from broker_impl.config import BrokerConfig
@@ -44,6 +44,13 @@ class PopParts(NamedTuple):
     rules: PopRules
     walk: PopWalk
     has_batch_queues: Callable[[str], bool]
+
+    def forget(self, *, topics: Iterable[str] = (), groups: Iterable[str] = ()) -> None:
+        """These were deleted: nobody has anything of them any more."""
+        gone_topics, gone_groups = frozenset(topics), frozenset(groups)
+        self.lines.forget(gone_topics, gone_groups)
+        if len(self.buffer):
+            self.engine.in_background(self.buffer.forgetting(gone_topics, gone_groups))
 
 
 def pop_parts(

@@ -207,6 +207,7 @@ class PopSelection:
             [number - offset for number in offsets],
             parts.config.broker_name,
         )
+        parts.stats.add_check_point(asked.consumer_group, asked.topic)
         stretch = parts.lines.open(queue, next_offset)
         if parts.buffer.add(point, self.revive_queue, stretch):
             return True

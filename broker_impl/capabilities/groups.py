@@ -6,7 +6,7 @@ updateAndGetGroupForbidden).  Difference: retryQueueNums has a limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from broker_impl.engine.answers import Answer, Refusal, Reply
 from broker_impl.engine.call import Call
@@ -35,13 +35,16 @@ GROUPS_PER_REQUEST_MAX = 2_000
 
 
 class Groups(Capability):
-    """Works on the table of groups; deleting touches progress and statistics too."""
+    """Works on the table of groups; deleting touches progress and statistics too.  `forget(group)`: what somebody has of it."""
 
-    def __init__(self, engine: Engine, groups: GroupTable, offsets: ConsumerOffsets, stats: Stats) -> None:
+    def __init__(
+        self, engine: Engine, groups: GroupTable, offsets: ConsumerOffsets, stats: Stats, forget: Callable[[str], None]
+    ) -> None:
         self._engine = engine
         self._groups = groups
         self._offsets = offsets
         self._stats = stats
+        self._forget = forget
 
     @answers(UpdateAndCreateSubscriptionGroup)
     def create(self, call: Call, asked: UpdateAndCreateSubscriptionGroup) -> Answer:
@@ -79,6 +82,7 @@ class Groups(Capability):
 
     def _clear(self, asked: DeleteSubscriptionGroup) -> None:
         """The group is gone for good: nobody finds what belonged to it any more."""
+        self._forget(asked.group_name)
         works: list[Iterator[None]] = [self._stats.dropping_group(asked.group_name)]
         if asked.clean_offset:
             works.append(self._offsets.dropping_group(asked.group_name))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from broker_impl.engine.answers import LATER, Answer, Durable, Later, Refusal, Settled
+from broker_impl.engine.answers import LATER, Answer, Durable, Later, Refusal, Settled, Unsaved
 from broker_impl.engine.call import Call, PendingAnswer
 from broker_impl.engine.router import Capability, answers
 from broker_impl.filtering import PropertyFilter, characters_to_read
@@ -100,8 +100,9 @@ class Pop(Capability):
         except Cold as cold:
             self.parts.reads.after(cold, partial(self._read, selection, pending, waiting))
             return LATER
-        if selection.stretches:
-            self.parts.engine.after_commit(partial(self._committed, selection))
+        finally:
+            if selection.stretches:
+                self.parts.engine.after_commit(partial(self._committed, selection))
         if selection.count:
             return self._found(selection, pending)
         return self._nothing(selection, pending, waiting)
@@ -136,12 +137,21 @@ class Pop(Capability):
             matches.keep()
         try:
             answer: Settled | Durable | Later | Refusal = self.look(one.asked, one.pending, one.deadline_ms)
+        except Unsaved as unsaved:
+            unsaved.table.when_saved(partial(self._saved, one))
+            return
         except Refusal as no:
             answer = no
         except Exception as wrong:
             answer = self._failure(one.asked, wrong)
         if answer is not LATER:
             one.pending.answer(answer)
+
+    def _saved(self, one: PopWait, error: BaseException | None) -> None:
+        """The topic, made anew meanwhile, is on the disk; or it was taken back, which the pop sees for itself."""
+        if one.pending.alive:
+            engine = self.parts.engine
+            engine.at(engine.env.mono_ms, partial(self._again, one))
 
     def _give_up(self, one: PopWait) -> None:
         nothing = PopSelection(self.parts, one.asked, iter(()), one.wanted, ORDER_QUEUE if one.asked.order else 0)

@@ -72,6 +72,7 @@ class PopEnds(Capability):
             self._ack_ordered(call.peer, queue, asked.offset, receipt.pop_time)
             return Reply()
         one = self._ack(queue, receipt, asked.offset)
+        self._count_ack(asked.consumer_group, asked.topic, 1)
         if self.parts.buffer.ack(one, (asked.offset,)):
             self._returned(one, receipt, 1)
             return Reply()
@@ -123,6 +124,7 @@ class PopEnds(Capability):
         ack = BatchAckMsg(
             BATCH_ACK_OFFSET, said.start_offset, group, topic, queue_id, said.pop_time, broker_name or None, offsets
         )
+        self._count_ack(group, topic, len(offsets))
         if self.parts.buffer.ack(ack, offsets):
             self._returned(ack, receipt, len(offsets))
             return 0
@@ -162,6 +164,9 @@ class PopEnds(Capability):
             self.parts.records.put_check_point(point, receipt.revive_queue, now_ms)
         except NotTaken as no:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"append check point error: {no.status.name}") from None
+        if asked.consumer_group in self.parts.groups.table:
+            self.parts.stats.add_check_point(asked.consumer_group, asked.topic)
+        self._count_ack(asked.consumer_group, asked.topic, 1)
         end_offset = self._put_ack(self._ack(queue, receipt, asked.offset), receipt, 0)
         answer = ChangeInvisibleTimeResponse(
             pop_time=pop_ms, invisible_time=asked.invisible_time, revive_qid=receipt.revive_queue
@@ -222,6 +227,11 @@ class PopEnds(Capability):
             raise Refusal(ResponseCode.SYSTEM_ERROR, no.status.name) from None
         self._returned(ack, receipt, count)
         return placed.end_offset
+
+    def _count_ack(self, group: str, topic: str, count: int) -> None:
+        """Of groups that there are: who acknowledges may name any."""
+        if group in self.parts.groups.table:
+            self.parts.stats.add_ack(group, topic, count)
 
     def _returned(self, ack: AckMsg, receipt: Receipt, count: int) -> None:
         if count and receipt.pop_time >= self._started_ms:

@@ -54,7 +54,7 @@ class TopicStore(Protocol):
 
 
 class Topics(Capability):
-    """`broker_name` of the answers is the configuration's.  `forget(topic)` hears of each that was deleted."""
+    """`broker_name` of the answers is the configuration's.  `forget(topics)` hears of those that were deleted."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Topics(Capability):
         offsets: ConsumerOffsets,
         stats: Stats,
         store: TopicStore,
-        forget: Callable[[str], None],
+        forget: Callable[[Sequence[str]], None],
     ) -> None:
         self._engine, self._reads = engine, reads
         self._config = config
@@ -161,8 +161,7 @@ class Topics(Capability):
         if no is not None:
             asker.answer(no)
             return
-        for name in doomed:
-            self._forget(name)
+        self._forget(doomed)
         works: list[Iterator[None]] = [self._store.deleting_topics(doomed), *map(self._offsets.dropping_topic, doomed)]
         works += map(self._stats.dropping_topic, doomed)
         # After the first step nobody sees them any more: before a topic of this name can come back.

@@ -13,8 +13,8 @@ from __future__ import annotations
 import heapq
 from typing import Final
 
-from rmq_wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
-from rmq_wire.implied.pop import ACK_INTERVAL_MS, Pop, pop_of
+from rmq_wire.bodies.pop import AckMsg, PopCheckPoint
+from rmq_wire.implied.pop import ACK_INTERVAL_MS, Pop, acked_offsets, pop_of
 
 DUE_AFTER_MS: Final = 2 * ACK_INTERVAL_MS
 """Records that are due so much later have to be seen before a check point is."""
@@ -70,9 +70,9 @@ class ReviveQueue:
         point = self._open.get(pop)
         if point is None:
             return
-        for number in record.offsets if isinstance(record, BatchAckMsg) else (record.ack_offset,):
-            index = point.index_of(number)
-            if index >= 0:
+        acked = set(acked_offsets(record))
+        for index in range(point.num):
+            if point.offset_at(index) in acked:
                 point.set_bit(index)
         if all(point.has_bit(index) for index in range(point.num)):
             del self._open[pop]

@@ -25,6 +25,10 @@ TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
 GROUP_GET_NUMS = "GROUP_GET_NUMS"
 GROUP_GET_SIZE = "GROUP_GET_SIZE"
 SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
+GROUP_ACK_NUMS = "GROUP_ACK_NUMS"
+GROUP_CK_NUMS = "GROUP_CK_NUMS"
+BROKER_ACK_NUMS = "BROKER_ACK_NUMS"
+BROKER_CK_NUMS = "BROKER_CK_NUMS"
 BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS = "BROKER_GET_NUMS"
 BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC = "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC"
@@ -41,6 +45,10 @@ KEPT_NAMES = (
     GROUP_GET_NUMS,
     GROUP_GET_SIZE,
     SNDBCK_PUT_NUMS,
+    GROUP_ACK_NUMS,
+    GROUP_CK_NUMS,
+    BROKER_ACK_NUMS,
+    BROKER_CK_NUMS,
     BROKER_PUT_NUMS,
     BROKER_GET_NUMS,
     BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC,
@@ -187,6 +195,20 @@ class Stats:
         item = self._item(SNDBCK_PUT_NUMS, f"{topic}@{group}")
         item.value += 1
         item.times += 1
+
+    def add_ack(self, group: str, topic: str, count: int) -> None:
+        """A group has so many messages of a topic acknowledged in one record, or changed when one comes again."""
+        self._add_pop(GROUP_ACK_NUMS, BROKER_ACK_NUMS, f"{topic}@{group}", count)
+
+    def add_check_point(self, group: str, topic: str) -> None:
+        """A group popped from a queue of a topic, or changed when a message comes again."""
+        self._add_pop(GROUP_CK_NUMS, BROKER_CK_NUMS, f"{topic}@{group}", 1)
+
+    def _add_pop(self, name: str, total: str, key: str, count: int) -> None:
+        item = self._item(name, key)
+        item.value += count
+        item.times += 1
+        self._item(total, self._config.broker_cluster_name).value += count
 
     # -- asking
 

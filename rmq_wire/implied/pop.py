@@ -36,6 +36,8 @@ BATCH_ACK_OFFSET: Final = -1
 """`ackOffset` of a record that acknowledges several."""
 RETRY_QUEUE: Final = 0
 """Where copies go in a retry topic: it has `PopAckConstants.retryQueueNum`, one."""
+RECORD_BYTES_MAX: Final = 16_384
+"""Of a record: 32 messages and the longest names are some 2 KiB."""
 RE_PUT_S: Final = (10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1_200, 1_800, 3_600, 7_200)
 """After how long a check point is due again whose message could not be stored (`ckRewriteIntervalsInSeconds`)."""
 _RECORD_BUCKETS: Final = 16
@@ -79,9 +81,22 @@ def pop_of(record: PopCheckPoint | AckMsg, broker_name: str) -> Pop:
 
 
 def read_record(tag: str, body: bytes | bytearray | memoryview) -> PopCheckPoint | AckMsg | None:
-    """A record of the revive topic with this tag; None for a tag that means nothing there.  Raises `BadBody`."""
+    """A record of the revive topic with this tag; None for a tag that means nothing there.
+
+    Raises `BadBody`, also for what no broker writes: one record must not stop those behind it.
+    """
     kind = _KINDS.get(tag)
-    return None if kind is None else kind.read(body)
+    if kind is None:
+        return None
+    if len(body) > RECORD_BYTES_MAX:
+        raise BadBody(f"a record of {len(body)} bytes")
+    record = kind.read(body)
+    if isinstance(record, PopCheckPoint):
+        if not 0 <= record.num <= MESSAGES_MAX or (record.diffs and len(record.diffs) < record.num):
+            raise BadBody(f"a check point of {record.num} messages that names {len(record.diffs or ())}")
+        if record.topic is None or record.group is None:
+            raise BadBody("a check point of no topic or no group")
+    return record
 
 
 def acked_offsets(record: AckMsg) -> list[int]:
