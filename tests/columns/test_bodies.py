@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rmq_columns.decode import bodies, packed
-from rmq_wire import sys_flag
+from rmq_columns.decode import bodies
+from rmq_wire import packed_body, sys_flag
 
 PLAIN = b"some text, some text, some text" * 20
 PACKED = {
@@ -37,7 +37,7 @@ def test_unpacked(kind: int) -> None:
 
 @pytest.mark.parametrize("kind", PACKED)
 def test_what_explodes_stays_packed(kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "BODY_BYTES_MAX", len(PLAIN) - 1)
+    monkeypatch.setattr(packed_body, "BODY_BYTES_MAX", len(PLAIN) - 1)
     assert column(kind, PACKED[kind]) == ([PACKED[kind]], [True])
 
 

@@ -32,7 +32,7 @@ def light_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def light_is_not_aligned(patch: pytest.MonkeyPatch) -> None:
     """A light queue that lost entries before the walk is filled up from the middle."""
-    patch.setattr(Recovery, "_align_light", lambda *_: None)
+    patch.setattr(Recovery, "_lead_to", lambda *_: True)
 
 
 def light_counts_stay(patch: pytest.MonkeyPatch) -> None:
