@@ -65,21 +65,11 @@ def stores_of(source: Source) -> Iterator[tuple[Store, Tree]]:
         yield store, store.tree(options)
 
 
-def _with_queues(store: Store, tree: Tree) -> set[str]:
-    from rmq_columns.files.filesystem import joined
-    from rmq_wire.store_names import BATCH_QUEUES, QUEUES
-
-    found: set[str] = set()
-    for directory in (QUEUES, BATCH_QUEUES) if store.root else ():
-        found |= {one.name for one in tree.entries(joined(store.root, directory)) or () if one.is_directory}
-    return found
-
-
 def brokers_of(source: Source) -> list[Broker]:
     """Raises `CannotRead`."""
     found = []
     for store, tree in stores_of(source):
-        logs, on_disk = store.log_files(tree), _with_queues(store, tree)
+        logs, on_disk = store.log_files(tree), store.queue_topics(tree)
         configured = _table(store, tree, "topics.json", "topicConfigTable")
         detours = frozenset(topic for topic, config in configured.items() if _message_type(config) in DETOURS)
         topics = frozenset(on_disk | configured.keys()) or None

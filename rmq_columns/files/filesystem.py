@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self
@@ -23,7 +23,8 @@ FILE_URI: Final = "file:/"
 _SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
 """As Hadoop's users write it -> as everybody else does."""
 _THIS_MACHINE: Final = ("", "localhost")
-_FLAGS: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+READ_FLAGS: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""Not blocking: a pipe in the place of a file must not hold us up."""
 SCHEME: Final = "://"
 CHUNK_BYTES: Final = 4 << 20
 """Read at once when a whole file is walked: one message unit of the default maximum, and a fraction of any cache."""
@@ -136,8 +137,14 @@ def error_of(path: str, at: int, reason: OSError) -> StoreError:
         return FileGone(path, at, "no such file")
     if isinstance(reason, PermissionError):
         return NotPermitted(path, at, DENIED)
-    why = "a link; links are not followed" if reason.errno == errno.ELOOP else (reason.strerror or str(reason))
-    return CannotRead(path, at, why)
+    return CannotRead(path, at, why(reason))
+
+
+def why(reason: Exception) -> str:
+    """What hinders, in a few words."""
+    if isinstance(reason, OSError) and reason.errno == errno.ELOOP:
+        return "a link; links are not followed"
+    return (reason.strerror if isinstance(reason, OSError) else None) or str(reason)
 
 
 @contextmanager
@@ -150,28 +157,56 @@ def translated_writing(path: str) -> Iterator[None]:
         raise CannotRead(path, -1, DENIED) from reason
 
 
+LeftOut = Callable[[str, str], None]
+"""Takes path and reason of what is not listed."""
+
+
+def ignore(_path: str, _why: str) -> None:
+    """The `LeftOut` of who does not ask."""
+
+
+def listed(path: str, left_out: LeftOut = ignore, descriptor: int | None = None) -> Iterator[Entry]:
+    """Files and directories of a directory of this machine, by name.  Links, pipes, sockets and devices are left out.
+
+    descriptor: of the directory, if it is open; path is then only what errors call it.  What vanishes meanwhile is not there.
+    All of it has been looked at before the first one comes.  Raises OSError for the directory, `StoreError` for what lies in it.
+    """
+    found: list[tuple[str, int, int]] = []
+    with os.scandir(path if descriptor is None else descriptor) as there:
+        for one in there:
+            try:
+                status = one.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            except OSError as reason:
+                raise error_of(os.path.join(path, one.name), -1, reason) from reason
+            found.append((one.name, status.st_mode, status.st_size))
+    return _regular(sorted(found), left_out)
+
+
+def _regular(found: Iterable[tuple[str, int, int]], left_out: LeftOut) -> Iterator[Entry]:
+    for name, mode, size in found:
+        if stat.S_ISDIR(mode):
+            yield Entry(name, True, 0)
+        elif stat.S_ISREG(mode):
+            yield Entry(name, False, size)
+        else:
+            link = stat.S_ISLNK(mode)
+            left_out(name, "a link; links are not followed" if link else "a pipe, socket or device; not opened")
+
+
 class LocalTree:
     """This machine's files."""
 
     is_local = True
 
     def entries(self, path: str) -> list[Entry] | None:
-        found = []
-        with translated(path):
-            try:
-                with os.scandir(path) as listed:
-                    for one in listed:
-                        try:
-                            status = one.stat(follow_symlinks=False)
-                        except FileNotFoundError:
-                            continue
-                        if stat.S_ISDIR(status.st_mode):
-                            found.append(Entry(one.name, True, 0))
-                        elif stat.S_ISREG(status.st_mode):
-                            found.append(Entry(one.name, False, status.st_size))
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-        return sorted(found)
+        try:
+            return list(listed(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as reason:
+            raise error_of(path, -1, reason) from reason
 
     def file_size(self, path: str) -> int | None:
         with translated(path):
@@ -183,7 +218,7 @@ class LocalTree:
 
     def open(self, path: str) -> File:
         with translated(path):
-            descriptor = os.open(path, _FLAGS)
+            descriptor = os.open(path, READ_FLAGS)
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 os.close(descriptor)
                 raise CannotRead(path, -1, "not a regular file")
@@ -268,3 +303,8 @@ def joined(*parts: str) -> str:
     """One path of several parts."""
     first, *rest = parts
     return "/".join((first.rstrip("/") if first != "/" else "", *rest)) if rest else first
+
+
+def path_of(*parts: str) -> str:
+    """A path beneath some directory; one that ends with an empty part names a directory."""
+    return "/".join(parts)

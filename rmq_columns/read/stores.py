@@ -7,26 +7,18 @@ Sources of the tree: `StorePathConfigHelper`, `MultiPathMappedFileQueue`, `Broke
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from rmq_columns.errors import BadOption, CannotRead
+from rmq_columns.files.config import config_bytes, config_value
 from rmq_columns.files.filesystem import SCHEME, Tree, joined
 from rmq_columns.files.resolve import resolve
+from rmq_columns.files.store_tree import Found, StoreTree
 from rmq_columns.read.options import Layout, Options
 from rmq_wire.layout.message import BLANK_FLAT, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
-from rmq_wire.store_names import (
-    BATCH_QUEUES,
-    CHECKPOINT,
-    COMMIT_LOG,
-    CONFIG,
-    INDEX,
-    QUEUES,
-    is_index_name,
-    offset_of,
-    queue_id_of,
-)
+from rmq_wire.store_names import BATCH_QUEUES, CHECKPOINT, COMMIT_LOG, CONFIG, INDEX, QUEUES, offset_of
 
 SIGNS: Final = frozenset({COMMIT_LOG, QUEUES, BATCH_QUEUES, CONFIG, CHECKPOINT, INDEX})
 """A directory with two of these, or with a commit log, is a store."""
@@ -38,8 +30,6 @@ _MAGICS: Final = tuple(_BLANK.packed.pack(0, magic)[_BLANK.at["magic"] :] for ma
 """One of them stands behind the size of every unit of a log, as behind that of a blank."""
 HEAD_BYTES: Final = 4 << 20
 """In so many of a log's file a magic word stands, however damaged it is."""
-CONFIG_BYTES_MAX: Final = 256 << 20
-"""A larger configuration is not parsed: consumer offsets of a million queues take some 50 MB."""
 
 
 class LogFile(NamedTuple):
@@ -83,7 +73,7 @@ class Store:
         """Of all its commit log directories, in order."""
         if self.lone:
             return [LogFile(self.lone, _start_of(self.lone) or 0, tree.file_size(self.lone) or 0)]
-        return sorted((file for log in self.logs for file in _offset_files(tree, log)), key=_start)
+        return sorted((file for log in self.logs for file in _files(log, _walk(tree, log).offset_files())), key=_start)
 
     def check_log(self, tree: Tree) -> None:
         """Raises `CannotRead` where a log directory is missing: a table without its rows would say that there are none."""
@@ -93,46 +83,39 @@ class Store:
 
     def queues(self, tree: Tree, options: Options, trees: Sequence[str] = (QUEUES, BATCH_QUEUES)) -> Iterator[Queue]:
         """Those that the options choose, by topic and queue id."""
-        for directory in trees if self.root else ():
-            above = joined(self.root, directory)
-            for topic in tree.entries(above) or ():
-                if not topic.is_directory or not chosen(options, topic.name):
-                    continue
-                below = [one.name for one in tree.entries(joined(above, topic.name)) or () if one.is_directory]
-                for queue_id in sorted(number for name in below if (number := queue_id_of(name)) is not None):
-                    if options.queue_ids is None or queue_id in options.queue_ids:
-                        files = tuple(_offset_files(tree, joined(above, topic.name, str(queue_id))))
-                        yield Queue(topic.name, queue_id, files, directory)
+        for directory in trees:
+            yield from self.queues_in(tree, directory, lambda topic: chosen(options, topic), options.queue_ids)
+
+    def queues_in(
+        self, tree: Tree, directory: str, topics: Callable[[str], bool] | None = None, queue_ids: Container[int] | None = None
+    ) -> Iterator[Queue]:
+        """Those in one tree of queues, all of them or of these topics and ids."""
+        for one in _walk(tree, self.root).queues(directory, topics, queue_ids) if self.root else ():
+            yield Queue(one.topic, one.queue_id, tuple(_files(self.root, one.files)), directory)
+
+    def queue_topics(self, tree: Tree, trees: Sequence[str] = (QUEUES, BATCH_QUEUES)) -> frozenset[str]:
+        """Those that have a directory of queues."""
+        return frozenset(topic for directory in trees if self.root for topic in _walk(tree, self.root).topics(directory))
 
     def index_files(self, tree: Tree) -> list[LogFile]:
         """By name, that is by time; start is 0."""
-        if not self.root:
-            return []
-        above = joined(self.root, INDEX)
-        found = [one for one in tree.entries(above) or () if not one.is_directory]
-        return [LogFile(joined(above, one.name), 0, one.size) for one in found if is_index_name(one.name)]
+        return _files(self.root, _walk(tree, self.root).index_files()) if self.root else []
 
     def config(self, tree: Tree, name: str) -> tuple[str, Any] | None:
         """Path and value of a configuration file, or of its backup when it is empty; None where there is none.
 
         Raises `CannotRead` when neither is the JSON of a broker.
         """
-        from rmq_wire.errors import WireError
-        from rmq_wire.fastjson import loads
-
         problem: CannotRead | None = None
         for path in (joined(self.root, CONFIG, name), joined(self.root, CONFIG, f"{name}.bak")) if self.root else ():
-            size = tree.file_size(path)
-            if not size:
+            if not tree.file_size(path):
                 continue
-            if size > CONFIG_BYTES_MAX:
-                raise CannotRead(path, -1, f"{size} bytes are no configuration")
             with tree.open(path) as file:
-                data = file.read(0, size)
+                data = config_bytes(file, path)
             try:
-                return path, loads(data)
-            except (WireError, ValueError, RecursionError) as reason:
-                problem = problem or CannotRead(path, -1, f"not the JSON of a broker: {reason}")
+                return path, config_value(data, path)
+            except CannotRead as reason:
+                problem = problem or reason
         if problem is not None:
             raise problem
         return None
@@ -280,13 +263,13 @@ def _refuse_twice(stores: Sequence[Store]) -> None:
         seen[real] = store.uri
 
 
-def _offset_files(tree: Tree, directory: str) -> list[LogFile]:
-    found = []
-    for one in tree.entries(directory) or ():
-        start = _start_of(one.name)
-        if not one.is_directory and start is not None:
-            found.append(LogFile(joined(directory, one.name), start, one.size))
-    return sorted(found, key=_start)
+def _walk(tree: Tree, directory: str) -> StoreTree:
+    """A store, or the directory of a log, to be listed by path."""
+    return StoreTree(lambda parts: tree.entries(joined(directory, *parts)) or ())
+
+
+def _files(directory: str, found: Iterable[Found]) -> list[LogFile]:
+    return [LogFile(joined(directory, *file.parts), file.start, file.size) for file in found]
 
 
 def _start(file: LogFile) -> int:

@@ -27,7 +27,7 @@ def topics_of(store: Store, tree: Tree) -> frozenset[str] | None:
     """By every name that the store has for one; None where nothing there says.  Raises `NotPermitted`."""
     if not store.root:
         return None
-    names = {one.name for above in (QUEUES, BATCH_QUEUES) for one in tree.entries(joined(store.root, above)) or ()}
+    names = store.queue_topics(tree)
     configured = _table(store, tree, "topics.json", "topicConfigTable")
     if not names and configured is None:
         return None

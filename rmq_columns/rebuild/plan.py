@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Final
@@ -19,7 +19,7 @@ from rmq_columns.decode.dtypes import BATCH_UNIT, QUEUE_UNIT
 from rmq_columns.decode.queues import is_written, queue_units
 from rmq_columns.decode.scan import FIXED_SIZE_MAX
 from rmq_columns.errors import BadOption, CannotRead
-from rmq_columns.files.filesystem import Tree, joined
+from rmq_columns.files.filesystem import Tree
 from rmq_columns.read.options import Options, Table
 from rmq_columns.read.plan import Split, plan_splits
 from rmq_columns.read.stores import LogFile, Store, list_stores
@@ -31,7 +31,7 @@ from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS, parse_delay_levels
 from rmq_wire.layout.consume_queue import EXT_END_BYTES
 from rmq_wire.layout.message import BORN_V6, FIXED, HEAD_FLAT, MAGIC_V1, MAGIC_V2, STORE_V6
 from rmq_wire.names import SCHEDULE_TOPIC
-from rmq_wire.store_names import BATCH_QUEUES, EXTENSIONS, QUEUES, queue_id_of
+from rmq_wire.store_names import BATCH_QUEUES, EXTENSIONS, QUEUES
 
 LOOKED_AT_MAX: Final = 256
 """Queues whose files show how large files of queues are."""
@@ -147,44 +147,26 @@ def _batch_topics(tree: Tree, store: Store) -> frozenset[str]:
             and isinstance(said := config.get("attributes"), dict)
             and said.get("queue.type") == "BatchCQ"
         )
-    above = joined(store.root, BATCH_QUEUES)
-    return frozenset(one.name for one in (tree.entries(above) or () if store.root else ()) if one.is_directory)
+    return store.queue_topics(tree, (BATCH_QUEUES,))
 
 
 def _extended(tree: Tree, store: Store) -> frozenset[tuple[str, int]]:
-    return frozenset(
-        (topic, queue_id)
-        for topic, queue, _ in _rows_of_files(tree, store, EXTENSIONS)
-        if (queue_id := queue_id_of(queue)) is not None
-    )
-
-
-def _rows_of_files(tree: Tree, store: Store, name: str) -> Iterator[tuple[str, str, list[int]]]:
-    """(topic, queue, sizes of files) of a tree."""
-    above = joined(store.root, name)
-    for topic in tree.entries(above) or () if store.root else ():
-        for queue in tree.entries(joined(above, topic.name)) or () if topic.is_directory else ():
-            if queue.is_directory:
-                files = tree.entries(joined(above, topic.name, queue.name)) or ()
-                yield topic.name, queue.name, [file.size for file in files if not file.is_directory]
+    return frozenset((queue.topic, queue.queue_id) for queue in store.queues_in(tree, EXTENSIONS))
 
 
 def seen_levels(tree: Tree, store: Store, levels: tuple[int, ...]) -> tuple[int, ...]:
     """The delay levels, those corrected of which a queue unit says when its message was due: queue n has level n + 1."""
     found = list(levels)
     logs = store.log_files(tree)
-    for queue in tree.entries(joined(store.root, QUEUES, SCHEDULE_TOPIC)) or () if store.root else ():
-        number = queue_id_of(queue.name) if queue.is_directory else None
-        level = len(found) if number is None else number
-        files = tree.entries(joined(store.root, QUEUES, SCHEDULE_TOPIC, queue.name)) or () if level < len(found) else ()
-        for file in reversed([file for file in files if file.size]):
-            with tree.open(joined(store.root, QUEUES, SCHEDULE_TOPIC, queue.name, file.name)) as opened:
+    for queue in store.queues_in(tree, QUEUES, lambda topic: topic == SCHEDULE_TOPIC, range(len(found))):
+        for file in reversed([file for file in queue.files if file.size]):
+            with tree.open(file.path) as opened:
                 units = queue_units(opened.read(0, UNITS_READ * QUEUE_UNIT.itemsize))
             for unit in units[is_written(units)][::-1]:
                 stored = _stored_ms(tree, logs, int(unit["physical_offset"]))
                 delay = int(unit["tags_code"]) - stored
                 if stored > 0 and 0 < delay < DELAY_MS_MAX:
-                    found[level] = delay
+                    found[queue.queue_id] = delay
                     break
             else:
                 continue
@@ -219,9 +201,9 @@ def _target(tree: Tree, store: Store, root: str, work: str, given: int | None) -
 
 def _file_bytes(tree: Tree, store: Store, name: str, unit: int) -> int:
     sizes = Counter(
-        size
-        for _, _, files in islice(_rows_of_files(tree, store, name), LOOKED_AT_MAX)
-        for size in files
-        if size and size % unit == 0
+        file.size
+        for queue in islice(store.queues_in(tree, name), LOOKED_AT_MAX)
+        for file in queue.files
+        if file.size and file.size % unit == 0
     )
     return sizes.most_common(1)[0][0] if sizes else 0

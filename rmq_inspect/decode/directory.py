@@ -4,26 +4,28 @@ Nothing here writes, locks or maps: a live broker goes on undisturbed, files may
 number a caller gets is what was true at that moment.  (A map would be SIGBUS when somebody shortens the file.)  Links are
 never followed, neither the last part of a path nor one before it: whatever is opened lies beneath the root or beneath a
 commit-log path that was named by the user.  What does not belong is a `Stray` with a reason; it is listed, never opened.
+The walk over log, queues and index is that of columns and Spark, `rmq_columns.files.store_tree`; only here its directories are
+opened, one beneath the other, and what it leaves out is kept.
 Source of the tree: `StorePathConfigHelper`, `MultiPathMappedFileQueue`, `BrokerPathConfigHelper` of the reference.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from rmq_columns.files.filesystem import Entry, LeftOut, listed, path_of, translated, why
+from rmq_columns.files.store_tree import Found, StoreTree
 from rmq_inspect.decode.reader import Reader as Reader
-from rmq_inspect.decode.reader import open_beneath, open_directory, permitted, why
+from rmq_inspect.decode.reader import open_beneath, open_directory
 from rmq_inspect.errors import CannotLook
 from rmq_wire import store_names
-from rmq_wire.store_names import COMMIT_LOG, INDEX_DIGITS, OFFSET_DIGITS, is_index_name, offset_of, queue_id_of
+from rmq_wire.store_names import COMMIT_LOG
 
 STRAYS_MAX: Final = 1000
 """Kept by name; more are only counted."""
@@ -137,10 +139,10 @@ class StoreDirectory:
 
     def last_log_start(self) -> int:
         """Where the last file of the log begins, of those that are there now.  Raises `CannotLook`."""
-        now = StoreDirectory(self.root)
-        for base, parts in {(file.base, file.parts[:-1]) for file in self.commit_log}:
-            _offset_files(now, base, parts, Kind.COMMIT_LOG, now.commit_log)
-        return max((file.start for file in now.commit_log), default=0)
+        directories = {(file.base, file.parts[:-1]) for file in self.commit_log}
+        ignored = StoreDirectory(self.root)
+        starts = (file.start for base, parts in directories for file in _beneath(ignored, base).offset_files(*parts))
+        return max(starts, default=0)
 
     def stray(self, name: str, why: str) -> None:
         self.stray_count += 1
@@ -155,36 +157,24 @@ def list_store(root: str | os.PathLike[str], commit_logs: Sequence[str | os.Path
     """
     base = os.fspath(root)
     found = StoreDirectory(Path(base))
-    for name, entry in _entries(base, (), found, required=True):
-        _place(found, base, name, entry)
+    for entry in _beneath(found, base, required=True).entries(()):
+        _place(found, base, entry)
     for other in commit_logs:
         path = os.fspath(other)
         if os.path.realpath(path) != os.path.realpath(os.path.join(base, COMMIT_LOG)):
-            _offset_files(found, path, (), Kind.COMMIT_LOG, found.commit_log, shown=path, required=True)
+            for file in _beneath(found, path, path, required=True).offset_files():
+                shown = os.path.join(path, *file.parts)
+                found.commit_log.append(StoreFile(path, file.parts, shown, Kind.COMMIT_LOG, file.size, file.start))
             name = os.path.relpath(os.path.realpath(path), os.path.realpath(base)) + "/"
             others = [stray for stray in found.strays if stray.name != name]
             found.stray_count -= len(found.strays) - len(others)
             found.strays = others
     found.commit_log.sort(key=_start)
-    found.index.sort(key=_name)
     return found
 
 
 def _start(file: StoreFile) -> int:
     return file.start
-
-
-def _name(file: StoreFile) -> str:
-    return file.parts[-1]
-
-
-class _Entry(NamedTuple):
-    mode: int
-    size: int
-
-    @property
-    def is_directory(self) -> bool:
-        return stat.S_ISDIR(self.mode)
 
 
 QUEUE_TREES: Final = {
@@ -214,7 +204,8 @@ FOREIGN_FILES: Final = {
 }
 
 
-def _place(found: StoreDirectory, base: str, name: str, entry: _Entry) -> None:
+def _place(found: StoreDirectory, base: str, entry: Entry) -> None:
+    name = entry.name
     if entry.is_directory:
         _place_directory(found, base, name)
     elif name in SINGLES:
@@ -228,108 +219,75 @@ def _place(found: StoreDirectory, base: str, name: str, entry: _Entry) -> None:
 
 def _place_directory(found: StoreDirectory, base: str, name: str) -> None:
     if name == COMMIT_LOG:
-        _offset_files(found, base, (name,), Kind.COMMIT_LOG, found.commit_log)
+        found.commit_log = _offset_files(found, base, (name,), Kind.COMMIT_LOG)
     elif name in QUEUE_TREES:
         _queue_tree(found, base, name)
     elif name == store_names.INDEX:
-        _index(found, base)
+        found.index = [_index_file(base, file) for file in _beneath(found, base).index_files()]
     elif name == "timerlog":
-        _offset_files(found, base, (name,), Kind.TIMER_LOG, found.timer_log)
+        found.timer_log = _offset_files(found, base, (name,), Kind.TIMER_LOG)
     elif name == store_names.CONFIG:
         _config(found, base)
     elif name not in FOREIGN_TREES and not name.startswith(NEIGHBOURS):
         found.stray(f"{name}/", "no directory of a store has this name")
 
 
-def _offset_files(
-    found: StoreDirectory,
-    base: str,
-    parts: tuple[str, ...],
-    kind: Kind,
-    into: list[StoreFile],
-    *,
-    topic: str = "",
-    queue_id: int = -1,
-    shown: str | None = None,
-    required: bool = False,
-) -> None:
-    for name, entry in _entries(base, parts, found, required=required):
-        full = os.path.join(shown, name) if shown is not None else "/".join((*parts, name))
-        if entry.is_directory:
-            found.stray(f"{full}/", "a directory among the files of a log or queue")
-        elif (start := offset_of(name)) is None:
-            found.stray(full, f"not an offset of {OFFSET_DIGITS} digits; Java refuses to start with such a file here")
-        else:
-            into.append(StoreFile(base, (*parts, name), full, kind, entry.size, start, topic, queue_id))
-    into.sort(key=_start)
+def _offset_files(found: StoreDirectory, base: str, parts: tuple[str, ...], kind: Kind) -> list[StoreFile]:
+    return [_file(base, kind, file) for file in _beneath(found, base).offset_files(*parts)]
 
 
 def _queue_tree(found: StoreDirectory, base: str, tree: str) -> None:
     kind = QUEUE_TREES[tree]
     queues = {Kind.CONSUME_QUEUE: found.queues, Kind.EXTENSION: found.extensions, Kind.BATCH_QUEUE: found.batch_queues}[kind]
-    for topic, entry in _entries(base, (tree,), found):
-        if not entry.is_directory:
-            found.stray(f"{tree}/{topic}", "a file where directories of topics are")
-            continue
-        for number, below in _entries(base, (tree, topic), found):
-            place = f"{tree}/{topic}/{number}"
-            if not below.is_directory:
-                found.stray(place, "a file where directories of queues are")
-            elif (queue_id := queue_id_of(number)) is None:
-                found.stray(f"{place}/", "not a queue number")
-            else:
-                files = queues.setdefault((topic, queue_id), [])
-                _offset_files(found, base, (tree, topic, number), kind, files, topic=topic, queue_id=queue_id)
+    for topic, queue_id, files in _beneath(found, base).queues(tree):
+        queues[topic, queue_id] = [_file(base, kind, file, topic, queue_id) for file in files]
 
 
-def _index(found: StoreDirectory, base: str) -> None:
-    for name, entry in _entries(base, ("index",), found):
-        if entry.is_directory:
-            found.stray(f"index/{name}/", "a directory among the index files")
-        elif not is_index_name(name):
-            found.stray(f"index/{name}", f"not a time of {INDEX_DIGITS} digits")
-        else:
-            found.index.append(StoreFile(base, ("index", name), f"index/{name}", Kind.INDEX, entry.size))
+def _file(base: str, kind: Kind, file: Found, topic: str = "", queue_id: int = -1) -> StoreFile:
+    return StoreFile(base, file.parts, path_of(*file.parts), kind, file.size, file.start, topic, queue_id)
+
+
+def _index_file(base: str, file: Found) -> StoreFile:
+    return StoreFile(base, file.parts, path_of(*file.parts), Kind.INDEX, file.size)
 
 
 def _config(found: StoreDirectory, base: str) -> None:
-    for name, entry in _entries(base, ("config",), found):
-        shown = f"config/{name}"
-        if entry.is_directory:  # users, acls, metadata: RocksDB of optional features
+    for name, is_directory, size in _beneath(found, base).entries((store_names.CONFIG,)):
+        parts = (store_names.CONFIG, name)
+        shown = path_of(*parts)
+        if is_directory:  # users, acls, metadata: RocksDB of optional features
             continue
         if name == "timercheck":
-            found.timer_check = StoreFile(base, ("config", name), shown, Kind.TIMER_CHECK, entry.size)
+            found.timer_check = StoreFile(base, parts, shown, Kind.TIMER_CHECK, size)
         elif name.removesuffix(".tmp").removesuffix(".bak").endswith(CONFIG_NAMES):
-            found.config[name] = StoreFile(base, ("config", name), shown, Kind.CONFIG, entry.size)
+            found.config[name] = StoreFile(base, parts, shown, Kind.CONFIG, size)
         else:
             found.stray(shown, "no configuration file has this name")
 
 
-def _entries(base: str, parts: tuple[str, ...], found: StoreDirectory, *, required: bool = False) -> Iterator[tuple[str, _Entry]]:
-    """Files and directories, by name.  Links, pipes, sockets and devices become strays; a directory that vanished is empty.
+def _beneath(found: StoreDirectory, base: str, shown: str = "", *, required: bool = False) -> StoreTree:
+    """The walk over a directory that the user named; shown: as it is called before the names of what lies there."""
 
-    Raises `NotPermitted`.
-    """
-    shown = "/".join(parts)
+    def left_out(name: str, why: str) -> None:
+        found.stray(os.path.join(shown, name), why)
+
+    return StoreTree(lambda parts: _entries(base, parts, left_out, required=required), left_out)
+
+
+def _entries(base: str, parts: tuple[str, ...], left_out: LeftOut, *, required: bool) -> Iterator[Entry]:
+    """Files and directories, by name.  A directory that vanished is empty.  Raises `NotPermitted`, `CannotLook`."""
+    path = os.path.join(base, *parts)
     try:
         descriptor = open_directory(base, parts)
     except OSError as reason:
         if required:
-            raise CannotLook(f"{os.path.join(base, *parts)}: {why(reason)}") from reason
+            raise CannotLook(f"{path}: {why(reason)}") from reason
         if reason.errno != errno.ENOENT:
-            found.stray(f"{shown}/", f"cannot be listed: {why(reason)}")
+            left_out(path_of(*parts, ""), f"cannot be listed: {why(reason)}")
         return
-    listed: list[tuple[str, _Entry]] = []
     try:
-        for name in os.listdir(descriptor):
-            with contextlib.suppress(FileNotFoundError), permitted(base, *parts, name):
-                status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-                listed.append((name, _Entry(status.st_mode, status.st_size)))
+        with translated(path):
+            there = listed(path, lambda name, why: left_out(path_of(*parts, name), why), descriptor)
     finally:
         os.close(descriptor)
-    for name, entry in sorted(listed):
-        if entry.is_directory or stat.S_ISREG(entry.mode):
-            yield name, entry
-        else:
-            what = "a link; links are not followed" if stat.S_ISLNK(entry.mode) else "a pipe, socket or device; not opened"
-            found.stray(f"{shown}/{name}" if shown else name, what)
+    yield from there

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from rmq_columns.files import config
 from rmq_inspect.decode import queues
 from rmq_inspect.decode.directory import QUEUE_TREES, Kind, StoreDirectory, StoreFile, list_store
 from rmq_inspect.decode.index_file import ENTRY, HEADER, IndexReader
@@ -17,13 +18,10 @@ from rmq_inspect.decode.queues import FILLER_SIZE
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.times import text_of
 from rmq_wire import store_names
-from rmq_wire.errors import WireError
 from rmq_wire.layout import checkpoint, consume_queue, timer
 from rmq_wire.layout.flat import Flat
 from rmq_wire.layout.message import MAGIC_BLANK
 
-CONFIG_BYTES_MAX: Final = 256 << 20
-"""A larger configuration is not parsed: consumer offsets of a million queues take some 50 MB."""
 CHECKPOINT: Final = checkpoint.FIELDS_FLAT
 TIMER_CHECK: Final = timer.CHECK_FLAT
 TIMER_UNIT: Final = timer.LOG_UNIT_FLAT
@@ -180,16 +178,6 @@ def text_content(file: StoreFile) -> bytes:
 
 def config_value(file: StoreFile) -> Any:
     """The value of a configuration file, in Java's dialect of JSON.  Raises `CannotLook` with the reason."""
-    from rmq_wire.fastjson import loads
-
     with file.open() as reader:
-        size = reader.size()
-        if size > CONFIG_BYTES_MAX:
-            raise CannotLook(f"{file.name}: {size} bytes are no configuration")
-        data = reader.read(0, size)
-    if not data.strip():
-        raise CannotLook(f"{file.name}: empty")
-    try:
-        return loads(data)
-    except (WireError, ValueError, RecursionError) as reason:
-        raise CannotLook(f"{file.name}: not the JSON of a broker: {reason}") from reason
+        data = config.config_bytes(reader, file.name)
+    return config.config_value(data, file.name)

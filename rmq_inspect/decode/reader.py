@@ -5,19 +5,14 @@ Whatever hinders a look is one line (`CannotLook`).
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from rmq_columns.errors import DENIED, FileGone, NotPermitted
-from rmq_columns.files.filesystem import LocalFile
+from rmq_columns.files.filesystem import READ_FLAGS, LocalFile, why
 from rmq_inspect.errors import CannotLook
-
-_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-"""Not blocking: a pipe in the place of a file must not hold us up."""
 
 
 class Reader(LocalFile):
@@ -60,7 +55,7 @@ def open_beneath(base: str, parts: tuple[str, ...]) -> int:
         directory = open_directory(base, parts[:-1])
         try:
             with permitted(name):
-                descriptor = os.open(parts[-1], _FLAGS, dir_fd=directory)
+                descriptor = os.open(parts[-1], READ_FLAGS, dir_fd=directory)
         finally:
             os.close(directory)
     except FileNotFoundError as reason:
@@ -71,9 +66,3 @@ def open_beneath(base: str, parts: tuple[str, ...]) -> int:
         os.close(descriptor)
         raise CannotLook(f"{name}: not a regular file")
     return descriptor
-
-
-def why(reason: Exception) -> str:
-    if isinstance(reason, OSError) and reason.errno == errno.ELOOP:
-        return "a link; links are not followed"
-    return (reason.strerror if isinstance(reason, OSError) else None) or str(reason)

@@ -13,14 +13,11 @@ from rmq_columns.checks.condition import Condition as Condition
 from rmq_columns.checks.files import usual_size
 from rmq_columns.checks.findings import NOWHERE, Findings
 from rmq_inspect.decode.directory import StoreDirectory, StoreFile
+from rmq_inspect.decode.files import checkpoint_of, config_value
 from rmq_inspect.errors import CannotLook
-from rmq_wire.errors import WireError
-from rmq_wire.fastjson import loads
 from rmq_wire.layout import checkpoint, timer
 from rmq_wire.names import SCHEDULE_TOPIC
 
-CONFIG_BYTES_MAX: Final = 64 << 20
-"""Of one file.  A broker with a hundred thousand topics writes a third of it."""
 TIMER_WHEEL_SLOTS: Final = 2 * 7 * 86_400
 """`TimerMessageStore`: two windows of seven days in seconds."""
 TIMER_WHEEL_BYTES: Final = TIMER_WHEEL_SLOTS * timer.SLOT.sizeof()
@@ -52,14 +49,13 @@ def read_checkpoint(store: StoreDirectory, findings: Findings) -> dict[str, int]
     if file is None:
         return {}
     try:
-        with file.open() as reader:
-            data = reader.read(0, _CHECKPOINT.size)
+        fields = checkpoint_of(file)
     except CannotLook as reason:
         findings.add("file-unreadable", file.name, NOWHERE, str(reason))
         return {}
     if file.size != checkpoint.FILE_SIZE:
         findings.add("checkpoint-size", file.name, NOWHERE, f"{file.size} bytes")
-    return dict(zip(_CHECKPOINT.names, _CHECKPOINT.packed.unpack(data.ljust(_CHECKPOINT.size, b"\0")), strict=True))
+    return fields
 
 
 def check_checkpoint(
@@ -107,12 +103,13 @@ def check_config(store: StoreDirectory, findings: Findings) -> dict[str, Any]:
     why: dict[str, str] = {}
     for name, file in store.config.items():
         try:
-            value = _load(file)
-            if not isinstance(value, dict):
-                raise WireError("not an object")
-            read[name] = value
-        except (WireError, CannotLook) as reason:
-            why[name] = str(reason)
+            value = config_value(file)
+            if isinstance(value, dict):
+                read[name] = value
+            else:
+                why[name] = "not an object"
+        except CannotLook as reason:
+            why[name] = str(reason).removeprefix(f"{file.name}: ")
     for name, text in why.items():
         if name.endswith((".bak", ".tmp")):
             if name.removesuffix(".bak") not in read and name.removesuffix(".bak") not in why:
@@ -122,19 +119,6 @@ def check_config(store: StoreDirectory, findings: Findings) -> dict[str, Any]:
         else:
             findings.add("config-broken", store.config[name].name, NOWHERE, text)
     return read
-
-
-def _load(file: StoreFile) -> Any:
-    if file.size > CONFIG_BYTES_MAX:
-        raise WireError(f"{file.size} bytes, more than {CONFIG_BYTES_MAX} are not read")
-    with file.open() as reader:
-        data = reader.read(0, CONFIG_BYTES_MAX)
-    if not data.strip():
-        raise WireError("empty")
-    try:
-        return loads(data)
-    except (ValueError, RecursionError) as reason:
-        raise WireError(str(reason)) from reason
 
 
 def check_positions(config: dict[str, Any], ends: dict[tuple[str, int], int], findings: Findings) -> None:
