@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from bench.piece_inputs import BROKER, NAMESRV, REFUSED
+from bench.piece_pops import POPS, POPS_ANSWERED
 from bench.piece_worlds import World
 from broker_impl.engine.answers import Row
 from broker_impl.engine.body_limits import BODY_BYTES_MAX
@@ -34,7 +35,7 @@ class Case(NamedTuple):
 
 def cases(world: World) -> Iterator[Case]:
     """Every code's, what takes away what others ask for last."""
-    own = NAMESRV if world.server == "namesrv" else BROKER
+    own = NAMESRV if world.server == "namesrv" else {**BROKER, **POPS}
     rows = sorted(world.engine._rows.items())
     removing = [(code, row) for code, row in rows if code in _REMOVING]
     for these in ([(code, row) for code, row in rows if code not in _REMOVING], removing):
@@ -43,7 +44,7 @@ def cases(world: World) -> Iterator[Case]:
         for code, _row in these:
             for what, data in own.get(code, {}).items():
                 gone = what.endswith("goes away")
-                answered = None if gone else REFUSED.get((code, what), 0)
+                answered = None if gone else {**REFUSED, **POPS_ANSWERED}.get((code, what), 0)
                 yield Case(world.server, code, what, data, hangs_up=gone, answered=answered)
 
 

@@ -82,10 +82,10 @@ def broker(root: Path, rows: int, frame_bytes: int = FRAME_BYTES) -> World:
             for name in ("shared", *names_of("topic", rows))
         ]
     )
-    _written(node.topics)
+    written(node.topics)
     node.topics.put(TopicConfig(topic_name="queues", read_queue_nums=16_384, write_queue_nums=16_384))
     node.groups.put_all([SubscriptionGroupConfig(group_name=name) for name in ("G", *names_of("group", rows))])
-    _written(node.groups)
+    written(node.groups)
     for name in names_of("topic", rows):
         for queue_id in range(QUEUES):
             node.offsets.commit("G", name, queue_id, 0)
@@ -106,7 +106,7 @@ def broker(root: Path, rows: int, frame_bytes: int = FRAME_BYTES) -> World:
     return World("broker", node.engine, node, rows, frame_bytes, node.close)
 
 
-def _written(table: PersistedTable) -> None:
+def written(table: PersistedTable) -> None:
     """As if its file had all that was put into it: what waits for the disk has an end."""
     table.encode()
     table.written()

@@ -17,7 +17,16 @@ from broker_impl.engine.answers import LATER, Answer, Later, Refusal
 from broker_impl.engine.call import Call, PendingAnswer
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import ROWS_PER_SLICE, Slices, begun
-from broker_impl.filtering import EVERYTHING, Unreadable, Wanted, low_half, parse, property_filter
+from broker_impl.filtering import (
+    EVERYTHING,
+    PropertyFilter,
+    Unreadable,
+    Wanted,
+    characters_to_read,
+    low_half,
+    parse,
+    property_filter,
+)
 from broker_impl.order_releases import OrderReleases
 from broker_impl.pop_parts import PopParts
 from broker_impl.pop_polling import Polling, PopPolling
@@ -55,14 +64,16 @@ class Notification(Capability):
     @answers(NotificationRequest)
     def notification(self, call: Call, asked: NotificationRequest) -> Answer:
         """Whether there is something to pop, or wait for it.  Refused: 16, 17, 23, 26, 29 with the reference's texts."""
+        if self._filters(asked):
+            self._parts.engine.shares.one_selector(characters_to_read(asked.exp, asked.exp_type))
         return begun(self._looking(asked, call.detach(), None))
 
     def _looking(
-        self, asked: NotificationRequest, pending: PendingAnswer, until_ms: int | None
+        self, asked: NotificationRequest, pending: PendingAnswer, until_ms: int | None, known: Wanted | None = None
     ) -> Slices[NotificationResponse | Later]:
-        """The answer, or that it waits.  Raises `Refusal`."""
+        """The answer, or that it waits.  `known`: what it wants, read before.  Raises `Refusal`."""
         topic, _ = self._parts.rules.admit(pending.peer, asked.topic, asked.queue_id, asked.consumer_group)
-        wanted = self._wanted(asked)
+        wanted = known or self._wanted(asked)
         since = self.polling.arrivals
         for count, (name, queue_id) in enumerate(self._queues(topic, asked)):
             if (yield from self._parts.reads.warmed(partial(self._has_message, asked, wanted, name, queue_id))):
@@ -74,9 +85,12 @@ class Notification(Capability):
             return LATER
         return NotificationResponse(has_msg=False, polling_full=polling is Polling.FULL)
 
+    def _filters(self, asked: NotificationRequest) -> bool:
+        return bool(self._parts.config.use_message_filter_for_notification and asked.exp_type and asked.exp)
+
     def _wanted(self, asked: NotificationRequest) -> Wanted:
         """What it asks for, where filters count.  Raises `Refusal`."""
-        if not (self._parts.config.use_message_filter_for_notification and asked.exp_type and asked.exp):
+        if not (asked.exp and asked.exp_type and self._filters(asked)):
             return EVERYTHING
         try:
             wanted = parse(asked.exp, asked.exp_type)
@@ -131,7 +145,9 @@ class Notification(Capability):
     # Those that wait
 
     def _again(self, one: PopWait) -> None:
-        work = self._looking(one.asked, one.pending, one.deadline_ms)
+        if isinstance(one.wanted.matches, PropertyFilter):
+            one.wanted.matches.keep()
+        work = self._looking(one.asked, one.pending, one.deadline_ms, one.wanted)
         self._parts.engine.in_background(work, partial(self._looked, one.pending))
 
     @staticmethod

@@ -10,13 +10,13 @@ Java: `AckMessageProcessor`, `ChangeInvisibleTimeProcessor`.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Final
 
-from broker_impl.engine.answers import Answer, Durable, Refusal, Reply, Settled
+from broker_impl.engine.answers import Answer, Durable, Refusal, Reply, Settled, refusal_reply
 from broker_impl.engine.call import Call
 from broker_impl.engine.peer import Peer
 from broker_impl.engine.router import Capability, answers
+from broker_impl.engine.slices import Slices, begun
 from broker_impl.intake import NotTaken
 from broker_impl.pop_parts import PopParts
 from broker_impl.remarks import FAQ
@@ -44,6 +44,8 @@ from rmq_wire.pop_receipt import ORDER_QUEUE, Receipt, read_receipt, topic_of_fl
 
 ACKS_PER_SLICE: Final = 16
 """Acknowledgements of one request between two yields, some 20 µs each."""
+CHARACTERS_OF_ACK: Final = 128
+"""Of a longer bit set so many count as another acknowledgement: 768 messages, 0.2 µs each, 3 µs of an ordered pop."""
 DISTANCES_MAX: Final = 16_384
 """How far behind the beginning of its pop a message may lie: a filter passes over some hundreds."""
 SAME_TIME_MS: Final = 100
@@ -88,26 +90,31 @@ class PopEnds(Capability):
         if not body.acks:
             raise Refusal(ResponseCode.NO_MESSAGE)
         name = body.broker_name or ""
-        if len(body.acks) > ACKS_PER_SLICE:
-            return self._batches(call.peer, body.acks, name)
-        return _stored(Reply(), max([self._batch(call.peer, one, name) for one in body.acks]))
+        return begun(self._batches(call.peer, body.acks, name))
 
-    def _batches(self, peer: Peer, acks: list[BatchAck], broker_name: str) -> Generator[None, None, Settled | Durable]:
-        end_offset = 0
-        for number, one in enumerate(acks, 1):
-            end_offset = max(end_offset, self._batch(peer, one, broker_name))
-            if number % ACKS_PER_SLICE == 0:
-                yield
-        return _stored(Reply(), end_offset)
+    def _batches(self, peer: Peer, acks: list[BatchAck], broker_name: str) -> Slices[Settled | Durable]:
+        end_offset = rows = 0
+        wrong: list[Refusal] = []
+        for one in acks:
+            if rows >= ACKS_PER_SLICE:
+                rows = 0
+                yield None
+            rows += 1 + len(one.bits or "") // CHARACTERS_OF_ACK
+            end_offset = max(end_offset, self._batch(peer, one, broker_name, wrong))
+        return _stored(refusal_reply(wrong[-1]) if wrong else Reply(), end_offset)
 
-    def _batch(self, peer: Peer, said: BatchAck, broker_name: str) -> int:
-        """Those of one pop: the end of their record, 0 for none.  Raises `Refusal` when it cannot be stored now."""
+    def _batch(self, peer: Peer, said: BatchAck, broker_name: str, wrong: list[Refusal]) -> int:
+        """Those of one pop: the end of their record, 0 for none.  `wrong`: takes in what an ordered pop did not hand out.
+
+        Raises `Refusal` when it cannot be stored now.
+        """
         receipt = Receipt(
             said.start_offset, said.pop_time, said.invisible_time, said.revive_queue, said.retry or "", broker_name, said.queue_id
         )
         group = said.group or ""
         try:
             queue = QueueOfGroup(topic_of_flag(receipt.flag, said.topic or "", group), group, said.queue_id)
+            self._check_place(queue)
             self._check_receipt(receipt)
             low, high = self.parts.store.queue_bounds(queue.topic, queue.queue_id)
             offsets = [one for one in said.offsets(DISTANCES_MAX) if low <= one <= high]
@@ -116,7 +123,10 @@ class PopEnds(Capability):
             return 0
         if receipt.is_ordered:
             for offset in offsets:
-                self._ack_ordered(peer, queue, offset, receipt.pop_time)
+                try:
+                    self._ack_ordered(peer, queue, offset, receipt.pop_time)
+                except Refusal as no:
+                    wrong[:] = (no,)
             return 0
         if not 0 < len(offsets) <= MESSAGES_MAX:
             return 0
@@ -212,6 +222,12 @@ class PopEnds(Capability):
         ahead_ms = receipt.due_ms - self.parts.env.wall_ms
         if receipt.pop_time < 0 or receipt.invisible_time < 0 or ahead_ms > config.timer_max_delay_sec * 1_000:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the receipt names a time that no pop has")
+
+    def _check_place(self, queue: QueueOfGroup) -> None:
+        """There is such a queue.  Raises `BadReceipt`."""
+        topic = self.parts.topics.get(queue.topic)
+        if topic is None or not 0 <= queue.queue_id < topic.read_queue_nums:
+            raise BadReceipt("there is no such queue")
 
     @staticmethod
     def _ack(queue: QueueOfGroup, receipt: Receipt, offset: int) -> AckMsg:

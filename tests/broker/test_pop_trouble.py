@@ -9,9 +9,9 @@ import pytest
 
 from broker_impl.intake import Message
 from rmq_store.errors import Cold
-from rmq_wire.bodies.pop import PopCheckPoint
+from rmq_wire.bodies.pop import BatchAckMessageRequestBody, PopCheckPoint, bits_text
 from rmq_wire.headers.groups import DeleteSubscriptionGroup
-from rmq_wire.headers.pop import PopMessageResponse
+from rmq_wire.headers.pop import BatchAckMessage, PopMessageResponse
 from rmq_wire.headers.topics import DeleteTopic
 from tests.support.driver import Client
 from tests.support.engine import Harness, failing_commits
@@ -312,6 +312,39 @@ def test_a_record_that_no_pop_wrote_holds_nobody_up(broker: Harness, client: Cli
     found = take(client)
     assert bodies([one for one in found if one.topic != "T"]) == [b"q0m%d" % at for at in range(8)]
     assert broker.node.revive.open == 0
+
+
+# --- acknowledgements of many
+
+
+def test_an_ordered_acknowledgement_that_is_illegal_does_not_stop_the_others(broker: Harness, client: Client) -> None:
+    for queue_id in (0, 1):
+        fill(client, 3, queue_id=queue_id)
+    found = [take(client, queue_id=queue_id, count=2, order=True) for queue_id in (0, 1)]
+    said = [BatchAckMessageRequestBody.read(batch_of(several)[1]).acks or [] for several in found]
+    said[0][0].bits = bits_text((0, 2, 1))
+    answer = client.ask(BatchAckMessage(), BatchAckMessageRequestBody(broker_name="broker-a", acks=[*said[0], *said[1]]).encode())
+    assert answer.code == 13
+    assert answer.remark is not None
+    assert answer.remark.startswith("offset is illegal, key:T@G@0, old:")
+    assert [broker.node.offsets.query("G", "T", queue_id) for queue_id in (0, 1)] == [2, 2]
+
+
+def test_acknowledgements_of_thousands_come_in_slices(broker: Harness, client: Client) -> None:
+    """A body of 64 KiB holds 24 bit sets of 16,384 bits: one after the other, and what was not handed out is passed over."""
+    fill(client, 40)
+    found = take(client)
+    one = BatchAckMessageRequestBody.read(batch_of(found)[1]).acks
+    assert one is not None
+    one[0].bits = bits_text(range(16_384))
+    body = BatchAckMessageRequestBody(broker_name="broker-a", acks=one * 20).encode()
+    before = broker.node.store.written_offset
+    assert client.ask(BatchAckMessage(), body).code == 0
+    assert broker.node.store.written_offset == before
+    one[0].bits = bits_text(range(32))
+    unknown = BatchAckMessageRequestBody(broker_name="broker-a", acks=[*one, *one]).encode().replace(b'"T"', b'"U"')
+    assert client.ask(BatchAckMessage(), unknown).code == 0
+    assert broker.node.store.written_offset == before
 
 
 # --- what is counted
