@@ -121,7 +121,7 @@ def test_what_can_be_answered_is_answered(tmp_path: Path, shell: tuple[str, ...]
             ),
             "unknown": (json_frame(json_header(code=9_999)), 3, " request type 9999 not supported"),
             "negative": (json_frame(json_header(code=-5)), 3, " request type -5 not supported"),
-            "unsupported": (json_frame(json_header(code=200_050)), 3, " request type 200050 not supported"),
+            "unsupported": (json_frame(json_header(code=200_070)), 3, " request type 200070 not supported"),
         }
         for name, (frame, code, remark) in answers.items():
             unknown.raw(frame)

@@ -88,14 +88,16 @@ def worker_of(directory: Path, number: int, url: str) -> SparkServer:
     return SparkServer(f"worker-{number}", directory, said, "org.apache.spark.deploy.worker.Worker", *arguments)
 
 
-def run_driver(command: Sequence[str], directory: Path, environment: Mapping[str, str], outcome: Path) -> dict[str, Any]:
+def run_driver(
+    command: Sequence[str], directory: Path, environment: Mapping[str, str], outcome: Path, seconds: float = DRIVER_S_MAX
+) -> dict[str, Any]:
     """Run a driver to its end; gives what it wrote to `outcome`.  Raises AssertionError with what it printed."""
     directory.mkdir(parents=True, exist_ok=True)
     ran = subprocess.run(
         command,
         cwd=directory,
         env=dict(environment),
-        timeout=DRIVER_S_MAX,
+        timeout=seconds,
         check=False,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -103,7 +105,7 @@ def run_driver(command: Sequence[str], directory: Path, environment: Mapping[str
         text=True,
         errors="replace",
     )
-    assert ran.returncode == 0, ran.stdout[-8000:]
+    assert ran.returncode == 0, f"{ran.stdout[:8000]}\n…\n{ran.stdout[-8000:]}"
     found = json.loads(outcome.read_text())
     assert isinstance(found, dict)
     return found

@@ -13,7 +13,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +31,8 @@ END: Final = "end"
 GO, LATE = "go", "late"
 """A stopped executor's task may go on; it has ended."""
 LOOK_S: Final = 0.05
+STOPPED_S_MAX: Final = 600
+"""How long the task of a stopped executor waits for everybody else to end."""
 """In place of a function: all is done, and nobody has heard of it yet."""
 
 
@@ -78,17 +80,18 @@ def mortal(
 
 
 def let_go(marks: Path) -> None:
-    """The task of the executor that was stopped goes on to its end; then the executor is killed."""
+    """The task of the executor that was stopped goes on to its end; then the executor is killed, unless Spark did that."""
     (marks / GO).touch()
     try:
-        wait_for(marks / LATE)
+        wait_for(marks / LATE, WAIT_S_MAX)
     finally:
-        os.kill(int((marks / KILLED).read_text()), signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(int((marks / KILLED).read_text()), signal.SIGKILL)
 
 
-def wait_for(mark: Path) -> None:
+def wait_for(mark: Path, seconds: float) -> None:
     """Raises `TimeoutError`."""
-    until = time.monotonic() + WAIT_S_MAX
+    until = time.monotonic() + seconds
     while not mark.exists():
         if time.monotonic() > until:
             raise TimeoutError(str(mark))
@@ -129,9 +132,12 @@ def kill(marks: Path, victim: int, how: int = signal.SIGKILL) -> bool:
     victim = victim or executor_of(os.getppid())
     os.write(mark, str(victim).encode())
     os.close(mark)
+    if how == signal.SIGSTOP:
+        for gentle in (signal.SIGHUP, signal.SIGTERM):  # by which Spark's daemon ends those whose JVM has been killed
+            signal.signal(gentle, signal.SIG_IGN)
     os.kill(victim, how)
     if how == signal.SIGSTOP:
-        wait_for(marks / GO)
+        wait_for(marks / GO, STOPPED_S_MAX)
         return True
     time.sleep(WAIT_S_MAX)  # whoever outlives this must not go on: its executor is gone
     return False

@@ -37,6 +37,7 @@ STOPPED: Final = "lost export"
 PLACES: Final = {"audit": (CHECK,), "export": (PUT,), "rebuild-queues": (WRITE,), STOPPED: (APPEAR,)}
 MORE_PLACES: Final = {"audit": (END,), "export": (CREATE, END), "rebuild-queues": (END,), STOPPED: (CREATE, PUT)}
 """Before which call, or behind all of a task's work, its executor dies."""
+CLUSTER_S_MAX: Final = 900
 LOST_S: Final = 30
 """After which an executor that says nothing is lost: each that is stopped takes so long."""
 DIED: Final = "died"
@@ -110,7 +111,9 @@ def ran_at(root: Path, places: Mapping[str, tuple[str, ...]], *more: str) -> Ran
     (root / "work" / "calls.json").write_text(json.dumps(calls(root, store, faulty, places)))
     driver = [str(HERE / "cluster_driver.py"), str(store), str(root / "work"), str(root / "outcome.json"), "calls", *more]
     command = submit("local-cluster[2,1,1024]", *driver)
-    return Ran(root, store, faulty, run_driver(command, root, clean_environment(**own), root / "outcome.json"), first)
+    return Ran(
+        root, store, faulty, run_driver(command, root, clean_environment(**own), root / "outcome.json", CLUSTER_S_MAX), first
+    )
 
 
 def calls(root: Path, store: Path, faulty: Path, places: Mapping[str, tuple[str, ...]]) -> list[Any]:
