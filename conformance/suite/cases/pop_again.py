@@ -33,6 +33,46 @@ async def again_as_before(t: Trial) -> None:
     t.answer("acknowledge", await acknowledge(t, names.pop_retry_topic(topic, group), group, second))
 
 
+async def delivered(t: Trial, **values: str) -> tuple[str, str]:
+    """A topic with one message that was sent for later and is there, and a group."""
+    topic = await t.topic()
+    await t.send(topic, b"later", values)
+    await t.pull_all(topic, 1)
+    return topic, await t.group()
+
+
+@case("pop.again-after-its-level", SHOULD, needs=OWN, rests_on="PopReviveService.reviveRetry, HookUtils.handleScheduleMessage")
+async def again_after_its_level(t: Trial) -> None:
+    """What was sent with a delay level waits for it once more when it comes again.
+
+    The stored properties of a delivered message still name the level; so do those of its copy, which goes through
+    SCHEDULE_TOPIC_XXXX to the retry topic.
+    """
+    topic, group = await delivered(t, **{prop.DELAY: "2"})
+    [first] = await popped(t, topic, group, 1, invisible_ms=SHORT_MS)
+    t.equal("level of the first", properties_of(first.unit).get(prop.DELAY), "2")
+    [second] = await popped(t, topic, group, 1)
+    values = properties_of(second.unit)
+    t.equal("body, attempts", (second.body, second.unit.reconsume_times), (b"later", 1))
+    t.equal("it went through the schedule topic to", values.get(prop.REAL_TOPIC), names.pop_retry_topic(topic, group))
+    t.equal("level", values.get(prop.DELAY), "2")
+    words = second.receipt.split(" ")
+    due_ms = int(values[prop.FIRST_POP_TIME]) + SHORT_MS
+    t.check("five seconds later", int(words[1]) - due_ms >= 5_000, expected="5 s", seen=f"{int(words[1]) - due_ms} ms")
+
+
+@case("pop.again-of-a-time", SHOULD, needs=OWN, rests_on="PopReviveService.reviveRetry, HookUtils.handleScheduleMessage")
+async def again_of_a_time(t: Trial) -> None:
+    """What was sent for a time, which is over, comes again like any other."""
+    topic, group = await delivered(t, **{prop.TIMER_DELAY_SEC: "1"})
+    [first] = await popped(t, topic, group, 1, invisible_ms=SHORT_MS)
+    [second] = await popped(t, topic, group, 1)
+    before, after = properties_of(first.unit), properties_of(second.unit)
+    t.equal("body, attempts", (second.body, second.unit.reconsume_times), (b"later", 1))
+    t.note("properties", {"first": before, "again": after})
+    t.equal("real topic", after.get(prop.REAL_TOPIC), before.get(prop.REAL_TOPIC))
+
+
 @case("pop.suspended", SHOULD, codes=Code.CHANGE_MESSAGE_INVISIBLETIME, needs=OWN, since=(5, 5), rests_on="PopCheckPoint.suspend")
 async def suspended(t: Trial) -> None:
     """A message that is put off with `suspend` does not count as tried once more."""
