@@ -189,4 +189,4 @@ POPS: Final[dict[int, dict[str, Data]]] = {
 }
 
 POPS_ANSWERED: Final[dict[tuple[int, str], int | None]] = {(code, what): None for code, cases in POPS.items() for what in cases}
-"""What is answered depends on what was asked before: `tests/broker/test_pop_trouble.py` says what."""
+"""What is answered depends on what was asked before: `tests/broker/test_pop_faults.py` says what."""

@@ -1,4 +1,4 @@
-"""Pops in trouble: cold bytes, topics and groups that go, stores that refuse, records that no pop wrote."""
+"""Pops when something fails: cold bytes, topics and groups that go, stores that refuse, records that no pop wrote."""
 
 from __future__ import annotations
 
