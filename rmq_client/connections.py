@@ -24,6 +24,8 @@ from rmq_wire.declare import Request
 from rmq_wire.errors import BadHeader
 
 Body = bytes | bytearray | memoryview
+Reply = Callable[[bytes], None]
+"""Sends the frame of an answer that takes time, over the connection that the question came by."""
 Sign = Callable[[Request, Body], dict[str, str]]
 """The ext fields that go beside a request's own."""
 LEAVING_MS: Final = 30_000
@@ -48,11 +50,11 @@ class Connections:
         nursery: trio.Nursery,
         dial: Dial,
         *,
-        on_request: Callable[[str, Command], bytes | None],
+        on_request: Callable[[str, Command, Reply], bytes | None],
         sign: Sign | None = None,
         connect_ms: int = CONNECT_MS,
     ) -> None:
-        """on_request(address, command): answers what a server asks, or None."""
+        """on_request(address, command, reply): answers what a server asks, at once or by `reply`; None: not at once."""
         self._nursery = nursery
         self._dial = dial
         self._on_request = on_request
@@ -158,11 +160,14 @@ class Connections:
             await trio.aclose_forcefully(stream)
             raise ClientClosed("the client is closed")
 
+        connection: Connection
+
         def answering(command: Command) -> bytes | None:
-            return self._on_request(address, command)
+            return self._on_request(address, command, lambda frame: connection.reply(frame))
 
         on_request: Answering = answering
-        return await Connection.over(stream, nursery=self._nursery, on_request=on_request, language=LanguageCode.PYTHON)
+        connection = await Connection.over(stream, nursery=self._nursery, on_request=on_request, language=LanguageCode.PYTHON)
+        return connection
 
     def _retire(self, address: str, connection: Connection, *, at_once: bool = False) -> None:
         """Give a connection no more questions, and end it when its last one is answered."""

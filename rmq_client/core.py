@@ -13,7 +13,8 @@ from typing import Final
 import trio
 
 from rmq_client import namespaces
-from rmq_client.connections import Body, Connections
+from rmq_client.broker_calls import BrokerCall, BrokerCalls
+from rmq_client.connections import Body, Connections, Reply
 from rmq_client.errors import BrokerError, ClientError, InvalidName, NoRoute, Unreadable
 from rmq_client.members import Members
 from rmq_client.name_servers import NameServers
@@ -25,7 +26,7 @@ from rmq_net.log import Log
 from rmq_wire import names
 from rmq_wire.bodies.route import TopicRouteData
 from rmq_wire.codes import ResponseCode
-from rmq_wire.command import Command, encode_response
+from rmq_wire.command import Command
 from rmq_wire.declare import Request
 from rmq_wire.errors import BadBody, WireError
 from rmq_wire.headers.clients import Heartbeat, NotifyConsumerIdsChanged, UnregisterClient
@@ -37,8 +38,8 @@ GOODBYE_MS: Final = 1_000
 UNUSED_MS: Final = 600_000
 """A topic's route that nobody has used for so long is not asked for any more: who sends to ever new topics would ask for all."""
 
-Answering = Callable[[str, Command], bytes | None]
-"""Address and request of a broker to the frame that answers it."""
+Answering = Callable[[BrokerCall], bytes | None]
+"""What a broker asks, to the frame that answers it; None: later, or never."""
 
 
 class ClientCore:
@@ -68,7 +69,8 @@ class ClientCore:
         self.routes = RouteTable()
         self.members = Members(self.client_id)
         self.log = Log("rmq.client", mono_ms)
-        self.answering: dict[int, Answering] = {NotifyConsumerIdsChanged.code: self._members_changed}
+        calls = BrokerCalls(self.members, self.name_servers.addresses, nursery, self.log)
+        self.answering: dict[int, Answering] = {NotifyConsumerIdsChanged.code: self._members_changed, **calls.answering}
         """Request code -> what answers it."""
         self.on_route_change: list[Callable[[str], None]] = []
         self.on_members_change: list[Callable[[str], None]] = []
@@ -237,24 +239,22 @@ class ClientCore:
 
     # What brokers ask
 
-    def _on_request(self, address: str, command: Command) -> bytes | None:
+    def _on_request(self, address: str, command: Command, reply: Reply) -> bytes | None:
         answer = self.answering.get(command.code)
+        call = BrokerCall(address, command, reply)
         if answer is not None:
             try:
-                return answer(address, command)
+                return answer(call)
             except WireError as wrong:
                 self.log.warning("%s asks %d, which cannot be read: %s", address, command.code, str(wrong))
                 return None
         if command.is_oneway:
             return None
-        remark = f" request type {command.code} not supported"
-        frame = encode_response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, command.opaque, form=command.form, remark=remark)
-        assert isinstance(frame, bytes)
-        return frame
+        return call.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported")
 
-    def _members_changed(self, address: str, command: Command) -> None:
-        group = command.ext_map().get("consumerGroup", "")
-        self.log.info("%s says that the members of %s have changed", address, group)
+    def _members_changed(self, call: BrokerCall) -> None:
+        group = call.command.ext_map().get("consumerGroup", "")
+        self.log.info("%s says that the members of %s have changed", call.address, group)
         for heed in self.on_members_change:
             heed(group)
 

@@ -5,13 +5,32 @@ Source: `MQClientInstance.prepareHeartbeatData`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 from rmq_client.errors import CallerError
+from rmq_wire.bodies.consumer_answers import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq_wire.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from rmq_wire.fastjson import MessageQueue
 
-Consuming = Callable[[], ConsumerData]
-"""What a consumer says of itself at this moment."""
+
+class Consuming(Protocol):
+    """What a client needs of a consumer, to tell brokers.  Topics and queues as on the wire."""
+
+    def consumer_data(self) -> ConsumerData:
+        """What heartbeats say of it."""
+
+    def running_info(self) -> ConsumerRunningInfo:
+        """What it is doing."""
+
+    def progress(self, topic: str) -> dict[MessageQueue, int]:
+        """The offsets that it consumes next, as far as it has moved them."""
+
+    async def go_on_at(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Go on elsewhere in those queues that are its own."""
+
+    async def consume_directly(self, unit: bytes, broker_name: str) -> ConsumeMessageDirectlyResult:
+        """Have the listener take one message, outside of all order and progress.  Raises `Unreadable`."""
 
 
 class Members:
@@ -44,6 +63,10 @@ class Members:
             raise CallerError(f"the client has a consumer of the group {group} already: use that one, or another client")
         self._consumers[group] = consuming
 
+    def consumer(self, group: str) -> Consuming | None:
+        """The one of this group."""
+        return self._consumers.get(group)
+
     def leave_consumer(self, group: str) -> None:
         """It consumes no more."""
         self._consumers.pop(group, None)
@@ -58,5 +81,5 @@ class Members:
         return HeartbeatData(
             client_id=self._client_id,
             producer_data_set=[ProducerData(group_name=group) for group in sorted(self._producers)],
-            consumer_data_set=[self._consumers[group]() for group in sorted(self._consumers)],
+            consumer_data_set=[self._consumers[group].consumer_data() for group in sorted(self._consumers)],
         )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from rmq_client.errors import CallerError
 from rmq_wire import names
+from rmq_wire.bodies.heartbeat import BROADCASTING, CLUSTERING
 from rmq_wire.codes import ResponseCode
 
 RETRY_RESPONSE_CODES: Final = frozenset(
@@ -49,6 +51,12 @@ class ConsumerSettings:
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
     """Where a queue begins that the group has no progress of: or CONSUME_FROM_FIRST_OFFSET, CONSUME_FROM_TIMESTAMP."""
     consume_timestamp_ms: int = 0
+    message_model: str = "CLUSTERING"
+    """Members share the messages; or BROADCASTING: each gets all, and keeps its progress in a file of its own machine."""
+    orderly: bool = False
+    """One batch of a queue after the other, each until it is done."""
+    local_offset_store_dir: Path | None = None
+    """Of broadcasting consumers; None: `~/.rocketmq_offsets`.  Java: `rocketmq.client.localOffsetStoreDir`."""
     consume_thread_max: int = 20
     """Listeners at once."""
     consume_message_batch_max_size: int = 1
@@ -58,8 +66,10 @@ class ConsumerSettings:
     pull_threshold_size_for_queue: int = 100 << 20
     consume_concurrently_max_span: int = 2_000
     consume_timeout_ms: int = 900_000
+    suspend_current_queue_time_ms: int = 1_000
+    """How long an orderly consumer waits until it tries again."""
     max_reconsume_times: int = -1
-    """-1: as the group's settings at the broker say, 16 by default."""
+    """-1: as the group's settings at the broker say, 16 by default; an orderly consumer then never gives up."""
     persist_consumer_offset_interval_ms: int = 5_000
     rebalance_interval_ms: int = 20_000
     await_termination_ms: int = 10_000
@@ -71,11 +81,23 @@ class ConsumerSettings:
                 raise CallerError(f"{name} must be at least 1")
         if self.consume_from_where not in FROM_WHERE:
             raise CallerError(f"consume_from_where is one of {', '.join(FROM_WHERE)}")
+        if self.message_model not in (CLUSTERING, BROADCASTING):
+            raise CallerError(f"message_model is {CLUSTERING} or {BROADCASTING}")
+
+    @property
+    def broadcasting(self) -> bool:
+        """Each member gets all."""
+        return self.message_model == BROADCASTING
 
     @property
     def max_retries_asked_for(self) -> int:
-        """What a message that is given back says.  Source: `DefaultMQPushConsumerImpl.getMaxReconsumeTimes`."""
-        return 16 if self.max_reconsume_times == -1 else self.max_reconsume_times
+        """What a message that is given back says.
+
+        Source: `DefaultMQPushConsumerImpl.getMaxReconsumeTimes`, `ConsumeMessageOrderlyService.getMaxReconsumeTimes`.
+        """
+        if self.max_reconsume_times == -1:
+            return (1 << 31) - 1 if self.orderly else 16
+        return self.max_reconsume_times
 
 
 FROM_WHERE: Final = ("CONSUME_FROM_LAST_OFFSET", "CONSUME_FROM_FIRST_OFFSET", "CONSUME_FROM_TIMESTAMP")

@@ -163,6 +163,11 @@ class Connection:
         self._send(data)
         await trio.lowlevel.checkpoint()
 
+    def reply(self, frame: bytes) -> None:
+        """Send an answer that was not ready when `on_request` was called; nobody waits for it once the connection has ended."""
+        if not self.closed.is_set():
+            self._send(frame)
+
     async def answered(self) -> None:
         """Wait until no question is open, or the connection has ended."""
         while self._conversation.questions:

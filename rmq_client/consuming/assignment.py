@@ -12,6 +12,7 @@ from typing import Final
 
 from rmq_client.consuming.allocation import AllocateStrategy
 from rmq_client.consuming.process_queue import ProcessQueue
+from rmq_client.consuming.progress import Progress
 from rmq_client.consuming.pulling import Puller
 from rmq_client.core import ClientCore
 from rmq_client.errors import BrokerError, ClientError, NoRoute, Unreadable
@@ -23,7 +24,10 @@ from rmq_wire.errors import BadBody
 from rmq_wire.fastjson import MessageQueue
 from rmq_wire.headers.clients import GetConsumerListByGroup
 
-Dropped = Callable[[MessageQueue, ProcessQueue], Awaitable[None]]
+Admitted = Callable[[MessageQueue], Awaitable[bool]]
+"""Whether a queue may be begun now."""
+Dropped = Callable[[MessageQueue, ProcessQueue], Awaitable[bool]]
+"""Whether it is given up now; else it is asked about again."""
 Taken = Callable[[MessageQueue, ProcessQueue, int], None]
 """With the offset to begin with."""
 FIRST: Final = "CONSUME_FROM_FIRST_OFFSET"
@@ -38,23 +42,30 @@ class Assignment:
         client: ClientCore,
         group: str,
         puller: Puller,
+        progress: Progress,
         strategy: AllocateStrategy,
         settings: ConsumerSettings,
+        admitted: Admitted,
         taken: Taken,
         dropped: Dropped,
     ) -> None:
         self.queues: dict[MessageQueue, ProcessQueue] = {}
+        self.balanced = True
+        """The last round ended with the queues that it should have."""
         self._client = client
         self._group = group
         self._puller = puller
+        self._progress = progress
         self._strategy = strategy
         self._settings = settings
+        self._admitted = admitted
         self._taken = taken
         self._dropped = dropped
 
     async def share_out(self, topics: Mapping[str, object]) -> bool:
         """One round over these topics.  Whether anything changed.  What cannot be asked stays as it is."""
         changed = False
+        self.balanced = True
         for topic in topics:
             try:
                 mine = await self._share_of(topic)
@@ -72,6 +83,8 @@ class Assignment:
         route = await self._client.route(topic)
         if not route.readable:
             return None
+        if self._settings.broadcasting:
+            return set(route.readable)
         members = await self._members({queue.broker_name for queue in route.readable})
         if not members:
             return None
@@ -96,29 +109,39 @@ class Assignment:
         changed = False
         now_ms = self._client.world.wall_ms()
         for queue, held in list(self.queues.items()):
-            if queue.topic == topic and (queue not in mine or held.pull_expired(now_ms)):
-                await self.give_up(queue)
-                changed = True
+            gone = held.dropped and not held.resting
+            if queue.topic == topic and (queue not in mine or gone or held.pull_expired(now_ms)):
+                changed |= await self.give_up(queue, held)
         for queue in sorted(mine - self.queues.keys()):
             try:
-                offset = await self._begin(queue)
+                if not await self._admitted(queue):
+                    continue
+                offset = await self.where_to_begin(queue)
             except ClientError as error:
                 self._client.log.warning("%s is not begun: %s", str(queue), str(error))
                 continue
-            held = self.queues[queue] = ProcessQueue(now_ms)
+            held = self.queues[queue] = ProcessQueue(self._client.world.wall_ms())
+            held.locked = self._settings.orderly
             self._taken(queue, held, offset)
             changed = True
+        has = {queue for queue, held in self.queues.items() if queue.topic == topic and (held.resting or not held.dropped)}
+        self.balanced &= mine == has
         return changed
 
-    async def give_up(self, queue: MessageQueue) -> None:
-        """Drop a queue: it is somebody else's, or is to be begun anew."""
-        held = self.queues.pop(queue)
+    async def give_up(self, queue: MessageQueue, held: ProcessQueue) -> bool:
+        """Drop a queue: it is somebody else's, or is to be begun anew.  Whether that is done; else the next round asks again."""
         held.dropped = True
-        await self._dropped(queue, held)
+        if self.queues.get(queue) is not held:
+            return True
+        if not await self._dropped(queue, held):
+            return False
+        if self.queues.get(queue) is held:
+            del self.queues[queue]
+        return True
 
-    async def _begin(self, queue: MessageQueue) -> int:
+    async def where_to_begin(self, queue: MessageQueue) -> int:
         """Source: `RebalancePushImpl.computePullFromWhereWithException`."""
-        committed = await self._puller.committed_offset(queue)
+        committed = await self._progress.stored(queue)
         if committed is not None:
             return committed
         where, is_retry = self._settings.consume_from_where, names.is_retry_topic(queue.topic)

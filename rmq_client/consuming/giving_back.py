@@ -53,7 +53,11 @@ class GivingBack:
             await self._client.ask(address, request, timeout_ms=ASK_MS)
         except ClientError as error:
             self._client.log.warning("%s is not taken back, it is sent instead: %s", repr(message), str(error))
-            await self._producer.pass_on(self._copy(message))
+            await self.send_copy(message)
+
+    async def send_copy(self, message: ReceivedMessage) -> None:
+        """Send it to the retry topic: the broker delays it by its tries, or gives it up.  Raises `ClientError`."""
+        await self._producer.pass_on(self._copy(message))
 
     def _copy(self, message: ReceivedMessage) -> Message:
         pairs = dict(message.properties)

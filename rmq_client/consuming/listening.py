@@ -1,6 +1,7 @@
 """What an application does with messages: its listener, async or a plain function in a thread, so many at once.
 
-Source: `MessageListenerConcurrently`, `ConsumeConcurrentlyContext`, `ConsumeMessageConcurrentlyService.processConsumeResult`.
+Source: `MessageListenerConcurrently`, `ConsumeConcurrentlyContext`, `ConsumeMessageConcurrentlyService.processConsumeResult`,
+`MessageListenerOrderly`, `ConsumeOrderlyContext`.
 """
 
 from __future__ import annotations
@@ -38,8 +39,43 @@ class ConsumeConcurrentlyContext:
     ack_index: int | None = None
 
 
-Outcome = ConsumeConcurrentlyStatus | None
-Listener = Callable[[Sequence[ReceivedMessage], ConsumeConcurrentlyContext], Outcome | Awaitable[Outcome]]
+class ConsumeOrderlyStatus(Enum):
+    """What an orderly listener says.  None is the first, an exception the last; the middle two are for `auto_commit=False`."""
+
+    SUCCESS = 0
+    ROLLBACK = 1
+    COMMIT = 2
+    SUSPEND_CURRENT_QUEUE_A_MOMENT = 3
+
+
+@dataclass(slots=True)
+class ConsumeOrderlyContext:
+    """What an orderly listener may set.
+
+    `auto_commit`: False, and SUCCESS only goes on: progress waits for COMMIT, and ROLLBACK puts all back since the last one.
+    `suspend_current_queue_time_ms`: 10 to 30,000, until a queue that was put off is tried again; None: as the settings say.
+    """
+
+    queue: MessageQueue
+    auto_commit: bool = True
+    suspend_current_queue_time_ms: int | None = None
+
+
+Context = ConsumeConcurrentlyContext | ConsumeOrderlyContext
+Outcome = ConsumeConcurrentlyStatus | ConsumeOrderlyStatus | None
+Listener = (
+    Callable[[Sequence[ReceivedMessage], ConsumeConcurrentlyContext], Outcome | Awaitable[Outcome]]
+    | Callable[[Sequence[ReceivedMessage], ConsumeOrderlyContext], Outcome | Awaitable[Outcome]]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """How a call went."""
+
+    status: Outcome
+    error: Exception | None
+    took_ms: int
 
 
 def acknowledged(count: int, status: Outcome, ack_index: int | None) -> int:
@@ -50,7 +86,7 @@ def acknowledged(count: int, status: Outcome, ack_index: int | None) -> int:
 
 
 class Listening:
-    """Calls a listener, at most so many times at once."""
+    """Calls a listener, at most so many times at once.  `working`: how many batches are in its hands or wait for that."""
 
     def __init__(self, listener: Listener, most: int, log: Log) -> None:
         self._listener = listener
@@ -71,26 +107,33 @@ class Listening:
             raise CallerError("consume_thread_max must be at least 1")
         self._limiter.total_tokens = most
 
-    async def call(
-        self,
-        messages: Sequence[ReceivedMessage],
-        context: ConsumeConcurrentlyContext,
-        begins: Callable[[], bool],
-    ) -> tuple[bool, Outcome]:
-        """Wait for a turn, ask `begins` whether it is still wanted, call.  Whether it was called, and what it said."""
+    async def call(self, messages: Sequence[ReceivedMessage], context: Context, begins: Callable[[], bool]) -> Called | None:
+        """Wait for a turn, ask `begins` whether it is still wanted, call.  None: it was not."""
         async with self._limiter:
-            if not begins():
-                return False, None
-            try:
-                if self._is_async:
-                    outcome = self._listener(messages, context)
-                    assert inspect.isawaitable(outcome)
-                    return True, await outcome
-                found = await trio.to_thread.run_sync(
-                    self._listener, messages, context, abandon_on_cancel=True, limiter=self._threads
-                )
-                assert not inspect.isawaitable(found)
-                return True, found
-            except Exception as error:
-                self._log.error("a listener failed", error=error)
-                return True, ConsumeConcurrentlyStatus.RECONSUME_LATER
+            return await self.call_now(messages, context) if begins() else None
+
+    async def call_now(self, messages: Sequence[ReceivedMessage], context: Context) -> Called:
+        """The same beside all turns."""
+        began_s = trio.current_time()
+        status, failed = None, None
+        try:
+            status = await self._call(messages, context)
+        except Exception as error:
+            self._log.error("a listener failed", error=error)
+            failed = error
+        return Called(status, failed, int((trio.current_time() - began_s) * 1e3))
+
+    async def _call(self, messages: Sequence[ReceivedMessage], context: Context) -> Outcome:
+        if self._is_async:
+            outcome = self._listener(messages, context)  # type: ignore[arg-type]  # the settings say which kind it is
+            assert inspect.isawaitable(outcome)
+            return await outcome
+        found = await trio.to_thread.run_sync(
+            self._listener,  # type: ignore[arg-type]
+            messages,
+            context,
+            abandon_on_cancel=True,
+            limiter=self._threads,
+        )
+        assert not inspect.isawaitable(found)
+        return found

@@ -39,6 +39,11 @@ class ProcessQueue:
     def __init__(self, now_ms: int) -> None:
         self.dropped = False
         self.locked = False
+        self.resting = False
+        """Dropped, to be begun again elsewhere in a while; until then nobody gives it up who need not."""
+        self.try_unlock_times = 0
+        self.began_at = 0
+        """The offset of the first pull."""
         self.last_lock_ms = now_ms
         self.last_pull_ms = now_ms
         self.last_consume_ms = now_ms
@@ -186,6 +191,7 @@ class ProcessQueue:
             last_pull_timestamp=self.last_pull_ms,
             locked=self.locked,
             transaction_msg_count=len(self._taken),
+            try_unlock_times=self.try_unlock_times,
         )
         if self._waiting:
             shown.cached_msg_min_offset = next(iter(self._waiting))

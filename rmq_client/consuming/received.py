@@ -27,6 +27,8 @@ class ReceivedMessage:
         self.unit = unit
         self.queue = queue
         self.topic = topic
+        self.tried_here = 0
+        """How often an orderly listener has put it off since it came."""
 
     def __repr__(self) -> str:
         return f"ReceivedMessage({self.topic}, {self.queue.broker_name}, {self.queue.queue_id}@{self.queue_offset})"
@@ -84,8 +86,8 @@ class ReceivedMessage:
 
     @property
     def reconsume_times(self) -> int:
-        """How often it was tried and given back."""
-        return self.unit.reconsume_times
+        """How often it was tried and given back, or put off."""
+        return self.unit.reconsume_times + self.tried_here
 
     @property
     def born_timestamp(self) -> int:

@@ -25,6 +25,7 @@ from rmq_client.signing import Credentials
 from rmq_wire.bodies.heartbeat import HeartbeatData
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.headers.clients import GetConsumerRunningInfo, NotifyConsumerIdsChanged
+from rmq_wire.headers.topics import GetTopicConfig
 from tests.client.fake_cluster import BROKER_A, BROKER_B, NAMESRV, FakeCluster, client_of, pass_time
 
 Clock = trio.testing.MockClock
@@ -172,10 +173,12 @@ async def test_what_a_broker_asks_is_heeded_or_refused(autojump_clock: Clock) ->
         await client.producer("P").send(HELLO, select=lambda queues, message: queues[0])
         await cluster.a.ask(NotifyConsumerIdsChanged(consumer_group="G"), oneway=True)
         await cluster.a.ask(GetConsumerRunningInfo(consumer_group="G", client_id="c"))
+        await cluster.a.ask(GetTopicConfig(topic="T"))
         await trio.testing.wait_all_tasks_blocked()
         assert heard == ["G"]
-        [answer] = [command for command in cluster.a.heard if command.is_response]
-        assert (answer.code, answer.opaque) == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 77)
+        nobody, unknown = [command for command in cluster.a.heard if command.is_response]
+        assert (nobody.code, nobody.remark) == (ResponseCode.SYSTEM_ERROR, "The Consumer Group <G> not exist in this consumer")
+        assert (unknown.code, unknown.opaque) == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 77)
 
 
 async def test_leaving_ends_what_waits_and_nothing_goes_on(autojump_clock: Clock) -> None:

@@ -4,66 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from rmq_client.client import Client, connect
+from rmq_client.client import connect
 from rmq_client.consuming.listening import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus, acknowledged
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.errors import CallerError, NoRoute, Unreachable
 from rmq_client.messages import Message
-from rmq_wire.implied.delay_levels import FAST_DELAY_LEVELS
 from rmq_wire.names import dlq_topic
-from tests.support.subject import Subject, start_subject
+from tests.client.consumers import FIRST, Heard, fill
+from tests.support.subject import Subject
 from tests.support.talk import PATIENCE_S
 
-FIRST = {"consume_from_where": "CONSUME_FROM_FIRST_OFFSET"}
 LATER = ConsumeConcurrentlyStatus.RECONSUME_LATER
 Messages = Sequence[ReceivedMessage]
 Context = ConsumeConcurrentlyContext
-
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
-    running = start_subject("ours", tmp_path_factory.mktemp("ours"), properties={"messageDelayLevel": FAST_DELAY_LEVELS})
-    yield running
-    running.end()
-
-
-class Heard:
-    """What listeners got; `until` waits for it."""
-
-    def __init__(self) -> None:
-        self.messages: list[ReceivedMessage] = []
-        self._more = trio.Event()
-
-    async def __call__(self, messages: Messages, context: Context) -> None:
-        self.add(messages)
-
-    def add(self, messages: Messages) -> None:
-        self.messages += messages
-        self._more.set()
-
-    @property
-    def bodies(self) -> list[bytes]:
-        return [message.body for message in self.messages]
-
-    async def until(self, count: int) -> None:
-        with trio.fail_after(PATIENCE_S):
-            while len(set(self.bodies)) < count:
-                self._more = trio.Event()
-                await self._more.wait()
-
-
-async def fill(client: Client, topic: str, count: int, queues: int = 4, tag: str | None = None) -> None:
-    await client.topics.create(topic, queues=queues)
-    producer = client.producer(f"{topic}-p")
-    for number in range(count):
-        await producer.send(Message(topic, b"%d" % number, tags=tag))
 
 
 async def test_each_message_comes_once_and_progress_is_where_it_ended(ours: Subject) -> None:

@@ -1,7 +1,7 @@
-"""The suite's torture by scripts, on the producer: servers that close, reset, answer late, twice, in pieces, with rubbish.
+"""The suite's torture by scripts, on producers and consumers: servers close, reset, answer late, twice, in pieces, with rubbish.
 
 The judge holds it to what a client of 5.5.0 owes: what was acknowledged is stored, what failed is said, nothing is sent twice
-without need, connections that are broken are left.  (Consumer scripts follow with the push consumer.)
+without need, connections that are broken are left.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from conformance.torture.client import Report
 from conformance.torture.run import torment
 from conformance.torture.script import ClientPart, find, names
 from rmq_client.client import connect
-from rmq_client.consuming.listening import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
+from rmq_client.consuming.listening import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, Context, Outcome
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.errors import BrokerError, ClientError
 from rmq_client.messages import Message
 from rmq_client.producing.producer import Producer
 
 SENDING: Final = [name for name in names() if find(name).client.program in ("send", "send-async", "send-oneway")]
-CONSUMING: Final = [name for name in names() if find(name).client.program == "push"]
+CONSUMING: Final = [name for name in names() if find(name).client.program in ("push", "orderly")]
 SECONDS_MAX: Final = 120
 
 
@@ -38,7 +38,7 @@ class OurClient:
 
     async def run(self, part: ClientPart, namesrv: str, topic: str, report: Report) -> None:
         """One run of the program that the script names."""
-        if part.program == "push":
+        if part.program in ("push", "orderly"):
             await consume(part, namesrv, topic, report)
             report({"event": "done"})
             return
@@ -63,21 +63,24 @@ async def consume(part: ClientPart, namesrv: str, topic: str, report: Report) ->
     seen: set[str] = set()
     refused: set[str] = set()
     enough = trio.Event()
+    orderly = part.program == "orderly"
 
-    async def listen(messages: Sequence[ReceivedMessage], context: ConsumeConcurrentlyContext) -> ConsumeConcurrentlyStatus:
+    async def listen(messages: Sequence[ReceivedMessage], context: Context) -> Outcome:
         for message in messages:
             key = message.keys[0]
             if part.fail_first and key not in refused:
                 refused.add(key)
-                return ConsumeConcurrentlyStatus.RECONSUME_LATER
+                return (
+                    ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT if orderly else ConsumeConcurrentlyStatus.RECONSUME_LATER
+                )
             place = {"queue": message.queue.queue_id, "offset": message.queue_offset}
             report({"event": "received", "message": key, **place})
             seen.add(key)
             if len(seen) >= part.count:
                 enough.set()
-        return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+        return None
 
-    settings = {"consume_from_where": "CONSUME_FROM_FIRST_OFFSET", "rebalance_interval_ms": 1_000}
+    settings = {"consume_from_where": "CONSUME_FROM_FIRST_OFFSET", "rebalance_interval_ms": 1_000, "orderly": orderly}
     async with connect(namesrv, poll_name_server_interval_ms=part.poll_route_ms) as client:
         with trio.move_on_after(part.patience_ms / 1e3):
             async with client.push_consumer("torture", {topic: "*"}, listen, **settings):
@@ -121,4 +124,4 @@ async def test_it_passes(name: str) -> None:
 
 
 def test_there_are_scripts() -> None:
-    assert (len(SENDING), len(CONSUMING)) == (40, 20)
+    assert (len(SENDING), len(CONSUMING)) == (40, 21)

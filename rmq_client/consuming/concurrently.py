@@ -1,0 +1,110 @@
+"""Messages in any order, many at once: each is done, or given back and comes again later.
+
+Source: `ConsumeMessageConcurrentlyService`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import trio
+
+from rmq_client.consuming.listening import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus, acknowledged
+from rmq_client.consuming.process_queue import ProcessQueue
+from rmq_client.consuming.received import ReceivedMessage
+from rmq_client.consuming.service import Consuming
+from rmq_client.errors import ClientError
+from rmq_wire.bodies.enumerations import CMResult
+from rmq_wire.fastjson import MessageQueue
+
+LOCAL_RETRY_S: Final = 5.0
+EXPIRED_LEVEL: Final = 3
+
+
+class Concurrently:
+    """For one consumer."""
+
+    def __init__(self, consuming: Consuming) -> None:
+        self._own = consuming
+
+    def submit(self, messages: Sequence[ReceivedMessage], queue: MessageQueue, held: ProcessQueue) -> None:
+        """A task for each batch."""
+        held.put(messages)
+        most = self._own.settings.consume_message_batch_max_size
+        for at in range(0, len(messages), most):
+            self._own.nursery.start_soon(self._consume, messages[at : at + most], queue, held)
+
+    async def let_go(self, held: ProcessQueue) -> bool:
+        """Results that come late do not count."""
+        return True
+
+    def context(self, queue: MessageQueue) -> ConsumeConcurrentlyContext:
+        """Java's defaults."""
+        return ConsumeConcurrentlyContext(queue)
+
+    def outcome(self, status: object) -> CMResult:
+        """There are two."""
+        return "CR_LATER" if status is ConsumeConcurrentlyStatus.RECONSUME_LATER else "CR_SUCCESS"
+
+    async def run(self) -> None:
+        """Messages whose listener hangs are given back, so that they do not hold the queue's progress for ever."""
+        while True:
+            await trio.sleep(self._own.settings.consume_timeout_ms / 1e3)
+            for queue, held in list(self._own.queues.items()):
+                late = held.expired(self._own.client.world.wall_ms(), self._own.settings.consume_timeout_ms)
+                for message in late:
+                    assert isinstance(message, ReceivedMessage)
+                    if not await self._given_back([message], held, EXPIRED_LEVEL):
+                        self._done([message], queue, held)
+
+    async def _consume(self, messages: Sequence[ReceivedMessage], queue: MessageQueue, held: ProcessQueue) -> None:
+        """One batch, to its end.  What is left of it when neither way back works is tried again here."""
+        shown = self._own.shown(messages, queue)
+        rates = self._own.rates_of(queue.topic)
+
+        def begins() -> bool:
+            held.started(messages, self._own.client.world.wall_ms())
+            return not (held.dropped or self._own.stopping)
+
+        while messages and not held.dropped:
+            context = self.context(shown)
+            with self._own.working:
+                called = await self._own.listening.call(messages, context, begins)
+                if called is None:
+                    return
+                rates.consume_ms.add(called.took_ms)
+                if held.dropped:  # another member has it now: whatever came out does not count
+                    return
+                status = ConsumeConcurrentlyStatus.RECONSUME_LATER if called.error is not None else called.status
+                done = acknowledged(len(messages), status, context.ack_index)
+                rates.consumed.add(done)
+                rates.failed.add(len(messages) - done)
+                left = await self._given_back(messages[done:], held, context.delay_level_when_next_consume)
+                self._done([message for message in messages if message not in left], queue, held)
+            messages = left
+            if messages:
+                await trio.sleep(LOCAL_RETRY_S)
+
+    async def _given_back(
+        self, messages: Sequence[ReceivedMessage], held: ProcessQueue, delay_level: int
+    ) -> list[ReceivedMessage]:
+        """Those that could not be given back.  Where all members get all messages nobody would take them: they are dropped."""
+        left = []
+        for message in messages:
+            if not held.holds(message):  # it took too long, and was given back meanwhile
+                continue
+            if self._own.settings.broadcasting:
+                self._own.client.log.warning("%s was not consumed, and will not come again", repr(message))
+                continue
+            try:
+                await self._own.giving_back.give_back(message, delay_level)
+            except ClientError as error:
+                self._own.client.log.warning("%s is tried again here: %s", repr(message), str(error))
+                left.append(message)
+        return left
+
+    def _done(self, messages: Sequence[ReceivedMessage], queue: MessageQueue, held: ProcessQueue) -> None:
+        offset = held.remove(messages, self._own.client.world.wall_ms())
+        if offset is not None and not held.dropped:
+            self._own.progress.table.update(queue, offset, increase_only=True)

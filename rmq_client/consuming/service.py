@@ -1,0 +1,90 @@
+"""What a push consumer shares with the two ways of consuming, concurrently and in order.
+
+Source: `ConsumeMessageService`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import trio
+
+from rmq_client.consuming.giving_back import GivingBack
+from rmq_client.consuming.listening import Context, Listening
+from rmq_client.consuming.process_queue import ProcessQueue
+from rmq_client.consuming.progress import Progress
+from rmq_client.consuming.rates import TopicRates
+from rmq_client.consuming.received import ReceivedMessage
+from rmq_client.core import ClientCore
+from rmq_client.settings import ConsumerSettings
+from rmq_wire.bodies.enumerations import CMResult
+from rmq_wire.fastjson import MessageQueue
+
+
+@dataclass(slots=True)
+class Working:
+    """How many batches listeners have, or will have at once."""
+
+    count: int = 0
+    idle: trio.Event = field(default_factory=trio.Event)
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.count -= 1
+        if not self.count:
+            self.idle.set()
+
+    async def until_idle(self) -> None:
+        """Nobody is at work any more."""
+        while self.count:
+            self.idle = trio.Event()
+            await self.idle.wait()
+
+
+@dataclass(slots=True)
+class Consuming:
+    """Of one consumer.  `stopping`: nothing new is begun.  `queues`: what it has, on the wire.  `rates`: by topic on the wire."""
+
+    client: ClientCore
+    settings: ConsumerSettings
+    nursery: trio.Nursery
+    listening: Listening
+    progress: Progress
+    giving_back: GivingBack
+    queues: dict[MessageQueue, ProcessQueue] = field(default_factory=dict)
+    rates: dict[str, TopicRates] = field(default_factory=dict)
+    working: Working = field(default_factory=Working)
+    stopping: bool = False
+
+    def rates_of(self, topic: str) -> TopicRates:
+        """Made when first asked for."""
+        return self.rates.setdefault(topic, TopicRates())
+
+    def shown(self, messages: Sequence[ReceivedMessage], queue: MessageQueue) -> MessageQueue:
+        """Give messages the names that their caller knows; their queue likewise."""
+        for message in messages:
+            message.topic = self.client.to_caller(message.topic_on_wire)
+        return queue._replace(topic=messages[0].topic)
+
+
+class ConsumeService(Protocol):
+    """One way of consuming."""
+
+    def submit(self, messages: Sequence[ReceivedMessage], queue: MessageQueue, held: ProcessQueue) -> None:
+        """These came and are not in `held` yet."""
+
+    async def run(self) -> None:
+        """What happens again and again, for as long as the consumer lives."""
+
+    async def let_go(self, held: ProcessQueue) -> bool:
+        """A queue that was dropped may go: nobody who is at it would disturb its next owner."""
+
+    def context(self, queue: MessageQueue) -> Context:
+        """A new one for a listener; queue: as the caller knows it."""
+
+    def outcome(self, status: object) -> CMResult:
+        """A status in the words of the answer to 309."""
