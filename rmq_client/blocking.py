@@ -9,12 +9,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import trio
 import trio.from_thread
 
 from rmq_client import client as core
+from rmq_client.consuming import push_consumer as consuming
+from rmq_client.consuming.listening import Listener
 from rmq_client.consuming.pulling import EVERYTHING, TOOLS_GROUP, PullResult
 from rmq_client.consuming.subscriptions import Subscription
 from rmq_client.errors import ClientClosed
@@ -124,6 +127,47 @@ class Producer:
     def queues(self, topic: str) -> list[MessageQueue]:
         """Those that may be sent to."""
         return self._loop.run(lambda: self._producer.queues(topic))
+
+
+class PushConsumer:
+    """As `rmq_client.consuming.push_consumer.PushConsumer`."""
+
+    def __init__(self, loop: _Loop, consumer: consuming.PushConsumer) -> None:
+        self._loop = loop
+        self._consumer = consumer
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """Those that are this member's now."""
+
+        async def look() -> list[MessageQueue]:
+            return self._consumer.queues
+
+        return self._loop.run(look)
+
+    def set_consume_thread_max(self, most: int) -> None:
+        """How many listeners work at once."""
+
+        async def change() -> None:
+            self._consumer.consume_thread_max = most
+
+        self._loop.run(change)
+
+    def pause(self) -> None:
+        """Pull nothing more; what is here goes on."""
+
+        async def pause() -> None:
+            self._consumer.pause()
+
+        self._loop.run(pause)
+
+    def resume(self) -> None:
+        """Pull again."""
+
+        async def resume() -> None:
+            self._consumer.resume()
+
+        self._loop.run(resume)
 
 
 class Puller:
@@ -243,6 +287,38 @@ class Client:
             return self._loop.client.puller(group)
 
         return Puller(self._loop, self._loop.run(make))
+
+    @contextmanager
+    def push_consumer(
+        self, group: str, topics: Mapping[str, Subscription | str], listener: Listener, **settings: Any
+    ) -> Iterator[PushConsumer]:
+        """Consumes these topics as a member of the group, for as long as the block lasts; the listener runs in other threads.
+
+        settings: as of `rmq_client.client.Client.push_consumer`.  An error of the block comes out as it is.
+        """
+
+        async def consume(stop: trio.Event, ended: trio.Event, task_status: trio.TaskStatus[consuming.PushConsumer]) -> None:
+            try:
+                async with self._loop.client.push_consumer(group, topics, listener, **settings) as consumer:
+                    task_status.started(consumer)
+                    await stop.wait()
+            finally:
+                ended.set()
+
+        async def start() -> tuple[consuming.PushConsumer, trio.Event, trio.Event]:
+            stop, ended = trio.Event(), trio.Event()
+            return await self._loop.client.nursery.start(partial(consume, stop, ended)), stop, ended
+
+        consumer, stop, ended = self._loop.run(start)
+
+        async def leave() -> None:
+            stop.set()
+            await ended.wait()
+
+        try:
+            yield PushConsumer(self._loop, consumer)
+        finally:
+            self._loop.run(leave)
 
     @property
     def topics(self) -> Topics:
