@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rmq_wire.headers.pop import BatchAckMessage, PopMessageResponse
 from rmq_wire.headers.topics import DeleteTopic
 from tests.support.driver import Client
 from tests.support.engine import Harness, failing_commits
+from tests.support.lines import lines_of
 from tests.support.popping import INVISIBLE_MS, Popped, ack, batch_of, change_of, pop, popped, take
 from tests.support.requests import send
 
@@ -195,6 +197,52 @@ def test_a_stop_that_cannot_store_the_buffer_says_so(tmp_path: Path, monkeypatch
     assert not broker.node.close()
     broker.open()
     assert bodies(take(broker.connect())) == [b"q0m0", b"q0m1", b"q0m2"]
+
+
+def test_a_thousand_that_leave_the_buffer_at_once_are_stored_at_once(tmp_path: Path) -> None:
+    """320 a second were: of more, some had not been stored when their messages were to come again."""
+    broker = Harness(tmp_path, enablePopBufferMerge=True).begun()
+    client = broker.connect()
+    fill(client, 1_000)
+    for _ in range(1_000):
+        take(client, count=1, invisible_time=LONG_MS)
+    assert len(broker.node.pops.buffer) == 1_000
+    broker.driver.advance(10_500)
+    assert len(broker.node.pops.buffer) == 0
+    assert broker.node.offsets.query("G", "T", 0) == 1_000
+
+
+# --- 5,000 polls
+
+
+def test_5000_polls_at_once_are_short_pieces(broker: Harness) -> None:
+    """They enter, are woken by one message, and end, each in many turns: none with more than 200 of them."""
+    clients = [broker.connect() for _ in range(50)]
+    asked = pop(queue_id=-1, poll_time=15_000, born_time=broker.env.wall_ms)
+    asks = [pop(queue_id=-1, consumer_group=f"G{at}", poll_time=15_000, born_time=asked.born_time) for at in range(50)]
+    for client, poll in zip(clients, asks, strict=True):
+        client.raw(b"".join(client.frame(poll) for _ in range(100)))
+    assert not any(client.answers for client in clients)
+    longest = 0
+
+    def counted(work: Callable[..., Any]) -> Callable[..., Any]:
+        def piece(*arrived: Any) -> Any:
+            nonlocal longest
+            found: list[Any] = []
+            longest = max(longest, lines_of(lambda: found.append(work(*arrived))))
+            return found[0]
+
+        return piece
+
+    engine: Any = broker.node.engine
+    engine.turn, engine.settle = counted(engine.turn), counted(engine.settle)
+    assert broker.connect().ask(send(), b"x").code == 0
+    assert sum(len(client.answers) for client in clients) == 50
+    broker.driver.advance(9_000)
+    assert sum(len(client.answers) for client in clients) == 50
+    broker.driver.advance(6_000)
+    assert sum(len(client.answers) for client in clients) == 5_000
+    assert longest < 200 * 600, longest
 
 
 # --- how many are out
