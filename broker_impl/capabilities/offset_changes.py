@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.answers import Answer, Refusal, Reply
+from broker_impl.engine.answers import Answer, Pause, Refusal, Reply
 from broker_impl.engine.call import Call
 from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.engine import Engine
@@ -106,7 +106,22 @@ class OffsetChanges(Capability):
             self._offsets.assign_reset(asked.group, asked.topic, queue_id, offset)
             if count % ROWS_PER_SLICE == 0:
                 yield None
+        yield from self._saved()
         return (yield from spelled(ResetOffsetBody(offset_table=self._named(asked.topic, targets)), FASTJSON))
+
+    def _saved(self) -> Slices[None]:
+        """Until the file has it (*differs*: Java forgets it in a crash within five seconds).  Raises `Refusal`."""
+        pause, said = Pause(), list[Refusal]()
+
+        def saved(no: Refusal | None) -> None:
+            said.extend(() if no is None else (no,))
+            pause.end()
+
+        self._offsets.changed()
+        self._offsets.when_saved(saved)
+        yield pause
+        for no in said:
+            raise no
 
     def _target(self, asked: ResetOffset, topic: TopicConfig) -> Slices[int]:
         """Where one queue is set to.  One beyond its end is lawful, as in Java: the next pull is told the end."""

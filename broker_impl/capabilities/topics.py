@@ -174,8 +174,18 @@ class Topics(Capability):
     def _cleared(self, asker: PendingAnswer, later: list[str], _result: object, error: BaseException | None) -> None:
         if later and error is None:
             self._delete(asker, later, None)
-        else:
+        elif error is not None:
             asker.acknowledge(None, error)
+        else:
+            self._offsets.changed()  # a topic of this name that comes must not find the progress in this one after a crash
+            self._offsets.when_saved(partial(self._deleted, asker))
+
+    @staticmethod
+    def _deleted(asker: PendingAnswer, no: Refusal | None) -> None:
+        if no is None:
+            asker.acknowledge(None, None)
+        else:
+            asker.answer(no)
 
     @answers(GetTopicConfig)
     def config(self, call: Call, asked: GetTopicConfig) -> Answer:
