@@ -4,7 +4,11 @@ A check point stays for ten seconds, or until three before its messages would co
 acknowledgements that came.  The group's progress does not pass it before that, so a crash hands its messages out again, also
 acknowledged ones, and loses nothing; a clean stop stores everything.
 
-Java: `PopBufferMergeService` (addCk, addAk, scan).  *Differs*: what becomes old is looked for every 100 ms, not every 5.
+All ends of its messages are gathered here as long as it is here: a record of one would lie before the check point when a clock is
+set or the disk is full meanwhile, and who reads the revive queue would take it for one that belongs to nothing.
+
+Java: `PopBufferMergeService` (addCk, addAk, scan).  *Differs*: what becomes old is looked for every 100 ms, not every 5; Java
+stores the acknowledgements of the last one and a half seconds by themselves.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from rmq_wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
 from rmq_wire.implied.pop import BATCH_ACK_OFFSET, Pop, pop_of
 
 MARGIN_MS: Final = 1_500
-"""What is about to leave takes no check point and no acknowledgement any more."""
+"""What would leave so soon does not come here."""
 LOOK_MS: Final = 100
 ROWS_PER_SLICE: Final = 2_048
 """Check points looked at between two yields, 0.2 µs each."""
@@ -36,19 +40,24 @@ NEXT_MS: Final = 5
 
 
 class Buffered:
-    """A check point in the buffer.  `leaves_ms`: when it is stored at the latest, on the clock of deadlines."""
+    """A check point in the buffer.  `leaves_ms`: when it is stored at the latest, on the clock of deadlines.
 
-    __slots__ = ("leaves_ms", "point", "revive_queue", "stretch")
+    `unsure`: how many of its bits stand or fall with this turn.  `staged`: it is on its way into the log.
+    """
+
+    __slots__ = ("leaves_ms", "point", "revive_queue", "staged", "stretch", "unsure")
 
     def __init__(self, point: PopCheckPoint, revive_queue: int, stretch: Stretch, leaves_ms: int) -> None:
         self.point = point
         self.revive_queue = revive_queue
         self.stretch = stretch
         self.leaves_ms = leaves_ms
+        self.unsure = 0
+        self.staged = False
 
     @property
     def is_done(self) -> bool:
-        return all(map(self.point.has_bit, range(self.point.num)))
+        return not self.unsure and all(map(self.point.has_bit, range(self.point.num)))
 
 
 class PopBuffer:
@@ -91,20 +100,46 @@ class PopBuffer:
 
     def ack(self, ack: AckMsg, offsets: Iterable[int]) -> bool:
         """Messages of a check point that is here are acknowledged.  False: that is to be stored (`addAk`)."""
-        if not self._points:
-            return False
-        pop = pop_of(ack, self._config.broker_name)
-        held = self._points.get(pop)
-        if held is None or held.leaves_ms - self._env.mono_ms < MARGIN_MS or not self._config.enable_pop_buffer_merge:
+        pop, held = self._held(ack)
+        if held is None:
             return False
         for offset in offsets:
             index = held.point.index_of(offset)
             if index >= 0:
                 held.point.set_bit(index)
-        if held.is_done:
+        self._settle(pop, held)
+        return True
+
+    def ack_with_turn(self, ack: AckMsg) -> bool:
+        """The same of one message, if what this turn has staged is written: a check point that takes this one's place."""
+        pop, held = self._held(ack)
+        if held is None:
+            return False
+        index = held.point.index_of(ack.ack_offset)
+        if index < 0 or held.point.has_bit(index):
+            return True
+        held.point.set_bit(index)
+        held.unsure += 1
+
+        def committed(error: BaseException | None) -> None:
+            held.unsure -= 1
+            if error is not None:
+                held.point.clear_bit(index)
+            self._settle(pop, held)
+
+        self._engine.after_commit(committed)
+        return True
+
+    def _held(self, ack: AckMsg) -> tuple[Pop, Buffered | None]:
+        """The check point that an acknowledgement is about, unless it lies before it in the log already."""
+        pop = pop_of(ack, self._config.broker_name)
+        held = self._points.get(pop)
+        return pop, None if held is None or held.staged else held
+
+    def _settle(self, pop: Pop, held: Buffered) -> None:
+        if held.is_done and not held.staged and self._points.get(pop) is held:
             del self._points[pop]
             self._lines.settle(held.stretch)
-        return True
 
     def forgetting(self, topics: Set[str], groups: Set[str]) -> Generator[None, None, None]:
         """In slices: these were deleted, and what was handed out of them does not come again."""
@@ -153,6 +188,7 @@ class PopBuffer:
                 except NotTaken as no:
                     self._env.log.warning("a check point of group %s was not stored: %s", pop.group, no)
                     break
+                held.staged = True
                 stored.append((pop, held))
             heapq.heappop(self._leaving)
         if stored:
@@ -161,6 +197,7 @@ class PopBuffer:
 
     def _stored(self, stored: list[tuple[Pop, Buffered]], error: BaseException | None) -> None:
         for pop, held in stored:
+            held.staged = False
             if error is None:
                 self._points.pop(pop, None)
                 self._lines.settle(held.stretch)

@@ -171,13 +171,14 @@ class PopEnds(Capability):
             asked.suspend,
         )
         try:
-            self.parts.records.put_check_point(point, receipt.revive_queue, now_ms)
+            placed = self.parts.records.put_check_point(point, receipt.revive_queue, now_ms)
         except NotTaken as no:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"append check point error: {no.status.name}") from None
         if asked.consumer_group in self.parts.groups.table:
             self.parts.stats.add_check_point(asked.consumer_group, asked.topic)
         self._count_ack(asked.consumer_group, asked.topic, 1)
-        end_offset = self._put_ack(self._ack(queue, receipt, asked.offset), receipt, 0)
+        old = self._ack(queue, receipt, asked.offset)
+        end_offset = placed.end_offset if self.parts.buffer.ack_with_turn(old) else self._put_ack(old, receipt, 0)
         answer = ChangeInvisibleTimeResponse(
             pop_time=pop_ms, invisible_time=asked.invisible_time, revive_qid=receipt.revive_queue
         )

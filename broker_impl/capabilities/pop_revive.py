@@ -24,6 +24,8 @@ from broker_impl.pop_parts import PopParts
 from broker_impl.state.pop_lines import QueueOfGroup
 from broker_impl.state.revive_queue import ReviveQueue
 from rmq_net.log import plain_text
+from rmq_store.errors import Cold, StoreError
+from rmq_store.results import Read
 from rmq_wire import property_names as prop
 from rmq_wire import sys_flag
 from rmq_wire.bodies.pop import PopCheckPoint
@@ -84,8 +86,37 @@ class PopRevive(Capability):
         self._parts.engine.every(config.revive_interval, self._look)
 
     def stop(self) -> None:
-        """Copy nothing more."""
+        """Copy nothing more.  A check point that still waits before others that are done goes behind them.
+
+        Without that the next start would begin with it, and copy those once more.
+        """
         self._started = False
+        moved = [(queue, point) for queue in self._queues for point in self._overtaken(queue)]
+        wall_ms = self._env.wall_ms
+        try:
+            for queue, point in moved:
+                self._parts.records.put_check_point(point, queue.queue_id, wall_ms)
+            self._store.commit()
+        except (NotTaken, StoreError) as no:
+            self._env.log.warning("some popped messages may come twice: %s", plain_text(no))
+            return
+        for queue, point in moved:
+            queue.finish(rules.pop_of(point, self._parts.config.broker_name), point)
+        for queue in self._queues:
+            self._note_progress(queue, self._store.written_offset)
+
+    def _overtaken(self, queue: ReviveQueue) -> list[PopCheckPoint]:
+        """The open ones before others that are done; none when what may be about them cannot be read."""
+        if not queue.overtaken():
+            return []
+        try:
+            before = -1
+            while before != queue.next_offset < self._store.queue_bounds(self._topic, queue.queue_id)[1]:
+                before = queue.next_offset
+                self._take_all(queue, self._records(queue))
+        except Cold:
+            return []
+        return queue.overtaken()
 
     def settle(self) -> None:
         """Note the progress of which all that it rests on is safe."""
@@ -153,9 +184,15 @@ class PopRevive(Capability):
             queue.next_offset = min(max(queue.next_offset, low), high)
         if queue.next_offset >= high:
             return
-        read = yield from self._parts.reads.warmed(
-            lambda: self._store.read_queue(self._topic, queue.queue_id, queue.next_offset, RECORDS_PER_SLICE, READ_BYTES_MAX)
-        )
+        read = yield from self._parts.reads.warmed(partial(self._records, queue))
+        self._take_all(queue, read)
+        yield None
+
+    def _records(self, queue: ReviveQueue) -> Read:
+        """The next few.  Raises Cold."""
+        return self._store.read_queue(self._topic, queue.queue_id, queue.next_offset, RECORDS_PER_SLICE, READ_BYTES_MAX)
+
+    def _take_all(self, queue: ReviveQueue, read: Read) -> None:
         now_ms = self._env.wall_ms
         for chunk in read.chunks:
             at = 0
@@ -164,7 +201,6 @@ class PopRevive(Capability):
                 at += unit.total_size
                 self._take(queue, unit, now_ms)
         queue.next_offset = max(read.next_offset, queue.next_offset)
-        yield None
 
     def _take(self, queue: ReviveQueue, unit: StoredMessage, now_ms: int) -> None:
         tag = find(unit.properties, _TAGS)
@@ -179,7 +215,7 @@ class PopRevive(Capability):
             )
             return
         due_ms = parse_long(deliver_ms.decode("ascii", "replace")) if deliver_ms else None
-        if due_ms is not None:
+        if due_ms is not None and unit.born_timestamp < due_ms:  # else the timer has not seen it: what is due before may follow
             queue.saw(due_ms, now_ms)
 
     # Copying
@@ -187,7 +223,7 @@ class PopRevive(Capability):
     def _revive(self, queue: ReviveQueue, pop: Pop, point: PopCheckPoint) -> Steps:
         """Copy what of a check point nobody acknowledged.  Raises `NotNow`."""
         if not self._is_wanted(point):
-            queue.finish(pop)
+            queue.finish(pop, point)
             return
         topic = rules.retry_topic_for(pop.topic, pop.group, v2=self._parts.config.enable_retry_topic_v2)
         yield from self._make_topic(topic, pop.group)
@@ -212,7 +248,7 @@ class PopRevive(Capability):
                 yield from self._written(point, staged)
         yield from self._written(point, staged)
         self._parts.lines.returned(QueueOfGroup(pop.topic, pop.group, pop.queue_id), count)
-        queue.finish(pop)
+        queue.finish(pop, point)
         self._note_progress(queue, end_offset)
 
     def _written(self, point: PopCheckPoint, staged: list[int]) -> Steps:

@@ -86,6 +86,8 @@ class PopLines:
             offset = line.popleft().next_offset
         if not line:
             del self._lines[place]
+        if self._offsets.has_reset(place.group, place.topic, place.queue_id):
+            return  # the group starts anew there; what was in flight says nothing about it
         if offset > self._offsets.query(place.group, place.topic, place.queue_id):
             self._offsets.commit(place.group, place.topic, place.queue_id, offset, COMMITTER)
 

@@ -4,8 +4,12 @@ The queue is in the order of due times, but for what came late, so a check point
 been seen: then its acknowledgements have been.  While nothing comes, the clock takes the place of records.  What is acknowledged
 as a whole is forgotten at once.  Progress is the last record before which nothing is open.
 
+Two check points may have one name: a message that gets another time in the millisecond of a pop that begins at it, or a clock
+that was set back.  Both count, and an acknowledgement for either ends the message in both.
+
 Java: `PopReviveService` (consumeReviveMessage, mergeAndRevive, ConsumeReviveObj).  *Differs*: what was read stays known from
-round to round, where Java reads it again; a clock that goes back takes the end of what was seen with it.
+round to round, where Java reads it again; a clock that goes back takes the end of what was seen with it; of two of one name
+Java forgets the first.
 """
 
 from __future__ import annotations
@@ -30,8 +34,12 @@ class ReviveQueue:
         self.next_offset = next_offset
         self.end_ms = 0
         self.running = False
+        self._copied = -1
         self._broker_name = broker_name
-        self._open: dict[Pop, PopCheckPoint] = {}
+        self._open: dict[int, PopCheckPoint] = {}
+        """By their place in the queue."""
+        self._named: dict[Pop, tuple[int, ...]] = {}
+        """Where those of a name are."""
         self._due: list[tuple[int, int, Pop]] = []
         """A heap: due time, place in the queue."""
 
@@ -58,36 +66,65 @@ class ReviveQueue:
         self.end_ms = now_ms
 
     def take(self, record: PopCheckPoint | AckMsg, offset: int) -> None:
-        """A record at this place of the queue.  Raises `BadBody`."""
+        """A record that was read at this place.  Raises `BadBody` for one that names no topic or no group."""
         pop = pop_of(record, self._broker_name)
+        places = self._named.get(pop, ())
         if isinstance(record, PopCheckPoint):
-            if pop in self._open:
-                return
-            record.revive_offset = offset
-            self._open[pop] = record
-            heapq.heappush(self._due, (record.due_ms, offset, pop))
-            return
-        point = self._open.get(pop)
-        if point is None:
+            self._take_point(pop, places, record, offset)
             return
         acked = set(acked_offsets(record))
-        for index in range(point.num):
-            if point.offset_at(index) in acked:
-                point.set_bit(index)
-        if all(point.has_bit(index) for index in range(point.num)):
-            del self._open[pop]
+        for place in places:
+            point = self._open[place]
+            for index in range(point.num):
+                if point.offset_at(index) in acked:
+                    point.set_bit(index)
+            if all(map(point.has_bit, range(point.num))):
+                self._drop(pop, place)
+
+    def _take_point(self, pop: Pop, places: tuple[int, ...], point: PopCheckPoint, offset: int) -> None:
+        """The same one twice, as a timer brings it after a crash, is one; two that only share their name are two."""
+        if any(_is_same(self._open[place], point) for place in places):
+            return
+        point.revive_offset = offset
+        self._open[offset] = point
+        self._named[pop] = (*places, offset)
+        heapq.heappush(self._due, (point.due_ms, offset, pop))
 
     def next_due(self) -> tuple[Pop, PopCheckPoint] | None:
         """The first that is due now."""
         while self._due:
             due_ms, offset, pop = self._due[0]
-            point = self._open.get(pop)
-            if point is None or point.revive_offset != offset:
+            point = self._open.get(offset)
+            if point is None:
                 heapq.heappop(self._due)
                 continue
             return (pop, point) if self.end_ms - due_ms > DUE_AFTER_MS else None
         return None
 
-    def finish(self, pop: Pop) -> None:
+    def overtaken(self) -> list[PopCheckPoint]:
+        """Those that wait before others that are done with: a clock was set, or records came late."""
+        return [point for offset, point in self._open.items() if offset < self._copied]
+
+    def finish(self, pop: Pop, point: PopCheckPoint) -> None:
         """All of its messages are taken care of."""
-        self._open.pop(pop, None)
+        self._copied = max(self._copied, point.revive_offset)
+        self._drop(pop, point.revive_offset)
+
+    def _drop(self, pop: Pop, offset: int) -> None:
+        if self._open.pop(offset, None) is None:
+            return
+        left = tuple(place for place in self._named[pop] if place != offset)
+        if left:
+            self._named[pop] = left
+        else:
+            del self._named[pop]
+
+
+def _is_same(one: PopCheckPoint, other: PopCheckPoint) -> bool:
+    return (one.num, one.diffs, one.invisible_time, one.re_put_times, one.suspend) == (
+        other.num,
+        other.diffs,
+        other.invisible_time,
+        other.re_put_times,
+        other.suspend,
+    )

@@ -105,6 +105,10 @@ class PopCheckPoint(Body, kw_only=False, rename=None):
         """It is done.  The map stays a Java `int`."""
         self.bit_map = (((self.bit_map | 1 << index) & _WORD) ^ _SIGN) - _SIGN
 
+    def clear_bit(self, index: int) -> None:
+        """It is not done after all."""
+        self.bit_map = (((self.bit_map & ~(1 << index)) & _WORD) ^ _SIGN) - _SIGN
+
     def re_puts(self) -> int:
         """How often it was stored again; 127 where nobody can read it (`parseRePutTimes`)."""
         if self.re_put_times is None:

@@ -66,7 +66,7 @@ def an_ack_of_another_pop_time_counts(patch: pytest.MonkeyPatch) -> None:
 
     def take(self: ReviveQueue, record: PopCheckPoint | AckMsg, offset: int) -> None:
         if isinstance(record, AckMsg):
-            for pop in self._open:
+            for pop in self._named:
                 if (pop.topic, pop.group, pop.start_offset) == (record.topic, record.group, record.start_offset):
                     record.pop_time = pop.pop_time
         real(self, record, offset)

@@ -62,7 +62,7 @@ def test_a_check_point_is_due_two_seconds_after_its_acknowledgements_may_come() 
     assert queue.done == -1
     found = queue.next_due()
     assert found is not None
-    queue.finish(found[0])
+    queue.finish(*found)
     assert queue.done == 0
     assert queue.next_due() is None
 
@@ -87,3 +87,50 @@ def test_a_clock_that_goes_back_takes_the_end_with_it() -> None:
     queue.saw(40_000, 50_000)
     queue.take(point(0, 49_000), 0)
     assert queue.next_due() is None
+
+
+def test_two_check_points_of_one_name_both_count() -> None:
+    """A message got another time in the millisecond of a pop that begins at it."""
+    queue = ReviveQueue(0, "b", 0)
+    queue.take(point(3, 10_000, 1), 0)
+    queue.take(point(3, 10_000, 4), 1)
+    queue.take(AckMsg(4, 3, "G", "T", 0, 10_000, "b"), 2)
+    queue.take(AckMsg(3, 3, "G", "T", 0, 10_000, "b"), 3)
+    queue.next_offset = 4
+    assert (len(queue), queue.done) == (1, 0)
+    queue.saw(20_000, 20_000)
+    found = queue.next_due()
+    assert found is not None
+    left = found[1]
+    assert (left.num, [left.has_bit(index) for index in range(4)]) == (4, [True, True, False, False])
+    queue.finish(*found)
+    assert (queue.next_due(), queue.done) == (None, 3)
+
+
+def test_the_same_check_point_twice_is_one() -> None:
+    """As a timer brings it after a crash."""
+    queue = ReviveQueue(0, "b", 0)
+    queue.take(point(3, 10_000), 0)
+    queue.take(point(3, 10_000), 1)
+    assert len(queue) == 1
+
+
+def test_those_that_wait_before_others_that_are_done() -> None:
+    queue = ReviveQueue(0, "b", 0)
+    for offset, pop_ms in enumerate((90_000, 10_000, 80_000)):
+        queue.take(point(offset, pop_ms), offset)
+    assert queue.overtaken() == []
+    queue.saw(20_000, 20_000)
+    found = queue.next_due()
+    assert found is not None
+    queue.finish(*found)
+    assert [one.pop_time for one in queue.overtaken()] == [90_000]
+
+
+def test_a_reset_is_not_passed_by_what_was_in_flight() -> None:
+    offsets = ConsumerOffsets(BrokerConfig(), Env(wall_ms=1, mono_ms=1))
+    lines = PopLines(offsets)
+    stretch = lines.open(PLACE, 10)
+    offsets.assign_reset("G", "T", 0, 3)
+    lines.settle(stretch)
+    assert offsets.queues("G", "T") == {0: 3}

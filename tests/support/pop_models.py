@@ -32,7 +32,7 @@ class State:
         """As how many attempts the next delivery counts."""
         self.is_over = False
         """Its time had ended when a clock was set."""
-        self.acked = self.free = self.optional = self.was_set_back = False
+        self.acked = self.free = self.optional = False
         self.old: list[Got] = []
 
 
@@ -64,7 +64,7 @@ class Loose:
                 state.old.append(state.held)
             state.held, state.until_ms, state.got_mono_ms = one, one.receipt.due_ms, self._mono_ms()
             state.times = one.unit.reconsume_times + 1
-            state.acked = state.was_set_back = state.is_over = False
+            state.acked = state.is_over = False
 
     def made_again(self) -> None:
         """The topic was deleted: its messages are no more.  What an old check point says of places comes from the new ones."""
@@ -124,18 +124,11 @@ class Loose:
             if state.queue != queue:
                 continue
             if state.offset >= offset:
-                state.free, state.was_set_back = True, True
+                state.free = True
                 state.acked = state.optional = False
                 state.held = None
             elif not state.acked:
                 state.free = state.optional = True
-
-    def restarted(self) -> None:
-        """A clean stop.  When a clock was set back, check points wait before others that are done: these are read again."""
-        for state in self.all.values():
-            came_again = any(one.topic != self.topic for one in (*state.old, state.held) if one is not None)
-            if self._set_back and state.held is not None and (came_again or state.until_ms - SLACK_MS <= self._wall_ms()):
-                state.free = True
 
     def clock_is_set(self, *, back: bool = False) -> None:
         """In a moment."""
@@ -149,19 +142,20 @@ class Loose:
         self._disturbed_ms = self._mono_ms()
 
     def killed(self, progress: Callable[[str, int], int]) -> None:
-        """`progress(topic, queue)`: as the disk has it."""
+        """`progress(topic, queue)`: as the disk has it.
+
+        When a clock was set back, check points wait before others that are done: these are read again.
+        """
         now, mono = self._wall_ms(), self._mono_ms()
-        unsettled = mono - self._disturbed_ms < SETTLED_MS
+        unsettled = self._set_back or mono - self._disturbed_ms < SETTLED_MS
         for state in self.all.values():
             saved = progress(self.topic, state.queue)
-            if state.was_set_back and state.offset < saved:
-                state.optional = True  # the reset itself is forgotten
             if state.held is None:
                 continue
             places = [one for one in (*state.old, state.held) if one.topic != self.topic]
             again = state.offset >= saved or any(one.offset >= progress(one.topic, 0) for one in places)
             fresh = unsettled or mono - state.got_mono_ms < UNSAVED_MS
-            revived = (bool(places) and fresh) or (not state.acked and state.until_ms - SLACK_MS <= now)
+            revived = (bool(places) and fresh) or (not state.acked and (state.is_over or state.until_ms - SLACK_MS <= now))
             if again or revived:
                 state.free = True
 

@@ -35,6 +35,9 @@ HOUR_MS = 3_600_000
 ROUND_MS = 20_000
 ROUNDS_MAX = 60
 FULL_MS = (1, 12_000, 30_000)
+FAR = 100_000
+TICK_MS = 100
+"""Between two moments; what is changed comes just behind one."""
 
 
 class PopDay:
@@ -172,6 +175,7 @@ class PopDay:
             assert self.client.ask(DeleteTopic(topic="U")).code == 0
             self.gone.made_again()
             self.harness.topic("U", 1)
+            self.harness.driver.advance(TICK_MS)  # the disk takes its time: no pop bears the name of one before
 
     # Giving them back
 
@@ -201,10 +205,10 @@ class PopDay:
             word = self.rng.choice(("pop_time", "pop_time", "start_offset", "group"))
             if word == "group":
                 self.client.ask(ack(one, "O"))
-            elif word == "pop_time":
-                self.client.ask(ack(one, "G", pop_time=one.receipt.pop_time - 1))
-            else:
-                self.client.ask(ack(one, "G", start_offset=one.receipt.start_offset + 1))
+            elif word == "pop_time":  # no pop's
+                self.client.ask(ack(one, "G", pop_time=one.receipt.pop_time - TICK_MS // 2))
+            else:  # beyond what there is: the next message may have a check point of its own
+                self.client.ask(ack(one, "G", start_offset=one.receipt.start_offset + FAR))
 
     def change(self) -> None:
         for one in self.loose.some(self.rng, 1):
@@ -249,6 +253,7 @@ class PopDay:
         assert answer.code == 0, answer.remark
         self.take_polls()
         (self.loose if group == "G" else self.ordered).reset(queue, offset)
+        self.harness.driver.advance(TICK_MS)
 
     # The world
 
@@ -285,8 +290,6 @@ class PopDay:
         while self.harness.node.store.refusal is not None:  # a stop writes what is only in memory
             self.harness.driver.advance(1_000)
         self.take_polls()
-        for model in (self.loose, self.gone):
-            model.restarted()
         self.harness.restart()
         self.begin()
 

@@ -1,0 +1,153 @@
+"""POP when clocks are set, disks are full, brokers stop and are killed: what random days have found, one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rmq_wire.headers.offsets import ResetOffset
+from rmq_wire.headers.topics import DeleteTopic
+from tests.support.driver import Client
+from tests.support.engine import Harness, failing_commits
+from tests.support.popping import ack, change_of, take
+from tests.support.requests import send
+
+HOUR_MS = 3_600_000
+LONG_MS = 60_000
+SAVED_MS = 12_000
+"""By then progress is on the disk."""
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Harness:
+    return Harness(tmp_path, reviveQueueNum=1).begun()
+
+
+@pytest.fixture
+def buffering(tmp_path: Path) -> Harness:
+    return Harness(tmp_path, reviveQueueNum=1, enablePopBufferMerge=True).begun()
+
+
+def fill(client: Client, count: int, topic: str = "T", queue_id: int = 0) -> None:
+    for number in range(count):
+        assert client.ask(send(topic, queue_id), b"m%d" % number).code == 0
+
+
+def retries(broker: Harness) -> list[bytes]:
+    return [bytes(one.body) for one in broker.stored("%RETRY%G_T")]
+
+
+# --- the buffer
+
+
+def test_who_gets_another_time_leaves_the_check_point_in_the_buffer(buffering: Harness) -> None:
+    """Not a record before it in the log, where nobody finds what it belongs to when a clock is set meanwhile."""
+    client = buffering.connect()
+    fill(client, 2)
+    first, _ = take(client, invisible_time=LONG_MS)
+    assert client.ask(change_of(first, 5_000)).code == 0
+    buffering.env.wall_ms += HOUR_MS
+    buffering.driver.advance(LONG_MS)
+    assert sorted(retries(buffering)) == [b"m0", b"m1"]
+
+
+def test_all_that_have_another_time_end_their_check_point(buffering: Harness) -> None:
+    client = buffering.connect()
+    fill(client, 1)
+    [one] = take(client, invisible_time=LONG_MS)
+    assert client.ask(change_of(one, 5_000)).code == 0
+    assert len(buffering.node.pops.buffer) == 0
+    assert buffering.node.offsets.query("G", "T", 0) == 1
+    buffering.driver.advance(2 * LONG_MS)
+    assert retries(buffering) == [b"m0"]
+
+
+def test_another_time_that_is_not_written_ends_nothing(buffering: Harness) -> None:
+    client = buffering.connect()
+    fill(client, 1)
+    [one] = take(client, invisible_time=LONG_MS)
+    with pytest.MonkeyPatch.context() as patch:
+        failing_commits(buffering, patch)
+        assert client.ask(change_of(one, 5_000)).code != 0
+    assert len(buffering.node.pops.buffer) == 1
+    assert buffering.node.offsets.query("G", "T", 0) <= 0
+    buffering.driver.advance(2 * LONG_MS)
+    assert retries(buffering) == [b"m0"]
+
+
+def test_an_acknowledgement_while_the_check_point_cannot_be_stored(buffering: Harness) -> None:
+    client = buffering.connect()
+    fill(client, 2)
+    one, _ = take(client, invisible_time=LONG_MS)
+    with pytest.MonkeyPatch.context() as patch:
+        failing_commits(buffering, patch)
+        buffering.driver.advance(30_000)
+        ack(client, one)
+        buffering.driver.advance(LONG_MS)
+    buffering.driver.advance(LONG_MS)
+    assert retries(buffering) == [b"m1"]
+
+
+# --- progress
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_a_reset_outlives_the_broker(buffering: Harness, kill: bool) -> None:
+    """What is in flight when it comes does not move progress beyond it, and the answer leaves when the file has it."""
+    client = buffering.connect()
+    fill(client, 3)
+    take(client, count=2, invisible_time=LONG_MS)
+    buffering.driver.advance(SAVED_MS)
+    take(client, invisible_time=LONG_MS)
+    reset = ResetOffset(group="G", topic="T", timestamp=-1, is_force=True, queue_id=0, offset=1)
+    assert client.ask(reset).code == 0
+    buffering.restart(kill=kill)
+    assert [one.body for one in take(buffering.connect())] == [b"m1", b"m2"]
+
+
+def test_a_topic_that_comes_again_has_no_old_progress(buffering: Harness) -> None:
+    """Also when the broker is killed before it writes its progress as usual."""
+    client = buffering.connect()
+    fill(client, 2)
+    ack(client, *take(client, invisible_time=LONG_MS))
+    buffering.driver.advance(SAVED_MS)
+    assert client.ask(DeleteTopic(topic="T")).code == 0
+    buffering.topic("T")
+    fill(client, 2)
+    buffering.restart(kill=True)
+    assert [one.body for one in take(buffering.connect())] == [b"m0", b"m1"]
+
+
+# --- coming again
+
+
+def test_what_is_stored_late_says_nothing_about_what_the_timer_has(broker: Harness) -> None:
+    """An acknowledgement in time is on its way when a clock is set; one that is due already gets into the queue before it."""
+    client = broker.connect()
+    fill(client, 80)
+    several = [take(client, count=1, invisible_time=5_000)[0] for _ in range(40)]
+    others = take(client, invisible_time=LONG_MS)
+    ack(client, *several)
+    broker.env.wall_ms += HOUR_MS
+    ack(client, *others)
+    broker.driver.advance(LONG_MS)
+    assert not set(retries(broker)) & {one.body for one in several}
+
+
+def test_a_stop_brings_nothing_twice_that_came_out_of_turn(broker: Harness) -> None:
+    """A clock was set back: a check point waits for it, and one behind it is done with."""
+    client = broker.connect()
+    fill(client, 2)
+    take(client, count=1, invisible_time=LONG_MS)
+    broker.driver.advance(LONG_MS - 500)
+    broker.env.wall_ms -= HOUR_MS
+    take(client, invisible_time=5_000)
+    broker.driver.advance(20_000)
+    assert retries(broker) == [b"m1"]
+    broker.restart()
+    broker.driver.advance(LONG_MS)
+    assert retries(broker) == [b"m1"]
+    broker.env.wall_ms += HOUR_MS
+    broker.driver.advance(LONG_MS)
+    assert retries(broker) == [b"m1", b"m0"]
