@@ -110,7 +110,7 @@ class BrokerNode:
         light = config.enable_lmq
         self.topics = (LightTopicTable if light else TopicTable)(config, env)
         self.groups = (LightGroupTable if light else GroupTable)(config, env)
-        self.offsets = (LightConsumerOffsets if light else ConsumerOffsets)(config, env)
+        self.offsets = (LightConsumerOffsets if light else ConsumerOffsets)(config, env, lambda: self.store.flushed_offset)
         self._kinds_known = False
         self._read_early: tuple[PersistedTable, ...] = ()
         limits = limits or Limits()

@@ -110,8 +110,11 @@ class PopBuffer:
         self._settle(pop, held)
         return True
 
-    def ack_with_turn(self, ack: AckMsg) -> bool:
-        """The same of one message, if what this turn has staged is written: a check point that takes this one's place."""
+    def ack_with_turn(self, ack: AckMsg, end_offset: int) -> bool:
+        """The same of one message, if what this turn has staged is written: a check point that takes this one's place.
+
+        `end_offset`: of that.
+        """
         pop, held = self._held(ack)
         if held is None:
             return False
@@ -119,6 +122,7 @@ class PopBuffer:
         if index < 0 or held.point.has_bit(index):
             return True
         held.point.set_bit(index)
+        held.stretch.rests_on(end_offset)
         held.unsure += 1
 
         def committed(error: BaseException | None) -> None:
@@ -211,7 +215,7 @@ class PopBuffer:
         acked = [point.offset_at(index) for index in range(point.num) if point.has_bit(index)]
         bits, point.bit_map = point.bit_map, 0
         try:
-            self._records.put_check_point(point, held.revive_queue, wall_ms)
+            held.stretch.rests_on(self._records.put_check_point(point, held.revive_queue, wall_ms).end_offset)
         finally:
             point.bit_map = bits
         about = (point.start_offset, point.group, point.topic, point.queue_id, point.pop_time)

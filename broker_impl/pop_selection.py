@@ -217,6 +217,7 @@ class PopSelection:
             parts.lines.undo(stretch)
             parts.env.log.warning("a check point of group %s was not stored: %s", queue.group, no)
             return False
+        stretch.rests_on(placed.end_offset)
         self.stretches.append(stretch)
         self.end_offset = placed.end_offset
         return True

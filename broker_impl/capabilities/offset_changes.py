@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.answers import Answer, Pause, Refusal, Reply
+from broker_impl.engine.answers import Answer, Refusal, Reply
 from broker_impl.engine.call import Call
 from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.engine import Engine
@@ -24,6 +24,7 @@ from broker_impl.engine.slices import ROWS_PER_SLICE, Slices, begun, joined, spe
 from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_offsets import FULL, ConsumerOffsets
 from broker_impl.state.groups import GroupTable
+from broker_impl.state.persisted import saving
 from broker_impl.state.topics import TopicTable
 from rmq_wire import names
 from rmq_wire.bodies.body import FASTJSON
@@ -106,22 +107,8 @@ class OffsetChanges(Capability):
             self._offsets.assign_reset(asked.group, asked.topic, queue_id, offset)
             if count % ROWS_PER_SLICE == 0:
                 yield None
-        yield from self._saved()
+        yield from saving(self._offsets)  # *differs*: Java forgets it in a crash within five seconds
         return (yield from spelled(ResetOffsetBody(offset_table=self._named(asked.topic, targets)), FASTJSON))
-
-    def _saved(self) -> Slices[None]:
-        """Until the file has it (*differs*: Java forgets it in a crash within five seconds).  Raises `Refusal`."""
-        pause, said = Pause(), list[Refusal]()
-
-        def saved(no: Refusal | None) -> None:
-            said.extend(() if no is None else (no,))
-            pause.end()
-
-        self._offsets.changed()
-        self._offsets.when_saved(saved)
-        yield pause
-        for no in said:
-            raise no
 
     def _target(self, asked: ResetOffset, topic: TopicConfig) -> Slices[int]:
         """Where one queue is set to.  One beyond its end is lawful, as in Java: the next pull is told the end."""

@@ -178,7 +178,9 @@ class PopEnds(Capability):
             self.parts.stats.add_check_point(asked.consumer_group, asked.topic)
         self._count_ack(asked.consumer_group, asked.topic, 1)
         old = self._ack(queue, receipt, asked.offset)
-        end_offset = placed.end_offset if self.parts.buffer.ack_with_turn(old) else self._put_ack(old, receipt, 0)
+        end_offset = placed.end_offset
+        if not self.parts.buffer.ack_with_turn(old, end_offset):
+            end_offset = self._put_ack(old, receipt, 0)
         answer = ChangeInvisibleTimeResponse(
             pop_time=pop_ms, invisible_time=asked.invisible_time, revive_qid=receipt.revive_queue
         )

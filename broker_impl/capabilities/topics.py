@@ -21,6 +21,7 @@ from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import ROWS_PER_SLICE, Slices, begun, in_turn, spelled
 from broker_impl.state.attributes import MESSAGE_TYPE, MIXED, BadAttribute, parse_modification
 from broker_impl.state.consumer_offsets import ConsumerOffsets
+from broker_impl.state.persisted import saving
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
 from rmq_wire import names
@@ -176,16 +177,8 @@ class Topics(Capability):
             self._delete(asker, later, None)
         elif error is not None:
             asker.acknowledge(None, error)
-        else:
-            self._offsets.changed()  # a topic of this name that comes must not find the progress in this one after a crash
-            self._offsets.when_saved(partial(self._deleted, asker))
-
-    @staticmethod
-    def _deleted(asker: PendingAnswer, no: Refusal | None) -> None:
-        if no is None:
-            asker.acknowledge(None, None)
-        else:
-            asker.answer(no)
+        else:  # a topic of this name that comes must not find the progress in this one after a crash
+            self._engine.in_background(saving(self._offsets), asker.acknowledge)
 
     @answers(GetTopicConfig)
     def config(self, call: Call, asked: GetTopicConfig) -> Answer:

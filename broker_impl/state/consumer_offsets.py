@@ -8,12 +8,13 @@ Java: `ConsumerOffsetManager`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
 from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover
+from broker_impl.state.safe_progress import SafeProgress
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.offsets import ConsumerOffsetTable
 from rmq_wire.java import iteration_order
@@ -40,16 +41,20 @@ ORDERED_MAX = 4_096
 
 
 class ConsumerOffsets(PersistedTable):
-    """Progress by `topic@group` and queue id.  Offsets are the next one to read."""
+    """Progress by `topic@group` and queue id.  Offsets are the next one to read.
+
+    `flushed()`: the log offset up to which the disk has everything.
+    """
 
     file = "consumerOffset.json"
 
-    def __init__(self, config: BrokerConfig, env: Env) -> None:
+    def __init__(self, config: BrokerConfig, env: Env, flushed: Callable[[], int] = lambda: 0) -> None:
         super().__init__()
         self._config = config
         self._env = env
         buckets = concurrent_buckets(MAP_CAPACITY)
-        self._offsets: Rows[dict[int, int]] = Rows(_by_queue, buckets=buckets)
+        self._offsets: Rows[dict[int, int]] = Rows(self._in_file, buckets=buckets)
+        self._safe = SafeProgress(flushed)
         self._pulled: Rows[dict[int, int]] = Rows(_by_queue, buckets=buckets)
         self._resets: dict[str, dict[int, int]] = {}
         self._topics_of: Rows[dict[str, None]] = Rows(self._in_javas_order, buckets=GROUP_MAP_BUCKETS)
@@ -78,6 +83,22 @@ class ConsumerOffsets(PersistedTable):
 
         A queue that the group has no progress in is passed over when the table is `full`.
         """
+        if self._safe and self._safe.drop(key := topic + SEPARATOR + group, queue_id):
+            self._offsets.touch(key)
+            self.changes += 1
+        self._put(group, topic, queue_id, offset, client)
+
+    def commit_resting(self, group: str, topic: str, queue_id: int, offset: int, end_offset: int, client: str = "") -> None:
+        """The same; the file gets it when the disk has the log up to `end_offset`, where the check points lie that it passes."""
+        key = topic + SEPARATOR + group
+        row = self._offsets.rows.get(key)
+        old = None if row is None else row.get(queue_id)
+        if old is None:
+            return self.commit(group, topic, queue_id, offset, client)
+        self._safe.add(key, queue_id, old, offset, end_offset)
+        return self._put(group, topic, queue_id, offset, client)
+
+    def _put(self, group: str, topic: str, queue_id: int, offset: int, client: str) -> None:
         key = topic + SEPARATOR + group
         if self._drops:
             self._settle(topic, group)
@@ -240,6 +261,18 @@ class ConsumerOffsets(PersistedTable):
 
     # -- the file and answer 43
 
+    @property
+    def dirty(self) -> bool:
+        """Something changed that no finished write contains, or what it contains has become safe since."""
+        return super().dirty or bool(self._safe)
+
+    def encode_slices(self) -> Iterator[bytes]:
+        yield from self._safe.settling(self._offsets.touch)
+        yield from super().encode_slices()
+
+    def _in_file(self, key: str, row: dict[int, int]) -> dict[int, int]:
+        return _by_queue(key, self._safe.of(key, row))
+
     def members(self) -> dict[str, Rows[Any] | Any]:
         """`consumerOffset.json`; `groupTopicMap` is derived and only there for Java's readers."""
         return {
@@ -339,6 +372,7 @@ class ConsumerOffsets(PersistedTable):
 
     def _forget(self, key: str) -> None:
         self._resets.pop(key, None)
+        self._safe.forget(key)
         for table in (self._offsets, self._pulled):
             row = table.drop(key)
             if row is not None:

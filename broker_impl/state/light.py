@@ -49,8 +49,8 @@ class LightConsumerOffsets(ConsumerOffsets):
 
     file = "lmqConsumerOffset.json"
 
-    def __init__(self, config: BrokerConfig, env: Env) -> None:
-        super().__init__(config, env)
+    def __init__(self, config: BrokerConfig, env: Env, flushed: Callable[[], int] = lambda: 0) -> None:
+        super().__init__(config, env, flushed)
         self._light: Rows[int] = Rows(lambda _, offset: offset, buckets=concurrent_buckets(MAP_CAPACITY))
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, client: str = "") -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Generator, Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 from weakref import WeakSet
 
-from broker_impl.engine.answers import Refusal
+from broker_impl.engine.answers import Pause, Refusal
 from broker_impl.engine.slices import BYTES_PER_SLICE
 from broker_impl.state.java_order import JavaOrder, Portion
 from rmq_net.log import Log, plain_text
@@ -277,6 +277,21 @@ class PersistedTable:
             yield (b",\n\t" if number else b"{\n\t") + fastjson.dumps_strict(name) + b":"
             yield from taken[name]
         yield b"\n}" if taken else b"{}"
+
+
+def saving(table: PersistedTable) -> Generator[Pause, None, None]:
+    """For a background task: write the table, and wait until the file has all changes so far.  Raises `Refusal`."""
+    pause, refusals = Pause(), list[Refusal]()
+
+    def saved(no: Refusal | None) -> None:
+        refusals.extend(() if no is None else (no,))
+        pause.end()
+
+    table.changed()
+    table.when_saved(saved)
+    yield pause
+    for no in refusals:
+        raise no
 
 
 def _value(value: Any) -> Iterator[bytes]:

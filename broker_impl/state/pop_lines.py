@@ -1,8 +1,9 @@
 """Where the next pop of a queue begins, and in which order what was handed out counts as progress.
 
 A pop hands out a stretch of a queue.  The next one begins behind it at once, while the group's committed progress moves only over
-stretches whose check point is stored, first come, first served: what is committed is never behind an open stretch, so a crash
-hands out again and loses nothing.  A queue has a line as long as one of its stretches is open.
+stretches whose check point is stored, first come, first served: what is committed is never behind an open stretch, and the file
+has nothing whose check point the disk does not have.  So a crash hands out again and loses nothing.  A queue has a line as long
+as one of its stretches is open.
 
 Java: `PopBufferMergeService` (commitOffsets, getLatestOffset, clearOffsetQueue), `PopMessageProcessor.QueueLockManager`,
 `PopInflightMessageCounter`.  *Differs*: a queue's lock is needed only while its bytes are read from the disk.
@@ -30,14 +31,22 @@ class QueueOfGroup(NamedTuple):
 
 
 class Stretch:
-    """What one pop handed out: up to `next_offset`.  `settled`: its check point is safe, or nothing of it needs one."""
+    """What one pop handed out: up to `next_offset`.
 
-    __slots__ = ("next_offset", "place", "settled")
+    `settled`: its check point is written, or nothing of it needs one.  `end_offset`: up to where in the log it rests on records.
+    """
+
+    __slots__ = ("end_offset", "next_offset", "place", "settled")
 
     def __init__(self, place: QueueOfGroup, next_offset: int) -> None:
         self.place = place
         self.next_offset = next_offset
+        self.end_offset = 0
         self.settled = False
+
+    def rests_on(self, end_offset: int) -> None:
+        """A record that it needs ends there."""
+        self.end_offset = max(self.end_offset, end_offset)
 
 
 class PopLines:
@@ -81,15 +90,16 @@ class PopLines:
         line = self._lines.get(place)
         if not line or not line[0].settled:
             return
-        offset = ABSENT
+        offset, end_offset = ABSENT, 0
         while line and line[0].settled:
-            offset = line.popleft().next_offset
+            first = line.popleft()
+            offset, end_offset = first.next_offset, max(end_offset, first.end_offset)
         if not line:
             del self._lines[place]
         if self._offsets.has_reset(place.group, place.topic, place.queue_id):
             return  # the group starts anew there; what was in flight says nothing about it
         if offset > self._offsets.query(place.group, place.topic, place.queue_id):
-            self._offsets.commit(place.group, place.topic, place.queue_id, offset, COMMITTER)
+            self._offsets.commit_resting(place.group, place.topic, place.queue_id, offset, end_offset, COMMITTER)
 
     def undo(self, stretch: Stretch) -> None:
         """Nothing was handed out after all."""

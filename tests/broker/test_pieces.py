@@ -44,6 +44,7 @@ WHOLE: Final = {
     ("broker", 41): "QUEUES_PER_REQUEST_MAX",
     ("broker", 42): "QUEUES_PER_REQUEST_MAX",
     ("broker", 215): "topics_max",
+    ("broker", 222): "ORDERED_MAX",
     ("broker", 225): "GROUPS_PER_REQUEST_MAX",
     ("broker", 320): "UNITS_MAX",
 }

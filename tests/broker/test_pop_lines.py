@@ -10,6 +10,8 @@ from broker_impl.env import Env
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.pop_lines import PopLines, QueueOfGroup
 from broker_impl.state.revive_queue import ReviveQueue
+from rmq_wire import fastjson
+from rmq_wire.bodies.offsets import ConsumerOffsetTable
 from rmq_wire.bodies.pop import AckMsg, PopCheckPoint
 
 PLACE = QueueOfGroup("T", "G", 0)
@@ -134,3 +136,40 @@ def test_a_reset_is_not_passed_by_what_was_in_flight() -> None:
     offsets.assign_reset("G", "T", 0, 3)
     lines.settle(stretch)
     assert offsets.queues("G", "T") == {0: 3}
+
+
+def in_file(offsets: ConsumerOffsets) -> int:
+    """What a crash would find, once this is written."""
+    document = offsets.encode()
+    offsets.written()
+    return ConsumerOffsetTable.from_plain(fastjson.loads(document)).offset_table["T@G"][0]
+
+
+def test_the_file_has_no_progress_whose_check_point_the_disk_does_not_have() -> None:
+    flushed = [100]
+    offsets = ConsumerOffsets(BrokerConfig(), Env(wall_ms=1, mono_ms=1), lambda: flushed[0])
+    lines = PopLines(offsets)
+    offsets.commit("G", "T", 0, 0)
+    first, second, third = (lines.open(PLACE, number) for number in (10, 20, 30))
+    first.rests_on(90)
+    second.rests_on(150)
+    for stretch in (second, third, first):
+        lines.settle(stretch)
+    assert (offsets.query("G", "T", 0), in_file(offsets), offsets.dirty) == (30, 0, True)
+    flushed[0] = 149
+    assert in_file(offsets) == 0
+    flushed[0] = 150
+    assert (in_file(offsets), offsets.dirty) == (30, False)
+
+
+def test_progress_that_is_set_rests_on_nothing() -> None:
+    offsets = ConsumerOffsets(BrokerConfig(), Env(wall_ms=1, mono_ms=1))
+    for number, end_offset in ((0, 0), (10, 100), (20, 200)):
+        offsets.commit_resting("G", "T", 0, number, end_offset)
+    assert in_file(offsets) == 0
+    offsets.commit("G", "T", 0, 20)
+    assert (in_file(offsets), offsets.dirty) == (20, False)
+    offsets.commit_resting("G", "T", 0, 30, 300)
+    for _ in offsets.dropping_topic("T"):
+        pass
+    assert not offsets._safe

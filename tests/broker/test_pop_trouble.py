@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rmq_wire import fastjson
+from rmq_wire.bodies.offsets import ConsumerOffsetTable
 from rmq_wire.headers.offsets import ResetOffset
 from rmq_wire.headers.topics import DeleteTopic
 from tests.support.driver import Client
@@ -117,6 +119,28 @@ def test_a_topic_that_comes_again_has_no_old_progress(buffering: Harness) -> Non
     fill(client, 2)
     buffering.restart(kill=True)
     assert [one.body for one in take(buffering.connect())] == [b"m0", b"m1"]
+
+
+@pytest.mark.parametrize("buffer", [False, True])
+def test_the_file_waits_for_the_check_point_to_be_on_the_disk(tmp_path: Path, buffer: bool) -> None:
+    """Of what is written and not flushed a power cut may leave nothing."""
+    broker = Harness(
+        tmp_path, enablePopBufferMerge=buffer, flushIntervalCommitLog=HOUR_MS, flushCommitLogThoroughInterval=HOUR_MS
+    )
+    client = broker.begun().connect()
+    fill(client, 3)
+    broker.node._sync_log()
+    take(client, invisible_time=LONG_MS)
+
+    def saved() -> int:
+        broker.driver.advance(2 * SAVED_MS)
+        document = fastjson.loads((tmp_path / "config" / "consumerOffset.json").read_bytes())
+        return ConsumerOffsetTable.from_plain(document).offset_table["T@G"][0]
+
+    assert saved() == 0
+    assert broker.node.offsets.query("G", "T", 0) == 3
+    broker.node._sync_log()
+    assert saved() == 3
 
 
 # --- coming again
