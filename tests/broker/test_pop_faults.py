@@ -17,7 +17,7 @@ from rmq_wire.headers.topics import DeleteTopic
 from tests.support.driver import Client
 from tests.support.engine import Harness, failing_commits
 from tests.support.lines import lines_of
-from tests.support.popping import INVISIBLE_MS, Popped, ack, batch_of, change_of, pop, popped, take
+from tests.support.popping import INVISIBLE_MS, Popped, ack, ack_of, batch_of, change_of, pop, popped, take
 from tests.support.requests import send
 
 AGAIN_MS = INVISIBLE_MS + 6_000
@@ -393,6 +393,46 @@ def test_acknowledgements_of_thousands_come_in_slices(broker: Harness, client: C
     unknown = BatchAckMessageRequestBody(broker_name="broker-a", acks=[*one, *one]).encode().replace(b'"T"', b'"U"')
     assert client.ask(BatchAckMessage(), unknown).code == 0
     assert broker.node.store.written_offset == before
+
+
+LAST_LONG = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"start_offset": -1},
+        {"start_offset": LAST_LONG},
+        {"start_offset": -LAST_LONG},
+        {"pop_time": 0},
+        {"invisible_time": 0},
+        {"queue_id": -1},
+        {"queue_id": 2**31 - 1},
+        {"queue_offset": LAST_LONG},
+        {"flag": "2"},
+    ],
+)
+def test_a_receipt_that_lies_ends_no_message_of_another_pop(broker: Harness, client: Client, words: dict[str, Any]) -> None:
+    """It may be taken, as in 5.5.0: it ends the message that it names, or none, and stops nothing."""
+    fill(client, 2)
+    first, second = take(client)
+    lie = first._replace(receipt=first.receipt._replace(**words))
+    asked = ack_of(lie, offset=0, queue_id=0)
+    client.ask(asked)
+    [said] = BatchAckMessageRequestBody.read(batch_of([first])[1]).acks or []
+    for name, value in words.items():
+        if name not in ("flag", "queue_offset"):
+            setattr(said, name, value)
+    client.ask(BatchAckMessage(), BatchAckMessageRequestBody(broker_name="broker-a", acks=[said]).encode())
+    broker.driver.advance(AGAIN_MS)
+    again = take(client)
+    assert second.body in bodies(again)
+    ack(client, *again)
+    fill(client, 1)
+    assert len(take(client)) == 1
+    broker.driver.advance(AGAIN_MS)
+    assert len(take(client)) == 1
+    assert broker.node.revive.open == 0
 
 
 # --- what is counted
