@@ -42,17 +42,17 @@ NEXT_MS: Final = 5
 class Buffered:
     """A check point in the buffer.  `leaves_ms`: when it is stored at the latest, on the clock of deadlines.
 
-    `unsure`: how many of its bits stand or fall with this turn.  `staged`: it is on its way into the log.
+    `unsure`: how many of its bits stand or fall with this turn.  `staged`: it is on its way into the log, to end at `end_offset`.
     """
 
-    __slots__ = ("leaves_ms", "point", "revive_queue", "staged", "stretch", "unsure")
+    __slots__ = ("end_offset", "leaves_ms", "point", "revive_queue", "staged", "stretch", "unsure")
 
     def __init__(self, point: PopCheckPoint, revive_queue: int, stretch: Stretch, leaves_ms: int) -> None:
         self.point = point
         self.revive_queue = revive_queue
         self.stretch = stretch
         self.leaves_ms = leaves_ms
-        self.unsure = 0
+        self.unsure = self.end_offset = 0
         self.staged = False
 
     @property
@@ -122,12 +122,13 @@ class PopBuffer:
         if index < 0 or held.point.has_bit(index):
             return True
         held.point.set_bit(index)
-        held.stretch.rests_on(end_offset)
         held.unsure += 1
 
         def committed(error: BaseException | None) -> None:
             held.unsure -= 1
-            if error is not None:
+            if error is None:
+                held.stretch.rests_on(end_offset)
+            else:
                 held.point.clear_bit(index)
             self._settle(pop, held)
 
@@ -204,6 +205,7 @@ class PopBuffer:
             held.staged = False
             if error is None:
                 self._points.pop(pop, None)
+                held.stretch.rests_on(held.end_offset)
                 self._lines.settle(held.stretch)
             else:
                 self._count += 1
@@ -215,7 +217,7 @@ class PopBuffer:
         acked = [point.offset_at(index) for index in range(point.num) if point.has_bit(index)]
         bits, point.bit_map = point.bit_map, 0
         try:
-            held.stretch.rests_on(self._records.put_check_point(point, held.revive_queue, wall_ms).end_offset)
+            held.end_offset = self._records.put_check_point(point, held.revive_queue, wall_ms).end_offset
         finally:
             point.bit_map = bits
         about = (point.start_offset, point.group, point.topic, point.queue_id, point.pop_time)

@@ -91,6 +91,19 @@ def test_an_acknowledgement_while_the_check_point_cannot_be_stored(buffering: Ha
     assert retries(buffering) == [b"m1"]
 
 
+def test_a_check_point_that_could_not_be_stored_and_then_was_acknowledged(buffering: Harness) -> None:
+    """Progress does not wait for a part of the log that was undone."""
+    client = buffering.connect()
+    fill(client, 1)
+    [one] = take(client, invisible_time=LONG_MS)
+    with pytest.MonkeyPatch.context() as patch:
+        failing_commits(buffering, patch)
+        buffering.driver.advance(30_000)
+        ack(client, one)
+    buffering.restart()
+    assert buffering.node.offsets.query("G", "T", 0) == 1
+
+
 # --- progress
 
 
