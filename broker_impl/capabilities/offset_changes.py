@@ -102,8 +102,7 @@ class OffsetChanges(Capability):
             raise Refusal(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
         for count, (queue_id, offset) in enumerate(targets.items(), 1):
             if self._offsets.full and not self._offsets.knows(asked.group, asked.topic, queue_id):
-                remark = FULL
-                raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+                raise Refusal(ResponseCode.SYSTEM_ERROR, FULL)
             self._offsets.assign_reset(asked.group, asked.topic, queue_id, offset)
             if count % ROWS_PER_SLICE == 0:
                 yield None
