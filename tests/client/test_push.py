@@ -178,7 +178,7 @@ async def test_part_of_a_batch(ours: Subject) -> None:
             with trio.fail_after(PATIENCE_S):
                 while len(heard.messages) < 10:
                     await trio.lowlevel.checkpoint()
-        assert batches[:2] == [[b"0", b"1", b"2"], [b"3", b"4", b"5"]]
+        assert sorted(batches[:2]) == [[b"0", b"1", b"2"], [b"3", b"4", b"5"]]  # two listeners at once
         assert Counter(heard.bodies)[b"0"] == Counter(heard.bodies)[b"3"] == 1
 
 
