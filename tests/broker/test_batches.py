@@ -159,6 +159,32 @@ def test_the_disk_has_all_of_it_before_the_answer(tmp_path: Path) -> None:
     harness.stop()
 
 
+def test_who_sends_beside_a_large_batch_is_not_left_without_a_flush(tmp_path: Path) -> None:
+    """A flush under way covers the batch already when its answer takes its place behind sends that wait for the next one."""
+    harness = Harness(tmp_path, flushDiskType="SYNC_FLUSH", **BIG_FILES)
+    harness.topic()
+    store, waiting = harness.node.store, harness.node.engine._commits.waiting
+    harness.driver.held = True
+    one, two, three = (harness.connect() for _ in range(3))
+    begin(one, *items())
+    while not store.written_offset:
+        harness.driver.turn()
+    harness.driver.turn((two, two.frame(send(), b"begins a flush")))
+    harness.driver.turn()
+    assert len(harness.driver.jobs) == 1
+    while not waiting or waiting[-1][2][0] is not one.peer:
+        harness.driver.turn((three, three.frame(send(), b"waits for the next")))
+    for _ in range(2):
+        harness.driver.end_job()
+        harness.driver.run()
+    assert store.flushed_offset == store.written_offset
+    assert all(client.answers for client in (one, two, three))
+    assert not waiting
+    assert {answer.code for client in (one, two, three) for answer in client.answers.values()} == {ResponseCode.SUCCESS}
+    harness.driver.held = False
+    harness.stop()
+
+
 def test_check_sums_of_units_are_those_of_their_places(tmp_path: Path) -> None:
     harness = Harness(tmp_path, enabledAppendPropCRC="true", **BIG_FILES)
     harness.topic()

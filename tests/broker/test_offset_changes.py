@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from broker_impl.state import consumer_offsets
 from rmq_wire import fastjson
-from rmq_wire.codes import RequestCode, ResponseCode
+from rmq_wire.codes import VERSION_RESETS_OFFSET, RequestCode, ResponseCode
 from rmq_wire.command import Command
 from rmq_wire.headers.clients import GetConsumerStatus
 from rmq_wire.headers.offsets import (
@@ -183,6 +184,20 @@ def test_a_reset_by_members_is_refused_where_nobody_can_hear_it(tmp_path: Path) 
     assert answer.remark == "Consumer not online, so can not reset offset, Group: G Topic: T Timestamp: 0"
     new = ResetOffset(group="New", topic="T", timestamp=0, is_force=True)
     assert tool.ask(new).remark == "THe consumer group <New> not exist"
+    broker.stop()
+
+
+@pytest.mark.parametrize(("version", "code"), [(VERSION_RESETS_OFFSET - 1, 1), (VERSION_RESETS_OFFSET, 0)])
+def test_a_reset_by_members_needs_clients_that_know_of_it(tmp_path: Path, version: int, code: int) -> None:
+    broker = by_members(tmp_path)
+    member, tool = broker.connect(), broker.connect()
+    frame = member.frame(*beat())
+    member.raw(re.sub(rb'("version":)(\d+)', lambda said: said[1] + b"%-*d" % (len(said[2]), version), frame))
+    answer = tool.ask(reset(0))
+    assert (answer.code, answer.remark) == (
+        (code, f"the client does not support this feature. version={version}") if code else (code, None)
+    )
+    assert len(asked_for(member, RequestCode.RESET_CONSUMER_CLIENT_OFFSET)) == int(not code)
     broker.stop()
 
 

@@ -147,6 +147,14 @@ def test_of_the_oldest_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert subject.size == 0
 
 
+def test_one_of_the_largest_size_is_kept() -> None:
+    subject = RecentHalves()
+    for size in (recent_halves.BYTES_OF_ONE_MAX, recent_halves.BYTES_OF_ONE_MAX + 1):
+        subject.keep(size, made(size))
+    assert subject.find(recent_halves.BYTES_OF_ONE_MAX) is not None
+    assert subject.find(recent_halves.BYTES_OF_ONE_MAX + 1) is None
+
+
 def made(size: int) -> RecentHalf:
     return RecentHalf(Draft(HALF, 0, b"", b"", 0, b"", b""), "T", 0, "P", 0, size)
 

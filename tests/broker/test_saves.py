@@ -13,7 +13,7 @@ import pytest
 
 from broker_impl.config import BrokerConfig
 from broker_impl.properties import read_properties
-from broker_impl.saves import THREAD, Saves
+from broker_impl.saves import Saves
 from broker_impl.state.persisted import PersistedTable
 from broker_impl.state.topics import TopicTable
 from rmq_store.errors import Closed
@@ -34,40 +34,6 @@ from tests.support.requests import beat, create_topic, pull, send
 @pytest.fixture
 def machine() -> Machine:
     return Machine()
-
-
-# --- gathered
-
-
-def test_many_changes_are_one_write(machine: Machine) -> None:
-    clients = [machine.connect() for _ in range(50)]
-    machine.driver.run(*((client, client.frame(create_topic(f"T{n}"))) for n, client in enumerate(clients)))
-    assert not any(client.answers for client in clients)
-    machine.end_writes()
-    assert [answered(client) for client in clients] == [[OK]] * 50
-    assert machine.writes() == 1
-
-
-def test_what_comes_during_a_write_shares_the_next(machine: Machine) -> None:
-    clients = [machine.connect() for _ in range(20)]
-    for number, client in enumerate(clients):
-        client.send(create_topic(f"T{number}"))
-    assert sum(job.thread == THREAD for job in machine.driver.jobs) == 1
-    machine.end_writes()
-    assert [answered(client) for client in clients] == [[OK]] * 20
-    assert machine.writes() == 2
-
-
-def test_a_write_holds_nobody_else_up(machine: Machine) -> None:
-    machine.driver.held = False
-    machine.topic("T")
-    machine.driver.held = True
-    maker, other = machine.connect(), machine.connect()
-    maker.send(create_topic("New"))
-    assert other.ask(send("T"), b"x").code == OK
-    assert not maker.answers
-    machine.end_writes()
-    assert answered(maker) == [OK]
 
 
 # --- no answer before the ticket

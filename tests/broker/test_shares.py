@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from broker_impl.engine import shares
+from broker_impl.engine.backlogs import Backlogs
 from broker_impl.engine.limits import Limits
-from broker_impl.engine.shares import CREATIONS_MAX
+from broker_impl.engine.shares import CREATIONS_MAX, Large, Shares
 from rmq_store.store import NEW_QUEUES_MAX
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Command
@@ -30,6 +32,30 @@ LARGE = 90_000
 SMALL = 2_000
 """More than a few answers without a body."""
 CROWD = 40
+
+
+def test_what_takes_long_is_done_so_often_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the next one waits, until the row of those who wait has its own share."""
+    monkeypatch.setattr(shares, "FOUND_MAX", 8)
+    limits = Limits()
+    subject = Shares(limits, Server(limits=limits).engine._buffers, Backlogs())
+    for _ in range(2):
+        assert not subject.worked
+        subject.one_query()
+        subject.queried(6)
+        assert not subject.worked
+        subject.one_query()
+        assert subject.worked, "that is as many as it may find"
+        with pytest.raises(Large):
+            subject.one_query()
+        subject.forget_work()
+    subject.one_heavy()
+    assert subject.worked
+    with pytest.raises(Large):
+        subject.one_heavy()
+    subject.begin(arrived=1)
+    assert not subject.worked
+    subject.one_heavy()
 
 
 def turned(server: Server, *arrived: tuple[Client, bytes]) -> int:

@@ -245,6 +245,17 @@ def test_a_topic_that_is_not_subscribed_any_more(harness: Harness) -> None:
     assert found.dead
 
 
+def test_groups_that_came_and_went_leave_nothing(harness: Harness) -> None:
+    client, filters = harness.connect(), harness.node.filters
+    for number in range(3):
+        heartbeat(client, group=f"G{number}", expression="a > 1", **SQL)
+    client.close()
+    harness.driver.advance(harness.node.config.filter_data_clean_time_span + 60_000)
+    filters.sweep()
+    assert len(filters) == 0
+    assert not filters._topics_of, "one table for each name that anybody ever used"
+
+
 def test_so_many_filters(harness: Harness) -> None:
     clients = [harness.connect() for _ in range(4)]
     for number in range(FILTERS_OF_TOPIC_MAX + 3):
