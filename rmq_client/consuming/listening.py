@@ -85,13 +85,18 @@ def acknowledged(count: int, status: Outcome, ack_index: int | None) -> int:
     return count if ack_index is None else max(0, min(ack_index + 1, count))
 
 
+def is_async(listener: Listener) -> bool:
+    """It is awaited, else it runs in a thread."""
+    call = listener if inspect.isroutine(listener) else type(listener).__call__
+    return inspect.iscoroutinefunction(call)
+
+
 class Listening:
     """Calls a listener, at most so many times at once.  `working`: how many batches are in its hands or wait for that."""
 
     def __init__(self, listener: Listener, most: int, log: Log) -> None:
         self._listener = listener
-        call = listener if inspect.isroutine(listener) else type(listener).__call__
-        self._is_async = inspect.iscoroutinefunction(call)
+        self._is_async = is_async(listener)
         self._limiter = trio.CapacityLimiter(most)
         self._threads = trio.CapacityLimiter(math.inf)
         self._log = log

@@ -7,6 +7,7 @@ Source: `DefaultMQPullConsumerImpl`, `PullAPIWrapper`, `MQAdminImpl`, `RemoteBro
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
@@ -131,6 +132,24 @@ class Puller:
         answer = await self._client.ask(place.address, request, timeout_ms=timeout_ms, also=also)
         return self._result(answer, queue, subscription, place.address)
 
+    async def messages(
+        self, queue: MessageQueue, offset: int | None = None, *, subscription: Subscription = EVERYTHING, hold_ms: int = 0
+    ) -> AsyncIterator[ReceivedMessage]:
+        """One after the other, from this offset on, None: from the oldest.  With `hold_ms` for ever, else to the end.
+
+        Raises as `pull`.
+        """
+        reading = self.reading(queue, offset, subscription=subscription, hold_ms=hold_ms)
+        while (found := await reading.next()) is not None:
+            for message in found:
+                yield message
+
+    def reading(
+        self, queue: MessageQueue, offset: int | None = None, *, subscription: Subscription = EVERYTHING, hold_ms: int = 0
+    ) -> Reading:
+        """The same pull by pull."""
+        return Reading(self, queue, offset, subscription, hold_ms)
+
     def _result(self, answer: Command, queue: MessageQueue, subscription: Subscription, address: str) -> PullResult:
         header = _header(answer, PullMessageResponse, address)
         self._suggested[queue] = header.suggest_which_broker_id
@@ -210,6 +229,30 @@ class Puller:
             if address is not None:
                 return address, topic
         raise NoBroker(f"no route names a master of the broker {queue.broker_name}")
+
+
+class Reading:
+    """A queue read on and on; made by `Puller.reading`.  `offset`: the next one."""
+
+    def __init__(self, puller: Puller, queue: MessageQueue, offset: int | None, subscription: Subscription, hold_ms: int) -> None:
+        self.offset = offset
+        self._puller = puller
+        self._queue = queue
+        self._subscription = subscription
+        self._hold_ms = hold_ms
+
+    async def next(self) -> tuple[ReceivedMessage, ...] | None:
+        """The messages that come next, at least one; None: at the end, and nobody wants to wait for more."""
+        if self.offset is None:
+            self.offset = await self._puller.min_offset(self._queue)
+        while True:
+            result = await self._puller.pull(self._queue, self.offset, subscription=self._subscription, hold_ms=self._hold_ms)
+            moved = result.next_offset != self.offset
+            self.offset = result.next_offset
+            if result.messages:
+                return result.messages
+            if not moved and not self._hold_ms:
+                return None
 
 
 def _header(answer: Command, kind: type[_H], address: str) -> _H:

@@ -38,9 +38,9 @@ def test_messages_come_in_other_threads_and_progress_is_kept(ours: Subject, orde
             assert [queue.topic for queue in consumer.queues] == [topic]
             consumer.pause()
             consumer.resume()
-            consumer.set_consume_thread_max(3)
+            consumer.consume_thread_max = 3
             with pytest.raises(CallerError):
-                consumer.set_consume_thread_max(0)
+                consumer.consume_thread_max = 0
         assert sorted(seen) == [b"%d" % number for number in range(6)]
         assert threading.get_ident() not in threads
         puller = client.puller(f"{topic}-g")

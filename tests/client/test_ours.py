@@ -15,7 +15,9 @@ import pytest
 from rmq_client.blocking import Client, connect
 from rmq_client.errors import CallerError, ClientClosed
 from rmq_client.messages import Message
-from tests.support.client_behaviours import BEHAVIOURS, QUEUES, Behaviour
+from rmq_wire.implied.delay_levels import FAST_DELAY_LEVELS
+from tests.support.client_behaviours import BEHAVIOURS, Behaviour, play
+from tests.support.client_faces import FACES, Face
 from tests.support.rmq import ROOT
 from tests.support.subject import Subject, start_subject
 from tests.support.talk import PATIENCE_S
@@ -23,7 +25,8 @@ from tests.support.talk import PATIENCE_S
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
-    running = start_subject("ours", tmp_path_factory.mktemp("ours"), properties={"enablePropertyFilter": "true"})
+    properties = {"enablePropertyFilter": "true", "messageDelayLevel": FAST_DELAY_LEVELS}
+    running = start_subject("ours", tmp_path_factory.mktemp("ours"), properties=properties)
     yield running
     running.end()
 
@@ -34,11 +37,14 @@ def client(ours: Subject) -> Iterator[Client]:
         yield made
 
 
+@pytest.mark.parametrize("face", FACES, ids=repr)
 @pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda one: one.__name__)
-def test_on_our_broker(client: Client, behaviour: Behaviour) -> None:
-    topic = behaviour.__name__
-    client.topics.create(topic, queues=QUEUES)
-    behaviour(client, topic)
+def test_on_our_broker(ours: Subject, behaviour: Behaviour, face: Face, tmp_path: Path) -> None:
+    play(behaviour, face, ours.namesrv, tmp_path)
+
+
+def test_there_are_twenty_at_least() -> None:
+    assert len(BEHAVIOURS) >= 20
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from rmq_client.blocking import Client, connect
 from rmq_client.messages import Message
-from tests.support.client_behaviours import BEHAVIOURS, QUEUES, Behaviour, read_all
+from tests.support.client_behaviours import BEHAVIOURS, QUEUES, Behaviour, play
+from tests.support.client_faces import FACES, Face
 from tests.support.clients import JavaDriver
 from tests.support.java import java
+from tests.support.process import until
 from tests.support.subject import Subject, start_subject
+from tests.support.talk import PATIENCE_S
 
 pytestmark = pytest.mark.java
 
@@ -20,7 +24,8 @@ pytestmark = pytest.mark.java
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
     java()
-    running = start_subject("java", tmp_path_factory.mktemp("real"), properties={"enablePropertyFilter": "true"})
+    properties = {"enablePropertyFilter": "true", "messageDelayLevel": " ".join(["1s"] * 18)}
+    running = start_subject("java", tmp_path_factory.mktemp("real"), properties=properties)
     yield running
     running.end()
 
@@ -31,11 +36,10 @@ def client(real: Subject) -> Iterator[Client]:
         yield made
 
 
+@pytest.mark.parametrize("face", FACES, ids=repr)
 @pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda one: one.__name__)
-def test_on_the_real_broker(client: Client, behaviour: Behaviour) -> None:
-    topic = behaviour.__name__
-    client.topics.create(topic, queues=QUEUES)
-    behaviour(client, topic)
+def test_on_the_real_broker(real: Subject, behaviour: Behaviour, face: Face, tmp_path: Path) -> None:
+    play(behaviour, face, real.namesrv, tmp_path)
 
 
 def test_a_stock_consumer_gets_what_python_sent(client: Client, real: Subject, clients: JavaDriver) -> None:
@@ -68,7 +72,10 @@ def test_python_gets_what_a_stock_producer_sent(client: Client, real: Subject, c
         clients.call("send", producer=topic, topic=topic, body="long " * 2_000)
     finally:
         clients.call("producer.stop", producer=topic)
-    found = {message.message_id: message for message in read_all(client, topic, 2)}
+    puller = client.puller()
+    until(lambda: sum(map(puller.max_offset, puller.queues(topic))) == 2, "both", seconds=PATIENCE_S)
+    came = [message for queue in puller.queues(topic) for message in puller.messages(queue)]
+    found = {message.message_id: message for message in came}
     assert len(found) == 2
     first = found[short["msg_id"]]
     assert (first.body, first.tags, first.keys) == (b"short", "A", ["k1", "k2"])

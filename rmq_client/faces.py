@@ -1,0 +1,161 @@
+"""What the blocking and the asyncio face share: a thread that runs the client on a trio loop of its own, and the way into it.
+
+A thread and not trio's guest mode: heartbeats, answers to brokers and the renewal of locks go on while the caller's own loop or
+thread is busy, and both faces have one way in.  Guest mode would hand every turn of the loop through a thread, too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+import trio
+import trio.from_thread
+
+from rmq_client import client as core
+from rmq_client.consuming import push_consumer as consuming
+from rmq_client.consuming.listening import Listener
+from rmq_client.errors import ClientClosed
+from rmq_wire.fastjson import MessageQueue
+
+T = TypeVar("T")
+C = TypeVar("C")
+CLOSED: Final = "the client is closed"
+
+
+class LoopThread:
+    """The thread.  Its client lives from `ready` until `end`; `failed`: what ended it, if anything did."""
+
+    def __init__(self, on_ready: Callable[[], object], on_end: Callable[[], object]) -> None:
+        """on_ready, on_end: called in the thread.  The first may be left out when the client cannot be made."""
+        self.client: core.Client
+        self.failed: BaseException | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._on_ready = on_ready
+        self._on_end = on_end
+        self._stop: trio.Event
+        self._ending = False
+        self._thread: threading.Thread
+
+    def start(self, name_servers: str | Sequence[str] | None, options: Mapping[str, Any]) -> None:
+        """options: those of `rmq_client.client.connect`."""
+        self._thread = threading.Thread(target=self._run, args=(name_servers, options), name="rmq-client", daemon=True)
+        self._thread.start()
+
+    def _run(self, name_servers: str | Sequence[str] | None, options: Mapping[str, Any]) -> None:
+        try:
+            trio.run(self._main, name_servers, options)
+        except BaseException as error:
+            self.failed = error
+        finally:
+            self._token = None
+            self._on_end()
+
+    async def _main(self, name_servers: str | Sequence[str] | None, options: Mapping[str, Any]) -> None:
+        async with core.connect(name_servers, **options) as self.client:
+            self._stop = trio.Event()
+            self._token = trio.lowlevel.current_trio_token()
+            if self._ending:
+                self._stop.set()
+            self._on_ready()
+            await self._stop.wait()
+        self._token = None
+
+    @property
+    def token(self) -> trio.lowlevel.TrioToken:
+        """Raises `ClientClosed`."""
+        if self._token is None:
+            raise ClientClosed(CLOSED)
+        return self._token
+
+    def run_sync(self, call: Callable[[], T]) -> T:
+        """Run what does not wait there, and wait for it here: as long as one turn of the loop."""
+        try:
+            return trio.from_thread.run_sync(call, trio_token=self.token)
+        except (trio.RunFinishedError, trio.Cancelled):
+            raise ClientClosed(CLOSED) from None
+
+    def soon(self, call: Callable[[], object]) -> bool:
+        """Have it run there, and do not wait.  Whether it will be."""
+        try:
+            self.token.run_sync_soon(call)
+        except (ClientClosed, trio.RunFinishedError):
+            return False
+        return True
+
+    def end(self) -> None:
+        """Have the client leave, also one that is not ready yet; `on_end` says when."""
+        self._ending = True
+        self.soon(lambda: self._stop.set())
+
+    def join(self) -> None:
+        """After `on_end`.  Raises what the loop ended with."""
+        self._thread.join()
+        if self.failed is not None:
+            raise self.failed
+
+
+class Face(Generic[C]):
+    """One object of the client as another thread sees it."""
+
+    def __init__(self, loop: LoopThread, own: C) -> None:
+        self._loop = loop
+        self._own = own
+
+
+class PushConsumer(Face[consuming.PushConsumer]):
+    """As `rmq_client.consuming.push_consumer.PushConsumer`.  Nothing here waits for a broker or a listener."""
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """Those that are this member's now."""
+        return self._loop.run_sync(lambda: self._own.queues)
+
+    @property
+    def consume_thread_max(self) -> int:
+        """How many listeners work at once; may be set."""
+        return self._own.consume_thread_max
+
+    @consume_thread_max.setter
+    def consume_thread_max(self, most: int) -> None:
+        self._loop.run_sync(lambda: setattr(self._own, "consume_thread_max", most))
+
+    def pause(self) -> None:
+        """Pull nothing more; what is here goes on."""
+        self._loop.run_sync(self._own.pause)
+
+    def resume(self) -> None:
+        """Pull again."""
+        self._loop.run_sync(self._own.resume)
+
+
+class Membership:
+    """A push consumer that runs in the loop's thread until it is told to leave."""
+
+    def __init__(self, loop: LoopThread, group: str, topics: Any, listener: Listener, settings: Mapping[str, Any]) -> None:
+        self._loop = loop
+        self._make = partial(loop.client.push_consumer, group, topics, listener, **settings)
+        self._stop: trio.Event | None = None
+        self._ended: trio.Event
+
+    async def join(self) -> PushConsumer:
+        """In the loop's thread.  Whoever is cancelled here calls `leave` all the same."""
+        self._stop, self._ended = trio.Event(), trio.Event()
+        return PushConsumer(self._loop, await self._loop.client.nursery.start(self._consume))
+
+    async def leave(self) -> None:
+        """In the loop's thread: returns when the consumer has left its group."""
+        if self._stop is not None:
+            self._stop.set()
+            await self._ended.wait()
+
+    async def _consume(self, task_status: trio.TaskStatus[consuming.PushConsumer]) -> None:
+        assert self._stop is not None
+        try:
+            async with self._make() as consumer:
+                task_status.started(consumer)
+                await self._stop.wait()
+        finally:
+            self._ended.set()
