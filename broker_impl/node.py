@@ -35,7 +35,7 @@ from broker_impl.capabilities.schedule import Schedule
 from broker_impl.capabilities.send import Send
 from broker_impl.capabilities.send_back import SendBack
 from broker_impl.capabilities.send_rules import SendRules
-from broker_impl.capabilities.timers import SlotRule, Timers
+from broker_impl.capabilities.timers import Timers
 from broker_impl.capabilities.topics import Topics
 from broker_impl.capabilities.transaction_check import TransactionCheck
 from broker_impl.capabilities.transactions import Transactions
@@ -71,6 +71,7 @@ from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
 from broker_impl.state.transaction_metrics import TransactionMetrics
 from broker_impl.store_settings import retention_rules, store_settings, timer_settings
+from broker_impl.timer_slots import SlotRule
 from broker_impl.topic_routes import TopicRoutes
 from broker_impl.whole_files import WholeFiles
 from rmq_store.disk.disk import Disk, Usage
@@ -253,8 +254,7 @@ class BrokerNode:
         self.schedule = Schedule(engine, config, self.delay_offsets, stats, intake, reads)
         flusher = None if self.timer is None else TimerFlusher(self.disk, self.timer)
         self.timers = Timers(engine, config, topics, stats, intake, reads, self.timer, flusher)
-        pops = pop_parts(engine, config, topics, groups, clients, offsets, self.orders, stats, intake, reads)
-        self.pops = pops
+        self.pops = pops = pop_parts(engine, config, topics, groups, clients, offsets, self.orders, stats, intake, reads)
         pop = Pop(pops)
         self.revive = PopRevive(pops, lambda: self.timer is not None and self.timer.has_work(env.wall_ms))
         rules = SendRules(env, config, topics, retries, locks, stats, intake, self.halves, unique_keys, self._disk_use)

@@ -40,6 +40,8 @@ RECORDS_PER_SLICE: Final = 32
 READ_BYTES_MAX: Final = 4 * 1024 * 1024
 COPIES_PER_SLICE: Final = 16
 """Some 30 µs each; fewer of large ones (`BYTES_PER_SLICE`)."""
+STRETCH_BYTES: Final = 256 << 10
+"""Of the log, on whose end the progress rests that copies in it make: a disk that hangs leaves few thousand rows to settle."""
 IDLE_MS: Final = 3_000
 """Nothing has come for so long: the clock says what is due."""
 RETRY_PERM: Final = sys_flag.PERM_READ | sys_flag.PERM_WRITE
@@ -53,6 +55,17 @@ class NotNow(Exception):
     """Nothing can be stored at the moment."""
 
 
+class _Resting:
+    """Progress by queue that rests on copies in a stretch of the log: however many, one row for each queue."""
+
+    __slots__ = ("begin", "done", "end")
+
+    def __init__(self, begin: int, end: int) -> None:
+        self.begin = begin
+        self.end = end
+        self.done: dict[ReviveQueue, int] = {}
+
+
 class PopRevive(Capability):
     """Works in the background; answers no code.  `timer_is_behind()`: something that is due has not been delivered yet."""
 
@@ -63,8 +76,7 @@ class PopRevive(Capability):
         self._topic = parts.records.topic
         self._timer_is_behind = timer_is_behind
         self._queues: list[ReviveQueue] = []
-        self._unsafe: deque[tuple[int, ReviveQueue, int]] = deque()
-        """Ends of copies in the log, and the progress that rests on them."""
+        self._unsafe: deque[_Resting] = deque()
         self._started = False
 
     @property
@@ -121,8 +133,10 @@ class PopRevive(Capability):
     def settle(self) -> None:
         """Note the progress of which all that it rests on is safe."""
         flushed = self._store.flushed_offset
-        while self._unsafe and self._unsafe[0][0] <= flushed:
-            _, queue, done = self._unsafe.popleft()
+        safe: dict[ReviveQueue, int] = {}
+        while self._unsafe and self._unsafe[0].end <= flushed:
+            safe.update(self._unsafe.popleft().done)
+        for queue, done in safe.items():
             if done > self._parts.offsets.query(rules.REVIVE_GROUP, self._topic, queue.queue_id):
                 self._parts.offsets.commit(rules.REVIVE_GROUP, self._topic, queue.queue_id, done, "PopReviveService")
 
@@ -169,8 +183,12 @@ class PopRevive(Capability):
     def _note_progress(self, queue: ReviveQueue, end_offset: int = 0) -> None:
         last = self._unsafe[-1] if self._unsafe else None
         done = queue.done
-        if done >= 0 and (last is None or last[1] is not queue or last[2] != done):
-            self._unsafe.append((max(end_offset, last[0] if last is not None else 0), queue, done))
+        if done >= 0:
+            if last is None or end_offset - last.begin >= STRETCH_BYTES:
+                last = _Resting(end_offset, max(end_offset, last.end if last is not None else 0))
+                self._unsafe.append(last)
+            last.end = max(last.end, end_offset)
+            last.done[queue] = done
         self.settle()
 
     # Reading

@@ -39,13 +39,15 @@ class Deadlines:
         self._heap: list[tuple[int, int, Deadline]] = []
         self._count = 0
         self._empty = 0
+        self._now_ms = 0
+        """Of the last call of `due`: what enters for a time that is over comes behind what was due then."""
 
     def __len__(self) -> int:
         return len(self._heap) - self._empty
 
     def at(self, due_ms: int, action: Action, period_ms: int | None = None) -> Deadline:
         """Enter `action` at `due_ms`."""
-        deadline = Deadline(self, due_ms, action, period_ms)
+        deadline = Deadline(self, max(due_ms, self._now_ms), action, period_ms)
         self._push(deadline)
         return deadline
 
@@ -60,9 +62,11 @@ class Deadlines:
     def due(self, now_ms: int, limit: int) -> Iterator[Action]:
         """Take out what is due, earliest first, at most `limit` of them: the rest stays due.
 
-        A periodic one re-enters before it is handed out, at its next time after `now_ms`: after a pause it happens once.
+        What enters meanwhile waits for the next call, however soon it is due: who goes on and on has a piece in each turn.  A
+        periodic one re-enters before it is handed out, at its next time after `now_ms`: after a pause it happens once.
         """
-        while limit > 0 and self._heap and self._heap[0][0] <= now_ms:
+        self._now_ms, last = now_ms, self._count
+        while limit > 0 and self._heap and self._heap[0][0] <= now_ms and self._heap[0][1] <= last:
             deadline = heapq.heappop(self._heap)[2]
             action = deadline.action
             if action is None:

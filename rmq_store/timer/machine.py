@@ -27,7 +27,7 @@ from rmq_store.timer.metrics import TimerMetrics
 from rmq_store.timer.rate import Rate
 from rmq_store.timer.recovery import linked, recover
 from rmq_store.timer.settings import TimerSettings
-from rmq_store.timer.steps import DELIVERIES_PER_STEP, UNITS_PER_STEP, Entry, SlotReading, Step
+from rmq_store.timer.steps import DELIVERIES_PER_STEP, ENTRIES_PER_STEP, Entry, SlotReading, Step
 from rmq_store.timer.timer_log import NO_UNIT, UNIT_BYTES, TimerLog
 from rmq_store.timer.wheel import EMPTY, Slot, TimerWheel
 from rmq_wire import names, properties
@@ -193,7 +193,7 @@ class Timer:
         lowest, highest = self._store.queue_bounds(names.WHEEL_TIMER_TOPIC, 0)
         offset = max(self.queue_offset, lowest)
         while offset < highest and not step.is_half_full:
-            rows = self._store.queue_units(names.WHEEL_TIMER_TOPIC, 0, offset, UNITS_PER_STEP // 2)
+            rows = self._store.queue_units(names.WHEEL_TIMER_TOPIC, 0, offset, ENTRIES_PER_STEP)
             ahead = self._ahead
             places = [(at, size) for number, (at, size, _) in enumerate(rows, offset) if number not in ahead]
             drafts = self._store.copies(names.WHEEL_TIMER_TOPIC, places)

@@ -16,6 +16,8 @@ from rmq_store.timer.wheel import Slot
 from rmq_wire.implied.timers import DELETES, ROLLS
 
 UNITS_PER_STEP: Final = 256
+ENTRIES_PER_STEP: Final = UNITS_PER_STEP // 2
+"""Messages that enter the wheel in one step."""
 BYTES_PER_STEP: Final = 64 << 10
 """Of messages that one step looks at, at most so many and one more."""
 DELIVERIES_PER_STEP: Final = 64
@@ -55,7 +57,7 @@ class Step:
     def is_half_full(self) -> bool:
         """What enters leaves room for what is due."""
         return (
-            self.looked >= UNITS_PER_STEP // 2
+            self.looked >= ENTRIES_PER_STEP
             or self.bytes >= BYTES_PER_STEP // 2
             or len(self.direct) >= (self._deliveries_max + 1) // 2
         )

@@ -80,6 +80,25 @@ def test_many_deadlines_at_once_are_spread_over_turns() -> None:
     assert seen == list(range(25))
 
 
+def test_what_enters_at_once_waits_for_the_next_turn() -> None:
+    """Who goes on and on has a piece in each turn, and not the turn."""
+    heap = Deadlines()
+    seen: list[int] = []
+
+    def again() -> None:
+        seen.append(len(seen))
+        heap.at(10, again)
+        heap.at(5, lambda: seen.append(-1))
+
+    heap.at(10, again)
+    heap.at(10, lambda: seen.append(-2))
+    for expected in ([0, -2], [0, -2, 2, -1], [0, -2, 2, -1, 4, -1]):
+        for action in heap.due(10, 1_000):
+            action()
+        assert seen == expected
+        assert heap.next() == 10
+
+
 @given(st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=3000))
 def test_cancelled_deadlines_leave_nothing_behind(entries: list[tuple[int, bool]]) -> None:
     heap = Deadlines()

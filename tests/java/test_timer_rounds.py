@@ -278,7 +278,7 @@ def replayed(root: Path, writes: list[int], log_bytes: int, monkeypatch: pytest.
             store_path_root_dir=str(root), timer_roll_window_slot=WINDOW_SLOTS, mapped_file_size_timer_log=log_bytes
         )
         timer = Timer(RealDisk(), told, store, store.written_offset, writes[0], print)
-        monkeypatch.setattr(steps, "UNITS_PER_STEP", 2)
+        monkeypatch.setattr(steps, "ENTRIES_PER_STEP", 1)
         for wall_ms in writes:
             step = timer.step(wall_ms, _nobody, dequeues=False)
             assert step.trouble is None

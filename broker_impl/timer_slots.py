@@ -1,0 +1,36 @@
+"""Which slot of the timer's wheel a message may take now: what the intake asks.  (Java: `TimerMessageStore.isReject`)"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from broker_impl.config import BrokerConfig
+from broker_impl.env import Env
+from broker_impl.intake import NotTaken, PutStatus
+from rmq_store.timer.machine import Timer
+from rmq_wire.implied import timers
+
+_CHANCES: Final = 1_000
+
+
+class SlotRule:
+    """Of one broker; its timer's slots have so many messages at the most (`timerCongestNumEachSlot`)."""
+
+    def __init__(self, env: Env, config: BrokerConfig, timer: Timer) -> None:
+        self._env = env
+        self._config = config
+        self._timer = timer
+
+    def __call__(self, values: Mapping[str, str], now_ms: int) -> int | None:
+        config = self._config
+        precision_ms = self._timer.settings.timer_precision_ms
+        try:
+            slot_ms = timers.slot_time(values, now_ms, precision_ms=precision_ms, max_delay_s=config.timer_max_delay_sec)
+        except timers.IllegalTime as why:
+            raise NotTaken(PutStatus.WHEEL_TIMER_MSG_ILLEGAL, why) from None
+        if slot_ms is not None:
+            count, limit = self._timer.count(slot_ms), config.timer_congest_num_each_slot
+            if count > limit and timers.is_rejected(count, limit, self._env.rng.randrange(_CHANCES)):
+                raise NotTaken(PutStatus.WHEEL_TIMER_FLOW_CONTROL, f"{count} messages in slot {slot_ms}")
+        return slot_ms
