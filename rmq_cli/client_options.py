@@ -94,4 +94,4 @@ def run(call: Callable[[], Awaitable[None]]) -> None:
         first: BaseException = found
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
-        raise Complaint(str(first)) from None
+        raise (first if isinstance(first, Complaint) else Complaint(str(first))) from None

@@ -24,6 +24,7 @@ SUBCOMMANDS = {
     "namesrv": "Start a name server.",
     "broker": "Start a broker.",
     "send": "Send messages to any RocketMQ.",
+    "consume": "Consume a topic: as a member of a group, or without; print, run a command, measure.",
     "tail": "Print messages of a topic as they come, without a group.",
     "topic": "List, show, create and delete topics of any RocketMQ.",
     "codes": "List the request codes: what is answered, what is refused and why.",

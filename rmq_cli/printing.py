@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import sys
 from collections.abc import Iterator
 from typing import Any, TextIO, cast
@@ -66,3 +67,20 @@ def complaining_output() -> Iterator[None]:
         sys.stdout.flush()
     finally:
         sys.stdout = stream
+
+
+UNREAD_LOOK_S = 0.5
+
+
+async def until_unread() -> None:
+    """Raises `Unread` when nobody reads standard output any more (`| head`): who prints rarely would not find out by writing."""
+    import trio
+
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), 0)  # errors alone, which nobody need ask for
+    except (OSError, ValueError):  # no descriptor
+        await trio.sleep_forever()
+    while not any(event & select.POLLERR for _, event in poll.poll(0)):
+        await trio.sleep(UNREAD_LOOK_S)
+    raise Unread

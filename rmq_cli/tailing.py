@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import trio
 
+from rmq_cli.message_lines import Where
+from rmq_cli.printing import until_unread
 from rmq_client.consuming.pulling import Puller, PullStatus
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.consuming.subscriptions import Subscription
@@ -35,8 +37,8 @@ class Tail:
         self._left: int | None = None
         self._enough: trio.CancelScope
 
-    async def run(self, topic: str, *, begin: int | str, count: int | None, follow: bool) -> None:
-        """begin: `start`, `end` or wall milliseconds.  Ends after `count` messages, and unless it follows at what was the end.
+    async def run(self, topic: str, *, begin: Where, count: int | None, follow: bool) -> None:
+        """Ends after `count` messages, and unless it follows at what was the end.
 
         Raises `ClientError`; where it follows, a broker that does not answer for a while is waited for.
         """
@@ -44,21 +46,30 @@ class Tail:
         known: set[MessageQueue] = set()
         with trio.CancelScope() as self._enough:
             async with trio.open_nursery() as nursery:
+                if follow:
+                    nursery.start_soon(until_unread)
                 while True:
-                    for queue in await self._puller.queues(topic):
+                    queues = await self._puller.queues(topic)
+                    for queue in queues:
                         if queue not in known:
-                            offset = await self._begin(queue, begin if not known else "start")
+                            offset = await self._begin(queue, begin if not known else Where("start"))
                             end = None if follow else await self._puller.max_offset(queue)
                             nursery.start_soon(self._read, queue, offset, end)
-                    known |= set(await self._puller.queues(topic))
+                    known.update(queues)
                     if not follow:
                         break
                     await trio.sleep(LOOK_AGAIN_S)
 
-    async def _begin(self, queue: MessageQueue, begin: int | str) -> int:
-        if isinstance(begin, int):
-            return await self._puller.offset_at(queue, begin)
-        return await (self._puller.min_offset(queue) if begin == "start" else self._puller.max_offset(queue))
+    async def _begin(self, queue: MessageQueue, begin: Where) -> int:
+        match begin.point:
+            case "offset":
+                return begin.number
+            case "time":
+                return await self._puller.offset_at(queue, begin.number)
+            case "start":
+                return await self._puller.min_offset(queue)
+            case "end":
+                return await self._puller.max_offset(queue)
 
     async def _read(self, queue: MessageQueue, offset: int, end: int | None) -> None:
         while end is None or offset < end:

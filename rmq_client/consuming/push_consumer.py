@@ -133,6 +133,10 @@ class PushConsumer:
         """Pull again."""
         self._resumed.set()
 
+    def take_no_more(self) -> None:
+        """Before leaving: listeners end what they have and get nothing new; that is left to the next member."""
+        self._own.stopping = True
+
     # The group
 
     def _subscribed(self) -> list[SubscriptionData]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support import rmq
+from tests.cli.client_shell import Shell
 from tests.support.subject import Subject, start_subject
 from tests.support.talk import PATIENCE_S
 
@@ -21,41 +19,6 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
     running = start_subject("ours", tmp_path_factory.mktemp("ours"), properties={"enablePropertyFilter": "true"})
     yield running
     running.end()
-
-
-class Shell:
-    """Runs subcommands against one cluster."""
-
-    def __init__(self, namesrv: str, home: Path) -> None:
-        self.environment = {**rmq.environment(home), "NAMESRV_ADDR": namesrv}
-        self.home = home
-
-    def run(self, *arguments: str, typed: bytes = b"") -> subprocess.CompletedProcess[str]:
-        ran = subprocess.run(
-            rmq.command(*arguments),
-            input=typed,
-            capture_output=True,
-            timeout=PATIENCE_S,
-            cwd=self.home,
-            env=self.environment,
-            check=False,
-        )
-        return subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
-
-    def good(self, *arguments: str, typed: bytes = b"") -> list[str]:
-        """The lines of a run that must succeed."""
-        ran = self.run(*arguments, typed=typed)
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout.splitlines()
-
-    def bad(self, *arguments: str, status: int = 1) -> str:
-        """What a run says that must fail: of a complaint, its one line."""
-        ran = self.run(*arguments)
-        assert ran.returncode == status, (ran.stdout, ran.stderr)
-        assert "Traceback" not in ran.stderr
-        if status == 1:
-            assert ran.stderr.count("\n") == 1
-        return ran.stderr
 
 
 @pytest.fixture
@@ -107,42 +70,15 @@ def test_a_delayed_message_names_its_handle(shell: Shell) -> None:
 
 def test_tail_follows_until_ctrl_c(shell: Shell) -> None:
     shell.good("topic", "create", "follow", "-q", "2")
-    following = subprocess.Popen(
-        rmq.command("tail", "follow", "--from", "start"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=shell.home,
-        env=shell.environment,
-    )
-    assert following.stdout is not None
-    assert following.stderr is not None
-    try:
+    with shell.running("tail", "follow", "--from", "start") as following:
+        assert following.stdout is not None
+        assert following.stderr is not None
         for number in range(2):
             shell.good("send", "follow", f"m{number}")
             assert following.stdout.readline().endswith(f"m{number}\n".encode())
         following.send_signal(signal.SIGINT)
         assert following.wait(PATIENCE_S) == 130
         assert following.stderr.read() == b""
-    finally:
-        if following.poll() is None:
-            os.kill(following.pid, signal.SIGKILL)
-        following.stdout.close()
-        following.stderr.close()
-
-
-def test_topics(shell: Shell, ours: Subject) -> None:
-    assert shell.good("topic", "create", "made", "-q", "3") == [f"made: 3 queues in {ours.broker_name}"]
-    assert "made" in shell.good("topic", "list")
-    assert "TBW102" not in shell.good("topic", "list")
-    assert "TBW102" in json.loads(shell.good("topic", "list", "--system", "--json")[0])
-    shell.good("send", "made", "x", "--queue", f"{ours.broker_name}:2")
-    shown = json.loads("\n".join(shell.good("topic", "show", "made", "--json")))
-    assert [(row["queueId"], row["maxOffset"]) for row in shown["queues"]] == [(0, 0), (1, 0), (2, 1)]
-    table = shell.good("topic", "show", "made")
-    assert f"{ours.broker_name} ({ours.cluster}) at {ours.address}: 3 to write, 3 to read, RW-" in table
-    assert shell.run("topic", "delete", "made", typed=b"n\n").returncode == 1
-    assert shell.good("topic", "delete", "made", "--yes") == [f"made: deleted in {ours.broker_name}"]
-    assert shell.bad("topic", "show", "made") == "rmq: no name server knows the topic made\n"
 
 
 @pytest.mark.parametrize(

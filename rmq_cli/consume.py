@@ -1,0 +1,116 @@
+"""`rmq consume`: messages to the screen, to a command or to a function; as a member of a group, or without one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rmq_cli.client_options import Cluster, cluster_options, run
+from rmq_cli.message_lines import Where, where
+from rmq_cli.tail import HOLD_MS
+
+_FROM = {"start": "CONSUME_FROM_FIRST_OFFSET", "end": "CONSUME_FROM_LAST_OFFSET", "time": "CONSUME_FROM_TIMESTAMP"}
+
+
+@click.command("consume")
+@click.argument("topic")
+@click.option("-g", "--group", help="Consume as a member of this group, which keeps progress; else read without any.")
+@click.option("--from", "begin", default="end", show_default=True, help="`end`, `start`, or a time as `rmq inspect` takes it.")
+@click.option("--offset", type=click.IntRange(min=0), help="From this number in each queue on, instead (without a group).")
+@click.option("-t", "--tags", default="*", show_default=True, help="Only these, as `A || B`.")
+@click.option("--sql", help="Only what this selects, as `price > 10`.")
+@click.option("-c", "--count", type=click.IntRange(min=1), help="End after so many messages.")
+@click.option("--no-follow", is_flag=True, help="End where the topic ends now (without a group).")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object for each message, a line each.")
+@click.option("--orderly", is_flag=True, help="Of each queue one message after the other.")
+@click.option("--broadcast", is_flag=True, help="All messages, with progress in a file of this machine.")
+@click.option("--threads", type=click.IntRange(min=1), default=20, show_default=True, help="Messages at work at once.")
+@click.option("--exec", "shell", metavar="COMMAND", help="Run it for each message, the body is its input; 0 is done.")
+@click.option("--call", "function", metavar="MODULE:NAME", help="Call it with each message; False or an error is not done.")
+@click.option("--profile", is_flag=True, help="Measure the work, and find how many threads are best.")
+@click.option("--cores", type=click.IntRange(min=1), help="That the work may use, for --profile.")
+@click.option("--step", "step_s", type=click.FloatRange(min=0.01), default=3.0, show_default=True, help="Seconds of each try.")
+@cluster_options
+def command(
+    cluster: Cluster,
+    topic: str,
+    group: str | None,
+    begin: str,
+    offset: int | None,
+    tags: str,
+    sql: str | None,
+    count: int | None,
+    no_follow: bool,
+    as_json: bool,
+    orderly: bool,
+    broadcast: bool,
+    threads: int,
+    shell: str | None,
+    function: str | None,
+    profile: bool,
+    cores: int | None,
+    step_s: float,
+) -> None:
+    """Consume a topic.  With a group progress is kept, and shared with its other members; without, nobody's changes.
+
+    \b
+    rmq consume my-topic --from start --no-follow --json
+    rmq consume my-topic -g my-consumers -t "A || B"
+    rmq consume my-topic -g my-consumers --exec 'curl -sf --data-binary @- http://127.0.0.1:8080/in'
+    rmq consume my-topic -g my-profile --from start --exec ./work --profile
+
+    With a group --from says where a queue begins of which the group has no progress yet.  What a command or a function fails
+    comes again, and after its retries goes to the dead letters.  Ctrl-C ends it: what is at work is finished, progress is kept;
+    a second one does not wait.
+
+    --profile measures how long a message computes (T1) and waits (T2), begins with a quarter of C x (T1 + T2) / T1 threads, which
+    is the best on C cores as far as computing goes, and takes more step by step for as long as that is faster.
+    """
+    if shell is not None and function is not None:
+        raise click.UsageError("--exec or --call, not both")
+    if group is None and (orderly or broadcast or shell is not None or function is not None or profile):
+        raise click.UsageError("--orderly, --broadcast, --exec, --call and --profile need a group: --group")
+    if group is not None and (offset is not None or no_follow):
+        raise click.UsageError("--offset and --no-follow go without a group")
+    if orderly and profile:
+        raise click.UsageError("--profile is for messages in any order: --orderly works on as many at once as there are queues")
+    from rmq_client.consuming.subscriptions import SQL92, Subscription
+
+    first = where(begin, offset)
+    subscription = Subscription(sql, SQL92) if sql else Subscription(tags)
+    if group is None:
+        _read(cluster, topic, subscription, first, count, not no_follow, as_json)
+        return
+    from rmq_cli.consuming import Member
+    from rmq_cli.work import Call, Print, Shell, Work
+
+    work: Work = Shell(shell) if shell is not None else Call(function) if function is not None else Print(as_json)
+    settings = {
+        "consume_from_where": _FROM[first.point],
+        "consume_timestamp_ms": first.number,
+        "orderly": orderly,
+        "message_model": "BROADCASTING" if broadcast else "CLUSTERING",
+        "consume_thread_max": threads,
+    }
+    member = Member(cluster, group, {topic: subscription}, settings, work, count)
+    if profile:
+        from rmq_cli.profiling import Profile
+
+        member.beside = Profile(member, cores or work.cores, step_s).run
+    with work:
+        run(member.run)
+    member.exit()
+
+
+def _read(cluster: Cluster, topic: str, subscription: Any, first: Where, count: int | None, follow: bool, as_json: bool) -> None:
+    from rmq_cli.message_lines import line
+
+    async def read() -> None:
+        from rmq_cli.tailing import Tail
+
+        async with cluster.connect() as client:
+            tail = Tail(client.puller(), subscription, HOLD_MS, lambda message: click.echo(line(message, as_json)))
+            await tail.run(topic, begin=first, count=count, follow=follow)
+
+    run(read)
