@@ -122,6 +122,7 @@ class PopRevive(Capability):
         if not queue.overtaken():
             return []
         try:
+            queue.look_back()
             before = -1
             while before != queue.next_offset < self._store.queue_bounds(self._topic, queue.queue_id)[1]:
                 before = queue.next_offset
@@ -143,7 +144,7 @@ class PopRevive(Capability):
     def _look(self) -> None:
         self.settle()
         for queue in self._queues:
-            has_more = self._store.queue_bounds(self._topic, queue.queue_id)[1] > queue.next_offset
+            has_more = self._store.queue_bounds(self._topic, queue.queue_id)[1] > queue.position
             if self._started and not queue.running and (has_more or len(queue)):
                 queue.running = True
                 self._parts.engine.in_background(self._round(queue), partial(self._ended, queue))
@@ -156,14 +157,14 @@ class PopRevive(Capability):
     def _round(self, queue: ReviveQueue) -> Steps:
         """Until there is nothing to do now."""
         while self._started:
-            before = queue.next_offset
-            if not queue.is_full:
-                yield from self._read(queue)
+            queue.look_ahead()
+            before = queue.position
+            yield from self._read(queue)
             now_ms = self._env.wall_ms
-            if queue.next_offset == before:
+            if queue.position == before:
                 self._idle(queue, now_ms)
             found = queue.next_due()
-            if found is None and queue.next_offset == before:
+            if found is None and queue.position == before:
                 return
             while found is not None and self._started:
                 try:
@@ -199,8 +200,9 @@ class PopRevive(Capability):
             self._env.log.error(
                 "revive queue %d is %d..%d, it goes on there, not at %d", queue.queue_id, low, high, queue.next_offset
             )
+            queue.look_back()
             queue.next_offset = min(max(queue.next_offset, low), high)
-        if queue.next_offset >= high:
+        if queue.position >= high:
             return
         read = yield from self._parts.reads.warmed(partial(self._records, queue))
         self._take_all(queue, read)
@@ -208,7 +210,7 @@ class PopRevive(Capability):
 
     def _records(self, queue: ReviveQueue) -> Read:
         """The next few.  Raises Cold."""
-        return self._store.read_queue(self._topic, queue.queue_id, queue.next_offset, RECORDS_PER_SLICE, READ_BYTES_MAX)
+        return self._store.read_queue(self._topic, queue.queue_id, queue.position, RECORDS_PER_SLICE, READ_BYTES_MAX)
 
     def _take_all(self, queue: ReviveQueue, read: Read) -> None:
         now_ms = self._env.wall_ms
@@ -218,7 +220,7 @@ class PopRevive(Capability):
                 unit = read_unit(chunk, at)
                 at += unit.total_size
                 self._take(queue, unit, now_ms)
-        queue.next_offset = max(read.next_offset, queue.next_offset)
+        queue.moved(read.next_offset)
 
     def _take(self, queue: ReviveQueue, unit: StoredMessage, now_ms: int) -> None:
         tag = find(unit.properties, _TAGS)

@@ -4,6 +4,9 @@ The queue is in the order of due times, but for what came late, so a check point
 been seen: then its acknowledgements have been.  While nothing comes, the clock takes the place of records.  What is acknowledged
 as a whole is forgotten at once.  Progress is the last record before which nothing is open.
 
+When as many are open as may be, their acknowledgements are still to be found: they lie behind check points that there is no room
+for.  So the queue is read ahead for them, and what else is read there is read again when half of the room is free.
+
 Two check points may have one name: a message that gets another time in the millisecond of a pop that begins at it, or a clock
 that was set back.  Both count, and an acknowledgement for either ends the message in both.
 
@@ -23,17 +26,24 @@ from rmq_wire.implied.pop import ACK_INTERVAL_MS, Pop, acked_offsets, pop_of
 DUE_AFTER_MS: Final = 2 * ACK_INTERVAL_MS
 """Records that are due so much later have to be seen before a check point is."""
 OPEN_MAX: Final = 20_000
-"""Check points that are read ahead, some 1 KiB each: more wait in the queue."""
+"""Check points that are known at once, some 1 KiB each: more wait in the queue."""
+_NOT_AHEAD: Final = -1
 
 
 class ReviveQueue:
-    """`next_offset`: of the record to read next.  `end_ms`: due time of the latest record, as far as the clock has come."""
+    """`next_offset`: of the first record that was not taken.  `end_ms`: due time of the latest that was read, as far as the clock
+    has come.
+    """
 
     def __init__(self, queue_id: int, broker_name: str, next_offset: int) -> None:
         self.queue_id = queue_id
         self.next_offset = next_offset
         self.end_ms = 0
         self.running = False
+        self._ahead = _NOT_AHEAD
+        """Of the record to read next, for acknowledgements alone."""
+        self._taken_ms = 0
+        """`end_ms` as it was when that began."""
         self._copied = -1
         self._broker_name = broker_name
         self._open: dict[int, PopCheckPoint] = {}
@@ -48,8 +58,29 @@ class ReviveQueue:
         return len(self._open)
 
     @property
-    def is_full(self) -> bool:
-        return len(self._open) >= OPEN_MAX
+    def position(self) -> int:
+        """Of the record to read next."""
+        return self.next_offset if self._ahead == _NOT_AHEAD else self._ahead
+
+    def moved(self, offset: int) -> None:
+        """All before it was read."""
+        if self._ahead == _NOT_AHEAD:
+            self.next_offset = max(self.next_offset, offset)
+        else:
+            self._ahead = max(self._ahead, offset)
+
+    def look_ahead(self) -> None:
+        """Before reading: from now on for acknowledgements alone, or from the first that was not taken, as there is room."""
+        if self._ahead == _NOT_AHEAD:
+            if len(self._open) >= OPEN_MAX:
+                self._ahead, self._taken_ms = self.next_offset, self.end_ms
+        elif len(self._open) <= OPEN_MAX // 2:
+            self.look_back()
+
+    def look_back(self) -> None:
+        """From the first record that was not taken on, with room or without."""
+        if self._ahead != _NOT_AHEAD:
+            self._ahead, self.end_ms = _NOT_AHEAD, self._taken_ms
 
     @property
     def done(self) -> int:
@@ -70,7 +101,8 @@ class ReviveQueue:
         pop = pop_of(record, self._broker_name)
         places = self._named.get(pop, ())
         if isinstance(record, PopCheckPoint):
-            self._take_point(pop, places, record, offset)
+            if self._ahead == _NOT_AHEAD:
+                self._take_point(pop, places, record, offset)
             return
         acked = set(acked_offsets(record))
         for place in places:

@@ -29,6 +29,7 @@ from tests.support.pop_sim import day
 
 DAYS = 60
 DAYS_BY_NIGHT = 4_000
+DAYS_OF_FEW = 15
 
 
 @pytest.mark.parametrize("seed", range(DAYS))
@@ -40,6 +41,14 @@ def test_a_day(seed: int, tmp_path: Path) -> None:
 def test_a_calm_day(seed: int, tmp_path: Path) -> None:
     """Without kills, clocks that are set and full disks the model allows nothing twice."""
     day(seed, tmp_path, calm=True)
+
+
+@pytest.mark.parametrize("seed", range(DAYS_OF_FEW))
+@pytest.mark.parametrize("calm", [False, True])
+def test_a_day_with_room_for_few_check_points(seed: int, calm: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others wait in the revive topic, and the acknowledgements behind them."""
+    monkeypatch.setattr("broker_impl.state.revive_queue.OPEN_MAX", 2)
+    day(seed, tmp_path, calm=calm)
 
 
 @pytest.mark.nightly

@@ -188,3 +188,28 @@ def test_a_stop_brings_nothing_twice_that_came_out_of_turn(broker: Harness) -> N
     broker.env.wall_ms += HOUR_MS
     broker.driver.advance(LONG_MS)
     assert retries(broker) == [b"m1", b"m0"]
+
+
+# --- more check points than are read ahead
+
+
+@pytest.mark.parametrize("acked", ["all", "every other one"])
+def test_of_more_than_are_read_ahead_the_acknowledgements_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acked: str
+) -> None:
+    """They lie behind check points that are not read yet."""
+    monkeypatch.setattr("broker_impl.state.revive_queue.OPEN_MAX", 10)
+    broker = Harness(tmp_path, reviveQueueNum=1).begun()
+    client = broker.connect()
+    fill(client, 100)
+    for number in range(100):
+        found = take(client, count=1)
+        if acked == "all" or number % 2 == 0:
+            ack(client, *found)
+        broker.driver.advance(10)
+    broker.driver.advance(LONG_MS)
+    expected = [] if acked == "all" else [b"m%d" % number for number in range(1, 100, 2)]
+    assert sorted(retries(broker)) == sorted(expected)
+    broker.restart()
+    broker.driver.advance(LONG_MS)
+    assert sorted(retries(broker)) == sorted(expected)
