@@ -150,7 +150,7 @@ class BrokerNode:
         self.delay_offsets = DelayOffsets(lambda: store.flushed_offset, version_step=config.delay_offset_update_version_step)
         self.transaction_metrics = TransactionMetrics(env.wall_ms)
         self.filters = ConsumerFilters(config, env)
-        self.orders = OrderInfos(env, self._read_queues, lambda group: group in self.groups.table)
+        self.orders = OrderInfos(env, self._read_queues, lambda group: group in self.groups)
         self.request_modes = RequestModes()
         self.request_modes.topics_max = limits.topics_max
         self.offsets.on_reset = self.orders.clear_block

@@ -174,7 +174,7 @@ class PopEnds(Capability):
             placed = self.parts.records.put_check_point(point, receipt.revive_queue, now_ms)
         except NotTaken as no:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"append check point error: {no.status.name}") from None
-        if asked.consumer_group in self.parts.groups.table:
+        if asked.consumer_group in self.parts.groups:
             self.parts.stats.add_check_point(asked.consumer_group, asked.topic)
         self._count_ack(asked.consumer_group, asked.topic, 1)
         old = self._ack(queue, receipt, asked.offset)
@@ -249,7 +249,7 @@ class PopEnds(Capability):
 
     def _count_ack(self, group: str, topic: str, count: int) -> None:
         """Of groups that there are: who acknowledges may name any."""
-        if group in self.parts.groups.table:
+        if group in self.parts.groups:
             self.parts.stats.add_ack(group, topic, count)
 
     def _returned(self, ack: AckMsg, receipt: Receipt, count: int) -> None:

@@ -286,7 +286,7 @@ class PopRevive(Capability):
     def _is_wanted(self, point: PopCheckPoint) -> bool:
         """Topic and group are still there."""
         parts = self._parts
-        has_group = point.group in parts.groups.table or not parts.config.pop_revive_skip_if_group_absent
+        has_group = (point.group or "") in parts.groups or not parts.config.pop_revive_skip_if_group_absent
         return (point.topic or "") in parts.topics and has_group
 
     def _original(self, pop: Pop, offset: int) -> StoredMessage | None:

@@ -8,7 +8,7 @@ Java: `LmqTopicConfigManager`, `LmqSubscriptionGroupManager`, `LmqConsumerOffset
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 
 from broker_impl.config import BrokerConfig
@@ -16,6 +16,7 @@ from broker_impl.env import Env
 from broker_impl.state.consumer_offsets import ABSENT, MAP_CAPACITY, SEPARATOR, ConsumerOffsets
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.persisted import Rows, concurrent_buckets
+from broker_impl.state.safe_progress import SafeProgress
 from broker_impl.state.topics import TopicTable
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.bodies.topics import TopicConfig
@@ -28,6 +29,9 @@ LIGHT_TABLE = "lmqOffsetTable"
 class LightTopicTable(TopicTable):
     """Every light queue is a topic."""
 
+    def __contains__(self, name: str) -> bool:
+        return is_lmq(name) or super().__contains__(name)
+
     def get(self, name: str) -> TopicConfig | None:
         if is_lmq(name):
             return TopicConfig(topic_name=name, read_queue_nums=LIGHT_QUEUES, write_queue_nums=LIGHT_QUEUES)
@@ -36,6 +40,9 @@ class LightTopicTable(TopicTable):
 
 class LightGroupTable(GroupTable):
     """Every light group exists."""
+
+    def __contains__(self, name: str) -> bool:
+        return is_lmq(name) or super().__contains__(name)
 
     def get(self, name: str) -> SubscriptionGroupConfig | None:
         return SubscriptionGroupConfig(group_name=name) if is_lmq(name) else super().get(name)
@@ -51,16 +58,31 @@ class LightConsumerOffsets(ConsumerOffsets):
 
     def __init__(self, config: BrokerConfig, env: Env, flushed: Callable[[], int] = lambda: 0) -> None:
         super().__init__(config, env, flushed)
-        self._light: Rows[int] = Rows(lambda _, offset: offset, buckets=concurrent_buckets(MAP_CAPACITY))
+        self._light: Rows[int] = Rows(self._in_light_file, buckets=concurrent_buckets(MAP_CAPACITY))
+        self._light_safe = SafeProgress(flushed)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, client: str = "") -> None:
         if not is_lmq(group):
             return super().commit(group, topic, queue_id, offset, client)
         key = topic + SEPARATOR + group
+        if self._light_safe and self._light_safe.drop(key, 0):
+            self._light.touch(key)
+            self.changes += 1
+        return self._put_light(key, offset)
+
+    def commit_resting(self, group: str, topic: str, queue_id: int, offset: int, end_offset: int, client: str = "") -> None:
+        if not is_lmq(group):
+            return super().commit_resting(group, topic, queue_id, offset, end_offset, client)
+        key = topic + SEPARATOR + group
+        old = self._light.get(key)
+        if old is not None:
+            self._light_safe.add(key, 0, old, offset, end_offset)
+        return self._put_light(key, offset)
+
+    def _put_light(self, key: str, offset: int) -> None:
         if self._light.get(key) != offset:
             self._light.put(key, offset)
             self.changes += 1
-        return None
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         if not is_lmq(group):
@@ -81,6 +103,7 @@ class LightConsumerOffsets(ConsumerOffsets):
         if is_lmq(group):
             for key in [key for key in self._light.rows if key.partition(SEPARATOR)[2] == group]:
                 self._light.drop(key)
+                self._light_safe.forget(key)
                 self.changes += 1
         yield from super().dropping_group(group)
 
@@ -91,6 +114,17 @@ class LightConsumerOffsets(ConsumerOffsets):
             if offset > most:
                 self._light.put(key, most)
                 self.changed(at_once=False)
+
+    @property
+    def dirty(self) -> bool:
+        return super().dirty or bool(self._light_safe)
+
+    def encode_slices(self) -> Iterator[bytes]:
+        yield from self._light_safe.settling(self._light.touch)
+        yield from super().encode_slices()
+
+    def _in_light_file(self, key: str, offset: int) -> int:
+        return self._light_safe.of(key, {0: offset})[0]
 
     def members(self) -> dict[str, Rows[Any] | Any]:
         members = {**super().members(), LIGHT_TABLE: self._light}

@@ -134,7 +134,7 @@ def test_light_groups_keep_their_progress(tmp_path: Path) -> None:
     written = json.loads((tmp_path / "config" / "lmqConsumerOffset.json").read_text().replace("0:", '"0":'))
     assert list(written) == ["dataVersion", "groupTopicMap", "lmqOffsetTable", "offsetTable", "pullOffsetTable"]
     assert written["lmqOffsetTable"]["%LMQ%a@%LMQ%g"] == 2
-    assert "%LMQ%a" not in harness.node.topics
+    assert "%LMQ%a" not in harness.node.topics.table
     assert harness.node.topics.get("%LMQ%a") is not None
 
 

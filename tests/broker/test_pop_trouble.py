@@ -13,7 +13,7 @@ from rmq_wire.headers.topics import DeleteTopic
 from tests.support.driver import Client
 from tests.support.engine import Harness, failing_commits
 from tests.support.popping import ack, change_of, take
-from tests.support.requests import send
+from tests.support.requests import pairs, send
 
 HOUR_MS = 3_600_000
 LONG_MS = 60_000
@@ -135,25 +135,36 @@ def test_a_topic_that_comes_again_has_no_old_progress(buffering: Harness) -> Non
 
 
 @pytest.mark.parametrize("buffer", [False, True])
-def test_the_file_waits_for_the_check_point_to_be_on_the_disk(tmp_path: Path, buffer: bool) -> None:
-    """Of what is written and not flushed a power cut may leave nothing."""
-    broker = Harness(
-        tmp_path, enablePopBufferMerge=buffer, flushIntervalCommitLog=HOUR_MS, flushCommitLogThoroughInterval=HOUR_MS
-    )
+@pytest.mark.parametrize("group", ["G", "%LMQ%G"])
+def test_the_file_waits_for_the_check_point_to_be_on_the_disk(tmp_path: Path, buffer: bool, group: str) -> None:
+    """Of what is written and not flushed a power cut may leave nothing.  Light groups have a file of their own."""
+    never = {"flushIntervalCommitLog": HOUR_MS, "flushCommitLogThoroughInterval": HOUR_MS}
+    broker = Harness(tmp_path, enablePopBufferMerge=buffer, enableLmq=group != "G", **never)
     client = broker.begun().connect()
     fill(client, 3)
     broker.node._sync_log()
-    take(client, invisible_time=LONG_MS)
+    take(client, consumer_group=group, invisible_time=LONG_MS)
 
     def saved() -> int:
         broker.driver.advance(2 * SAVED_MS)
-        document = fastjson.loads((tmp_path / "config" / "consumerOffset.json").read_bytes())
-        return ConsumerOffsetTable.from_plain(document).offset_table["T@G"][0]
+        if group == "G":
+            document = fastjson.loads((tmp_path / "config" / "consumerOffset.json").read_bytes())
+            return ConsumerOffsetTable.from_plain(document).offset_table["T@G"][0]
+        document = fastjson.loads((tmp_path / "config" / "lmqConsumerOffset.json").read_bytes())
+        found: int = document["lmqOffsetTable"][f"T@{group}"]
+        return found
 
     assert saved() == 0
-    assert broker.node.offsets.query("G", "T", 0) == 3
+    assert broker.node.offsets.query(group, "T", 0) == 3
     broker.node._sync_log()
     assert saved() == 3
+    take(client, consumer_group=group, invisible_time=LONG_MS)
+    fill(client, 2)
+    take(client, consumer_group=group, invisible_time=LONG_MS)
+    assert saved() == 3
+    reset = ResetOffset(group=group, topic="T", timestamp=-1, is_force=True, queue_id=0, offset=1)
+    assert client.ask(reset).code == 0
+    assert saved() == 1, "what an operator says rests on nothing"
 
 
 # --- coming again
@@ -213,3 +224,24 @@ def test_of_more_than_are_read_ahead_the_acknowledgements_count(
     broker.restart()
     broker.driver.advance(LONG_MS)
     assert sorted(retries(broker)) == sorted(expected)
+
+
+@pytest.mark.parametrize("order", [False, True])
+def test_what_light_groups_and_queues_pop_comes_again(tmp_path: Path, order: bool) -> None:
+    """They need no entry in any table."""
+    broker = Harness(tmp_path, enableLmq=True, enableMultiDispatch=True, reviveQueueNum=1).begun()
+    client = broker.connect()
+    sent = send("T", 0, pairs(UNIQ_KEY="K", INNER_MULTI_DISPATCH="%LMQ%Q"))
+    assert client.ask(sent, b"light").code == 0
+    assert len(take(client, "T", consumer_group="%LMQ%G", invisible_time=5_000, order=order)) == 1
+    assert len(take(client, "%LMQ%Q", invisible_time=5_000, order=order)) == 1
+    assert take(client, "T", consumer_group="%LMQ%G", order=order) == []
+    broker.restart()
+    broker.driver.advance(LONG_MS)
+    client = broker.connect()
+    if order:
+        assert [one.body for one in take(client, "T", consumer_group="%LMQ%G", order=True)] == [b"light"]
+        assert [one.body for one in take(client, "%LMQ%Q", order=True)] == [b"light"]
+        return
+    assert [bytes(one.body) for one in broker.stored("%RETRY%%LMQ%G_T")] == [b"light"]
+    assert [bytes(one.body) for one in broker.stored("%RETRY%G_%LMQ%Q")] == [b"light"]
