@@ -67,7 +67,7 @@ def serve(
 
 
 @click.command("torture", context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--client", "label", metavar="NAME", help="java-5.5.0 or java-4.9.8; or a name for --client-command.")
+@click.option("--client", "label", metavar="NAME", help="ours, java-5.5.0 or java-4.9.8; or a name for --client-command.")
 @click.option(
     "--client-command", "command", metavar="LINE", help="A client to run: has {namesrv} {topic} {program} {count} in it."
 )
@@ -102,6 +102,7 @@ def torture(
     """Run a client through all scripts, several at once, and judge it.
 
     \b
+    rmq conform torture --client ours
     rmq conform torture --client java-5.5.0 --out torture.json
     rmq conform torture --client-command './my-client {namesrv} {topic} {program} {count} {timeout_ms}'
     rmq conform torture --results a.json --results b.json --document torture.md
@@ -118,7 +119,7 @@ def torture(
         verdicts = [verdict for path in results for verdict in _read(path)]
     else:
         if not label and not command:
-            raise click.UsageError("which client?  --client java-5.5.0, or --client-command")
+            raise click.UsageError("which client?  --client ours, --client java-5.5.0, or --client-command")
         scripts = [_find(name) for name in only] or _find_all()
         verdicts = []
         try:
@@ -214,8 +215,13 @@ async def _client(label: str | None, command: str | None, like: tuple[int, ...],
         if command is not None:
             yield CommandClient(command, label=label or "command", behaves_like=like)
             return
+        if label == "ours":
+            from conformance.torture.our_client import OurClient
+
+            yield OurClient()
+            return
         if label not in BUILT_IN:
-            raise Complaint(f"no client {label!r}: {', '.join(BUILT_IN)}, or say --client-command")
+            raise Complaint(f"no client {label!r}: ours, {', '.join(BUILT_IN)}, or say --client-command")
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="torture-", ignore_cleanup_errors=True))
         async with java_client(label, Path(directory), java) as client:
             yield client

@@ -12,12 +12,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial, wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import trio
 
 from rmq_client import client as core
-from rmq_client.consuming.listening import Context, Listener, Outcome, is_async
 from rmq_client.consuming.pulling import EVERYTHING, TOOLS_GROUP
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.consuming.subscriptions import Subscription
@@ -25,6 +24,9 @@ from rmq_client.errors import ClientClosed
 from rmq_client.faces import CLOSED, Face, LoopThread, Membership, PushConsumer
 from rmq_client.producing.producer import SendHook
 from rmq_wire.fastjson import MessageQueue
+
+if TYPE_CHECKING:
+    from rmq_client.consuming.listening import Context, Listener, Outcome
 
 __all__ = ["Client", "Producer", "Puller", "PushConsumer", "Topics", "connect"]
 
@@ -238,7 +240,9 @@ class Client:
         listener: async, a task of this loop for each call; or a plain function, which runs in another thread.  settings: as of
         `rmq_client.client.Client.push_consumer`.  An error of the block comes out as it is.
         """
-        heard = _Listening(listener) if is_async(listener) else listener
+        from rmq_client.consuming.listening import is_async
+
+        heard: Listener = _Listening(listener) if is_async(listener) else listener
         member = Membership(self._loop, group, topics, heard, settings)
         try:
             yield await _run(self._loop, member.join)

@@ -10,13 +10,12 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import trio
 import trio.from_thread
 
 from rmq_client import client as core
-from rmq_client.consuming.listening import Listener
 from rmq_client.consuming.pulling import EVERYTHING, TOOLS_GROUP
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.consuming.subscriptions import Subscription
@@ -24,6 +23,9 @@ from rmq_client.errors import ClientClosed
 from rmq_client.faces import CLOSED, Face, LoopThread, Membership, PushConsumer
 from rmq_client.producing.producer import SendHook
 from rmq_wire.fastjson import MessageQueue
+
+if TYPE_CHECKING:
+    from rmq_client.consuming.listening import Listener
 
 __all__ = ["Client", "Producer", "Puller", "PushConsumer", "Topics", "connect"]
 

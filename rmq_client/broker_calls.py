@@ -8,12 +8,11 @@ Source: `ClientRemotingProcessor`, `MQClientInstance`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import trio
 
-from rmq_client.connections import Reply
+from rmq_client.broker_call import BrokerCall
 from rmq_client.errors import ClientError
 from rmq_client.members import Consuming, Members
 from rmq_client.stack_dump import stack_dump
@@ -21,26 +20,11 @@ from rmq_net.log import Log
 from rmq_wire.bodies.consumer_answers import ConsumerStatus
 from rmq_wire.bodies.offsets import ResetOffset
 from rmq_wire.codes import VERSION_NAME, ResponseCode
-from rmq_wire.command import Command, encode_response
 from rmq_wire.headers.clients import ConsumeMessageDirectly, GetConsumerRunningInfo, GetConsumerStatusFromClient
 from rmq_wire.headers.offsets import ResetConsumerClientOffset
 
 DIRECT_MAX: Final = 32
 """Messages in listeners' hands that brokers gave directly: more than operators need, and no broker can start any number."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerCall:
-    """One question of a broker.  `reply` sends what `answer` makes, where that takes time."""
-
-    address: str
-    command: Command
-    reply: Reply
-
-    def answer(self, code: int, remark: str | None = None, body: bytes = b"") -> bytes:
-        """The frame of the answer."""
-        frame = encode_response(code, self.command.opaque, form=self.command.form, remark=remark, body=body)
-        return frame if isinstance(frame, bytes) else b"".join(frame)
 
 
 class BrokerCalls:

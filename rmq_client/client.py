@@ -10,14 +10,11 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
-from rmq_client.consuming.allocation import AllocateMessageQueueAveragely, AllocateStrategy
-from rmq_client.consuming.listening import Listener
 from rmq_client.consuming.pulling import TOOLS_GROUP, Puller
-from rmq_client.consuming.push_consumer import PushConsumer, consuming
 from rmq_client.consuming.subscriptions import Subscription
 from rmq_client.core import ClientCore
 from rmq_client.errors import CallerError
@@ -27,6 +24,11 @@ from rmq_client.settings import ClientSettings, ConsumerSettings, ProducerSettin
 from rmq_client.signing import Credentials
 from rmq_client.topics import Topics
 from rmq_client.world import World, dial_with
+
+if TYPE_CHECKING:  # what a push consumer takes is imported for the first of them: who sends need not wait for it
+    from rmq_client.consuming.allocation import AllocateStrategy
+    from rmq_client.consuming.listening import Listener
+    from rmq_client.consuming.push_consumer import PushConsumer
 
 __all__ = ["Client", "Producer", "Puller", "Topics", "connect"]
 
@@ -58,6 +60,9 @@ class Client(ClientCore):
         topics: name -> subscription, a text is one of tags.  listener: gets messages, async or a plain function that runs in a
         thread.  settings: those of `ConsumerSettings`.  Raises `CallerError`.
         """
+        from rmq_client.consuming.allocation import AllocateMessageQueueAveragely
+        from rmq_client.consuming.push_consumer import consuming
+
         with _known_settings():
             told = ConsumerSettings(**settings)
         wanted = {name: Subscription(one) if isinstance(one, str) else one for name, one in topics.items()}

@@ -74,13 +74,12 @@ class Connections:
 
         Raises `Unreachable` (nothing was sent), `AnswerLate`, `ConnectionEnded`, `Unreadable`.
         """
-        ends = trio.current_time() + timeout_ms / 1e3
+        if timeout_ms <= 0:
+            raise AnswerLate(f"{address} was not asked: {timeout_ms} ms are left")
+        ends_s = trio.current_time() + timeout_ms / 1e3
         for _ in range(2):
-            left_ms = int((ends - trio.current_time()) * 1e3)
-            if left_ms <= 0:
-                raise AnswerLate(f"{address} did not answer within {timeout_ms} ms")
-            connection = await self._connected(address, left_ms)
-            answer = await self._ask_over(connection, address, request, body, int((ends - trio.current_time()) * 1e3))
+            connection = self._living(address) or await self._connected(address, ends_s)
+            answer = await self._ask_over(connection, address, request, body, ends_s, timeout_ms)
             if answer.code != ResponseCode.GO_AWAY:
                 return answer
             self._log.info("%s sends us away: it stops", address)
@@ -92,10 +91,10 @@ class Connections:
 
         Raises `Unreachable`, `AnswerLate` (the server does not read), `ConnectionEnded`.
         """
-        ends = trio.current_time() + timeout_ms / 1e3
-        connection = await self._connected(address, timeout_ms)
+        ends_s = trio.current_time() + timeout_ms / 1e3
+        connection = self._living(address) or await self._connected(address, ends_s)
         try:
-            with trio.fail_at(ends):
+            with trio.fail_at(ends_s):
                 await connection.send_oneway(request, body, ext=self._signed(request, body))
         except ConnectionLost as lost:
             raise ConnectionEnded(f"{address}: {lost}") from None
@@ -117,11 +116,16 @@ class Connections:
                 await line.connection.close()
         self._lines.clear()
 
-    async def _ask_over(self, connection: Connection, address: str, request: Request, body: Body, timeout_ms: int) -> Command:
+    async def _ask_over(
+        self, connection: Connection, address: str, request: Request, body: Body, ends_s: float, timeout_ms: int
+    ) -> Command:
+        began_s = trio.current_time()
+        ext = None if self._sign is None else self._sign(request, body)
         try:
-            return await connection.ask(request, body, timeout_ms=max(timeout_ms, 0), ext=self._signed(request, body))
+            return await connection.ask(request, body, ends_s=ends_s, ext=ext)
         except trio.TooSlowError:
-            if connection.silent_ms >= timeout_ms > 0:
+            waited_ms = int((ends_s - began_s) * 1e3)
+            if connection.silent_ms >= waited_ms > 0:
                 self._retire(address, connection, at_once=True)
             raise AnswerLate(f"{address} did not answer {type(request).__name__} within {timeout_ms} ms") from None
         except ConnectionLost as lost:
@@ -132,15 +136,19 @@ class Connections:
     def _signed(self, request: Request, body: Body) -> dict[str, str] | None:
         return None if self._sign is None else self._sign(request, body)
 
-    async def _connected(self, address: str, timeout_ms: int) -> Connection:
+    def _living(self, address: str) -> Connection | None:
         line = self._lines.get(address)
-        if line is not None and line.connection is not None and not line.connection.closed.is_set():
-            return line.connection
+        if line is None or line.connection is None or line.connection.closed.is_set():
+            return None
+        return line.connection
+
+    async def _connected(self, address: str, ends_s: float) -> Connection:
         if self._closed:
             raise ClientClosed("the client is closed")
+        line = self._lines.get(address)
         if line is None:
             line = self._lines[address] = _Line()
-        allowed_ms = min(timeout_ms, self._connect_ms)
+        allowed_ms = min(int((ends_s - trio.current_time()) * 1e3), self._connect_ms)
         try:
             with trio.fail_after(allowed_ms / 1e3):
                 async with line.opening:

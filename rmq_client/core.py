@@ -13,7 +13,7 @@ from typing import Final
 import trio
 
 from rmq_client import namespaces
-from rmq_client.broker_calls import BrokerCall, BrokerCalls
+from rmq_client.broker_call import BrokerCall
 from rmq_client.connections import Body, Connections, Reply
 from rmq_client.errors import BrokerError, ClientError, InvalidName, NoRoute, Unreadable
 from rmq_client.members import Members
@@ -69,9 +69,9 @@ class ClientCore:
         self.routes = RouteTable()
         self.members = Members(self.client_id)
         self.log = Log("rmq.client", mono_ms)
-        calls = BrokerCalls(self.members, self.name_servers.addresses, nursery, self.log)
-        self.answering: dict[int, Answering] = {NotifyConsumerIdsChanged.code: self._members_changed, **calls.answering}
-        """Request code -> what answers it."""
+        self.answering: dict[int, Answering] = {NotifyConsumerIdsChanged.code: self._members_changed}
+        """Request code -> what answers it; what is asked of consumers comes with the first question that is none of these."""
+        self._knows_all_calls = False
         self.on_route_change: list[Callable[[str], None]] = []
         self.on_members_change: list[Callable[[str], None]] = []
         """Called with the topic, or the group, on the wire."""
@@ -123,9 +123,9 @@ class ClientCore:
             return known
         return await self._looked_up(topic, None, 0)
 
-    def known_route(self, topic: str) -> TopicRoute | None:
-        """The same without asking anybody; that it was wanted keeps it."""
-        self._used_ms[topic] = mono_ms()
+    def known_route(self, topic: str, now_ms: int | None = None) -> TopicRoute | None:
+        """The same without asking anybody; that it was wanted keeps it.  now_ms: where the caller has just looked."""
+        self._used_ms[topic] = mono_ms() if now_ms is None else now_ms
         return self.routes.get(topic)
 
     async def route_to_write(self, topic: str, model: str, queues_max: int) -> TopicRoute:
@@ -240,6 +240,8 @@ class ClientCore:
     # What brokers ask
 
     def _on_request(self, address: str, command: Command, reply: Reply) -> bytes | None:
+        if command.code not in self.answering and not self._knows_all_calls:
+            self._learn_all_calls()
         answer = self.answering.get(command.code)
         call = BrokerCall(address, command, reply)
         if answer is not None:
@@ -251,6 +253,13 @@ class ClientCore:
         if command.is_oneway:
             return None
         return call.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported")
+
+    def _learn_all_calls(self) -> None:
+        from rmq_client.broker_calls import BrokerCalls
+
+        calls = BrokerCalls(self.members, self.name_servers.addresses, self.nursery, self.log)
+        self.answering = {**calls.answering, **self.answering}
+        self._knows_all_calls = True
 
     def _members_changed(self, call: BrokerCall) -> None:
         group = call.command.ext_map().get("consumerGroup", "")

@@ -9,16 +9,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import trio
 import trio.from_thread
 
 from rmq_client import client as core
-from rmq_client.consuming import push_consumer as consuming
-from rmq_client.consuming.listening import Listener
 from rmq_client.errors import ClientClosed
 from rmq_wire.fastjson import MessageQueue
+
+if TYPE_CHECKING:
+    from rmq_client.consuming import push_consumer as consuming
+    from rmq_client.consuming.listening import Listener
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -105,7 +107,7 @@ class Face(Generic[C]):
         self._own = own
 
 
-class PushConsumer(Face[consuming.PushConsumer]):
+class PushConsumer(Face["consuming.PushConsumer"]):
     """As `rmq_client.consuming.push_consumer.PushConsumer`.  Nothing here waits for a broker or a listener."""
 
     @property

@@ -6,12 +6,14 @@ Source: `MQClientInstance.prepareHeartbeatData`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rmq_client.errors import CallerError
-from rmq_wire.bodies.consumer_answers import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq_wire.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from rmq_wire.fastjson import MessageQueue
+
+if TYPE_CHECKING:
+    from rmq_wire.bodies.consumer_answers import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 
 
 class Consuming(Protocol):

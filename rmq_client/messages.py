@@ -143,6 +143,8 @@ def check_message(message: Message, topic: str, body_bytes_max: int) -> None:
 
 
 def _check_properties(message: Message) -> None:
+    if not (message.properties or message.tags or message.keys or message.sharding_key or message.unique_key):
+        return
     for name, value in message.properties.items():
         if not (isinstance(name, str) and isinstance(value, str) and name and value):
             raise InvalidMessage(f"property {name!r}: name and value are texts, and not empty")

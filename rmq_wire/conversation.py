@@ -191,6 +191,11 @@ class Conversation:
             del self._pending[pending.opaque]
         return late
 
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """The earliest of a pending question; looked for among all."""
+        return min((pending.deadline_ms for pending in self._pending.values()), default=None)
+
     def abandon(self) -> list[Pending]:
         """All questions; none is pending any more."""
         abandoned = list(self._pending.values())

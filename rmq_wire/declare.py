@@ -123,7 +123,7 @@ class Header(msgspec.Struct, metaclass=_HeaderMeta):
     def decode_json(cls, ext: bytes | memoryview) -> Self:
         """Read the JSON text of extFields without making a map of it.  Raises `BadHeader`, also when it is no JSON object."""
         codec = _CODECS.get(cls) or _codec(cls)
-        _, typed, truths = codec
+        _, typed, truths, _ = codec
         try:
             header: Self = typed(ext)
         except msgspec.DecodeError:
@@ -135,7 +135,14 @@ class Header(msgspec.Struct, metaclass=_HeaderMeta):
 
     def encode(self) -> dict[str, str]:
         """The map of texts that Java would put into extFields: absent fields are left out, booleans are `true`/`false`."""
-        return {f.wire: _text(value) for f in self.fields() if (value := getattr(self, f.name)) is not None}
+        codec = _CODECS.get(type(self)) or _codec(type(self))
+        found: dict[str, str] = {}
+        for name, own in codec.names:
+            value = getattr(self, own)
+            if value is not None:
+                kind = type(value)
+                found[name] = value if kind is str else str(value) if kind is int else _text(value)
+        return found
 
 
 class Request(Header):
@@ -159,6 +166,8 @@ class _Codec(NamedTuple):
     fields: tuple[Field, ...]
     json: Callable[[bytes | memoryview], Any]
     truths: Callable[[Any], tuple[Any, ...]] | None
+    names: tuple[tuple[str, str], ...]
+    """Of the fields: on the wire, and ours."""
 
 
 _CODECS: dict[type[Header], _Codec] = {}
@@ -173,7 +182,8 @@ def _codec(cls: type[Header]) -> _Codec:
         fields = tuple(_field(info) for info in msgspec.structs.fields(cls))
         booleans = [field.name for field in fields if field.kind is bool]
         truths = attrgetter(*booleans, *booleans[:1]) if booleans else None  # two names at least: it returns a tuple then
-        codec = _CODECS[cls] = _Codec(fields, msgspec.json.Decoder(cls, strict=False).decode, truths)
+        names = tuple((field.wire, field.name) for field in fields)
+        codec = _CODECS[cls] = _Codec(fields, msgspec.json.Decoder(cls, strict=False).decode, truths, names)
     return codec
 
 

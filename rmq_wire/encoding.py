@@ -57,6 +57,7 @@ _ADDED_FIRST: Final = frozenset({"MSG_REGION", "TRACE_ON", "IS_SUPPORT_HEART_BEA
 """Members of our header classes that the reference puts in with `addExtField`."""
 _MARK: Final = "\0 %d \0"
 """Stands for a value while a template is made; no text of a constant looks like it."""
+_LANGUAGES: Final = {int(one): one.name for one in LanguageCode}
 _json: Final = msgspec.json.Encoder().encode
 _BARE: Final = _json(
     {
@@ -143,7 +144,7 @@ def _head(
         if texts is not None:
             members["extFields"] = texts
         members["flag"] = flag
-        members["language"] = LanguageCode(language).name
+        members["language"] = _LANGUAGES[language]
         members["opaque"] = opaque
         if remark is not None:
             members["remark"] = remark
@@ -155,6 +156,8 @@ def _head(
 
 def _ext_texts(header: Header | None, ext: Mapping[str, str] | None, form: int) -> dict[str, str]:
     fields = {} if header is None else header.encode()
+    if not ext and not form and _ADDED_FIRST.isdisjoint(fields):
+        return _in_order(fields, _BUCKETS)
     added = dict(ext) if ext else {}
     added |= {name: fields.pop(name) for name in _ADDED_FIRST & fields.keys()}
     if form and header is not None and header.fast:

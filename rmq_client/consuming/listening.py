@@ -11,6 +11,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 import trio
 
@@ -69,8 +70,7 @@ Listener = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Called:
+class Called(NamedTuple):
     """How a call went."""
 
     status: Outcome
@@ -100,6 +100,8 @@ class Listening:
         self._limiter = trio.CapacityLimiter(most)
         self._threads = trio.CapacityLimiter(math.inf)
         self._log = log
+        self.on_more: Callable[[], None] | None = None
+        """Called when there are more at once than before."""
 
     @property
     def most(self) -> int:
@@ -111,6 +113,8 @@ class Listening:
         if most < 1:
             raise CallerError("consume_thread_max must be at least 1")
         self._limiter.total_tokens = most
+        if self.on_more is not None:
+            self.on_more()
 
     async def call(self, messages: Sequence[ReceivedMessage], context: Context, begins: Callable[[], bool]) -> Called | None:
         """Wait for a turn, ask `begins` whether it is still wanted, call.  None: it was not."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from rmq_client.errors import Unreadable, UnreadableBody
-from rmq_wire import properties
+from rmq_wire import names, properties
 from rmq_wire import property_names as prop
 from rmq_wire.errors import BadRecord
 from rmq_wire.fastjson import MessageQueue
@@ -36,7 +36,8 @@ class ReceivedMessage:
     @property
     def topic_on_wire(self) -> str:
         """The topic that it was sent to, with the name space; of a retry not the retry topic."""
-        return self.properties.get(prop.RETRY_TOPIC) or self.unit.topic.decode()
+        stored = self.unit.topic.decode()
+        return (names.is_retry_topic(stored) and self.properties.get(prop.RETRY_TOPIC)) or stored
 
     @property
     def queue_offset(self) -> int:

@@ -19,6 +19,7 @@ from rmq_client.consuming.rates import TopicRates
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.core import ClientCore
 from rmq_client.settings import ConsumerSettings
+from rmq_wire import names
 from rmq_wire.bodies.enumerations import CMResult
 from rmq_wire.fastjson import MessageQueue
 
@@ -62,13 +63,22 @@ class Consuming:
 
     def rates_of(self, topic: str) -> TopicRates:
         """Made when first asked for."""
-        return self.rates.setdefault(topic, TopicRates())
+        found = self.rates.get(topic)
+        if found is None:
+            found = self.rates[topic] = TopicRates()
+        return found
 
     def shown(self, messages: Sequence[ReceivedMessage], queue: MessageQueue) -> MessageQueue:
         """Give messages the names that their caller knows; their queue likewise."""
-        for message in messages:
-            message.topic = self.client.to_caller(message.topic_on_wire)
-        return queue._replace(topic=messages[0].topic)
+        if names.is_retry_topic(queue.topic):
+            for message in messages:
+                message.topic = self.client.to_caller(message.topic_on_wire)
+        else:
+            topic = self.client.to_caller(queue.topic)
+            for message in messages:
+                message.topic = topic
+        topic = messages[0].topic
+        return queue if queue.topic == topic else queue._replace(topic=topic)
 
 
 class ConsumeService(Protocol):

@@ -165,8 +165,8 @@ class Producer:
         began_ms: int,
         timeout_ms: int,
     ) -> SendResult:
-        route = await self._route(prepared.topic, timeout_ms)
-        chosen = self._chosen(route, messages[0], queue, select)
+        route = await self._route(prepared.topic, timeout_ms, began_ms)
+        chosen = None if queue is None and select is None else self._chosen(route, messages[0], queue, select)
         if chosen is not None:
             left_ms = began_ms + timeout_ms - mono_ms()
             if left_ms <= 0:
@@ -193,8 +193,8 @@ class Producer:
                 self._client.log.info("a send to %s failed: %s", attempt.queue.broker_name, str(error))
         return attempts.outcome()
 
-    async def _route(self, topic: str, timeout_ms: int) -> TopicRoute:
-        known = self._client.known_route(topic)
+    async def _route(self, topic: str, timeout_ms: int, now_ms: int | None = None) -> TopicRoute:
+        known = self._client.known_route(topic, now_ms)
         if known is not None and known.writable:
             return known
         try:

@@ -120,6 +120,14 @@ def test_a_command_is_run_for_each_script(tmp_path: Path) -> None:
     assert "| [message-illegal](#message-illegal) | passed |" in page.read_text()
 
 
+def test_our_own_client_is_built_in(tmp_path: Path) -> None:
+    out = tmp_path / "verdicts.json"
+    done = conform("torture", "--client", "ours", "--only", "doubled-answers", "--only", "half-pull", "--out", out)
+    assert done.exit_code == 0, done.output
+    assert done.output.endswith("2 of 2 scripts passed\n")
+    assert {(one["client"], one["outcome"]) for one in json.loads(out.read_text())} == {("ours", "passed")}
+
+
 @pytest.mark.usefixtures("at_root")
 def test_a_failure_is_tried_once_and_sets_the_status(tmp_path: Path) -> None:
     out = tmp_path / "verdicts.json"

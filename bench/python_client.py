@@ -1,0 +1,105 @@
+"""What the Python client pays for a message, beside the stock Java client (5.5.0) on the same brokers, ours and the real one.
+
+    python -m bench.python_client [--rows send push] [--count 20000] [--json FILE]
+
+- *import*: CPU that `import rmq_client.blocking` takes, and `import trio` alone, which is most of it.
+- *first*: from entering the client's block to the first acknowledged send (Python only: a JVM is slower to start than that).
+- *send*: 1 KiB messages, 64 in flight over one connection.
+- *push*: a backlog consumed by listeners that do nothing, default settings: one message a call, 20 listeners at once.
+
+CPU is that of the client's whole process, the JVM's collector and compiler included; the first of four rounds warms up, the
+median of the others counts.  On two cores the broker takes the other one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.compare import Side, brokers, machine
+from bench.processes import make_topic
+from tests.support.java import REFERENCE, classpath, java, programs
+
+DEPTH, BYTES, QUEUES = 64, 1_024, 4
+ROWS = ("import", "first", "send", "push")
+Figures = dict[str, float]
+
+
+def played(command: list[str]) -> Figures:
+    """The median of its rounds but the first, figure by figure."""
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    rounds = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+    if ran.returncode or not rounds:
+        raise SystemExit(f"{command[-7:]}: {ran.stderr[-2_000:]}")
+    later = rounds[1:] or rounds
+    return {name: statistics.median(one[name] for one in later) for name in later[0]}
+
+
+def python(*arguments: object) -> Figures:
+    return played([sys.executable, "-O", "-m", "bench.client_load", *map(str, arguments)])
+
+
+def stock(*arguments: object) -> Figures:
+    """On the usual JVM: compilers and collector as they are by default."""
+    jars = f"{classpath(REFERENCE)}{os.pathsep}{programs()}"
+    return played([java(), "-Xmx512m", "-Drmq.logback.configurationFile=none.xml", "-cp", jars, "rmq.Load", *map(str, arguments)])
+
+
+def import_cpu_ms(statement: str, rounds: int = 11) -> float:
+    """User and system time of an interpreter that does this, less that of one that does nothing; the least of so many."""
+
+    def least(code: str) -> float:
+        found = []
+        for _ in range(rounds):
+            child = os.posix_spawn(sys.executable, [sys.executable, "-c", code], os.environ)
+            _, status, used = os.wait4(child, 0)
+            assert status == 0
+            found.append(used.ru_utime + used.ru_stime)
+        return min(found) * 1e3
+
+    return least(statement) - least("pass")
+
+
+def rows(wanted: list[str], sides: tuple[Side, Side], count: int) -> Iterator[tuple[str, str, str, Figures]]:
+    """Row, broker, client, figures."""
+    if "import" in wanted:
+        for module in ("trio", "rmq_client", "rmq_client.blocking"):
+            yield "import", "-", module, {"ms": round(import_cpu_ms(f"import {module}"), 1)}
+    for side in sides:
+        topic = f"client_{side.name}"
+        make_topic(side.port, topic, QUEUES)
+        if "first" in wanted:
+            yield "first", side.name, "python", python("first", side.namesrv, topic, 0, 0, BYTES)
+        if "send" in wanted or "push" in wanted:
+            yield "send", side.name, "python", python("send", side.namesrv, topic, count, DEPTH, BYTES)
+            yield "send", side.name, "java", stock("send", side.namesrv, topic, count, DEPTH, BYTES)
+        if "push" in wanted:
+            yield "push", side.name, "python", python("push", side.namesrv, topic, 4 * count, 4, 0)
+            yield "push", side.name, "java", stock("push", side.namesrv, topic, 4 * count, 4, 0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--count", type=int, default=20_000, help="messages of a round")
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    options = parser.parse_args()
+    found: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as directory, brokers(Path(directory), sync_flush=False) as sides:
+        for row, broker, client, figures in rows(options.rows, sides, options.count):
+            found.append({"row": row, "broker": broker, "client": client, **figures})
+            print(f"{row:8}{broker:8}{client:22}" + "  ".join(f"{name} {value:g}" for name, value in figures.items()), flush=True)
+    if options.json:
+        options.json.write_text(json.dumps({"machine": machine(), "rows": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
