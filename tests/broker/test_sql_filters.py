@@ -13,16 +13,18 @@ from broker_impl.filtering import ROWS_MAX, PropertyFilter
 from broker_impl.state import consumer_filters
 from broker_impl.state.consumer_filters import CHARACTERS_OF_TOPIC_MAX, FILTERS_OF_TOPIC_MAX
 from rmq_store.errors import Cold
+from rmq_wire.batch import Item
 from rmq_wire.bloom import Bloom
 from rmq_wire.bodies.heartbeat import CheckClientRequest, SubscriptionData
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.clients import CheckClientConfig, UnregisterClient
+from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.query import QueryConsumeQueue
 from rmq_wire.sql92 import selector
 from rmq_wire.sql92.selector import CHARACTERS_MAX
 from tests.support.driver import Client
 from tests.support.engine import Harness
-from tests.support.requests import SUBSCRIPTION, SUSPEND, beat, heartbeat, pairs, pull, said, send, units
+from tests.support.requests import SUBSCRIPTION, SUSPEND, batch, beat, heartbeat, pairs, pull, said, send, units
 
 SQL = {"expression_type": "SQL92"}
 FILE = "config/consumerFilter.json"
@@ -135,6 +137,50 @@ def test_what_cannot_be_read_here_and_now_wakes(harness: Harness, monkeypatch: p
     monkeypatch.setattr(harness.node.store, "read_queue", read)
     put(harness, 1)
     assert client.answers[opaque].code == ResponseCode.PULL_RETRY_IMMEDIATELY
+
+
+def test_a_look_that_fails_keeps_no_other_queue_waiting(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    clients = [harness.connect() for _ in range(3)]
+    heartbeat(clients[0], expression="n > 5", **SQL)
+    opaques = [client.send(pull(queue_id=n, flags=SUSPEND, subscription=None, sub_version=1)) for n, client in enumerate(clients)]
+    real, planted = harness.node.store.read_queue, [OSError("planted")]
+
+    def read(*arguments: Any) -> Any:
+        if planted:
+            raise planted.pop()
+        return real(*arguments)
+
+    monkeypatch.setattr(harness.node.store, "read_queue", read)
+    sender = harness.connect()
+    harness.driver.run((sender, b"".join(sender.frame(send(queue_id=n, properties=pairs(n="9")), b"m") for n in range(3))))
+    answered = [opaque in client.answers for opaque, client in zip(opaques, clients, strict=True)]
+    assert sorted(answered) == [False, True, True], "who could not be looked for waits on"
+
+
+def test_looking_for_those_who_wait_goes_in_slices(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are served meanwhile."""
+    client, other = harness.connect(), harness.connect()
+    heartbeat(client, expression="n > 5", **SQL)
+    opaque = client.send(pull(flags=SUSPEND, subscription=None, sub_version=1))
+    real, reads = harness.node.store.read_queue, [0]
+
+    def read(*arguments: Any) -> Any:
+        reads[-1] += 1
+        return real(*arguments)
+
+    monkeypatch.setattr(harness.node.store, "read_queue", read)
+    few = [Item(0, b"m", pairs(n="1").encode())] * (4 * ROWS_MAX)
+    request, body = batch(*few)
+    harness.driver.turn((other, other.frame(request, body)))
+    while len(reads) < 20:
+        reads.append(0)
+        harness.driver.turn((other, other.frame(GetMaxOffset(topic="T", queue_id=0))))
+        assert other._opaque in other.answers
+    assert sum(reads) > 4
+    assert max(reads) <= 2, "a slice in each turn"
+    assert opaque not in client.answers
+    put(harness, 9)
+    assert opaque in client.answers
 
 
 def test_the_sweep_moves_on_past_what_does_not_match(harness: Harness) -> None:
