@@ -27,7 +27,7 @@ from rmq_client.world import World, dial_with
 
 if TYPE_CHECKING:  # what a push consumer takes is imported for the first of them: who sends need not wait for it
     from rmq_client.consuming.allocation import AllocateStrategy
-    from rmq_client.consuming.listening import Listener
+    from rmq_client.consuming.listening import ConsumeHook, Listener
     from rmq_client.consuming.push_consumer import PushConsumer
 
 __all__ = ["Client", "Producer", "Puller", "Topics", "connect"]
@@ -53,12 +53,13 @@ class Client(ClientCore):
         listener: Listener,
         *,
         strategy: AllocateStrategy | None = None,
+        hooks: Sequence[ConsumeHook] = (),
         **settings: Any,
     ) -> AbstractAsyncContextManager[PushConsumer]:
         """Consumes these topics as a member of the group, for as long as the block lasts.
 
         topics: name -> subscription, a text is one of tags.  listener: gets messages, async or a plain function that runs in a
-        thread.  settings: those of `ConsumerSettings`.  Raises `CallerError`.
+        thread.  hooks: look on at each call.  settings: those of `ConsumerSettings`.  Raises `CallerError`.
         """
         from rmq_client.consuming.allocation import AllocateMessageQueueAveragely
         from rmq_client.consuming.push_consumer import consuming
@@ -66,7 +67,7 @@ class Client(ClientCore):
         with _known_settings():
             told = ConsumerSettings(**settings)
         wanted = {name: Subscription(one) if isinstance(one, str) else one for name, one in topics.items()}
-        return consuming(self, group, wanted, listener, strategy or AllocateMessageQueueAveragely(), told)
+        return consuming(self, group, wanted, listener, strategy or AllocateMessageQueueAveragely(), told, hooks)
 
     @property
     def topics(self) -> Topics:

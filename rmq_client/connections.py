@@ -78,7 +78,7 @@ class Connections:
             raise AnswerLate(f"{address} was not asked: {timeout_ms} ms are left")
         ends_s = trio.current_time() + timeout_ms / 1e3
         for _ in range(2):
-            connection = self._living(address) or await self._connected(address, ends_s)
+            connection = self.living(address) or await self._connected(address, ends_s)
             answer = await self._ask_over(connection, address, request, body, ends_s, timeout_ms)
             if answer.code != ResponseCode.GO_AWAY:
                 return answer
@@ -92,7 +92,7 @@ class Connections:
         Raises `Unreachable`, `AnswerLate` (the server does not read), `ConnectionEnded`.
         """
         ends_s = trio.current_time() + timeout_ms / 1e3
-        connection = self._living(address) or await self._connected(address, ends_s)
+        connection = self.living(address) or await self._connected(address, ends_s)
         try:
             with trio.fail_at(ends_s):
                 await connection.send_oneway(request, body, ext=self._signed(request, body))
@@ -136,7 +136,8 @@ class Connections:
     def _signed(self, request: Request, body: Body) -> dict[str, str] | None:
         return None if self._sign is None else self._sign(request, body)
 
-    def _living(self, address: str) -> Connection | None:
+    def living(self, address: str) -> Connection | None:
+        """The connection to a server, as long as it lives."""
         line = self._lines.get(address)
         if line is None or line.connection is None or line.connection.closed.is_set():
             return None

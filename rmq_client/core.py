@@ -16,6 +16,7 @@ from rmq_client import namespaces
 from rmq_client.broker_call import BrokerCall
 from rmq_client.connections import Body, Connections, Reply
 from rmq_client.errors import BrokerError, ClientError, InvalidName, NoRoute, Unreadable
+from rmq_client.heartbeats import Heartbeats, Round
 from rmq_client.members import Members
 from rmq_client.name_servers import NameServers
 from rmq_client.routes import RouteTable, TopicRoute, modelled_on
@@ -75,6 +76,7 @@ class ClientCore:
         self.on_route_change: list[Callable[[str], None]] = []
         self.on_members_change: list[Callable[[str], None]] = []
         """Called with the topic, or the group, on the wire."""
+        self._heartbeats = Heartbeats(settings.use_heartbeat_v2)
         self._used_ms: dict[str, int] = {}
         self._lookups: dict[tuple[str, str | None], _Lookup] = {}
 
@@ -202,18 +204,25 @@ class ClientCore:
             await self.heartbeat()
             await trio.sleep(self.settings.heartbeat_broker_interval_ms / 1e3)
 
-    async def heartbeat(self) -> None:
-        """Tell all brokers who we are: masters alone, unless somebody here consumes.  What cannot be reached is tried again."""
+    async def heartbeat(self, *, moved: bool = False) -> None:
+        """Tell all brokers who we are: masters alone, unless somebody here consumes.  What cannot be reached is tried again.
+
+        moved: queues have just changed hands, so that all is said.
+        """
         if not self.members:
             return
-        body = self.members.heartbeat().encode()
+        if moved:
+            self._heartbeats.forget()
+        said = self._heartbeats.round(self.members.heartbeat())
         async with trio.open_nursery() as nursery:
             for address in self.routes.addresses(masters_only=not self.members.consumes):
-                nursery.start_soon(self._beat, address, body)
+                nursery.start_soon(self._beat, address, said)
 
-    async def _beat(self, address: str, body: bytes) -> None:
+    async def _beat(self, address: str, said: Round) -> None:
+        body = self._heartbeats.body(said, address, self.connections.living(address))
         try:
-            await self.ask(address, Heartbeat(), body)
+            answer = await self.ask(address, Heartbeat(), body)
+            self._heartbeats.answered(said, address, self.connections.living(address), answer)
         except ClientError as error:
             self.log.info("no heartbeat: %s", str(error))
 

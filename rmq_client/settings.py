@@ -37,6 +37,8 @@ class ClientSettings:
     mq_client_api_timeout_ms: int = 3_000
     poll_name_server_interval_ms: int = 30_000
     heartbeat_broker_interval_ms: int = 30_000
+    use_heartbeat_v2: bool = False
+    """Say again only that nothing has changed, to brokers that know that form (5.0 on)."""
 
     def __post_init__(self) -> None:
         for name in ("connect_timeout_ms", "mq_client_api_timeout_ms", *_INTERVALS):
@@ -122,6 +124,12 @@ class ProducerSettings:
     max_message_size: int = 4 << 20
     create_topic_key: str = names.AUTO_CREATE_TOPIC
     default_topic_queue_nums: int = 4
+    enable_backpressure_for_async_mode: bool = False
+    """Sends beyond the next two limits wait, within their time-out.  Here they are about all sends but one-way ones."""
+    back_pressure_for_async_send_num: int = 1_024
+    """Sends at once; at least 10."""
+    back_pressure_for_async_send_size: int = 100 << 20
+    """Bytes of their bodies; at least 1 MiB."""
     send_latency_enable: bool = False
     """Avoid brokers that were slow or failed, for a time that grows with how slow (`producing.latency`)."""
     start_detector_enable: bool = False

@@ -94,7 +94,7 @@ class Concurrently:
         context = self.context(own.shown(messages, queue))
         held.started(messages, own.client.world.wall_ms())
         with own.working:
-            called = await own.listening.call_now(messages, context)
+            called = await own.listening.call_in_turn(messages, context)
             rates = own.rates_of(queue.topic)
             rates.consume_ms.add(called.took_ms)
             if held.dropped:  # another member has it now: whatever came out does not count

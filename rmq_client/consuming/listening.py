@@ -9,9 +9,9 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import trio
 
@@ -78,6 +78,27 @@ class Called(NamedTuple):
     took_ms: int
 
 
+@dataclass(slots=True)
+class ConsumeContext:
+    """What hooks see of one call.  `called`: afterwards.  `kept`: a hook's own, from before to after."""
+
+    group: str
+    messages: Sequence[ReceivedMessage]
+    queue: MessageQueue
+    called: Called | None = None
+    kept: dict[str, object] = field(default_factory=dict)
+
+
+class ConsumeHook(Protocol):
+    """Looks on.  What it raises is logged and stops nothing.  Java: `ConsumeMessageHook`."""
+
+    def before(self, context: ConsumeContext) -> None:
+        """Before a listener is called."""
+
+    def after(self, context: ConsumeContext) -> None:
+        """When it has returned or raised."""
+
+
 def acknowledged(count: int, status: Outcome, ack_index: int | None) -> int:
     """How many of a batch are done, from its first on.  Source: `processConsumeResult`."""
     if status is ConsumeConcurrentlyStatus.RECONSUME_LATER:
@@ -94,8 +115,11 @@ def is_async(listener: Listener) -> bool:
 class Listening:
     """Calls a listener, at most so many times at once.  `working`: how many batches are in its hands or wait for that."""
 
-    def __init__(self, listener: Listener, most: int, log: Log) -> None:
+    def __init__(self, listener: Listener, most: int, log: Log, *, group: str = "", hooks: Sequence[ConsumeHook] = ()) -> None:
+        """group: as its caller knows it."""
         self._listener = listener
+        self._group = group
+        self._hooks = tuple(hooks)
         self._is_async = is_async(listener)
         self._limiter = trio.CapacityLimiter(most)
         self._threads = trio.CapacityLimiter(math.inf)
@@ -119,10 +143,28 @@ class Listening:
     async def call(self, messages: Sequence[ReceivedMessage], context: Context, begins: Callable[[], bool]) -> Called | None:
         """Wait for a turn, ask `begins` whether it is still wanted, call.  None: it was not."""
         async with self._limiter:
-            return await self.call_now(messages, context) if begins() else None
+            return await self.call_in_turn(messages, context) if begins() else None
+
+    async def call_in_turn(self, messages: Sequence[ReceivedMessage], context: Context) -> Called:
+        """The same for who has its turn already: hooks look on."""
+        if not self._hooks:
+            return await self.call_now(messages, context)
+        seen = ConsumeContext(self._group, messages, context.queue)
+        for hook in self._hooks:
+            self._tell(hook.before, seen)
+        called = seen.called = await self.call_now(messages, context)
+        for hook in self._hooks:
+            self._tell(hook.after, seen)
+        return called
+
+    def _tell(self, hook: Callable[[ConsumeContext], None], seen: ConsumeContext) -> None:
+        try:
+            hook(seen)
+        except Exception as error:
+            self._log.error("a consume hook failed", error=error)
 
     async def call_now(self, messages: Sequence[ReceivedMessage], context: Context) -> Called:
-        """The same beside all turns."""
+        """The same beside all turns and hooks."""
         began_s = trio.current_time()
         status, failed = None, None
         try:

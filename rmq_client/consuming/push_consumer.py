@@ -9,7 +9,7 @@ Source: `DefaultMQPushConsumerImpl`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -19,7 +19,7 @@ from rmq_client.consuming.allocation import AllocateStrategy
 from rmq_client.consuming.assignment import Assignment
 from rmq_client.consuming.concurrently import Concurrently
 from rmq_client.consuming.giving_back import GivingBack
-from rmq_client.consuming.listening import Listener, Listening
+from rmq_client.consuming.listening import ConsumeHook, Listener, Listening
 from rmq_client.consuming.local_offsets import LocalOffsets
 from rmq_client.consuming.orderly import Orderly
 from rmq_client.consuming.process_queue import ProcessQueue
@@ -69,6 +69,7 @@ class PushConsumer:
         strategy: AllocateStrategy,
         settings: ConsumerSettings,
         nursery: trio.Nursery,
+        hooks: Sequence[ConsumeHook] = (),
     ) -> None:
         self.group = group
         self.settings = settings
@@ -93,7 +94,7 @@ class PushConsumer:
             client,
             settings,
             nursery,
-            Listening(listener, settings.consume_thread_max, client.log),
+            Listening(listener, settings.consume_thread_max, client.log, group=group, hooks=hooks),
             progress,
             GivingBack(client, self._group, settings, inner_producer(client)),
             self._assignment.queues,
@@ -194,7 +195,7 @@ class PushConsumer:
             self._changed = trio.Event()
             if await self._assignment.share_out(self._subscriptions):
                 self._sub_version = max(self._client.world.wall_ms(), self._sub_version + 1)
-                await self._client.heartbeat()
+                await self._client.heartbeat(moved=True)
             await trio.sleep(REBALANCE_APART_S)
             if self._assignment.balanced:
                 with trio.move_on_after(self.settings.rebalance_interval_ms / 1e3):
@@ -353,6 +354,7 @@ async def consuming(
     listener: Listener,
     strategy: AllocateStrategy,
     settings: ConsumerSettings,
+    hooks: Sequence[ConsumeHook] = (),
 ) -> AsyncIterator[PushConsumer]:
     """A running consumer; when the block is left it has told its progress and left the group."""
     for topic in topics:
@@ -361,7 +363,7 @@ async def consuming(
     raised: BaseException | None = None
     async with trio.open_nursery() as nursery:
         try:
-            consumer = PushConsumer(client, group, topics, listener, strategy, settings, nursery)
+            consumer = PushConsumer(client, group, topics, listener, strategy, settings, nursery, hooks)
             await consumer.start()
             try:
                 yield consumer

@@ -17,6 +17,7 @@ from rmq_client.core import ClientCore
 from rmq_client.errors import AnswerLate, CallerError, ClientError, ConnectionEnded, InvalidMessage, NoBroker, NoQueue
 from rmq_client.messages import Message, SendResult, check_batch, check_message, check_topic
 from rmq_client.producing.attempts import SendAttempts
+from rmq_client.producing.back_pressure import BackPressure
 from rmq_client.producing.latency import LatencyFaults
 from rmq_client.producing.queue_choice import QueueChooser
 from rmq_client.producing.requests import Prepared, prepare, prepare_batch, request_to, result_of, split_batch
@@ -76,6 +77,11 @@ class Producer:
             client.members.join_producer(self._group)
         self._faults = LatencyFaults(detect_interval_ms=settings.detect_interval_ms) if settings.send_latency_enable else None
         self._chooser = QueueChooser(client.world.rng, self._faults)
+        self._pressure = (
+            BackPressure(settings.back_pressure_for_async_send_num, settings.back_pressure_for_async_send_size)
+            if settings.enable_backpressure_for_async_mode
+            else None
+        )
         if self._faults is not None and settings.start_detector_enable:
             client.nursery.start_soon(self._keep_probing, self._faults)
 
@@ -157,6 +163,27 @@ class Producer:
         return [self._shown(one) for one in route.writable]
 
     async def _send(
+        self,
+        prepared: Prepared,
+        messages: Sequence[Message],
+        queue: MessageQueue | None,
+        select: Selector | None,
+        began_ms: int,
+        timeout_ms: int,
+    ) -> SendResult:
+        if self._pressure is None:
+            return await self._send_now(prepared, messages, queue, select, began_ms, timeout_ms)
+        try:
+            with trio.fail_after(timeout_ms / 1e3):
+                room = await self._pressure.begin(sum(len(message.body) for message in messages))
+        except trio.TooSlowError:
+            raise AnswerLate(f"{timeout_ms} ms were over before other sends had ended: too many are under way") from None
+        try:
+            return await self._send_now(prepared, messages, queue, select, began_ms, timeout_ms)
+        finally:
+            self._pressure.end(room)
+
+    async def _send_now(
         self,
         prepared: Prepared,
         messages: Sequence[Message],
