@@ -15,25 +15,10 @@ from typing import Final
 from rmq_wire import names
 from rmq_wire.bodies.assignment import ANY_QUEUE
 from rmq_wire.bodies.locks import QueueName
+from rmq_wire.shares import averagely, averagely_by_circle
 
 Strategy = Callable[[int, int, int], range]
 """(number of queues, number of members, place of the member) -> places of its queues."""
-
-
-def averagely(queues: int, members: int, index: int) -> range:
-    """Neighbouring queues; the first members get one more where it does not come out even."""
-    rest = queues % members
-    first_ones = rest > 0 and index < rest
-    size = 1 if queues <= members else queues // members + first_ones
-    start = index * size if first_ones else index * size + rest
-    return range(start, min(start + size, queues))
-
-
-def averagely_by_circle(queues: int, members: int, index: int) -> range:
-    """Dealt round like cards."""
-    return range(index, queues, members)
-
-
 STRATEGIES: Final[Mapping[str, Strategy]] = {"AVG": averagely, "AVG_BY_CIRCLE": averagely_by_circle}
 """By the name that a client says."""
 

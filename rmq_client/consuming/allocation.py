@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from rmq_client.errors import CallerError
 from rmq_wire.fastjson import MessageQueue
+from rmq_wire.shares import averagely, averagely_by_circle
 
 Queues = Sequence[MessageQueue]
 VIRTUAL_NODES: Final = 10
@@ -48,10 +49,7 @@ class AllocateMessageQueueAveragely:
         """See `AllocateStrategy`."""
         if not _is_member(client_id, queues, client_ids):
             return []
-        index = client_ids.index(client_id)
-        share, more = divmod(len(queues), len(client_ids))
-        start = index * share + min(index, more)
-        return list(queues[start : start + share + (index < more)])
+        return [queues[at] for at in averagely(len(queues), len(client_ids), client_ids.index(client_id))]
 
 
 class AllocateMessageQueueAveragelyByCircle:
@@ -63,7 +61,7 @@ class AllocateMessageQueueAveragelyByCircle:
         """See `AllocateStrategy`."""
         if not _is_member(client_id, queues, client_ids):
             return []
-        return list(queues[client_ids.index(client_id) :: len(client_ids)])
+        return [queues[at] for at in averagely_by_circle(len(queues), len(client_ids), client_ids.index(client_id))]
 
 
 class AllocateMessageQueueByConfig:

@@ -86,6 +86,6 @@ async def test_who_gives_up_lets_the_next_one_in() -> None:
         assert order == [], "the small ones do not overtake the large one"
         scopes[0].cancel()
         await trio.testing.wait_all_tasks_blocked()
-        assert order == [1, 2]
+        assert sorted(order) == [1, 2], "both, in any order of their tasks"
     pressure.end(held[0])
     assert (pressure.sends, pressure.size) == (0, 0)
