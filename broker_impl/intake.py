@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from broker_impl.engine.answers import Refusal
 from rmq_net.service import Buffer
@@ -116,8 +116,14 @@ def copy_of(original: StoredMessage, topic: str, queue_id: int, values: dict[str
     )
 
 
-SlotOf = Callable[[Mapping[str, str], int], int | None]
-"""The slot (ms) of a message with these properties now (ms), None when it is due.  Raises `NotTaken`."""
+class Slots(Protocol):
+    """Which slot (ms) a message takes now (ms), None when it is due.  Both raise `NotTaken`."""
+
+    def __call__(self, values: Mapping[str, str], now_ms: int, /) -> int | None:
+        """Of one with these properties."""
+
+    def of_time(self, deliver_ms: int, now_ms: int, /) -> int | None:
+        """Of one with TIMER_DELIVER_MS and no other time."""
 
 
 class Intake:
@@ -133,7 +139,7 @@ class Intake:
         store_host: bytes,
         delay_levels_ms: tuple[int, ...],
         has_batch_queues: Callable[[str], bool] = lambda _: False,
-        slot_of: SlotOf | None = None,
+        slot_of: Slots | None = None,
     ) -> None:
         self._slot_of = slot_of
         self.has_batch_queues = has_batch_queues
@@ -145,7 +151,7 @@ class Intake:
         """TIMER_OUT_MS of a record of the broker's own that is due then; None when it is due now.  Raises `NotTaken`."""
         if self._slot_of is None:
             raise NotTaken(PutStatus.WHEEL_TIMER_NOT_ENABLE)
-        return None if deliver_ms <= wall_ms else self._slot_of({prop.TIMER_DELIVER_MS: str(deliver_ms)}, wall_ms)
+        return self._slot_of.of_time(deliver_ms, wall_ms)
 
     def put(self, message: Message, wall_ms: int) -> Placed:
         """Check, divert if it is to be delayed, stage.  Raises `NotTaken`; the message may be changed then."""

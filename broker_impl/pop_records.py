@@ -14,7 +14,6 @@ from rmq_store.log.draft import Draft, Placed
 from rmq_wire import names
 from rmq_wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
 from rmq_wire.implied import pop
-from rmq_wire.implied.index_keys import index_keys
 
 
 class PopRecords:
@@ -59,6 +58,6 @@ class PopRecords:
             0,
             0,
             pop.record_tags_code(tag),
-            index_keys(key, None, tag),
+            pop.record_index_keys(tag, key),
         )
         return intake.stage_draft(draft, wall_ms)

@@ -15,7 +15,7 @@ from typing import Final
 from broker_impl.filtering import Wanted
 from broker_impl.intake import NotTaken
 from broker_impl.pop_parts import PopParts
-from broker_impl.pop_walk import Place
+from broker_impl.pop_walk import Leg
 from broker_impl.state.pop_lines import QueueOfGroup, Stretch
 from rmq_net.service import Buffer
 from rmq_store.errors import Cold
@@ -47,7 +47,7 @@ class PopSelection:
     `rest`: how much is left in the queues that were looked at.  `end_offset`: of what was staged.
     """
 
-    def __init__(self, parts: PopParts, asked: PopMessage, places: Iterator[Place], wanted: Wanted, revive_queue: int) -> None:
+    def __init__(self, parts: PopParts, asked: PopMessage, legs: Iterator[Leg], wanted: Wanted, revive_queue: int) -> None:
         self.parts = parts
         self.asked = asked
         self.wanted = wanted
@@ -60,8 +60,10 @@ class PopSelection:
         self.count_infos: list[str] = []
         self.stretches: list[Stretch] = []
         """Whose check points are staged."""
-        self._places = places
-        self._at: Place | None = None
+        self._legs = legs
+        self._leg: Leg | None = None
+        self._done = 0
+        """Queues of it that were looked at."""
         self._locked: QueueOfGroup | None = None
 
     @property
@@ -70,24 +72,38 @@ class PopSelection:
 
     def run(self) -> None:
         """Take what there is.  Raises `Cold` while there is nothing yet: call it again when that is read, or `give_up`."""
-        place, self._at = self._at, None
         self._unlock()
-        if place is None:
-            place = next(self._places, None)
-        while place is not None:
-            if place.last and self.is_full:
-                return
-            queue = QueueOfGroup(place.topic, self.asked.consumer_group, place.queue_id)
-            try:
-                self._take(place, queue)
-            except Cold as cold:
-                if not self.count:
-                    self._at, self._locked = place, queue
-                    self.parts.lines.locked.add(queue)
-                    raise
-                self.rest += max(self.parts.walk.rest(queue, max(self.parts.lines.latest(queue), 0)), 0)
-                self.parts.reads.after(cold, lambda _: None)
-            place = next(self._places, None)
+        leg = self._leg or next(self._legs, None)
+        while leg is not None:
+            for at in range(self._done, len(leg.queue_ids)):
+                if self.is_full and (leg.last or not self._looks_at_each):
+                    if leg.last:
+                        return
+                    asked = self.asked
+                    left = leg.queue_ids[at:]
+                    self.rest += self.parts.walk.rest_of(leg.topic, asked.consumer_group, left, asked.init_mode)
+                    break
+                self._look(leg, at)
+            self._done = 0
+            leg = next(self._legs, None)
+
+    @property
+    def _looks_at_each(self) -> bool:
+        """Also of those of which it takes nothing it has to know more than how much they have."""
+        return bool(self.asked.order) or self.parts.offsets.has_resets
+
+    def _look(self, leg: Leg, at: int) -> None:
+        """Take what there is in a queue.  Raises `Cold`, see `run`."""
+        queue = QueueOfGroup(leg.topic, self.asked.consumer_group, leg.queue_ids[at])
+        try:
+            self._take(leg, queue)
+        except Cold as cold:
+            if not self.count:
+                self._leg, self._done, self._locked = leg, at, queue
+                self.parts.lines.locked.add(queue)
+                raise
+            self.rest += max(self.parts.walk.rest(queue, max(self.parts.lines.latest(queue), 0)), 0)
+            self.parts.reads.after(cold, lambda _: None)
 
     def give_up(self) -> None:
         """Nobody waits for it any more."""
@@ -98,7 +114,7 @@ class PopSelection:
             self.parts.lines.locked.discard(self._locked)
             self._locked = None
 
-    def _take(self, place: Place, queue: QueueOfGroup) -> None:
+    def _take(self, leg: Leg, queue: QueueOfGroup) -> None:
         """What there is in one queue, for as much as there is room.  Raises Cold, and then nothing of the queue was taken."""
         asked, parts = self.asked, self.parts
         lines, walk, config = parts.lines, parts.walk, parts.config
@@ -135,7 +151,7 @@ class PopSelection:
             parts.offsets.commit(queue.group, queue.topic, queue.queue_id, offset, "popMsgFromQueue")
             read = self._read(queue, offset)
         if read.message_count:
-            self._found(place, queue, offset, read)
+            self._found(leg, queue, offset, read)
         else:
             if read.status in _PASSED and read.next_offset >= 0:
                 self._passed(queue, read.next_offset)
@@ -155,7 +171,7 @@ class PopSelection:
         elif next_offset > self.parts.walk.begin(queue):
             self.parts.lines.settle(self.parts.lines.open(queue, next_offset))
 
-    def _found(self, place: Place, queue: QueueOfGroup, offset: int, read: Read) -> None:
+    def _found(self, leg: Leg, queue: QueueOfGroup, offset: int, read: Read) -> None:
         parts = self.parts
         chunks = read.chunks
         offsets = self._offsets_of(queue, offset, read)
@@ -167,7 +183,7 @@ class PopSelection:
             return
         self.start_infos.append(pop_receipt.start_offset_entry(flag, queue.queue_id, offset))
         self.offset_infos.append(pop_receipt.msg_offset_entry(flag, queue.queue_id, offsets))
-        if place.is_retry and not parts.config.pop_response_return_actual_retry_topic:
+        if leg.is_retry and not parts.config.pop_response_return_actual_retry_topic:
             chunks = self._as_of_plain_topic(queue, offset, chunks)
         self.chunks += chunks
         self.count += len(offsets)

@@ -9,7 +9,8 @@ Java: `PopMessageProcessor` (processRequest, popMsgFromTopic, getPopOffset, getI
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from broker_impl.config import BrokerConfig
@@ -30,6 +31,8 @@ FROM_FIRST: Final = 0
 CHANCES: Final = 100
 QUEUES_MAX: Final = 2_048
 """That one pop of all queues goes through, some 5 µs each: of a topic with more it begins with another one each time."""
+FEW_QUEUES: Final = 16
+"""Of topics with so many the ways are remembered."""
 PEEK_RETRY_EACH: Final = 5
 """One peek of so many looks at retries first."""
 
@@ -40,11 +43,11 @@ FACTOR: Final = 100
 """`priority.factor` of a group that has none."""
 
 
-class Place(NamedTuple):
-    """A queue on the way.  `last`: of retries that are looked at only when there is still room."""
+class Leg(NamedTuple):
+    """Queues of one topic on the way.  `last`: of retries that are looked at only when there is still room."""
 
     topic: str
-    queue_id: int
+    queue_ids: Sequence[int]
     is_retry: bool
     last: bool
 
@@ -70,9 +73,7 @@ class PopWalk:
         self._orders = orders
         self._store = store
 
-    def of_pop(
-        self, topic: TopicConfig, group: SubscriptionGroupConfig, queue_id: int, *, order: bool = False
-    ) -> Iterator[Place]:
+    def of_pop(self, topic: TopicConfig, group: SubscriptionGroupConfig, queue_id: int, *, order: bool = False) -> Iterator[Leg]:
         """The queues of a pop, or of the wait for one.  `queue_id`: -1 for all.  An ordered one reads no retries."""
         config = self._config
         chance = self._env.rng.randrange(CHANCES)
@@ -84,30 +85,27 @@ class PopWalk:
         retry = None if order else names.pop_retry_topic(topic.topic_name, group.group_name, v2=v2)
         return self._walk(topic, queue_id, retry, 0 if by_priority else chance, retry_first=chance < probability)
 
-    def of_peek(self, topic: TopicConfig, group: str, queue_id: int) -> Iterator[Place]:
+    def of_peek(self, topic: TopicConfig, group: str, queue_id: int) -> Iterator[Leg]:
         """The queues of a peek."""
         chance = self._env.rng.randrange(CHANCES)
         retry = names.pop_retry_topic(topic.topic_name, group, v2=self._config.enable_retry_topic_v2)
         return self._walk(topic, queue_id, retry, chance, retry_first=chance % PEEK_RETRY_EACH == 0)
 
-    def _walk(self, topic: TopicConfig, queue_id: int, retry: str | None, chance: int, *, retry_first: bool) -> Iterator[Place]:
+    def _walk(self, topic: TopicConfig, queue_id: int, retry: str | None, chance: int, *, retry_first: bool) -> Iterator[Leg]:
         retries = None if retry is None else self._topics.get(retry)
         if retries is not None and retry_first:
-            yield from self._queues(retries, chance, is_retry=True)
-        if queue_id < 0:
-            yield from self._queues(topic, chance, is_retry=False)
-        else:
-            yield Place(topic.topic_name, queue_id, is_retry=False, last=False)
+            yield Leg(retries.topic_name, self._queues(retries, chance), is_retry=True, last=False)
+        queue_ids = self._queues(topic, chance) if queue_id < 0 else (queue_id,)
+        yield Leg(topic.topic_name, queue_ids, is_retry=False, last=False)
         if retries is not None and not retry_first:
-            yield from self._queues(retries, chance, is_retry=True, last=True)
+            yield Leg(retries.topic_name, self._queues(retries, chance), is_retry=True, last=True)
 
-    def _queues(self, topic: TopicConfig, chance: int, *, is_retry: bool, last: bool = False) -> Iterator[Place]:
+    def _queues(self, topic: TopicConfig, chance: int) -> Sequence[int]:
         count = topic.read_queue_nums
         if count > QUEUES_MAX:
             chance = self._env.rng.randrange(count)
-        numbers = range(count - 1, -1, -1) if self._config.priority_order_asc else range(count)
-        for number in numbers[:QUEUES_MAX]:
-            yield Place(topic.topic_name, (number + chance) % count, is_retry, last)
+        descending = self._config.priority_order_asc
+        return _few(count, chance, descending) if count <= FEW_QUEUES else _rotated(count, chance, descending)
 
     # Where a pop begins
 
@@ -135,6 +133,20 @@ class PopWalk:
         """How many entries the queue has from there on."""
         return self._store.queue_bounds(place.topic, place.queue_id)[1] - offset
 
+    def rest_of(self, topic: str, group: str, queue_ids: Sequence[int], init_mode: int) -> int:
+        """How much lies in queues of which a pop that is full takes nothing: the sum of `rest`, from `begin` on.  Raises Cold."""
+        progress = self._offsets.queues(group, topic) or {}
+        lines = self._lines.of_topic(topic, group)
+        left = 0
+        for queue_id, end in zip(queue_ids, self._store.queue_ends(topic, queue_ids), strict=True):
+            offset = progress.get(queue_id)
+            if offset is None:
+                offset = self.begin(QueueOfGroup(topic, group, queue_id), init_mode, init=True)
+            elif lines and queue_id in lines:
+                offset = max(self._lines.latest(QueueOfGroup(topic, group, queue_id)), offset)
+            left += end - offset
+        return left
+
     def _first(self, topic: str, queue_id: int, init_mode: int) -> int:
         """For a group that has no progress (`getInitOffset`): the first message, or the last one.  Raises Cold.
 
@@ -156,6 +168,14 @@ class PopWalk:
         settings = self._store.settings
         near = settings.physical_memory_bytes * settings.access_message_in_memory_max_ratio // 100
         return self._store.written_offset - self._store.queue_unit(topic, queue_id, 0)[0] <= near
+
+
+def _rotated(count: int, chance: int, descending: bool) -> Sequence[int]:
+    numbers = range(count - 1, -1, -1) if descending else range(count)
+    return [(number + chance) % count for number in numbers[:QUEUES_MAX]]
+
+
+_few: Final = lru_cache(maxsize=4_096)(_rotated)
 
 
 def _factor(group: SubscriptionGroupConfig) -> int:

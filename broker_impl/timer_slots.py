@@ -12,6 +12,8 @@ from rmq_store.timer.machine import Timer
 from rmq_wire.implied import timers
 
 _CHANCES: Final = 1_000
+_UNLIMITED: Final = (1 << 31) - 1
+"""As a limit: a slot's count is a Java int."""
 
 
 class SlotRule:
@@ -23,14 +25,25 @@ class SlotRule:
         self._timer = timer
 
     def __call__(self, values: Mapping[str, str], now_ms: int) -> int | None:
-        config = self._config
-        precision_ms = self._timer.settings.timer_precision_ms
+        precision_ms, max_delay_s = self._timer.settings.timer_precision_ms, self._config.timer_max_delay_sec
         try:
-            slot_ms = timers.slot_time(values, now_ms, precision_ms=precision_ms, max_delay_s=config.timer_max_delay_sec)
+            return self._checked(timers.slot_time(values, now_ms, precision_ms=precision_ms, max_delay_s=max_delay_s))
         except timers.IllegalTime as why:
             raise NotTaken(PutStatus.WHEEL_TIMER_MSG_ILLEGAL, why) from None
-        if slot_ms is not None:
-            count, limit = self._timer.count(slot_ms), config.timer_congest_num_each_slot
+
+    def of_time(self, deliver_ms: int, now_ms: int) -> int | None:
+        """The same of a message with TIMER_DELIVER_MS and no other time."""
+        precision_ms, max_delay_s = self._timer.settings.timer_precision_ms, self._config.timer_max_delay_sec
+        try:
+            return self._checked(timers.slot_at(deliver_ms, now_ms, precision_ms=precision_ms, max_delay_s=max_delay_s))
+        except timers.IllegalTime as why:
+            raise NotTaken(PutStatus.WHEEL_TIMER_MSG_ILLEGAL, why) from None
+
+    def _checked(self, slot_ms: int | None) -> int | None:
+        """It has room."""
+        limit = self._config.timer_congest_num_each_slot
+        if slot_ms is not None and limit < _UNLIMITED:
+            count = self._timer.count(slot_ms)
             if count > limit and timers.is_rejected(count, limit, self._env.rng.randrange(_CHANCES)):
                 raise NotTaken(PutStatus.WHEEL_TIMER_FLOW_CONTROL, f"{count} messages in slot {slot_ms}")
         return slot_ms

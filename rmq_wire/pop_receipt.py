@@ -11,7 +11,7 @@ Source: `ExtraInfoUtil`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from rmq_wire import names
@@ -118,9 +118,19 @@ def start_offset_entry(flag: str, queue_id: int, start_offset: int) -> str:
     return f"{flag} {queue_id} {start_offset}"
 
 
-def msg_offset_entry(flag: str, queue_id: int, offsets: Iterable[int]) -> str:
+def msg_offset_entry(flag: str, queue_id: int, offsets: Collection[int]) -> str:
     """An entry of `msgOffsetInfo` (`buildMsgOffsetInfo`)."""
-    return f"{flag} {queue_id} {','.join(map(str, offsets))}"
+    return f"{flag} {queue_id} {numbers_text(offsets)}"
+
+
+_FORMS: Final = tuple([",".join(["%d"] * count) for count in range(33)])
+"""Of as many numbers: a pop has 32."""
+
+
+def numbers_text(numbers: Collection[int]) -> str:
+    """Joined by commas."""
+    count = len(numbers)
+    return _FORMS[count] % (*numbers,) if count < len(_FORMS) else ",".join(map(str, numbers))
 
 
 def queue_count_entry(flag: str, queue_id: int, count: int) -> str:

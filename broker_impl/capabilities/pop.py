@@ -85,8 +85,8 @@ class Pop(Capability):
         topic, group = rules.admit_pop(pending.peer, asked)
         parts.topics.require_saved(asked.topic)
         wanted = rules.wanted(asked)
-        places = parts.walk.of_pop(topic, group, asked.queue_id, order=asked.order)
-        selection = PopSelection(parts, asked, places, wanted, ORDER_QUEUE if asked.order else self._revive_queue())
+        legs = parts.walk.of_pop(topic, group, asked.queue_id, order=asked.order)
+        selection = PopSelection(parts, asked, legs, wanted, ORDER_QUEUE if asked.order else self._revive_queue())
         return self._go_on(selection, pending, Waiting(until_ms, self.polling.arrivals))
 
     def _revive_queue(self) -> int:
@@ -220,16 +220,17 @@ class Pop(Capability):
     def peek(self, call: Call, asked: PeekMessage) -> Answer:
         """Show messages, and change nothing.  Refused: 16, 17, 26, 29 with the reference's texts."""
         topic, _ = self.parts.rules.admit(call.peer, asked.topic, asked.queue_id, asked.consumer_group)
-        places = list(self.parts.walk.of_peek(topic, asked.consumer_group, asked.queue_id))
+        legs = self.parts.walk.of_peek(topic, asked.consumer_group, asked.queue_id)
+        places = [(leg, queue_id) for leg in legs for queue_id in leg.queue_ids]
         form, opaque = call.form, call.opaque
 
         def attempt() -> Settled:
             count = rest = 0
             chunks: list[Buffer] = []
-            for place in places:
-                if place.last and count >= asked.max_msg_nums:
+            for leg, queue_id in places:
+                if leg.last and count >= asked.max_msg_nums:
                     break
-                queue = QueueOfGroup(place.topic, asked.consumer_group, place.queue_id)
+                queue = QueueOfGroup(leg.topic, asked.consumer_group, queue_id)
                 offset = self.parts.walk.begin(queue)
                 rest += self.parts.walk.rest(queue, offset)
                 room = asked.max_msg_nums - count

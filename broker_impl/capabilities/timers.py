@@ -27,6 +27,7 @@ from broker_impl.engine.slices import in_javas_order
 from broker_impl.intake import Intake, Message, NotTaken, PutStatus
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
+from broker_impl.timer_gathering import TimerGathering
 from rmq_net.service import Job
 from rmq_store.errors import Cold
 from rmq_store.log.copies import readdress, values_of
@@ -95,6 +96,7 @@ class Timers(Capability):
         self._alarm: Deadline | None = None
         self._busy = False
         """A step waits for its commit, or for a read."""
+        self._gathering = None if timer is None else TimerGathering(engine.env, timer)
         self._started = False
         self._seen_end = timer.queue_offset + timer.behind if timer is not None else 0
         self._beside = Beside(engine.env, engine.counters)
@@ -130,10 +132,10 @@ class Timers(Capability):
                 self._flushed(ticket, None)
 
     def _arrived(self, arrived: Sequence[Arrived]) -> None:
-        for topic, *_ in arrived:
-            if topic == names.WHEEL_TIMER_TOPIC and not self._busy:
-                self._look_in(0)
-                return
+        if not self._busy and self._gathering is not None:
+            due_ms = self._gathering.due_ms(arrived)
+            if due_ms is not None and (self._alarm is None or self._alarm.due_ms > due_ms):
+                self._look_in(due_ms - self._env.mono_ms)
 
     def _look_in(self, ms: int) -> None:
         if not self._started:
@@ -144,7 +146,9 @@ class Timers(Capability):
 
     def _look(self) -> None:
         """Some steps, until one has staged something.  Ends with an alarm set, or busy."""
+        assert self._gathering is not None
         self._alarm = None
+        self._gathering.looked_ms = self._env.mono_ms
         pause_ms = 0
         for _ in range(self._steps()):
             pause_ms = self._step()

@@ -204,6 +204,11 @@ class ConsumerOffsets(PersistedTable):
         """A reset of this queue waits to be found."""
         return bool(self._resets) and queue_id in self._resets.get(topic + SEPARATOR + group, ())
 
+    @property
+    def has_resets(self) -> bool:
+        """One of any queue."""
+        return bool(self._resets)
+
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The waiting reset, which then waits no more (`queryThenEraseResetOffset`)."""
         if not self._resets:

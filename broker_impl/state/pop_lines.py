@@ -12,7 +12,7 @@ Java: `PopBufferMergeService` (commitOffsets, getLatestOffset, clearOffsetQueue)
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Set
+from collections.abc import Collection, Set
 from typing import Final, NamedTuple
 
 from broker_impl.state.consumer_offsets import ConsumerOffsets
@@ -54,31 +54,48 @@ class PopLines:
 
     def __init__(self, offsets: ConsumerOffsets) -> None:
         self._offsets = offsets
-        self._lines: dict[QueueOfGroup, deque[Stretch]] = {}
+        self._lines: dict[tuple[str, str], dict[int, deque[Stretch]]] = {}
+        """By topic and group; by queue."""
         self._in_flight: dict[QueueOfGroup, int] = {}
         self.locked: set[QueueOfGroup] = set()
         """Somebody waits for the disk and has not said yet what it takes of them."""
 
     def __len__(self) -> int:
         """Queues with open stretches."""
-        return len(self._lines)
+        return sum(map(len, self._lines.values()))
+
+    def of_topic(self, topic: str, group: str) -> Collection[int]:
+        """Queues that have one."""
+        return self._lines.get((topic, group), ())
+
+    def _line(self, place: QueueOfGroup) -> deque[Stretch] | None:
+        lines = self._lines.get(place[:2])
+        return None if lines is None else lines.get(place[2])
+
+    def _drop(self, place: QueueOfGroup) -> None:
+        lines = self._lines.get(place[:2])
+        if lines is not None and lines.pop(place[2], None) is not None and not lines:
+            del self._lines[place[:2]]
 
     def latest(self, place: QueueOfGroup) -> int:
         """Where the last open stretch ends; `ABSENT` where there is none (`getLatestOffset`)."""
-        line = self._lines.get(place)
+        line = self._line(place)
         return line[-1].next_offset if line else ABSENT
 
     def length(self, place: QueueOfGroup) -> int:
         """Open stretches of a queue (`getOffsetTotalSize`)."""
-        line = self._lines.get(place)
+        line = self._line(place)
         return len(line) if line else 0
 
     def open(self, place: QueueOfGroup, next_offset: int) -> Stretch:
         """A pop hands out up to here."""
         stretch = Stretch(place, next_offset)
-        line = self._lines.get(place)
+        lines = self._lines.get(place[:2])
+        if lines is None:
+            lines = self._lines[place[:2]] = {}
+        line = lines.get(place[2])
         if line is None:
-            self._lines[place] = deque((stretch,))
+            lines[place[2]] = deque((stretch,))
         else:
             line.append(stretch)
         return stretch
@@ -87,7 +104,7 @@ class PopLines:
         """It counts as soon as all before it do.  One whose line was cleared meanwhile counts no more."""
         stretch.settled = True
         place = stretch.place
-        line = self._lines.get(place)
+        line = self._line(place)
         if not line or not line[0].settled:
             return
         offset, end_offset = ABSENT, 0
@@ -95,7 +112,7 @@ class PopLines:
             first = line.popleft()
             offset, end_offset = first.next_offset, max(end_offset, first.end_offset)
         if not line:
-            del self._lines[place]
+            self._drop(place)
         if self._offsets.has_reset(place.group, place.topic, place.queue_id):
             return  # the group starts anew there; what was in flight says nothing about it
         if offset > self._offsets.query(place.group, place.topic, place.queue_id):
@@ -103,15 +120,15 @@ class PopLines:
 
     def undo(self, stretch: Stretch) -> None:
         """Nothing was handed out after all."""
-        line = self._lines.get(stretch.place)
+        line = self._line(stretch.place)
         if line and stretch in line:
             line.remove(stretch)
             if not line:
-                del self._lines[stretch.place]
+                self._drop(stretch.place)
 
     def clear(self, place: QueueOfGroup) -> None:
         """The group starts anew in this queue (`clearOffsetQueue`)."""
-        self._lines.pop(place, None)
+        self._drop(place)
 
     # What nobody has acknowledged yet
 
@@ -137,6 +154,7 @@ class PopLines:
 
     def forget(self, topics: Set[str], groups: Set[str]) -> None:
         """These were deleted: one look at every queue, 0.1 µs each."""
-        for table in (self._lines, self._in_flight):
-            for place in [one for one in table if one.topic in topics or one.group in groups]:
-                del table[place]
+        for pair in [one for one in self._lines if one[0] in topics or one[1] in groups]:
+            del self._lines[pair]
+        for place in [one for one in self._in_flight if one.topic in topics or one.group in groups]:
+            del self._in_flight[place]

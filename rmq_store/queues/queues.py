@@ -99,6 +99,14 @@ class Queues:
         queue = queues.get(queue_id)
         return (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
 
+    def ends(self, topic: str, queue_ids: Iterable[int]) -> list[int]:
+        """The next offset of each of these queues."""
+        queues = self.by_topic.get(topic)
+        if queues is None:
+            bounds = self.bounds_of(topic)
+            return [bounds.get(queue_id, (0, 0))[1] for queue_id in queue_ids]
+        return [0 if (queue := queues.get(queue_id)) is None else queue.max_offset for queue_id in queue_ids]
+
     def bounds_of(self, topic: str) -> dict[int, tuple[int, int]]:
         """The same by queue id, of queues that ever had a message."""
         queues = self.by_topic.get(topic)

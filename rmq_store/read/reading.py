@@ -6,7 +6,7 @@ makes a queue or a file, and what is only staged is never seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rmq_store.index.index import Index
 from rmq_store.log.commit_log import CommitLog
@@ -40,6 +40,10 @@ class Reading:
     def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """(min offset, max offset); (0, 0) for a queue that does not exist. Makes nothing."""
         return self._queues.bounds(topic, queue_id)
+
+    def queue_ends(self, topic: str, queue_ids: Sequence[int]) -> list[int]:
+        """The max offset of each of these queues. Makes nothing."""
+        return self._queues.ends(topic, queue_ids)
 
     def read_queue(
         self,

@@ -18,18 +18,19 @@ from typing import Final
 
 from rmq_store.disk.config_files import load_config
 from rmq_store.disk.disk import Disk
-from rmq_store.layouts import TIMER_BLANK, TIMER_UNIT
+from rmq_store.layouts import TIMER_BLANK
 from rmq_store.log.copies import Readdressing, readdress, values_of
 from rmq_store.log.draft import Draft
 from rmq_store.read.reading import Reading
 from rmq_store.timer.check import Check, CheckFile
+from rmq_store.timer.entering import pack_entries
 from rmq_store.timer.metrics import TimerMetrics
 from rmq_store.timer.rate import Rate
-from rmq_store.timer.recovery import linked, recover
+from rmq_store.timer.recovery import recover
 from rmq_store.timer.settings import TimerSettings
 from rmq_store.timer.steps import DELIVERIES_PER_STEP, ENTRIES_PER_STEP, Entry, SlotReading, Step
 from rmq_store.timer.timer_log import NO_UNIT, UNIT_BYTES, TimerLog
-from rmq_store.timer.wheel import EMPTY, Slot, TimerWheel
+from rmq_store.timer.wheel import EMPTY, TimerWheel
 from rmq_wire import names, properties
 from rmq_wire import property_names as prop
 from rmq_wire.implied import timers
@@ -90,7 +91,8 @@ class Timer:
         self.version = (0, 0, 0) if check is None else (check.state_version, check.version_ms, check.version_counter)
         self.is_used = check is not None or has_wheel or bool(self.log.segments.starts)
         self._caught_up_at = store.queue_bounds(names.WHEEL_TIMER_TOPIC, 0)[1]
-        """What stands before it in the queue was there at the start, and enters before any slot is read: marks, too."""
+        """What stands before it in the queue was there at the start, or was told to wait a little (`gathers`), and enters before
+        any slot is read: marks, too."""
         self._rolled_to = self._entered_to = 0
         """Log positions behind what was stored anew to roll, and behind what entered the wheel: the one before the next slot."""
         self._ahead: set[int] = set()
@@ -134,6 +136,10 @@ class Timer:
         """A slot is over that was not read to its end."""
         return self.read_ms < wall_ms // self.settings.timer_precision_ms * self.settings.timer_precision_ms
 
+    def gathers(self, end: int) -> None:
+        """What came up to there, short of a step's fill, enters with a later step: as if it were now, before any slot is read."""
+        self._caught_up_at = max(self._caught_up_at, end)
+
     # --- steps
 
     def step(
@@ -154,8 +160,8 @@ class Timer:
         try:
             if enqueues:
                 self._enqueue(step, wall_ms, deliver)
-            is_behind = enqueues and (self.queue_offset < self._caught_up_at or self._entered_to < self._rolled_to)
-            if dequeues and not is_behind:
+            is_behind = max(self.queue_offset, step.queue_offset) < self._caught_up_at or self._entered_to < self._rolled_to
+            if dequeues and not (enqueues and is_behind) and not step.has_late:
                 self._dequeue(step, wall_ms, deliver)
         except Exception as trouble:
             step.trouble = trouble
@@ -243,6 +249,8 @@ class Timer:
         )
         if is_mark:
             magic |= DELETES
+        if slot_ms < self.write_ms:
+            step.has_late = True
         step.entries.append(Entry(queue_offset, slot_ms, magic, physical_offset, size, topic or None))
 
     def _write(self, entries: list[Entry], wall_ms: int) -> None:
@@ -252,30 +260,12 @@ class Timer:
         tick_now = wheel.tick(self.read_ms)
         done = 0
         while done < len(entries):
-            begin = at = log.place()
+            begin = log.place()
             room = (log.file_bytes - begin % log.file_bytes - TIMER_BLANK.size) // UNIT_BYTES
             some = entries[done : done + room]
-            packed = bytearray()
-            slots: dict[int, Slot] = {}
-            for entry in some:
-                tick = wheel.tick(entry.slot_ms)
-                slot = slots.get(tick) or wheel.get(tick)
-                delay_ms = entry.slot_ms - self.write_ms
-                packed += TIMER_UNIT.pack(
-                    UNIT_BYTES,
-                    slot.last,
-                    entry.magic,
-                    self.write_ms,
-                    delay_ms,
-                    entry.physical_offset,
-                    entry.size,
-                    timers.topic_hash(entry.topic),
-                    0,
-                )
-                slots[tick] = linked(slot, tick, at, entry.magic)
-                at += UNIT_BYTES
-            log.append(begin, bytes(packed))
-            for slot in slots.values():
+            packed, slots = pack_entries(some, begin, wheel, self.write_ms)
+            log.append(begin, packed)
+            for slot in slots:
                 wheel.put(slot)
             changes = [(entry.topic, -1 if entry.magic & DELETES else 1) for entry in some]
             self.metrics.add_all(changes, wall_ms)

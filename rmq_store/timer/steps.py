@@ -42,6 +42,8 @@ class Step:
     def __init__(self, deliveries_max: int) -> None:
         self._deliveries_max = deliveries_max
         self.entries: list[Entry] = []
+        self.has_late = False
+        """One of them is for a slot that is over: no slot is read before it is in the wheel."""
         self.queue_offset = -1
         self.delivered = 0
         self.direct: list[int] = []

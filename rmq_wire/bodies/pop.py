@@ -21,6 +21,7 @@ from rmq_wire import fastjson
 from rmq_wire.bodies.body import LENIENT_VALUES_MAX, Body
 from rmq_wire.declare import I32, I64
 from rmq_wire.errors import BadBody
+from rmq_wire.pop_receipt import numbers_text
 
 MESSAGES_MAX: Final = 32
 """Of one check point, and so of one pop: its bit map is a Java `int`."""
@@ -28,9 +29,42 @@ _WORD: Final = 0xFFFFFFFF
 _SIGN: Final = 0x80000000
 
 
-@lru_cache(maxsize=1_024)
+_NAMES_MAX: Final = 1_024
+"""Of forms of records, by what is the same in the records of one group: some 300 bytes each, of names of a usual length."""
+
+
 def _quoted(name: str) -> str:
-    return fastjson.dumps_strict(name).decode()
+    """As a part of a form."""
+    return fastjson.dumps_strict(name).decode().replace("%", "%%")
+
+
+@lru_cache(maxsize=_NAMES_MAX)
+def _point_form(
+    broker_name: str | None, group: str | None, topic: str | None, re_put_times: str | None, has_diffs: bool, suspend: bool
+) -> str:
+    """Of a check point; its numbers go in, in the order of their names."""
+    parts = ['{"bm":%d']
+    if broker_name is not None:
+        parts.append(f'"bn":{_quoted(broker_name)}')
+    if group is not None:
+        parts.append(f'"c":{_quoted(group)}')
+    parts.append('"d":[%s]' if has_diffs else "%s")
+    parts.append('"it":%d,"n":%d,"pt":%d,"q":%d,"reviveTime":%d,"ro":%d')
+    if re_put_times is not None:
+        parts.append(f'"rp":{_quoted(re_put_times)}')
+    parts.append(f'"so":%d,"sp":{"true" if suspend else "false"}')
+    if topic is not None:
+        parts.append(f'"t":{_quoted(topic)}')
+    return (",".join(parts) + "}").replace(",%s,", "%s,")
+
+
+@lru_cache(maxsize=_NAMES_MAX)
+def _ack_form(broker_name: str | None, group: str | None, topic: str | None) -> str:
+    """Of an acknowledgement; its numbers go in, in the order of their names, the list of several behind the first."""
+    broker = "" if broker_name is None else f',"bn":{_quoted(broker_name)}'
+    named = "" if group is None else f',"c":{_quoted(group)}'
+    of_topic = "" if topic is None else f',"t":{_quoted(topic)}'
+    return f'{{"ao":%d%s{broker}{named},"pt":%d,"q":%d,"so":%d{of_topic}}}'
 
 
 class PopCheckPoint(Body, kw_only=False, rename=None):
@@ -62,23 +96,20 @@ class PopCheckPoint(Body, kw_only=False, rename=None):
 
     def encode(self) -> bytes:
         """As the record's body."""
-        parts = [f'{{"bm":{self.bit_map}']
-        if self.broker_name is not None:
-            parts.append(f'"bn":{_quoted(self.broker_name)}')
-        if self.group is not None:
-            parts.append(f'"c":{_quoted(self.group)}')
-        if self.diffs is not None:
-            parts.append(f'"d":{_numbers(self.diffs)}')
-        parts.append(
-            f'"it":{self.invisible_time},"n":{self.num},"pt":{self.pop_time},"q":{self.queue_id},'
-            f'"reviveTime":{self.due_ms},"ro":{self.revive_offset}'
+        diffs, pop_time, invisible_time = self.diffs, self.pop_time, self.invisible_time
+        form = _point_form(self.broker_name, self.group, self.topic, self.re_put_times, diffs is not None, self.suspend)
+        text = form % (
+            self.bit_map,
+            "" if diffs is None else numbers_text(diffs),
+            invisible_time,
+            self.num,
+            pop_time,
+            self.queue_id,
+            pop_time + invisible_time,
+            self.revive_offset,
+            self.start_offset,
         )
-        if self.re_put_times is not None:
-            parts.append(f'"rp":{_quoted(self.re_put_times)}')
-        parts.append(f'"so":{self.start_offset},"sp":{"true" if self.suspend else "false"}')
-        if self.topic is not None:
-            parts.append(f'"t":{_quoted(self.topic)}')
-        return (",".join(parts) + "}").encode("utf-8", "replace")
+        return text.encode("utf-8", "replace")
 
     def offset_at(self, index: int) -> int:
         """The queue offset of the message of this bit (`ackOffsetByIndex`).  Raises `BadBody` where there is none."""
@@ -117,10 +148,6 @@ class PopCheckPoint(Body, kw_only=False, rename=None):
             return int(self.re_put_times)
         except ValueError:
             return 127
-
-
-def _numbers(numbers: Iterable[int]) -> str:
-    return f"[{','.join(map(str, numbers))}]"
 
 
 class _LongNames(Body):
@@ -181,13 +208,8 @@ class AckMsg(_LongNames, kw_only=False, rename=None):
         return self._text("").encode("utf-8", "replace")
 
     def _text(self, offsets: str) -> str:
-        broker = "" if self.broker_name is None else f',"bn":{_quoted(self.broker_name)}'
-        group = "" if self.group is None else f',"c":{_quoted(self.group)}'
-        topic = "" if self.topic is None else f',"t":{_quoted(self.topic)}'
-        return (
-            f'{{"ao":{self.ack_offset}{offsets}{broker}{group},"pt":{self.pop_time},'
-            f'"q":{self.queue_id},"so":{self.start_offset}{topic}}}'
-        )
+        form = _ack_form(self.broker_name, self.group, self.topic)
+        return form % (self.ack_offset, offsets, self.pop_time, self.queue_id, self.start_offset)
 
 
 class BatchAckMsg(AckMsg, kw_only=False, rename=None):
@@ -197,7 +219,7 @@ class BatchAckMsg(AckMsg, kw_only=False, rename=None):
 
     def encode(self) -> bytes:
         """As the record's body."""
-        return self._text(f',"aol":{_numbers(self.offsets)}').encode("utf-8", "replace")
+        return self._text(f',"aol":[{numbers_text(self.offsets)}]').encode("utf-8", "replace")
 
 
 # Request 200151
@@ -249,6 +271,8 @@ class BatchAckMessageRequestBody(_LongNames):
         return value
 
 
+_KNOWN_CHARACTERS_MAX: Final = 16
+"""Of bit sets that are remembered, and what they say: most acknowledge a whole pop."""
 _BITS: Final = tuple(tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256))
 """Of each byte the bits that are set."""
 
@@ -265,8 +289,10 @@ def bits_text(bits: Iterable[int]) -> str:
 
 def read_bits(text: str | None, bits_max: int) -> list[int]:
     """The bits that are set, up to so many, in order.  Raises `BadBody` for what is no base64."""
-    if not text:
-        return []
+    return list(_bits(text, bits_max)) if text else []
+
+
+def _read_bits(text: str, bits_max: int) -> tuple[int, ...]:
     try:
         packed = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -274,4 +300,11 @@ def read_bits(text: str | None, bits_max: int) -> list[int]:
     found = [8 * at + bit for at, byte in enumerate(packed[: (bits_max + 7) // 8]) for bit in _BITS[byte]]
     while found and found[-1] >= bits_max:
         found.pop()
-    return found
+    return tuple(found)
+
+
+_known_bits: Final = lru_cache(maxsize=_NAMES_MAX)(_read_bits)
+
+
+def _bits(text: str, bits_max: int) -> tuple[int, ...]:
+    return _known_bits(text, bits_max) if len(text) <= _KNOWN_CHARACTERS_MAX else _read_bits(text, bits_max)

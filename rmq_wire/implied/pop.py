@@ -11,14 +11,16 @@ Sources: `PopAckConstants`, `KeyBuilder`, `PopMessageProcessor` (buildCkMsg, gen
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from functools import lru_cache
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from rmq_wire import names
 from rmq_wire import property_names as prop
 from rmq_wire.bodies.pop import MESSAGES_MAX, AckMsg, BatchAckMsg, PopCheckPoint
 from rmq_wire.errors import BadBody
+from rmq_wire.implied.index_keys import tags_key
 from rmq_wire.implied.tags import tags_code
 from rmq_wire.java import iteration_order
 from rmq_wire.properties import encode_java
@@ -155,6 +157,16 @@ def record_tags_code(tag: str) -> int:
     return tags_code(tag)
 
 
+def record_index_keys(tag: str, unique_key: str) -> tuple[str, str]:
+    """Under which texts a record is indexed (`rmq_wire.implied.index_keys`)."""
+    return unique_key, _TAGS_KEYS[tag]
+
+
+_TAGS_KEYS: Final = {tag: tags_key(tag) for tag in (CHECK_POINT_TAG, ACK_TAG, BATCH_ACK_TAG)}
+RECORD_CODES: Final = frozenset({tags_code(CHECK_POINT_TAG), tags_code(ACK_TAG), tags_code(BATCH_ACK_TAG)})
+"""Of all records."""
+
+
 def record_values(tag: str, deliver_ms: int, unique_key: str) -> dict[str, str]:
     """All properties of a record, in the order in which Java sets them."""
     return {prop.TAGS: tag, prop.TIMER_DELIVER_MS: str(deliver_ms), prop.UNIQ_KEY: unique_key}
@@ -162,22 +174,24 @@ def record_values(tag: str, deliver_ms: int, unique_key: str) -> dict[str, str]:
 
 def record_properties(tag: str, deliver_ms: int, unique_key: str) -> bytes:
     """The same as stored bytes, of a record that is due already."""
-    return (_DUE_FORM % {"t": tag, "d": deliver_ms, "u": unique_key}).encode("utf-8", "replace")
+    return (_DUE_FORM % _PICK_DUE((tag, deliver_ms, unique_key))).encode("utf-8", "replace")
 
 
 def waiting_properties(tag: str, deliver_ms: int, unique_key: str, slot_ms: int, topic: str, queue_id: int) -> bytes:
     """The same of a record that waits in the timer's topic for its slot."""
-    said = {"t": tag, "d": deliver_ms, "u": unique_key, "s": slot_ms, "r": topic, "q": queue_id}
-    return (_WAITING_FORM % said).encode("utf-8", "replace")
+    said = (tag, deliver_ms, unique_key, slot_ms, topic, queue_id)
+    return (_WAITING_FORM % _PICK_WAITING(said)).encode("utf-8", "replace")
 
 
-def _form(values: Mapping[str, str]) -> str:
-    return "".join([f"{name}\x01{values[name]}\x02" for name in iteration_order(values, _RECORD_BUCKETS)])
+def _form(values: Mapping[str, str]) -> tuple[str, Callable[[tuple[object, ...]], tuple[object, ...]]]:
+    """Of these properties in Java's order, and what brings the values of a record into it."""
+    given, ordered = list(values), iteration_order(values, _RECORD_BUCKETS)
+    return "".join([f"{name}\x01{values[name]}\x02" for name in ordered]), itemgetter(*map(given.index, ordered))
 
 
-_RECORD_FORM: Final = {prop.TAGS: "%(t)s", prop.TIMER_DELIVER_MS: "%(d)d", prop.UNIQ_KEY: "%(u)s"}
-_WAITING_FORM: Final = _form({**_RECORD_FORM, prop.TIMER_OUT_MS: "%(s)d", prop.REAL_TOPIC: "%(r)s", prop.REAL_QID: "%(q)d"})
-_DUE_FORM: Final = _form(_RECORD_FORM)
+_RECORD_FORM: Final = {prop.TAGS: "%s", prop.TIMER_DELIVER_MS: "%d", prop.UNIQ_KEY: "%s"}
+_WAITING_FORM, _PICK_WAITING = _form({**_RECORD_FORM, prop.TIMER_OUT_MS: "%d", prop.REAL_TOPIC: "%s", prop.REAL_QID: "%d"})
+_DUE_FORM, _PICK_DUE = _form(_RECORD_FORM)
 
 
 # Retry topics

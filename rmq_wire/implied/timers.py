@@ -70,9 +70,14 @@ def slot_time(values: Mapping[str, str], now_ms: int, *, precision_ms: int, max_
     Seconds go before milliseconds, both before a time of day.  Raises `IllegalTime`.
     """
     deliver_ms = _deliver_ms(values, now_ms)
+    if deliver_ms <= now_ms and prop.TIMER_DEL_UNIQKEY in values:
+        raise IllegalTime("a mark for a time that is over")
+    return slot_at(deliver_ms, now_ms, precision_ms=precision_ms, max_delay_s=max_delay_s)
+
+
+def slot_at(deliver_ms: int, now_ms: int, *, precision_ms: int, max_delay_s: int) -> int | None:
+    """The same of a time.  Raises `IllegalTime`."""
     if deliver_ms <= now_ms:
-        if prop.TIMER_DEL_UNIQKEY in values:
-            raise IllegalTime("a mark for a time that is over")
         return None
     if deliver_ms - now_ms > max_delay_s * 1_000:
         raise IllegalTime(f"{deliver_ms - now_ms} ms from now, more than {max_delay_s} s")

@@ -1,0 +1,28 @@
+"""Units of the timer's log for messages that enter the wheel together, and the slots that they are linked to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rmq_store.layouts import TIMER_UNIT
+from rmq_store.timer.recovery import linked
+from rmq_store.timer.steps import Entry
+from rmq_store.timer.timer_log import UNIT_BYTES
+from rmq_store.timer.wheel import Slot, TimerWheel
+from rmq_wire.implied.timers import topic_hash
+
+
+def pack_entries(entries: Sequence[Entry], at: int, wheel: TimerWheel, write_ms: int) -> tuple[bytes, list[Slot]]:
+    """Units of the log from this place on, for messages that enter at this time; and their slots, to be put into the wheel."""
+    pack, precision_ms = TIMER_UNIT.pack, wheel.precision_ms
+    units: list[bytes] = []
+    slots: dict[int, Slot] = {}
+    for _, slot_ms, magic, physical_offset, size, topic in entries:
+        tick = slot_ms // precision_ms
+        slot = slots.get(tick) or wheel.get(tick)
+        units.append(
+            pack(UNIT_BYTES, slot.last, magic, write_ms, slot_ms - write_ms, physical_offset, size, topic_hash(topic), 0)
+        )
+        slots[tick] = linked(slot, tick, at, magic)
+        at += UNIT_BYTES
+    return b"".join(units), list(slots.values())

@@ -1,0 +1,92 @@
+"""Records of pops enter the timer's wheel together; everything else at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker_impl.timer_gathering import GATHER_MAX, GATHER_MS
+from rmq_store.timer.machine import Timer
+from tests.support.engine import Harness
+from tests.support.popping import ack, take
+from tests.support.requests import pairs, send
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Harness:
+    harness = Harness(tmp_path).begun()
+    client = harness.connect()
+    for number in range(2 * GATHER_MAX):
+        client.ask(send(queue_id=0), b"m%d" % number)
+    harness.driver.advance(GATHER_MS)
+    return harness
+
+
+def behind(broker: Harness) -> tuple[int, int]:
+    """What did not enter the wheel, and what is in it, when nothing is left to do at once."""
+    broker.driver.run()
+    return timer_of(broker).behind, timer_of(broker).waiting
+
+
+def timer_of(broker: Harness) -> Timer:
+    timer = broker.node.timer
+    assert timer is not None
+    return timer
+
+
+def test_records_wait_a_little_for_others(broker: Harness) -> None:
+    client = broker.connect()
+    first = take(client, count=1)
+    assert behind(broker) == (0, 1), "the timer had nothing to do"
+    ack(client, *first)
+    take(client, count=1)
+    assert behind(broker) == (2, 1)
+    broker.driver.advance(GATHER_MS)
+    assert behind(broker) == (0, 3)
+
+
+def test_many_do_not_wait(broker: Harness) -> None:
+    client = broker.connect()
+    for number in range(GATHER_MAX + 1):
+        assert behind(broker)[0] == max(number - 1, 0)
+        take(client, count=1)
+    assert behind(broker)[0] == 0
+
+
+def test_other_messages_do_not_wait(broker: Harness) -> None:
+    client = broker.connect()
+    take(client, count=1)
+    assert behind(broker) == (0, 1)
+    take(client, count=1)
+    assert behind(broker) == (1, 1)
+    assert client.ask(send(properties=pairs(UNIQ_KEY="K" * 32, TAGS="mine", TIMER_DELAY_SEC="60")), b"later").code == 0
+    assert behind(broker) == (0, 3)
+
+
+def test_a_restart_finds_those_that_waited(broker: Harness) -> None:
+    client = broker.connect()
+    take(client, count=1)
+    broker.driver.run()
+    several = take(client, count=1, invisible_time=2_000)
+    ack(client, *several)
+    assert behind(broker) == (2, 1)
+    broker.restart(kill=True)
+    assert behind(broker) == (0, 3)
+    broker.driver.advance(8_000)
+    assert not broker.stored("%RETRY%G_T")
+
+
+def test_those_whose_slot_ends_meanwhile_go_through_it(broker: Harness) -> None:
+    """A clock is set: acknowledgements that waited come out of the wheel behind their check points, as if they had been in it."""
+    client = broker.connect()
+    several = [take(client, count=1, invisible_time=3_000)[0] for _ in range(5)]
+    broker.driver.advance(GATHER_MS)
+    assert behind(broker) == (0, 5)
+    ack(client, *several)
+    assert timer_of(broker).behind
+    broker.env.wall_ms += 60_000
+    broker.driver.advance(10_000)
+    revive = [unit for queue_id in range(8) for unit in broker.stored("rmq_sys_REVIVE_LOG_DefaultCluster", queue_id)]
+    assert len(revive) == 2 * len(several)
+    assert not broker.stored("%RETRY%G_T")
