@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC
 from types import ModuleType
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ import click
 from rmq_spark.arguments import Parameter, arguments_of, value_of
 from rmq_spark.jobs import JOBS, module_of
 from rmq_spark.needs import need
+from rmq_spark.zone import session_zone
 
 PLACES: Final = "paths_of_stores"
 """The argument's name, which no parameter has."""
@@ -26,8 +28,8 @@ class Taken(click.ParamType[Any]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         name = PATHS if isinstance(param, click.Argument) else option_of(self.one.name)
-        [made] = value_of(replace(self.one, is_many=True), value, name)
-        return made
+        [made] = value_of(replace(self.one, is_many=True), value, name, UTC)
+        return value if self.one.kind == "time" else made  # whose zone is known when all words are
 
 
 class Own(click.Option):
@@ -98,12 +100,13 @@ def command_of(job: str) -> click.Command:
     places = click.Argument([PLACES], nargs=-1, required=True, type=Taken(stores), metavar=f"{PATHS}...")
 
     def run(**words: Any) -> None:
-        from rmq_cli.spark_run import Request, run_job
+        from rmq_cli.spark_run import Request, run_job, settings_of
 
         paths = words.pop(PLACES)
-        given, _ = arguments_of(own, {one.name: words[one.name] for one in own})
-        common, _ = arguments_of(COMMON, {one.name: words.get(one.name) for one in COMMON})
-        raise SystemExit(run_job(job, module, Request(paths, given, common)))
+        zone = session_zone(settings_of(words["conf"]))
+        given, _ = arguments_of(own, {one.name: words[one.name] for one in own}, zone)
+        common, _ = arguments_of(COMMON, {one.name: words.get(one.name) for one in COMMON}, zone)
+        raise SystemExit(run_job(job, module, Request(paths, given, common, zone)))
 
     everywhere = [one for one in COMMON if one.name not in getattr(module, "LEFT_OUT", ())]
     options = [*(option(one, Own) for one in own), *map(option, everywhere)]

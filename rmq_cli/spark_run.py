@@ -27,14 +27,14 @@ import click
 from rmq_cli.complaint import Complaint
 from rmq_cli.inspect_common import clear_progress, progress, width
 from rmq_columns import BadOption
-from rmq_columns.shown import json_line, span_text, text_of
+from rmq_columns.shown import Zone, json_line, span_text, text_of
 from rmq_spark import need, reasons
 from rmq_spark.arguments import format_options
 from rmq_spark.jobs import Source
 from rmq_spark.known import topics_of_logs
 from rmq_spark.quiet import Said, quietly
-from rmq_spark.session import SUBMITTED
 from rmq_spark.writing import check_file, check_free, check_outside, check_shared, check_uri, is_local, write_frames
+from rmq_spark.zone import SUBMITTED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,15 +56,17 @@ class Request:
     paths: tuple[str, ...]
     given: dict[str, Any]
     common: dict[str, Any]
+    zone: Zone
+    """of times that have none, and of those that are shown"""
 
 
 def run_job(job: str, module: ModuleType, request: Request) -> int:
     """Exit status 0 or 1.  Raises `BadOption`, `StoreError`, `MissingPackage`, `Complaint`, `KeyboardInterrupt`."""
     common = request.common
-    source = Source(request.paths, options_of(request.paths, common))
+    source = Source(request.paths, options_of(request.paths, common, request.zone))
     if twice := source.options.keys() & request.given.keys():
         raise BadOption(f"--option {min(twice)}: say --{min(twice)}")
-    settings = dict(_pair(one, "--conf") for one in common["conf"])
+    settings = settings_of(common["conf"])
     missing = _check_places(request, source)
     may_miss = getattr(module, "HAS_TOPICS_OF_ITS_OWN", False)
     if missing is not None and missing.is_sure and not may_miss:
@@ -81,6 +83,7 @@ def run_job(job: str, module: ModuleType, request: Request) -> int:
             if missing is not None and not may_miss:
                 missing = _look_into_logs(spark, source, missing)
             outcome = _judged(module.run(spark, source, request.given, progress()), missing, common)
+            outcome.zone = request.zone
             if common["out"]:
                 _write_found(spark, outcome, request)
     finally:
@@ -130,13 +133,21 @@ def _print_outcome(outcome: Outcome, *, as_json: bool) -> None:
         click.echo(line)
 
 
-def options_of(paths: Sequence[str], common: Mapping[str, Any]) -> dict[str, str]:
-    """Of the format, as Spark takes them.  Raises `BadOption` for one that there is not, or that was said twice."""
+def settings_of(conf: Sequence[str]) -> dict[str, str]:
+    """Of Spark.  Raises `BadOption`."""
+    return dict(_pair(one, "--conf") for one in conf)
+
+
+def options_of(paths: Sequence[str], common: Mapping[str, Any], zone: Zone) -> dict[str, str]:
+    """Of the format, as Spark takes them.  zone: of times that have none.
+
+    Raises `BadOption` for one that there is not, or that was said twice.
+    """
     from rmq_columns import parse_options
 
     options: dict[str, str] = {}
     for asked, value in (_pair(one, "--option") for one in common["option"]):
-        made = format_options({asked: value})
+        made = format_options({asked: value}, zone=zone)
         if twice := made.keys() & options.keys():
             raise BadOption(f"{min(twice)}: given twice")
         options |= made
@@ -281,7 +292,7 @@ def _about(source: Source, request: Request, begun: float) -> list[tuple[str, st
     return [
         ("stores", ", ".join(source.paths)),
         *((name, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) for name, value in given.items()),
-        ("begun", text_of(round(begun * 1000))),
+        ("begun", text_of(round(begun * 1000), request.zone)),
         ("took", span_text(round((time.time() - begun) * 1000))),
     ]
 

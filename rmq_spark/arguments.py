@@ -18,8 +18,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from rmq_columns.errors import BadOption, CannotRead
+from rmq_columns.shown import Zone
 from rmq_columns.times_and_sizes import duration_ms, size_bytes, time_ms
+from rmq_spark.zone import session_zone
 
+OPTIONS_OF_TIME: Final = frozenset(("startingTimestamp", "endingTimestamp"))
+"""Of the format."""
 OURS: Final = frozenset(("path", "paths", "table"))
 """Options of the format that are said otherwise, or are the job's to choose."""
 
@@ -39,10 +43,14 @@ class Parameter:
     least: float | None = None
     """the smallest number that makes sense"""
 
-    def read(self, value: Any) -> Any:
-        """One value, as text or as it is.  Raises `ValueError`; its text says what would be right."""
+    def read(self, value: Any, zone: Zone = None) -> Any:
+        """One value, as text or as it is.  zone: of a time that has none, else the session's.  Raises `ValueError`; its text says
+        what would be right.
+        """
         if self.choices:
             return _choice(self.choices, value)
+        if self.kind == "time":
+            return _time(value, zone)
         made = READERS.get(self.kind, self.kind)(value)
         if self.least is not None and made < self.least:
             raise ValueError(f"{value} is below {self.least:g}")
@@ -53,18 +61,21 @@ class Parameter:
         return self.metavar or ("[" + "|".join(self.choices) + "]" if self.choices else METAVARS[self.kind])
 
 
-def arguments_of(parameters: Sequence[Parameter], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def arguments_of(
+    parameters: Sequence[Parameter], options: Mapping[str, Any], zone: Zone = None
+) -> tuple[dict[str, Any], dict[str, str]]:
     """(every parameter by its name, with its type or None; the rest, as texts, for the format).  A list has one element, where a
     parameter takes several and one was given.
 
-    Times and durations become ms, sizes bytes, local paths absolute.  Raises `BadOption`.
+    Times and durations become ms, sizes bytes, local paths absolute.  zone: of times that have none, else that of the session
+    there is (`spark.sql.session.timeZone`).  Raises `BadOption`.
     """
     known = [one.name for one in parameters]
-    rest = format_options({name: value for name, value in options.items() if name not in known}, known)
-    return {one.name: value_of(one, options.get(one.name), one.name) for one in parameters}, rest
+    rest = format_options({name: value for name, value in options.items() if name not in known}, known, zone)
+    return {one.name: value_of(one, options.get(one.name), one.name, zone) for one in parameters}, rest
 
 
-def value_of(one: Parameter, given: Any, name: str) -> Any:
+def value_of(one: Parameter, given: Any, name: str, zone: Zone = None) -> Any:
     """name: as whoever gave it calls the parameter.  Raises `BadOption`."""
     if given is None or (one.is_many and given == ()):
         if one.is_required:
@@ -72,8 +83,8 @@ def value_of(one: Parameter, given: Any, name: str) -> Any:
         given = False if one.kind is bool else one.default
     try:
         if one.is_many:
-            return tuple(map(one.read, () if given is None else _several(given)))
-        return None if given is None else one.read(given)
+            return tuple(one.read(each, zone) for each in (() if given is None else _several(given)))
+        return None if given is None else one.read(given, zone)
     except (ValueError, TypeError) as reason:
         raise BadOption(f"{name}: {reason}") from reason
 
@@ -84,14 +95,14 @@ def _several(value: Any) -> tuple[Any, ...]:
     return (value,) if is_one else tuple(value)
 
 
-def format_options(options: Mapping[str, Any], known: Iterable[str] = ()) -> dict[str, str]:
+def format_options(options: Mapping[str, Any], known: Iterable[str] = (), zone: Zone = None) -> dict[str, str]:
     """Options of the format under their own names (they are taken in any case), as texts.  known: what may have been meant, too.
 
-    Raises `BadOption`.
+    A time without a zone becomes ms, by `zone` or else by the session's.  Raises `BadOption`.
     """
-    from rmq_columns.read.options import NAMES
+    from rmq_columns.read.options import NAMES, ZONE
 
-    there = {name.lower(): name for name in NAMES if name not in OURS}
+    there = {name.lower(): name for name in (*NAMES, ZONE) if name not in OURS}
     made: dict[str, str] = {}
     for asked, value in options.items():
         if (name := there.get(asked.lower())) is None:
@@ -99,8 +110,18 @@ def format_options(options: Mapping[str, Any], known: Iterable[str] = ()) -> dic
         if name in made:
             raise BadOption(f"{name}: given twice")
         if value is not None:
-            made[name] = _as_text(value)
+            made[name] = _as_text(_with_zone(name, value, zone) if name in OPTIONS_OF_TIME else value)
     return made
+
+
+def _with_zone(name: str, value: Any, zone: Zone) -> Any:
+    """What has a zone, or is a number, stays as it is; so does what is no time: the format says so."""
+    try:
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
+    except ValueError:
+        return value
+    is_number = not isinstance(value, datetime) and str(value).strip().isdigit()
+    return value if is_number or moment.tzinfo is not None else _time(moment, zone)
 
 
 def _meant(name: str, there: Sequence[str]) -> str:
@@ -113,6 +134,8 @@ def _as_text(value: Any) -> str:
     """As the options of a Spark source are: texts."""
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, Mapping):
+        return json.dumps(value)
     if isinstance(value, str | os.PathLike) or not isinstance(value, Iterable):
         return str(value)
     return json.dumps([str(one) for one in (sorted(value) if isinstance(value, set | frozenset) else value)])
@@ -170,6 +193,10 @@ def _names(value: Any) -> tuple[str, ...]:
     return names
 
 
+def _time(value: Any, zone: Zone) -> int:
+    return time_ms(value, time.time_ns() // 1_000_000, zone or session_zone())
+
+
 READERS: Final[dict[Any, Callable[[Any], Any]]] = {
     bool: _truth,
     int: _whole,
@@ -178,9 +205,8 @@ READERS: Final[dict[Any, Callable[[Any], Any]]] = {
     "names": _names,
     "duration": duration_ms,
     "size": size_bytes,
-    "time": lambda value: time_ms(value, time.time_ns() // 1_000_000),
 }
-"""path: a text; names: texts, commas between them; duration and time (since 1970): ms; size: bytes."""
+"""path: a text; names: texts, commas between them; duration: ms; size: bytes.  A time needs a zone: see `Parameter.read`."""
 METAVARS: Final[dict[Any, str]] = {
     int: "N",
     float: "NUMBER",

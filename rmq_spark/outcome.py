@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rmq_columns.shown import Zone
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -96,6 +98,8 @@ class Outcome:
     frames: MutableMapping[str, DataFrame] = field(default_factory=Frames)
     messages: int | None = None
     """how many were looked at; None: the job does not count them"""
+    zone: Zone = None
+    """in which times are shown; None: this machine's"""
 
     def as_json(self) -> dict[str, Any]:
         """What `--json` prints."""

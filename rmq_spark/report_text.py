@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rmq_columns.shown import cells, fit, pad, printable
+from rmq_columns.shown import Zone, cells, fit, pad, printable
 from rmq_spark.outcome import Outcome, Table, Unit
 from rmq_spark.report_values import heading, is_left, text
 
@@ -30,7 +30,7 @@ def lines(outcome: Outcome, width: int) -> Iterator[str]:
         yield from _figures(outcome, width)
     for table in outcome.tables:
         yield ""
-        yield from _table(table, width)
+        yield from _table(table, width, outcome.zone)
     if outcome.notes:
         yield ""
     for note in outcome.notes:
@@ -38,7 +38,7 @@ def lines(outcome: Outcome, width: int) -> Iterator[str]:
 
 
 def _figures(outcome: Outcome, width: int) -> Iterator[str]:
-    rows = [(printable(one.label), printable(text(one.value, one.unit))) for one in outcome.figures]
+    rows = [(printable(one.label), printable(text(one.value, one.unit, outcome.zone))) for one in outcome.figures]
     label = min(max(cells(row[0]) for row in rows), width // 2)
     value = min(max(cells(row[1]) for row in rows), width - label - 2 * GAP)
     for row in rows:
@@ -46,13 +46,13 @@ def _figures(outcome: Outcome, width: int) -> Iterator[str]:
         yield f"{' ' * GAP}{pad(row[0], label)}{' ' * GAP}{' ' * (value - cells(shown))}{shown}"
 
 
-def _table(table: Table, width: int) -> Iterator[str]:
+def _table(table: Table, width: int, zone: Zone) -> Iterator[str]:
     if not table.rows:
         yield from _wrapped(f"{table.title}: none", width, indent=0)
         return
-    titles = [printable(heading(column)) for column in table.columns]
+    titles = [printable(heading(column, zone)) for column in table.columns]
     rows = [
-        [printable(text(cell, column.unit, zone=False)) for cell, column in zip(row, table.columns, strict=True)]
+        [printable(text(cell, column.unit, zone, says_zone=False)) for cell, column in zip(row, table.columns, strict=True)]
         for row in table.rows
     ]
     left = [is_left(column) for column in table.columns]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rmq_spark.needs import need
+from rmq_spark.zone import DEFAULT, SESSION_ZONE, SUBMITTED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +31,7 @@ def silent(what: str, done: int, of: int) -> None:
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",
+    SESSION_ZONE: DEFAULT,
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
 }
 """The socket's kind saves 20 to 40 ms in each task."""
@@ -48,8 +49,6 @@ COLLECTOR: Final = "-XX:+UseParallelGC"
 """Of a JVM with a small heap and two tasks, in which rows die young."""
 JVM_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 """From which every JVM takes options."""
-SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""Set where `spark-submit` started us: the JVM is there already, and knows its master and settings."""
 LOCAL: Final = "local[*]"
 LOOK_S: Final = 0.3
 """Between two looks at what is done."""

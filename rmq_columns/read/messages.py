@@ -21,6 +21,7 @@ from rmq_columns.decode.units import bad_crcs
 from rmq_columns.errors import FileGone, Malformed, SeamMismatch
 from rmq_columns.files.filesystem import File, Tree
 from rmq_columns.read.arrow import BODIES, Rows
+from rmq_columns.read.offsets import QueueRanges
 from rmq_columns.read.options import Mode, Options, Tail
 from rmq_columns.read.plan import Part, Split
 from rmq_columns.read.schema import CORRUPT
@@ -157,6 +158,7 @@ def _ending(file: File, part: Part, end: End, options: Options) -> Iterator[Dama
 class _Messages:
     def __init__(self, options: Options, broker_name: str, schema: pa.Schema, batch_bytes: int | None) -> None:
         self._options, self._broker_name, self._schema = options, broker_name, schema
+        self._ranges = QueueRanges(options.starting_offsets, options.ending_offsets)
         has_bodies = not BODIES.isdisjoint(schema.names)
         self._batch_bytes = batch_bytes if has_bodies else None
         self._verify = options.verify_crc or "crcOk" in schema.names
@@ -266,4 +268,7 @@ class _Messages:
             is_chosen = [chosen(options, topic) for topic in encoded.dictionary.to_pylist()]
             if not all(is_chosen):
                 wanted &= pc.take(pa.array(is_chosen, pa.bool_()), encoded.indices).to_numpy(zero_copy_only=False)
+            if self._ranges:
+                codes = encoded.indices.to_numpy()
+                wanted &= self._ranges.wanted(encoded.dictionary.to_pylist(), codes, units["queue_id"], units["queue_offset"])
         return wanted

@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 from rmq_columns.decode.scan import BLOCK_BYTES
 from rmq_columns.errors import BadOption, CannotRead
 from rmq_columns.files.filesystem import FILE_URI, SCHEME, local_path
-from rmq_columns.times_and_sizes import size_bytes
+from rmq_columns.read.offsets import Bounds, ending, starting, topics_named
+from rmq_columns.shown import Zone
+from rmq_columns.times_and_sizes import NO_ZONE, size_bytes, zone_of
 
 MIB: Final = 1 << 20
 
@@ -97,6 +100,8 @@ class Options:
     ending_ms: int | None = None
     starting_offset: int | None = None
     ending_offset: int | None = None
+    starting_offsets: Bounds = ()
+    ending_offsets: Bounds = ()
     split_bytes: int = 512 * MIB
     block_bytes: int = BLOCK_BYTES
     batch_rows: int = 8192
@@ -171,13 +176,14 @@ def _at_least_one(value: Any) -> int:
     return int(value)
 
 
-def _ms(value: Any) -> int:
-    """ms since 1970, a datetime with a zone, or an ISO text with one."""
+def _ms(value: Any, zone: Zone = None) -> int:
+    """ms since 1970, a datetime, or an ISO text.  zone: of those that have none."""
     if isinstance(value, str) and not value.strip().lstrip("-").isdigit():
         value = datetime.fromisoformat(value)
     if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise ValueError("a time without its zone")
+        if value.tzinfo is None and zone is None:
+            raise ValueError(f"{NO_ZONE}; give it, or the option {ZONE}")
+        value = value if value.tzinfo is not None else value.replace(tzinfo=zone)
         return round(value.timestamp() * 1000)
     return int(value)
 
@@ -216,6 +222,8 @@ NAMES: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "queueIds": ("queue_ids", _numbers),
     "startingTimestamp": ("starting_ms", _ms),
     "endingTimestamp": ("ending_ms", _ms),
+    "startingOffsets": ("starting_offsets", starting),
+    "endingOffsets": ("ending_offsets", ending),
     "startingPhysicalOffset": ("starting_offset", _number),
     "endingPhysicalOffset": ("ending_offset", _number),
     "splitBytes": ("split_bytes", size_of),
@@ -236,24 +244,45 @@ NAMES: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "hashSlots": ("hash_slots", _at_least_one),
 }
 """Option -> field, how its value is read."""
-_BY_LOWER: Final = {name.lower(): name for name in NAMES}
+ZONE: Final = "timeZone"
+"""Of times that have none; the name that Spark's CSV and JSON sources have for it."""
+_BY_LOWER: Final = {name.lower(): name for name in (*NAMES, ZONE)}
+RANGES: Final = ("startingOffsets", "endingOffsets")
+
+
+def _read(name: str, read: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return read(value)
+    except (ValueError, TypeError) as reason:
+        said = str(reason)
+        raise BadOption(f"{name}: {said if repr(value) in said else f'{value!r}: {said}'}") from reason
+
+
+def _choose_topics(named: Mapping[str, Any], fields: dict[str, Any]) -> None:
+    """Ranges of offsets name their topics.  Raises `BadOption` for one that `topics` leaves out."""
+    found = {topic: name for name in RANGES if name in named for topic in topics_named(named[name])}
+    if not found:
+        return
+    topics = fields.setdefault("topics", frozenset(found))
+    if strange := sorted(found.keys() - topics):
+        raise BadOption(f"{found[strange[0]]}: {strange[0]}, which topics leaves out")
 
 
 def parse_options(given: Mapping[str, Any], filesystem: Any = None) -> Options:
     """Raises `BadOption`.  Values may be texts; None means that the option was not given."""
-    fields: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     for asked, value in given.items():
         name = _BY_LOWER.get(asked.lower())
         if name is None:
-            raise BadOption(f"no option {asked}; there are {', '.join(NAMES)}")
-        if value is None:
-            continue
+            raise BadOption(f"no option {asked}; there are {', '.join((*NAMES, ZONE))}")
+        if value is not None:
+            named[name] = value
+    zone = _read(ZONE, zone_of, named.pop(ZONE)) if ZONE in named else None
+    fields: dict[str, Any] = {}
+    for name, value in named.items():
         key, read = NAMES[name]
-        try:
-            fields[key] = read(value)
-        except (ValueError, TypeError) as reason:
-            said = str(reason)
-            raise BadOption(f"{name}: {said if repr(value) in said else f'{value!r}: {said}'}") from reason
+        fields[key] = _read(name, partial(_ms, zone=zone) if read is _ms else read, value)
+    _choose_topics(named, fields)
     if not fields.get("paths") or not all(one.strip() for one in (*fields["paths"], *fields.get("commit_logs", ()))):
         raise BadOption("path: where the store is")
     if fields.get("broker_names") and len(fields["broker_names"]) not in (1, len(fields["paths"])):

@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Final, NamedTuple, TypeVar
 
+from rmq_columns.decode.dtypes import QUEUE_UNIT
 from rmq_columns.errors import BadOption, FileGone
 from rmq_columns.files.filesystem import File, Tree
+from rmq_columns.read.offsets import QueueRanges
 from rmq_columns.read.options import Options, Strategy, Table
 from rmq_columns.read.schema import schema_of
 from rmq_columns.read.seams import QueuePlaces, boundaries, displacement, first_time, first_unit, largest, unit_says
@@ -33,6 +35,7 @@ Output = TypeVar("Output")
 CHOICES: Final = {
     "topics": {Table.MESSAGES, Table.CONSUME_QUEUE, Table.FILES, Table.TOPICS, Table.CONSUMER_OFFSETS},
     "queueIds": {Table.MESSAGES, Table.CONSUME_QUEUE, Table.FILES, Table.CONSUMER_OFFSETS},
+    "startingOffsets or endingOffsets": {Table.MESSAGES, Table.CONSUME_QUEUE},
     "startingTimestamp or endingTimestamp": {Table.MESSAGES, Table.INDEX, Table.GAPS},
     "startingPhysicalOffset or endingPhysicalOffset": {Table.MESSAGES, Table.CONSUME_QUEUE, Table.INDEX, Table.GAPS},
 }
@@ -77,7 +80,14 @@ class Split:
 def plan_splits(options: Options) -> list[Split]:
     """Splits whose rows, one after another, are the table.  Raises `BadOption`, `CannotRead`."""
     schema_of(options)
-    given = (options.topics is not None, options.queue_ids is not None, options.wants_time(), options.wants_offset())
+    has_ranges = bool(options.starting_offsets or options.ending_offsets)
+    given = (
+        options.topics is not None,
+        options.queue_ids is not None,
+        has_ranges,
+        options.wants_time(),
+        options.wants_offset(),
+    )
     for (name, tables), is_given in zip(CHOICES.items(), given, strict=True):
         if is_given and options.table not in tables:
             raise BadOption(f"{name}: rows of {options.table} are not chosen by it")
@@ -114,8 +124,12 @@ def _packed(options: Options, store: Store, parts: Iterable[Part]) -> Iterator[S
 
 
 def _queue_parts(tree: Tree, store: Store, options: Options) -> Iterator[Part]:
+    ranges = QueueRanges(options.starting_offsets, options.ending_offsets)
     for queue in store.queues(tree, options):
+        low, high = ranges.range_of(queue.topic, queue.queue_id)
         for file in queue.files:
+            if not queue.is_batch and (file.end <= low * QUEUE_UNIT.itemsize or file.start >= high * QUEUE_UNIT.itemsize):
+                continue
             yield Part(
                 file.path,
                 file.start,

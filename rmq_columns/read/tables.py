@@ -18,6 +18,7 @@ from rmq_columns.errors import CannotRead, FileGone, Malformed
 from rmq_columns.files.filesystem import File, Tree, joined
 from rmq_columns.read.arrow import microseconds
 from rmq_columns.read.messages import damages
+from rmq_columns.read.offsets import QueueRanges
 from rmq_columns.read.options import Mode, Options, Table
 from rmq_columns.read.plan import CLOCK_STEP_MS, Part, Split, first_store_timestamp
 from rmq_columns.read.schema import CORRUPT
@@ -35,6 +36,7 @@ class _Maker:
         self.options, self.store, self.schema = split.options, split.store, schema
         self.tree: Tree = split.store.tree(split.options)
         self.parts = split.parts
+        self.ranges = QueueRanges(split.options.starting_offsets, split.options.ending_offsets)
 
     def numbers(self, columns: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         """Columns of one length: numpy arrays, or one value for all rows."""
@@ -137,10 +139,13 @@ def _units(maker: _Maker, part: Part, units: Records, which: Mask, at: int) -> I
         which = which & (units["physical_offset"] >= options.starting_offset)
     if options.ending_offset is not None:
         which = which & (units["physical_offset"] < options.ending_offset)
+    places = units["base_offset"] if part.is_batch else (part.file_start + at) // units.dtype.itemsize + np.arange(len(units))
+    low, high = maker.ranges.range_of(part.topic, part.queue_id)
+    ends = places + units["batch_size"] if part.is_batch else places + 1
+    which = which & (ends > low) & (places < high)
     found = units[which]
     if not len(found):
         return
-    numbers = (part.file_start + at) // units.dtype.itemsize + np.flatnonzero(which)
     yield from maker.numbers(
         {
             "topic": part.topic,
@@ -148,7 +153,7 @@ def _units(maker: _Maker, part: Part, units: Records, which: Mask, at: int) -> I
             "physicalOffset": found["physical_offset"],
             "size": found["size"],
             "tagsCode": found["tags_code"],
-            "queueOffset": found["base_offset"] if part.is_batch else numbers,
+            "queueOffset": places[which],
             "batchSize": found["batch_size"] if part.is_batch else 1,
         }
     )

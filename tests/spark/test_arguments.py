@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,11 @@ from rmq_cli import spark_run
 from rmq_cli.spark_job import COMMON, command_of, option_of
 from rmq_columns import BadOption
 from rmq_columns.read.options import NAMES, parse_options
+from rmq_columns.times_and_sizes import zone_of
 from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import JOBS, Source, function_of, module_of
 from rmq_spark.session import silent
+from rmq_spark.zone import session_zone
 
 PARAMETERS = (
     Parameter("max_lag", int, "So many.", least=0),
@@ -66,7 +70,7 @@ def test_defaults() -> None:
         ("wait", "1.5m", 90_000),
         ("wait", 250, 250),
         ("wait", timedelta(hours=1), 3_600_000),
-        ("buffer", "1GB", 10**9),
+        ("buffer", "1GB", 1 << 30),
         ("buffer", "1g", 1 << 30),
         ("buffer", 4096, 4096),
         ("now", datetime(2026, 1, 31, tzinfo=UTC), 1_769_817_600_000),
@@ -86,6 +90,24 @@ def test_values(name: str, value: Any, made: Any) -> None:
     assert given(**given(**{name: value})) == {name: made}, "what was read once may be read again"
 
 
+@pytest.mark.parametrize("value", [datetime(2026, 1, 31, 12), "2026-01-31 12:00", "2026-01-31T12:00"])
+def test_a_time_without_zone_is_of_the_session(value: Any) -> None:
+    zone = zone_of("Asia/Shanghai")
+    values, rest = arguments_of(PARAMETERS, {"now": value, "startingTimestamp": value}, zone)
+    assert (values["now"], rest) == (1_769_832_000_000, {"startingTimestamp": "1769832000000"})
+    with_zone = {"startingTimestamp": "2026-01-31T12:00:00Z", "endingTimestamp": 1_769_832_000_000}
+    assert arguments_of(PARAMETERS, with_zone, zone)[1] == {name: str(given) for name, given in with_zone.items()}
+
+
+def test_the_zone_of_a_session_that_will_be_made() -> None:
+    assert session_zone({"spark.sql.session.timeZone": "Asia/Shanghai"}) == zone_of("Asia/Shanghai")
+    code = "from rmq_spark.zone import *; assert str(session_zone()) == 'UTC'; session_zone({SESSION_ZONE: 'Mars'})"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.stderr.splitlines()[-1].endswith(
+        "BadOption: spark.sql.session.timeZone: 'Mars' is no time zone: give Europe/Berlin, UTC or +08:00"
+    )
+
+
 def test_a_text_is_one_element_and_not_its_letters() -> None:
     assert given(ignore="CLUSTER") == {"ignore": ("CLUSTER",)}
     assert given(ignore=["CLUSTER", "WAIT"]) == {"ignore": ("CLUSTER", "WAIT")}
@@ -103,7 +125,6 @@ def test_a_text_is_one_element_and_not_its_letters() -> None:
         ({"wait": "90"}, "wait: '90' is no duration"),
         ({"buffer": "much"}, "buffer: 'much' is no size"),
         ({"now": "then"}, "now: 'then' is no time"),
-        ({"now": datetime(2026, 1, 31)}, "without its zone"),
         ({"by": ","}, "by: names no one"),
         ({"sort": "time"}, "sort: 'time' is none of physicalOffset, queue"),
         ({"strict": "maybe"}, "strict: 'maybe' is none of"),
