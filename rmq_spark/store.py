@@ -65,7 +65,8 @@ class StoreReader(DataSourceReader):
         from rmq_spark.types import narrowed
 
         settle()
-        return [InputPartition(split) for split in plan_splits(narrowed(located(self.given), self.schema))]
+        options = narrowed(located({"pruning": "auto", **self.given}), self.schema)
+        return [InputPartition(split) for split in plan_splits(options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one split.  Raises what `read_split` raises: each error of a store says file and byte."""

@@ -8,6 +8,7 @@ unit reaches over its end); a break of the chain before that is damage, and the 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from rmq_columns.read.arrow import BODIES, Rows
 from rmq_columns.read.offsets import QueueRanges
 from rmq_columns.read.options import Mode, Options, Tail
 from rmq_columns.read.plan import Part, Split
+from rmq_columns.read.pruned import Expected, expected_of
 from rmq_columns.read.schema import CORRUPT
 from rmq_columns.read.stores import chosen
 
@@ -98,6 +100,18 @@ def scanned(tree: Tree, part: Part, options: Options) -> Iterator[Batch | Damage
         yield from _scanned(file, part, options)
 
 
+def led_to(tree: Tree, part: Part, options: Options, expected: Expected) -> Iterator[Batch | Damage]:
+    """Those bytes of one part that hold messages of some queues, and what lies close between them.  Raises `CannotRead`."""
+    ranges = list(expected.ranges())
+    if not ranges:
+        return
+    with tree.open(part.path) as file:
+        for begin, end in ranges:
+            piece = part._replace(start=begin - part.file_start, end=end - part.file_start, ends_file=False, missing_before=0)
+            block_bytes = min(options.block_bytes, end - begin)
+            yield from _scanned(file, piece, replace(options, block_bytes=block_bytes))
+
+
 def _scanned(file: File, part: Part, options: Options) -> Iterator[Batch | Damage]:
     for item in _scan_part(file, part, options):
         if isinstance(item, Batch):
@@ -166,10 +180,16 @@ class _Messages:
 
     def of(self, split: Split) -> Iterator[Made]:
         tree = split.store.tree(split.options)
+        checked_from = split.pruned.checked_from if split.pruned is not None else 0
         for part in split.parts:
-            for item in scanned(tree, part, split.options):
+            expected, items = None, scanned(tree, part, split.options)
+            if split.pruned is not None:
+                start, end = part.file_start + part.start, part.file_start + part.end
+                expected = expected_of(tree, split.pruned, checked_from, start, end).between(self._options)
+                items, checked_from = led_to(tree, part, split.options, expected), end
+            for item in items:
                 if isinstance(item, Batch):
-                    yield from self._batches(item, part)
+                    yield from self._batches(item, part, expected)
                 elif item.kind != "unwritten" and self._is_near(item):
                     yield from self._damaged(item)
 
@@ -194,8 +214,10 @@ class _Messages:
             row = [pa.array([shown.get(field.name)], field.type) for field in self._schema]
             yield pa.record_batch(row, schema=self._schema), False
 
-    def _batches(self, item: Batch, part: Part) -> Iterator[Made]:
+    def _batches(self, item: Batch, part: Part, expected: Expected | None = None) -> Iterator[Made]:
         rows = Rows(item.buffer, item.units, self._broker_name, self._unpack)
+        if expected is not None:
+            self._check(rows, item, part, expected)
         wanted = self._wanted(rows, item, part)
         if not wanted.any():
             return
@@ -248,6 +270,33 @@ class _Messages:
             found["its body cannot be decompressed"] = rows.bad_bodies()
         return found
 
+    def _check(self, rows: Rows, item: Batch, part: Part, expected: Expected) -> None:
+        """Raises `SeamMismatch` when the messages of the queues are not those to which their units lead."""
+        units = item.units
+        of_queues: npt.NDArray[np.bool_] = np.ones(len(units), np.bool_)
+        if self._options.queue_ids is not None:
+            of_queues &= np.isin(units["queue_id"], list(self._options.queue_ids))
+        of_queues &= self._of_topics(rows, item)
+        places = units.at + (item.base + part.file_start)
+        columns = (places, units["total_size"], units["queue_id"], units["queue_offset"])
+        found = Expected(*(column[of_queues].astype(np.int64) for column in columns))
+        expected.check(part.path, int(places[0]), int(places[-1] + units["total_size"][-1]), found)
+
+    def _of_topics(self, rows: Rows, item: Batch) -> Mask:
+        """Rows of the topics that are wanted, and of the ranges of their queues."""
+        units = item.units
+        rows.topic = rows.topic if rows.topic is not None else rows.topics()
+        encoded = rows.topic.dictionary_encode()
+        topics = encoded.dictionary.to_pylist()
+        is_chosen = [chosen(self._options, topic) for topic in topics]
+        found: Mask = np.ones(len(units), np.bool_)
+        if not all(is_chosen):
+            found = pc.take(pa.array(is_chosen, pa.bool_()), encoded.indices).to_numpy(zero_copy_only=False)
+        if self._ranges:
+            codes = encoded.indices.to_numpy()
+            found = found & self._ranges.wanted(topics, codes, units["queue_id"], units["queue_offset"])
+        return found
+
     def _wanted(self, rows: Rows, item: Batch, part: Part) -> Mask:
         options, units = self._options, item.units
         wanted: npt.NDArray[np.bool_] = np.ones(len(units), np.bool_)
@@ -263,12 +312,5 @@ class _Messages:
             if options.ending_offset is not None:
                 wanted &= place < options.ending_offset
         if wanted.any() and (options.topics is not None or not options.include_system_topics):
-            rows.topic = rows.topics()
-            encoded = rows.topic.dictionary_encode()
-            is_chosen = [chosen(options, topic) for topic in encoded.dictionary.to_pylist()]
-            if not all(is_chosen):
-                wanted &= pc.take(pa.array(is_chosen, pa.bool_()), encoded.indices).to_numpy(zero_copy_only=False)
-            if self._ranges:
-                codes = encoded.indices.to_numpy()
-                wanted &= self._ranges.wanted(encoded.dictionary.to_pylist(), codes, units["queue_id"], units["queue_offset"])
+            wanted &= self._of_topics(rows, item)
         return wanted

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from rmq_columns.decode.scan import BLOCK_BYTES
 from rmq_columns.errors import BadOption, CannotRead
+from rmq_columns.files.counted import Asked
 from rmq_columns.files.filesystem import FILE_URI, SCHEME, local_path
 from rmq_columns.read.offsets import Bounds, ending, starting, topics_named
 from rmq_columns.shown import Zone
@@ -80,6 +81,14 @@ class Kept(StrEnum):
     NONE = "none"
 
 
+class Pruning(StrEnum):
+    """Whether the consume queues say which bytes of the log are read, where topics are chosen."""
+
+    AUTO = "auto"
+    """where they can be believed"""
+    OFF = "off"
+
+
 class Tail(StrEnum):
     """What `gaps` says of the part of the last file that was never written."""
 
@@ -114,11 +123,14 @@ class Options:
     mode: Mode = Mode.FAILFAST
     split_strategy: Strategy = Strategy.AUTO
     include_system_topics: bool = False
+    pruning: Pruning = Pruning.OFF
     tail: Tail = Tail.IGNORE_ZEROS
     broker_names: tuple[str, ...] = ()
     commit_logs: tuple[str, ...] = ()
     hash_slots: int | None = None
     filesystem: Any = field(default=None, compare=False)
+    asked: Asked | None = field(default=None, compare=False)
+    """counts what is read, where somebody wants to know"""
 
     def wants_time(self) -> bool:
         """Whether rows are chosen by their store time."""
@@ -238,6 +250,7 @@ NAMES: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "mode": ("mode", _word(Mode)),
     "splitStrategy": ("split_strategy", _word(Strategy)),
     "includeSystemTopics": ("include_system_topics", _truth),
+    "pruning": ("pruning", _word(Pruning)),
     "tail": ("tail", _word(Tail)),
     "brokerName": ("broker_names", _texts),
     "storePathCommitLog": ("commit_logs", _logs),

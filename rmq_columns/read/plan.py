@@ -7,31 +7,29 @@ when they are read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from rmq_columns.decode.dtypes import QUEUE_UNIT
 from rmq_columns.errors import BadOption, FileGone
 from rmq_columns.files.filesystem import File, Tree
 from rmq_columns.read.offsets import QueueRanges
 from rmq_columns.read.options import Options, Strategy, Table
+from rmq_columns.read.pruning import Pruned, each, prune
 from rmq_columns.read.schema import schema_of
 from rmq_columns.read.seams import QueuePlaces, boundaries, displacement, first_time, first_unit, largest, unit_says
 from rmq_columns.read.stores import LogFile, Store, list_stores
 
 CLOCK_STEP_MS: Final = 60_000
 """A broker's clock may have been set back by so much between two files without a row being missed by a range of time."""
-PROBES_AT_ONCE: Final = 16
-"""Remote files whose beginnings are read at the same time."""
 HEAD_BYTES: Final = 8
 """Of a unit or a blank: its size and its magic word, neither of them 0."""
+PRUNED_SPLITS_MIN, PRUNED_FILES_MAX = 32, 16
+"""Splits of which little is read are larger than others, as long as there are so many; at most so many times as large."""
 QUEUES_LISTED_MAX: Final = 4096
 """Among so many the largest queue is looked for: any with units close enough together will do."""
-Input = TypeVar("Input")
-Output = TypeVar("Output")
 CHOICES: Final = {
     "topics": {Table.MESSAGES, Table.CONSUME_QUEUE, Table.FILES, Table.TOPICS, Table.CONSUMER_OFFSETS},
     "queueIds": {Table.MESSAGES, Table.CONSUME_QUEUE, Table.FILES, Table.CONSUMER_OFFSETS},
@@ -70,6 +68,10 @@ class Split:
     options: Options
     store: Store
     parts: tuple[Part, ...] = ()
+    pruned: Pruned | None = None
+    """where its messages stand, by the consume queues; None: everything is read"""
+    scanned_since: str = ""
+    """why everything is read, though topics were chosen"""
 
     @property
     def size(self) -> int:
@@ -98,7 +100,13 @@ def plan_store(options: Options, store: Store) -> Iterator[Split]:
     """Those of one store; for who has looked at the options already.  Raises `BadOption`, `CannotRead`."""
     tree = store.tree(options)
     match options.table:
-        case Table.MESSAGES | Table.GAPS:
+        case Table.MESSAGES:
+            found = prune(tree, store, options, store.log_files(tree))
+            why = found if isinstance(found, str) else (yield from _pruned(tree, store, options, found))
+            if why is not None:
+                parts = _log_parts(tree, store, options)
+                yield from (replace(split, scanned_since=why) for split in _packed(options, store, parts))
+        case Table.GAPS:
             yield from _packed(options, store, _log_parts(tree, store, options))
         case Table.CONSUME_QUEUE:
             yield from _packed(options, store, _queue_parts(tree, store, options))
@@ -121,6 +129,33 @@ def _packed(options: Options, store: Store, parts: Iterable[Part]) -> Iterator[S
         size += part.end - part.start
     if held:
         yield Split(options, store, tuple(held))
+
+
+def _pruned(tree: Tree, store: Store, options: Options, pruned: Pruned) -> Generator[Split, None, str | None]:
+    """Whole files, of which a task reads what the queues lead to; behind that what the queues may not have yet, read as ever."""
+    whole = replace(options, split_strategy=Strategy.FILE)
+    parts = list(_log_parts(tree, store, whole))
+    if any(part.displaced_by for part in parts):
+        return "a file of the log says that it is another one"
+    before = [part for part in parts if part.file_start + part.end <= pruned.until]
+    behind = parts[len(before) :]
+    if behind and behind[0].file_start + behind[0].start < pruned.until:
+        cut = pruned.until - behind[0].file_start
+        before.append(behind[0]._replace(end=cut, ends_file=False))
+        behind[0] = behind[0]._replace(start=cut, missing_before=0)
+        if behind[0].is_active and _is_empty(tree, behind[0].path, cut):
+            del behind[0]  # of a log that ends here, as after a clean stop: its zeros need no look
+    total = sum(part.end - part.start for part in before)
+    size = min(max(total // PRUNED_SPLITS_MIN, options.split_bytes), PRUNED_FILES_MAX * options.split_bytes)
+    checked_from = parts[0].file_start if parts else 0
+    for split in _packed(replace(options, split_bytes=size), store, before):
+        end = split.parts[-1].file_start + split.parts[-1].end
+        own = pruned.of_range(checked_from, end)
+        checked_from = end
+        if own.files:
+            yield replace(split, options=options, pruned=own)
+    yield from _packed(options, store, behind)
+    return None
 
 
 def _queue_parts(tree: Tree, store: Store, options: Options) -> Iterator[Part]:
@@ -164,7 +199,7 @@ def _log_parts(tree: Tree, store: Store, options: Options) -> Iterator[Part]:
     if options.wants_time():
         listed = _in_time(tree, listed, options)
     places = _queue_places(tree, store, options) if _is_cut(listed, options) else None
-    for parts in _each(tree, lambda one: _parts_of(tree, one, options, places), listed):
+    for parts in each(tree, lambda one: _parts_of(tree, one, options, places), listed):
         yield from parts
 
 
@@ -176,22 +211,13 @@ def _written(tree: Tree, files: list[LogFile]) -> int:
     return count
 
 
-def _is_empty(tree: Tree, path: str) -> bool:
-    """By its first bytes: what else is in it is seen when it is read."""
+def _is_empty(tree: Tree, path: str, at: int = 0) -> bool:
+    """By its first bytes, or those from a place on: what else is in it is seen when it is read."""
     try:
         with tree.open(path) as file:
-            return not any(file.read(0, HEAD_BYTES))
+            return not any(file.read(at, HEAD_BYTES))
     except FileGone:
         return False
-
-
-def _each(tree: Tree, what: Callable[[Input], Output], inputs: list[Input]) -> Iterator[Output]:
-    """The results in order; many at once where each costs some round trips."""
-    if tree.is_local:
-        yield from map(what, inputs)
-        return
-    with ThreadPoolExecutor(PROBES_AT_ONCE, "plan") as pool:
-        yield from pool.map(what, inputs)
 
 
 def _queue_places(tree: Tree, store: Store, options: Options) -> QueuePlaces | None:
@@ -283,7 +309,7 @@ def _in_time(tree: Tree, listed: list[_LogFile], options: Options) -> list[_LogF
     """Without the files all of whose messages were stored before or behind the range: seen at the first message of each."""
     low = None if options.starting_ms is None else options.starting_ms - CLOCK_STEP_MS
     high = None if options.ending_ms is None else options.ending_ms + CLOCK_STEP_MS
-    begins = list(_each(tree, lambda one: first_store_timestamp(tree, one.file.path), listed))
+    begins = list(each(tree, lambda one: first_store_timestamp(tree, one.file.path), listed))
     found = []
     for number, one in enumerate(listed):
         begin = begins[number]

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from rmq_columns.read.messages import read_messages
-from rmq_columns.read.options import Options, Strategy, Table, parse_options
+from rmq_columns.read.options import Options, Pruning, Strategy, Table, parse_options
 from rmq_columns.read.plan import Split, plan_splits
 from rmq_columns.read.schema import schema_of
 from rmq_columns.read.tables import read_table
@@ -47,7 +47,7 @@ def read_store(
     Raises `BadOption`, `CannotRead`; while it is read what `read_split` raises.
     """
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
-    chosen = parse_options({**options, "paths": [os.fspath(one) for one in paths]}, filesystem)
+    chosen = parse_options({"pruning": Pruning.AUTO, **options, "paths": [os.fspath(one) for one in paths]}, filesystem)
     return reader_of(chosen)
 
 

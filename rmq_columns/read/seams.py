@@ -65,8 +65,8 @@ class QueuePlaces:
         for file in self._files:
             count = file.size // QUEUE_UNIT.itemsize
             with self._tree.open(file.path) as opened:
-                low = _count_below(opened, count, physical_offset)
-                if low < count and (held := _offset_in(opened, low)) >= physical_offset:
+                low = count_below(opened, count, physical_offset)
+                if low < count and (held := offset_in(opened, low)) >= physical_offset:
                     return held
         return None
 
@@ -76,26 +76,26 @@ class QueuePlaces:
         for file in self._files:
             count = file.size // QUEUE_UNIT.itemsize
             with self._tree.open(file.path) as opened:
-                below = _count_below(opened, count, physical_offset + 1)
-                found = _offset_in(opened, below - 1) if below else found
+                below = count_below(opened, count, physical_offset + 1)
+                found = offset_in(opened, below - 1) if below else found
             if below < count:
                 break
         return found
 
 
-def _count_below(file: File, count: int, physical_offset: int) -> int:
+def count_below(file: File, count: int, physical_offset: int) -> int:
     """Units of a queue's file, of `count`, whose offset is below this; those never written are none."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
-        if 0 <= _offset_in(file, middle) < physical_offset:
+        if 0 <= offset_in(file, middle) < physical_offset:
             low = middle + 1
         else:
             high = middle
     return low
 
 
-def _offset_in(file: File, number: int) -> int:
+def offset_in(file: File, number: int) -> int:
     """The offset in one queue unit; -1 in one that was never written."""
     raw = file.read(number * QUEUE_UNIT.itemsize, QUEUE_UNIT.itemsize)
     if len(raw) < QUEUE_UNIT.itemsize:

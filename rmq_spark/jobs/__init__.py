@@ -52,11 +52,13 @@ class Source:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, spark: SparkSession, table: str = "messages", **more: str) -> DataFrame:
-        """A table of these stores; `more` outweighs the options."""
+        """A table of these stores; `more` outweighs the options.  A job holds log and queues against each other: neither
+        leaves out what the other does not know.
+        """
         from rmq_spark.store import FORMAT, register
 
         register(spark)
-        options = {**self.options, "table": table, **more}
+        options = {"pruning": "off", **self.options, "table": table, **more}
         return spark.read.format(FORMAT).options(**options).load(list(self.paths))
 
     def topics(self) -> list[str] | None:
