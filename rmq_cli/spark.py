@@ -16,8 +16,12 @@ import click
 from rmq_cli.inspect import CANNOT_LOOK, Looks
 from rmq_spark.jobs import JOBS
 
-GENERATE = "generate"
-SUBCOMMANDS = {**JOBS, GENERATE: "Write a store of any size to try them on, with planted faults and a ledger of them."}
+GENERATE, HEAD = "generate", "head"
+SUBCOMMANDS = {
+    **JOBS,
+    HEAD: "Show the first messages of topics, found by their queues, without Spark.",
+    GENERATE: "Write a store of any size to try them on, with planted faults and a ledger of them.",
+}
 
 
 class Jobs(Looks):
@@ -30,6 +34,10 @@ class Jobs(Looks):
             from rmq_cli.spark_generate import command as generate
 
             return generate
+        if name == HEAD:
+            from rmq_cli.spark_head import command as head
+
+            return head
         if name not in JOBS:
             return None
         from rmq_cli.spark_job import command_of

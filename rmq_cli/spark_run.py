@@ -135,7 +135,7 @@ def _print_outcome(outcome: Outcome, *, as_json: bool) -> None:
 
 def settings_of(conf: Sequence[str]) -> dict[str, str]:
     """Of Spark.  Raises `BadOption`."""
-    return dict(_pair(one, "--conf") for one in conf)
+    return dict(pair_of(one, "--conf") for one in conf)
 
 
 def options_of(paths: Sequence[str], common: Mapping[str, Any], zone: Zone) -> dict[str, str]:
@@ -146,7 +146,7 @@ def options_of(paths: Sequence[str], common: Mapping[str, Any], zone: Zone) -> d
     from rmq_columns import parse_options
 
     options: dict[str, str] = {}
-    for asked, value in (_pair(one, "--option") for one in common["option"]):
+    for asked, value in (pair_of(one, "--option") for one in common["option"]):
         made = format_options({asked: value}, zone=zone)
         if twice := made.keys() & options.keys():
             raise BadOption(f"{min(twice)}: given twice")
@@ -164,7 +164,8 @@ def options_of(paths: Sequence[str], common: Mapping[str, Any], zone: Zone) -> d
     return options
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
+def pair_of(text: str, option: str) -> tuple[str, str]:
+    """Of `NAME=VALUE`.  Raises `BadOption`."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise BadOption(f"{option} {text}: give NAME=VALUE")

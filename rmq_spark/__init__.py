@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from rmq_spark.needs import MissingPackage, need
 
 if TYPE_CHECKING:
+    from rmq_spark.reading import count, read
     from rmq_spark.store import StoreDataSource, StoreReader, register
 
-__all__ = ["MissingPackage", "StoreDataSource", "StoreReader", "need", "register"]
+__all__ = ["MissingPackage", "StoreDataSource", "StoreReader", "count", "need", "read", "register"]
 
 
 def __getattr__(name: str) -> Any:
@@ -22,9 +23,9 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from rmq_spark import store
+        from rmq_spark import reading, store
     except ModuleNotFoundError:
         need()
         raise
 
-    return getattr(store, name)
+    return getattr(reading if name in ("count", "read") else store, name)

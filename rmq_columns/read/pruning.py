@@ -23,7 +23,7 @@ from rmq_columns.errors import CannotRead, FileGone
 from rmq_columns.files.filesystem import File, Tree, joined
 from rmq_columns.read.offsets import QueueRanges
 from rmq_columns.read.options import Mode, Options, Pruning
-from rmq_columns.read.seams import first_time, unit_says
+from rmq_columns.read.seams import first_time, unit_end
 from rmq_columns.read.stores import LogFile, Queue, Store
 from rmq_wire.layout.checkpoint import FIELDS_FLAT
 from rmq_wire.names import LMQ_PREFIX
@@ -295,6 +295,5 @@ def _end_of(tree: Tree, logs: Sequence[LogFile], place: int, covered_ms: int) ->
         return None
     with tree.open(log.path) as file:
         at = place - log.start
-        if not unit_says(file, log.start, at) or first_time(file, at) != covered_ms:
-            return None
-        return place + int.from_bytes(file.read(at, 4), "big")
+        end = unit_end(file, log.start, at)
+        return log.start + end if end > 0 and first_time(file, at) == covered_ms else None

@@ -117,7 +117,12 @@ def displacement(file: File, first_offset: int) -> int:
 
 def unit_says(file: File, first_offset: int, at: int) -> bool:
     """Whether a whole unit begins here that names this place as its own."""
-    return Seeker(file, first_offset, file.size(), PROBE_BYTES).next_place(at) > 0
+    return unit_end(file, first_offset, at) > 0
+
+
+def unit_end(file: File, first_offset: int, at: int) -> int:
+    """Byte behind the whole unit that begins here and names this place as its own; -1 when there is none."""
+    return Seeker(file, first_offset, file.size(), PROBE_BYTES).next_place(at)
 
 
 def first_time(file: File, at: int = 0) -> int | None:

@@ -38,11 +38,11 @@ def without(blocked: tuple[str, ...], *words: str) -> Seen:
 def test_help_needs_no_pyspark() -> None:
     seen = without(("pyspark", "py4j"), "spark", "--help")
     assert seen.status == 0, seen.err
-    assert all(name in seen.out for name in (*JOBS, "generate"))
+    assert all(name in seen.out for name in (*JOBS, "generate", "head"))
     assert "pip install -e '.[spark]'" in seen.out
 
 
-@pytest.mark.parametrize("name", [*JOBS, "generate"])
+@pytest.mark.parametrize("name", [*JOBS, "generate", "head"])
 def test_help_of_each_job_needs_no_pyspark(name: str) -> None:
     seen = without(("pyspark", "py4j"), "spark", name, "--help")
     assert seen.status == 0, seen.err
